@@ -1,0 +1,40 @@
+# `make demo` and `make test` are all a newcomer needs; `make help` lists the rest.
+SHELL := bash
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint types rooms unit e2e faults format install clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+demo: ## set up ./.venv, start Crucible and train a small model with live progress
+	@scripts/demo.sh
+
+test: ## set up ./.venv and run every suite, with the time of each
+	@scripts/test.sh
+
+lint: ## ruff: rules and formatting
+	@scripts/test.sh lint
+
+types: ## mypy, strict
+	@scripts/test.sh types
+
+rooms: ## import-linter: who imports whom
+	@scripts/test.sh rooms
+
+unit: ## tests that start no process and reach no network
+	@scripts/test.sh unit
+
+e2e: ## tests that drive the real command, server and agent
+	@scripts/test.sh e2e
+
+faults: ## tests that kill, cut off and fill up
+	@scripts/test.sh faults
+
+format: install ## rewrite the sources the way `make lint` wants them
+	@.venv/bin/ruff check --fix --quiet . ; .venv/bin/ruff format .
+
+install: ## set up ./.venv with everything for development
+	@scripts/setup.sh dev
+
+clean: ## remove ./.venv, the demo's state and every cache
+	@scripts/clean.sh

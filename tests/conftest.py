@@ -1,0 +1,42 @@
+"""What every test gets: no network, and none of the user's own settings or state."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from pytest_socket import socket_allow_hosts
+
+TESTS = Path(__file__).parent
+WITH_SOCKETS = (TESTS / "e2e", TESTS / "faults")
+LOOPBACK = ["127.0.0.1", "::1"]
+
+# A busy machine is slow at random; a slow example is not a wrong one.
+settings.register_profile("crucible", deadline=None)
+settings.load_profile("crucible")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if any(folder in item.path.parents for folder in WITH_SOCKETS):
+            item.add_marker(pytest.mark.enable_socket)
+
+
+@pytest.fixture(autouse=True)
+def loopback_only(request: pytest.FixtureRequest) -> None:
+    """`enable_socket` opens the loopback and nothing else."""
+    if request.node.get_closest_marker("enable_socket"):
+        socket_allow_hosts(LOOPBACK, allow_unix_socket=True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No `CRUCIBLE_*` variable of the caller counts, and the default state folder is a temporary one."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith("CRUCIBLE_")]:
+            patch.delenv(name)
+        patch.setenv("CRUCIBLE_HOME", str(tmp_path_factory.mktemp("crucible-home")))
+        yield

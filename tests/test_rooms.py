@@ -1,0 +1,96 @@
+"""The rooms of the source tree: what import-linter cannot say about who imports what."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).parent.parent
+PACKAGE = PROJECT / "src" / "crucible"
+ELSEWHERE = ("wire", "inside", "agent")
+"""Rooms whose code runs on other machines."""
+
+OLDEST = (3, 9)
+FILES_ELSEWHERE = sorted(path for room in ELSEWHERE for path in (PACKAGE / room).rglob("*.py"))
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Every module a file names in an import, at any depth, as an absolute name."""
+    package = ["crucible", *path.relative_to(PACKAGE).parent.parts]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            yield module
+            yield from (f"{module}.{alias.name}" for alias in node.names)
+
+
+def top_of(name: str) -> str:
+    """The package a module belongs to; for ours, the room."""
+    return ".".join(name.split(".")[: 2 if name.startswith("crucible.") else 1])
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def importers_of(module: str) -> set[str]:
+    return {
+        room_of(path)
+        for path in PACKAGE.rglob("*.py")
+        if any(name == module or name.startswith(f"{module}.") for name in imports(path))
+    }
+
+
+@pytest.mark.parametrize("path", FILES_ELSEWHERE, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_code_for_other_machines_is_python_39(path: Path) -> None:
+    ast.parse(path.read_text(encoding="utf-8"), feature_version=OLDEST)
+
+
+@pytest.mark.parametrize("path", FILES_ELSEWHERE, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_code_for_other_machines_needs_the_standard_library_alone(path: Path) -> None:
+    allowed = {*sys.stdlib_module_names, "crucible.wire", f"crucible.{room_of(path)}"}
+    assert {top_of(name) for name in imports(path)} - allowed == set()
+
+
+def test_code_for_other_machines_does_not_use_newer_modules() -> None:
+    newer = {"tomllib", "annotationlib", "compression"}
+    used = {name.partition(".")[0] for path in FILES_ELSEWHERE for name in imports(path)}
+    assert used & newer == set()
+
+
+def test_nobody_imports_the_composition_root() -> None:
+    assert importers_of("crucible.app") <= {"app"}
+
+
+def test_settings_are_read_by_app_cli_and_client_alone() -> None:
+    assert importers_of("crucible.settings") <= {"app", "cli", "client", "settings"}
+
+
+def test_every_room_has_a_contract() -> None:
+    config = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))
+    contracts = config["tool"]["importlinter"]["contracts"]
+    bound = {source for contract in contracts for source in contract["source_modules"]}
+    rooms = {f"crucible.{init.parent.name}" for init in PACKAGE.glob("*/__init__.py")}
+    assert rooms <= bound
+
+
+def test_importing_the_package_loads_none_of_its_rooms() -> None:
+    code = "import crucible, sys; print([name for name in sys.modules if name.startswith('crucible.')])"
+    output = subprocess.check_output([sys.executable, "-c", code], text=True, timeout=60)
+    assert output.strip() == "[]"
+
+
+def test_an_unknown_name_of_the_package_is_an_attribute_error() -> None:
+    import crucible
+
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = crucible.nonsense
