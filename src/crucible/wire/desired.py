@@ -1,0 +1,117 @@
+"""What the control plane wants of one machine: a single document, overwritten and versioned.
+
+There are no orders: the host fetches this document (ETag or long-poll) and makes it true. An assignment that
+is no longer listed has been settled; its runner, if any is left, is to end.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Optional
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Limits:
+    """None means: no limit."""
+
+    memory_bytes: Optional[int] = None
+    cpus: Optional[float] = None
+    seconds: Optional[float] = None
+    gpus: tuple[int, ...] = ()
+    output_bytes: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Which Python runs the job. Exactly one way is set; none of them: the machine's python3.
+
+    `interpreter`: a path on this machine. `requirements`: requirement lines to build from, cached by their
+    hash. `project`: folder inside the bundle whose pyproject.toml is installed. `python`: version wanted for
+    a build.
+    """
+
+    interpreter: Optional[str] = None
+    requirements: tuple[str, ...] = ()
+    project: Optional[str] = None
+    python: Optional[str] = None
+    origin: str = ""
+
+
+@dataclass(frozen=True)
+class DataItem:
+    """An input placed under $CRUCIBLE_DATA_DIR/<name>. `source` is a local path or a URI."""
+
+    name: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """One rank of one attempt on this machine. `stop` says: end it, `grace` seconds between TERM and KILL."""
+
+    attempt: str
+    job: str
+    rank: int
+    secret: str
+    command: tuple[str, ...]
+    bundle: Optional[str] = None
+    in_place: Optional[str] = None
+    environment: Environment = field(default_factory=Environment)
+    env: Mapping[str, str] = field(default_factory=dict)
+    data: tuple[DataItem, ...] = ()
+    limits: Limits = field(default_factory=Limits)
+    grace: float = 10.0
+    resume_from: Optional[str] = None
+    stop: bool = False
+    checkpoint: int = 0
+
+
+@dataclass(frozen=True)
+class Desired:
+    """`lease_seconds` is the agent's right to run without contact; None (places that do not bill): for ever.
+
+    `release` says: no work will come, end when idle.
+    """
+
+    machine: str
+    version: int
+    assignments: tuple[Assignment, ...] = ()
+    lease_seconds: Optional[float] = None
+    release: bool = False
+
+
+class BadDesired(ValueError):
+    """The bytes are no desired document this side understands."""
+
+
+def encode_desired(desired: Desired) -> bytes:
+    return json.dumps({"v": VERSION, **asdict(desired)}, separators=(",", ":")).encode()
+
+
+def decode_desired(raw: bytes) -> Desired:
+    try:
+        doc = json.loads(raw)
+        if doc.pop("v") != VERSION:
+            raise BadDesired("a desired document of another version; update the agent")
+        assignments = tuple(_assignment(a) for a in doc.pop("assignments"))
+        return Desired(assignments=assignments, **doc)
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadDesired(f"not a desired document: {error}") from error
+
+
+def _assignment(doc: dict) -> Assignment:  # type: ignore[type-arg]
+    limits = doc.pop("limits")
+    environment = doc.pop("environment")
+    return Assignment(
+        command=tuple(doc.pop("command")),
+        limits=Limits(**{**limits, "gpus": tuple(limits.get("gpus", ()))}),
+        environment=Environment(
+            **{**environment, "requirements": tuple(environment.get("requirements", ()))}
+        ),
+        data=tuple(DataItem(**item) for item in doc.pop("data")),
+        **doc,
+    )

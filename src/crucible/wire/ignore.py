@@ -1,0 +1,106 @@
+"""Which files of a folder stay behind: patterns as in .gitignore."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import translate
+from functools import lru_cache
+
+BUILT_IN = (
+    ".git",
+    ".hg",
+    ".svn",
+    "__pycache__",
+    "*.pyc",
+    ".venv",
+    "venv",
+    "node_modules",
+    ".mypy_cache",
+    ".pytest_cache",
+    ".ruff_cache",
+    ".ipynb_checkpoints",
+    ".DS_Store",
+    "Icon\r",
+    ".crucible",
+    "crucible-outputs",
+)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One pattern. `parts` are matched against the parts of a path; `**` stands for any number of them."""
+
+    parts: tuple[str, ...]
+    folders_only: bool
+    keeps: bool
+
+    def matches(self, path: tuple[str, ...], is_folder: bool) -> bool:
+        return (is_folder or not self.folders_only) and _match(self.parts, path)
+
+
+class Ignore:
+    """Rules in their order; the last one that matches a path decides.
+
+    `*`, `?` and `[...]` stay within one part of the path and `**` spans parts; a pattern with a `/` before
+    its end is bound to the top folder; one that ends in `/` means folders; `!` takes a path back in, though
+    not from a folder that is itself ignored. Upper and lower case differ.
+    """
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        self._rules = tuple(rule for rule in map(_parse, patterns) if rule)
+
+    def ignores(self, path: str, *, is_folder: bool = False) -> bool:
+        """Whether this very path is ignored. A walk asks for each folder on the way down."""
+        parts = tuple(path.split("/"))
+        for rule in reversed(self._rules):
+            if rule.matches(parts, is_folder):
+                return not rule.keeps
+        return False
+
+    def ignores_on_the_way(self, path: str) -> bool:
+        """Whether a file or any folder above it is ignored: for paths that were not found by walking."""
+        parts = path.split("/")
+        above = ("/".join(parts[:count]) for count in range(1, len(parts)))
+        return any(self.ignores(folder, is_folder=True) for folder in above) or self.ignores(path)
+
+
+def _parse(line: str) -> Rule | None:
+    text = line.rstrip(" \t\n")
+    if not text or text.startswith("#"):
+        return None
+    keeps = text.startswith("!")
+    text = text[1:] if keeps or text.startswith(("\\!", "\\#")) else text
+    folders_only = text.endswith("/")
+    bound = "/" in text.rstrip("/")
+    parts = [part for part in text.split("/") if part]
+    return Rule(tuple(parts if bound else ["**", *parts]), folders_only, keeps) if parts else None
+
+
+def _match(pattern: tuple[str, ...], path: tuple[str, ...]) -> bool:
+    """Walks both at once and keeps the set of places the pattern may be at, so no pattern is slow."""
+    places = _skip_stars(pattern, {0})
+    for part in path:
+        after = set()
+        for at in places:
+            if at < len(pattern) and pattern[at] == "**":
+                after.update({at, len(pattern)} if at == len(pattern) - 1 else {at})
+            elif at < len(pattern) and _compiled(pattern[at]).match(part):
+                after.add(at + 1)
+        places = _skip_stars(pattern, after)
+    return len(pattern) in places
+
+
+def _skip_stars(pattern: tuple[str, ...], places: set[int]) -> set[int]:
+    """Adds the places reachable when `**` stands for nothing; a trailing one stands for something."""
+    for at in sorted(places):
+        while at < len(pattern) - 1 and pattern[at] == "**":
+            at += 1
+            places.add(at)
+    return places
+
+
+@lru_cache(maxsize=512)
+def _compiled(part: str) -> re.Pattern[str]:
+    return re.compile(translate(part))

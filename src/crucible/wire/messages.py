@@ -1,0 +1,112 @@
+"""What an agent tells the control plane: numbered, signed messages.
+
+A runner numbers its messages 1, 2, 3 … per (attempt, rank), spools each to disk before it is sent, and sends
+them in batches. The receiver stores a batch in order, ignores numbers it has, refuses gaps, and acknowledges
+the highest number stored. The same bytes travel over https and, as create-only objects, through a store.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import hmac
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+VERSION = 1
+MAX_BATCH_BYTES = 4 * 1024 * 1024
+
+
+class Kind(str, enum.Enum):
+    """The kinds of message; the comment names the keys of `data`."""
+
+    STAGING = "staging"  # what: str (a line for people: "building the environment")
+    STARTED = "started"  # pid: int, pgid: int, python: str, command: [str], limits: str, environment: str
+    POINTS = "points"  # series: {name: [[step, value, at], ...]}; value null stands for nan, "inf", "-inf"
+    PROGRESS = "progress"  # fraction, epoch, total_epochs, step, total_steps, loss, eta_seconds, message
+    LOG = "log"  # n, start, end (byte offsets in the attempt's output), lines, sha256: a stored segment
+    ARTIFACT = "artifact"  # path, size, sha256: a stored file
+    NOTE = "note"  # text: something a person should see (output cut, limit not enforced)
+    EXITED = "exited"  # code: int|None, signal: int|None, cause: Cause value, text, cpu_seconds, peak_memory
+    ENDED = "ended"  # nothing follows: outputs are in. complete: bool, text
+
+
+class Cause(str, enum.Enum):
+    """Why the user's process ended, as the runner saw it."""
+
+    EXIT = "exit"
+    SIGNAL = "signal"
+    OUT_OF_MEMORY = "out_of_memory"
+    TIME_LIMIT = "time_limit"
+    STOPPED = "stopped"  # we were asked to stop it
+    STAGING_FAILED = "staging_failed"  # bundle, environment or data could not be prepared
+    NOT_STARTED = "not_started"  # stopped before anything ran
+    RUNNER_LOST = "runner_lost"  # the runner died; the host ended what was left
+    FENCED = "fenced"  # out of contact for longer than the lease allows
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message. `at` is the agent's wall clock in seconds: kept for people, never compared with ours."""
+
+    n: int
+    kind: Kind
+    at: float
+    data: Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class Batch:
+    attempt: str
+    rank: int
+    messages: tuple[Message, ...]
+
+
+class BadBatch(ValueError):
+    """The bytes are no batch, or their signature does not match."""
+
+
+def encode_batch(batch: Batch, secret: bytes) -> bytes:
+    """The batch as bytes: a signature line, then the body it signs."""
+    body = json.dumps(
+        {
+            "v": VERSION,
+            "attempt": batch.attempt,
+            "rank": batch.rank,
+            "messages": [[m.n, m.kind.value, m.at, dict(m.data)] for m in batch.messages],
+        },
+        separators=(",", ":"),
+        allow_nan=False,
+    ).encode()
+    return sign(body, secret).encode() + b"\n" + body
+
+
+def decode_batch(raw: bytes, secret: bytes) -> Batch:
+    """The batch in `raw`; raises BadBatch unless it is whole and signed with `secret`."""
+    signature, _, body = raw.partition(b"\n")
+    if not hmac.compare_digest(signature, sign(body, secret).encode()):
+        raise BadBatch("the signature does not match")
+    try:
+        doc = json.loads(body)
+        if doc["v"] != VERSION:
+            raise BadBatch(f"message version {doc['v']!r}, this side speaks {VERSION}")
+        messages = tuple(
+            Message(int(n), Kind(kind), float(at), dict(data)) for n, kind, at, data in doc["messages"]
+        )
+        return Batch(str(doc["attempt"]), int(doc["rank"]), messages)
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadBatch(f"not a batch: {error}") from error
+
+
+def sign(body: bytes, secret: bytes) -> str:
+    return hmac.new(secret, body, hashlib.sha256).hexdigest()
+
+
+def derive_secret(key: bytes, purpose: str, name: str) -> bytes:
+    """The secret of one thing under the deployment's key: nothing secret needs a row in a database.
+
+    Purposes: `machine` (host's token), `nonce` (bootstrap), `attempt` (runner's token and message
+    signatures).
+    """
+    return hmac.new(key, f"{purpose}:{name}".encode(), hashlib.sha256).hexdigest().encode()
