@@ -1,0 +1,55 @@
+"""Names of things: sortable ids with a prefix, and their short human form.
+
+An id is `<prefix>-<26 characters>`: 48 bits of milliseconds, then 80 random bits, in Crockford's base 32, so
+ids sort by creation. People see and type the short form, `job-` and the last 6 characters; any unambiguous
+ending works.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+
+ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+_BODY = 26
+_SHORT = 6
+_ID = re.compile(rf"^(job|att|mch|grp|evt|dep|usr|prj)-[{ALPHABET}]{{{_BODY}}}$")
+
+
+class Prefix(enum.StrEnum):
+    JOB = "job"
+    ATTEMPT = "att"
+    MACHINE = "mch"
+    GROUP = "grp"
+    DEPLOYMENT = "dep"
+
+
+def make_id(prefix: Prefix, milliseconds: int, random_bits: int) -> str:
+    """The id for this instant and these 80 random bits."""
+    value = (milliseconds & ((1 << 48) - 1)) << 80 | (random_bits & ((1 << 80) - 1))
+    return f"{prefix.value}-{_encode(value)}"
+
+
+def is_id(text: str) -> bool:
+    return bool(_ID.match(text))
+
+
+def short(full: str) -> str:
+    """The form people type: `job-` and the last six characters."""
+    prefix, _, body = full.partition("-")
+    return f"{prefix}-{body[-_SHORT:]}"
+
+
+def matches(full: str, typed: str) -> bool:
+    """Whether what a person typed names this id: the whole id, or an ending of its body."""
+    prefix, _, body = full.partition("-")
+    wanted = typed.lower().removeprefix(prefix + "-")
+    return len(wanted) >= 3 and body.endswith(wanted)
+
+
+def _encode(value: int) -> str:
+    out = []
+    for _ in range(_BODY):
+        value, digit = divmod(value, 32)
+        out.append(ALPHABET[digit])
+    return "".join(reversed(out))

@@ -1,0 +1,30 @@
+"""The life of jobs, attempts and machines: pure transitions over frozen values."""
+
+from crucible.core.lifecycle.advance import advance
+from crucible.core.lifecycle.facts import Fact
+from crucible.core.lifecycle.machines import advance_machine
+from crucible.core.lifecycle.reasons import Reason
+from crucible.core.lifecycle.states import AttemptState, JobState, MachineState, Status, Wish, status_of
+from crucible.core.lifecycle.values import Attempt, Effect, EffectKind, Event, Job, Machine, Slot, Step, World
+
+__all__ = [
+    "Attempt",
+    "AttemptState",
+    "Effect",
+    "EffectKind",
+    "Event",
+    "Fact",
+    "Job",
+    "JobState",
+    "Machine",
+    "MachineState",
+    "Reason",
+    "Slot",
+    "Status",
+    "Step",
+    "Wish",
+    "World",
+    "advance",
+    "advance_machine",
+    "status_of",
+]

@@ -1,0 +1,169 @@
+"""Facts: everything that can come in. Each is a value; `advance` decides what it means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from crucible.core.lifecycle.reasons import Reason
+from crucible.core.lifecycle.values import Attempt, Machine
+
+
+@dataclass(frozen=True)
+class Planned:
+    """Analysis and planning are done: the job may be queued."""
+
+
+@dataclass(frozen=True)
+class Waits:
+    """The scheduler could not place the job, and says why."""
+
+    why: str
+
+
+@dataclass(frozen=True)
+class Placed:
+    """The scheduler chose. `new`: the machine is only intended now and has to be launched."""
+
+    attempt: Attempt
+    machine: Machine
+    why: str
+    new: bool = False
+
+
+@dataclass(frozen=True)
+class Impossible:
+    """Nothing that is connected can ever hold this job."""
+
+    why: str
+
+
+@dataclass(frozen=True)
+class CancelRequested:
+    by: str = "user"
+
+
+@dataclass(frozen=True)
+class RunnerStaging:
+    attempt: str
+    what: str
+
+
+@dataclass(frozen=True)
+class RunnerStarted:
+    attempt: str
+    rank: int
+    pid: int | None
+
+
+@dataclass(frozen=True)
+class RunnerExited:
+    """The user's process has ended."""
+
+    attempt: str
+    rank: int
+    reason: Reason
+    code: int | None = None
+    signal: int | None = None
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class RunnerEnded:
+    """The runner is done and its outputs are in."""
+
+    attempt: str
+    rank: int
+    complete: bool = True
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Heard:
+    """Any sign of life of an attempt's runner."""
+
+    attempt: str
+
+
+@dataclass(frozen=True)
+class Tick:
+    """Time passed, or something around the job changed: look again."""
+
+
+Fact = (
+    Planned
+    | Waits
+    | Placed
+    | Impossible
+    | CancelRequested
+    | RunnerStaging
+    | RunnerStarted
+    | RunnerExited
+    | RunnerEnded
+    | Heard
+    | Tick
+)
+
+
+@dataclass(frozen=True)
+class LaunchAnswered:
+    native_id: str
+
+
+@dataclass(frozen=True)
+class LaunchRefused:
+    """The place said no and certainly made nothing."""
+
+    why: str
+
+
+@dataclass(frozen=True)
+class LaunchLost:
+    """The call gave no answer: there may be a machine."""
+
+    why: str
+
+
+@dataclass(frozen=True)
+class FoundNothing:
+    """A find by token came back empty."""
+
+
+@dataclass(frozen=True)
+class HostSeen:
+    """The machine's host made contact."""
+
+
+@dataclass(frozen=True)
+class SeenUp:
+    """The place says it is there."""
+
+
+@dataclass(frozen=True)
+class SeenHalted:
+    """The place is there, our host is not."""
+
+
+@dataclass(frozen=True)
+class SeenGone:
+    interrupted: bool = False
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Unwanted:
+    """Its owner needs it no longer."""
+
+    why: str
+
+
+MachineFact = (
+    LaunchAnswered
+    | LaunchRefused
+    | LaunchLost
+    | FoundNothing
+    | HostSeen
+    | SeenUp
+    | SeenHalted
+    | SeenGone
+    | Unwanted
+)

@@ -1,0 +1,99 @@
+"""How an attempt's end becomes the job's next state: another try, or the end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from crucible.core.lifecycle.facts import Unwanted
+from crucible.core.lifecycle.machines import advance_machine
+from crucible.core.lifecycle.reasons import Reason, Retry
+from crucible.core.lifecycle.states import AttemptState, Condition, JobState, Wish
+from crucible.core.lifecycle.values import Attempt, Event, Job, Step, World
+
+FIRST_WAIT = 2.0
+"""Seconds before the first retry after trouble of ours; doubles up to the job's own wait."""
+
+
+def end_attempt(world: World, attempt: Attempt, reason: Reason, now: float, *, detail: str = "") -> Step:
+    """The attempt is over; its machines are given back or freed for others; the job goes on or ends."""
+    judged = _judge(world.job, reason)
+    ended = replace(
+        attempt, state=AttemptState.ENDED, reason=judged, detail=attempt.detail or detail, ended_at=now
+    )
+    event = Event(
+        "attempt_ended", {"attempt": attempt.number, "reason": judged.value, "detail": ended.detail}
+    )
+    touched = frozenset(slot.machine for slot in attempt.slots)
+    step = Step(world.with_attempt(ended), (event,), (), touched)
+    step = step.then(_give_back(step.world, ended, now))
+    return step.then(_next(step.world, ended, judged, now))
+
+
+def conclude(world: World, reason: Reason, detail: str, now: float, attempt: Attempt | None = None) -> Step:
+    """The job is over."""
+    outcome = reason.verdict.outcome
+    ended = world.with_job(
+        state=outcome,
+        reason=reason,
+        detail=detail,
+        waiting="",
+        ended_at=now,
+        due_at=None,
+        conditions=frozenset(),
+        exit_code=attempt.exit_code if attempt else None,
+        signal=attempt.signal if attempt else None,
+    )
+    return Step(ended, (Event(outcome.value, {"reason": reason.value, "detail": detail}),))
+
+
+def _judge(job: Job, reason: Reason) -> Reason:
+    """A wish to cancel outranks what the process did meanwhile; a stop that nobody wanted is our trouble."""
+    if job.desired is Wish.CANCEL:
+        return Reason.CANCELLED
+    return Reason.RUNNER_LOST if reason is Reason.CANCELLED else reason
+
+
+def _give_back(world: World, attempt: Attempt, now: float) -> Step:
+    step = Step(world)
+    for slot in attempt.slots:
+        machine = world.machines.get(slot.machine)
+        if machine and machine.owner == f"attempt:{attempt.id}":
+            released = advance_machine(machine, Unwanted("its attempt has ended"), now)
+            step = step.then(Step(step.world.with_machine(released.machine), (), released.effects))
+    return step
+
+
+def _next(world: World, attempt: Attempt, reason: Reason, now: float) -> Step:
+    retry = reason.verdict.retry
+    used = world.job.used.get(retry, 0)
+    if retry is Retry.NEVER or used >= _budget(world.job, retry):
+        return conclude(world, reason, attempt.detail, now, attempt)
+    wait = _wait(world.job, retry, used)
+    queued = world.with_job(
+        state=JobState.QUEUED,
+        used={**world.job.used, retry: used + 1},
+        not_before=now + wait,
+        waiting=f"tries again after: {reason.verdict.message}",
+        conditions=world.job.conditions - {Condition.UNREACHABLE},
+    )
+    return Step(queued, (Event("retrying", {"after": reason.value, "wait_seconds": wait, "try": used + 1}),))
+
+
+def _budget(job: Job, retry: Retry) -> int:
+    retries = job.spec.retries
+    return {
+        Retry.INTERRUPTION: retries.interruption,
+        Retry.INFRASTRUCTURE: retries.infrastructure,
+        Retry.USER: retries.user,
+    }[retry]
+
+
+def _wait(job: Job, retry: Retry, used: int) -> float:
+    longest = job.spec.retries.wait_seconds
+    match retry:
+        case Retry.USER:
+            return longest
+        case Retry.INFRASTRUCTURE:
+            return min(FIRST_WAIT * 2.0**used, longest)
+        case _:
+            return 0.0

@@ -1,0 +1,109 @@
+"""Reason: why an attempt ended. It decides the job's status, whether to retry, who pays, and the message."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from crucible.core.lifecycle.states import JobState
+
+
+class Retry(enum.StrEnum):
+    """Which budget another try is taken from. NEVER: there is no other try."""
+
+    NEVER = "never"
+    INTERRUPTION = "interruption"
+    INFRASTRUCTURE = "infrastructure"
+    USER = "user"
+
+
+class Payer(enum.StrEnum):
+    USER = "user"
+    PLATFORM = "platform"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    outcome: JobState
+    retry: Retry
+    payer: Payer
+    message: str
+    advice: str = ""
+
+
+class Reason(enum.StrEnum):
+    COMPLETED = "completed"
+    EXIT_CODE = "exit_code"
+    KILLED = "killed"
+    OUT_OF_MEMORY = "out_of_memory"
+    TIME_LIMIT = "time_limit"
+    CANCELLED = "cancelled"
+    STAGING_FAILED = "staging_failed"
+    INTERRUPTED = "interrupted"
+    MACHINE_LOST = "machine_lost"
+    RUNNER_LOST = "runner_lost"
+    LAUNCH_FAILED = "launch_failed"
+    FENCED = "fenced"
+    NO_CAPACITY = "no_capacity"
+
+    @property
+    def verdict(self) -> Verdict:
+        return _VERDICTS[self]
+
+
+def _failed(retry: Retry, payer: Payer, message: str, advice: str = "") -> Verdict:
+    return Verdict(JobState.FAILED, retry, payer, message, advice)
+
+
+_VERDICTS = {
+    Reason.COMPLETED: Verdict(JobState.COMPLETED, Retry.NEVER, Payer.USER, "The job completed."),
+    Reason.CANCELLED: Verdict(JobState.CANCELLED, Retry.NEVER, Payer.USER, "The job was cancelled."),
+    Reason.EXIT_CODE: _failed(
+        Retry.USER,
+        Payer.USER,
+        "The program ended with an error.",
+        "Its last lines say why: crucible logs {job}",
+    ),
+    Reason.KILLED: _failed(
+        Retry.USER,
+        Payer.USER,
+        "A signal ended the program.",
+        "A crash inside native code, or someone's kill command.",
+    ),
+    Reason.OUT_OF_MEMORY: _failed(
+        Retry.NEVER,
+        Payer.USER,
+        "The program needed more memory than it may use and was stopped.",
+        "Give it more (--memory 8G or a larger --tier), or lower its batch size.",
+    ),
+    Reason.TIME_LIMIT: _failed(
+        Retry.NEVER,
+        Payer.USER,
+        "The time limit was reached and the program was stopped.",
+        "Give it more time: --time 2h, or a larger --tier.",
+    ),
+    Reason.STAGING_FAILED: _failed(
+        Retry.NEVER,
+        Payer.USER,
+        "The code, its environment or its data could not be prepared.",
+        "The log says which step failed: crucible logs {job}",
+    ),
+    Reason.INTERRUPTED: _failed(Retry.INTERRUPTION, Payer.PLATFORM, "The place took the machine back."),
+    Reason.MACHINE_LOST: _failed(
+        Retry.INFRASTRUCTURE,
+        Payer.PLATFORM,
+        "The machine went away.",
+        "The computer was restarted, or its agent ended.",
+    ),
+    Reason.RUNNER_LOST: _failed(
+        Retry.INFRASTRUCTURE,
+        Payer.PLATFORM,
+        "Our program beside the job was killed, and the job with it.",
+        "Often the machine as a whole ran out of memory.",
+    ),
+    Reason.LAUNCH_FAILED: _failed(Retry.INFRASTRUCTURE, Payer.PLATFORM, "The machine could not be started."),
+    Reason.FENCED: _failed(
+        Retry.INFRASTRUCTURE, Payer.PLATFORM, "The machine was out of contact for longer than its lease."
+    ),
+    Reason.NO_CAPACITY: _failed(Retry.NEVER, Payer.PLATFORM, "Nothing that is connected can hold this job."),
+}

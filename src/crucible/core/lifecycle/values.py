@@ -1,0 +1,180 @@
+"""The values that `advance` works on. Nothing here changes; `dataclasses.replace` makes the next one."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from crucible.core.lifecycle.reasons import Reason, Retry
+from crucible.core.lifecycle.states import AttemptState, Condition, JobState, MachineState, Wish
+from crucible.core.offers import Billing
+from crucible.core.resources import Allocation, Capacity, Resources
+from crucible.core.spec import JobSpec
+
+
+@dataclass(frozen=True)
+class Job:
+    """`due_at` is when the sweep should look again; None: only a message can move it."""
+
+    id: str
+    spec: JobSpec
+    resources: Resources
+    created_at: float
+    project: str = "default"
+    version: int = 0
+    generation: int = 1
+    state: JobState = JobState.PENDING
+    desired: Wish = Wish.RUN
+    reason: Reason | None = None
+    detail: str = ""
+    waiting: str = ""
+    placement: str = ""
+    conditions: frozenset[Condition] = frozenset()
+    used: Mapping[Retry, int] = field(default_factory=dict)
+    attempts: int = 0
+    events: int = 0
+    exit_code: int | None = None
+    signal: int | None = None
+    started_at: float | None = None
+    ended_at: float | None = None
+    not_before: float = 0.0
+    due_at: float | None = None
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One rank of an attempt on a machine. `ended`: its runner said so, or cannot be running any more."""
+
+    rank: int
+    machine: str
+    allocation: Allocation
+    ended: bool = False
+
+
+@dataclass(frozen=True)
+class Attempt:
+    id: str
+    job: str
+    number: int
+    generation: int
+    backend: str
+    slots: tuple[Slot, ...]
+    placed_at: float
+    state: AttemptState = AttemptState.PLACED
+    reason: Reason | None = None
+    detail: str = ""
+    exit_code: int | None = None
+    signal: int | None = None
+    pid: int | None = None
+    started_at: float | None = None
+    exited_at: float | None = None
+    ended_at: float | None = None
+    last_seen: float | None = None
+
+    @property
+    def live(self) -> bool:
+        return self.state is not AttemptState.ENDED
+
+
+@dataclass(frozen=True)
+class Machine:
+    """`owner` is `attempt:<id>`, `pool:<name>` or `person:<name>`.
+
+    `call` is the rendered LaunchCall as JSON, opaque here. `launch_settled`: the launch was answered,
+    definitely refused, or its time passed and two finds by token came back empty; before that nothing is
+    believed absent.
+    """
+
+    id: str
+    backend: str
+    owner: str
+    call: str
+    rate: int
+    created_at: float
+    launch_deadline: float
+    capacity: Capacity
+    instance_type: str = ""
+    region: str = ""
+    billing: Billing = Billing()
+    bills: bool = True
+    version: int = 0
+    state: MachineState = MachineState.INTENDED
+    native_id: str | None = None
+    claimed_by: str | None = None
+    launch_settled: bool = False
+    empty_finds: int = 0
+    gone_sightings: int = 0
+    interrupted: bool = False
+    detail: str = ""
+    up_at: float | None = None
+    gone_at: float | None = None
+    ends_at: float | None = None
+    last_seen: float | None = None
+
+    @property
+    def alive(self) -> bool:
+        return self.state is not MachineState.GONE
+
+
+class EffectKind(enum.StrEnum):
+    LAUNCH = "launch"
+    TERMINATE = "terminate"
+
+
+@dataclass(frozen=True)
+class Effect:
+    """Something to be done outside, after the commit. Effects of one machine are performed in order."""
+
+    kind: EffectKind
+    machine: str
+
+
+@dataclass(frozen=True)
+class Event:
+    """What is now true, for people and programs. Numbered per job when it is stored."""
+
+    type: str
+    data: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class World:
+    """One job with its attempts and the machines they occupy."""
+
+    job: Job
+    attempts: tuple[Attempt, ...] = ()
+    machines: Mapping[str, Machine] = field(default_factory=dict)
+
+    @property
+    def live(self) -> Attempt | None:
+        """The live attempt; the rules allow at most one."""
+        return next((a for a in reversed(self.attempts) if a.live), None)
+
+    def with_job(self, **changes: object) -> World:
+        return replace(self, job=replace(self.job, **changes))  # type: ignore[arg-type]
+
+    def with_attempt(self, attempt: Attempt) -> World:
+        others = tuple(a for a in self.attempts if a.id != attempt.id)
+        return replace(self, attempts=tuple(sorted((*others, attempt), key=lambda a: a.number)))
+
+    def with_machine(self, machine: Machine) -> World:
+        return replace(self, machines={**self.machines, machine.id: machine})
+
+
+@dataclass(frozen=True)
+class Step:
+    """What `advance` returns. `touched`: machines whose desired document changed."""
+
+    world: World
+    events: tuple[Event, ...] = ()
+    effects: tuple[Effect, ...] = ()
+    touched: frozenset[str] = frozenset()
+
+    def then(self, other: Step) -> Step:
+        return Step(
+            other.world,
+            self.events + other.events,
+            self.effects + other.effects,
+            self.touched | other.touched,
+        )

@@ -1,0 +1,79 @@
+"""Money, exact: integer micro-dollars, a pure function of price segments and a billing rule.
+
+Rates are micro-dollars per hour. A machine's cost is computed from its segments each time it is asked for and
+rounded once, up, at the end; nothing is accumulated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from crucible.core.offers import Billing
+
+MICROS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A stretch of time at one rate. `ends_at` is None while it runs."""
+
+    starts_at: float
+    ends_at: float | None
+    rate: int
+
+
+def machine_cost(segments: Sequence[Segment], billing: Billing, now: float) -> int:
+    """Micro-dollars for a machine so far.
+
+    The provider rounds the machine's whole time up to its granularity and charges at least its minimum; what
+    is added by that is charged at the last segment's rate.
+    """
+    if not segments:
+        return 0
+    lengths = [_length(segment, now) for segment in segments]
+    used = sum(lengths, Fraction(0))
+    billed = max(_round_up(used, billing.granularity), Fraction(billing.minimum))
+    exact = sum(
+        (length * segment.rate for length, segment in zip(lengths, segments, strict=True)), Fraction(0)
+    )
+    exact += (billed - used) * segments[-1].rate
+    return _ceil(exact / 3600)
+
+
+def share(total: int, weights: Sequence[float]) -> list[int]:
+    """`total` split by weight into whole micro-dollars that add up to it exactly (largest remainder)."""
+    exact_weights = [Fraction(weight) for weight in weights]
+    whole = sum(exact_weights, Fraction(0))
+    if not whole:
+        return [0] * len(weights)
+    exact = [total * weight / whole for weight in exact_weights]
+    parts = [int(part) for part in exact]
+    order = sorted(range(len(parts)), key=lambda i: (parts[i] - exact[i], i))
+    for index in order[: total - sum(parts)]:
+        parts[index] += 1
+    return parts
+
+
+def remaining_cost(rate: int, seconds: float | None) -> int | None:
+    """Micro-dollars still to come, when the remaining time is known."""
+    return None if seconds is None else _ceil(Fraction(seconds) * rate / 3600)
+
+
+def format_usd(micros: int) -> str:
+    """Dollars with all six decimals, exact."""
+    return f"{micros // MICROS}.{micros % MICROS:06d}"
+
+
+def _length(segment: Segment, now: float) -> Fraction:
+    end = now if segment.ends_at is None else segment.ends_at
+    return max(Fraction(end) - Fraction(segment.starts_at), Fraction(0))
+
+
+def _round_up(value: Fraction, step: int) -> Fraction:
+    return Fraction(_ceil(value / step) * step)
+
+
+def _ceil(value: Fraction) -> int:
+    return -(-value.numerator // value.denominator)

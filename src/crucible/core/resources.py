@@ -1,0 +1,109 @@
+"""Sizes: what a job needs and what a machine has, in one set of units.
+
+Memory is in bytes, CPUs may be fractions, time is in seconds. `parse_memory` and `parse_duration` read what
+people write; the `format_*` functions write it back for people.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from crucible.core.errors import BadInput
+
+MiB = 1024**2
+GiB = 1024**3
+MAX_CPUS = 4096
+MAX_MEMORY = 64 * 1024 * GiB
+MAX_GPUS = 4096
+MAX_SECONDS = 366 * 24 * 3600
+MIN_MEMORY = 16 * MiB
+
+_MEMORY = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)(b?)\s*$", re.IGNORECASE)
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(d|h|m(?!s)|s)", re.IGNORECASE)
+_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+_SECONDS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
+
+
+class Resources(BaseModel):
+    """What a job asks for. None means: as much as the place gives, and no limit."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    cpus: Annotated[float, Field(ge=0.01, le=MAX_CPUS)] | None = None
+    memory_bytes: Annotated[int, Field(ge=MIN_MEMORY, le=MAX_MEMORY)] | None = None
+    gpus: Annotated[int, Field(ge=0, le=MAX_GPUS)] = 0
+    gpu_memory_bytes: Annotated[int, Field(ge=0, le=MAX_MEMORY)] | None = None
+    seconds: Annotated[float, Field(ge=1, le=MAX_SECONDS)] | None = None
+
+    def over(self, base: Resources) -> Resources:
+        """These wishes on top of a tier's: what is set here wins."""
+        chosen = {name: getattr(self, name) for name in self.model_fields_set}
+        return base.model_copy(update=chosen)
+
+    @property
+    def whole_machine(self) -> bool:
+        return self.cpus is None and self.memory_bytes is None
+
+
+class Capacity(BaseModel):
+    """What a machine has, or what is left of it. GPUs are counted by index."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    cpus: float
+    memory_bytes: int
+    gpus: tuple[int, ...] = ()
+    gpu_memory_bytes: int = 0
+    gpu_name: str = ""
+
+
+class Allocation(BaseModel):
+    """The slots of a machine that one attempt occupies."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    cpus: float
+    memory_bytes: int
+    gpus: tuple[int, ...] = ()
+
+
+def parse_memory(text: str) -> int:
+    """`512Mi`, `4GB`, `1.5g`, `1048576` as bytes. Binary and decimal letters both mean powers of 1024."""
+    found = _MEMORY.match(text)
+    if not found:
+        raise BadInput(f"{text!r} is no amount of memory.", fix="Write it like 512Mi, 4G or 1.5GB.")
+    return int(float(found[1]) * 1024 ** _POWERS[found[2].lower()])
+
+
+def parse_duration(text: str) -> float:
+    """`90`, `30s`, `10m`, `1h30m`, `2d` as seconds."""
+    stripped = text.strip()
+    if re.fullmatch(r"\d+(\.\d+)?", stripped):
+        return float(stripped)
+    parts = _DURATION.findall(stripped)
+    if not parts or _DURATION.sub("", stripped).strip():
+        raise BadInput(f"{text!r} is no length of time.", fix="Write it like 90s, 10m, 1h30m or 2d.")
+    return sum(float(number) * _SECONDS[unit.lower()] for number, unit in parts)
+
+
+def format_memory(size: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.4g} {unit}"
+        size /= 1024
+    return f"{size:.4g} TiB"
+
+
+def format_duration(seconds: float) -> str:
+    """`42s`, `3m 20s`, `2h 05m`, `3d 4h`."""
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m {whole % 60:02d}s"
+    if whole < 86400:
+        return f"{whole // 3600}h {whole % 3600 // 60:02d}m"
+    return f"{whole // 86400}d {whole % 86400 // 3600}h"

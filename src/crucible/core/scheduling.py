@@ -1,0 +1,146 @@
+"""Placement: which waiting job gets which slots. First in, first out, per place.
+
+Pure: takes the queue and what is free, returns one decision per job it looked at. A job that does not fit
+makes the later ones of the same place wait too, so a large job is never starved by small ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from crucible.core.resources import Allocation, Capacity, Resources, format_memory
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A queued job, in the order of the queue."""
+
+    job: str
+    backend: str
+    need: Resources
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Slots that an attempt occupies; `holder` is how people call its job."""
+
+    holder: str
+    allocation: Allocation
+
+
+@dataclass(frozen=True)
+class Place:
+    """A counted place: its whole capacity and who holds what."""
+
+    backend: str
+    machine: str | None
+    capacity: Capacity
+    taken: tuple[Taken, ...] = ()
+
+    @property
+    def free(self) -> Capacity:
+        held = [t.allocation for t in self.taken]
+        used_gpus = {gpu for a in held for gpu in a.gpus}
+        return self.capacity.model_copy(
+            update={
+                "cpus": self.capacity.cpus - sum(a.cpus for a in held),
+                "memory_bytes": self.capacity.memory_bytes - sum(a.memory_bytes for a in held),
+                "gpus": tuple(g for g in self.capacity.gpus if g not in used_gpus),
+            }
+        )
+
+
+@dataclass(frozen=True)
+class Decision:
+    """`allocation` is None when the job waits; `why` explains either answer."""
+
+    job: str
+    backend: str
+    allocation: Allocation | None
+    why: str
+
+
+def place_fifo(queue: Iterable[Waiting], places: Sequence[Place]) -> list[Decision]:
+    """Decisions in the order of the queue: placements, and for each place the first job that has to wait."""
+    open_places = {place.backend: place for place in places}
+    decisions = []
+    for waiting in queue:
+        place = open_places.get(waiting.backend)
+        if place is None:
+            continue
+        allocation = allocate(waiting.need, place)
+        if allocation is None:
+            decisions.append(Decision(waiting.job, waiting.backend, None, why_full(waiting.need, place)))
+            del open_places[waiting.backend]
+            continue
+        decisions.append(Decision(waiting.job, waiting.backend, allocation, ""))
+        taken = (*place.taken, Taken(waiting.job, allocation))
+        open_places[waiting.backend] = replace(place, taken=taken)
+    return decisions
+
+
+def allocate(need: Resources, place: Place) -> Allocation | None:
+    """The slots for this need, or None when they are not free now."""
+    wanted, free = demand(need, place.capacity), place.free
+    if (
+        wanted.cpus > free.cpus + 1e-9
+        or wanted.memory_bytes > free.memory_bytes
+        or wanted.gpus > len(free.gpus)
+    ):
+        return None
+    return Allocation(cpus=wanted.cpus, memory_bytes=wanted.memory_bytes, gpus=free.gpus[: wanted.gpus])
+
+
+@dataclass(frozen=True)
+class Demand:
+    cpus: float
+    memory_bytes: int
+    gpus: int
+
+
+def demand(need: Resources, capacity: Capacity) -> Demand:
+    """What a need takes on such a machine. A job without a size takes the whole machine."""
+    if need.whole_machine:
+        gpus = need.gpus or len(capacity.gpus)
+        return Demand(capacity.cpus, capacity.memory_bytes, gpus)
+    cpus = need.cpus if need.cpus is not None else min(1.0, capacity.cpus)
+    memory = need.memory_bytes
+    if memory is None:
+        memory = int(capacity.memory_bytes * min(cpus / capacity.cpus, 1.0))
+    return Demand(cpus, memory, need.gpus)
+
+
+def why_never(need: Resources, capacity: Capacity) -> str:
+    """Why such a machine could never hold this; empty when it could."""
+    wanted = demand(need, capacity)
+    if wanted.gpus > len(capacity.gpus):
+        return f"asks for {_gpus(wanted.gpus)}; this computer has {len(capacity.gpus) or 'none'}"
+    if need.gpus and need.gpu_memory_bytes and need.gpu_memory_bytes > capacity.gpu_memory_bytes:
+        asked, there = format_memory(need.gpu_memory_bytes), format_memory(capacity.gpu_memory_bytes)
+        return f"asks for GPUs with {asked}; this computer's have {there}"
+    if wanted.cpus > capacity.cpus:
+        return f"asks for {wanted.cpus:g} CPUs; this computer has {capacity.cpus:g}"
+    if wanted.memory_bytes > capacity.memory_bytes:
+        asked, there = format_memory(wanted.memory_bytes), format_memory(capacity.memory_bytes)
+        return f"asks for {asked} of memory; this computer has {there}"
+    return ""
+
+
+def why_full(need: Resources, place: Place) -> str:
+    """Which slots are missing and who holds them."""
+    holders = ", ".join(sorted({t.holder for t in place.taken})) or "nobody"
+    if need.whole_machine:
+        return (
+            f"wants the whole computer, which {holders} uses now; with --cpus or --tier it could run beside"
+        )
+    wanted, free = demand(need, place.capacity), place.free
+    if wanted.gpus > len(free.gpus):
+        return f"waits for {_gpus(wanted.gpus)}: {len(free.gpus)} free, held by {holders}"
+    if wanted.cpus > free.cpus:
+        return f"waits for {wanted.cpus:g} CPUs: {max(free.cpus, 0):g} free, held by {holders}"
+    return f"waits for {format_memory(wanted.memory_bytes)} of memory: held by {holders}"
+
+
+def _gpus(count: int) -> str:
+    return f"{count} GPU" if count == 1 else f"{count} GPUs"

@@ -1,0 +1,169 @@
+"""JobSpec: what the user asked for, frozen at submission.
+
+The same model is the body of the API, the job file's content and the row in the database, so whatever is
+stored has been checked. Every payload (script, directory, git, notebook, code, shell) is already reduced to
+bundle + command + environment here.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from crucible.core.resources import Resources
+
+PYTHON = "{python}"
+"""As the first item of a command: the job's own Python, whichever the environment gives."""
+
+MAX_ARGUMENTS_BYTES = 128 * 1024
+MAX_ENV = 256
+MAX_DIFF = 256 * 1024
+
+_ENV_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
+_SHA256 = r"^[0-9a-f]{64}$"
+_RESERVED = ("CRUCIBLE_", "CUDA_VISIBLE_DEVICES")
+_NAME = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f/\\]+$")]
+_TEXT = Annotated[str, Field(max_length=4096)]
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Kind(enum.StrEnum):
+    """A label with defaults; the life of a job is decided by its shape."""
+
+    TRAIN = "train"
+    INFERENCE = "inference"
+    BENCHMARK = "benchmark"
+    SERVE = "serve"
+
+
+class Shape(enum.StrEnum):
+    TASK = "task"
+    SERVICE = "service"
+
+
+class SourceKind(enum.StrEnum):
+    SCRIPT = "script"
+    DIRECTORY = "directory"
+    GIT = "git"
+    NOTEBOOK = "notebook"
+    CODE = "code"
+    SHELL = "shell"
+
+
+class Source(_Frozen):
+    """Where the code came from, for reproducing it. `diff` holds uncommitted changes (cut at 256 KiB)."""
+
+    kind: SourceKind = SourceKind.SHELL
+    path: _TEXT | None = None
+    url: _TEXT | None = None
+    ref: _TEXT | None = None
+    commit: _TEXT | None = None
+    dirty: bool = False
+    diff: Annotated[str, Field(max_length=MAX_DIFF)] | None = None
+
+
+class EnvironmentSpec(_Frozen):
+    """Which Python runs the job; at most one of interpreter, requirements and project is set.
+
+    `origin` says in words how it was chosen.
+    """
+
+    interpreter: _TEXT | None = None
+    requirements: Annotated[tuple[_TEXT, ...], Field(max_length=2000)] = ()
+    project: _TEXT | None = None
+    python: _TEXT | None = None
+    origin: _TEXT = ""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> EnvironmentSpec:
+        if sum(map(bool, (self.interpreter, self.requirements, self.project))) > 1:
+            raise ValueError("set only one of interpreter, requirements and project")
+        return self
+
+
+class DataInput(_Frozen):
+    """An input that appears under $CRUCIBLE_DATA_DIR/<name>."""
+
+    name: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^/\\\x00-\x1f]+$")]
+    source: Annotated[str, Field(min_length=1, max_length=4096)]
+
+    @field_validator("name")
+    @classmethod
+    def _name(cls, value: str) -> str:
+        if value in (".", ".."):
+            raise ValueError("a data input needs a name of its own")
+        return value
+
+
+class Retries(_Frozen):
+    """Separate budgets: places that take machines back, our or their infrastructure, the user's own code."""
+
+    interruption: Annotated[int, Field(ge=0, le=1000)] = 10
+    infrastructure: Annotated[int, Field(ge=0, le=1000)] = 3
+    user: Annotated[int, Field(ge=0, le=1000)] = 0
+    wait_seconds: Annotated[float, Field(ge=0, le=86400)] = 60.0
+
+
+class JobSpec(_Frozen):
+    command: Annotated[tuple[str, ...], Field(min_length=1, max_length=10_000)]
+    name: _NAME | None = None
+    kind: Kind = Kind.TRAIN
+    shape: Shape = Shape.TASK
+    bundle: Annotated[str, Field(pattern=_SHA256)] | None = None
+    in_place: _TEXT | None = None
+    environment: EnvironmentSpec = EnvironmentSpec()
+    env: Annotated[dict[str, str], Field(max_length=MAX_ENV)] = Field(default_factory=dict)
+    data: Annotated[tuple[DataInput, ...], Field(max_length=256)] = ()
+    backend: _TEXT | None = None
+    tier: _TEXT | None = None
+    resources: Resources = Resources()
+    retries: Retries = Retries()
+    grace_seconds: Annotated[float, Field(ge=0, le=3600)] = 10.0
+    tags: Annotated[tuple[_NAME, ...], Field(max_length=50)] = ()
+    source: Source = Source()
+
+    @field_validator("command")
+    @classmethod
+    def _command(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not value[0].strip():
+            raise ValueError("the command is empty")
+        if sum(len(item.encode()) for item in value) > MAX_ARGUMENTS_BYTES:
+            raise ValueError("the command is longer than 128 KiB")
+        if any("\x00" in item for item in value):
+            raise ValueError("the command holds a NUL character")
+        return value
+
+    @field_validator("env")
+    @classmethod
+    def _env(cls, value: dict[str, str]) -> dict[str, str]:
+        for name, text in value.items():
+            if not _ENV_NAME.match(name):
+                raise ValueError(f"{name!r} is no name of an environment variable")
+            if name.startswith(_RESERVED):
+                raise ValueError(f"{name} is set by Crucible itself")
+            if "\x00" in text or len(text) > 64 * 1024:
+                raise ValueError(f"the value of {name} is longer than 64 KiB or holds a NUL character")
+        return value
+
+    @field_validator("data")
+    @classmethod
+    def _data(cls, value: tuple[DataInput, ...]) -> tuple[DataInput, ...]:
+        if len({item.name for item in value}) != len(value):
+            raise ValueError("two data inputs have the same name")
+        return value
+
+    @model_validator(mode="after")
+    def _place(self) -> JobSpec:
+        if self.bundle and self.in_place:
+            raise ValueError("a job has a bundle or runs in place, not both")
+        if self.in_place is not None and not self.in_place.startswith("/"):
+            raise ValueError("in_place is an absolute path")
+        if self.shape is Shape.SERVICE:
+            raise ValueError("services are not supported yet; submit a task")
+        return self
