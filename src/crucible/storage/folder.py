@@ -1,0 +1,123 @@
+"""Durable writing into a local folder: a name appears whole, or not at all, and stays after a power failure.
+
+obstore's LocalStore writes beside the target and renames, but never syncs: after a power failure a name can
+be there with nothing in it, and a create-only put would take that for the thing itself. So content is synced
+here before it gets its name, and the name before it is acknowledged.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from crucible.wire.paths import safe_join
+
+STAGING = ".staging"
+_ABANDONED_AFTER = 24 * 3600
+_REMEMBERED = 10_000
+
+
+class Folder:
+    """Writes files below `root`. Safe for threads and for several processes at once."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._durable: set[Path] = set()
+        self._lock = threading.Lock()
+        _make_root(root)
+        self._make_durable(root / STAGING)
+        self._remove_abandoned()
+
+    def write(self, name: str, chunks: Iterable[bytes]) -> None:
+        """Store the chunks as `name`, replacing what is there. If `chunks` raises, nothing changes."""
+        target = safe_join(self.root, name)
+        staged = self._stage(chunks)
+        try:
+            self._make_durable(target.parent)
+            os.replace(staged, target)
+        except BaseException:
+            staged.unlink(missing_ok=True)
+            raise
+        _sync(target.parent)
+
+    def write_new(self, name: str, chunks: Iterable[bytes]) -> bool:
+        """Like `write`, unless `name` is there already: then False, and what is there is durable."""
+        target = safe_join(self.root, name)
+        if target.exists():
+            self._make_durable(target.parent)
+            _sync(target.parent)
+            return False
+        staged = self._stage(chunks)
+        try:
+            self._make_durable(target.parent)
+            created = _link(staged, target)
+        finally:
+            staged.unlink(missing_ok=True)
+        _sync(target.parent)
+        return created
+
+    def _stage(self, chunks: Iterable[bytes]) -> Path:
+        # A name that ends in # and a number is invisible to obstore, so staged files are never listed.
+        path = self.root / STAGING / f"{secrets.token_hex(16)}#1"
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.writelines(chunks)
+                file.flush()
+                os.fsync(descriptor)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+        return path
+
+    def _make_durable(self, folder: Path) -> None:
+        """Make the folder and sync the way down to it, even if it is there: its maker may not have synced."""
+        with self._lock:
+            if folder in self._durable and folder.is_dir():
+                return
+        folder.mkdir(parents=True, exist_ok=True)
+        for parent in folder.parents:
+            _sync(parent)
+            if parent == self.root:
+                break
+        with self._lock:
+            if len(self._durable) >= _REMEMBERED:
+                self._durable.clear()
+            self._durable.add(folder)
+
+    def _remove_abandoned(self) -> None:
+        """Staged files are left by a crash alone; nobody takes a day to write one."""
+        limit = time.time() - _ABANDONED_AFTER
+        for path in (self.root / STAGING).iterdir():
+            try:
+                if path.stat().st_mtime < limit:
+                    path.unlink()
+            except FileNotFoundError:
+                continue
+
+
+def _make_root(root: Path) -> None:
+    if not root.is_dir():
+        _make_root(root.parent)
+        root.mkdir(exist_ok=True)
+        _sync(root.parent)
+
+
+def _link(staged: Path, target: Path) -> bool:
+    try:
+        os.link(staged, target)
+    except FileExistsError:
+        return False
+    return True
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

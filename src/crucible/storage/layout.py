@@ -1,0 +1,51 @@
+"""Where things are kept: every key of the store is made here, from checked names."""
+
+from __future__ import annotations
+
+import re
+
+from crucible.wire.paths import UnsafePath, safe_name
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+def bundle_key(sha256: str) -> str:
+    return f"bundles/{checked_sha256(sha256)[:2]}/{sha256}.tar.gz"
+
+
+def log_segment_key(job: str, attempt: str, rank: int, n: int) -> str:
+    """Segment `n` (from 0) of the output of one rank."""
+    return f"{_attempt(job, attempt)}/logs/{_count(rank)}/{_count(n):08d}.log"
+
+
+def artifact_key(job: str, attempt: str, path: str) -> str:
+    """The artifact that the job called `path`.
+
+    `#` and `%` are written as `%23` and `%25`, because a local store cannot hold names that end in `#` and
+    digits. Different paths have different keys.
+    """
+    written = safe_name(path).replace("%", "%25").replace("#", "%23")
+    return safe_name(f"{_attempt(job, attempt)}/artifacts/{written}")
+
+
+def checked_sha256(text: str) -> str:
+    """The text itself if it is a SHA-256 in lower-case hex, else UnsafePath."""
+    if not _SHA256.fullmatch(text):
+        raise UnsafePath(text, "is not a SHA-256 in lower-case hex")
+    return text
+
+
+def _attempt(job: str, attempt: str) -> str:
+    return f"jobs/{_part(job)}/attempts/{_part(attempt)}"
+
+
+def _part(name: str) -> str:
+    if "/" in name or "#" in name:
+        raise UnsafePath(name, "is not a single plain name")
+    return safe_name(name)
+
+
+def _count(number: int) -> int:
+    if number < 0:
+        raise ValueError(f"{number} is negative")
+    return number

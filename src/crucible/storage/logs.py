@@ -1,0 +1,85 @@
+"""Reading logs: immutable segments that together are one stream of bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from crucible.storage.errors import StorageError
+from crucible.storage.store import Store
+
+MAX_LINE = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Segment:
+    """The object `key` holds the bytes from `start` up to, not including, `end` of the stream."""
+
+    key: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line without its newline; `offset` is where it begins in the stream.
+
+    `ended` is False for the last line if no newline follows yet, and for the pieces of an over-long line.
+    """
+
+    offset: int
+    text: bytes
+    ended: bool
+
+
+class LogStore:
+    """Reads streams. Segments are given sorted by `start` and without gaps, as the ledger lists them."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def read(self, segments: Sequence[Segment], start: int, length: int) -> bytes:
+        """Up to `length` bytes of the stream from `start`; fewer where the stored segments end.
+
+        StorageError if a byte in between is missing: a hole is never passed over.
+        """
+        return b"".join(self._pieces(segments, start, start + length))
+
+    def lines(self, segments: Sequence[Segment], start: int = 0, max_line: int = MAX_LINE) -> Iterator[Line]:
+        """The lines from byte `start` on, put together across segments; a longer one comes in pieces."""
+        offset, rest = start, b""
+        for piece in self._pieces(segments, start, segments[-1].end if segments else start):
+            *whole, rest = (rest + piece).split(b"\n")
+            for text in whole:
+                yield from _cut(offset, text, max_line, ended=True)
+                offset += len(text) + 1
+            while len(rest) > max_line:
+                yield Line(offset, rest[:max_line], ended=False)
+                offset, rest = offset + max_line, rest[max_line:]
+        if rest:
+            yield Line(offset, rest, ended=False)
+
+    def _pieces(self, segments: Sequence[Segment], start: int, end: int) -> Iterator[bytes]:
+        at = start
+        for segment in segments:
+            if segment.end <= at or segment.start >= end:
+                continue
+            stop = min(segment.end, end)
+            if segment.start > at:
+                raise _hole(at, segment.start)
+            data = self._store.get_range(segment.key, at - segment.start, stop - at)
+            if len(data) != stop - at:
+                raise _hole(at + len(data), stop)
+            yield data
+            at = stop
+
+
+def _cut(offset: int, text: bytes, limit: int, *, ended: bool) -> Iterator[Line]:
+    while len(text) > limit:
+        yield Line(offset, text[:limit], ended=False)
+        offset, text = offset + limit, text[limit:]
+    yield Line(offset, text, ended)
+
+
+def _hole(start: int, end: int) -> StorageError:
+    return StorageError(f"Bytes {start} to {end} of the log are missing in the store.", start=start, end=end)
