@@ -1,0 +1,29 @@
+"""The database: one port, its runners, and how a file is opened."""
+
+from crucible.control.db.inline import InlineDb
+from crucible.control.db.migrate import open_database
+from crucible.control.db.port import (
+    DamagedDatabase,
+    DatabaseBusy,
+    DatabaseClosed,
+    DatabaseError,
+    Db,
+    DiskFull,
+    NetworkFileSystem,
+    NewerDatabase,
+)
+from crucible.control.db.sqlite import SqliteDb
+
+__all__ = [
+    "DamagedDatabase",
+    "DatabaseBusy",
+    "DatabaseClosed",
+    "DatabaseError",
+    "Db",
+    "DiskFull",
+    "InlineDb",
+    "NetworkFileSystem",
+    "NewerDatabase",
+    "SqliteDb",
+    "open_database",
+]

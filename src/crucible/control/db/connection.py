@@ -1,0 +1,100 @@
+"""SQLite connections whose transactions are ours alone.
+
+With the driver's defaults a released savepoint commits. So the driver runs with isolation_level=None,
+SQLAlchemy sends no BEGIN of its own, and BEGIN, SAVEPOINT, RELEASE and COMMIT go straight to the driver
+(see transaction.py). A function that calls `connection.commit()` or `rollback()` is stopped before it
+ends the transaction of the whole group.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from typing import cast
+
+from sqlalchemy import URL, Connection, create_engine, event
+from sqlalchemy.exc import InvalidRequestError
+from sqlalchemy.pool import NullPool
+
+BUSY_MS = 5_000
+CACHE_KIB = 16 * 1024
+WAL_LIMIT = 64 * 1024 * 1024
+"""What a WAL that once grew larger is cut back to, in bytes."""
+
+_SHARED = (
+    f"PRAGMA busy_timeout={BUSY_MS}",
+    "PRAGMA foreign_keys=ON",
+    "PRAGMA temp_store=MEMORY",
+    f"PRAGMA cache_size=-{CACHE_KIB}",
+)
+_DURABLE = (
+    "PRAGMA journal_mode=WAL",
+    "PRAGMA synchronous=FULL",
+    "PRAGMA fullfsync=ON",  # macOS: a plain fsync leaves data in the drive; no effect elsewhere
+    f"PRAGMA journal_size_limit={WAL_LIMIT}",
+)
+
+
+def open_writer(path: str) -> Connection:
+    """A connection whose COMMIT returns only after the data is on the disk."""
+    return _configured(_connect(path), _DURABLE)
+
+
+def open_reader(path: str) -> Connection:
+    """A connection that refuses to write."""
+    return _configured(_connect(path), ("PRAGMA query_only=ON",))
+
+
+def open_volatile(path: str) -> Connection:
+    """A connection that syncs nothing: survives a simulated crash, not a real one."""
+    return _configured(_connect(path), ("PRAGMA synchronous=OFF", "PRAGMA journal_mode=MEMORY"))
+
+
+def close(connection: Connection) -> None:
+    event.remove(
+        connection.engine, "rollback", _refuse_to_end
+    )  # SQLAlchemy ends its own idea of a transaction
+    connection.close()
+
+
+def driver_of(connection: Connection) -> sqlite3.Connection:
+    return cast(sqlite3.Connection, connection.connection.driver_connection)
+
+
+def _connect(path: str) -> Connection:
+    engine = create_engine(
+        URL.create("sqlite+pysqlite", database=path),
+        poolclass=NullPool,
+        # Opened and closed by one thread, used by another, never by two at once.
+        connect_args={"isolation_level": None, "check_same_thread": False, "cached_statements": 512},
+    )
+    event.listen(engine, "commit", _refuse_to_end)
+    event.listen(engine, "rollback", _refuse_to_end)
+    return engine.connect()
+
+
+def _configured(connection: Connection, pragmas: tuple[str, ...]) -> Connection:
+    try:
+        for pragma in _SHARED + pragmas:
+            _send(driver_of(connection), pragma)
+    except sqlite3.Error:
+        close(connection)
+        raise
+    return connection
+
+
+def _send(driver: sqlite3.Connection, pragma: str) -> None:
+    """Tried again for a while: SQLite does not wait for its busy_timeout when it switches to WAL."""
+    end = time.monotonic() + BUSY_MS / 1000
+    while True:
+        try:
+            driver.execute(pragma).close()
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > end:
+                raise
+        time.sleep(0.01)
+
+
+def _refuse_to_end(connection: Connection) -> None:
+    raise InvalidRequestError("A function given to the database must not commit or roll back; raise to undo.")

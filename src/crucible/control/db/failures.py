@@ -1,0 +1,80 @@
+"""What SQLite's result codes mean to us."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy.exc import DBAPIError, IntegrityError
+
+from crucible.control.db.port import DamagedDatabase, DatabaseBusy, DatabaseError, DiskFull
+from crucible.core.errors import Trouble
+
+PRIMARY = 0xFF
+"""The low byte of an extended result code is the plain one."""
+
+FULL = frozenset({sqlite3.SQLITE_FULL})
+BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+DEVICE = frozenset({sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN})
+
+
+def translated(error: BaseException) -> BaseException:
+    """The typed error for a failure of the database itself; any other error as it is.
+
+    A statement's own error (SQLAlchemy's) stays as it is; one that the driver raised at BEGIN or COMMIT
+    is always typed.
+    """
+    if isinstance(error, sqlite3.IntegrityError):  # a deferred constraint, found by COMMIT
+        return IntegrityError("COMMIT", None, error)
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    if not isinstance(cause, sqlite3.Error):
+        return error
+    trouble = _trouble(cause) or (_unusable(cause) if cause is error else None)
+    if trouble is None:
+        return error
+    trouble.__cause__ = error
+    return trouble
+
+
+@contextmanager
+def translating() -> Iterator[None]:
+    """Raise the typed error in place of the driver's."""
+    try:
+        yield
+    except (sqlite3.Error, DBAPIError) as error:
+        raise translated(error) from error
+
+
+def _trouble(error: sqlite3.Error) -> Trouble | None:
+    code: int = getattr(error, "sqlite_errorcode", 0)  # absent when Python's own checks raised
+    primary = code & PRIMARY
+    # Shared memory that cannot grow is the one full disk that SQLite does not report as FULL.
+    if primary in FULL or code == sqlite3.SQLITE_IOERR_SHMSIZE:
+        return DiskFull(
+            "The disk that holds the database is full.",
+            why="Nothing of this write was kept.",
+            fix="Free some space there, or move the state with CRUCIBLE_HOME.",
+        )
+    if primary in BUSY:
+        return DatabaseBusy(
+            "The database is locked.",
+            why="Another process held the write lock for too long.",
+            fix="Close other programs that have the file open, then try again.",
+        )
+    if primary in DAMAGED:
+        return DamagedDatabase(
+            "The database file cannot be read.", why=f"SQLite says: {error}.", fix="Restore a backup."
+        )
+    if primary in DEVICE:
+        return _unusable(error)
+    return None
+
+
+def _unusable(error: sqlite3.Error) -> DatabaseError:
+    return DatabaseError(
+        "The database file cannot be used.",
+        why=f"SQLite says: {error} ({getattr(error, 'sqlite_errorname', 'no code')}).",
+        fix="Check the disk and the permissions of CRUCIBLE_HOME.",
+    )

@@ -1,0 +1,167 @@
+"""Opening the database file: in the right place, private, and at this version's schema."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import Connection
+
+from crucible.control.db.connection import close, driver_of, open_writer
+from crucible.control.db.failures import translating
+from crucible.control.db.filesystem import mount_table, refuse_network
+from crucible.control.db.migrations import REVISIONS, SCHEMA_VERSION
+from crucible.control.db.port import DamagedDatabase, DatabaseError, DiskFull, NewerDatabase
+from crucible.control.db.schema import metadata
+from crucible.control.db.sqlite import SqliteDb
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+
+
+def open_database(path: str | os.PathLike[str], *, mounts: str | None = None) -> SqliteDb:
+    """Open the database file, made and brought to this version's schema where needed.
+
+    Of several processes that do this at once, one does the work and the others wait for it.
+    `mounts` is the text of the mount table to go by, the kernel's own by default.
+    """
+    resolved = Path(path).resolve()
+    refuse_network(resolved, mount_table() if mounts is None else mounts)
+    make_private(resolved)
+    bring_up_to_date(resolved)
+    return SqliteDb(resolved)
+
+
+def make_private(path: Path) -> None:
+    """Make the file and its folder, for the owner's eyes only; what is there already stays as it is."""
+    try:
+        if not path.parent.is_dir():
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _sync_folder(path.parent.parent)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    except OSError as error:
+        raise _cannot_make(path, error) from error
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The revisions that are known, oldest first, and Alembic's folder of them."""
+
+    revisions: tuple[str, ...] = REVISIONS
+    folder: Path = MIGRATIONS
+
+    @property
+    def last(self) -> str:
+        return self.revisions[-1]
+
+
+STEPS = Steps()
+
+
+def bring_up_to_date(path: Path, steps: Steps = STEPS) -> None:
+    """Apply the missing revisions in one transaction: all of them or none."""
+    with translating():
+        connection = open_writer(str(path))
+        try:
+            if revision_of(driver_of(connection), steps) != steps.last:
+                _upgrade(connection, steps)
+        finally:
+            close(connection)
+
+
+def revision_of(driver: sqlite3.Connection, steps: Steps = STEPS) -> str | None:
+    """The database's revision, one of those known; None when it is empty."""
+    tables = {row[0] for row in driver.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if not tables:
+        return None
+    if "alembic_version" not in tables:
+        raise DamagedDatabase(
+            "The database file was not made by Crucible.", fix="Set CRUCIBLE_HOME to another folder."
+        )
+    rows = driver.execute("SELECT version_num FROM alembic_version").fetchall()
+    revision = rows[0][0] if rows else None
+    if revision not in steps.revisions:
+        raise NewerDatabase(
+            "This database was written by a newer Crucible.",
+            why=f"Its schema is {revision}; this version knows up to {steps.last}.",
+            fix="Upgrade crucible-ml or restore a backup.",
+            revision=revision,
+            known=steps.last,
+        )
+    return str(revision)
+
+
+def _upgrade(connection: Connection, steps: Steps) -> None:
+    driver = driver_of(connection)
+    # A table that is built anew is dropped on the way; what refers to it must not notice. Has no effect
+    # inside a transaction, so it comes before.
+    driver.execute("PRAGMA foreign_keys=OFF").close()
+    driver.execute("BEGIN IMMEDIATE").close()
+    try:
+        revision = revision_of(driver, steps)  # again: another process may have been faster
+        if revision is None:
+            create(connection)
+        elif revision != steps.last:
+            run_migrations(connection, steps)
+        _refuse_broken_references(driver)
+        driver.execute("COMMIT").close()
+    finally:
+        if driver.in_transaction:
+            driver.execute("ROLLBACK").close()
+
+
+def create(connection: Connection) -> None:
+    """The newest schema at once, as all revisions one after another would leave it.
+
+    A first start then does not wait for Alembic to load; a test compares the two ways.
+    """
+    metadata.create_all(connection)
+    connection.exec_driver_sql(
+        "CREATE TABLE alembic_version (\n\tversion_num VARCHAR(32) NOT NULL, \n\t"
+        "CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)\n)"
+    )
+    connection.exec_driver_sql("INSERT INTO alembic_version VALUES (?)", (SCHEMA_VERSION,))
+
+
+def run_migrations(connection: Connection, steps: Steps = STEPS) -> None:
+    """Let Alembic apply what is missing, inside the transaction that `connection` is in."""
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(steps.folder).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    if not connection.in_transaction():
+        connection.begin()  # sends nothing; Alembic commits unless it is told that it is in a transaction
+    command.upgrade(config, steps.last)
+
+
+def _refuse_broken_references(driver: sqlite3.Connection) -> None:
+    broken = driver.execute("PRAGMA foreign_key_check").fetchone()
+    if broken is not None:
+        raise DatabaseError(
+            "The database could not be brought to this version.",
+            why=f"A row of {broken[0]} would refer to a row of {broken[2]} that is not there.",
+            fix="Nothing was changed; go on with the version before, and report this.",
+        )
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a new folder's own entry durable; SQLite does so for the files in it."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _cannot_make(path: Path, error: OSError) -> DatabaseError | DiskFull:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DiskFull(f"No room to make {path}.", fix="Free some space, or set CRUCIBLE_HOME elsewhere.")
+    return DatabaseError(
+        f"Cannot make {path}.",
+        why=f"{error.strerror}.",
+        fix="Set CRUCIBLE_HOME to a folder that you may write to.",
+    )
