@@ -1,0 +1,175 @@
+"""The contract of a backend: a kind of place that can hold machines.
+
+A backend prices, starts, polls, stops and lists machines; everything else is the agent's. Methods are
+synchronous, each returns soon or raises `Unreachable` by its deadline, and none keeps state that a restart
+would lose: what exists is what the place itself says exists. A new backend is one module, one row in
+`registry.py` and one subclass of the conformance suite.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from crucible.core.errors import CrucibleError, NoCapacity, Trouble, Unreachable
+from crucible.core.offers import Market, Offer
+from crucible.core.resources import Resources
+
+
+class Reach(enum.StrEnum):
+    """How an agent on such a machine can talk with the control plane."""
+
+    LOOPBACK = "loopback"
+    MOUNT = "mount"
+    SHARED_DIR = "shared_dir"
+    TUNNEL = "tunnel"
+    INTERNET = "internet"
+
+
+class Slots(enum.StrEnum):
+    """Who decides what fits: we count slots, we just try, or the place queues by its own rules."""
+
+    COUNTED = "counted"
+    ELASTIC = "elastic"
+    THEIRS = "theirs"
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What a backend can do, as data."""
+
+    reach: Reach
+    slots: Slots
+    markets: frozenset[Market] = frozenset({Market.ON_DEMAND})
+    bills: bool = True
+    shared_machines: bool = False
+    """One machine runs several attempts (this computer, an SSH host); otherwise one machine per rank."""
+    gpus: bool = False
+    multi_node: bool = False
+    pause: bool = False
+    exec: bool = False
+    ports: bool = False
+    dedicated: bool = True
+    in_place: bool = False
+    """A job may run in a folder of the submitting computer, and name interpreters there."""
+    max_runtime: float | None = None
+    launch_deadline: float = 30.0
+    """Seconds within which `launch` has answered or never will."""
+    settle_window: float = 0.0
+    """Seconds after that deadline until an unseen machine may be believed absent."""
+
+
+@dataclass(frozen=True)
+class MachineOrder:
+    """What `call` needs to know of a machine that is wanted."""
+
+    machine: str
+    deployment: str
+    offer: Offer
+    ends_at: float | None = None
+
+
+@dataclass(frozen=True)
+class LaunchCall:
+    """The exact native call, stored before it is made and replayed byte for byte.
+
+    `token` makes the launch idempotent. The bootstrap nonce is no part of it: it is derived from the
+    deployment's key each time the call is performed, so no unused secret rests in a database.
+    """
+
+    backend: str
+    token: str
+    action: str
+    parameters: dict[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Bootstrap:
+    """The secret half of a launch, handed over beside the call and never stored."""
+
+    nonce: str
+    agents_url: str
+
+
+@dataclass(frozen=True)
+class MachineRef:
+    """A machine as its place knows it. `machine` is our id, from the tag."""
+
+    backend: str
+    machine: str
+    native_id: str
+    region: str = ""
+
+
+class Seen(enum.StrEnum):
+    """What a place says of a machine."""
+
+    UP = "up"
+    STARTING = "starting"
+    HALTED = "halted"
+    """The place is there, our host program is not: the same launch call starts it again and adopts what runs.
+    """
+    GONE = "gone"
+    INTERRUPTED = "interrupted"
+    """Gone because the place took it back."""
+    UNREACHABLE = "unreachable"
+    """The place cannot say. Nothing follows from it."""
+
+
+@dataclass(frozen=True)
+class Observation:
+    ref: MachineRef
+    seen: Seen
+    detail: str = ""
+
+
+class LaunchRefused(NoCapacity):
+    """The place said no and certainly made nothing."""
+
+    code = "launch_refused"
+
+
+class LaunchUnknown(Unreachable):
+    """The call may have made a machine: find out by token before anything else."""
+
+    code = "launch_unknown"
+
+
+class NotYetGone(CrucibleError):
+    """Termination is under way; ask again."""
+
+    code = "not_yet_gone"
+
+
+class NotInstalled(Trouble):
+    """The backend's extra is missing; the fix is the pip command."""
+
+    code = "not_installed"
+
+
+class Backend(Protocol):
+    name: str
+    capabilities: Capabilities
+
+    def offers(self, need: Resources) -> Sequence[Offer]:
+        """What could run this now, priced and dated. An offer that cannot is not runnable and says why."""
+
+    def call(self, order: MachineOrder) -> LaunchCall:
+        """The call that would be made. Pure: no I/O; the same order gives the same call."""
+
+    def launch(self, call: LaunchCall, bootstrap: Bootstrap) -> MachineRef:
+        """Make the machine, idempotent by token, and return soon. Raises LaunchRefused or LaunchUnknown."""
+
+    def find(self, token: str) -> MachineRef | None:
+        """The machine a launch with this token made, if the place shows one."""
+
+    def poll(self, refs: Sequence[MachineRef]) -> Sequence[Observation]:
+        """One observation for each ref, many at once. Never raises for a machine that is gone."""
+
+    def terminate(self, ref: MachineRef) -> None:
+        """End the machine. Idempotent: already gone is success. Raises NotYetGone while it still runs."""
+
+    def owned(self, deployment: str) -> Sequence[MachineRef]:
+        """Every machine that carries this deployment's tag: for the janitor and for re-adoption."""

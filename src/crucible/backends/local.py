@@ -1,0 +1,271 @@
+"""This computer as a place: one host of the agent, started detached, shared by all attempts.
+
+A machine is a folder below the state folder (see local_folder.py). Its host outlives the server, its runners
+outlive the host. What lives is told by pid, start time and locks: a restarted server finds it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+
+from crucible.backends.base import (
+    Bootstrap,
+    Capabilities,
+    LaunchCall,
+    LaunchRefused,
+    LaunchUnknown,
+    MachineOrder,
+    MachineRef,
+    NotYetGone,
+    Observation,
+    Reach,
+    Seen,
+    Slots,
+)
+from crucible.backends.devices import Probe, SystemProbe, detect
+from crucible.backends.local_ending import end_machine
+from crucible.backends.local_folder import Launched, MachineFolder, Tags, write_doc
+from crucible.backends.local_host import last_words, start_host
+from crucible.backends.local_process import Process
+from crucible.backends.settings import BackendSettings
+from crucible.core.errors import BadInput
+from crucible.core.offers import Offer
+from crucible.core.resources import Capacity, Resources, format_memory
+from crucible.wire.paths import UnsafePath, safe_name
+
+ACTION = "start_host"
+REGION = "here"
+INSTANCE_TYPE = "this computer"
+LAUNCH_DEADLINE = 10.0
+LOCK_SECONDS = 2.0
+"""How long a launch waits for another launch, or a removal, of the same machine."""
+HOST_SECONDS = 5.0
+"""How long a launch waits for its host to come up."""
+IDLE_EXIT_SECONDS = 60
+STARTUP_SECONDS = 0.3
+_LOOK_SECONDS = 0.01
+
+
+class LocalBackend:
+    """`clock` times a termination: even, and the same for all processes while the computer is up."""
+
+    name = "local"
+
+    def __init__(
+        self,
+        settings: BackendSettings,
+        probe: Probe | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        host_seconds: float = HOST_SECONDS,
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._host_seconds = host_seconds
+        self._machines = settings.home / "machines"
+        self.devices = detect(probe or SystemProbe(settings.environ.get("CUDA_VISIBLE_DEVICES")))
+        self.capabilities = Capabilities(
+            reach=Reach.LOOPBACK,
+            slots=Slots.COUNTED,
+            bills=False,
+            shared_machines=True,
+            gpus=bool(self.devices.capacity.gpus),
+            in_place=True,
+            launch_deadline=LAUNCH_DEADLINE,
+        )
+
+    def offers(self, need: Resources) -> Sequence[Offer]:
+        capacity = self.devices.capacity
+        return (
+            Offer(
+                backend=self.name,
+                region=REGION,
+                instance_type=INSTANCE_TYPE,
+                capacity=capacity,
+                rate=0,
+                startup_seconds=STARTUP_SECONDS,
+                dated=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+                why_not=why_not(need, capacity),
+            ),
+        )
+
+    def call(self, order: MachineOrder) -> LaunchCall:
+        parameters: dict[str, object] = {
+            "machine_dir": f"machines/{order.machine}",
+            "deployment": order.deployment,
+            "native_id": _native_id(order.machine),
+        }
+        return LaunchCall(self.name, order.machine, ACTION, parameters)
+
+    def launch(self, call: LaunchCall, bootstrap: Bootstrap) -> MachineRef:
+        tags = _tags(call)
+        folder = MachineFolder(self._machines / tags.machine)
+        try:
+            folder.make()
+            with folder.hold(LOCK_SECONDS):
+                self._launch(folder, tags, bootstrap)
+        except (TimeoutError, FileNotFoundError) as error:
+            raise LaunchUnknown("The same machine is being started or removed.", why=f"{error}.") from error
+        except OSError as error:
+            raise LaunchRefused("There is no folder for the machine.", why=f"{error}.") from error
+        return self._ref(tags.machine)
+
+    def find(self, token: str) -> MachineRef | None:
+        folder = self._existing(token)
+        return self._ref(token) if folder and folder.tags else None
+
+    def poll(self, refs: Sequence[MachineRef]) -> Sequence[Observation]:
+        return [self._observe(ref) for ref in refs]
+
+    def terminate(self, ref: MachineRef) -> None:
+        folder = self._existing(ref.machine)
+        if folder is None:
+            return
+        try:
+            with folder.hold():
+                end_machine(folder, self._clock())
+        except TimeoutError as error:
+            raise NotYetGone("The machine is being started or removed just now.") from error
+        except OSError as error:
+            if folder.path.is_dir():
+                raise NotYetGone("The machine's folder is not removed.", why=f"{error}.") from error
+
+    def owned(self, deployment: str) -> Sequence[MachineRef]:
+        ours = (folder for folder in self._folders() if folder.tags == Tags(deployment, folder.path.name))
+        return [self._ref(folder.path.name) for folder in ours]
+
+    # Launching
+
+    def _launch(self, folder: MachineFolder, tags: Tags, bootstrap: Bootstrap) -> None:
+        if folder.ending:
+            raise LaunchRefused("The machine is being ended.")
+        if folder.host:
+            return
+        started = self._start(folder, tags, bootstrap)
+        try:
+            folder.write_launched(Launched(started, time.time()))
+            self._await_host(folder, started)
+        except OSError as error:
+            raise LaunchUnknown("The agent does not come up.", why=f"{error}.") from error
+
+    def _start(self, folder: MachineFolder, tags: Tags, bootstrap: Bootstrap) -> Process | None:
+        try:
+            folder.write_tags(tags)
+            write_doc(folder.path / "bootstrap.json", self._bootstrap(folder, tags, bootstrap))
+            folder.write_launched(Launched(None, time.time()))
+            return start_host(self._settings, folder.path, folder.path / "bootstrap.json")
+        except TimeoutError as error:
+            raise LaunchUnknown("The agent does not start.", why=f"{error}.") from error
+        except OSError as error:
+            raise self._refusal(folder, f"{error}.") from error
+
+    def _await_host(self, folder: MachineFolder, started: Process | None) -> None:
+        """Of two hosts that start, the agent's lock leaves one; either will do."""
+        until = time.monotonic() + self._host_seconds
+        while not folder.host:
+            if not (started and started.alive) and not folder.host_locked:
+                raise self._refusal(folder, last_words(folder.path))
+            if time.monotonic() > until:
+                raise TimeoutError(f"no host after {self._host_seconds:g} s")
+            time.sleep(_LOOK_SECONDS)
+
+    def _refusal(self, folder: MachineFolder, why: str) -> LaunchRefused | LaunchUnknown:
+        """No host was started. That is the end of a new machine, and not of one whose runners may live."""
+        what = "The agent could not be started on this computer."
+        fix = "`crucible doctor` looks for the cause."
+        if folder.unfinished():
+            return LaunchUnknown(what, why=why, fix=fix)
+        with contextlib.suppress(OSError):  # what is left is in `owned`
+            folder.remove()
+        return LaunchRefused(what, why=why, fix=fix)
+
+    def _bootstrap(self, folder: MachineFolder, tags: Tags, bootstrap: Bootstrap) -> dict[str, object]:
+        return {
+            "machine": tags.machine,
+            "nonce": bootstrap.nonce,
+            "agents_url": bootstrap.agents_url,
+            "agents_url_file": str(self._settings.agents_url_file),
+            "work": str(folder.path),
+            "envs": str(self._settings.home / "envs"),
+            "uv": self._settings.uv,
+            "idle_exit_seconds": IDLE_EXIT_SECONDS,
+            "native_id": _native_id(tags.machine),
+            "shared": True,
+        }
+
+    # Looking
+
+    def _observe(self, ref: MachineRef) -> Observation:
+        folder = self._existing(ref.machine)
+        if folder is None or folder.tags is None:
+            return Observation(ref, Seen.GONE, "there is no such machine")
+        if folder.host:
+            return Observation(ref, Seen.UP)
+        if folder.starting(LAUNCH_DEADLINE):
+            return Observation(ref, Seen.STARTING)
+        left = folder.unfinished()
+        if left:
+            return Observation(ref, Seen.HALTED, f"no host runs; unfinished attempts: {left}")
+        return Observation(ref, Seen.GONE, "its host has ended and left nothing")
+
+    # Naming
+
+    def _folders(self) -> Iterator[MachineFolder]:
+        if self._machines.is_dir():
+            yield from (MachineFolder(path) for path in sorted(self._machines.iterdir()))
+
+    def _existing(self, machine: str) -> MachineFolder | None:
+        if not _is_name(machine):
+            return None
+        folder = MachineFolder(self._machines / machine)
+        return folder if folder.path.is_dir() else None
+
+    def _ref(self, machine: str) -> MachineRef:
+        return MachineRef(self.name, machine, _native_id(machine), REGION)
+
+
+def why_not(need: Resources, has: Capacity) -> str:
+    """Why this computer can never hold it, or nothing."""
+    lacks = list(_lacks(need, has))
+    if not lacks:
+        return ""
+    asked, there = zip(*lacks, strict=True)
+    return f"asks for {' and '.join(asked)}; {INSTANCE_TYPE} has {' and '.join(there)}"
+
+
+def _lacks(need: Resources, has: Capacity) -> Iterator[tuple[str, str]]:
+    """What is asked for and what there is of it, for everything there is too little of."""
+    if need.cpus is not None and need.cpus > has.cpus:
+        yield _count(need.cpus, "CPU"), f"{has.cpus:g}"
+    if need.memory_bytes is not None and need.memory_bytes > has.memory_bytes:
+        yield f"{format_memory(need.memory_bytes)} of memory", format_memory(has.memory_bytes)
+    if need.gpus > len(has.gpus):
+        yield _count(need.gpus, "GPU"), f"{len(has.gpus) or 'none'}"
+    elif need.gpus and 0 < has.gpu_memory_bytes < (need.gpu_memory_bytes or 0):
+        wanted = format_memory(need.gpu_memory_bytes or 0)
+        yield f"GPUs with {wanted}", f"{format_memory(has.gpu_memory_bytes)} on each"
+
+
+def _count(number: float, noun: str) -> str:
+    return f"{number:g} {noun}{'' if number == 1 else 's'}"
+
+
+def _native_id(machine: str) -> str:
+    """The same for every host of the machine: one that is started again may claim it again."""
+    return f"local:{machine}"
+
+
+def _is_name(machine: str) -> bool:
+    try:
+        return "/" not in safe_name(machine) and not machine.startswith(".")
+    except UnsafePath:
+        return False
+
+
+def _tags(call: LaunchCall) -> Tags:
+    deployment = call.parameters.get("deployment")
+    if call.action != ACTION or not _is_name(call.token) or not isinstance(deployment, str):
+        raise BadInput(f"{call.action!r} of {call.token!r} is no launch call of the backend 'local'.")
+    return Tags(deployment, call.token)

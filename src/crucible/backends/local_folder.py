@@ -1,0 +1,254 @@
+"""The folder of one local machine: what the place remembers of it, on disk, for any server that comes later.
+
+tags.json       whose machine it is: written before anything is started
+launch.lock     held while a launch or a removal is under way
+launch.json     the process the last launch started
+ending.json     since when termination is under way, and the processes it found
+bootstrap.json  what the host is told; host.lock, host.json, attempts/…: the agent's own
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import stat
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from crucible.backends.local_process import Process, group_members, is_locked, locked, with_variable
+
+_KEPT_TO_THE_LAST = frozenset({"tags.json", "launch.lock"})
+
+
+@dataclass(frozen=True)
+class Tags:
+    deployment: str
+    machine: str
+
+
+@dataclass(frozen=True)
+class Launched:
+    """The last launch: `process` is unknown when the server died right after starting it."""
+
+    process: Process | None
+    at: float
+    """Wall clock, seconds."""
+
+
+@dataclass(frozen=True)
+class Ending:
+    """`since` is on the clock of the caller of termination; `told` are the processes asked to end."""
+
+    since: float
+    told: frozenset[Process]
+
+
+@dataclass(frozen=True)
+class MachineFolder:
+    path: Path
+
+    @contextlib.contextmanager
+    def hold(self, seconds: float = 0.0) -> Iterator[None]:
+        """One at a time launches or removes. TimeoutError; FileNotFoundError when there is no folder."""
+        with locked(self.path / "launch.lock", seconds):
+            yield
+
+    def make(self) -> None:
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    # What the backend notes
+
+    @property
+    def tags(self) -> Tags | None:
+        doc = read_doc(self.path / "tags.json")
+        deployment, machine = doc.get("deployment"), doc.get("machine")
+        if not isinstance(deployment, str) or not isinstance(machine, str):
+            return None
+        return Tags(deployment, machine)
+
+    def write_tags(self, tags: Tags) -> None:
+        write_doc(self.path / "tags.json", {"deployment": tags.deployment, "machine": tags.machine})
+
+    @property
+    def launched(self) -> Launched | None:
+        doc = read_doc(self.path / "launch.json")
+        at = doc.get("at")
+        return Launched(_process(doc), float(at)) if isinstance(at, int | float) else None
+
+    def write_launched(self, launched: Launched) -> None:
+        write_doc(self.path / "launch.json", {"at": launched.at, **_doc(launched.process)})
+
+    @property
+    def ending(self) -> Ending | None:
+        doc = read_doc(self.path / "ending.json")
+        since, told = doc.get("since"), doc.get("told")
+        if not isinstance(since, int | float) or not isinstance(told, list):
+            return None
+        found = (_process(item) for item in told if isinstance(item, dict))
+        return Ending(float(since), frozenset(process for process in found if process))
+
+    def write_ending(self, ending: Ending) -> None:
+        told = [_doc(process) for process in sorted(ending.told, key=lambda process: process.pid)]
+        write_doc(self.path / "ending.json", {"since": ending.since, "told": told})
+
+    # What the agent left
+
+    @property
+    def host(self) -> Process | None:
+        """The living host, if there is one."""
+        process = _process(read_doc(self.path / "host.json"))
+        # The lock is looked at only beside a living host: a look must not keep out one that is just starting.
+        return process if process and process.alive and self.host_locked else None
+
+    @property
+    def host_locked(self) -> bool:
+        return is_locked(self.path / "host.lock")
+
+    def starting(self, seconds: float) -> bool:
+        """Whether a launch of the last `seconds` may still bring up a host."""
+        launched = self.launched
+        if launched is None or not 0 <= time.time() - launched.at < seconds:
+            return False
+        return launched.process is None or launched.process.alive
+
+    def attempts(self) -> tuple[AttemptFolder, ...]:
+        return tuple(AttemptFolder(path) for path in _folders(self.path / "attempts"))
+
+    def unfinished(self) -> int:
+        """Attempts that a host has yet to bring to their end."""
+        return sum(attempt.unfinished for attempt in self.attempts())
+
+    def processes(self) -> frozenset[Process]:
+        """Every living process of this machine, but its runners: hosts, and what the users' code started."""
+        launched = self.launched
+        hosts = {_process(read_doc(self.path / "host.json")), launched.process if launched else None}
+        attempts = self.attempts()
+        users = {process for attempt in attempts for process in attempt.group()}
+        if attempts:
+            users |= with_variable("CRUCIBLE_ATTEMPT_ID", {attempt.attempt for attempt in attempts})
+        return frozenset(process for process in hosts | users if process and process.alive)
+
+    def runners(self) -> frozenset[Process]:
+        found = (attempt.runner for attempt in self.attempts())
+        return frozenset(process for process in found if process)
+
+    def remove(self) -> None:
+        """Remove the folder, its tags last: a removal cut short can still be found. Call it inside `hold`."""
+        for item in list(self.path.iterdir()):
+            if item.name not in _KEPT_TO_THE_LAST:
+                _remove(item)
+        for name in sorted(_KEPT_TO_THE_LAST, reverse=True):
+            (self.path / name).unlink(missing_ok=True)
+        self.path.rmdir()
+
+
+@dataclass(frozen=True)
+class AttemptFolder:
+    path: Path
+
+    @property
+    def attempt(self) -> str:
+        """The attempt's id: the folder's name without the rank."""
+        return self.path.name.rpartition("-")[0]
+
+    @property
+    def locked(self) -> bool:
+        return is_locked(self.path / "runner.lock")
+
+    @property
+    def unfinished(self) -> bool:
+        if (self.path / "done").exists():
+            return self.locked
+        return (self.path / "assignment.json").exists()
+
+    @property
+    def runner(self) -> Process | None:
+        process = _process(read_doc(self.path / "runner.json"))
+        return process if process and process.alive else None
+
+    def group(self) -> frozenset[Process]:
+        """The process group of the user's process, while its first process lives."""
+        leader = _process(read_doc(self.path / "process.json")) or self._leader_by_runner()
+        return group_members(leader) if leader else frozenset()
+
+    def _leader_by_runner(self) -> Process | None:
+        doc = read_doc(self.path / "runner.json")
+        return _process({"pid": doc.get("pgid"), "start_time": doc.get("process_start_time")})
+
+
+def read_doc(path: Path) -> dict[str, object]:
+    """A JSON object; empty when it is missing or is being written."""
+    try:
+        doc = json.loads(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return {}
+    return doc if isinstance(doc, dict) else {}
+
+
+def write_doc(path: Path, doc: dict[str, object]) -> None:
+    """Whole and on disk when this returns, or not at all; nobody else may read it."""
+    part = path.with_name(f".{path.name}.part")
+    part.unlink(missing_ok=True)
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        json.dump(doc, file)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)
+    sync_folder(path.parent)
+
+
+def sync_folder(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _process(doc: dict[str, object]) -> Process | None:
+    pid, started = doc.get("pid"), doc.get("start_time")
+    if not isinstance(pid, int) or started is None:
+        return None
+    return Process(pid, str(started))
+
+
+def _doc(process: Process | None) -> dict[str, object]:
+    return {"pid": process.pid, "start_time": process.start_time} if process else {}
+
+
+def _folders(parent: Path) -> Iterable[Path]:
+    try:
+        return sorted(path for path in parent.iterdir() if path.is_dir())
+    except (FileNotFoundError, NotADirectoryError):
+        return ()
+
+
+def _remove(item: Path) -> None:
+    if item.is_dir() and not item.is_symlink():
+        shutil.rmtree(item, onerror=_unlock_and_retry)
+    else:
+        item.unlink(missing_ok=True)
+
+
+def _unlock_and_retry(
+    function: Callable[..., object],
+    path: str,
+    trouble: tuple[type[BaseException], BaseException, TracebackType],
+) -> None:
+    """A job may leave folders that are not writable, and an exiting process may remove files meanwhile."""
+    if isinstance(trouble[1], FileNotFoundError):
+        return
+    for blocked in (os.path.dirname(path), path):
+        mode = os.lstat(blocked).st_mode
+        if not stat.S_ISLNK(mode):
+            os.chmod(blocked, mode | stat.S_IRWXU)
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path)
+    else:
+        os.unlink(path)

@@ -1,0 +1,23 @@
+"""What every backend is given by the server it works for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class BackendSettings:
+    """`home`: the state folder. `agents_url_file`: its text is the URL of the agents' listener, now.
+
+    `agent_file`: the agent as one file; `python`: the interpreter that runs it here; `uv`: the path of uv.
+    `environ`: the server's own variables. A backend hands on only those it names, never secrets.
+    """
+
+    home: Path
+    agents_url_file: Path
+    agent_file: Path
+    python: str
+    uv: str | None = None
+    environ: Mapping[str, str] = field(default_factory=dict, repr=False)
