@@ -60,7 +60,7 @@ class UnknownName(BadInput):
         names = sorted(known)
         near = difflib.get_close_matches(name.lower(), [n.lower() for n in names], n=1, cutoff=0.5)
         meant = next((n for n in names if near and n.lower() == near[0]), None)
-        hint = f"Did you mean {meant!r}?" if meant else f"Known: {', '.join(names)}."
+        hint = f"Did you mean {meant!r}?" if meant else f"Known: {', '.join(names) or 'none'}."
         super().__init__(f"There is no {kind} {name!r}.", fix=f"{hint} {fix}".strip(), name=name, meant=meant)
         self.meant = meant
 

@@ -13,7 +13,6 @@ import re
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _BODY = 26
 _SHORT = 6
-_ID = re.compile(rf"^(job|att|mch|grp|evt|dep|usr|prj)-[{ALPHABET}]{{{_BODY}}}$")
 
 
 class Prefix(enum.StrEnum):
@@ -24,6 +23,9 @@ class Prefix(enum.StrEnum):
     DEPLOYMENT = "dep"
 
 
+_ID = re.compile(rf"({'|'.join(Prefix)})-[{ALPHABET}]{{{_BODY}}}")
+
+
 def make_id(prefix: Prefix, milliseconds: int, random_bits: int) -> str:
     """The id for this instant and these 80 random bits."""
     value = (milliseconds & ((1 << 48) - 1)) << 80 | (random_bits & ((1 << 80) - 1))
@@ -31,7 +33,7 @@ def make_id(prefix: Prefix, milliseconds: int, random_bits: int) -> str:
 
 
 def is_id(text: str) -> bool:
-    return bool(_ID.match(text))
+    return bool(_ID.fullmatch(text))
 
 
 def short(full: str) -> str:

@@ -6,6 +6,7 @@ rounded once, up, at the end; nothing is accumulated.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -43,7 +44,10 @@ def machine_cost(segments: Sequence[Segment], billing: Billing, now: float) -> i
 
 
 def share(total: int, weights: Sequence[float]) -> list[int]:
-    """`total` split by weight into whole micro-dollars that add up to it exactly (largest remainder)."""
+    """`total` split by weight into whole micro-dollars that add up to it exactly (largest remainder).
+
+    Where all weights are zero nobody has a part.
+    """
     exact_weights = [Fraction(weight) for weight in weights]
     whole = sum(exact_weights, Fraction(0))
     if not whole:
@@ -57,13 +61,16 @@ def share(total: int, weights: Sequence[float]) -> list[int]:
 
 
 def remaining_cost(rate: int, seconds: float | None) -> int | None:
-    """Micro-dollars still to come, when the remaining time is known."""
-    return None if seconds is None else _ceil(Fraction(seconds) * rate / 3600)
+    """Micro-dollars still to come; None unless the remaining time is known and finite."""
+    if seconds is None or not math.isfinite(seconds):
+        return None
+    return _ceil(max(Fraction(seconds), Fraction(0)) * rate / 3600)
 
 
 def format_usd(micros: int) -> str:
     """Dollars with all six decimals, exact."""
-    return f"{micros // MICROS}.{micros % MICROS:06d}"
+    whole, rest = divmod(abs(micros), MICROS)
+    return f"{'-' if micros < 0 else ''}{whole}.{rest:06d}"
 
 
 def _length(segment: Segment, now: float) -> Fraction:

@@ -7,6 +7,7 @@ people write; the `format_*` functions write it back for people.
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -21,8 +22,8 @@ MAX_GPUS = 4096
 MAX_SECONDS = 366 * 24 * 3600
 MIN_MEMORY = 16 * MiB
 
-_MEMORY = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)(b?)\s*$", re.IGNORECASE)
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(d|h|m(?!s)|s)", re.IGNORECASE)
+_MEMORY = re.compile(r"\s*([0-9]{1,20}(?:\.[0-9]{1,20})?)\s*([kmgt]?)i?b?\s*", re.IGNORECASE)
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(d|h|m(?!s)|s)", re.IGNORECASE)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 _SECONDS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 
@@ -39,9 +40,12 @@ class Resources(BaseModel):
     seconds: Annotated[float, Field(ge=1, le=MAX_SECONDS)] | None = None
 
     def over(self, base: Resources) -> Resources:
-        """These wishes on top of a tier's: what is set here wins."""
-        chosen = {name: getattr(self, name) for name in self.model_fields_set}
-        return base.model_copy(update=chosen)
+        """These wishes on top of a tier's: what is said here wins; None and 0 mean: not said.
+
+        It goes by value, so that a spec means the same after a trip through JSON with all its fields.
+        """
+        said = {name: value for name, value in self if value}
+        return base.model_copy(update=said)
 
     @property
     def whole_machine(self) -> bool:
@@ -72,16 +76,16 @@ class Allocation(BaseModel):
 
 def parse_memory(text: str) -> int:
     """`512Mi`, `4GB`, `1.5g`, `1048576` as bytes. Binary and decimal letters both mean powers of 1024."""
-    found = _MEMORY.match(text)
+    found = _MEMORY.fullmatch(text)
     if not found:
         raise BadInput(f"{text!r} is no amount of memory.", fix="Write it like 512Mi, 4G or 1.5GB.")
-    return int(float(found[1]) * 1024 ** _POWERS[found[2].lower()])
+    return int(Fraction(found[1]) * 1024 ** _POWERS[found[2].lower()])
 
 
 def parse_duration(text: str) -> float:
     """`90`, `30s`, `10m`, `1h30m`, `2d` as seconds."""
     stripped = text.strip()
-    if re.fullmatch(r"\d+(\.\d+)?", stripped):
+    if re.fullmatch(r"[0-9]+(\.[0-9]+)?", stripped):
         return float(stripped)
     parts = _DURATION.findall(stripped)
     if not parts or _DURATION.sub("", stripped).strip():

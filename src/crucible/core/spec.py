@@ -22,15 +22,15 @@ MAX_ARGUMENTS_BYTES = 128 * 1024
 MAX_ENV = 256
 MAX_DIFF = 256 * 1024
 
-_ENV_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SHA256 = r"^[0-9a-f]{64}$"
 _RESERVED = ("CRUCIBLE_", "CUDA_VISIBLE_DEVICES")
-_NAME = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f/\\]+$")]
-_TEXT = Annotated[str, Field(max_length=4096)]
+_NAME = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f-\x9f/\\]+$")]
+_TEXT = Annotated[str, Field(max_length=4096, pattern=r"^[^\x00]*$")]
 
 
 class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
 class Kind(enum.StrEnum):
@@ -90,8 +90,8 @@ class EnvironmentSpec(_Frozen):
 class DataInput(_Frozen):
     """An input that appears under $CRUCIBLE_DATA_DIR/<name>."""
 
-    name: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^/\\\x00-\x1f]+$")]
-    source: Annotated[str, Field(min_length=1, max_length=4096)]
+    name: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f-\x9f/\\]+$")]
+    source: Annotated[_TEXT, Field(min_length=1)]
 
     @field_validator("name")
     @classmethod
@@ -143,11 +143,11 @@ class JobSpec(_Frozen):
     @classmethod
     def _env(cls, value: dict[str, str]) -> dict[str, str]:
         for name, text in value.items():
-            if not _ENV_NAME.match(name):
+            if not _ENV_NAME.fullmatch(name):
                 raise ValueError(f"{name!r} is no name of an environment variable")
             if name.startswith(_RESERVED):
                 raise ValueError(f"{name} is set by Crucible itself")
-            if "\x00" in text or len(text) > 64 * 1024:
+            if "\x00" in text or len(text.encode()) > 64 * 1024:
                 raise ValueError(f"the value of {name} is longer than 64 KiB or holds a NUL character")
         return value
 

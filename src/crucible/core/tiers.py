@@ -38,8 +38,6 @@ def _tier(id: str, name: str, text: str, rate: int, instance: str = "", **size: 
     return Tier(id, name, text, Resources.model_validate(size), rate, instance)
 
 
-_GPU = {"gpus": 1, "cpus": 4, "memory_bytes": 16 * GiB}
-
 TIERS: dict[str, Tier] = {
     tier.id: tier
     for tier in (
@@ -67,7 +65,9 @@ TIERS: dict[str, Tier] = {
             "One 16 GB GPU for first experiments",
             526_000,
             "g4dn.xlarge",
-            **_GPU,
+            gpus=1,
+            cpus=4,
+            memory_bytes=16 * GiB,
             gpu_memory_bytes=16 * GiB,
             seconds=7200,
         ),

@@ -4,7 +4,6 @@ StorageError     the store cannot do it (Trouble)
 ├── NotFound     there is no such object (also core's NotFound)
 ├── StoreFull    no room is left (also core's DiskFull)
 └── HashMismatch what arrived is not what was announced (also core's BadInput)
-BadRange         an HTTP Range that cannot be served (BadInput, answered with 416)
 """
 
 from __future__ import annotations
@@ -38,13 +37,6 @@ class HashMismatch(errors.BadInput, StorageError):
     """The content does not have the hash that was announced. Nothing was stored."""
 
     code = "hash_mismatch"
-
-
-class BadRange(errors.BadInput):
-    """The asked-for range is malformed or lies outside the object."""
-
-    code = "bad_range"
-    http_status = 416
 
 
 @contextmanager

@@ -50,6 +50,7 @@ jobs = Table(
     "jobs",
     metadata,
     Column("id", String(40), primary_key=True),
+    Column("backwards", String(40), nullable=False),
     Column("project", String(100), nullable=False),
     Column("version", Integer, nullable=False),
     Column("generation", Integer, nullable=False),
@@ -76,6 +77,7 @@ jobs = Table(
     Column("claimed_by", String(80)),
     Column("claimed_until", Float),
     Index("ix_jobs_state", "state", "id"),
+    Index("ix_jobs_backwards", "backwards"),
     Index("ix_jobs_due_at", "due_at", sqlite_where=text("due_at IS NOT NULL")),
 )
 

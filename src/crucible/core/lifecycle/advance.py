@@ -67,8 +67,8 @@ def _waits(world: World, why: str) -> Step:
 
 
 def _placed(world: World, fact: f.Placed) -> Step:
-    job, attempt, machine = world.job, fact.attempt, fact.machine
-    if job.state is not JobState.QUEUED or job.desired is not Wish.RUN or world.live or not machine.alive:
+    attempt, machine = fact.attempt, fact.machine
+    if not _may_start(world.job, attempt) or world.live or not machine.wanted:
         return Step(world)
     state = AttemptState.PLACED if machine.state is MachineState.UP else AttemptState.LAUNCHING
     placed = world.with_machine(machine).with_attempt(replace(attempt, state=state))
@@ -77,6 +77,12 @@ def _placed(world: World, fact: f.Placed) -> Step:
     event = Event("placed", told)
     effects = (Effect(EffectKind.LAUNCH, machine.id),) if fact.new else ()
     return Step(placed, (event,), effects, frozenset({machine.id}))
+
+
+def _may_start(job: Job, attempt: Attempt) -> bool:
+    """A queued job that is still wanted gets its next attempt; one placed before cannot come again."""
+    next_one = (attempt.job, attempt.number, attempt.generation) == (job.id, job.attempts + 1, job.generation)
+    return next_one and job.state is JobState.QUEUED and job.desired is Wish.RUN
 
 
 def _impossible(world: World, why: str, now: float) -> Step:
@@ -174,11 +180,8 @@ def _heard(world: World, attempt_id: str, now: float) -> Step:
     attempt = next((a for a in world.attempts if a.id == attempt_id and a.live), None)
     if attempt is None:
         return Step(world)
-    heard = world.with_attempt(replace(attempt, last_seen=now))
-    if Condition.UNREACHABLE not in world.job.conditions:
-        return Step(heard)
-    back = heard.with_job(conditions=world.job.conditions - {Condition.UNREACHABLE})
-    return Step(back, (Event("reachable", {"attempt": attempt.number}),))
+    heard = replace(attempt, last_seen=now)
+    return _silence(world.with_attempt(heard), heard, now)
 
 
 def _look(world: World, now: float) -> Step:
@@ -216,9 +219,13 @@ def _why_lost(lost: list[Machine]) -> Reason:
 
 def _silence(world: World, attempt: Attempt, now: float) -> Step:
     quiet = attempt.last_seen is not None and now - attempt.last_seen >= NOTICE_AFTER
-    if not quiet or Condition.UNREACHABLE in world.job.conditions:
+    conditions = world.job.conditions
+    if quiet == (Condition.UNREACHABLE in conditions):
         return Step(world)
-    shown = world.with_job(conditions=world.job.conditions | {Condition.UNREACHABLE})
+    if not quiet:
+        back = world.with_job(conditions=conditions - {Condition.UNREACHABLE})
+        return Step(back, (Event("reachable", {"attempt": attempt.number}),))
+    shown = world.with_job(conditions=conditions | {Condition.UNREACHABLE})
     return Step(shown, (Event("unreachable", {"attempt": attempt.number, "since": attempt.last_seen}),))
 
 
@@ -257,17 +264,16 @@ def _due(world: World, now: float) -> float | None:
     attempt = world.live
     if attempt is None:
         return None
-    gone = [m.gone_at + SETTLE_WINDOW for m in _attempt_machines(world, attempt) if m.gone_at is not None]
+    held = [world.machines[s.machine] for s in attempt.slots if not s.ended and s.machine in world.machines]
+    gone = [machine.gone_at + SETTLE_WINDOW for machine in held if machine.gone_at is not None]
     if gone:
         return min(gone)
     due = world.job.due_at
     if due is not None and due > now:
         return due
+    if Condition.UNREACHABLE in world.job.conditions:
+        return now + NOTICE_AFTER
     return max((attempt.last_seen or now) + NOTICE_AFTER, now + 1.0)
-
-
-def _attempt_machines(world: World, attempt: Attempt) -> list[Machine]:
-    return [world.machines[s.machine] for s in attempt.slots if s.machine in world.machines]
 
 
 def _machines_of(attempt: Attempt | None) -> frozenset[str]:

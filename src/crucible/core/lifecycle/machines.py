@@ -1,7 +1,7 @@
 """Transitions of one machine: intended, creating, up, releasing, gone.
 
 A machine is `gone` only when its launch is settled and the place says so twice, or when the place refused to
-make it.
+make it. What was up once is not gone because launching it again was refused: what the place shows decides.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ SIGHTINGS = 2
 """Lists that must agree before absence is believed."""
 
 _MAKING = frozenset({MachineState.INTENDED, MachineState.CREATING})
-_WANTED = _MAKING | {MachineState.UP}
 
 
 @dataclass(frozen=True)
@@ -33,15 +32,15 @@ def advance_machine(machine: Machine, fact: f.MachineFact, now: float) -> Machin
         case f.LaunchAnswered(native_id):
             return MachineStep(_answered(machine, native_id))
         case f.LaunchRefused(why):
-            return MachineStep(_gone(machine, now, detail=why))
+            return MachineStep(_refused(machine, why, now))
         case f.LaunchLost(why):
-            return MachineStep(replace(machine, detail=why))
+            return MachineStep(replace(machine, empty_finds=0, detail=why))
         case f.FoundNothing():
             return MachineStep(_found_nothing(machine, now))
         case f.HostSeen():
             return MachineStep(_host_seen(machine, now))
         case f.SeenUp():
-            return MachineStep(replace(machine, gone_sightings=0))
+            return MachineStep(_there(machine))
         case f.SeenHalted():
             return _halted(machine)
         case f.SeenGone(interrupted, detail):
@@ -52,7 +51,20 @@ def advance_machine(machine: Machine, fact: f.MachineFact, now: float) -> Machin
 
 def _answered(machine: Machine, native_id: str) -> Machine:
     state = MachineState.CREATING if machine.state is MachineState.INTENDED else machine.state
-    return replace(machine, state=state, native_id=native_id, launch_settled=True, detail="")
+    answered = replace(machine, state=state, native_id=native_id, launch_settled=True, detail="")
+    return _relaunched(answered)
+
+
+def _relaunched(machine: Machine) -> Machine:
+    """What was up before counts as up again, so that it is launched once more should it be halted again."""
+    again = machine.up_at is not None and machine.state is MachineState.CREATING
+    return replace(machine, state=MachineState.UP) if again else machine
+
+
+def _refused(machine: Machine, why: str, now: float) -> Machine:
+    if machine.up_at is None:
+        return _gone(machine, now, why)
+    return _relaunched(replace(machine, detail=why))
 
 
 def _found_nothing(machine: Machine, now: float) -> Machine:
@@ -62,11 +74,12 @@ def _found_nothing(machine: Machine, now: float) -> Machine:
     counted = replace(machine, empty_finds=machine.empty_finds + 1)
     if counted.empty_finds < SIGHTINGS or machine.state is not MachineState.RELEASING:
         return counted
-    return _gone(counted, now, detail="no machine was made")
+    return _gone(counted, now, "no machine was made")
 
 
 def _host_seen(machine: Machine, now: float) -> Machine:
-    seen = replace(machine, last_seen=now, gone_sightings=0, launch_settled=True)
+    """A host proves a machine but not its native id, so the launch is settled only by its own answer."""
+    seen = replace(_there(machine), last_seen=now, empty_finds=0)
     if machine.state not in _MAKING:
         return seen
     return replace(seen, state=MachineState.UP, up_at=now, detail="")
@@ -74,34 +87,30 @@ def _host_seen(machine: Machine, now: float) -> Machine:
 
 def _halted(machine: Machine) -> MachineStep:
     """The same launch call, replayed, starts the host again; it adopts what still runs."""
-    back = replace(machine, gone_sightings=0)
+    there = _there(machine)
     if machine.state is not MachineState.UP:
-        return MachineStep(back)
-    return MachineStep(replace(back, state=MachineState.CREATING), (Effect(EffectKind.LAUNCH, machine.id),))
+        return MachineStep(there)
+    return MachineStep(replace(there, state=MachineState.CREATING), (Effect(EffectKind.LAUNCH, machine.id),))
 
 
 def _seen_gone(machine: Machine, now: float, interrupted: bool, detail: str) -> Machine:
     if not machine.launch_settled:
         return machine
-    counted = replace(machine, gone_sightings=machine.gone_sightings + 1)
-    if counted.gone_sightings < SIGHTINGS:
-        return counted
-    return _gone(counted, now, interrupted=interrupted, detail=detail)
+    sightings, taken_back = machine.gone_sightings + 1, machine.interrupted or interrupted
+    counted = replace(machine, gone_sightings=sightings, interrupted=taken_back)
+    return counted if sightings < SIGHTINGS else _gone(counted, now, detail)
+
+
+def _there(machine: Machine) -> Machine:
+    return replace(machine, gone_sightings=0, interrupted=False)
 
 
 def _release(machine: Machine, why: str) -> MachineStep:
-    if machine.state not in _WANTED:
+    if not machine.wanted:
         return MachineStep(machine)
     released = replace(machine, state=MachineState.RELEASING, detail=why)
     return MachineStep(released, (Effect(EffectKind.TERMINATE, machine.id),))
 
 
-def _gone(machine: Machine, now: float, *, interrupted: bool = False, detail: str = "") -> Machine:
-    return replace(
-        machine,
-        state=MachineState.GONE,
-        launch_settled=True,
-        gone_at=now,
-        interrupted=interrupted,
-        detail=detail,
-    )
+def _gone(machine: Machine, now: float, detail: str) -> Machine:
+    return replace(machine, state=MachineState.GONE, launch_settled=True, gone_at=now, detail=detail)

@@ -116,6 +116,10 @@ class Machine:
     def alive(self) -> bool:
         return self.state is not MachineState.GONE
 
+    @property
+    def wanted(self) -> bool:
+        return self.state in (MachineState.INTENDED, MachineState.CREATING, MachineState.UP)
+
 
 class EffectKind(enum.StrEnum):
     LAUNCH = "launch"
