@@ -1,0 +1,55 @@
+"""The agent as one file: `agent-<sha256>.pyz`, built from the sources of wire, agent and inside.
+
+Deterministic: the same sources give the same bytes and the same name, so a file that exists is the right one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import zipfile
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+from crucible import __version__
+
+ROOMS = ("wire", "agent", "inside")
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+_MAIN = "from crucible.agent.__main__ import main\n\nraise SystemExit(main())\n"
+_PACKAGE = f'"""Crucible, as far as an agent needs it."""\n\n__version__ = "{__version__}"\n'
+
+
+def build_agent(folder: Path) -> Path:
+    """The path of the agent's file in `folder`, made if it is not there."""
+    data = agent_bytes()
+    path = folder / f"agent-{hashlib.sha256(data).hexdigest()}.pyz"
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        unfinished = folder / f".{path.name}.{os.getpid()}"
+        unfinished.write_bytes(data)
+        unfinished.replace(path)
+    return path
+
+
+def agent_bytes() -> bytes:
+    files = {"__main__.py": _MAIN, "crucible/__init__.py": _PACKAGE}
+    package = resources.files("crucible")
+    for room in ROOMS:
+        files.update(_sources(package / room, f"crucible/{room}"))
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in sorted(files):
+            archive.writestr(zipfile.ZipInfo(name, _EPOCH), files[name], zipfile.ZIP_DEFLATED)
+    return b"#!/usr/bin/env python3\n" + out.getvalue()
+
+
+def _sources(folder: Traversable, prefix: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for entry in folder.iterdir():
+        if entry.is_dir() and entry.name != "__pycache__":
+            found.update(_sources(entry, f"{prefix}/{entry.name}"))
+        elif entry.name.endswith(".py"):
+            found[f"{prefix}/{entry.name}"] = entry.read_text("utf-8")
+    return found

@@ -1,0 +1,233 @@
+"""Agents: the control plane's side of the talk with hosts and runners."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, replace
+
+from sqlalchemy import select
+
+from crucible.control import desired, repository
+from crucible.control.bundles import Bundles, StoredFile
+from crucible.control.contacts import Contacts
+from crucible.control.crashpoints import crashpoint
+from crucible.control.db import schema as t
+from crucible.control.feed import Feed, Hint
+from crucible.control.ingest import AttemptGone, Ingest
+from crucible.control.ports import Ports
+from crucible.control.tails import Tails
+from crucible.control.unit import Unit, Writer
+from crucible.control.uploads import LANE, PUT_DEADLINE, Uploads
+from crucible.control.views import View
+from crucible.core.errors import BadInput, Conflict, CrucibleError, NotAllowed
+from crucible.core.lifecycle import Machine, MachineState
+from crucible.core.lifecycle.facts import HostSeen
+from crucible.storage import Store
+from crucible.storage.layout import artifact_key, log_segment_key
+from crucible.wire.desired import Desired
+from crucible.wire.messages import BadBatch, decode_batch, derive_secret
+
+NONCE_SECONDS = 30 * 60
+LONGEST_WAIT = 30.0
+LARGEST_ARTIFACT = 1024**4
+
+
+class MachineUnwanted(CrucibleError):
+    """The machine is not wanted any more: its host ends when nothing runs."""
+
+    code = "machine_unwanted"
+    http_status = 410
+
+
+class UnreadableBatch(BadInput):
+    code = "bad_batch"
+    http_status = 400
+
+
+@dataclass(frozen=True)
+class Tools:
+    """What this room's parts share."""
+
+    ports: Ports
+    writer: Writer
+    feed: Feed
+    tails: Tails
+    contacts: Contacts
+    key: bytes
+
+
+class Agents:
+    def __init__(self, tools: Tools, ingest: Ingest, uploads: Uploads, bundles: Bundles) -> None:
+        self._tools = tools
+        self._ingest = ingest
+        self._uploads = uploads
+        self._bundles = bundles
+        self._jobs: dict[str, str] = {}
+
+    @property
+    def store(self) -> Store:
+        return self._tools.ports.store
+
+    def check_machine(self, machine: str, bearer: str) -> None:
+        self._check("machine", machine, bearer)
+
+    def check_attempt(self, attempt: str, bearer: str) -> None:
+        self._check("attempt", attempt, bearer)
+
+    def _check(self, purpose: str, name: str, bearer: str) -> None:
+        """Raises NotAllowed unless the bearer is this machine's or attempt's own secret."""
+        secret = derive_secret(self._tools.key, purpose, name)
+        if not hmac.compare_digest(secret, bearer.encode(errors="replace")):
+            raise NotAllowed(
+                f"This is not the secret of that {purpose}.", fix="Agents take it from their launch."
+            )
+
+    async def claim(self, machine: str, nonce: str, native_id: str) -> str:
+        """The machine's secret, for the one host that comes first; every other gets Conflict."""
+        self._check("nonce", machine, nonce)
+        await self._tools.writer.write(lambda unit: _claim(unit, machine, native_id))
+        crashpoint("claim.after_commit")
+        return derive_secret(self._tools.key, "machine", machine).decode()
+
+    async def desired(
+        self, machine: str, version: int, wait: float, devices: Mapping[str, object] | None = None
+    ) -> Desired | None:
+        """The machine's document once it differs from `version`; None when it did not within `wait` seconds.
+
+        `devices` is what the host found on its machine; a counted place knows that already.
+        """
+        await self._host_seen(machine)
+        with self._tools.ports.wakeups.listening(f"machine:{machine}") as listener:
+            document = await self._document(machine)
+            if document.version == version and wait > 0:
+                await listener.wait(min(wait, LONGEST_WAIT))
+                document = await self._document(machine)
+        crashpoint("desired.before_answer")
+        return document if document.version != version else None
+
+    async def attempt_desired(
+        self, attempt: str, rank: int, stop: bool, checkpoint: int, wait: float
+    ) -> View | None:
+        """What is wanted of one attempt, once it differs from what its runner knows."""
+        machine = await self._machine_of(attempt)
+        with self._tools.ports.wakeups.listening(f"machine:{machine}") as listener:
+            known = {"stop": stop, "settled": False, "checkpoint": checkpoint}
+            wishes = await self._wishes(attempt)
+            if wishes == known and wait > 0:
+                await listener.wait(min(wait, LONGEST_WAIT))
+                wishes = await self._wishes(attempt)
+        return wishes if wishes != known else None
+
+    async def ingest(self, attempt: str, rank: int, raw: bytes) -> int:
+        """Stores a batch; the highest number stored, once that is durable."""
+        try:
+            batch = decode_batch(raw, derive_secret(self._tools.key, "attempt", attempt))
+        except BadBatch as error:
+            raise UnreadableBatch("The batch cannot be read.", why=str(error)) from error
+        if (batch.attempt, batch.rank) != (attempt, rank):
+            raise UnreadableBatch("The batch is of another attempt.")
+
+        def store(unit: Unit) -> tuple[int, str]:
+            done = self._ingest.store(unit, batch)
+            crashpoint("ingest.before_commit")
+            return done.acked, done.job
+
+        acked, job = await self._tools.writer.write(store)
+        self._jobs[attempt] = job
+        crashpoint("ingest.after_commit")
+        return acked
+
+    async def put_log(
+        self, attempt: str, rank: int, n: int, start: int, lines: int, sha256: str, data: bytes
+    ) -> None:
+        """Stores a segment; the same one again is fine. The segment counts once its LOG message has come."""
+        job = await self._job_of(attempt)
+        key = log_segment_key(job, attempt, rank, n)
+        store = self._tools.ports.store
+        await self._tools.ports.calls.run(LANE, lambda: store.put(key, data, sha256=sha256), PUT_DEADLINE)
+        crashpoint("log.after_put")
+        self.put_tail(attempt, rank, start, data)
+
+    def put_tail(self, attempt: str, rank: int, start: int, data: bytes) -> None:
+        """Keeps the newest output for those who watch."""
+        if rank:
+            return
+        self._tools.tails.add(attempt, start, data)
+        self._tools.contacts.attempt(attempt, self._tools.ports.clock.now())
+        if attempt in self._jobs:
+            self._tools.feed.publish(self._jobs[attempt], {Hint.LOG})
+
+    async def put_artifact(
+        self, attempt: str, rank: int, path: str, sha256: str, chunks: AsyncIterator[bytes]
+    ) -> None:
+        job = await self._job_of(attempt)
+        await self._uploads.object(artifact_key(job, attempt, path), sha256, chunks, LARGEST_ARTIFACT)
+        crashpoint("artifact.after_put")
+
+    async def open_bundle(self, sha: str) -> StoredFile:
+        return await self._bundles.open(sha)
+
+    async def _host_seen(self, machine: str) -> None:
+        now = self._tools.ports.clock.now()
+        query = select(t.machines.c.state).where(t.machines.c.id == machine)
+        state = await self._tools.ports.db.read(lambda conn: conn.execute(query).scalar())
+        if state in (MachineState.INTENDED.value, MachineState.CREATING.value):
+            await self._tools.writer.write(lambda unit: _seen(unit, machine))
+        else:
+            self._tools.contacts.machine(machine, now)
+
+    async def _document(self, machine: str) -> Desired:
+        key = self._tools.key
+        found = await self._tools.ports.db.read(lambda conn: desired.desired_document(conn, machine, key))
+        if found is None:
+            raise MachineUnwanted(
+                "This machine is not wanted any more.", fix="Its host ends when nothing runs."
+            )
+        return found
+
+    async def _wishes(self, attempt: str) -> View:
+        self._tools.contacts.attempt(attempt, self._tools.ports.clock.now())
+        found = await self._tools.ports.db.read(lambda conn: desired.attempt_wishes(conn, attempt))
+        if found is None:
+            raise AttemptGone("There is no such attempt.", fix="The runner ends itself.")
+        stop, settled = found
+        return {"stop": stop, "settled": settled, "checkpoint": 0}
+
+    async def _machine_of(self, attempt: str) -> str:
+        query = select(t.slots.c.machine).where(t.slots.c.attempt == attempt).limit(1)
+        machine = await self._tools.ports.db.read(lambda conn: conn.execute(query).scalar())
+        return str(machine or "")
+
+    async def _job_of(self, attempt: str) -> str:
+        known = self._jobs.get(attempt)
+        if known is not None:
+            return known
+        query = select(t.attempts.c.job).where(t.attempts.c.id == attempt)
+        job = await self._tools.ports.db.read(lambda conn: conn.execute(query).scalar())
+        if job is None:
+            raise AttemptGone("There is no such attempt.", fix="The runner ends itself.")
+        self._jobs[attempt] = str(job)
+        return str(job)
+
+
+def _wanted(unit: Unit, machine: str) -> Machine:
+    row = repository.load_machine(unit.conn, machine)
+    if row is None or row.state in (MachineState.RELEASING, MachineState.GONE):
+        raise MachineUnwanted("This machine is not wanted any more.", fix="Its host ends.")
+    return row
+
+
+def _seen(unit: Unit, machine: str) -> None:
+    unit.advance_machine(_wanted(unit, machine), HostSeen())
+
+
+def _claim(unit: Unit, machine: str, native_id: str) -> None:
+    row = _wanted(unit, machine)
+    if row.claimed_by not in (None, native_id):
+        raise Conflict("Another host has claimed this machine.", fix="This one shuts down.")
+    if row.claimed_by is None:
+        if unit.now > row.created_at + NONCE_SECONDS:
+            raise NotAllowed("The nonce has expired.", fix="The machine is launched anew.")
+        claimed = replace(row, claimed_by=native_id)
+        repository.save_machine(unit.conn, row, claimed, (), unit.now)

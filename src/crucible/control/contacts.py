@@ -1,0 +1,43 @@
+"""Contacts: when agents were last heard of, kept in memory and stored in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sqlalchemy import Connection, update
+
+from crucible.control.db import schema as t
+
+
+@dataclass(frozen=True)
+class Batch:
+    attempts: Mapping[str, float] = field(default_factory=dict)
+    machines: Mapping[str, float] = field(default_factory=dict)
+
+    def store(self, conn: Connection) -> None:
+        for table, seen in ((t.attempts, self.attempts), (t.machines, self.machines)):
+            for name, at in seen.items():
+                conn.execute(update(table).where(table.c.id == name).values(last_seen=at))
+
+
+class Contacts:
+    def __init__(self) -> None:
+        self._attempts: dict[str, float] = {}
+        self._machines: dict[str, float] = {}
+
+    @property
+    def waiting(self) -> bool:
+        return bool(self._attempts or self._machines)
+
+    def attempt(self, attempt: str, now: float) -> None:
+        self._attempts[attempt] = now
+
+    def machine(self, machine: str, now: float) -> None:
+        self._machines[machine] = now
+
+    def take(self) -> Batch:
+        """What has gathered since the last call."""
+        batch = Batch(self._attempts, self._machines)
+        self._attempts, self._machines = {}, {}
+        return batch

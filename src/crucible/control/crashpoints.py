@@ -1,0 +1,50 @@
+"""Crash points: every border between a commit and an effect has a name.
+
+In production `crashpoint` does nothing. Tests arm one name with an action (kill this very process) and check
+that the next start makes everything right again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+NAMES = frozenset(
+    {
+        "submit.before_commit",
+        "submit.after_commit",
+        "cancel.after_commit",
+        "effect.claimed",
+        "launch.before_call",
+        "launch.after_call",
+        "launch.recorded",
+        "terminate.before_call",
+        "terminate.after_call",
+        "claim.after_commit",
+        "ingest.before_commit",
+        "ingest.after_commit",
+        "log.after_put",
+        "artifact.after_put",
+        "bundle.after_put",
+        "desired.before_answer",
+    }
+)
+
+_armed: dict[str, Callable[[], None]] = {}
+
+
+def crashpoint(name: str) -> None:
+    """Marks a border. `name` is one of NAMES."""
+    action = _armed.get(name)
+    if action is not None:
+        action()
+
+
+def arm(name: str, action: Callable[[], None]) -> None:
+    """From now on reaching `name` does `action`."""
+    if name not in NAMES:
+        raise ValueError(f"no crash point {name!r}")
+    _armed[name] = action
+
+
+def disarm() -> None:
+    _armed.clear()

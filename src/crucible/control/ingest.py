@@ -1,0 +1,259 @@
+"""Ingest: a runner's messages become rows, events and facts, exactly once each and in order.
+
+A batch is stored in one transaction together with everything that follows from it: a job's last message
+settles the job and hands its slots to the next one in the same commit. The acknowledgement leaves after that
+commit.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from sqlalchemy import insert, select, update
+
+from crucible.control import points, repository
+from crucible.control.db import schema as t
+from crucible.control.feed import Hint
+from crucible.control.scheduler import Scheduler
+from crucible.control.unit import Unit
+from crucible.core.errors import Conflict, CrucibleError
+from crucible.core.lifecycle import Event, Fact, Reason, Step, World
+from crucible.core.lifecycle import facts as f
+from crucible.wire.messages import Batch, Cause, Kind, Message
+from crucible.wire.paths import safe_name
+
+MAX_SERIES = 1000
+"""Series of one rank of an attempt; a program that invents names without end is not followed."""
+
+LARGEST_NUMBER = 2**63
+
+
+class Gap(Conflict):
+    """A batch begins after a number that never arrived: send again from `acked` + 1."""
+
+    code = "gap"
+
+    def __init__(self, acked: int) -> None:
+        super().__init__("Messages are missing before this batch.", acked=acked)
+        self.acked = acked
+
+
+class AttemptGone(CrucibleError):
+    """There is no such attempt any more: the runner is to end."""
+
+    code = "attempt_gone"
+    http_status = 410
+
+
+@dataclass(frozen=True)
+class Ingested:
+    acked: int
+    job: str
+
+
+_REASONS = {
+    Cause.SIGNAL: Reason.KILLED,
+    Cause.OUT_OF_MEMORY: Reason.OUT_OF_MEMORY,
+    Cause.TIME_LIMIT: Reason.TIME_LIMIT,
+    Cause.STOPPED: Reason.CANCELLED,
+    Cause.NOT_STARTED: Reason.CANCELLED,
+    Cause.STAGING_FAILED: Reason.STAGING_FAILED,
+    Cause.RUNNER_LOST: Reason.RUNNER_LOST,
+    Cause.FENCED: Reason.FENCED,
+}
+
+
+class Ingest:
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+
+    def store(self, unit: Unit, batch: Batch) -> Ingested:
+        """Stores the new messages of a batch. Raises Gap and AttemptGone; a message twice is fine."""
+        slot = self._slot(unit, batch)
+        fresh = [m for m in batch.messages if m.n > slot.acked]
+        if any(m.n != n for n, m in enumerate(fresh, start=slot.acked + 1)):
+            raise Gap(slot.acked)
+        if fresh:
+            self._take(unit, batch, slot.job, fresh)
+        return Ingested(fresh[-1].n if fresh else slot.acked, slot.job)
+
+    def _slot(self, unit: Unit, batch: Batch) -> _Slot:
+        row = unit.conn.execute(
+            select(t.slots.c.acked, t.attempts.c.job)
+            .join(t.attempts, t.attempts.c.id == t.slots.c.attempt)
+            .where(t.slots.c.attempt == batch.attempt, t.slots.c.rank == batch.rank)
+        ).first()
+        if row is None:
+            raise AttemptGone("There is no such attempt.", fix="The runner ends itself.")
+        return _Slot(row.acked, row.job)
+
+    def _take(self, unit: Unit, batch: Batch, job: str, fresh: list[Message]) -> None:
+        world = repository.load_world(unit.conn, job)
+        assert world is not None, "an attempt has a job"
+        world = unit.advance(world, f.Heard(batch.attempt))
+        was_live = world.live is not None
+        for message in fresh:
+            world = self._message(unit, batch, world, message)
+        where = (t.slots.c.attempt == batch.attempt, t.slots.c.rank == batch.rank)
+        unit.conn.execute(update(t.slots).where(*where).values(acked=fresh[-1].n))
+        if was_live and world.live is None:
+            self._scheduler.place(unit)
+
+    def _message(self, unit: Unit, batch: Batch, world: World, message: Message) -> World:
+        """Stores one message.
+
+        What cannot be read is noted, not refused: the runner could only send it again.
+        """
+        try:
+            fact = fact_of(batch, message)
+            if fact is None:
+                return self._material(unit, batch, world, message)
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            return _note(unit, world, f"a {message.kind.value} message could not be read: {error}")
+        self._remember(unit, batch, message)
+        return unit.advance(world, fact)
+
+    def _material(self, unit: Unit, batch: Batch, world: World, message: Message) -> World:
+        match message.kind:
+            case Kind.POINTS:
+                _store_points(unit, batch, message)
+                unit.changes.hint(world.job.id, Hint.POINTS)
+            case Kind.PROGRESS:
+                where = t.attempts.c.id == batch.attempt
+                unit.conn.execute(
+                    update(t.attempts).where(where).values(progress=json.dumps(dict(message.data)))
+                )
+                unit.changes.hint(world.job.id, Hint.PROGRESS)
+            case Kind.LOG:
+                _store_segment(unit, batch, message)
+                unit.changes.hint(world.job.id, Hint.LOG)
+            case Kind.ARTIFACT:
+                _store_artifact(unit, batch, world.job.id, message)
+            case _:
+                return _note(unit, world, str(message.data.get("text", ""))[:2000])
+        return world
+
+    def _remember(self, unit: Unit, batch: Batch, message: Message) -> None:
+        """What the runner said of itself, kept whole for people (limits, interpreter, peak memory)."""
+        if message.kind not in (Kind.STARTED, Kind.EXITED):
+            return
+        where = t.attempts.c.id == batch.attempt
+        known = unit.conn.execute(select(t.attempts.c.facts).where(where)).scalar() or "{}"
+        merged = {**json.loads(known), message.kind.value: dict(message.data)}
+        unit.conn.execute(update(t.attempts).where(where).values(facts=json.dumps(merged)))
+
+
+@dataclass(frozen=True)
+class _Slot:
+    acked: int
+    job: str
+
+
+def _note(unit: Unit, world: World, text: str) -> World:
+    return unit.save(world, Step(world, (Event("note", {"text": text}),)))
+
+
+def fact_of(batch: Batch, message: Message) -> Fact | None:
+    """The lifecycle fact in a message, if it is one."""
+    data = message.data
+    match message.kind:
+        case Kind.STAGING:
+            return f.RunnerStaging(batch.attempt, str(data.get("what", ""))[:500])
+        case Kind.STARTED:
+            return f.RunnerStarted(batch.attempt, batch.rank, _whole(data.get("pid")))
+        case Kind.EXITED:
+            return f.RunnerExited(
+                batch.attempt,
+                batch.rank,
+                reason_of(data),
+                _whole(data.get("code")),
+                _whole(data.get("signal")),
+                _text(data.get("text"), 4000),
+            )
+        case Kind.ENDED:
+            complete = bool(data.get("complete", True))
+            return f.RunnerEnded(batch.attempt, batch.rank, complete, _text(data.get("text"), 2000))
+        case _:
+            return None
+
+
+def reason_of(data: Mapping[str, object]) -> Reason:
+    cause = Cause(str(data.get("cause", Cause.EXIT.value)))
+    if cause is Cause.EXIT:
+        return Reason.COMPLETED if data.get("code") == 0 else Reason.EXIT_CODE
+    return _REASONS[cause]
+
+
+def _store_points(unit: Unit, batch: Batch, message: Message) -> None:
+    series = message.data.get("series")
+    if not isinstance(series, dict):
+        return
+    known = points.names_of(unit.conn, batch.attempt, batch.rank)
+    for name, raw in series.items():
+        label, found = _text(name, 200), list(_points(raw))
+        if found and (label in known or len(known) < MAX_SERIES):
+            points.append(unit.conn, batch.attempt, batch.rank, label, found)
+            known.add(label)
+
+
+def _points(raw: object) -> Iterable[points.Point]:
+    for item in raw if isinstance(raw, list) else ():
+        try:
+            step, value, at = item
+            yield points.Point(float(step), math.nan if value is None else float(value), float(at))
+        except (TypeError, ValueError, OverflowError):
+            continue
+
+
+def _store_segment(unit: Unit, batch: Batch, message: Message) -> None:
+    data = message.data
+    start, end = _count(data["start"]), _count(data["end"])
+    if end < start:
+        raise ValueError("a segment ends before it starts")
+    row = {
+        "attempt": batch.attempt,
+        "rank": batch.rank,
+        "n": _count(data["n"]),
+        "start": start,
+        "end": end,
+        "lines": _count(data.get("lines", 0)),
+        "sha256": str(data.get("sha256", ""))[:64],
+        "stored_at": unit.now,
+    }
+    c = t.log_segments.c
+    known = select(c.n).where(c.attempt == batch.attempt, c.rank == batch.rank, c.n == row["n"])
+    if unit.conn.execute(known).first() is None:
+        unit.conn.execute(insert(t.log_segments).values(row))
+
+
+def _store_artifact(unit: Unit, batch: Batch, job: str, message: Message) -> None:
+    data = message.data
+    path = safe_name(str(data["path"]))
+    known = (t.artifacts.c.attempt == batch.attempt, t.artifacts.c.path == path)
+    values = {"size": _count(data["size"]), "sha256": str(data["sha256"]), "stored_at": unit.now}
+    if unit.conn.execute(update(t.artifacts).where(*known).values(values)).rowcount == 0:
+        key = {"attempt": batch.attempt, "path": path, "rank": batch.rank, "job": job}
+        unit.conn.execute(insert(t.artifacts).values({**key, **values}))
+
+
+def _text(value: object, longest: int) -> str:
+    """Text that every database can hold: what is no character (half of a pair) is replaced."""
+    return str(value or "")[:longest].encode(errors="replace").decode()
+
+
+def _whole(value: object) -> int | None:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    if not abs(value) < LARGEST_NUMBER:
+        raise ValueError("a number is out of bounds")
+    return int(value)
+
+
+def _count(value: object) -> int:
+    whole = _whole(value)
+    if whole is None or whole < 0:
+        raise ValueError(f"{value!r} is no count")
+    return whole

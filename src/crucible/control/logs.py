@@ -1,0 +1,127 @@
+"""Logs: an attempt's output by byte offset, from stored segments and, beyond them, from the live tail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sqlalchemy import ColumnElement, Connection, select
+
+from crucible.control.db import schema as t
+from crucible.control.ports import Ports
+from crucible.control.tails import Tails
+from crucible.core.errors import NotFound
+from crucible.core.ids import short
+from crucible.core.lifecycle import AttemptState, JobState
+from crucible.storage import LogStore, Segment
+from crucible.storage.layout import log_segment_key
+
+READ_DEADLINE = 30.0
+LARGEST_PAGE = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class LogPage:
+    """Bytes `start` to `next` of an attempt's output.
+
+    `complete`: the attempt is over and nothing follows `next`.
+    """
+
+    attempt: int
+    attempts: int
+    start: int
+    next: int
+    complete: bool
+    data: bytes
+
+
+@dataclass(frozen=True)
+class _Extent:
+    id: str
+    number: int
+    attempts: int
+    ended: bool
+    end: int
+    start: int
+    segments: tuple[Segment, ...]
+
+
+class Logs:
+    def __init__(self, ports: Ports, tails: Tails) -> None:
+        self._ports = ports
+        self._tails = tails
+        self._store = LogStore(ports.store)
+
+    async def page(
+        self, job: str, attempt: int | None, offset: int, limit: int, since: float | None
+    ) -> LogPage:
+        """Up to `limit` bytes from `offset` (negative: from the end). A job that never ran has none."""
+        size = max(1, min(limit, LARGEST_PAGE))
+        reach = self._tails.reach
+        extent = await self._ports.db.read(
+            lambda conn: _extent(conn, job, attempt, offset, size, since, reach)
+        )
+        if extent is None:
+            over = await self._ports.db.read(lambda conn: _over(conn, job))
+            return LogPage(0, 0, 0, 0, over, b"")
+        start = extent.start
+        data = await self._ports.calls.run(
+            "store", lambda: self._store.read(extent.segments, start, size), READ_DEADLINE
+        )
+        if len(data) < size and start + len(data) >= extent.end and not extent.ended:
+            data += self._tails.read(extent.id, start + len(data), size - len(data))
+        following = start + len(data)
+        complete = extent.ended and following >= extent.end
+        return LogPage(extent.number, extent.attempts, start, following, complete, data)
+
+
+def _over(conn: Connection, job: str) -> bool:
+    state = conn.execute(select(t.jobs.c.state).where(t.jobs.c.id == job)).scalar()
+    return state is not None and JobState(state).terminal
+
+
+def _extent(
+    conn: Connection,
+    job: str,
+    number: int | None,
+    offset: int,
+    size: int,
+    since: float | None,
+    reach: Callable[[str, int], int],
+) -> _Extent | None:
+    c = t.attempts.c
+    rows = conn.execute(select(c.id, c.number, c.state).where(c.job == job).order_by(c.number)).all()
+    if not rows:
+        return None
+    chosen = rows[-1] if number is None else next((r for r in rows if r.number == number), None)
+    if chosen is None:
+        raise NotFound(
+            f"Job {short(job)} has no attempt {number}.",
+            fix=f"It has {len(rows)}: crucible status {short(job)}",
+        )
+    segments = t.log_segments.c
+    mine = (segments.attempt == chosen.id, segments.rank == 0)
+    end = conn.execute(select(segments.end).where(*mine).order_by(segments.end.desc()).limit(1)).scalar() or 0
+    ended = chosen.state == AttemptState.ENDED.value
+    known = end if ended or since is not None else reach(chosen.id, end)
+    start = _start(conn, mine, offset, since, known)
+    found = conn.execute(
+        select(segments.n, segments.start, segments.end)
+        .where(*mine, segments.end > start, segments.start < start + size)
+        .order_by(segments.start)
+    ).all()
+    keys = tuple(Segment(log_segment_key(job, chosen.id, 0, r.n), r.start, r.end) for r in found)
+    return _Extent(chosen.id, chosen.number, len(rows), ended, end, start, keys)
+
+
+def _start(
+    conn: Connection, mine: tuple[ColumnElement[bool], ...], offset: int, since: float | None, end: int
+) -> int:
+    if since is not None:
+        segments = t.log_segments.c
+        query = (
+            select(segments.start).where(*mine, segments.stored_at >= since).order_by(segments.start).limit(1)
+        )
+        first = conn.execute(query).scalar()
+        return max(end if first is None else int(first), offset)
+    return max(end + offset, 0) if offset < 0 else offset

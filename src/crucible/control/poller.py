@@ -1,0 +1,85 @@
+"""The poller: asks each place what has become of our machines, and tells the machines' rows.
+
+What a place says is a fact like any other; only two agreeing answers make a machine gone. One place's trouble
+never stops the others.
+"""
+
+from __future__ import annotations
+
+import structlog
+from sqlalchemy import select
+
+from crucible.backends.base import MachineRef, Observation, Seen
+from crucible.control import codec, repository
+from crucible.control.db import schema as t
+from crucible.control.places import Places
+from crucible.control.ports import Ports
+from crucible.control.unit import Unit, Writer
+from crucible.core.errors import CrucibleError
+from crucible.core.lifecycle import Machine, MachineState
+from crucible.core.lifecycle import facts as f
+
+log = structlog.get_logger(__name__)
+
+POLL_DEADLINE = 20.0
+
+
+class Poller:
+    def __init__(self, ports: Ports, places: Places, writer: Writer) -> None:
+        self._ports = ports
+        self._places = places
+        self._writer = writer
+
+    async def poll(self) -> None:
+        """One round over every machine that is not gone."""
+        for backend, machines in (await self._alive()).items():
+            try:
+                await self._poll_backend(backend, machines)
+            except CrucibleError as error:
+                log.warning("poll failed", backend=backend, error=str(error))
+
+    async def _alive(self) -> dict[str, list[Machine]]:
+        query = select(t.machines).where(t.machines.c.state != MachineState.GONE.value)
+        rows = await self._ports.db.read(lambda conn: conn.execute(query).mappings().all())
+        found: dict[str, list[Machine]] = {}
+        for machine in map(codec.machine_of, rows):
+            if machine.native_id is not None:
+                found.setdefault(machine.backend, []).append(machine)
+        return found
+
+    async def _poll_backend(self, name: str, machines: list[Machine]) -> None:
+        backend = self._places.backend(name)
+        refs = [MachineRef(name, m.id, m.native_id or "", m.region) for m in machines]
+        seen = await self._ports.calls.run(name, lambda: backend.poll(refs), POLL_DEADLINE)
+        known = {m.id: m for m in machines}
+        for observation in seen:
+            machine = known.get(observation.ref.machine)
+            if machine is not None and _news(machine, observation):
+                await self._writer.write(lambda unit, o=observation: self._tell(unit, o))  # type: ignore[misc]
+
+    def _tell(self, unit: Unit, observation: Observation) -> None:
+        machine = repository.load_machine(unit.conn, observation.ref.machine)
+        fact = _fact(observation)
+        if machine is not None and fact is not None:
+            unit.advance_machine(machine, fact)
+
+
+def _fact(observation: Observation) -> f.MachineFact | None:
+    match observation.seen:
+        case Seen.UP | Seen.STARTING:
+            return f.SeenUp()
+        case Seen.HALTED:
+            return f.SeenHalted()
+        case Seen.GONE:
+            return f.SeenGone(detail=observation.detail)
+        case Seen.INTERRUPTED:
+            return f.SeenGone(interrupted=True, detail=observation.detail)
+        case Seen.UNREACHABLE:
+            return None
+
+
+def _news(machine: Machine, observation: Observation) -> bool:
+    """Whether the row would change: most polls find what is already known."""
+    if observation.seen in (Seen.UP, Seen.STARTING):
+        return machine.gone_sightings > 0
+    return observation.seen is not Seen.UNREACHABLE

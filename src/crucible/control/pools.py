@@ -1,0 +1,24 @@
+"""Pools: machines that wait for work of anyone's. This computer is the first of them."""
+
+from __future__ import annotations
+
+from sqlalchemy import select
+
+from crucible.control import codec
+from crucible.control.db import schema as t
+from crucible.control.unit import Unit
+from crucible.core.lifecycle import MachineState
+from crucible.core.lifecycle.facts import Unwanted
+
+_HELD = (MachineState.CREATING.value, MachineState.UP.value)
+
+
+def release_idle(unit: Unit) -> int:
+    """Releases every pool machine that no attempt occupies; how many."""
+    busy = select(t.slots.c.machine).where(t.slots.c.ended.is_(False))
+    c = t.machines.c
+    idle = select(t.machines).where(c.owner.startswith("pool:"), c.state.in_(_HELD), c.id.not_in(busy))
+    machines = [codec.machine_of(row) for row in unit.conn.execute(idle).mappings().all()]
+    for machine in machines:
+        unit.advance_machine(machine, Unwanted("nothing runs here and the server stops"))
+    return len(machines)

@@ -1,0 +1,69 @@
+"""The ports of the control plane: whatever it needs of the world, passed in as values.
+
+A simulation passes its own clock, ids, database and calls; nothing in this room reads the time, makes
+randomness, starts a thread or opens a socket by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from crucible.control.db.port import Db
+from crucible.core.ids import Prefix
+from crucible.storage import Store
+
+T = TypeVar("T")
+
+
+class Clock(Protocol):
+    def now(self) -> float:
+        """Seconds since the epoch, UTC."""
+
+    async def sleep(self, seconds: float) -> None: ...
+
+
+class Ids(Protocol):
+    def new(self, prefix: Prefix) -> str: ...
+
+
+class Random(Protocol):
+    def uniform(self, low: float, high: float) -> float: ...
+
+
+class Calls(Protocol):
+    """Runs blocking work, each lane bounded: a place that hangs fills only its own lane."""
+
+    async def run(self, lane: str, work: Callable[[], T], deadline: float) -> T:
+        """The result, or `TimedOut` after `deadline` seconds (the work itself may still be going on)."""
+
+    async def close(self) -> None: ...
+
+
+class Listener(Protocol):
+    async def wait(self, timeout: float) -> bool:
+        """True when woken since the last wait, False when `timeout` seconds passed."""
+
+
+class Wakeups(Protocol):
+    """A hint that there is something to do. Losing one delays work until the next sweep, never loses it."""
+
+    def wake(self, topic: str) -> None: ...
+
+    def listening(self, topic: str) -> AbstractContextManager[Listener]:
+        """Wake-ups from now on are kept for the listener: who looks first and then waits misses none."""
+
+
+@dataclass(frozen=True)
+class Ports:
+    clock: Clock
+    ids: Ids
+    random: Random
+    db: Db
+    store: Store
+    calls: Calls
+    wakeups: Wakeups
+    worker: str
+    """This process's name on claims and roles."""

@@ -1,0 +1,202 @@
+"""Queries: what the faces ask for, read in one snapshot each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+
+from sqlalchemy import Connection, func, select
+
+from crucible.control import codec, points, repository
+from crucible.control.db import schema as t
+from crucible.control.views import View, event_view, job_view, machine_view
+from crucible.core.errors import BadInput, Conflict, NotFound, UnknownName
+from crucible.core.ids import is_id, short
+from crucible.core.lifecycle import JobState, MachineState
+from crucible.core.lifecycle.states import Status, states_of
+from crucible.core.pricing import Segment
+
+LARGEST_PAGE = 500
+_TERMINAL = tuple(s.value for s in JobState if s.terminal)
+
+
+def find_job(conn: Connection, ref: str) -> str:
+    """The full id for what a person typed: an id, an ending of one, or `last`.
+
+    Endings are found by index: the id is also stored backwards.
+    """
+    c = t.jobs.c
+    if ref == "last":
+        found = conn.execute(select(c.id).order_by(c.id.desc()).limit(1)).scalars().all()
+    elif is_id(ref):
+        found = conn.execute(select(c.id).where(c.id == ref)).scalars().all()
+    else:
+        ending = ref.lower().removeprefix("job-")
+        if len(ending) < 3 or not ending.isalnum():
+            raise NotFound(
+                f"{ref!r} names no job.", fix="`crucible jobs` lists them; three characters are enough."
+            )
+        first = ending[::-1]
+        near = (c.backwards >= first, c.backwards < first + "~")
+        found = conn.execute(select(c.id).where(*near).order_by(c.id.desc()).limit(5)).scalars().all()
+    if not found:
+        raise NotFound(f"There is no job {ref!r}.", fix="`crucible jobs` lists them.", id=ref)
+    if len(found) > 1:
+        raise Conflict(
+            f"{ref!r} fits several jobs.", fix="Type more of the id.", candidates=[short(i) for i in found]
+        )
+    return str(found[0])
+
+
+def one_job(conn: Connection, job: str, now: float) -> View:
+    world = repository.load_world(conn, job)
+    if world is None:
+        raise NotFound(f"There is no job {short(job)}.", fix="`crucible jobs` lists them.")
+    attempts = [a.id for a in world.attempts]
+    ahead = (
+        _ahead(conn, job, world.job.spec.backend or codec.LOCAL) if world.job.state is JobState.QUEUED else 0
+    )
+    return job_view(world, _details(conn, attempts), segments_of(conn, world.machines), ahead, now)
+
+
+def list_jobs(
+    conn: Connection, statuses: frozenset[str], active: bool, limit: int, cursor: str | None, now: float
+) -> View:
+    """Newest first; `next` is the cursor of the following page."""
+    c = t.jobs.c
+    query = select(c.id).order_by(c.id.desc()).limit(min(max(limit, 1), LARGEST_PAGE) + 1)
+    if cursor is not None:
+        if not is_id(cursor):
+            raise BadInput("The cursor is not one of ours.", fix="Take it from `next` of the page before.")
+        query = query.where(c.id < cursor)
+    if statuses:
+        wanted = [state.value for name in statuses for state in states_of(_status(name))]
+        query = query.where(c.state.in_(wanted))
+    if active:
+        query = query.where(c.state.not_in(_TERMINAL))
+    ids = list(conn.execute(query).scalars())
+    page = ids[: min(max(limit, 1), LARGEST_PAGE)]
+    return {
+        "items": [one_job(conn, i, now) for i in page],
+        "next": page[-1] if len(ids) > len(page) else None,
+    }
+
+
+def list_events(conn: Connection, job: str | None, after: int, limit: int) -> list[View]:
+    """One job's events by their number, or all jobs' by cursor."""
+    c = t.events.c
+    query = select(t.events).limit(min(max(limit, 1), 1000))
+    if job is None:
+        query = query.where(c.cursor > after).order_by(c.cursor)
+    else:
+        query = query.where(c.job == job, c.n > after).order_by(c.n)
+    rows = conn.execute(query).mappings().all()
+    return [event_view(dict(row), with_job=job is None) for row in rows]
+
+
+def list_artifacts(conn: Connection, job: str) -> list[View]:
+    """The newest of each path, over all attempts."""
+    c = t.artifacts.c
+    rows = conn.execute(
+        select(c.path, c.size, c.sha256, c.attempt, t.attempts.c.number)
+        .join(t.attempts, t.attempts.c.id == c.attempt)
+        .where(c.job == job)
+        .order_by(t.attempts.c.number, c.path)
+    ).all()
+    newest = {
+        r.path: {
+            "path": r.path,
+            "size": r.size,
+            "sha256": r.sha256,
+            "attempt": r.number,
+            "attempt_id": r.attempt,
+        }
+        for r in rows
+    }
+    return [newest[path] for path in sorted(newest)]
+
+
+def metrics(conn: Connection, job: str, names: Sequence[str], most: int) -> View:
+    """The series of the latest attempt that reported any."""
+    for attempt in reversed(repository.load_attempts(conn, job)):
+        found = points.read(conn, attempt.id, names, most)
+        if found:
+            return {"attempt": attempt.number, "series": {name: _series_view(s) for name, s in found.items()}}
+    return {"attempt": None, "series": {}}
+
+
+def latest_metrics(conn: Connection, job: str) -> dict[str, float | None]:
+    c = t.attempts.c
+    attempt = conn.execute(select(c.id).where(c.job == job).order_by(c.number.desc()).limit(1)).scalar()
+    return points.latest(conn, attempt) if attempt else {}
+
+
+def list_machines(conn: Connection, now: float) -> list[View]:
+    rows = (
+        conn.execute(select(t.machines).order_by(t.machines.c.id.desc()).limit(LARGEST_PAGE)).mappings().all()
+    )
+    machines = [codec.machine_of(row) for row in rows]
+    prices = segments_of(conn, [m.id for m in machines])
+    return [machine_view(m, prices.get(m.id, ()), now) for m in machines]
+
+
+def counts(conn: Connection) -> dict[str, int]:
+    """How much is going on: running, queued, machines that bill."""
+    c = t.jobs.c
+    by_state = {
+        r.state: r.n for r in conn.execute(select(c.state, func.count().label("n")).group_by(c.state)).all()
+    }
+    billing = select(func.count()).where(
+        t.machines.c.state != MachineState.GONE.value, t.machines.c.bills.is_(True), t.machines.c.rate > 0
+    )
+    return {
+        "running": sum(by_state.get(s.value, 0) for s in states_of(Status.RUNNING)),
+        "queued": sum(by_state.get(s.value, 0) for s in states_of(Status.QUEUED)),
+        "billing": conn.execute(billing).scalar() or 0,
+    }
+
+
+def segments_of(conn: Connection, machines: Iterable[str]) -> dict[str, list[Segment]]:
+    wanted = list(machines)
+    if not wanted:
+        return {}
+    c = t.price_segments.c
+    rows = conn.execute(select(t.price_segments).where(c.machine.in_(wanted)).order_by(c.machine, c.n)).all()
+    found: dict[str, list[Segment]] = {}
+    for row in rows:
+        found.setdefault(row.machine, []).append(Segment(row.starts_at, row.ends_at, row.rate))
+    return found
+
+
+def _details(conn: Connection, attempts: Sequence[str]) -> dict[str, dict[str, object]]:
+    if not attempts:
+        return {}
+    c = t.attempts.c
+    rows = conn.execute(select(c.id, c.progress, c.facts).where(c.id.in_(attempts))).all()
+    return {
+        r.id: {"progress": json.loads(r.progress) if r.progress else None, "facts": json.loads(r.facts)}
+        for r in rows
+    }
+
+
+def _ahead(conn: Connection, job: str, backend: str) -> int:
+    c = t.jobs.c
+    query = select(func.count()).where(c.state == JobState.QUEUED.value, c.backend == backend, c.id < job)
+    return conn.execute(query).scalar() or 0
+
+
+def _series_view(series: points.Series) -> View:
+    return {
+        "count": series.count,
+        "last": series.last,
+        "min": series.low,
+        "max": series.high,
+        "points": [list(p) for p in series.points],
+    }
+
+
+def _status(name: str) -> Status:
+    try:
+        return Status(name)
+    except ValueError:
+        raise UnknownName("status", name, [s.value for s in Status]) from None

@@ -1,0 +1,101 @@
+"""The real ports: this computer's clock, randomness, threads and events."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TypeVar
+
+from crucible.core.errors import TimedOut
+from crucible.core.ids import Prefix, make_id
+
+T = TypeVar("T")
+
+LANE_THREADS = 4
+
+
+class SystemClock:
+    def now(self) -> float:
+        return time.time()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+class SystemIds:
+    def new(self, prefix: Prefix) -> str:
+        return make_id(prefix, time.time_ns() // 1_000_000, secrets.randbits(80))
+
+
+class SystemRandom:
+    def __init__(self) -> None:
+        self._random = random.SystemRandom()
+
+    def uniform(self, low: float, high: float) -> float:
+        return self._random.uniform(low, high)
+
+
+class ThreadCalls:
+    """A small thread pool per lane."""
+
+    def __init__(self, threads: int = LANE_THREADS) -> None:
+        self._threads = threads
+        self._lanes: dict[str, ThreadPoolExecutor] = {}
+
+    async def run(self, lane: str, work: Callable[[], T], deadline: float) -> T:
+        pool = self._lanes.get(lane)
+        if pool is None:
+            pool = self._lanes[lane] = ThreadPoolExecutor(self._threads, thread_name_prefix=lane)
+        try:
+            async with asyncio.timeout(deadline):
+                return await asyncio.get_running_loop().run_in_executor(pool, work)
+        except TimeoutError:
+            raise TimedOut(
+                f"{lane} did not answer within {deadline:g} s.", fix="It will be asked again."
+            ) from None
+
+    async def close(self) -> None:
+        for pool in self._lanes.values():
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+class EventListener:
+    def __init__(self) -> None:
+        self.event = asyncio.Event()
+
+    async def wait(self, timeout: float) -> bool:
+        try:
+            async with asyncio.timeout(timeout):
+                await self.event.wait()
+        except TimeoutError:
+            return False
+        self.event.clear()
+        return True
+
+
+class LocalWakeups:
+    """Wake-ups within one process."""
+
+    def __init__(self) -> None:
+        self._listeners: dict[str, set[EventListener]] = {}
+
+    def wake(self, topic: str) -> None:
+        for listener in self._listeners.get(topic, ()):
+            listener.event.set()
+
+    @contextmanager
+    def listening(self, topic: str) -> Iterator[EventListener]:
+        listener = EventListener()
+        self._listeners.setdefault(topic, set()).add(listener)
+        try:
+            yield listener
+        finally:
+            listeners = self._listeners[topic]
+            listeners.discard(listener)
+            if not listeners:
+                del self._listeners[topic]

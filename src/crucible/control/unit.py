@@ -1,0 +1,113 @@
+"""Unit of work: decisions and their rows in one transaction, and whom to wake once it is committed.
+
+    await writer.write(lambda unit: unit.advance(job_id, fact))
+
+The function runs inside `db.write`, so it may run again; everything it changes it changes through the unit.
+Wake-ups go out only after the commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from sqlalchemy import Connection
+
+from crucible.control import repository
+from crucible.control.feed import Feed, Hint
+from crucible.control.ports import Ports
+from crucible.core.lifecycle import Fact, Machine, Step, World, advance, advance_machine
+from crucible.core.lifecycle.facts import MachineFact
+
+T = TypeVar("T")
+
+TRIES = 5
+
+
+@dataclass
+class Changes:
+    """What a unit changed, for waking those who wait for it."""
+
+    jobs: dict[str, set[Hint]] = field(default_factory=dict)
+    machines: set[str] = field(default_factory=set)
+    effects: bool = False
+
+    def hint(self, job: str, stream: Hint) -> None:
+        self.jobs.setdefault(job, set()).add(stream)
+
+
+class Unit:
+    """One transaction's work. `now` is the same instant for all of it."""
+
+    def __init__(self, conn: Connection, now: float) -> None:
+        self.conn = conn
+        self.now = now
+        self.changes = Changes()
+
+    def advance(self, world: World, *facts: Fact) -> World:
+        """Applies the facts in order and stores what changes."""
+        for fact in facts:
+            step = advance(world, fact, self.now)
+            world = self.save(world, step)
+        return world
+
+    def save(self, before: World, step: Step) -> World:
+        after = repository.save_step(self.conn, before, step, self.now)
+        self._note(step)
+        return after
+
+    def create(self, step: Step) -> World:
+        world = repository.insert_job(self.conn, step, self.now)
+        self._note(step)
+        return world
+
+    def advance_machine(self, machine: Machine, *facts: MachineFact) -> Machine:
+        for fact in facts:
+            step = advance_machine(machine, fact, self.now)
+            machine = repository.save_machine(self.conn, machine, step.machine, step.effects, self.now)
+            self.changes.effects |= bool(step.effects)
+        self.changes.machines.add(machine.id)
+        return machine
+
+    def _note(self, step: Step) -> None:
+        self.changes.hint(step.world.job.id, Hint.EVENT)
+        self.changes.machines |= step.touched
+        self.changes.effects |= bool(step.effects)
+
+
+class Writer:
+    """Runs units against the database, again when another writer was faster."""
+
+    def __init__(self, ports: Ports, feed: Feed) -> None:
+        self._ports = ports
+        self._feed = feed
+
+    async def write(self, fn: Callable[[Unit], T]) -> T:
+        for attempt in range(TRIES):
+            try:
+                result, changes = await self._ports.db.write(lambda conn: self._run(conn, fn))
+            except repository.Stale:
+                if attempt == TRIES - 1:
+                    raise
+                await asyncio.sleep(0)
+                continue
+            self.announce(changes)
+            return result
+        raise AssertionError("unreachable")
+
+    def _run(self, conn: Connection, fn: Callable[[Unit], T]) -> tuple[T, Changes]:
+        unit = Unit(conn, self._ports.clock.now())
+        return fn(unit), unit.changes
+
+    def announce(self, changes: Changes) -> None:
+        for job, streams in changes.jobs.items():
+            self._feed.publish(job, streams)
+        self._wake(f"machine:{machine}" for machine in changes.machines)
+        if changes.effects:
+            self._wake(["effects"])
+
+    def _wake(self, topics: Iterable[str]) -> None:
+        for topic in topics:
+            self._ports.wakeups.wake(topic)

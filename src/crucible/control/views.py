@@ -1,0 +1,214 @@
+"""Views: jobs, machines and backends as people and programs see them, the same on every face."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+
+from crucible.backends.base import Backend
+from crucible.core import pricing
+from crucible.core.ids import short
+from crucible.core.lifecycle import Attempt, Job, JobState, Machine, World, status_of
+from crucible.core.offers import Offer
+from crucible.core.pricing import Segment
+
+View = dict[str, object]
+
+
+def job_view(
+    world: World,
+    details: Mapping[str, Mapping[str, object]],
+    prices: Mapping[str, Sequence[Segment]],
+    ahead: int,
+    now: float,
+) -> View:
+    """A job.
+
+    `details` are the attempts' own words (progress, facts); `ahead` counts the jobs before it in line.
+    """
+    job, spec = world.job, world.job.spec
+    last = world.attempts[-1] if world.attempts else None
+    progress = details.get(last.id, {}).get("progress") if last else None
+    return {
+        "id": job.id,
+        "short": short(job.id),
+        "name": spec.name,
+        "kind": spec.kind.value,
+        "status": status_of(job.state).value,
+        "phase": job.state.value,
+        "desired": job.desired.value,
+        "backend": last.backend if last else spec.backend or "local",
+        "machine": last.slots[0].machine if last else None,
+        "tier": spec.tier,
+        "resources": job.resources.model_dump(),
+        "reason": _reason(job),
+        "waiting": _waiting(job, ahead),
+        "placement": job.placement or None,
+        "progress": progress,
+        "cost": _cost(world, prices, progress, now),
+        "conditions": sorted(c.value for c in job.conditions),
+        "exit_code": job.exit_code,
+        "signal": job.signal,
+        "attempt": last.number if last else 0,
+        "attempts": [attempt_view(a, details.get(a.id, {})) for a in world.attempts],
+        "created_at": iso(job.created_at),
+        "started_at": iso(job.started_at),
+        "ended_at": iso(job.ended_at),
+        "command": list(spec.command),
+        "source": spec.source.model_dump(exclude={"diff"}),
+        "environment": spec.environment.model_dump(),
+        "tags": list(spec.tags),
+        "execution_id": f"{last.backend}-{job.id}-{last.pid}" if last and last.pid else None,
+        "simulated": False,
+    }
+
+
+def attempt_view(attempt: Attempt, details: Mapping[str, object]) -> View:
+    facts = details.get("facts")
+    return {
+        "id": attempt.id,
+        "number": attempt.number,
+        "state": attempt.state.value,
+        "reason": attempt.reason.value if attempt.reason else None,
+        "detail": attempt.detail or None,
+        "backend": attempt.backend,
+        "machine": attempt.slots[0].machine,
+        "allocation": attempt.slots[0].allocation.model_dump(),
+        "exit_code": attempt.exit_code,
+        "signal": attempt.signal,
+        "placed_at": iso(attempt.placed_at),
+        "started_at": iso(attempt.started_at),
+        "ended_at": iso(attempt.ended_at),
+        "last_seen": iso(attempt.last_seen),
+        "facts": facts,
+    }
+
+
+def machine_view(machine: Machine, segments: Sequence[Segment], now: float) -> View:
+    return {
+        "id": machine.id,
+        "short": short(machine.id),
+        "backend": machine.backend,
+        "state": machine.state.value,
+        "owner": machine.owner,
+        "instance_type": machine.instance_type,
+        "region": machine.region,
+        "native_id": machine.native_id,
+        "capacity": machine.capacity.model_dump(),
+        "rate_micros_per_hour": machine.rate,
+        "cost_micros": pricing.machine_cost(segments, machine.billing, now),
+        "bills": machine.bills and machine.alive,
+        "detail": machine.detail or None,
+        "created_at": iso(machine.created_at),
+        "up_at": iso(machine.up_at),
+        "gone_at": iso(machine.gone_at),
+        "last_seen": iso(machine.last_seen),
+        "ends_at": iso(machine.ends_at),
+    }
+
+
+def backend_view(backend: Backend, offers: Sequence[Offer]) -> View:
+    abilities = {k: _plain(v) for k, v in asdict(backend.capabilities).items()}
+    return {
+        "name": backend.name,
+        "connected": bool(offers),
+        "detail": "; ".join(o.why_not for o in offers if o.why_not) or None,
+        "capabilities": abilities,
+        "offers": [offer_view(offer) for offer in offers],
+    }
+
+
+def offer_view(offer: Offer) -> View:
+    return {
+        "backend": offer.backend,
+        "region": offer.region,
+        "instance_type": offer.instance_type,
+        "capacity": offer.capacity.model_dump(),
+        "market": offer.market.value,
+        "rate_micros_per_hour": offer.rate,
+        "availability": offer.availability.value,
+        "wait_seconds": offer.wait_seconds,
+        "startup_seconds": offer.startup_seconds,
+        "dated": offer.dated,
+        "runnable": offer.runnable,
+        "why": offer.why_not or None,
+    }
+
+
+def event_view(row: Mapping[str, object], *, with_job: bool) -> View:
+    view: View = {
+        "n": row["n"],
+        "type": row["type"],
+        "at": iso(row["at"]),
+        "data": json.loads(str(row["data"])),
+    }
+    return {**view, "cursor": row["cursor"], "job": row["job"]} if with_job else view
+
+
+def iso(seconds: object) -> str | None:
+    if not isinstance(seconds, int | float):
+        return None
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _reason(job: Job) -> View | None:
+    if job.reason is None:
+        return None
+    verdict = job.reason.verdict
+    message = f"{verdict.message} ({job.detail})" if job.detail else verdict.message
+    return {
+        "code": job.reason.value,
+        "message": message,
+        "advice": verdict.advice.format(job=short(job.id)) or None,
+    }
+
+
+def _waiting(job: Job, ahead: int) -> str | None:
+    if job.state is not JobState.QUEUED:
+        return None
+    if ahead:
+        return f"behind {ahead} other job{'s' if ahead > 1 else ''} in the queue"
+    return job.waiting or "will be placed at once"
+
+
+def _cost(world: World, prices: Mapping[str, Sequence[Segment]], progress: object, now: float) -> View:
+    spent = sum(_attempt_cost(world, a, prices, now) for a in world.attempts)
+    live = world.live
+    rate = (
+        sum(world.machines[s.machine].rate for s in live.slots if s.machine in world.machines) if live else 0
+    )
+    seconds = progress.get("eta_seconds") if isinstance(progress, Mapping) else None
+    known = isinstance(seconds, int | float) and math.isfinite(seconds)
+    remaining = pricing.remaining_cost(rate, seconds) if live and known else None
+    return {
+        "usd": pricing.format_usd(spent),
+        "micros": spent,
+        "rate_micros_per_hour": rate,
+        "estimated_remaining_micros": 0 if live and not rate else remaining,
+    }
+
+
+def _attempt_cost(world: World, attempt: Attempt, prices: Mapping[str, Sequence[Segment]], now: float) -> int:
+    """An attempt pays for its own machines whole, and for a pool's by its time there and its part of the
+    slots.
+    """
+    total = 0
+    for slot in attempt.slots:
+        machine = world.machines.get(slot.machine)
+        if machine is None or not machine.rate:
+            continue
+        segments = prices.get(machine.id, ())
+        if machine.owner == f"attempt:{attempt.id}":
+            total += pricing.machine_cost(segments, machine.billing, now)
+        else:
+            stay = [Segment(attempt.placed_at, attempt.ended_at, machine.rate)]
+            part = slot.allocation.cpus / machine.capacity.cpus
+            total += pricing.share(pricing.machine_cost(stay, machine.billing, now), [part, 1 - part])[0]
+    return total
+
+
+def _plain(value: object) -> object:
+    return sorted(value) if isinstance(value, frozenset) else value

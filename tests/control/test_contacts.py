@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from tests.control.world import Rig
+
+from crucible.control.contacts import Contacts
+
+
+def test_the_newest_contact_of_each_is_kept_until_it_is_taken() -> None:
+    contacts = Contacts()
+    contacts.attempt("a", 1.0)
+    contacts.attempt("a", 2.0)
+    contacts.machine("m", 3.0)
+    assert contacts.waiting
+    batch = contacts.take()
+    assert (batch.attempts, batch.machines) == ({"a": 2.0}, {"m": 3.0})
+    assert contacts.take().attempts == {}
+
+
+def test_without_contacts_nothing_waits() -> None:
+    assert not Contacts().waiting
+
+
+async def test_a_batch_is_stored_where_it_belongs(rig: Rig) -> None:
+    job, runner = await rig.running()
+    machine = await rig.machine()
+    other = await rig.attempt(await rig.submit())
+    rig.contacts.attempt(runner.attempt, 11.0)
+    rig.contacts.attempt("att-unknown", 12.0)
+    rig.contacts.machine(machine.id, 13.0)
+    batch = rig.contacts.take()
+    await rig.sql(batch.store)
+    assert (await rig.attempt(job)).last_seen == 11.0
+    assert (await rig.attempt(other.job)).last_seen is None
+    found = await rig.machine()
+    assert found.last_seen == 13.0
+    assert found.version == machine.version, "a sign of life outdates no decision"
+
+
+async def test_contacts_are_flushed_by_the_sweep_and_keep_a_quiet_job_reachable(rig: Rig) -> None:
+    job, runner = await rig.running()
+    for _ in range(4):
+        rig.clock.move(30)
+        await rig.agents.attempt_desired(runner.attempt, 0, False, 0, 0)
+        await rig.sweep.round()
+    assert (await rig.world(job)).job.conditions == frozenset()

@@ -1,0 +1,373 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+from tests.control.world import Rig, other_worker, secret, service
+
+from crucible.backends.base import NotYetGone, Seen
+from crucible.control.db import schema as t
+from crucible.control.effects import CLAIM_SECONDS, LONGEST_WAIT
+from crucible.core.errors import Unreachable
+from crucible.core.lifecycle import JobState, Machine, MachineState
+from crucible.core.lifecycle import facts as f
+
+
+async def effects(rig: Rig) -> list[tuple[str, bool]]:
+    return [(e["kind"], e["done"]) for e in await rig.rows(t.effects)]
+
+
+async def effect(rig: Rig) -> dict[str, Any]:
+    (row,) = await rig.rows(t.effects)
+    return row
+
+
+async def intended(rig: Rig) -> Machine:
+    await rig.submit()
+    return await rig.machine()
+
+
+async def release(rig: Rig) -> None:
+    await rig.change_machine((await rig.machine()).id, f.Unwanted("enough"))
+
+
+async def settle(rig: Rig, rounds: int = 10) -> None:
+    """Performs whatever becomes due, for a while of virtual time."""
+    for _ in range(rounds):
+        await rig.performer.perform_due()
+        due = await rig.performer.next_due()
+        if due is None:
+            return
+        rig.clock.time = max(rig.clock.time, due)
+
+
+# Launching
+
+
+async def test_an_answered_launch_is_recorded(rig: Rig) -> None:
+    machine = await intended(rig)
+    assert await rig.performer.perform_due() == 1
+    found = await rig.machine()
+    assert (found.state, found.native_id) == (MachineState.CREATING, f"i-{machine.id}")
+    assert found.launch_settled
+    assert await effects(rig) == [("launch", True)]
+    assert await rig.performer.perform_due() == 0
+    assert await rig.performer.next_due() is None
+    assert len(rig.backend.launches) == 1
+
+
+async def test_the_bootstrap_has_the_machines_nonce_and_our_address(rig: Rig) -> None:
+    machine = await intended(rig)
+    await rig.performer.perform_due()
+    (given,) = rig.backend.bootstraps
+    assert given.nonce == secret("nonce", machine.id).decode()
+    assert given.agents_url == "http://agents"
+    assert given.nonce not in json.dumps([str(row) for row in await rig.rows(t.machines)])
+
+
+async def test_a_refused_launch_ends_the_machine_and_the_job_tries_again(rig: Rig) -> None:
+    rig.backend.answers = ["refused", "ok"]
+    await intended(rig)
+    await rig.performer.perform_due()
+    machine = await rig.machine()
+    assert machine.state is MachineState.GONE
+    assert "no room" in machine.detail
+    assert await effects(rig) == [("launch", True)]
+    for _ in range(3):
+        rig.clock.move(6)
+        await rig.sweep.round()
+    (job,) = await rig.rows(t.jobs)
+    world = await rig.world(job["id"])
+    assert [a.reason for a in world.attempts] == ["launch_failed", None]
+    assert len(rig.backend.launches) == 1
+
+
+async def test_a_lost_answer_is_found_by_its_token(rig: Rig) -> None:
+    rig.backend.answers = ["lost", AssertionError("a second machine")]
+    machine = await intended(rig)
+    await rig.performer.perform_due()
+    assert (await rig.machine()).state is MachineState.INTENDED
+    assert (await effect(rig))["error"] == "No answer."
+    await settle(rig)
+    found = await rig.machine()
+    assert (found.state, found.native_id) == (MachineState.CREATING, f"i-{machine.id}")
+    assert rig.backend.finds == [machine.id]
+    assert len(rig.backend.launches) == 1
+
+
+async def test_lost_and_not_found_is_sent_again_byte_for_byte(rig: Rig) -> None:
+    rig.backend.answers = ["nothing", "nothing", "ok"]
+    await intended(rig)
+    stored = (await rig.machine()).call
+    await settle(rig)
+    assert len(rig.backend.launches) == 3
+    assert {json.dumps(asdict(call), sort_keys=True) for call in rig.backend.launches} == {stored}
+    assert len(rig.backend.made) == 1
+    assert (await rig.machine()).launch_settled
+
+
+async def test_a_machine_that_the_list_does_not_show_yet_is_not_made_twice(rig: Rig) -> None:
+    rig.backend.answers, rig.backend.lag = ["lost", "ok"], 1
+    await intended(rig)
+    await settle(rig)
+    assert len(rig.backend.launches) == 2, "the find was empty, so the call was repeated"
+    assert len(rig.backend.made) == 1, "and its token made no second machine"
+
+
+async def test_an_answer_after_the_deadline_counts_as_lost(rig: Rig) -> None:
+    await intended(rig)
+    rig.calls.hanging.add("local")
+    await rig.performer.perform_due()
+    assert (await rig.machine()).native_id is None
+    rig.calls.hanging.clear()
+    await settle(rig)
+    assert (await rig.machine()).launch_settled
+    assert len(rig.backend.launches) == 1
+
+
+async def test_a_place_that_cannot_be_reached_is_asked_again_with_growing_waits(rig: Rig) -> None:
+    await intended(rig)
+    rig.backend.down = Unreachable("The place does not answer.")
+    waits = []
+    for _ in range(12):
+        await rig.performer.perform_due()
+        due = await rig.performer.next_due()
+        assert due is not None
+        waits.append(due - rig.clock.now())
+        rig.clock.time = due
+    assert waits[:4] == pytest.approx([0.5, 1, 2, 4])
+    assert waits[-1] == pytest.approx(LONGEST_WAIT)
+    rig.backend.down = None
+    await rig.performer.perform_due()
+    assert (await rig.machine()).launch_settled
+
+
+async def test_a_host_seen_before_the_answer_is_not_undone_by_it(rig: Rig) -> None:
+    rig.backend.answers = ["lost", "ok"]
+    machine = await intended(rig)
+    await rig.performer.perform_due()
+    await rig.agents.desired(machine.id, 0, 0)
+    assert (await rig.machine()).state is MachineState.UP
+    await settle(rig)
+    found = await rig.machine()
+    assert (found.state, found.native_id) == (MachineState.UP, f"i-{machine.id}")
+
+
+# Launches that are not wanted any more
+
+
+async def test_cancelled_before_the_call_nothing_is_sent(rig: Rig) -> None:
+    await intended(rig)
+    await release(rig)
+    await settle(rig)
+    assert rig.backend.launches == []
+    assert rig.backend.terminated == []
+    assert (await rig.machine()).state is MachineState.GONE
+    assert await effects(rig) == [("launch", True), ("terminate", True)]
+
+
+async def test_cancelled_after_a_lost_call_the_machine_is_found_and_ended(rig: Rig) -> None:
+    rig.backend.answers = ["lost", AssertionError("sent again")]
+    machine = await intended(rig)
+    await rig.performer.perform_due()
+    await release(rig)
+    await settle(rig)
+    assert [ref.machine for ref in rig.backend.terminated] == [machine.id]
+    assert rig.backend.made[machine.id].seen is Seen.GONE
+    assert (await rig.machine()).state is MachineState.GONE
+
+
+async def test_cancelled_after_a_lost_call_absence_is_believed_late_and_after_two_looks(rig: Rig) -> None:
+    rig.backend.answers = ["nothing"]
+    machine = await intended(rig)
+    await rig.performer.perform_due()
+    await release(rig)
+    while rig.clock.now() < machine.launch_deadline:
+        assert (await rig.machine()).state is MachineState.RELEASING
+        await settle(rig, 1)
+    looks = len(rig.backend.finds)
+    await settle(rig)
+    assert (await rig.machine()).state is MachineState.GONE
+    assert len(rig.backend.finds) >= looks + 1
+    assert (await rig.machine()).empty_finds == 2
+    assert len(rig.backend.launches) == 1
+
+
+async def test_cancelled_while_the_list_lags_the_machine_is_still_ended(rig: Rig) -> None:
+    rig.backend.answers, rig.backend.lag = ["lost"], 3
+    machine = await intended(rig)
+    await rig.performer.perform_due()
+    await release(rig)
+    await settle(rig, 20)
+    assert rig.backend.made[machine.id].seen is Seen.GONE
+    assert (await rig.machine()).state is MachineState.GONE
+
+
+@pytest.mark.parametrize("listed", [True, False])
+async def test_released_when_its_host_spoke_but_the_answer_was_lost_it_is_ended(
+    rig: Rig, listed: bool
+) -> None:
+    rig.backend.answers, rig.backend.lag = ["lost"], 0 if listed else 100
+    machine = await intended(rig)
+    await rig.performer.perform_due()
+    await rig.agents.claim(machine.id, secret("nonce", machine.id).decode(), f"i-{machine.id}")
+    await rig.agents.desired(machine.id, 0, 0)
+    await release(rig)
+    await settle(rig, 20)
+    assert [ref.native_id for ref in rig.backend.terminated] == [f"i-{machine.id}"]
+    assert (await rig.machine()).state is MachineState.GONE
+
+
+async def test_released_between_the_claim_and_the_answer_it_is_ended_next(rig: Rig) -> None:
+    machine = await intended(rig)
+    await rig.performer.perform_due()
+    await release(rig)
+    await settle(rig)
+    assert rig.backend.made[machine.id].seen is Seen.GONE
+    assert (await rig.machine()).state is MachineState.GONE
+
+
+# Terminating
+
+
+async def up_and_released(rig: Rig) -> Machine:
+    await rig.submit()
+    await rig.host_up()
+    await release(rig)
+    return await rig.machine()
+
+
+async def test_a_termination_ends_in_a_machine_that_is_gone(rig: Rig) -> None:
+    machine = await up_and_released(rig)
+    await rig.performer.perform_due()
+    found = await rig.machine()
+    assert (found.state, found.gone_at) == (MachineState.GONE, rig.clock.now())
+    assert [ref.native_id for ref in rig.backend.terminated] == [machine.native_id]
+
+
+async def test_a_termination_is_tried_for_ever(rig: Rig) -> None:
+    await up_and_released(rig)
+    rig.backend.ends = [*[Unreachable("503")] * 30, *[NotYetGone("Stopping.")] * 30, "ok"]
+    await settle(rig, 100)
+    assert len(rig.backend.terminated) == 61
+    assert (await rig.machine()).state is MachineState.GONE
+    assert rig.clock.now() > (await rig.rows(t.effects))[-1]["created_at"] + 50 * LONGEST_WAIT * 0.9
+
+
+async def test_what_is_still_there_after_a_termination_is_ended_again(rig: Rig) -> None:
+    await up_and_released(rig)
+    rig.backend.ends = ["accepted, and nothing happens", "ok"]
+    await rig.performer.perform_due()
+    assert (await rig.machine()).state is MachineState.RELEASING
+    await settle(rig)
+    assert (await rig.machine()).state is MachineState.GONE
+
+
+async def test_a_place_that_cannot_say_is_not_believed(rig: Rig) -> None:
+    machine = await up_and_released(rig)
+    rig.backend.ends = ["accepted"]
+    rig.backend.show(machine.id, Seen.UNREACHABLE)
+    await rig.performer.perform_due()
+    assert (await rig.machine()).state is MachineState.RELEASING
+
+
+async def test_already_gone_is_success(rig: Rig) -> None:
+    machine = await up_and_released(rig)
+    del rig.backend.made[machine.id]
+    await rig.performer.perform_due()
+    assert (await rig.machine()).state is MachineState.GONE
+
+
+async def test_a_machine_found_gone_meanwhile_needs_no_call(rig: Rig) -> None:
+    machine = await up_and_released(rig)
+    await rig.change_machine(machine.id, f.SeenGone(), f.SeenGone())
+    await settle(rig)
+    assert rig.backend.terminated == []
+    assert await effects(rig) == [("launch", True), ("terminate", True)]
+
+
+# Claims and order
+
+
+async def test_effects_of_one_machine_keep_their_order(rig: Rig) -> None:
+    rig.backend.down = Unreachable("No answer.")
+    await intended(rig)
+    await rig.performer.perform_due()
+    await release(rig)
+    assert await rig.performer.perform_due() == 0, "the termination waits for the launch to settle"
+    due = await rig.performer.next_due()
+    assert due is not None
+    assert due > rig.clock.now(), "and nobody asks again before the launch is due"
+    assert rig.backend.terminated == []
+
+
+async def test_machines_do_not_wait_for_each_other(two_places: Rig) -> None:
+    rig = two_places
+    await rig.submit()
+    await rig.submit(backend="ssh")
+    rig.backend.down = Unreachable("No answer.")
+    assert await rig.performer.perform_due() == 2
+    assert len(rig.backends["ssh"].made) == 1
+
+
+async def test_a_backend_that_breaks_stops_no_other(two_places: Rig) -> None:
+    rig = two_places
+    await rig.submit()
+    await rig.submit(backend="ssh")
+    rig.backend.answers = [ZeroDivisionError("a bug")]
+    with pytest.raises(ZeroDivisionError):
+        await rig.performer.perform_due()
+    assert len(rig.backends["ssh"].made) == 1
+    rig.backend.answers = ["ok"]
+    await settle(rig)
+    assert len(rig.backend.made) == 1, "tried again once the claim has passed"
+
+
+async def test_what_another_worker_holds_is_left_alone(rig: Rig) -> None:
+    other = await other_worker(rig, "w2")
+    await intended(rig)
+    rig.backend.answers = [ZeroDivisionError("w1 dies in the middle"), "ok"]
+    with pytest.raises(ZeroDivisionError):
+        await rig.performer.perform_due()
+    assert await other.performer.perform_due() == 0
+    assert await other.performer.next_due() == rig.clock.now() + CLAIM_SECONDS
+    rig.clock.move(CLAIM_SECONDS)
+    assert await other.performer.perform_due() == 1
+    row = await effect(rig)
+    assert (row["claimed_by"], row["tries"], row["done"]) == ("w2", 2, True)
+    assert rig.backend.finds, "the first worker's call may have made something"
+
+
+async def test_claims_of_a_dead_worker_of_our_name_are_ours(rig: Rig) -> None:
+    machine = await intended(rig)
+    rig.backend.answers = [ZeroDivisionError("killed"), "ok"]
+    with pytest.raises(ZeroDivisionError):
+        await rig.performer.perform_due()
+    control = service(rig)
+    await control.start()
+    try:
+        assert control.ready()
+        await _until(rig, machine.id)
+    finally:
+        await control.stop()
+    assert len(rig.backend.launches) == 2
+    assert rig.backend.finds == [machine.id]
+
+
+async def _until(rig: Rig, machine: str) -> None:
+    """Lets the loops run; a few turns of the event loop are enough for one that needs no waiting."""
+    for _ in range(200):
+        if (await rig.machine(machine)).launch_settled:
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("the launch was not taken up")
+
+
+async def test_the_job_goes_on_once_its_machine_is_up(rig: Rig) -> None:
+    job, runner = await rig.running()
+    assert (await rig.world(job)).job.state is JobState.RUNNING
+    await runner.end()
+    assert (await rig.machine()).state is MachineState.UP

@@ -1,0 +1,211 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from sqlalchemy import insert
+from tests.control.world import START, Rig, job_spec, service
+
+from crucible.control import codec, queries
+from crucible.control.db import schema as t
+from crucible.core.errors import BadInput, Conflict, NotFound, UnknownName
+from crucible.core.ids import Prefix, make_id, short
+from crucible.core.lifecycle import Job
+from crucible.core.resources import Resources
+from crucible.wire.messages import Kind
+
+A = make_id(Prefix.JOB, 1, 0b00001_00001_00010_00011)
+B = make_id(Prefix.JOB, 2, 0b00010_00001_00010_00011)
+
+
+async def find(rig: Rig, ref: str) -> str:
+    return await rig.read(lambda conn: queries.find_job(conn, ref))
+
+
+async def add(rig: Rig, *names: str) -> None:
+    rows = [codec.job_row(Job(name, job_spec(), Resources(cpus=1), START)) for name in names]
+    await rig.sql(lambda conn: conn.execute(insert(t.jobs), rows).rowcount)
+
+
+async def listed(rig: Rig, **given: Any) -> Any:
+    asked = {"statuses": frozenset(), "active": False, "limit": 50, "cursor": None, **given}
+    return await rig.read(lambda conn: queries.list_jobs(conn, now=rig.clock.now(), **asked))
+
+
+# Finding
+
+
+async def test_a_job_is_found_by_its_id_and_by_any_ending(rig: Rig) -> None:
+    await add(rig, A, B)
+    for ref in (A, A.upper(), short(A), A[-6:], A[-4:], A[-4:].upper(), "job-" + A[-4:], A[-20:]):
+        assert await find(rig, ref) == A
+
+
+async def test_an_ending_of_several_is_a_conflict_that_names_them(rig: Rig) -> None:
+    await add(rig, A, B)
+    assert A[-3:] == B[-3:]
+    with pytest.raises(Conflict) as raised:
+        await find(rig, A[-3:])
+    assert set(raised.value.data["candidates"]) == {short(A), short(B)}  # type: ignore[call-overload]
+
+
+async def test_last_is_the_newest(rig: Rig) -> None:
+    with pytest.raises(NotFound):
+        await find(rig, "last")
+    await add(rig, A, B)
+    assert await find(rig, "last") == B
+
+
+@pytest.mark.parametrize(
+    "ref", ["", "ab", "zzzzzz", "job-", "%%%", "___", "a%3", "'; --", make_id(Prefix.JOB, 9, 9)]
+)
+async def test_what_names_no_job(rig: Rig, ref: str) -> None:
+    await add(rig, A)
+    with pytest.raises(NotFound):
+        await find(rig, ref)
+
+
+async def test_a_machines_id_names_no_job(rig: Rig) -> None:
+    await rig.submit()
+    with pytest.raises(NotFound):
+        await find(rig, (await rig.machine()).id)
+
+
+# Listing
+
+
+async def test_pages_are_newest_first_and_join_without_gap_or_double(rig: Rig) -> None:
+    jobs = [await rig.submit() for _ in range(7)]
+    seen, cursor, pages = [], None, 0
+    while True:
+        page = await listed(rig, limit=3, cursor=cursor)
+        seen += [item["id"] for item in page["items"]]
+        cursor, pages = page["next"], pages + 1
+        if cursor is None:
+            break
+    assert seen == jobs[::-1]
+    assert pages == 3
+
+
+async def test_a_full_last_page_has_no_next(rig: Rig) -> None:
+    for _ in range(3):
+        await rig.submit()
+    assert (await listed(rig, limit=3))["next"] is None
+
+
+@pytest.mark.parametrize("limit", [0, -5])
+async def test_a_page_has_at_least_one_item(rig: Rig, limit: int) -> None:
+    await rig.submit()
+    assert len((await listed(rig, limit=limit))["items"]) == 1
+
+
+async def test_a_job_that_comes_between_two_pages_shifts_nothing(rig: Rig) -> None:
+    jobs = [await rig.submit() for _ in range(4)]
+    first = await listed(rig, limit=2)
+    await rig.submit()
+    second = await listed(rig, limit=2, cursor=first["next"])
+    assert [i["id"] for i in (*first["items"], *second["items"])] == jobs[::-1]
+
+
+async def test_a_strange_cursor_is_refused(rig: Rig) -> None:
+    with pytest.raises(BadInput):
+        await listed(rig, cursor="1; DROP TABLE jobs")
+
+
+async def test_filters(rig: Rig) -> None:
+    done, runner = await rig.running()
+    await runner.end()
+    failed, runner = await rig.running()
+    await runner.end(code=1)
+    running, _ = await rig.running(cpus=3)
+    queued = await rig.submit(cpus=4)
+    cancelled = await rig.submit(cpus=4)
+    await service(rig).cancel(cancelled)
+
+    async def ids(**given: Any) -> set[str]:
+        return {item["id"] for item in (await listed(rig, **given))["items"]}
+
+    assert await ids() == {done, failed, running, queued, cancelled}
+    assert await ids(active=True) == {running, queued}
+    assert await ids(statuses=frozenset({"completed", "failed"})) == {done, failed}
+    assert await ids(statuses=frozenset({"queued"})) == {queued}
+    assert await ids(statuses=frozenset({"cancelled"}), active=True) == set()
+    with pytest.raises(UnknownName):
+        await ids(statuses=frozenset({"complete"}))
+
+
+async def test_a_queued_job_knows_how_many_are_before_it(rig: Rig) -> None:
+    await rig.submit(cpus=4)
+    waiting = [await rig.submit(cpus=4) for _ in range(3)]
+    items = (await listed(rig, statuses=frozenset({"queued"})))["items"]
+    texts = [item["waiting"] for item in items if item["id"] in waiting][::-1]
+    assert str(texts[0]).startswith("waits for 4 CPUs")
+    assert texts[1:] == ["behind 1 other job in the queue", "behind 2 other jobs in the queue"]
+
+
+async def test_no_such_job(rig: Rig) -> None:
+    with pytest.raises(NotFound):
+        await rig.read(lambda conn: queries.one_job(conn, A, START))
+
+
+# Events, artifacts, metrics, machines
+
+
+async def test_events_of_a_job_by_number_and_of_all_by_cursor(rig: Rig) -> None:
+    one, two = await rig.submit(), await rig.submit()
+    mine = await rig.read(lambda conn: queries.list_events(conn, one, 1, 100))
+    assert [(e["n"], e["type"]) for e in mine] == [(2, "queued"), (3, "placed")]
+    everything = await rig.read(lambda conn: queries.list_events(conn, None, 0, 4))
+    assert [(e["cursor"], e["job"]) for e in everything] == [(1, one), (2, one), (3, one), (4, two)]
+    rest = await rig.read(lambda conn: queries.list_events(conn, None, 4, 100))
+    assert [e["cursor"] for e in rest] == [5, 6]
+
+
+async def test_of_each_artifact_the_newest_attempts(rig: Rig) -> None:
+    job, runner = await rig.running(retries={"user": 1, "wait_seconds": 0})
+    for path in ("b", "a"):
+        await runner.say(Kind.ARTIFACT, path=path, size=1, sha256="a" * 64)
+    await runner.end(code=1)
+    await rig.place()
+    again = await rig.runner(job)
+    await again.say(Kind.ARTIFACT, path="b", size=2, sha256="b" * 64)
+    found = await rig.read(lambda conn: queries.list_artifacts(conn, job))
+    assert [(a["path"], a["size"], a["attempt"]) for a in found] == [("a", 1, 1), ("b", 2, 2)]
+
+
+async def test_metrics_are_of_the_latest_attempt_that_has_some(rig: Rig) -> None:
+    job, runner = await rig.running(retries={"user": 1, "wait_seconds": 0})
+    assert await rig.read(lambda conn: queries.metrics(conn, job, [], 10)) == {"attempt": None, "series": {}}
+    await runner.say(Kind.POINTS, series={"loss": [[0, 2.0, 5], [1, None, 6], [2, 1.0, 7]]})
+    await runner.end(code=1)
+    await rig.place()
+    found = await rig.read(lambda conn: queries.metrics(conn, job, [], 10))
+    assert found == {
+        "attempt": 1,
+        "series": {
+            "loss": {
+                "count": 3,
+                "last": 1.0,
+                "min": 1.0,
+                "max": 2.0,
+                "points": [[0.0, 2.0, 5.0], [1.0, None, 6.0], [2.0, 1.0, 7.0]],
+            }
+        },
+    }
+
+
+async def test_machines_and_what_is_going_on(rig: Rig) -> None:
+    assert await rig.read(queries.counts) == {"running": 0, "queued": 0, "billing": 0}
+    await rig.running(cpus=4)
+    await rig.submit(cpus=4)
+    assert await rig.read(queries.counts) == {"running": 1, "queued": 1, "billing": 0}
+    (machine,) = await rig.read(lambda conn: queries.list_machines(conn, rig.clock.now()))
+    assert (machine["state"], machine["cost_micros"], machine["bills"]) == ("up", 0, False)
+
+
+async def test_what_bills_is_counted_until_it_is_gone(rig: Rig) -> None:
+    await rig.running()
+    await rig.sql(lambda conn: conn.execute(t.machines.update().values(rate=5, bills=True)).rowcount)
+    assert (await rig.read(queries.counts))["billing"] == 1
+    await rig.sql(lambda conn: conn.execute(t.machines.update().values(state="gone")).rowcount)
+    assert (await rig.read(queries.counts))["billing"] == 0

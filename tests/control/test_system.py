@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from crucible.control.system import LocalWakeups, SystemClock, SystemIds, SystemRandom, ThreadCalls
+from crucible.core.errors import TimedOut
+from crucible.core.ids import Prefix, is_id
+
+
+async def test_the_clock_is_this_computers() -> None:
+    clock = SystemClock()
+    assert abs(clock.now() - time.time()) < 5
+    await clock.sleep(0)
+
+
+def test_ids_are_new_and_valid() -> None:
+    ids = SystemIds()
+    made = {ids.new(Prefix.JOB) for _ in range(100)}
+    assert len(made) == 100
+    assert all(map(is_id, made))
+
+
+def test_random_stays_within() -> None:
+    assert 0.8 <= SystemRandom().uniform(0.8, 1.2) <= 1.2
+
+
+async def test_work_runs_beside_the_event_loop() -> None:
+    calls = ThreadCalls()
+    assert await calls.run("a", threading.get_ident, 5) != threading.get_ident()
+    with pytest.raises(ZeroDivisionError):
+        await calls.run("a", lambda: 1 // 0, 5)
+    await calls.close()
+
+
+async def test_a_lane_that_hangs_times_out_and_fills_only_itself() -> None:
+    calls, gate = ThreadCalls(threads=1), threading.Event()
+    try:
+        with pytest.raises(TimedOut, match="hanging"):
+            await calls.run("hanging", lambda: gate.wait(30), 0.01)
+        with pytest.raises(TimedOut):
+            await calls.run("hanging", lambda: None, 0.01)
+        assert await calls.run("well", lambda: "done", 5) == "done"
+    finally:
+        gate.set()
+        await calls.close()
+
+
+async def test_a_wake_up_reaches_all_who_listen_to_it() -> None:
+    wakeups = LocalWakeups()
+    with wakeups.listening("a") as one, wakeups.listening("a") as two, wakeups.listening("b") as other:
+        wakeups.wake("a")
+        assert await one.wait(1)
+        assert await two.wait(1)
+        assert not await other.wait(0)
+        assert not await one.wait(0), "one wake-up, one round"
+    wakeups.wake("a")
+
+
+async def test_a_listener_that_waits_is_woken() -> None:
+    wakeups = LocalWakeups()
+    with wakeups.listening("a") as listener:
+        waiting = asyncio.create_task(listener.wait(30))
+        await asyncio.sleep(0)
+        wakeups.wake("a")
+        assert await asyncio.wait_for(waiting, 5)
