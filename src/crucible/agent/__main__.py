@@ -1,0 +1,77 @@
+"""The agent's command line: `host --bootstrap FILE`, `runner FOLDER` (for debugging), `version`."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from crucible.agent.bootstrap import BadBootstrap, Bootstrap
+from crucible.agent.folders import AttemptFolder
+from crucible.agent.host import run_host
+from crucible.agent.limits import LimitsProbe, choose
+from crucible.agent.runner import Machine, run_attempt
+from crucible.agent.sampling import Probe, detect_devices
+from crucible.agent.version import version
+
+_FORMAT = "%(asctime)s %(process)d %(name)s %(message)s"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    wanted = _parser().parse_args(argv)
+    try:
+        if wanted.command == "host":
+            return _host(wanted.bootstrap)
+        if wanted.command == "runner":
+            return _runner(wanted.folder)
+    except BadBootstrap as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    sys.stdout.write(f"{version()}\n")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="agent.pyz", description="Crucible's program on a machine.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    host = commands.add_parser("host", help="serve one machine until it is no longer needed")
+    host.add_argument("--bootstrap", type=Path, required=True, metavar="FILE")
+    runner = commands.add_parser("runner", help="run, or finish, the attempt in a folder")
+    runner.add_argument("folder", type=Path)
+    commands.add_parser("version", help="print the version")
+    return parser
+
+
+def _host(file: Path) -> int:
+    bootstrap = Bootstrap.read(file)
+    bootstrap.work.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _log_to(bootstrap.work / "host.log")
+    run_host(bootstrap, lambda: _log_to(bootstrap.work / "host.log"))
+    return 0
+
+
+def _runner(folder: Path) -> int:
+    logging.basicConfig(level=logging.INFO, format=_FORMAT)
+    devices = detect_devices(Probe())
+    limiter = choose(LimitsProbe(folder=folder.parent.parent / "limits"))
+    return run_attempt(
+        AttemptFolder(folder.absolute()), Machine(limiter, dict(os.environ), bool(devices.gpus))
+    )
+
+
+def _log_to(path: Path) -> None:
+    """Log to the file, and send there what anything prints: nobody reads the streams we were started with."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for source, target in ((nothing, 0), (descriptor, 1), (descriptor, 2)):
+        os.dup2(source, target)
+    os.close(descriptor)
+    os.close(nothing)
+    logging.basicConfig(level=logging.INFO, format=_FORMAT, stream=sys.stderr, force=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,224 @@
+"""What a runner can say and ask, and the https channel that carries it.
+
+All calls may be repeated. They raise the errors of `link`; `Gap` says from where to send again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Protocol
+from urllib.parse import quote, urlencode
+
+from crucible.agent.link import Address, Answer, Gone, Link, LinkError, Refused, Request, Unreachable
+from crucible.wire.desired import BadDesired, Desired, decode_desired
+from crucible.wire.messages import Batch, Message, encode_batch
+
+UPLOAD_SECONDS = 60.0
+LONG_POLL_SLACK = 15.0
+_CHUNK = 256 * 1024
+
+__all__ = [
+    "AttemptWish",
+    "Channel",
+    "ClaimedByAnother",
+    "Gap",
+    "Gone",
+    "HttpChannel",
+    "LinkError",
+    "LogSegment",
+    "MachineChannel",
+    "Refused",
+    "Unreachable",
+]
+
+
+class Gap(LinkError):
+    """The receiver has messages up to `acked` and was sent later ones."""
+
+    def __init__(self, acked: int) -> None:
+        super().__init__(f"the receiver has messages up to {acked}")
+        self.acked = acked
+
+
+class ClaimedByAnother(LinkError):
+    """Another machine has the nonce's one claim: this one is a double and has to go."""
+
+
+@dataclass(frozen=True)
+class AttemptWish:
+    """What is wanted of one attempt now."""
+
+    stop: bool = False
+    checkpoint: int = 0
+    settled: bool = False
+
+
+@dataclass(frozen=True)
+class LogSegment:
+    """A finished piece of the output: bytes `start` to `end`, in the file `path`."""
+
+    n: int
+    start: int
+    end: int
+    lines: int
+    path: Path
+
+
+class Channel(Protocol):
+    """The way from one runner to the control plane."""
+
+    def desired(self, known: AttemptWish, wait: float) -> AttemptWish | None:
+        """What is wanted as soon as it differs from `known`; None after `wait` seconds without a change."""
+
+    def send(self, messages: Sequence[Message]) -> int:
+        """The highest number stored. Raises Gap."""
+
+    def put_log(self, segment: LogSegment) -> str:
+        """Store the segment; returns its sha256."""
+
+    def put_tail(self, start: int, data: bytes) -> None:
+        """Show the data to whoever follows now; not stored."""
+
+    def put_artifact(self, name: str, content: BinaryIO, size: int, sha256: str) -> None:
+        """Store a file of the outputs."""
+
+    def bundle(self, sha256: str, start: int) -> Iterator[bytes]:
+        """The bundle's bytes from `start` on."""
+
+    def close(self) -> None: ...
+
+
+class HttpChannel:
+    """The agents' listener over HTTP, with the attempt's secret."""
+
+    def __init__(self, address: Address, attempt: str, rank: int, secret: str) -> None:
+        self._link = Link(address, secret)
+        self._secret = secret.encode()
+        self._attempt = attempt
+        self._rank = rank
+        self._path = f"/agent/v1/attempts/{quote(attempt, safe='')}/{rank}"
+
+    def close(self) -> None:
+        self._link.close()
+
+    def desired(self, known: AttemptWish, wait: float) -> AttemptWish | None:
+        asked = urlencode({"stop": int(known.stop), "checkpoint": known.checkpoint, "wait": f"{wait:g}"})
+        answer = self._link.ask(
+            Request("GET", f"{self._path}/desired?{asked}", seconds=wait + LONG_POLL_SLACK)
+        )
+        if answer.status != 200:
+            return None
+        wish = answer.json()
+        checkpoint = wish.get("checkpoint")
+        settled = bool(wish.get("settled"))
+        return AttemptWish(bool(wish.get("stop")), checkpoint if isinstance(checkpoint, int) else 0, settled)
+
+    def send(self, messages: Sequence[Message]) -> int:
+        body = encode_batch(Batch(self._attempt, self._rank, tuple(messages)), self._secret)
+        answer = self._link.receive(Request("POST", f"{self._path}/messages", body, seconds=UPLOAD_SECONDS))
+        acked = answer.json().get("acked")
+        if answer.status == 409 and isinstance(acked, int):
+            raise Gap(acked)
+        self._link.check(answer)
+        if not isinstance(acked, int):
+            raise Unreachable("the server did not say what it stored")
+        return acked
+
+    def put_log(self, segment: LogSegment) -> str:
+        data = segment.path.read_bytes()
+        sha256 = hashlib.sha256(data).hexdigest()
+        path = f"{self._path}/logs/{segment.n}?start={segment.start}&lines={segment.lines}"
+        headers = {"X-Content-SHA256": sha256}
+        self._link.ask(Request("PUT", path, data, headers=headers, seconds=UPLOAD_SECONDS))
+        return sha256
+
+    def put_tail(self, start: int, data: bytes) -> None:
+        self._link.ask(Request("POST", f"{self._path}/tail?start={start}", data))
+
+    def put_artifact(self, name: str, content: BinaryIO, size: int, sha256: str) -> None:
+        path = f"{self._path}/artifacts/{quote(name)}"
+        headers = {"X-Content-SHA256": sha256}
+        self._link.ask(Request("PUT", path, content, size, headers, seconds=UPLOAD_SECONDS))
+
+    def bundle(self, sha256: str, start: int) -> Iterator[bytes]:
+        path = f"/agent/v1/bundles/{sha256}?{urlencode({'attempt': self._attempt})}"
+        headers = {"Range": f"bytes={start}-"} if start else {}
+        response = self._link.open(Request("GET", path, headers=headers, seconds=UPLOAD_SECONDS))
+        if response.status not in (200, 206):
+            self._link.check(Answer(response.status, {}, response.read(65536)))
+        if start and response.status == 200:
+            self._skip(response, start)
+        yield from self._chunks(response)
+
+    def _skip(self, response: http.client.HTTPResponse, size: int) -> None:
+        """The server knows no ranges: read past what we have."""
+        while size > 0:
+            part = response.read(min(size, _CHUNK))
+            if not part:
+                return
+            size -= len(part)
+
+    def _chunks(self, response: http.client.HTTPResponse) -> Iterator[bytes]:
+        try:
+            while True:
+                part = response.read(_CHUNK)
+                if not part:
+                    break
+                yield part
+            if response.length:
+                raise Unreachable("the download broke off")
+        except (OSError, http.client.HTTPException) as error:
+            raise Unreachable(f"the download broke off: {error}") from error
+        finally:
+            if not response.isclosed():
+                self._link.close()
+
+
+class MachineChannel:
+    """The host's own way: claim the machine, then ask what is wanted of it."""
+
+    def __init__(self, address: Address, machine: str, secret: str | None) -> None:
+        self.link = Link(address, secret)
+        self._machine = machine
+
+    def claim(self, nonce: str, native_id: str) -> str:
+        """The machine's secret. Raises ClaimedByAnother, Gone, Refused (a bad nonce), Unreachable."""
+        body = json.dumps({"machine": self._machine, "nonce": nonce, "native_id": native_id}).encode()
+        headers = {"Content-Type": "application/json"}
+        answer = self.link.receive(Request("POST", "/agent/v1/claim", body, headers=headers))
+        if answer.status == 409:
+            raise ClaimedByAnother("another machine has claimed this nonce")
+        secret = self.link.check(answer).json().get("secret")
+        if not isinstance(secret, str):
+            raise Unreachable("the server did not hand out a secret")
+        return secret
+
+    def wish_request(self, version: int, wait: float, devices: str | None) -> Request:
+        path = f"/agent/v1/machines/{quote(self._machine, safe='')}/desired?version={version}&wait={wait:g}"
+        headers = {} if devices is None else {"X-Crucible-Devices": devices}
+        return Request("GET", path, headers=headers, seconds=wait + LONG_POLL_SLACK)
+
+    def wish(self, answer: Answer) -> Desired | None:
+        """The document in the answer; None when it has not changed. Raises as `Link.check` does."""
+        if self.link.check(answer).status != 200:
+            return None
+        try:
+            return decode_desired(answer.body)
+        except (BadDesired, AttributeError) as error:  # AttributeError: JSON of quite another shape
+            raise Refused(200, str(error)) from error
+
+
+def log_data(segment: LogSegment, sha256: str) -> tuple[tuple[str, object], ...]:
+    """What the LOG message says of a stored segment."""
+    return (
+        ("n", segment.n),
+        ("start", segment.start),
+        ("end", segment.end),
+        ("lines", segment.lines),
+        ("sha256", sha256),
+    )

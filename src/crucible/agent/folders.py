@@ -1,0 +1,108 @@
+"""The folder of one attempt on this machine, and the names in it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from crucible.agent.files import sync_folder
+from crucible.wire.paths import safe_name
+
+
+@dataclass(frozen=True)
+class AttemptFolder:
+    """`process` is written before the user's process starts: with it there, nothing may be started again.
+
+    `exited` says that the end of the process was told; `done` that everything was acknowledged.
+    """
+
+    root: Path
+
+    @classmethod
+    def of(cls, attempts: Path, attempt: str, rank: int) -> AttemptFolder:
+        if "/" in safe_name(attempt):
+            raise ValueError(f"not the id of an attempt: {attempt!r}")
+        return cls(attempts / f"{attempt}-{int(rank)}")
+
+    @property
+    def lock(self) -> Path:
+        return self.root / "runner.lock"
+
+    @property
+    def runner(self) -> Path:
+        return self.root / "runner.json"
+
+    @property
+    def process(self) -> Path:
+        return self.root / "process.json"
+
+    @property
+    def spool(self) -> Path:
+        return self.root / "spool"
+
+    @property
+    def output_log(self) -> Path:
+        return self.root / "output.log"
+
+    @property
+    def work(self) -> Path:
+        return self.root / "work"
+
+    @property
+    def outputs(self) -> Path:
+        return self.root / "outputs"
+
+    @property
+    def data(self) -> Path:
+        return self.root / "data"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.root / "checkpoints"
+
+    @property
+    def python(self) -> Path:
+        """Holds the `crucible` that a job can import."""
+        return self.root / "python"
+
+    @property
+    def report(self) -> Path:
+        return self.root / "report.jsonl"
+
+    @property
+    def stop(self) -> Path:
+        return self.root / "stop"
+
+    @property
+    def exited(self) -> Path:
+        return self.root / "exited"
+
+    @property
+    def done(self) -> Path:
+        return self.root / "done"
+
+    def create(self) -> None:
+        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        sync_folder(self.root.parent)
+
+    def make_job_folders(self) -> None:
+        for folder in (self.outputs, self.data, self.checkpoints):
+            folder.mkdir(exist_ok=True)
+
+    def clear_stage(self) -> None:
+        """Forget what an earlier runner staged and never used."""
+        for folder in (self.work, self.outputs, self.data, self.checkpoints, self.python):
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def remove(self) -> None:
+        shutil.rmtree(self.root, ignore_errors=True)
+
+
+def attempts_in(folder: Path) -> Iterator[tuple[str, int, AttemptFolder]]:
+    """Attempt, rank and folder of everything that is there."""
+    for path in sorted(folder.glob("*-*")) if folder.is_dir() else ():
+        attempt, _, rank = path.name.rpartition("-")
+        if attempt and rank.isdigit() and path.is_dir():
+            yield attempt, int(rank), AttemptFolder(path)

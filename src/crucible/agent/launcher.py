@@ -1,0 +1,114 @@
+"""Starts the user's process from a runner that has threads.
+
+A process with threads must not run Python code between fork and exec. So the runner forks a child while it
+is still alone; the child waits on a pipe and becomes the user's process when it is told how. Its pid is
+known, and can be written down, before anything of the user's runs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Callable
+
+from crucible.agent.files import close_descriptors
+
+_MAX_ERROR = 4096
+
+
+class CannotExecute(Exception):
+    """`code` is what a shell would report: 127 for a command that is not there, 126 otherwise."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+        self.text = text
+
+
+@dataclass(frozen=True)
+class Launcher:
+    """The waiting child: `pid` leads its own session and process group."""
+
+    pid: int
+    _orders: int
+    _errors: int
+
+    @classmethod
+    def prepare(cls, enter: Callable[[], None], output: int) -> Launcher:
+        """Fork the child. `enter` runs in it just before the user's program; `output` becomes its stdout and
+        stderr. The process must have no other threads."""
+        orders_in, orders_out = os.pipe()
+        errors_in, errors_out = os.pipe()
+        ready_in, ready_out = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.setsid()
+            os.write(ready_out, b".")
+            _wait_and_become(orders_in, errors_out, output, enter)
+        for descriptor in (orders_in, errors_out, ready_out):
+            os.close(descriptor)
+        os.read(ready_in, 1)
+        os.close(ready_in)
+        return cls(pid, orders_out, errors_in)
+
+    def launch(self, command: Sequence[str], folder: str, env: Mapping[str, str]) -> None:
+        """Let the child become the command; returns once it has. Raises CannotExecute."""
+        order = json.dumps({"command": list(command), "folder": folder, "env": dict(env)})
+        with open(self._orders, "wb") as pipe:
+            pipe.write(order.encode())
+        with open(self._errors, "rb") as pipe:
+            problem = pipe.read(_MAX_ERROR)
+        if problem:
+            code, _, text = problem.decode("utf-8", "replace").partition(" ")
+            raise CannotExecute(int(code), text)
+
+    def abandon(self) -> None:
+        """The child ends without having become anything."""
+        os.close(self._orders)
+        os.close(self._errors)
+
+
+def _wait_and_become(orders: int, errors: int, output: int, enter: Callable[[], None]) -> None:
+    """Never returns."""
+    try:
+        close_descriptors(frozenset({orders, errors, output}))
+        with open(orders, "rb") as pipe:
+            raw = pipe.read()
+        if raw:
+            _become(json.loads(raw), errors, output, enter)
+    finally:
+        os._exit(0)
+
+
+def _become(order: Mapping[str, object], errors: int, output: int, enter: Callable[[], None]) -> None:
+    command = [str(word) for word in order["command"]]  # type: ignore[attr-defined]
+    env = {str(name): str(value) for name, value in dict(order["env"]).items()}  # type: ignore[call-overload]
+    try:
+        os.chdir(str(order["folder"]))
+        _restore_signals()
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        for source, target in ((nothing, 0), (output, 1), (output, 2)):
+            os.dup2(source, target, inheritable=True)
+        enter()
+        os.execvpe(command[0], command, env)  # noqa: S606  a shell would change the command
+    except OSError as error:
+        code = 127 if isinstance(error, (FileNotFoundError, NotADirectoryError)) else 126
+        os.write(errors, f"{code} cannot run {command[0]!r}: {error.strerror}".encode()[:_MAX_ERROR])
+    except BaseException as error:  # noqa: BLE001  the child must tell, whatever it was
+        os.write(errors, f"126 cannot start the process: {error!r}".encode()[:_MAX_ERROR])
+
+
+def _restore_signals() -> None:
+    """Python ignores some signals, and the runner more; a program expects the defaults."""
+    for number in signal.valid_signals():
+        if number not in (signal.SIGKILL, signal.SIGSTOP):
+            try:
+                signal.signal(number, signal.SIG_DFL)
+            except (OSError, ValueError, RuntimeError):
+                continue
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    sys.stdout = sys.stderr = None

@@ -1,0 +1,104 @@
+"""Cuts a job's output into lines in bounded memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+LINE_LIMIT = 65536
+
+_ENDS = re.compile(rb"\r+\n?|\n")
+
+
+class Line(NamedTuple):
+    """One line without its end. `transient`: it was ended by a carriage return, so another redraw follows."""
+
+    data: bytes
+    transient: bool = False
+
+    @property
+    def text(self) -> str:
+        """For the parser; the log keeps `data` as it came."""
+        return self.data.decode("utf-8", "replace")
+
+
+class LineCutter:
+    """Chunks in, complete lines out; holds at most `limit` bytes of a line.
+
+    The first `limit` bytes of a longer line are kept and the line ends with a marker that says how many were
+    left out. Redraws of a progress bar come out as transient lines; blank redraws are dropped.
+    """
+
+    def __init__(self, limit: int = LINE_LIMIT) -> None:
+        self._limit = limit
+        self._kept = bytearray()
+        self._left_out = 0
+        self._returned = False
+
+    def feed(self, data: bytes) -> list[Line]:
+        if self._returned and data:
+            data = b"\r" + data
+        # A carriage return at the end of a chunk may be half of a CR LF: it waits for the next byte.
+        body = data.rstrip(b"\r")
+        self._returned = len(body) < len(data) or (self._returned and not data)
+        return self._cut(body)
+
+    def finish(self) -> list[Line]:
+        """What is left of a last line without an end. The cutter is empty afterwards."""
+        self._returned = False
+        if not self._kept and not self._left_out:
+            return []
+        return [Line(self._take())]
+
+    def _cut(self, body: bytes) -> list[Line]:
+        lines: list[Line] = []
+        at = 0
+        for end in _ENDS.finditer(body):
+            self._keep(body, at, end.start())
+            at = end.end()
+            transient = body[at - 1] == 0x0D
+            data = self._take()
+            if not transient:
+                lines.append(Line(data))
+            elif data.strip(b"\b \t"):
+                lines.append(Line(data.rstrip(b"\b"), True))
+        self._keep(body, at, len(body))
+        return lines
+
+    def _keep(self, body: bytes, start: int, end: int) -> None:
+        room = self._limit - len(self._kept)
+        self._kept += body[start : min(end, start + room)]
+        self._left_out += max(0, end - start - room)
+
+    def _take(self) -> bytes:
+        data = bytes(self._kept)
+        if self._left_out:
+            data += f" …[line cut: {self._left_out} bytes left out]".encode()
+        self._kept.clear()
+        self._left_out = 0
+        return data
+
+
+class RedrawThinner:
+    """Chooses what the log stores: of a bar's redraws only the last one before a line's end or a `flush`.
+
+    Call `flush` at a steady interval (a second or so) and at the end, so that a long-lived bar is visible.
+    """
+
+    def __init__(self) -> None:
+        self._held: list[Line] = []
+
+    def thin(self, lines: Iterable[Line]) -> list[Line]:
+        stored: list[Line] = []
+        for line in lines:
+            if line.transient:
+                self._held = [line]
+            else:
+                self._held = []
+                stored.append(line)
+        return stored
+
+    def flush(self) -> list[Line]:
+        held, self._held = self._held, []
+        return held

@@ -1,0 +1,63 @@
+"""What one line of output said."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Optional, Union
+
+Epoch = Union[int, float]
+Metrics = tuple[tuple[str, float], ...]
+
+MAX_METRICS = 64
+
+_EXPONENT = r"(?:[eE][-+]?\d{1,4})?"
+NUMBER = (
+    rf"[-+]?(?:\d{{1,20}}(?:\.\d{{0,20}})?{_EXPONENT}|\.\d{{1,20}}{_EXPONENT}|[nN]a[nN]|[iI]nf(?:inity)?)"
+)
+"""Every count is bounded, so that no text makes matching slow."""
+
+
+def words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_NOT_METRICS = words(
+    "epoch epochs train_epoch step steps iter iters iteration iterations it batch batches global_step "
+    "total_steps total_epochs max_steps num_steps v_num eta time elapsed remaining date timestamp ts "
+    "asctime lineno line pid rank local_rank world_size worker gpu device port seed version level code status"
+)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Epochs and steps as printed (some programs count from 0), metrics by name.
+
+    `within_epoch`: the step counts from the start of the epoch. `bare`: it comes from a bar that shows only
+    how far it is, which may be anything; it counts only while nothing better is known.
+    """
+
+    step: Optional[int] = None
+    epoch: Optional[Epoch] = None
+    total_steps: Optional[int] = None
+    total_epochs: Optional[int] = None
+    metrics: Metrics = ()
+    within_epoch: bool = False
+    bare: bool = False
+
+
+def clean_metrics(pairs: Iterable[tuple[str, float]]) -> Metrics:
+    """Pairs that are metrics, the last value of each name, at most MAX_METRICS."""
+    kept = {name: value for name, value in pairs if name and name.lower() not in _NOT_METRICS}
+    return tuple(kept.items())[:MAX_METRICS]
+
+
+def count(text: Optional[str]) -> Optional[int]:
+    """A count of steps or epochs; None for none, and for numbers too large to be one."""
+    return int(text) if text and len(text) <= 15 and text.isdecimal() else None
+
+
+def normal_name(name: str) -> str:
+    """`Train Loss` and `train loss` are one series: `train_loss`."""
+    return re.sub(r"\s+", "_", name.strip().lower())

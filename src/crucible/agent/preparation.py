@@ -1,0 +1,59 @@
+"""Everything between an assignment and a command that can be executed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from crucible.agent.bootstrap import Order
+from crucible.agent.channel import Channel
+from crucible.agent.environment import Builder
+from crucible.agent.folders import AttemptFolder
+from crucible.agent.jobenv import job_environment
+from crucible.agent.pythons import Pythons
+from crucible.agent.shim import write_shim
+from crucible.agent.stagework import StageError, StageWork
+from crucible.agent.staging import Stager
+
+PYTHON = "{python}"
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What to execute, where and with which variables; `python` and `about` are for people."""
+
+    command: tuple[str, ...]
+    folder: Path
+    env: dict[str, str]
+    python: str
+    about: str
+
+
+def prepare(
+    order: Order,
+    folder: AttemptFolder,
+    channel: Channel,
+    work: StageWork,
+    host_env: Mapping[str, str],
+    machine_has_gpus: bool,
+) -> Prepared:
+    """Stage code, inputs and environment. Raises StageError, Abandoned, Gone."""
+    assignment, place = order.assignment, order.bootstrap
+    if not assignment.command:
+        raise StageError("the job has no command")
+    try:
+        folder.make_job_folders()
+        write_shim(folder.python)
+        stager = Stager(channel, work, place.cache / "bundles" if place.shared else None)
+        code = stager.code(assignment, folder)
+        stager.data(assignment.data, folder)
+        pythons = Pythons(place.cache / "pythons.json", host_env, place.avoid_python_prefixes)
+        builder = Builder(place.envs, pythons, work, host_env, place.uv)
+        chosen = builder.choose(assignment.environment, code, assignment.env, assignment.bundle)
+    except OSError as error:
+        raise StageError(f"the job could not be prepared: {error}; check the disk of the machine") from error
+    env = job_environment(assignment, folder, chosen.python, host_env, machine_has_gpus)
+    first, *rest = assignment.command
+    command = (chosen.python if first == PYTHON else first, *rest)
+    return Prepared(command, code, env, chosen.python, chosen.about)

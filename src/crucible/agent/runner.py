@@ -1,0 +1,379 @@
+"""A runner: one attempt on this machine, from staging to the last acknowledgement.
+
+The shell round `runner_state`: it turns what happens into events and does what the reducer says. It needs
+neither its host nor the control plane to go on.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import signal
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Callable
+
+from crucible.agent import runner_state as rs
+from crucible.agent.bootstrap import Order
+from crucible.agent.channel import Gone, HttpChannel
+from crucible.agent.clock import boottime
+from crucible.agent.contacts import Contacts, Listener
+from crucible.agent.courier import Courier
+from crucible.agent.files import Lock, read_json, write_file, write_json
+from crucible.agent.folders import AttemptFolder
+from crucible.agent.launcher import CannotExecute
+from crucible.agent.limits import Limiter
+from crucible.agent.meter import Meter
+from crucible.agent.outputlog import OutputLog, Room
+from crucible.agent.outputs import Outputs, Stored
+from crucible.agent.preparation import Prepared, prepare
+from crucible.agent.processes import this_process
+from crucible.agent.pump import Pump, make_pipe
+from crucible.agent.spool import Spool
+from crucible.agent.stagework import Abandoned, StageError, StageWork
+from crucible.agent.telemetry import ReportFile, Telemetry
+from crucible.agent.userprocess import UserProcess, confinement_name, prepare_confinement
+from crucible.agent.voice import Voice, cleaned
+from crucible.wire.messages import Cause, Kind
+
+log = logging.getLogger(__name__)
+
+TURN_SECONDS = 0.1
+LAST_TURN_SECONDS = 0.01
+TELL_SECONDS = 0.5
+DRAIN_SECONDS = 5.0
+MAX_TRIES = 5
+"""Runners that may die while preparing, before the attempt is given up."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a host knows of its machine and its runners need not find out again."""
+
+    limiter: Limiter
+    env: Mapping[str, str]
+    has_gpus: bool = False
+
+
+def run_attempt(folder: AttemptFolder, machine: Machine) -> int:
+    """Run, or finish, the attempt in the folder. Returns at once when another runner has it or it is done.
+
+    Call it in a process of its own that has no threads.
+    """
+    lock = Lock.take(folder.lock)
+    if lock is None or folder.done.exists():
+        return 0
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        # Whoever ends this machine's processes one by one ends the job too, and that is to be reported.
+        signal.signal(number, signal.SIG_IGN)
+    threading.excepthook = _die
+    tries = _count_try(folder)
+    order = Order.read(folder.root)
+    began = folder.process.exists() or folder.exited.exists()
+    life = Recovery if began or tries > MAX_TRIES else Life
+    life(order, folder, machine).run()
+    return 0
+
+
+def _count_try(folder: AttemptFolder) -> int:
+    """Write down who runs the attempt; how many have tried."""
+    before = (read_json(folder.runner) or {}).get("tries")
+    tries = (before if isinstance(before, int) else 0) + 1
+    me = this_process()
+    doc = {"pid": me.pid, "start_time": me.start_time, "pgid": os.getpgid(0), "tries": tries}
+    write_json(folder.runner, dict(doc))
+    return tries
+
+
+def _die(problem: threading.ExceptHookArgs) -> None:
+    """A thread that ends by our mistake would leave a runner that waits for ever: a successor does better."""
+    name = problem.thread.name if problem.thread is not None else "a thread"
+    log.error("%s failed", name, exc_info=problem.exc_value)
+    os._exit(70)
+
+
+class Life:
+    """One runner's life. Everything that happens goes through `_events`; only `run` touches the state."""
+
+    def __init__(self, order: Order, folder: AttemptFolder, machine: Machine) -> None:
+        self._order = order
+        self._assignment = order.assignment
+        self._folder = folder
+        self._machine = machine
+        self._events: queue.Queue[rs.Event] = queue.Queue()
+        self._spool = Spool(folder.spool)
+        self._telemetry = Telemetry()
+        self._report = ReportFile(folder.report, self._telemetry)
+        self._contacts = Contacts(lambda: self._events.put(rs.AttemptGone()))
+        self._voice = Voice(self._spool, self._wake)
+        room = Room(self._assignment.limits.output_bytes)
+        self._log = OutputLog(folder.output_log, self._voice.note, room, self._announced())
+        self._courier = Courier(self._channel(), self._spool, self._log, self._contacts)
+        self._stage = StageWork(self._voice.staging, self._log_line, self._voice.note)
+        self._prepared: Prepared | None = None
+        self._pump: Pump | None = None
+        self._meter: Meter | None = None
+        self._finishing: rs.Finish | None = None
+        self._told_at = 0.0
+        self._user, self._limits = self._make_user()
+
+    def run(self) -> None:
+        """Returns once everything is acknowledged, or nothing is wanted any more."""
+        self._courier.start()
+        state, actions = self._begin()
+        Listener(self._channel(), self._contacts, self._stop_wanted, self._assignment.stop).start()
+        state = self._do(state, actions)
+        while not self._may_leave():
+            for event in self._next_events():
+                state = self._do(*rs.step(state, event))
+            self._housekeep(state)
+        self._leave()
+
+    def _begin(self) -> rs.Step:
+        self._voice.staging("preparing")
+        state, actions = rs.begin(self._assignment.grace, self._assignment.limits.seconds, boottime())
+        if self._assignment.stop:
+            self._events.put(rs.StopWanted())
+        return state, actions
+
+    # Events
+
+    def _next_events(self) -> tuple[rs.Event, ...]:
+        try:
+            first = self._events.get(timeout=LAST_TURN_SECONDS if self._finishing else TURN_SECONDS)
+        except queue.Empty:
+            return (rs.Tick(boottime()),)
+        return (rs.Tick(boottime()), first)
+
+    def _stop_wanted(self) -> None:
+        self._events.put(rs.StopWanted())
+
+    def _may_leave(self) -> bool:
+        if self._finishing is None:
+            return False
+        return not self._finishing.deliver or self._courier.is_delivered
+
+    def _housekeep(self, state: rs.RunnerState) -> None:
+        lease = self._order.lease_seconds
+        if self._contacts.silent_for(lease or 0.0) and lease is not None:
+            self._events.put(rs.LeaseEnded())
+        self._log.cut_if_due()
+        if state.phase is rs.Phase.RUNNING and self._meter is not None:
+            self._meter.tick()
+        if state.phase is rs.Phase.RUNNING and time.monotonic() - self._told_at >= TELL_SECONDS:
+            self._told_at = time.monotonic()
+            self._tell_telemetry()
+
+    def _tell_telemetry(self, last: bool = False) -> None:
+        while self._report.read() and last:
+            pass
+        points = self._telemetry.take_points()
+        while points is not None:
+            self._voice.say(Kind.POINTS, {"series": points})
+            points = self._telemetry.take_points()
+        progress = self._telemetry.take_progress()
+        if progress is not None:
+            self._voice.say(Kind.PROGRESS, progress)
+
+    # Actions
+
+    def _do(self, state: rs.RunnerState, actions: rs.Actions) -> rs.RunnerState:
+        for action in actions:
+            self._act(action)
+        return state
+
+    def _act(self, action: rs.Action) -> None:
+        if isinstance(action, rs.Say):
+            self._say(action)
+        elif isinstance(action, rs.Stage):
+            self._start(self._prepare, "stage")
+        elif isinstance(action, rs.AbandonStage):
+            self._stage.abandoned.set()
+        elif isinstance(action, rs.Spawn):
+            self._events.put(self._spawn())
+            if self._pump is not None:
+                # Only now: the end of a short process must not come before its beginning.
+                self._start(lambda: self._events.put(self._user.wait()), "wait")
+        elif isinstance(action, rs.Signal):
+            self._user.send(action.number)
+        elif isinstance(action, rs.WriteStopFile):
+            self._write_stop_file()
+        elif isinstance(action, rs.StoreOutputs):
+            self._start(self._store_outputs, "outputs")
+        else:
+            self._finishing = action
+
+    def _say(self, action: rs.Say) -> None:
+        data = cleaned(action.data)
+        if action.kind is Kind.EXITED:
+            self._write_exited(data)
+        self._voice.say(action.kind, data)
+
+    def _write_exited(self, data: dict[str, object]) -> None:
+        """Before it is said, so that a successor says the same, and once."""
+        try:
+            write_json(self._folder.exited, {"after": self._spool.last, "data": data}, durable=True)
+        except OSError as error:
+            log.error("cannot write down how the job ended: %s", error)
+
+    def _write_stop_file(self) -> None:
+        try:
+            self._folder.stop.touch()
+        except OSError as error:
+            log.warning("cannot write the stop file: %s", error)
+
+    def _prepare(self) -> None:
+        channel = self._channel()
+        try:
+            self._prepared = prepare(
+                self._order, self._folder, channel, self._stage, self._machine.env, self._machine.has_gpus
+            )
+            self._events.put(rs.Staged())
+        except StageError as error:
+            self._log_line(str(error))
+            self._events.put(rs.StageFailed(str(error)))
+        except Gone:
+            self._contacts.gone()
+        except Abandoned:
+            pass
+        finally:
+            channel.close()
+
+    def _spawn(self) -> rs.Event:
+        prepared = self._prepared
+        assert prepared is not None
+        try:
+            self._user.start(prepared.command, prepared.folder, prepared.env)
+        except CannotExecute as error:
+            self._log_line(error.text)
+            return rs.SpawnFailed(error.code, error.text)
+        except OSError as error:
+            return rs.SpawnFailed(126, f"the start of the job cannot be written down: {error}")
+        self._start_watching()
+        said = {
+            "python": prepared.python,
+            "command": list(prepared.command),
+            "limits": self._limits,
+            "environment": prepared.about,
+        }
+        return rs.Spawned(self._user.pid, tuple(said.items()))
+
+    def _start_watching(self) -> None:
+        assert self._user.confinement is not None
+        self._pump = Pump(self._reading, self._log, self._telemetry, self._courier.wake)
+        self._pump.start()
+        self._meter = Meter(
+            self._user.pid, self._user.confinement, self._telemetry, self._assignment.limits.gpus
+        )
+        known: dict[str, object] = read_json(self._folder.runner) or {}
+        job = {"pgid": self._user.pid, "process_start_time": self._user.process.start_time}
+        write_json(self._folder.runner, {**known, **job})
+
+    def _store_outputs(self) -> None:
+        self._drain()
+        self._tell_telemetry(last=True)
+        if self._spool.dropped:
+            self._voice.note(f"{self._spool.dropped} metric messages were thinned out: too much was unsent")
+        channel = self._channel()
+        outputs = Outputs(self._folder.outputs, channel, self._stored, self._voice.note, time.sleep)
+        try:
+            complete, text = outputs.store()
+            # Who hears that the attempt has ended reads its log to the end: nothing of it comes later.
+            while not self._courier.is_log_settled:
+                time.sleep(LAST_TURN_SECONDS)
+            self._events.put(rs.OutputsStored(complete, text))
+        except Gone:
+            self._contacts.gone()
+        finally:
+            channel.close()
+
+    def _drain(self) -> None:
+        """Everything that belongs to the job is gone: the pipe ends, unless a stranger holds it."""
+        if self._pump is not None:
+            self._pump.join(DRAIN_SECONDS)
+            self._pump.stop()
+            self._pump.join(DRAIN_SECONDS)
+        self._log.finish()
+
+    def _stored(self, stored: Stored) -> None:
+        data = {"path": stored.path, "size": stored.size, "sha256": stored.sha256}
+        self._voice.say(Kind.ARTIFACT, data)
+
+    def _leave(self) -> None:
+        if self._user.launcher is not None and not self._folder.process.exists():
+            self._user.abandon()
+        self._user.forget()
+        write_file(self._folder.done, b"", durable=True)
+
+    # Parts
+
+    def _make_user(self) -> tuple[UserProcess, str]:
+        """The process that will become the user's, forked while this one has no threads."""
+        self._folder.clear_stage()
+        confinement, limits = prepare_confinement(self._machine.limiter, self._assignment, self._folder.root)
+        self._reading, writing = make_pipe()
+        user = UserProcess.prepare(confinement, writing, self._folder.process, self._marks())
+        os.close(writing)
+        return user, limits
+
+    def _marks(self) -> Mapping[str, str]:
+        return {"CRUCIBLE_ATTEMPT_ID": self._assignment.attempt, "CRUCIBLE_RANK": str(self._assignment.rank)}
+
+    def _channel(self) -> HttpChannel:
+        a = self._assignment
+        return HttpChannel(self._order.bootstrap.address, a.attempt, a.rank, a.secret)
+
+    def _announced(self) -> tuple[int, int]:
+        """Number and end of the last log segment that was announced."""
+        last = (0, 0)
+        for message in self._spool.everything():
+            if message.kind is Kind.LOG:
+                last = (int(str(message.data["n"])), int(str(message.data["end"])))
+        return last
+
+    def _log_line(self, text: str) -> None:
+        self._log.write([f"[crucible] {line}".encode("utf-8", "replace") for line in text.splitlines()])
+
+    def _wake(self) -> None:
+        self._courier.wake()
+
+    @staticmethod
+    def _start(work: Callable[[], None], name: str) -> None:
+        threading.Thread(target=work, name=name, daemon=True).start()
+
+
+class Recovery(Life):
+    """The life of a runner whose predecessor died after the user's process may have been started.
+
+    It starts nothing: it ends what is left, says so, and delivers what there is.
+    """
+
+    def _make_user(self) -> tuple[UserProcess, str]:
+        left = self._machine.limiter.find_left(confinement_name(self._assignment))
+        return UserProcess.left_behind(self._folder.process, self._marks(), left), ""
+
+    def _begin(self) -> rs.Step:
+        self._user.end_all()
+        said = {message.kind for message in self._spool.everything()}
+        if Kind.ENDED in said:
+            return rs.RunnerState(0.0, None, boottime(), rs.Phase.ENDED), (rs.Finish(),)
+        state = rs.RunnerState(0.0, None, boottime(), rs.Phase.SAVING)
+        told = read_json(self._folder.exited)
+        if Kind.EXITED in said or (told is not None and self._spool.first > int(str(told["after"])) + 1):
+            return state, (rs.StoreOutputs(),)
+        data = told["data"] if told is not None else None
+        exited = rs.Say(Kind.EXITED, data if isinstance(data, dict) else dict(_LOST))
+        return state, (exited, rs.StoreOutputs())
+
+
+_LOST: Mapping[str, object] = {
+    "code": None,
+    "signal": None,
+    "cause": Cause.RUNNER_LOST.value,
+    "text": "the runner died; what was left of the job was ended",
+    "cpu_seconds": None,
+    "peak_memory": None,
+}

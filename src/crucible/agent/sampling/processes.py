@@ -1,0 +1,133 @@
+"""The machine's processes and which of them belong together."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+Table = Mapping[int, "Process"]
+
+PS_DEADLINE = 5.0
+
+
+class Process(NamedTuple):
+    """One process. `start` tells two holders of a reused pid apart; `seconds` is CPU time."""
+
+    pid: int
+    ppid: int
+    pgid: int
+    sid: int
+    start: int
+    seconds: float
+    rss: int
+    zombie: bool
+
+
+def read_table(proc: str = "/proc") -> Table:
+    """All processes; from `ps` where there is no /proc."""
+    if os.path.exists(f"{proc}/self/stat") or os.path.exists(f"{proc}/stat"):
+        return _from_proc(proc)
+    return parse_ps(_ps())
+
+
+def tree(table: Table, pids: Iterable[int] = (), pgid: int | None = None) -> list[Process]:
+    """The living processes with these pids, in this process group or session, and all their descendants."""
+    roots = set(pids)
+    chosen = {
+        p.pid for p in table.values() if p.pid in roots or (pgid is not None and pgid in (p.pgid, p.sid))
+    }
+    children: dict[int, list[int]] = {}
+    for process in table.values():
+        children.setdefault(process.ppid, []).append(process.pid)
+    waiting = list(chosen)
+    while waiting:
+        new = [child for child in children.get(waiting.pop(), ()) if child not in chosen]
+        chosen.update(new)
+        waiting.extend(new)
+    return [table[pid] for pid in sorted(chosen) if not table[pid].zombie]
+
+
+def marked(mark: str, proc: str = "/proc") -> list[int]:
+    """Processes started with `mark` (`NAME=value`) in their environment, wherever they went since."""
+    wanted = mark.encode()
+    return [pid for pid in _pids(proc) if wanted in _read(f"{proc}/{pid}/environ").split(b"\0")]
+
+
+def own_start(proc: str = "/proc") -> int:
+    """`start` of the calling process; 0 where there is no /proc, as `ps` does not say it either."""
+    process = parse_stat(_read(f"{proc}/self/stat"))
+    return 0 if process is None else process.start
+
+
+def parse_ps(text: str) -> Table:
+    """Output of `ps -axo pid=,ppid=,pgid=,rss=,stat=,time=`; there is no session and no start in it."""
+    rows = (line.split() for line in text.splitlines())
+    found = (_ps_row(row) for row in rows if len(row) == 6 and row[0].isdigit())
+    return {process.pid: process for process in found}
+
+
+def _from_proc(proc: str) -> Table:
+    found = (parse_stat(_read(f"{proc}/{pid}/stat")) for pid in _pids(proc))
+    return {process.pid: process for process in found if process is not None}
+
+
+def parse_stat(raw: bytes) -> Process | None:
+    """/proc/PID/stat. The name is in brackets and may itself hold brackets and spaces."""
+    end = raw.rfind(b")")
+    fields = raw[end + 2 :].split()
+    if end < 0 or len(fields) < 22:
+        return None
+    ticks = int(fields[11]) + int(fields[12])
+    return Process(
+        pid=int(raw[: raw.index(b" ")]),
+        ppid=int(fields[1]),
+        pgid=int(fields[2]),
+        sid=int(fields[3]),
+        start=int(fields[19]),
+        seconds=ticks / _TICKS,
+        rss=int(fields[21]) * _PAGE,
+        zombie=fields[0] in (b"Z", b"X"),
+    )
+
+
+def _ps_row(row: list[str]) -> Process:
+    pid, ppid, pgid, rss = (int(field) for field in row[:4])
+    return Process(pid, ppid, pgid, pgid, 0, _ps_time(row[5]), rss * 1024, row[4].startswith("Z"))
+
+
+def _ps_time(text: str) -> float:
+    """[[days-]hours:]minutes:seconds[.hundredths]."""
+    days, _, clock = text.rpartition("-")
+    seconds = 0.0
+    for part in re.split(":", clock):
+        seconds = seconds * 60 + float(part)
+    return seconds + int(days or 0) * 86400
+
+
+def _ps() -> str:
+    command = ["ps", "-axo", "pid=,ppid=,pgid=,rss=,stat=,time="]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PS_DEADLINE, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout
+
+
+def _pids(proc: str) -> list[int]:
+    return [int(name) for name in os.listdir(proc) if name.isdigit()]
+
+
+def _read(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError:
+        # It ended since the listing, or is not ours to read.
+        return b""
+
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGE_SIZE")

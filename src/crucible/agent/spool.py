@@ -1,0 +1,239 @@
+"""Messages on disk before they are sent: numbered, framed, checked, in order.
+
+The folder holds segment files named by the number of their first message. A record is its length and CRC,
+then JSON. The newest segment is never removed, so numbers go on after any restart; what a crash tore off at
+the end of it was not sent, because nothing is sent before it is synced.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import threading
+import time
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Callable
+
+from crucible.agent.files import sync_folder, write_file
+from crucible.wire.messages import Kind, Message
+
+SEGMENT_BYTES = 4 * 1024 * 1024
+THIN_ABOVE = 64 * 1024 * 1024
+BATCH_BYTES = 1024 * 1024
+BATCH_MESSAGES = 2000
+MAX_RECORD = 2 * 1024 * 1024
+
+_HEAD = struct.Struct(">II")
+_DURABLE = frozenset({Kind.STAGING, Kind.STARTED, Kind.EXITED, Kind.ENDED, Kind.ARTIFACT, Kind.LOG})
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where message `n` begins."""
+
+    n: int
+    segment: Path
+    offset: int
+
+
+class Spool:
+    """Appending and reading may happen in different threads."""
+
+    def __init__(
+        self, folder: Path, *, thin_above: int = THIN_ABOVE, wall_clock: Callable[[], float] = time.time
+    ) -> None:
+        self._folder = folder
+        self._thin_above = thin_above
+        self._wall_clock = wall_clock
+        self._lock = threading.RLock()
+        folder.mkdir(mode=0o700, exist_ok=True)
+        self._segments = sorted(folder.glob("*.seg"))
+        self._acked = self._read_acked()
+        self._next = self._open_last()
+        self._unsynced = False
+        self._read_at: _Place | None = None
+        self.dropped = 0
+
+    @property
+    def last(self) -> int:
+        """The number of the newest message; 0 when there is none."""
+        return self._next - 1
+
+    @property
+    def first(self) -> int:
+        """The number of the oldest message that may still be here."""
+        with self._lock:
+            return _first(self._segments[0])
+
+    @property
+    def acked(self) -> int:
+        return self._acked
+
+    @property
+    def is_delivered(self) -> bool:
+        with self._lock:
+            return self._acked >= self.last
+
+    def append(self, kind: Kind, data: Mapping[str, object]) -> int | None:
+        """Store a message and return its number; None when it was left out because too much is unsent."""
+        with self._lock:
+            kept = self._thin(kind, data)
+            if kept is None:
+                self.dropped += 1
+                return None
+            self._write(self._record(kind, kept))
+            if kind in _DURABLE:
+                self._sync()
+            return self.last
+
+    def unsent(self) -> list[Message]:
+        """The next messages that are not acknowledged, synced, at most a batch of them."""
+        with self._lock:
+            if self.is_delivered:
+                return []
+            self._sync()
+            found, size = [], 0
+            for message, end in self._messages_from(self._acked + 1):
+                found.append(message)
+                size += end
+                if size >= BATCH_BYTES or len(found) >= BATCH_MESSAGES:
+                    break
+            return found
+
+    def acknowledge(self, n: int) -> None:
+        """The receiver has everything up to `n`; `n` may also go back, then sending begins again after it."""
+        with self._lock:
+            self._acked = min(n, self.last)
+            write_file(self._folder / "acked", str(self._acked).encode())
+            while len(self._segments) > 1 and _first(self._segments[1]) <= self._acked + 1:
+                self._segments.pop(0).unlink()
+
+    def everything(self) -> Iterator[Message]:
+        """All messages that are still on disk, sent or not."""
+        with self._lock:
+            for segment in self._segments:
+                for message, _, _ in _records(segment, 0):
+                    yield message
+
+    def close(self) -> None:
+        with self._lock:
+            self._sync()
+            self._file.close()
+
+    # Writing
+
+    def _open_last(self) -> int:
+        if not self._segments:
+            self._begin_segment(1)
+            return 1
+        newest = self._segments[-1]
+        after, good = _first(newest), 0
+        for message, _, end in _records(newest, 0):
+            after, good = message.n + 1, end
+        self._file: BinaryIO = open(newest, "r+b")  # noqa: SIM115
+        self._file.truncate(good)
+        self._file.seek(good)
+        os.fsync(self._file.fileno())
+        return after
+
+    def _begin_segment(self, first: int) -> None:
+        path = self._folder / f"{first:012d}.seg"
+        self._file = open(path, "xb")  # noqa: SIM115
+        self._segments.append(path)
+        sync_folder(self._folder)
+
+    def _record(self, kind: Kind, data: Mapping[str, object]) -> bytes:
+        message = [self._next, kind.value, self._wall_clock(), dict(data)]
+        text = json.dumps(message, separators=(",", ":"), allow_nan=False)
+        body = text.encode()
+        if len(body) > MAX_RECORD:
+            raise ValueError(f"a {kind.value} message of {len(body)} bytes is too long")
+        return _HEAD.pack(len(body), zlib.crc32(body)) + body
+
+    def _write(self, record: bytes) -> None:
+        if self._file.tell() + len(record) > SEGMENT_BYTES and self._file.tell() > 0:
+            self._sync()
+            self._file.close()
+            self._begin_segment(self._next)
+        begin = self._file.tell()
+        try:
+            self._file.write(record)
+            self._file.flush()
+        except OSError:
+            self._undo(begin)
+            raise
+        self._unsynced = True
+        self._next += 1
+
+    def _undo(self, begin: int) -> None:
+        """A full disk took half a record: cut it off, so that the next one is not lost behind it."""
+        path = self._segments[-1]
+        os.truncate(path, begin)
+        self._file = open(path, "r+b")  # noqa: SIM115
+        self._file.seek(begin)
+
+    def _sync(self) -> None:
+        if self._unsynced:
+            os.fsync(self._file.fileno())
+            self._unsynced = False
+
+    def _size(self) -> int:
+        return (len(self._segments) - 1) * SEGMENT_BYTES + self._file.tell()
+
+    def _thin(self, kind: Kind, data: Mapping[str, object]) -> Mapping[str, object] | None:
+        """What is kept of a message: when very much is unsent, of points the last, of progress nothing."""
+        if kind not in (Kind.POINTS, Kind.PROGRESS) or self._size() <= self._thin_above:
+            return data
+        series = data.get("series")
+        if kind is Kind.PROGRESS or self._size() > 2 * self._thin_above or not isinstance(series, dict):
+            return None
+        self.dropped += 1
+        return {"series": {name: points[-1:] for name, points in series.items()}}
+
+    # Reading
+
+    def _read_acked(self) -> int:
+        try:
+            return int((self._folder / "acked").read_bytes())
+        except (FileNotFoundError, ValueError):
+            return 0
+
+    def _messages_from(self, n: int) -> Iterator[tuple[Message, int]]:
+        """Messages from `n` on with their sizes. Remembers where it got to: the next call begins there."""
+        place = self._read_at if self._read_at is not None and self._read_at.n == n else self._find(n)
+        for segment in self._segments[self._segments.index(place.segment) :]:
+            start = place.offset if segment == place.segment else 0
+            for message, begin, end in _records(segment, start):
+                if message.n >= n:
+                    self._read_at = _Place(message.n + 1, segment, end)
+                    yield message, end - begin
+
+    def _find(self, n: int) -> _Place:
+        earlier = [segment for segment in self._segments if _first(segment) <= n]
+        segment = earlier[-1] if earlier else self._segments[0]
+        return _Place(_first(segment), segment, 0)
+
+
+def _first(segment: Path) -> int:
+    return int(segment.stem)
+
+
+def _records(segment: Path, offset: int) -> Iterator[tuple[Message, int, int]]:
+    """Messages with their begin and end, up to the first that is not whole."""
+    with open(segment, "rb") as file:
+        file.seek(offset)
+        while True:
+            head = file.read(_HEAD.size)
+            if len(head) < _HEAD.size:
+                return
+            size, crc = _HEAD.unpack(head)
+            body = file.read(size) if size <= MAX_RECORD else b""
+            if len(body) < size or size > MAX_RECORD or zlib.crc32(body) != crc:
+                return
+            n, kind, at, data = json.loads(body)
+            yield Message(n, Kind(kind), at, data), offset, offset + _HEAD.size + size
+            offset += _HEAD.size + size

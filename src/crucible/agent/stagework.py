@@ -1,0 +1,108 @@
+"""What staging needs of its runner: a voice, and to hear that nobody wants it any more."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Callable
+
+from crucible.agent.files import Lock
+
+LAST_LINES = 20
+_TURN = 0.2
+
+
+class StageError(Exception):
+    """The job could not be prepared; the text says why and what to do."""
+
+
+class Abandoned(Exception):
+    """A stop came while the job was being prepared."""
+
+
+@dataclass(frozen=True)
+class StageWork:
+    """`say` tells people what is going on, `log` writes to the job's log, `note` is kept with the job."""
+
+    say: Callable[[str], None]
+    log: Callable[[str], None]
+    note: Callable[[str], None]
+    abandoned: threading.Event = field(default_factory=threading.Event)
+
+    def check(self) -> None:
+        if self.abandoned.is_set():
+            raise Abandoned
+
+    def take_lock(self, path: Path, waiting: str) -> Lock:
+        """The lock, once it is free; says what it waits for, and hears a stop."""
+        lock = Lock.take(path)
+        if lock is None:
+            self.say(waiting)
+        while lock is None:
+            self.abandoned.wait(_TURN)
+            self.check()
+            lock = Lock.take(path)
+        return lock
+
+    def run(
+        self, command: Sequence[str], folder: Path, env: Mapping[str, str], seconds: float
+    ) -> tuple[bool, str]:
+        """Run a program with its output in the job's log; whether it succeeded, and its last lines."""
+        self.log("$ " + " ".join(command))
+        try:
+            process = subprocess.Popen(
+                list(command),
+                cwd=folder,
+                env=dict(env),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        except OSError as error:
+            return False, f"cannot run {command[0]}: {error.strerror}"
+        try:
+            last, in_time = self._follow(process, time.monotonic() + seconds)
+            # With its output closed it is as good as over; one that lingers is not waited for.
+            ended = in_time and process.wait(timeout=30) == 0
+        except subprocess.TimeoutExpired:
+            ended = False
+        finally:
+            _end(process)
+        return ended, "\n".join(last) if in_time else f"it took longer than {seconds:g} seconds"
+
+    def _follow(self, process: subprocess.Popen[bytes], deadline: float) -> tuple[Sequence[str], bool]:
+        assert process.stdout is not None
+        last: deque[str] = deque(maxlen=LAST_LINES)
+        rest = b""
+        while time.monotonic() < deadline:
+            self.check()
+            if not select.select([process.stdout], [], [], _TURN)[0]:
+                continue
+            data = os.read(process.stdout.fileno(), 65536)
+            *lines, rest = (rest + data).split(b"\n")
+            lines += [rest] if rest and (not data or len(rest) > 65536) else []
+            for line in lines:
+                text = line.decode("utf-8", "replace").rstrip("\r")
+                last.append(text)
+                self.log(text)
+            if not data:
+                return last, True
+        return last, False
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert process.stdout is not None
+    process.stdout.close()

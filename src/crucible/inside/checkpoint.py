@@ -1,0 +1,143 @@
+"""Checkpoints: whole files or folders in $CRUCIBLE_CHECKPOINT_DIR (off-platform: ./checkpoints).
+
+A checkpoint appears under its name only when it is complete and on disk. Names that begin with a dot are
+unfinished work and belong to nobody.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Callable, Optional, SupportsFloat, Union
+
+from crucible.inside.places import checkpoint_dir, resume_from
+from crucible.inside.reporting import note
+
+Source = Union[bytes, bytearray, memoryview, str, "os.PathLike[str]", Callable[[Path], object]]
+
+__all__ = ["dir", "latest", "save"]
+
+
+def dir() -> Path:
+    """The folder of this job's checkpoints; it exists."""
+    return checkpoint_dir()
+
+
+def latest() -> Optional[Path]:
+    """The newest whole checkpoint of this attempt, else the one to resume from, else None."""
+    found = [path for path in checkpoint_dir().iterdir() if not path.name.startswith(".")]
+    return max(found, key=_age) if found else resume_from()
+
+
+def save(
+    source: Source,
+    step: Optional[int] = None,
+    metric: Optional[SupportsFloat] = None,
+    name: Optional[str] = None,
+) -> Path:
+    """Saves a checkpoint and returns its path.
+
+    `source` is bytes, the path of a file or folder to copy, or a function that is given a path to write a
+    file or folder to: `save(lambda path: torch.save(model.state_dict(), path), step)`. The name is
+    `step-00000005`, or a time without a step, unless `name` says otherwise; an older checkpoint of that
+    name is replaced. `metric` helps to find the best one later. Raises what writing raises; nothing
+    half-written is left.
+    """
+    score = None if metric is None else float(metric)
+    target = checkpoint_dir() / _checked(name or _named(source, step))
+    unfinished = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    _discard(unfinished)
+    try:
+        _write(source, unfinished)
+        _sync(unfinished)
+        _replace(unfinished, target)
+    finally:
+        _discard(unfinished)
+    _sync_one(target.parent)
+    note(checkpoint=target.name, step=step, metric=score)
+    return target
+
+
+def _named(source: Source, step: Optional[int]) -> str:
+    stem = f"step-{step:08d}" if step is not None else time.strftime("at-%Y%m%dT%H%M%SZ", time.gmtime())
+    suffix = Path(source).suffix if isinstance(source, (str, os.PathLike)) else ""
+    return stem + suffix
+
+
+def _checked(name: str) -> str:
+    if not name or name.startswith(".") or Path(name).name != name or "\0" in name:
+        raise ValueError(
+            f"a checkpoint is named by a plain file name that does not begin with a dot, not {name!r}"
+        )
+    return name
+
+
+def _write(source: Source, path: Path) -> None:
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        path.write_bytes(source)
+    elif isinstance(source, (str, os.PathLike)):
+        _copy(Path(source), path)
+    elif callable(source):
+        source(path)
+        if not path.exists():
+            raise FileNotFoundError(f"the function given to checkpoint.save() wrote nothing to {path}")
+    else:
+        raise TypeError(
+            f"checkpoint.save() takes bytes, a path or a function of a path, not {type(source).__name__}; "
+            "for a model: save(lambda path: torch.save(model.state_dict(), path))"
+        )
+
+
+def _copy(source: Path, path: Path) -> None:
+    if source.is_dir():
+        shutil.copytree(source, path)
+    else:
+        shutil.copyfile(source, path)
+
+
+def _replace(unfinished: Path, target: Path) -> None:
+    if not target.is_dir() and not unfinished.is_dir():
+        os.replace(unfinished, target)
+        return
+    # A folder cannot be renamed over: the old one steps aside first.
+    aside = target.with_name(f".{target.name}.{os.getpid()}.old")
+    _discard(aside)
+    if target.exists():
+        os.rename(target, aside)
+    os.rename(unfinished, target)
+    _discard(aside)
+
+
+def _discard(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    elif path.exists() or path.is_symlink():
+        path.unlink()
+
+
+def _sync(path: Path) -> None:
+    for each in _files(path):
+        _sync_one(each)
+
+
+def _files(path: Path) -> Iterator[Path]:
+    if path.is_dir():
+        yield from (Path(folder, name) for folder, _, names in os.walk(path) for name in names)
+        yield from (Path(folder) for folder, _, _ in os.walk(path))
+    else:
+        yield path
+
+
+def _sync_one(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _age(path: Path) -> tuple[int, str]:
+    return path.stat().st_mtime_ns, path.name

@@ -1,0 +1,108 @@
+"""A machine for tests: a real host process in a folder of its own, and ways to hurt it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import uuid
+from dataclasses import replace
+from pathlib import Path
+
+from tests.agent.fake_control import FakeControl, poll
+
+import crucible
+from crucible.agent.limits import LimitsProbe, choose
+from crucible.agent.processes import Process
+from crucible.wire.desired import Assignment, Environment
+
+SOURCES = str(Path(crucible.__file__).parent.parent)
+# The kernel's control groups are named by the attempt and common to all test processes.
+A1, A2 = (f"attempt{number}-{uuid.uuid4().hex[:12]}" for number in (1, 2))
+PYTHON = shutil.which("python3", path="/usr/bin:/bin:/usr/local/bin") or sys.executable
+
+
+def script(text: str, **changes: object) -> Assignment:
+    """An assignment that runs a Python script given as text."""
+    plain = Assignment(
+        attempt=A1,
+        job="j1",
+        rank=0,
+        secret="",
+        command=("{python}", "-c", text),
+        environment=Environment(interpreter=PYTHON),
+    )
+    return replace(plain, **changes)  # type: ignore[arg-type]
+
+
+class Machine:
+    """Starts hosts as the local backend does; `close` ends whatever is left of them."""
+
+    def __init__(self, folder: Path, control: FakeControl, **bootstrap: object) -> None:
+        self.control = control
+        self.work = folder / "machine"
+        self.envs = folder / "envs"
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._bootstrap = folder / "bootstrap.json"
+        doc = {
+            "machine": control.machine,
+            "nonce": control.nonce,
+            "agents_url": None,
+            "agents_url_file": str(control.url_file),
+            "work": str(self.work),
+            "envs": str(self.envs),
+            "uv": None,
+            "idle_exit_seconds": 60,
+            "native_id": "here",
+            "shared": True,
+        }
+        self._bootstrap.write_text(json.dumps({**doc, **bootstrap}))
+
+    def start_host(self, **env: str) -> subprocess.Popen[bytes]:
+        variables = {**os.environ, "PYTHONPATH": SOURCES, **env}
+        command = [os.environ.get("AGENT_PYTHON", sys.executable), "-m", "crucible.agent", "host"]
+        host = subprocess.Popen(
+            [*command, "--bootstrap", str(self._bootstrap)],
+            env=variables,
+            start_new_session=True,
+            stdin=subprocess.DEVNULL,
+        )
+        self._processes.append(host)
+        return host
+
+    def run(self, *assignments: Assignment) -> None:
+        """Assign with the right secret."""
+        self.control.assign(*(replace(a, secret=self.control.secret(a.attempt)) for a in assignments))
+
+    def folder(self, attempt: str = A1) -> Path:
+        return self.work / "attempts" / f"{attempt}-0"
+
+    def runner(self, attempt: str = A1) -> Process:
+        path = self.folder(attempt) / "runner.json"
+        poll(path.exists)
+        doc = json.loads(path.read_text())
+        return Process(doc["pid"], doc["start_time"])
+
+    def log(self) -> str:
+        return (self.work / "host.log").read_text()
+
+    def close(self) -> None:
+        for process in self._processes:
+            process.kill()
+            process.wait()
+        attempts = self.work / "attempts"
+        for name in ("runner.json", "process.json"):
+            for path in attempts.glob(f"*/{name}"):
+                doc = json.loads(path.read_text())
+                process = Process(doc["pid"], doc["start_time"])
+                if process.is_alive():
+                    os.kill(process.pid, signal.SIGKILL)
+                    poll(lambda process=process: not process.is_alive())
+        for attempt in (A1, A2):
+            left = choose(LimitsProbe(folder=self.work / "limits")).find_left(attempt)
+            if left is not None:
+                left.kill_all()
+                left.remove()

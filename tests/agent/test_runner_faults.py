@@ -1,0 +1,229 @@
+"""What a runner and its host survive, and what they do about what they do not."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.agent.fake_control import FakeControl, is_running, poll
+from tests.agent.machines import A1, Machine, script
+
+from crucible.wire.messages import Kind
+
+pytestmark = pytest.mark.enable_socket
+
+
+@pytest.fixture
+def control(tmp_path: Path) -> Iterator[FakeControl]:
+    control = FakeControl(tmp_path)
+    yield control
+    control.down()
+
+
+@pytest.fixture
+def machine(tmp_path: Path, control: FakeControl) -> Iterator[Machine]:
+    machine = Machine(tmp_path, control)
+    yield machine
+    machine.close()
+
+
+def wait_until(path: Path) -> str:
+    """Python code that waits until somebody makes a file."""
+    return f"import os, time\nwhile not os.path.exists({str(path)!r}): time.sleep(0.01)\n"
+
+
+def test_everything_arrives_once_and_in_order_after_an_outage(
+    machine: Machine, control: FakeControl, tmp_path: Path
+) -> None:
+    go, half = tmp_path / "go", tmp_path / "half"
+    text = wait_until(go) + f"for i in range(20000): print('line', i)\nopen({str(half)!r}, 'w')\n"
+    machine.start_host()
+    machine.run(script(text + wait_until(tmp_path / "end") + "print('last')"))
+    control.wait_for(A1, Kind.STARTED)
+    control.down()
+    go.touch()
+    poll(half.exists)
+    (tmp_path / "end").touch()
+    poll((machine.folder() / "exited").exists)
+    control.start()
+    control.wait_for(A1, Kind.ENDED, 40)
+    expected = "".join(f"line {i}\n" for i in range(20000)) + "last\n"
+    assert control.attempts[A1].log().decode() == expected
+
+
+def test_a_server_with_bad_days(machine: Machine, control: FakeControl) -> None:
+    count = iter(range(10**9))
+    control.fault = lambda method, path: (500, None, 429, None)[next(count) % 4]
+    machine.start_host()
+    machine.run(script("for i in range(1000): print(i)"))
+    control.wait_for(A1, Kind.ENDED, 40)
+    assert control.attempts[A1].log().decode() == "".join(f"{i}\n" for i in range(1000))
+
+
+def test_a_huge_line_is_cut_in_bounded_memory(machine: Machine, control: FakeControl) -> None:
+    machine.start_host()
+    text = """
+import os, time
+for _ in range(200):
+    os.write(1, b'x' * 1_000_000)
+os.write(1, b'\\nafter\\n')
+time.sleep(60)
+"""
+    machine.run(script(text))
+    control.wait(lambda: any(b"after" in data for _, data in control.attempts[A1].tails), 40)
+    status = Path(f"/proc/{machine.runner().pid}/status").read_text()
+    peak = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM"))
+    assert peak < 60 * 1024
+    control.stop(A1)
+    control.wait_for(A1, Kind.ENDED)
+    log = control.attempts[A1].log()
+    assert log.endswith(b"bytes left out]\nafter\n")
+    assert len(log) < 100_000
+
+
+def test_a_killed_host_loses_nothing(machine: Machine, control: FakeControl, tmp_path: Path) -> None:
+    host = machine.start_host()
+    text = (
+        f"open({str(tmp_path / 'runs')!r}, 'a').write('x')\n" + wait_until(tmp_path / "go") + "print('done')"
+    )
+    machine.run(script(text))
+    control.wait_for(A1, Kind.STARTED)
+    runner = machine.runner()
+    host.kill()
+    host.wait()
+    machine.start_host()
+    poll(lambda: "alive" in machine.log())
+    assert machine.runner() == runner
+    (tmp_path / "go").touch()
+    control.wait_for(A1, Kind.ENDED)
+    assert (tmp_path / "runs").read_text() == "x"
+    poll((machine.folder() / "done").exists)
+    control.unassign(A1)
+    poll(lambda: not machine.folder().exists())
+
+
+def test_a_stop_reaches_a_runner_without_a_host(machine: Machine, control: FakeControl) -> None:
+    host = machine.start_host()
+    machine.run(script("import time; time.sleep(60)"))
+    control.wait_for(A1, Kind.STARTED)
+    host.kill()
+    host.wait()
+    control.stop(A1)
+    control.wait_for(A1, Kind.ENDED)
+    assert control.attempts[A1].of(Kind.EXITED)[0].data["cause"] == "stopped"
+
+
+def test_a_killed_runner_is_reported_and_nothing_runs_twice(
+    machine: Machine, control: FakeControl, tmp_path: Path
+) -> None:
+    machine.start_host()
+    text = f"""
+open({str(tmp_path / "runs")!r}, 'a').write('x')
+print('before', flush=True)
+import time; time.sleep(60)
+"""
+    machine.run(script(text))
+    started = control.wait_for(A1, Kind.STARTED)
+    control.wait(lambda: bool(control.attempts[A1].tails))
+    os.kill(machine.runner().pid, signal.SIGKILL)
+    exited = control.wait_for(A1, Kind.EXITED)
+    assert exited.data["cause"] == "runner_lost"
+    control.wait_for(A1, Kind.ENDED)
+    assert not is_running(started.data["pid"])
+    assert (tmp_path / "runs").read_text() == "x"
+    assert control.attempts[A1].log() == b"before\n"
+    assert len(control.attempts[A1].of(Kind.EXITED)) == 1
+
+
+def test_host_and_runner_killed_together(machine: Machine, control: FakeControl, tmp_path: Path) -> None:
+    host = machine.start_host()
+    machine.run(script(f"open({str(tmp_path / 'runs')!r}, 'a').write('x')\nimport time; time.sleep(60)"))
+    started = control.wait_for(A1, Kind.STARTED)
+    poll((tmp_path / "runs").exists)
+    host.kill()
+    host.wait()
+    os.kill(machine.runner().pid, signal.SIGKILL)
+    machine.start_host()
+    assert control.wait_for(A1, Kind.EXITED).data["cause"] == "runner_lost"
+    control.wait_for(A1, Kind.ENDED)
+    assert not is_running(started.data["pid"])
+    assert (tmp_path / "runs").read_text() == "x"
+
+
+def test_a_runner_killed_while_it_prepares_begins_again(
+    machine: Machine, control: FakeControl, tmp_path: Path
+) -> None:
+    control.bundles["0" * 64] = b""
+    control.fault = lambda method, path: 503 if "/bundles/" in path else None
+    machine.start_host()
+    machine.run(script("print('ran')", bundle="0" * 64))
+    control.wait(lambda: any("/bundles/" in path for _, path in control.requests))
+    runner = machine.runner()
+    os.kill(runner.pid, signal.SIGKILL)
+    poll(lambda: machine.runner() != runner)
+    control.stop(A1)
+    exited = control.wait_for(A1, Kind.EXITED)
+    assert exited.data["cause"] == "not_started"
+    control.wait_for(A1, Kind.ENDED)
+
+
+def test_a_bad_assignment_does_not_stop_the_others(machine: Machine, control: FakeControl) -> None:
+    host = machine.start_host()
+    machine.run(script("", attempt="../out"), script("print('x')"))
+    control.wait_for(A1, Kind.ENDED)
+    assert host.poll() is None
+    assert not (machine.work / "out-0").exists()
+
+
+def test_of_two_hosts_one_stays(machine: Machine, control: FakeControl) -> None:
+    first = machine.start_host()
+    poll((machine.work / "host.json").exists)
+    control.wait(lambda: bool(control.devices) or any("desired" in path for _, path in control.requests))
+    second = machine.start_host()
+    assert second.wait(20) == 0
+    assert first.poll() is None
+    assert json.loads((machine.work / "host.json").read_text())["pid"] == first.pid
+    assert control.claims == ["here"]
+
+
+def test_a_host_that_is_not_wanted_leaves(machine: Machine, control: FakeControl) -> None:
+    control.unwanted = True
+    assert machine.start_host().wait(20) == 0
+
+
+def test_a_double_leaves(machine: Machine, control: FakeControl) -> None:
+    control.claims.append("another")
+    assert machine.start_host().wait(20) == 0
+    assert not (machine.work / "secret").exists()
+
+
+def test_a_released_host_leaves_when_its_work_is_done(machine: Machine, control: FakeControl) -> None:
+    host = machine.start_host()
+    machine.run(script("print('x')"))
+    control.wait_for(A1, Kind.ENDED)
+    control.release()
+    assert host.wait(20) == 0
+    assert not machine.folder().exists()
+
+
+def test_an_idle_host_leaves_when_nobody_answers(tmp_path: Path, control: FakeControl) -> None:
+    machine = Machine(tmp_path, control, idle_exit_seconds=0.5)
+    host = machine.start_host()
+    control.wait(lambda: any("desired" in path for _, path in control.requests))
+    control.down()
+    assert host.wait(20) == 0
+
+
+def test_a_second_claim_is_not_made(machine: Machine, control: FakeControl) -> None:
+    host = machine.start_host()
+    control.wait(lambda: bool(control.devices))
+    assert json.loads(control.devices[0])["cpus"] > 0
+    host.kill()
+    host.wait()
+    machine.start_host()
+    control.wait(lambda: len(control.devices) == 2)
+    assert control.claims == ["here"]

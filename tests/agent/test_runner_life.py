@@ -1,0 +1,214 @@
+"""The life of an attempt on a real machine, told by what arrives at the control plane."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.agent.fake_control import FakeControl, is_running, poll
+from tests.agent.machines import A1, A2, PYTHON, Machine, script
+
+from crucible.wire.desired import Environment, Limits
+from crucible.wire.messages import Cause, Kind
+
+pytestmark = pytest.mark.enable_socket
+
+
+@pytest.fixture
+def control(tmp_path: Path) -> Iterator[FakeControl]:
+    control = FakeControl(tmp_path)
+    yield control
+    control.down()
+
+
+@pytest.fixture
+def machine(tmp_path: Path, control: FakeControl) -> Iterator[Machine]:
+    machine = Machine(tmp_path, control)
+    machine.start_host()
+    yield machine
+    machine.close()
+
+
+def test_a_job_that_succeeds(machine: Machine, control: FakeControl) -> None:
+    machine.run(script("print('hello'); print('epoch 1/2 loss=0.5')"))
+    ended = control.wait_for(A1, Kind.ENDED)
+    attempt = control.attempts[A1]
+    assert ended.data == {"complete": True, "text": ""}
+    (exited,) = attempt.of(Kind.EXITED)
+    assert (exited.data["code"], exited.data["signal"], exited.data["cause"]) == (0, None, Cause.EXIT.value)
+    assert float(str(exited.data["cpu_seconds"])) > 0
+    assert int(str(exited.data["peak_memory"])) > 1_000_000
+    assert attempt.log() == b"hello\nepoch 1/2 loss=0.5\n"
+    (started,) = attempt.of(Kind.STARTED)
+    assert started.data["python"] == PYTHON
+    assert attempt.points("loss") == [[1, 0.5, attempt.points("loss")[0][2]]]
+    assert attempt.of(Kind.PROGRESS)[-1].data["epoch"] == 1
+    poll((machine.folder() / "done").exists)
+
+
+def test_exit_code_and_signal_are_told_apart(machine: Machine, control: FakeControl) -> None:
+    machine.run(script("raise SystemExit(3)"))
+    exited = control.wait_for(A1, Kind.EXITED)
+    assert (exited.data["code"], exited.data["cause"]) == (3, "exit")
+    machine.run(script("import os; os.kill(os.getpid(), 6)", attempt=A2))
+    exited = control.wait_for(A2, Kind.EXITED)
+    assert (exited.data["code"], exited.data["signal"], exited.data["cause"]) == (
+        None,
+        signal.SIGABRT,
+        "signal",
+    )
+
+
+def test_stop_is_heard_by_the_process(machine: Machine, control: FakeControl) -> None:
+    text = """
+import os, signal, sys, time
+def end(*args):
+    print('stop file', os.path.exists(os.environ['CRUCIBLE_STOP_FILE']))
+    sys.exit(7)
+signal.signal(signal.SIGTERM, end)
+print('ready')
+time.sleep(60)
+"""
+    machine.run(script(text))
+    control.wait(lambda: bool(control.attempts[A1].tails))
+    control.stop(A1)
+    exited = control.wait_for(A1, Kind.EXITED)
+    assert (exited.data["code"], exited.data["cause"]) == (7, "stopped")
+    control.wait_for(A1, Kind.ENDED)
+    assert control.attempts[A1].log() == b"ready\nstop file True\n"
+
+
+def test_a_process_that_ignores_the_stop_is_killed_with_its_children(
+    machine: Machine, control: FakeControl
+) -> None:
+    text = """
+import os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if os.fork() == 0:
+    os.setsid()
+print(os.getpid(), flush=True)
+time.sleep(60)
+"""
+    machine.run(script(text, grace=0.2))
+    control.wait(lambda: b"".join(data for _, data in control.attempts[A1].tails).count(b"\n") == 2)
+    control.stop(A1)
+    exited = control.wait_for(A1, Kind.EXITED)
+    assert (exited.data["signal"], exited.data["cause"]) == (signal.SIGKILL, "stopped")
+    control.wait_for(A1, Kind.ENDED)
+    for pid in control.attempts[A1].log().split():
+        assert not is_running(pid.decode())
+
+
+def test_what_a_job_leaves_behind_ends_with_it(machine: Machine, control: FakeControl) -> None:
+    text = """
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        print(os.getpid(), flush=True)
+        time.sleep(60)
+    os._exit(0)
+os.wait()
+time.sleep(0.3)
+"""
+    machine.run(script(text))
+    exited = control.wait_for(A1, Kind.EXITED)
+    assert exited.data["code"] == 0
+    control.wait_for(A1, Kind.ENDED)
+    assert not is_running(int(control.attempts[A1].log()))
+
+
+def test_stop_before_the_start(machine: Machine, control: FakeControl) -> None:
+    machine.run(script("open('/tmp/never', 'w')", stop=True))
+    exited = control.wait_for(A1, Kind.EXITED)
+    assert exited.data["cause"] == "not_started"
+    control.wait_for(A1, Kind.ENDED)
+    assert control.attempts[A1].of(Kind.STARTED) == []
+
+
+def test_time_limit(machine: Machine, control: FakeControl) -> None:
+    machine.run(script("import time; time.sleep(60)", limits=Limits(seconds=0.5)))
+    exited = control.wait_for(A1, Kind.EXITED)
+    assert (exited.data["signal"], exited.data["cause"]) == (signal.SIGTERM, "time_limit")
+
+
+def test_out_of_memory(machine: Machine, control: FakeControl) -> None:
+    text = (
+        "import time; time.sleep(0.3); x = [bytearray(b'x' * 10_000_000) for _ in range(60)]; time.sleep(60)"
+    )
+    machine.run(script(text, limits=Limits(memory_bytes=100_000_000)))
+    exited = control.wait_for(A1, Kind.EXITED)
+    assert (exited.data["cause"], exited.data["code"]) == ("out_of_memory", None)
+
+
+def test_a_command_that_is_not_there(machine: Machine, control: FakeControl) -> None:
+    machine.run(script("", command=("no-such-program",)))
+    exited = control.wait_for(A1, Kind.EXITED)
+    assert (exited.data["code"], exited.data["cause"]) == (127, "staging_failed")
+    assert "no-such-program" in str(exited.data["text"])
+    control.wait_for(A1, Kind.ENDED)
+
+
+def test_an_interpreter_that_is_not_there(machine: Machine, control: FakeControl) -> None:
+    machine.run(script("", environment=Environment(interpreter="/no/python")))
+    exited = control.wait_for(A1, Kind.EXITED)
+    assert exited.data["cause"] == "staging_failed"
+    assert "--python" in str(exited.data["text"])
+    control.wait_for(A1, Kind.ENDED)
+    assert b"/no/python" in control.attempts[A1].log()
+
+
+def test_outputs_become_artifacts(machine: Machine, control: FakeControl) -> None:
+    text = """
+import os
+out = os.environ['CRUCIBLE_OUTPUT_DIR']
+os.makedirs(out + '/sub dir')
+open(out + '/sub dir/ä.bin', 'wb').write(b'x' * 3_000_000)
+open(out + '/small.txt', 'w').write('small')
+os.symlink('/etc/hostname', out + '/out')
+os.mkfifo(out + '/pipe')
+"""
+    machine.run(script(text))
+    ended = control.wait_for(A1, Kind.ENDED)
+    attempt = control.attempts[A1]
+    assert attempt.artifacts == {"small.txt": b"small", "sub dir/ä.bin": b"x" * 3_000_000}
+    assert [message.data["path"] for message in attempt.of(Kind.ARTIFACT)] == ["small.txt", "sub dir/ä.bin"]
+    notes = [str(message.data["text"]) for message in attempt.of(Kind.NOTE)]
+    assert any("out of the output folder" in note for note in notes)
+    assert any("regular" in note for note in notes)
+    assert ended.data["complete"] is False
+
+
+def test_a_forgotten_attempt_ends(machine: Machine, control: FakeControl) -> None:
+    machine.run(script("import time; time.sleep(60)"))
+    pid = control.wait_for(A1, Kind.STARTED).data["pid"]
+    control.forget(A1)
+    poll(lambda: not is_running(pid))
+    poll((machine.folder() / "done").exists)
+
+
+def test_a_settled_attempt_leaves_nothing(machine: Machine, control: FakeControl) -> None:
+    machine.run(script("print('x')"))
+    control.wait_for(A1, Kind.ENDED)
+    poll((machine.folder() / "done").exists)
+    control.unassign(A1)
+    poll(lambda: not machine.folder().exists())
+
+
+def test_what_a_job_sees(machine: Machine, control: FakeControl) -> None:
+    text = """
+import os, json, crucible
+crucible.report(3, loss=0.25)
+print(json.dumps(dict(os.environ)))
+"""
+    machine.run(script(text, env={"MINE": "1"}))
+    control.wait_for(A1, Kind.ENDED)
+    attempt = control.attempts[A1]
+    env = json.loads(attempt.log())
+    assert env["MINE"] == "1"
+    assert env["CRUCIBLE_JOB_ID"] == "j1"
+    assert "PYTEST_CURRENT_TEST" not in env
+    assert attempt.points("loss")[0][:2] == [3, 0.25]
