@@ -1,0 +1,97 @@
+"""The public API, put together from its routers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from starlette.responses import Response
+
+from crucible.server import (
+    artifacts,
+    backends,
+    bundles,
+    events,
+    failures,
+    jobs,
+    logs,
+    machines,
+    metrics,
+    problems,
+    streams,
+    system,
+)
+from crucible.server.answers import answer
+from crucible.server.auth import OPEN, Guard
+from crucible.server.context import About
+from crucible.server.envelope import Envelope
+from crucible.server.follow import Pace
+from crucible.server.limits import MAX_BUNDLE, BodyLimit
+from crucible.server.ports import JobsPort
+
+ROUTERS = tuple(
+    module.router
+    for module in (jobs, logs, metrics, events, artifacts, bundles, backends, machines, system, streams)
+)
+STREAMED = re.compile(r"/api/v1/bundles/[^/]*")
+
+
+def build_api(
+    control: JobsPort,
+    *,
+    token: str,
+    nonce: str,
+    version: str,
+    home: str,
+    on_stop: Callable[[], None],
+    agents_url: str = "",
+    bundle_limit: int = MAX_BUNDLE,
+    pace: Pace | None = None,
+) -> FastAPI:
+    """The API over `control`. Every route and socket but the health checks needs `token`."""
+    app = FastAPI(
+        title="Crucible",
+        version=version,
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    app.state.control = control
+    started_at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    app.state.about = About(nonce, version, home, agents_url, on_stop, bundle_limit, started_at)
+    app.state.pace = pace or Pace()
+    failures.install(app)
+    app.add_middleware(BodyLimit, streams=STREAMED)
+    app.add_middleware(Guard, token=token)
+    app.add_middleware(Envelope)
+    for router in ROUTERS:
+        app.include_router(router, responses=problems.documented(401, 403, 422, 500))
+    _add_openapi(app)
+    return app
+
+
+def _add_openapi(app: FastAPI) -> None:
+    @app.get("/openapi.json", include_in_schema=False)
+    async def openapi() -> Response:
+        app.openapi_schema = app.openapi_schema or describe(app)
+        return answer(app.openapi_schema)
+
+
+def describe(app: FastAPI) -> dict[str, Any]:
+    """The OpenAPI document: bearer everywhere but the open paths, problems for every failure."""
+    document: dict[str, Any] = get_openapi(title=app.title, version=app.version, routes=app.routes)
+    components = document.setdefault("components", {})
+    schemas = components.setdefault("schemas", {})
+    schemas["Problem"] = problems.Problem.model_json_schema()
+    for unused in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(unused, None)
+    components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+    for path, item in document["paths"].items():
+        for operation in item.values():
+            operation["security"] = [] if path in OPEN else [{"token": []}]
+    return document

@@ -1,0 +1,39 @@
+"""Artifacts: the files a job wrote into its output folder."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path
+from starlette.requests import Request
+from starlette.responses import Response
+
+from crucible.server.answers import answer
+from crucible.server.context import Control, JobRef
+from crucible.server.problems import documented
+from crucible.server.stored import send_file
+
+router = APIRouter(prefix="/api/v1/jobs", tags=["artifacts"])
+
+
+@router.get("/{id}/artifacts", responses=documented(404, 409))
+async def list_artifacts(id: JobRef, control: Control) -> Response:
+    """Path, size, SHA-256 and attempt of each file."""
+    return answer({"items": await control.artifacts(id)})
+
+
+@router.head("/{id}/artifacts/{path:path}", include_in_schema=False)
+@router.get(
+    "/{id}/artifacts/{path:path}",
+    response_class=Response,
+    responses={
+        206: {"description": "the range asked for"},
+        304: {"description": "the reader has it (If-None-Match)"},
+        **documented(404, 409, 416),
+    },
+)
+async def download(
+    id: JobRef, path: Annotated[str, Path(max_length=4096)], request: Request, control: Control
+) -> Response:
+    """The file. A broken download goes on with Range; If-Range makes sure it is still the same file."""
+    return await send_file(request, control.store, await control.artifact(id, path), path)

@@ -1,0 +1,131 @@
+"""Which problem each exception becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Any
+
+import structlog
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError, WebSocketRequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, HTTPConnection
+from starlette.responses import Response
+
+from crucible.core.errors import BadInput, CrucibleError, NotFound
+from crucible.server.problems import refuse
+from crucible.wire.messages import BadBatch
+from crucible.wire.paths import UnsafePath
+
+MAX_FIELDS = 20
+
+log = structlog.get_logger("crucible.server")
+
+
+class NoSuchRoute(NotFound):
+    code = "no_such_route"
+
+
+class WrongMethod(BadInput):
+    code = "wrong_method"
+    http_status = 405
+
+
+class BrokenRequest(BadInput):
+    code = "broken_request"
+    http_status = 400
+
+
+class Internal(CrucibleError):
+    code = "internal"
+
+
+def install(app: FastAPI) -> None:
+    """Make `app` answer every error as a problem."""
+    for kind, handler in _HANDLERS.items():
+        app.add_exception_handler(kind, handler)
+
+
+def bad_fields(errors: Sequence[Any]) -> BadInput:
+    """Validation errors told as one problem. What was sent is not repeated: it may hold secrets."""
+    fields = [{"field": _path(e["loc"]), "message": str(e["msg"])} for e in errors[:MAX_FIELDS]]
+    first = fields[0]
+    where = first["field"] or "request"
+    return BadInput(
+        f"The field {where!r} is not right: {first['message']}.",
+        why=f"{len(errors)} fields are not right." if len(errors) > 1 else "",
+        fix=f"Change {where!r} and send it again; GET /openapi.json says what is allowed.",
+        errors=fields,
+    )
+
+
+async def _crucible_error(connection: HTTPConnection, error: Exception) -> Response | None:
+    assert isinstance(error, CrucibleError)
+    if error.http_status >= 500:
+        log.warning(
+            "request failed", code=error.code, what=error.what, why=error.why, path=connection.url.path
+        )
+    return await refuse(connection, error)
+
+
+async def _validation_error(connection: HTTPConnection, error: Exception) -> Response | None:
+    assert isinstance(error, RequestValidationError | WebSocketRequestValidationError)
+    return await refuse(connection, bad_fields(error.errors()))
+
+
+async def _http_error(connection: HTTPConnection, error: Exception) -> Response | None:
+    assert isinstance(error, HTTPException)
+    if isinstance(error.__cause__, CrucibleError):
+        # The framework hides what was raised while a body was read behind its own 400.
+        return await _crucible_error(connection, error.__cause__)
+    return await refuse(connection, _from_http(error, connection))
+
+
+async def _bad_batch(connection: HTTPConnection, error: Exception) -> Response | None:
+    fix = "Send the bytes of encode_batch, signed with the attempt's secret."
+    return await refuse(connection, BrokenRequest("These messages cannot be taken.", why=str(error), fix=fix))
+
+
+async def _unsafe_path(connection: HTTPConnection, error: Exception) -> Response | None:
+    fix = "Use a relative path without '..', with / between its parts."
+    return await refuse(connection, BadInput("This path cannot be used.", why=f"{error}.", fix=fix))
+
+
+async def _client_left(connection: HTTPConnection, error: Exception) -> Response | None:
+    return await refuse(
+        connection, BrokenRequest("The request ended before its body did.", fix="Send it again.")
+    )
+
+
+def _from_http(error: HTTPException, connection: HTTPConnection) -> CrucibleError:
+    path = connection.url.path
+    if error.status_code == HTTPStatus.NOT_FOUND:
+        return NoSuchRoute(f"There is nothing at {path}.", fix="GET /openapi.json lists the routes.")
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        allowed = (error.headers or {}).get("Allow", "")
+        what = f"{connection.scope['method']} is not possible at {path}."
+        return WrongMethod(what, fix=f"Use one of: {allowed}.", allow=allowed)
+    if error.status_code < HTTPStatus.INTERNAL_SERVER_ERROR:
+        return BrokenRequest(str(error.detail), fix="GET /openapi.json says what is allowed.")
+    return Internal(str(error.detail))
+
+
+def _path(loc: Sequence[object]) -> str:
+    """`("body", "resources", "cpus")` as `resources.cpus`."""
+    parts = [str(part) for part in loc]
+    return ".".join(parts[1:] if len(parts) > 1 and parts[0] in _WHERE else parts)
+
+
+_WHERE = frozenset({"body", "query", "path", "header"})
+
+# Each serves requests and sockets alike, which the framework's types keep apart.
+_HANDLERS: dict[type[Exception], Any] = {
+    CrucibleError: _crucible_error,
+    RequestValidationError: _validation_error,
+    WebSocketRequestValidationError: _validation_error,
+    HTTPException: _http_error,
+    BadBatch: _bad_batch,
+    UnsafePath: _unsafe_path,
+    ClientDisconnect: _client_left,
+}

@@ -1,0 +1,210 @@
+"""Following jobs over a socket: what was missed first, then what happens.
+
+A follower pulls: it reads the next piece only when the reader has taken the last, so a slow reader costs no
+memory. One that takes nothing for `send_seconds` is closed with 1013 and resumes from its cursors.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from crucible.server import frames
+from crucible.server.ports import JobsPort, LogPage, View, Watch
+
+TERMINAL = frozenset({"completed", "failed", "cancelled"})
+ALL = frozenset({"event", "log", "points", "progress"})
+EVENT_PAGE = 200
+LOG_PAGE = 128 * 1024
+LOG_PAGES = 16
+AT_ONCE = 0.001
+"""Seconds that are as good as none, and yet let a hint that is there be heard."""
+POINTS = 500
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Seconds: how long a frame and a close may take, how often to look without a hint, to read points.
+
+    `settle` is how long the log of an ended job may take to be complete; it is looked at more often then.
+    """
+
+    send: float = 10.0
+    close: float = 20.0
+    look: float = 15.0
+    points: float = 0.5
+    settle: float = 10.0
+    look_at_end: float = 0.2
+
+
+class SlowReader(Exception):
+    """The reader took nothing for too long."""
+
+
+class Socket(Protocol):
+    async def send_text(self, data: str) -> None: ...
+
+
+class Sender:
+    """Sends frames one by one, each within the deadline."""
+
+    def __init__(self, socket: Socket, seconds: float) -> None:
+        self._socket = socket
+        self._seconds = seconds
+
+    async def send(self, texts: Iterable[str]) -> None:
+        for text in texts:
+            try:
+                await asyncio.wait_for(self._socket.send_text(text), self._seconds)
+            except TimeoutError as error:
+                raise SlowReader from error
+
+
+class FollowAll:
+    """The events of all jobs, for ever."""
+
+    def __init__(self, control: JobsPort, sender: Sender, after: int, pace: Pace) -> None:
+        self._control = control
+        self._sender = sender
+        self._after = after
+        self._pace = pace
+
+    async def run(self) -> None:
+        async with self._control.watch(None) as watch:
+            while True:
+                await self._events()
+                await watch.changed(self._pace.look)
+
+    async def _events(self) -> None:
+        while items := await self._control.events(None, after=self._after, limit=EVENT_PAGE):
+            await self._sender.send(frames.event(item, "cursor") for item in items)
+            self._after = items[-1]["cursor"]
+
+
+class FollowJob:
+    """One job until it has ended and everything was sent. `attempt` None: from its newest attempt on."""
+
+    def __init__(
+        self,
+        control: JobsPort,
+        sender: Sender,
+        job: str,
+        *,
+        after: int,
+        attempt: int | None,
+        offset: int,
+        pace: Pace,
+    ) -> None:
+        self._control = control
+        self._sender = sender
+        self._job = job
+        self._after = after
+        self._log = frames.LogText(attempt or 0, offset)
+        self._from_first = False
+        self._points = frames.Points()
+        self._points_due = 0.0
+        self._progress: object = None
+        self._shown: object = None
+        self._log_done = False
+        self._give_up: float | None = None
+        self._pace = pace
+
+    async def run(self) -> None:
+        hints: set[str] = set(ALL)
+        async with self._control.watch(self._job) as watch:
+            while True:
+                view = await self._round(hints)
+                if view is not None and self._finished(view, hints):
+                    await self._sender.send([frames.job(view)])
+                    return
+                hints = await self._wait(watch, hints)
+
+    async def _round(self, hints: set[str]) -> View | None:
+        """Send what the hints name and take those off that are done with.
+
+        The job is read first: once it has ended, all that follows is final.
+        """
+        looked = "event" in hints or "progress" in hints or self._give_up is not None
+        view = await self._control.job(self._job) if looked else None
+        ended = view is not None and view["status"] in TERMINAL
+        if "event" in hints or ended:
+            await self._events()
+        if "log" in hints or ended:
+            await self._logs(hints)
+        if "points" in hints or ended:
+            await self._send_points(hints, ended)
+        hints -= {"event", "progress"}
+        if view is not None:
+            await self._send_view(view, ended)
+        return view
+
+    async def _wait(self, watch: Watch, left: set[str]) -> set[str]:
+        """The next hints, with those that are left. After a while without any: all of them."""
+        due = max(AT_ONCE, self._points_due - asyncio.get_running_loop().time())
+        waits = {"log": AT_ONCE, "points": due, "end": self._pace.look_at_end}
+        open_ends = left | {"end"} if self._give_up is not None else left
+        wait = min((waits[hint] for hint in open_ends), default=self._pace.look)
+        return {*await watch.changed(wait), *left} or set(ALL)
+
+    async def _events(self) -> None:
+        while items := await self._control.events(self._job, after=self._after, limit=EVENT_PAGE):
+            await self._sender.send(frames.event(item, "n") for item in items)
+            self._after = items[-1]["n"]
+
+    async def _logs(self, hints: set[str]) -> None:
+        """Some pages of output: a program that writes without pause must not keep its events back."""
+        hints.add("log")
+        for _ in range(LOG_PAGES):
+            page = await self._page()
+            self._log_done = page.complete and page.attempt >= page.attempts
+            await self._sender.send(self._log.frames(page.data, last=page.complete))
+            if page.complete and page.attempt < page.attempts:
+                self._log = frames.LogText(page.attempt + 1, 0)
+            elif not page.data:
+                hints.discard("log")
+                return
+
+    async def _page(self) -> LogPage:
+        page = await self._read()
+        self._from_first = self._from_first or page.attempts == 0
+        if page.attempt != self._log.attempt:
+            # Who was here before the first attempt sees them all; others begin with the newest.
+            self._log = frames.LogText(1 if self._from_first else page.attempt, self._log.offset)
+            page = page if page.attempt == self._log.attempt else await self._read()
+        if page.data and page.start > self._log.offset:
+            self._log = frames.LogText(page.attempt, page.start)
+        return page
+
+    async def _read(self) -> LogPage:
+        attempt, offset = self._log.attempt or None, self._log.offset
+        return await self._control.logs(self._job, attempt=attempt, offset=offset, limit=LOG_PAGE, since=None)
+
+    async def _send_points(self, hints: set[str], ended: bool) -> None:
+        now = asyncio.get_running_loop().time()
+        if now < self._points_due and not ended:
+            return
+        self._points_due = now + self._pace.points
+        hints.discard("points")
+        found = await self._control.metrics(self._job, series=[], points=POINTS)
+        await self._sender.send(self._points.frames(found["series"]))
+
+    async def _send_view(self, view: View, ended: bool) -> None:
+        if view["progress"] and view["progress"] != self._progress:
+            self._progress = view["progress"]
+            await self._sender.send([frames.progress(view["progress"])])
+        shown = tuple(
+            repr(view.get(name)) for name in ("phase", "desired", "waiting", "conditions", "attempt")
+        )
+        if shown != self._shown and not ended:
+            await self._sender.send([frames.job(view)])
+        self._shown = shown
+
+    def _finished(self, view: View, left: set[str]) -> bool:
+        if view["status"] not in TERMINAL:
+            return False
+        now = asyncio.get_running_loop().time()
+        if self._give_up is None or "log" in left:
+            self._give_up = now + self._pace.settle
+        return self._log_done or not view["attempts"] or now >= self._give_up

@@ -1,0 +1,185 @@
+"""The state folder as the server keeps it: who runs, its secrets, and how it is found.
+
+It is for its owner alone. Files that others read are replaced whole, so nobody sees half of one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import secrets
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from crucible.core.errors import Conflict, CrucibleError, DiskFull, Trouble
+from crucible.core.secret import Secret
+
+SECRET_BYTES = 32
+
+
+class AlreadyRunning(Conflict):
+    code = "already_running"
+
+
+@dataclass(frozen=True)
+class Discovery:
+    """How to find the server that runs; the content of server.json."""
+
+    url: str
+    agents_url: str
+    pid: int
+    start_time: str
+    version: str
+    nonce: str
+    deployment: str
+
+
+@dataclass(frozen=True)
+class Ports:
+    """The ports of the last run: the next one asks for them again."""
+
+    api: int | None = None
+    agents: int | None = None
+
+
+@dataclass(frozen=True)
+class Home:
+    path: Path
+
+    @property
+    def database(self) -> Path:
+        return self.path / "crucible.db"
+
+    @property
+    def store(self) -> Path:
+        return self.path / "store"
+
+    @property
+    def log(self) -> Path:
+        return self.path / "server.log"
+
+    @property
+    def agents_url_file(self) -> Path:
+        return self.path / "agents.url"
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the folder for this process; it ends with the process, however that ends."""
+        with _told(self.path):
+            descriptor = os.open(self.path / "server.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            with _told(self.path):
+                _lock(descriptor, self.path)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def key(self) -> Secret:
+        """The deployment's key, made on first use."""
+        return self._secret("key")
+
+    def token(self) -> Secret:
+        """The token of the local API, made on first use."""
+        return self._secret("token")
+
+    def announce(self, found: Discovery) -> None:
+        self._write("server.json", json.dumps(asdict(found)))
+
+    def withdraw(self) -> None:
+        (self.path / "server.json").unlink(missing_ok=True)
+
+    def write_agents_url(self, url: str) -> None:
+        self._write("agents.url", url)
+
+    def ports(self) -> Ports:
+        """The ports of the last run; none if it is not known."""
+        try:
+            found = json.loads((self.path / "ports.json").read_text(encoding="utf-8"))
+            return Ports(int(found["api"]), int(found["agents"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            return Ports()
+
+    def keep_ports(self, ports: Ports) -> None:
+        self._write("ports.json", json.dumps(asdict(ports)))
+
+    def _secret(self, name: str) -> Secret:
+        path = self.path / name
+        with _told(self.path):
+            if not path.exists():
+                self._write(name, secrets.token_hex(SECRET_BYTES))
+            path.chmod(0o600)
+            text = path.read_text(encoding="ascii").strip()
+        if len(text) < SECRET_BYTES:
+            raise Trouble(
+                f"The file {path} does not hold a secret.",
+                why="It was changed or cut off.",
+                fix="Restore it from a backup, or remove it to get a new one.",
+            )
+        return Secret(text)
+
+    def _write(self, name: str, text: str) -> None:
+        """Replace a file as a whole, durably."""
+        target, fresh = self.path / name, self.path / f".{name}.new"
+        with _told(self.path):
+            with open(fresh, "w", encoding="utf-8", opener=_private) as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            fresh.replace(target)
+            _sync_folder(self.path)
+
+
+def open_home(path: Path) -> Home:
+    """The state folder, made if it is missing and closed to others."""
+    with _told(path):
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.chmod(0o700)
+    return Home(path)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _lock(descriptor: int, path: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise AlreadyRunning(
+            f"Another server runs on the state folder {path}.",
+            why="A state folder has one server at a time.",
+            fix="Use that one; `crucible down` ends it. Set CRUCIBLE_HOME for a second one.",
+            path=str(path),
+        ) from error
+    os.ftruncate(descriptor, 0)
+    os.write(descriptor, f"{os.getpid()}\n".encode())
+
+
+@contextlib.contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """Failures of the file system as errors with a fix."""
+    try:
+        yield
+    except CrucibleError:
+        raise
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            fix = "Make room, or set CRUCIBLE_HOME to a folder elsewhere."
+            raise DiskFull(f"There is no room left in {path}.", why=str(error), fix=fix) from error
+        raise Trouble(
+            f"The state folder {path} cannot be used.",
+            why=str(error),
+            fix="Make it a folder you can write to, or set CRUCIBLE_HOME to another.",
+        ) from error
+
+
+def _sync_folder(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

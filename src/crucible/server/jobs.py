@@ -1,0 +1,71 @@
+"""Jobs: submit, list, look at, cancel."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query
+from starlette.responses import Response
+
+from crucible.core.errors import UnknownName
+from crucible.core.spec import JobSpec
+from crucible.server.answers import answer
+from crucible.server.context import Control, JobRef
+from crucible.server.limits import Cursor, PageSize, idempotency_key
+from crucible.server.problems import documented
+
+STATUSES = ("queued", "running", "completed", "failed", "cancelled")
+
+router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"])
+
+
+@router.post(
+    "", status_code=201, responses={200: {"description": "the same key again"}, **documented(404, 409, 413)}
+)
+async def submit(
+    spec: JobSpec, control: Control, key: Annotated[str | None, Depends(idempotency_key)]
+) -> Response:
+    """Submit a job. Once this answers, the job is stored and will run."""
+    submitted = await control.submit(spec, key)
+    where = {"Location": f"/api/v1/jobs/{submitted.view['id']}"}
+    return answer(submitted.view, 201 if submitted.created else 200, where)
+
+
+@router.get("")
+async def list_jobs(
+    control: Control,
+    status: Annotated[
+        list[str] | None, Query(max_length=20, description=f"any of {', '.join(STATUSES)}")
+    ] = None,
+    active: Annotated[bool, Query(description="only jobs that have not ended")] = False,
+    limit: PageSize = 50,
+    cursor: Cursor = None,
+) -> Response:
+    """Jobs, newest first. `next` of the answer is the cursor of the next page; null on the last."""
+    return answer(await control.jobs(statuses=_statuses(status), active=active, limit=limit, cursor=cursor))
+
+
+@router.get("/{id}", responses=documented(404, 409))
+async def show(id: JobRef, control: Control) -> Response:
+    """One job with its attempts, its last lines of output and the last value of each metric."""
+    return answer(await control.job(id))
+
+
+@router.post(
+    "/{id}/cancel",
+    status_code=202,
+    responses={200: {"description": "it has ended before"}, **documented(404, 409)},
+)
+async def cancel(id: JobRef, control: Control) -> Response:
+    """Ask for the end of a job. It is `cancelled` once its processes are confirmed to be gone."""
+    view, changed = await control.cancel(id)
+    return answer(view, 202 if changed else 200)
+
+
+def _statuses(given: list[str] | None) -> frozenset[str] | None:
+    """`?status=queued&status=running` or `?status=queued,running`."""
+    names = [name for item in given or () for name in item.split(",") if name]
+    for name in names:
+        if name not in STATUSES:
+            raise UnknownName("status", name, STATUSES)
+    return frozenset(names) or None

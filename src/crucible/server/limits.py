@@ -1,0 +1,124 @@
+"""How much a request may bring or ask for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+from fastapi import Header, Query
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from crucible.core.errors import BadInput
+from crucible.core.resources import format_memory
+
+MiB = 1024**2
+MAX_JSON = 8 * MiB
+MAX_BUNDLE = 512 * MiB
+MAX_LOG_SEGMENT = 1 * MiB
+MAX_TAIL = 64 * 1024
+MAX_ARTIFACT = 1024**4
+MAX_KEY = 200
+MAX_OFFSET = 2**53
+"""The largest number that every JSON reader keeps exact."""
+
+_VISIBLE = re.compile(r"[\x21-\x7e]+")
+
+Offset = Annotated[int, Query(ge=0, le=MAX_OFFSET)]
+LogBytes = Annotated[int, Query(ge=1, le=8 * MiB, description="at most this many bytes")]
+PageSize = Annotated[int, Query(ge=1, le=500)]
+EventPage = Annotated[int, Query(ge=1, le=1000)]
+Cursor = Annotated[str | None, Query(min_length=1, max_length=200)]
+AttemptNumber = Annotated[int | None, Query(ge=1, le=1_000_000)]
+Wait = Annotated[float, Query(ge=0, le=30, description="seconds")]
+
+
+class TooLarge(BadInput):
+    code = "too_large"
+    http_status = 413
+
+
+def too_large(thing: str, limit: int) -> TooLarge:
+    return TooLarge(
+        f"{thing} is larger than {format_memory(limit)}.",
+        why="The server takes no more in one request.",
+        fix="Leave out what is not needed; large data belongs into --data, not into the code.",
+        limit=limit,
+    )
+
+
+async def idempotency_key(
+    idempotency_key: Annotated[
+        str | None,
+        Header(description=f"1 to {MAX_KEY} visible ASCII characters; the same key again gives the same job"),
+    ] = None,
+) -> str | None:
+    if idempotency_key is None:
+        return None
+    if len(idempotency_key) > MAX_KEY or not _VISIBLE.fullmatch(idempotency_key):
+        raise BadInput(
+            "The Idempotency-Key is not right.",
+            why=f"It has to be 1 to {MAX_KEY} visible ASCII characters.",
+            fix="Send a UUID, made once per submission.",
+            field="Idempotency-Key",
+        )
+    return idempotency_key
+
+
+class BodyLimit:
+    """Refuses a body over `limit` bytes, by its announced length or as it arrives.
+
+    Requests that stream (see `streams`) set their own limit with `bounded`.
+    """
+
+    def __init__(self, app: ASGIApp, *, streams: re.Pattern[str], limit: int = MAX_JSON) -> None:
+        self.app = app
+        self.streams = streams
+        self.limit = limit
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and not self._streams(scope):
+            receive = _counted(receive, self.limit)
+        await self.app(scope, receive, send)
+
+    def _streams(self, scope: Scope) -> bool:
+        return scope["method"] == "PUT" and self.streams.fullmatch(scope["path"]) is not None
+
+
+def _counted(receive: Receive, limit: int) -> Receive:
+    seen = 0
+
+    async def counted() -> Message:
+        nonlocal seen
+        message = await receive()
+        seen += len(message.get("body", b""))
+        if seen > limit:
+            raise too_large("The request", limit)
+        return message
+
+    return counted
+
+
+async def bounded(request: Request, limit: int, thing: str) -> AsyncIterator[bytes]:
+    """The body in the pieces it arrives in; raises TooLarge as soon as it is known to be over `limit`."""
+    check_length(request.headers, limit, thing)
+    seen = 0
+    async for chunk in request.stream():
+        seen += len(chunk)
+        if seen > limit:
+            raise too_large(thing, limit)
+        if chunk:
+            yield chunk
+
+
+async def whole(request: Request, limit: int, thing: str) -> bytes:
+    return b"".join([chunk async for chunk in bounded(request, limit, thing)])
+
+
+def check_length(headers: Headers, limit: int, thing: str) -> None:
+    """Raise TooLarge if the announced length is over `limit`, before anything is read."""
+    length = headers.get("content-length", "")
+    if length.isdigit() and int(length) > limit:
+        raise too_large(thing, limit)

@@ -1,0 +1,122 @@
+"""Listening: sockets bound before anything is promised, and uvicorn without its own ideas about signals."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import ipaddress
+import socket
+from collections.abc import Iterator
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from crucible.core.errors import RefusedByPolicy, Trouble
+
+STUCK_MILLISECONDS = 120_000
+"""A connection whose reader takes nothing for so long is dropped by the kernel."""
+
+
+class PortInUse(Trouble):
+    code = "port_in_use"
+
+
+def check_loopback(host: str) -> str:
+    """The host itself, if it is an address only this computer reaches."""
+    with contextlib.suppress(ValueError):
+        if ipaddress.ip_address("127.0.0.1" if host == "localhost" else host).is_loopback:
+            return host
+    raise RefusedByPolicy(
+        f"The server does not listen on {host!r}.",
+        why="It has one token and no users; only this computer may reach it.",
+        fix="Use --host 127.0.0.1, and an ssh tunnel to reach it from elsewhere.",
+    )
+
+
+def bind(host: str, port: int | None, preferred: int | None = None) -> socket.socket:
+    """A bound socket: on `port` or not at all; without one, on `preferred` if that is free, else on any."""
+    if port:
+        return _bind_exactly(host, port)
+    with contextlib.suppress(PortInUse):
+        if preferred:
+            return _bind_exactly(host, preferred)
+    return _bind_exactly(host, 0)
+
+
+def url_of(bound: socket.socket) -> str:
+    host, port = bound.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def port_of(bound: socket.socket) -> int:
+    return int(bound.getsockname()[1])
+
+
+def _bind_exactly(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, STUCK_MILLISECONDS)
+        bound.bind((host, port))
+        bound.listen(128)
+    except (OSError, OverflowError) as error:
+        bound.close()
+        raise _cannot_bind(host, port, error) from error
+    return bound
+
+
+def _cannot_bind(host: str, port: int, error: Exception) -> Trouble:
+    if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+        return PortInUse(
+            f"Port {port} of {host} is in use.",
+            why="Another program, perhaps another Crucible, listens there.",
+            fix="Leave --port out to get a free one, or name another.",
+            port=port,
+        )
+    return Trouble(
+        f"Cannot listen on port {port} of {host}.", why=str(error), fix="Name another port.", port=port
+    )
+
+
+class Listener(uvicorn.Server):
+    """One uvicorn server in a loop that others share. Signals are the loop's business, not its."""
+
+    def __init__(self, app: ASGIApp, bound: socket.socket, *, connections: int = 500) -> None:
+        super().__init__(_config(app, connections))
+        self._bound = bound
+        self.listening = asyncio.Event()
+
+    async def run_until_stopped(self) -> None:
+        await self.serve(sockets=[self._bound])
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.listening.set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _config(app: ASGIApp, connections: int) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        loop="none",
+        http="h11",
+        ws="websockets-sansio",
+        ws_max_size=64 * 1024,
+        ws_ping_interval=20.0,
+        ws_ping_timeout=20.0,
+        ws_per_message_deflate=False,
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        limit_concurrency=connections,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=1,
+    )

@@ -1,0 +1,25 @@
+"""Metrics of a job: series of numbers, thinned to what a chart can show."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from crucible.server.answers import answer
+from crucible.server.context import Control, JobRef
+from crucible.server.problems import documented
+
+router = APIRouter(prefix="/api/v1/jobs", tags=["metrics"])
+
+
+@router.get("/{id}/metrics", responses=documented(404, 409))
+async def metrics(
+    id: JobRef,
+    control: Control,
+    series: Annotated[list[str] | None, Query(max_length=200, description="names; all unless given")] = None,
+    points: Annotated[int, Query(ge=1, le=10_000, description="at most this many of each series")] = 500,
+) -> Response:
+    """Each series with count, last, min, max and its points `[step, value, at]`."""
+    return answer(await control.metrics(id, series=series or [], points=points))

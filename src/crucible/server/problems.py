@@ -1,0 +1,93 @@
+"""Every failure as one form: application/problem+json (RFC 9457) that says what to do next."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+from starlette.requests import HTTPConnection
+from starlette.responses import Response
+from starlette.websockets import WebSocket, WebSocketState
+
+from crucible.core.errors import CrucibleError
+from crucible.server.answers import to_json
+
+MEDIA_TYPE = "application/problem+json"
+BAD_INPUT_CLOSE, TROUBLE_CLOSE = 1008, 1011
+MAX_REASON = 123
+
+
+class Problem(BaseModel):
+    """What went wrong, why, and the command or setting that mends it."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str = "about:blank"
+    title: str
+    status: int
+    detail: str
+    code: str
+    why: str = ""
+    fix: str = ""
+    request_id: str = ""
+
+
+def request_id(connection: HTTPConnection) -> str:
+    return str(connection.scope.get("crucible.request_id", ""))
+
+
+def problem(error: CrucibleError, request: str, headers: dict[str, str] | None = None) -> Response:
+    """The answer for an error. Its `data` are further members, which never replace the usual ones."""
+    status = error.http_status
+    body: dict[str, object] = {
+        **{name: value for name, value in error.data.items() if value is not None},
+        "type": "about:blank",
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": error.what,
+        "code": error.code,
+        "why": error.why,
+        "fix": error.fix,
+        "request_id": request,
+    }
+    return Response(to_json(body), status, {**_headers(error), **(headers or {})}, media_type=MEDIA_TYPE)
+
+
+def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The problems a route may answer with, for its OpenAPI entry."""
+    content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    return {
+        status: {"description": HTTPStatus(status).phrase, "content": content} for status in sorted(statuses)
+    }
+
+
+async def refuse(connection: HTTPConnection, error: CrucibleError) -> Response | None:
+    """The answer to a request; a socket is refused before it is accepted, or closed with the reason after."""
+    answer = problem(error, request_id(connection))
+    if not isinstance(connection, WebSocket):
+        return answer
+    if connection.application_state is WebSocketState.CONNECTED:
+        await connection.close(close_code(error), close_reason(error))
+    elif connection.application_state is WebSocketState.CONNECTING:
+        await connection.send_denial_response(answer)
+    return None
+
+
+def close_code(error: CrucibleError) -> int:
+    return BAD_INPUT_CLOSE if error.http_status < HTTPStatus.INTERNAL_SERVER_ERROR else TROUBLE_CLOSE
+
+
+def close_reason(error: CrucibleError) -> str:
+    """What happened, in the 123 bytes a close has room for."""
+    return error.what.encode()[:MAX_REASON].decode(errors="ignore")
+
+
+def _headers(error: CrucibleError) -> dict[str, str]:
+    if error.http_status == HTTPStatus.METHOD_NOT_ALLOWED:
+        return {"Allow": str(error.data.get("allow", ""))}
+    if error.http_status == HTTPStatus.UNAUTHORIZED:
+        return {"WWW-Authenticate": "Bearer"}
+    if error.http_status == HTTPStatus.SERVICE_UNAVAILABLE:
+        return {"Retry-After": "1"}
+    return {}

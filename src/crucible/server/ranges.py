@@ -1,0 +1,81 @@
+"""Range requests (RFC 9110, section 14) for one stored file."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from crucible.core.errors import BadInput
+
+_RANGE = re.compile(r"bytes=\s*(\d*)-(\d*)\s*", re.IGNORECASE | re.ASCII)
+_MAX_DIGITS = 19
+
+
+class RangeNotThere(BadInput):
+    """The range asked for begins after the end of the file."""
+
+    code = "range_not_there"
+    http_status = 416
+
+
+@dataclass(frozen=True)
+class Span:
+    """The bytes `start` up to, not including, `end` of a file of `size` bytes."""
+
+    start: int
+    end: int
+    size: int
+
+    @property
+    def length(self) -> int:
+        return self.end - self.start
+
+    @property
+    def content_range(self) -> str:
+        return f"bytes {self.start}-{self.end - 1}/{self.size}"
+
+
+def parse_range(header: str | None, size: int) -> Span | None:
+    """The span a Range header asks for; None when the whole file is to be sent.
+
+    A header that cannot be read, or that asks for several ranges, is ignored, as the standard allows.
+    """
+    found = _RANGE.fullmatch(header.strip()) if header else None
+    if found is None or max(map(len, found.groups())) > _MAX_DIGITS:
+        return None
+    first, last = found.groups()
+    if not first:
+        return _suffix(last, size)
+    start, end = int(first), int(last) + 1 if last else size
+    if end <= start and last:
+        return None
+    if start >= size:
+        raise _not_there(size)
+    return Span(start, min(end, size), size)
+
+
+def applies(if_range: str | None, etag: str) -> bool:
+    """Whether a Range still counts: a resumed download must not join two different files."""
+    return if_range is None or if_range.strip() == etag
+
+
+def unchanged(if_none_match: str | None, etag: str) -> bool:
+    """Whether the reader already has this file."""
+    tags = [tag.strip().removeprefix("W/") for tag in (if_none_match or "").split(",")]
+    return etag in tags or "*" in tags
+
+
+def _suffix(last: str, size: int) -> Span | None:
+    if not last:
+        return None
+    if int(last) == 0 or size == 0:
+        raise _not_there(size)
+    return Span(max(0, size - int(last)), size, size)
+
+
+def _not_there(size: int) -> RangeNotThere:
+    return RangeNotThere(
+        f"The range is outside of the file, which has {size} bytes.",
+        fix="Ask for bytes below that; a download that has them all is complete.",
+        size=size,
+    )

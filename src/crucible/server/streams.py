@@ -1,0 +1,101 @@
+"""Sockets: one job, or all of them, with replay from a cursor."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import structlog
+from fastapi import APIRouter, WebSocket
+from starlette.websockets import WebSocketDisconnect
+
+from crucible.core.errors import CrucibleError
+from crucible.server.auth import chosen_protocol
+from crucible.server.context import Control, JobRef
+from crucible.server.follow import FollowAll, FollowJob, Pace, Sender, SlowReader
+from crucible.server.limits import AttemptNumber, Offset
+from crucible.server.problems import TROUBLE_CLOSE, close_code, close_reason
+
+NORMAL, TRY_AGAIN = 1000, 1013
+
+log = structlog.get_logger("crucible.server")
+
+router = APIRouter(prefix="/api/v1")
+
+
+@router.websocket("/jobs/{id}/stream")
+async def stream_job(
+    socket: WebSocket,
+    id: JobRef,
+    control: Control,
+    after: Offset = 0,
+    offset: Offset = 0,
+    attempt: AttemptNumber = None,
+) -> None:
+    """Events above `after`, output from `offset` of `attempt` (the newest unless named), then what follows.
+
+    Closed with 1000 once the job has ended and all was sent; the last frame is the job itself.
+    """
+    job = await control.find_job(id)
+    pace = _pace(socket)
+    sender = Sender(socket, pace.send)
+    follower = FollowJob(control, sender, job, after=after, attempt=attempt, offset=offset, pace=pace)
+    await _serve(socket, follower, pace)
+
+
+@router.websocket("/stream")
+async def stream_all(socket: WebSocket, control: Control, after: Offset = 0) -> None:
+    """Events of all jobs with a cursor above `after`, then what follows."""
+    pace = _pace(socket)
+    await _serve(socket, FollowAll(control, Sender(socket, pace.send), after, pace), pace)
+
+
+def _pace(socket: WebSocket) -> Pace:
+    pace: Pace = socket.app.state.pace
+    return pace
+
+
+async def _serve(socket: WebSocket, follower: FollowJob | FollowAll, pace: Pace) -> None:
+    """Run the follower until it is done or the reader leaves, then close."""
+    await socket.accept(chosen_protocol(socket.scope))
+    following = asyncio.ensure_future(follower.run())
+    leaving = asyncio.ensure_future(_left(socket))
+    try:
+        await asyncio.wait({following, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if following.done():
+            await _close(socket, following.exception(), pace)
+    finally:
+        await _end(following, leaving)
+
+
+async def _left(socket: WebSocket) -> None:
+    """Returns when the reader leaves. Whatever it sends is dropped: nothing is asked over these sockets."""
+    while (await socket.receive())["type"] != "websocket.disconnect":
+        pass
+
+
+async def _close(socket: WebSocket, error: BaseException | None, pace: Pace) -> None:
+    if isinstance(error, WebSocketDisconnect):
+        return
+    code, reason = _verdict(error)
+    # A reader that is stuck takes the close late or never, and one that left does not take it at all.
+    with contextlib.suppress(TimeoutError, WebSocketDisconnect):
+        await asyncio.wait_for(socket.close(code, reason), pace.close)
+
+
+def _verdict(error: BaseException | None) -> tuple[int, str]:
+    """How to close the socket of a follower that ended so."""
+    if error is None:
+        return NORMAL, "the job has ended"
+    if isinstance(error, SlowReader):
+        return TRY_AGAIN, "too slow; go on from the last cursor"
+    if isinstance(error, CrucibleError):
+        return close_code(error), close_reason(error)
+    log.error("unexpected error", exc_info=error)
+    return TROUBLE_CLOSE, "internal error; the details are in server.log"
+
+
+async def _end(*tasks: asyncio.Future[None]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

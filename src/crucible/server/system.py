@@ -1,0 +1,64 @@
+"""The server itself: health, what it is, how to end it."""
+
+from __future__ import annotations
+
+import os
+
+from fastapi import APIRouter
+from starlette.background import BackgroundTask
+from starlette.requests import Request
+from starlette.responses import Response
+
+from crucible.core.spec import JobSpec
+from crucible.server.answers import answer
+from crucible.server.context import Control, Server
+
+router = APIRouter(tags=["server"])
+
+
+@router.get("/healthz")
+async def health(server: Server) -> Response:
+    """Answers while the process lives; `nonce` tells this run from others."""
+    return answer({"ok": True, "nonce": server.nonce, "version": server.version})
+
+
+@router.get("/readyz", responses={503: {"description": "not ready yet"}})
+async def ready(control: Control, server: Server) -> Response:
+    """200 once jobs are taken, 503 before."""
+    known = {"nonce": server.nonce, "version": server.version}
+    if not control.ready():
+        return answer({"ready": False, **known}, 503, {"Retry-After": "1"})
+    deployment = (await control.status()).get("deployment")
+    return answer({"ready": True, **known, "deployment": deployment})
+
+
+@router.get("/api/v1/server")
+async def about(request: Request, control: Control, server: Server) -> Response:
+    """Version, addresses, state folder, and how much runs, waits and bills."""
+    own = {
+        "version": server.version,
+        "pid": os.getpid(),
+        "url": str(request.base_url).rstrip("/"),
+        "agents_url": server.agents_url,
+        "home": server.home,
+        "started_at": server.started_at,
+    }
+    return answer({**await control.status(), **own})
+
+
+@router.post("/api/v1/server/stop", status_code=202)
+async def stop(server: Server) -> Response:
+    """End the server. Jobs go on without it and are found again by the next one."""
+    ended = answer({"stopping": True}, 202)
+    ended.background = BackgroundTask(_stop, server)
+    return ended
+
+
+async def _stop(server: Server) -> None:
+    server.on_stop()
+
+
+@router.get("/api/v1/schema/job")
+async def job_schema() -> Response:
+    """The JSON schema of a job: the body of a submission and the content of a job file."""
+    return answer(JobSpec.model_json_schema())

@@ -1,0 +1,80 @@
+"""The API and the agents' listener over a control plane in memory, reached without sockets."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import httpx2
+import pytest
+from fastapi import FastAPI
+from tests.server.fake_control import FakeControl
+
+from crucible.server.agents import build_agents_api
+from crucible.server.api import build_api
+from crucible.server.follow import Pace
+
+TOKEN = "t" * 64
+PACE = Pace(send=0.05, close=0.05, look=5.0, points=0.0, settle=0.05, look_at_end=0.01)
+
+
+class Stops:
+    """Counts requests to stop."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self) -> None:
+        self.count += 1
+
+
+@pytest.fixture
+def control() -> FakeControl:
+    return FakeControl()
+
+
+@pytest.fixture
+def stops() -> Stops:
+    return Stops()
+
+
+@pytest.fixture
+def api(control: FakeControl, stops: Stops) -> FastAPI:
+    return build_api(
+        control,
+        token=TOKEN,
+        nonce="n-1",
+        version="1.2.3",
+        home="/home/me/.crucible",
+        on_stop=stops,
+        agents_url="http://127.0.0.1:2",
+        bundle_limit=1000,
+        pace=PACE,
+    )
+
+
+@pytest.fixture
+def agents_api(control: FakeControl) -> FastAPI:
+    return build_agents_api(control)
+
+
+@pytest.fixture
+async def anonymous(api: FastAPI) -> AsyncIterator[httpx2.AsyncClient]:
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(api), base_url="http://127.0.0.1") as client:
+        yield client
+
+
+@pytest.fixture
+async def http(api: FastAPI) -> AsyncIterator[httpx2.AsyncClient]:
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    transport = httpx2.ASGITransport(api)
+    async with httpx2.AsyncClient(
+        transport=transport, base_url="http://127.0.0.1", headers=headers
+    ) as client:
+        yield client
+
+
+@pytest.fixture
+async def agent(agents_api: FastAPI) -> AsyncIterator[httpx2.AsyncClient]:
+    transport = httpx2.ASGITransport(agents_api)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        yield client

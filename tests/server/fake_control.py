@@ -1,0 +1,328 @@
+"""A control plane in memory, with the behaviour the server relies on."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from crucible.core.errors import Conflict, CrucibleError, NotAllowed, NotFound
+from crucible.core.spec import JobSpec
+from crucible.wire.desired import Desired
+from crucible.wire.messages import Batch, decode_batch, derive_secret
+
+KEY = b"k" * 32
+JOB = "job-00000000000000000000000001"
+ATTEMPT = "att-00000000000000000000000001"
+MACHINE = "mch-00000000000000000000000001"
+
+
+class Gap(Conflict):
+    code = "gap"
+
+
+class Gone(CrucibleError):
+    code = "gone"
+    http_status = 410
+
+
+class HashMismatch(CrucibleError):
+    code = "hash_mismatch"
+    http_status = 422
+
+
+@dataclass(frozen=True)
+class Submitted:
+    view: dict[str, Any]
+    created: bool
+
+
+@dataclass(frozen=True)
+class LogPage:
+    attempt: int
+    attempts: int
+    start: int
+    next: int
+    complete: bool
+    data: bytes
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    key: str
+    size: int
+    sha256: str
+    path: str = ""
+
+
+class FakeStore:
+    def __init__(self) -> None:
+        self.objects: dict[str, bytes] = {}
+
+    def open_range(self, key: str, start: int, end: int) -> Iterator[bytes]:
+        data = self.objects[key][start:end]
+        return (data[i : i + 4] for i in range(0, len(data), 4))
+
+    def put(self, key: str, data: bytes) -> StoredFile:
+        self.objects[key] = data
+        return StoredFile(key, len(data), hashlib.sha256(data).hexdigest())
+
+
+class FakeWatch:
+    def __init__(self) -> None:
+        self._hints: set[str] = set()
+        self._event = asyncio.Event()
+
+    def tell(self, *hints: str) -> None:
+        self._hints.update(hints)
+        self._event.set()
+
+    async def changed(self, timeout: float) -> set[str]:
+        try:
+            await asyncio.wait_for(self._event.wait(), timeout)
+        except TimeoutError:
+            return set()
+        hints, self._hints = self._hints, set()
+        self._event.clear()
+        return hints
+
+
+@dataclass
+class FakeJob:
+    """One job; `outputs` holds the output of each attempt, `ended` how many of them are over."""
+
+    id: str = JOB
+    status: str = "running"
+    phase: str = "running"
+    outputs: list[bytes] = field(default_factory=list)
+    ended: int = 0
+    events: list[dict[str, Any]] = field(default_factory=list)
+    progress: dict[str, Any] | None = None
+    series: dict[str, Any] = field(default_factory=dict)
+    artifacts: dict[str, bytes] = field(default_factory=dict)
+
+    def view(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "status": self.status,
+            "phase": self.phase,
+            "progress": self.progress,
+            "attempts": [{"number": n + 1} for n in range(len(self.outputs))],
+            "recent_logs": ["secret line"],
+            "metrics": {},
+        }
+
+
+class FakeControl:
+    def __init__(self) -> None:
+        self.store = FakeStore()
+        self.known: dict[str, FakeJob] = {}
+        self.keys: dict[str, tuple[JobSpec, FakeJob]] = {}
+        self.submitted: list[tuple[JobSpec, str | None]] = []
+        self.asked: list[dict[str, Any]] = []
+        self.bundles: dict[str, bytes] = {}
+        self.watches: dict[str | None, list[FakeWatch]] = {}
+        self.acked = 0
+        self.batches: list[Batch] = []
+        self.wanted: Desired | None = None
+        self.wanted_of_attempt: dict[str, Any] | None = None
+        self.released: asyncio.Event = asyncio.Event()
+        self.uploads: dict[str, bytes] = {}
+        self.is_ready = True
+        self.started = self.stopped = False
+        self.breaks: Exception | None = None
+
+    @property
+    def agents(self) -> FakeControl:
+        return self
+
+    # what the public API asks
+
+    def add(self, job: FakeJob) -> FakeJob:
+        self.known[job.id] = job
+        return job
+
+    def tell(self, job: str | None, *hints: str) -> None:
+        for name in (job, None):
+            for watch in self.watches.get(name, ()):
+                watch.tell(*hints)
+
+    async def submit(self, spec: JobSpec, key: str | None) -> Submitted:
+        self.submitted.append((spec, key))
+        if key and key in self.keys:
+            known, job = self.keys[key]
+            if known != spec:
+                raise Conflict("This key was used for another job.", fix="Use a new key.")
+            return Submitted(job.view(), False)
+        job = self.add(FakeJob(f"job-{len(self.known):026d}", "queued", "queued"))
+        if key:
+            self.keys[key] = spec, job
+        return Submitted(job.view(), True)
+
+    async def find_job(self, ref: str) -> str:
+        if self.breaks:
+            raise self.breaks
+        found = [name for name in self.known if name.endswith(ref)]
+        if not found:
+            raise NotFound(f"There is no job {ref!r}.", fix="`crucible jobs` lists them.")
+        if len(found) > 1:
+            raise Conflict(f"{ref!r} names several jobs.", fix="Type more of it.", matches=found)
+        return found[0]
+
+    async def job(self, ref: str) -> dict[str, Any]:
+        return self.known[await self.find_job(ref)].view()
+
+    async def jobs(
+        self, *, statuses: frozenset[str] | None, active: bool, limit: int, cursor: str | None
+    ) -> dict[str, Any]:
+        self.asked.append({"statuses": statuses, "active": active, "limit": limit, "cursor": cursor})
+        return {"items": [job.view() for job in self.known.values()], "next": None}
+
+    async def cancel(self, ref: str) -> tuple[dict[str, Any], bool]:
+        job = self.known[await self.find_job(ref)]
+        return job.view(), job.status in ("queued", "running")
+
+    async def logs(
+        self, ref: str, *, attempt: int | None, offset: int, limit: int, since: float | None
+    ) -> LogPage:
+        job = self.known[await self.find_job(ref)]
+        self.asked.append({"attempt": attempt, "offset": offset, "limit": limit, "since": since})
+        count = len(job.outputs)
+        if not count:
+            return LogPage(0, 0, 0, 0, False, b"")
+        number = attempt or count
+        output = job.outputs[number - 1]
+        data = output[offset : offset + limit]
+        following = offset + len(data)
+        complete = number <= job.ended and following >= len(output)
+        return LogPage(number, count, offset, following, complete, data)
+
+    async def metrics(self, ref: str, *, series: list[str], points: int) -> dict[str, Any]:
+        job = self.known[await self.find_job(ref)]
+        self.asked.append({"series": series, "points": points})
+        return {"series": job.series}
+
+    async def events(self, ref: str | None, *, after: int, limit: int) -> list[dict[str, Any]]:
+        jobs = [self.known[await self.find_job(ref)]] if ref else self.known.values()
+        cursor = "n" if ref else "cursor"
+        items = [event for job in jobs for event in job.events if event[cursor] > after]
+        return sorted(items, key=lambda event: event[cursor])[:limit]
+
+    async def artifacts(self, ref: str) -> list[dict[str, Any]]:
+        job = self.known[await self.find_job(ref)]
+        return [{"path": path, "size": len(data)} for path, data in job.artifacts.items()]
+
+    async def artifact(self, ref: str, path: str) -> StoredFile:
+        job = self.known[await self.find_job(ref)]
+        if path not in job.artifacts:
+            raise NotFound(f"There is no artifact {path!r}.", fix="List them first.")
+        return self.store.put(f"artifacts/{path}", job.artifacts[path])
+
+    async def backends(self) -> list[dict[str, Any]]:
+        return [{"name": "local", "connected": True}]
+
+    async def machines(self) -> list[dict[str, Any]]:
+        return [{"id": MACHINE}]
+
+    async def status(self) -> dict[str, Any]:
+        return {
+            "deployment": "dep-1",
+            "running": 1,
+            "queued": 0,
+            "billing": 0,
+        }
+
+    async def has_bundle(self, sha: str) -> bool:
+        return sha in self.bundles
+
+    async def put_bundle(self, sha: str, chunks: AsyncIterator[bytes]) -> bool:
+        data = b"".join([chunk async for chunk in chunks])
+        if hashlib.sha256(data).hexdigest() != sha:
+            raise HashMismatch("The bundle is not what was announced.", fix="Send it again.")
+        new = sha not in self.bundles
+        self.bundles[sha] = data
+        return new
+
+    def ready(self) -> bool:
+        return self.is_ready
+
+    async def start(self) -> None:
+        self.started = True
+
+    async def stop(self) -> None:
+        self.stopped = True
+
+    @asynccontextmanager
+    async def watch(self, job: str | None) -> AsyncIterator[FakeWatch]:
+        watch = FakeWatch()
+        self.watches.setdefault(job, []).append(watch)
+        try:
+            yield watch
+        finally:
+            self.watches[job].remove(watch)
+
+    # what agents ask
+
+    def check_machine(self, machine: str, bearer: str) -> None:
+        self._check("machine", machine, bearer)
+
+    def check_attempt(self, attempt: str, bearer: str) -> None:
+        self._check("attempt", attempt, bearer)
+
+    def _check(self, purpose: str, name: str, bearer: str) -> None:
+        if bearer != derive_secret(KEY, purpose, name).decode():
+            raise NotAllowed(f"This is not the secret of the {purpose}.", fix="Claim the machine first.")
+
+    async def claim(self, machine: str, nonce: str, native_id: str) -> str:
+        if nonce != "right":
+            raise NotAllowed("The nonce is wrong.")
+        if native_id == "second":
+            raise Conflict("Another host has claimed this machine.")
+        if native_id == "late":
+            raise Gone("The machine is not wanted any more.")
+        return derive_secret(KEY, "machine", machine).decode()
+
+    async def desired(
+        self, machine: str, version: int, wait: float, devices: Mapping[str, object] | None = None
+    ) -> Desired | None:
+        self.asked.append({"machine": machine, "version": version, "wait": wait, "devices": devices})
+        if self.wanted is None and wait:
+            await self.released.wait()
+        return self.wanted if self.wanted and self.wanted.version != version else None
+
+    async def attempt_desired(
+        self, attempt: str, rank: int, stop: bool, checkpoint: int, wait: float
+    ) -> dict[str, Any] | None:
+        self.asked.append({"rank": rank, "stop": stop, "checkpoint": checkpoint, "wait": wait})
+        return self.wanted_of_attempt
+
+    async def ingest(self, attempt: str, rank: int, raw: bytes) -> int:
+        batch = decode_batch(raw, derive_secret(KEY, "attempt", attempt))
+        if batch.messages[0].n > self.acked + 1:
+            raise Gap("Messages are missing.", acked=self.acked)
+        if attempt != ATTEMPT:
+            raise Gone("There is no such attempt.")
+        self.batches.append(batch)
+        self.acked = batch.messages[-1].n
+        return self.acked
+
+    async def put_log(
+        self, attempt: str, rank: int, n: int, start: int, lines: int, sha256: str, data: bytes
+    ) -> None:
+        self.uploads[f"log/{rank}/{n}@{start}+{lines}"] = data
+
+    def put_tail(self, attempt: str, rank: int, start: int, data: bytes) -> None:
+        self.uploads[f"tail@{start}"] = data
+
+    async def put_artifact(
+        self, attempt: str, rank: int, path: str, sha256: str, chunks: AsyncIterator[bytes]
+    ) -> None:
+        self.uploads[f"artifact/{path}"] = b"".join([chunk async for chunk in chunks])
+
+    async def open_bundle(self, sha: str) -> StoredFile:
+        if sha not in self.bundles:
+            raise NotFound("There is no such bundle.")
+        return self.store.put(f"bundles/{sha}", self.bundles[sha])

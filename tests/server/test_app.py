@@ -1,0 +1,255 @@
+"""The composition root: one server per state folder, found by its file, ended by a request."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import stat
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+import structlog
+from tests.server.fake_control import JOB, KEY, MACHINE, FakeControl, FakeJob
+from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
+
+from crucible import app
+from crucible.core.errors import BadInput, RefusedByPolicy, Trouble
+from crucible.server.home import AlreadyRunning, Home
+from crucible.server.listen import PortInUse, bind, port_of
+from crucible.settings import Settings, load_settings
+from crucible.wire.messages import derive_secret
+
+DEADLINE = 10.0
+OPTIONS = app.Options(True, "n-1")
+
+
+@pytest.fixture(autouse=True)
+def own_logging() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    structlog.reset_defaults()
+    root.handlers, root.level = handlers, level
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    environ = {"CRUCIBLE_HOME": str(tmp_path / "home")}
+    return load_settings(environ=environ, folder=tmp_path, user_config=tmp_path / "none.toml")
+
+
+class Running:
+    """A server in this loop, and a client with its token."""
+
+    def __init__(self, home: Path, task: asyncio.Task[None], http: httpx2.AsyncClient) -> None:
+        self.home = home
+        self.task = task
+        self.http = http
+
+    @property
+    def found(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.home / "server.json").read_text())
+        return found
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {(self.home / 'token').read_text()}"}
+
+
+@asynccontextmanager
+async def running(
+    settings: Settings, control: FakeControl, options: app.Options = OPTIONS
+) -> AsyncIterator[Running]:
+    stop = asyncio.Event()
+    task = asyncio.create_task(app.serve(options, settings, lambda home, settings: control, stop=stop))
+    home = settings.home.value
+    async with httpx2.AsyncClient(timeout=DEADLINE) as http:
+        try:
+            await until(lambda: task.done() or (home / "server.json").exists())
+            if task.done():
+                await task
+            yield Running(home, task, http)
+        finally:
+            stop.set()
+            with suppress(Trouble, ZeroDivisionError):
+                await asyncio.wait_for(task, DEADLINE)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(DEADLINE):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+@pytest.mark.enable_socket
+async def test_a_server_is_found_by_its_file(settings: Settings, control: FakeControl) -> None:
+    async with running(settings, control) as server:
+        found = server.found
+        assert found.keys() == {"url", "agents_url", "pid", "start_time", "version", "nonce", "deployment"}
+        assert (found["nonce"], found["pid"], found["deployment"]) == ("n-1", os.getpid(), "dep-1")
+        assert found["start_time"] == app.start_time(os.getpid())
+        assert stat.S_IMODE((server.home / "server.json").stat().st_mode) == 0o600
+        assert (server.home / "agents.url").read_text() == found["agents_url"]
+        ready = await server.http.get(f"{found['url']}/readyz")
+        assert ready.json() == {
+            "ready": True,
+            "nonce": "n-1",
+            "version": found["version"],
+            "deployment": "dep-1",
+        }
+        assert control.started
+
+
+@pytest.mark.enable_socket
+async def test_both_listeners_answer(settings: Settings, control: FakeControl) -> None:
+    async with running(settings, control) as server:
+        found = server.found
+        jobs = await server.http.get(f"{found['url']}/api/v1/jobs", headers=server.headers)
+        assert jobs.status_code == 200
+        assert "server" not in jobs.headers
+        about = (await server.http.get(f"{found['url']}/api/v1/server", headers=server.headers)).json()
+        assert (about["url"], about["agents_url"]) == (found["url"], found["agents_url"])
+        body = {"machine": MACHINE, "nonce": "right", "native_id": "first"}
+        assert (await server.http.post(f"{found['agents_url']}/agent/v1/claim", json=body)).status_code == 200
+        assert (await server.http.get(f"{found['agents_url']}/api/v1/jobs")).status_code == 404
+
+
+@pytest.mark.enable_socket
+async def test_a_socket_over_the_network(settings: Settings, control: FakeControl) -> None:
+    job = control.add(FakeJob(outputs=[b"hello"]))
+    async with running(settings, control) as server:
+        url = server.found["url"].replace("http", "ws") + f"/api/v1/jobs/{JOB}/stream"
+        with pytest.raises(InvalidStatus) as caught:
+            async with connect(url):
+                pass
+        assert caught.value.response.status_code == 401
+        assert json.loads(caught.value.response.body)["fix"]
+        async with connect(url, additional_headers=server.headers) as socket:
+            assert json.loads(await socket.recv())["text"] == "hello"
+            job.status, job.ended = "completed", 1
+            control.tell(JOB, "event")
+            frames = [json.loads(frame) async for frame in socket]
+        assert [frame["stream"] for frame in frames] == ["job", "job"]
+        assert socket.close_code == 1000
+
+
+@pytest.mark.enable_socket
+async def test_a_request_to_stop_ends_it_soon_though_agents_wait(
+    settings: Settings, control: FakeControl
+) -> None:
+    secret = derive_secret(KEY, "machine", MACHINE).decode()
+    async with running(settings, control) as server:
+        found = server.found
+        poll = asyncio.create_task(
+            server.http.get(
+                f"{found['agents_url']}/agent/v1/machines/{MACHINE}/desired?wait=30",
+                headers={"Authorization": f"Bearer {secret}"},
+            )
+        )
+        await until(lambda: bool(control.asked))
+        answer = await server.http.post(f"{found['url']}/api/v1/server/stop", headers=server.headers)
+        assert answer.status_code == 202
+        async with asyncio.timeout(3):
+            await server.task
+            assert (await poll).status_code == 304
+        assert control.stopped
+        assert not (server.home / "server.json").exists()
+
+
+@pytest.mark.enable_socket
+async def test_a_second_server_on_the_folder_is_refused(settings: Settings, control: FakeControl) -> None:
+    async with running(settings, control) as server:
+        with pytest.raises(AlreadyRunning):
+            async with running(settings, FakeControl(), app.Options(True, "n-2")):
+                pass
+        assert server.found["nonce"] == "n-1"
+
+
+@pytest.mark.enable_socket
+async def test_the_next_run_has_the_same_ports_and_secrets(settings: Settings, control: FakeControl) -> None:
+    async with running(settings, control) as server:
+        first, headers = server.found, server.headers
+    async with running(settings, control, app.Options(True, "n-2")) as server:
+        second = server.found
+        assert (second["url"], second["agents_url"]) == (first["url"], first["agents_url"])
+        assert server.headers == headers
+
+
+@pytest.mark.enable_socket
+async def test_a_named_port_that_is_taken_is_an_error(settings: Settings, control: FakeControl) -> None:
+    with bind("127.0.0.1", None) as taken, pytest.raises(PortInUse):
+        async with running(settings, control, app.Options(True, "n", port=port_of(taken))):
+            pass
+    assert not control.started
+
+
+@pytest.mark.enable_socket
+async def test_a_control_plane_that_does_not_start_leaves_nothing_behind(
+    settings: Settings, control: FakeControl
+) -> None:
+    class Broken(FakeControl):
+        async def start(self) -> None:
+            raise Trouble("The database is damaged.")
+
+    broken = Broken()
+    with pytest.raises(Trouble, match="damaged"):
+        async with running(settings, broken):
+            pass
+    assert broken.stopped
+    assert not (settings.home.value / "server.json").exists()
+    async with running(settings, control):
+        pass
+
+
+@pytest.mark.enable_socket
+async def test_a_server_of_its_own_keeps_its_log_in_the_folder(
+    settings: Settings, control: FakeControl
+) -> None:
+    async with running(settings, control, app.Options(False, "n-1")) as server:
+        token = (server.home / "token").read_text()
+    lines = [json.loads(line) for line in Home(server.home).log.read_text().splitlines()]
+    assert [line["event"] for line in lines] == ["ready", "stopped"]
+    assert token not in Home(server.home).log.read_text()
+
+
+async def test_an_address_beyond_this_computer_is_refused(settings: Settings) -> None:
+    with pytest.raises(RefusedByPolicy):
+        await app.serve(app.Options(host="0.0.0.0"), settings, lambda home, settings: FakeControl())
+    assert not settings.home.value.exists()
+
+
+def test_the_command_line() -> None:
+    options = app.parse(["serve", "--embedded", "--nonce", "n", "--port", "81", "--agents-port", "82"])
+    assert options == app.Options(True, "n", "127.0.0.1", 81, 82)
+
+
+def test_a_nonce_is_made_when_none_is_given() -> None:
+    assert app.parse(["serve"]).nonce != app.parse(["serve"]).nonce
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["dance"], ["serve", "--port", "0"], ["serve", "--port", "x"], ["serve", "y"]]
+)
+def test_a_wrong_command_line_is_bad_input(arguments: list[str]) -> None:
+    with pytest.raises(BadInput):
+        app.parse(arguments)
+
+
+def test_the_last_line_is_the_error(capsys: pytest.CaptureFixture[str]) -> None:
+    heard: list[int] = []
+    assert app.main(["serve", "--port", "99999"], heard.append) == 2
+    last = json.loads(capsys.readouterr().err.splitlines()[-1])
+    assert last["error"].keys() == {"code", "what", "why", "fix"}
+    assert last["error"]["code"] == "bad_input"
+    assert heard == [2]
+
+
+def test_one_process_is_named_for_ever() -> None:
+    assert app.start_time(os.getpid()) == app.start_time(os.getpid()) != app.start_time(1)

@@ -1,0 +1,178 @@
+"""Every failure has one form and says what to do."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import httpx2
+import pytest
+import structlog
+from fastapi import FastAPI
+from structlog.testing import capture_logs
+from tests.server.asgi import SocketClient
+from tests.server.conftest import TOKEN
+from tests.server.fake_control import JOB, FakeControl, FakeJob
+
+from crucible.core.errors import DiskFull, NotFound, Unreachable
+from crucible.server.failures import bad_fields
+from crucible.server.problems import close_reason, problem
+
+MEMBERS = {"type", "title", "status", "detail", "code", "why", "fix", "request_id"}
+
+
+def check(answer: httpx2.Response, status: int, code: str) -> dict[str, object]:
+    body: dict[str, object] = answer.json()
+    assert answer.status_code == body["status"] == status
+    assert answer.headers["Content-Type"] == "application/problem+json"
+    assert body.keys() >= MEMBERS
+    assert body["code"] == code
+    assert body["request_id"] == answer.headers["X-Request-ID"]
+    return body
+
+
+async def test_an_error_of_control_keeps_its_parts_and_data(
+    http: httpx2.AsyncClient, control: FakeControl
+) -> None:
+    for number in (1, 2):
+        control.add(FakeJob(f"job-{number}xyz"))
+    body = check(await http.get("/api/v1/jobs/xyz"), 409, "conflict")
+    assert body["detail"] == "'xyz' names several jobs."
+    assert body["fix"] == "Type more of it."
+    assert body["matches"] == ["job-1xyz", "job-2xyz"]
+
+
+async def test_data_never_replaces_the_usual_members() -> None:
+    answer = problem(NotFound("gone", status=200, code="fine", request_id="other"), "req-1")
+    body = json.loads(bytes(answer.body))
+    assert (body["status"], body["code"], body["request_id"]) == (404, "not_found", "req-1")
+
+
+async def test_wrong_fields_are_named_with_their_path(http: httpx2.AsyncClient) -> None:
+    spec = {"command": ["true"], "resources": {"cpus": -1}, "env": {"1X": "hunter2"}, "colour": "red"}
+    answer = await http.post("/api/v1/jobs", json=spec)
+    body = check(answer, 422, "bad_input")
+    errors = body["errors"]
+    assert isinstance(errors, list)
+    assert {error["field"] for error in errors} == {"resources.cpus", "env", "colour"}
+    assert body["fix"]
+    assert "hunter2" not in answer.text
+
+
+async def test_many_wrong_fields_are_cut() -> None:
+    errors = [{"loc": ("body", "tags", number), "msg": "bad"} for number in range(500)]
+    assert len(bad_fields(errors).data["errors"]) == 20  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"\xff\xfe", b'{"command": "\\ud800"}', b"[" * 100_000])
+async def test_a_body_that_is_no_job_is_refused(
+    http: httpx2.AsyncClient, control: FakeControl, body: bytes
+) -> None:
+    answer = await http.post("/api/v1/jobs", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code in (400, 422)
+    assert answer.json()["fix"]
+    assert control.submitted == []
+
+
+async def test_an_unknown_route(http: httpx2.AsyncClient) -> None:
+    body = check(await http.get("/api/v1/nothing"), 404, "no_such_route")
+    assert body["detail"] == "There is nothing at /api/v1/nothing."
+
+
+async def test_a_wrong_method_says_which_are_right(http: httpx2.AsyncClient) -> None:
+    answer = await http.delete("/api/v1/jobs")
+    check(answer, 405, "wrong_method")
+    assert answer.headers["Allow"]
+
+
+async def test_an_unexpected_error_is_logged_under_the_request_id(
+    http: httpx2.AsyncClient, control: FakeControl
+) -> None:
+    control.breaks = ZeroDivisionError("a secret detail")
+    with capture_logs(processors=[structlog.contextvars.merge_contextvars]) as lines:
+        answer = await http.get("/api/v1/jobs/abc")
+    body = check(answer, 500, "internal")
+    assert "a secret detail" not in answer.text
+    assert "ZeroDivisionError" in str(body["why"])
+    assert [line["request_id"] for line in lines] == [body["request_id"]]
+
+
+@pytest.mark.parametrize(("error", "status"), [(DiskFull("full"), 507), (Unreachable("away"), 503)])
+async def test_our_own_trouble_is_logged(
+    http: httpx2.AsyncClient, control: FakeControl, error: Exception, status: int
+) -> None:
+    control.breaks = error
+    with capture_logs() as lines:
+        answer = await http.get("/api/v1/jobs/abc")
+    assert answer.status_code == status
+    assert [line["log_level"] for line in lines] == ["warning"]
+
+
+async def test_trouble_that_passes_says_when_to_come_back(
+    http: httpx2.AsyncClient, control: FakeControl
+) -> None:
+    control.breaks = Unreachable("away")
+    assert (await http.get("/api/v1/jobs/abc")).headers["Retry-After"] == "1"
+
+
+async def test_a_sane_request_id_is_kept(http: httpx2.AsyncClient) -> None:
+    answer = await http.get("/api/v1/jobs", headers={"X-Request-ID": "my-id.7"})
+    assert answer.headers["X-Request-ID"] == "my-id.7"
+
+
+@pytest.mark.parametrize("given", ["", "two words", "x" * 65, 'quo"te', "new%0aline"])
+async def test_another_request_id_is_made(http: httpx2.AsyncClient, given: str) -> None:
+    first = (await http.get("/api/v1/jobs", headers={"X-Request-ID": given})).headers["X-Request-ID"]
+    second = (await http.get("/api/v1/jobs", headers={"X-Request-ID": given})).headers["X-Request-ID"]
+    assert first.startswith("req-")
+    assert first != second
+
+
+async def test_answers_are_neither_guessed_at_nor_kept(http: httpx2.AsyncClient) -> None:
+    answer = await http.get("/api/v1/jobs")
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert answer.headers["Cache-Control"] == "no-store"
+
+
+async def test_a_socket_for_no_job_is_refused_with_the_problem(api: FastAPI) -> None:
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    async with SocketClient(api, "/api/v1/jobs/nothing/stream", headers) as socket:
+        status, body = await socket.refusal()
+    assert (status, body["code"]) == (404, "not_found")
+
+
+async def test_a_socket_with_a_wrong_cursor_is_refused_with_the_field(
+    api: FastAPI, control: FakeControl
+) -> None:
+    control.add(FakeJob())
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    async with SocketClient(api, f"/api/v1/jobs/{JOB}/stream?after=-1", headers) as socket:
+        status, body = await socket.refusal()
+    assert (status, body["errors"][0]["field"]) == (422, "after")
+
+
+async def test_a_reader_that_leaves_in_the_middle_is_no_error_of_ours(api: FastAPI) -> None:
+    sent: asyncio.Queue[dict[str, object]] = asyncio.Queue()
+    messages = iter([{"type": "http.request", "body": b"{", "more_body": True}, {"type": "http.disconnect"}])
+    headers = {"host": "127.0.0.1", "authorization": f"Bearer {TOKEN}", "content-type": "application/json"}
+    scope = {
+        "type": "http",
+        "method": "PUT",
+        "path": f"/api/v1/bundles/{'a' * 64}",
+        "query_string": b"",
+        "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+    }
+
+    async def receive() -> dict[str, object]:
+        return next(messages)
+
+    with capture_logs() as lines:
+        await api(scope, receive, sent.put)
+    assert sent.get_nowait()["status"] == 400
+    assert lines == []
+
+
+def test_the_reason_of_a_close_fits() -> None:
+    reason = close_reason(NotFound("ä" * 200))
+    assert len(reason.encode()) <= 123
+    assert set(reason) == {"ä"}

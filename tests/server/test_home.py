@@ -1,0 +1,107 @@
+"""The state folder: closed to others, one server at a time, secrets made once."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from crucible.core.errors import CrucibleError, Trouble
+from crucible.server.home import AlreadyRunning, Discovery, Home, Ports, open_home
+
+FOUND = Discovery("http://127.0.0.1:1", "http://127.0.0.1:2", 7, "123", "1.0", "n", "dep-1")
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return open_home(tmp_path / "a" / "state")
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_the_folder_is_closed_to_others(home: Home) -> None:
+    assert mode(home.path) == 0o700
+
+
+def test_an_open_folder_is_closed(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    assert mode(open_home(tmp_path).path) == 0o700
+
+
+def test_a_file_in_its_place_is_told_with_the_fix(tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("")
+    with pytest.raises(Trouble) as caught:
+        open_home(tmp_path / "state")
+    assert "CRUCIBLE_HOME" in caught.value.fix
+
+
+def test_one_server_at_a_time(home: Home) -> None:
+    with home.locked():
+        with pytest.raises(AlreadyRunning) as caught, home.locked():
+            pass
+        assert caught.value.exit_code == 5
+    with home.locked():
+        pass
+
+
+def test_errors_under_the_lock_are_not_changed(home: Home) -> None:
+    with pytest.raises(ConnectionResetError), home.locked():
+        raise ConnectionResetError
+    with pytest.raises(CrucibleError, match="mine"), home.locked():
+        raise CrucibleError("mine")
+
+
+def test_secrets_are_made_once_and_private(home: Home) -> None:
+    token, key = home.token(), home.key()
+    assert token != key
+    assert (home.token(), home.key()) == (token, key)
+    assert len(key.reveal()) == 64
+    assert (mode(home.path / "token"), mode(home.path / "key")) == (0o600, 0o600)
+
+
+def test_a_secret_open_to_others_is_closed(home: Home) -> None:
+    home.key()
+    (home.path / "key").chmod(0o644)
+    home.key()
+    assert mode(home.path / "key") == 0o600
+
+
+def test_a_cut_off_secret_is_not_used(home: Home) -> None:
+    (home.path / "key").write_text("abc")
+    with pytest.raises(Trouble) as caught:
+        home.key()
+    assert "abc" not in str(caught.value)
+
+
+def test_the_server_is_announced_and_withdrawn(home: Home) -> None:
+    home.announce(FOUND)
+    path = home.path / "server.json"
+    assert json.loads(path.read_text())["nonce"] == "n"
+    assert mode(path) == 0o600
+    home.withdraw()
+    home.withdraw()
+    assert not path.exists()
+
+
+def test_a_reader_never_sees_half_a_file(home: Home) -> None:
+    home.announce(FOUND)
+    with (home.path / "server.json").open() as reader:
+        home.announce(FOUND)
+        assert json.load(reader)["pid"] == 7
+    assert [path.name for path in home.path.iterdir()] == ["server.json"]
+
+
+def test_ports_are_kept_for_the_next_run(home: Home) -> None:
+    assert home.ports() == Ports()
+    home.keep_ports(Ports(1, 2))
+    assert home.ports() == Ports(1, 2)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"api": "x", "agents": 1}', '{"api": 1}'])
+def test_broken_ports_are_no_ports(home: Home, text: str) -> None:
+    (home.path / "ports.json").write_text(text)
+    assert home.ports() == Ports()

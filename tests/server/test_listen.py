@@ -1,0 +1,54 @@
+"""Sockets: the port that was asked for or none, the last one if it is free."""
+
+from __future__ import annotations
+
+import pytest
+
+from crucible.core.errors import RefusedByPolicy
+from crucible.server.listen import PortInUse, bind, check_loopback, port_of, url_of
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost"])
+def test_this_computer_is_fine(host: str) -> None:
+    assert check_loopback(host) == host
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.com", ""])
+def test_anything_beyond_is_refused(host: str) -> None:
+    with pytest.raises(RefusedByPolicy) as caught:
+        check_loopback(host)
+    assert "--host 127.0.0.1" in caught.value.fix
+
+
+@pytest.mark.enable_socket
+def test_any_free_port() -> None:
+    with bind("127.0.0.1", None) as bound:
+        assert url_of(bound) == f"http://127.0.0.1:{port_of(bound)}"
+
+
+@pytest.mark.enable_socket
+def test_a_port_in_use_is_told_with_the_fix() -> None:
+    with bind("127.0.0.1", None) as taken, pytest.raises(PortInUse) as caught:
+        bind("127.0.0.1", port_of(taken))
+    assert caught.value.code == "port_in_use"
+    assert "--port" in caught.value.fix
+
+
+@pytest.mark.enable_socket
+def test_the_port_of_the_last_run_is_preferred() -> None:
+    with bind("127.0.0.1", None) as last:
+        port = port_of(last)
+    with bind("127.0.0.1", None, preferred=port) as bound:
+        assert port_of(bound) == port
+
+
+@pytest.mark.enable_socket
+def test_a_preferred_port_that_is_taken_gives_another() -> None:
+    with bind("127.0.0.1", None) as taken, bind("127.0.0.1", None, preferred=port_of(taken)) as bound:
+        assert port_of(bound) != port_of(taken)
+
+
+@pytest.mark.enable_socket
+def test_addresses_of_version_six() -> None:
+    with bind("::1", None) as bound:
+        assert url_of(bound) == f"http://[::1]:{port_of(bound)}"
