@@ -1,0 +1,139 @@
+"""The table of commands, and the group that loads a command's module only when it is used."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+FLAGS = "crucible.flags"
+"""Where the context keeps the shared options, wherever on the line they stood."""
+
+ARGUMENTS = "crucible.arguments"
+"""Where the context keeps what stood after `--`."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A command: its name, `module:function` below crucible.cli, and one line of help."""
+
+    name: str
+    target: str
+    help: str
+    arguments: bool = False
+    """Whether what stands after `--` belongs to the user's program."""
+
+
+COMMANDS = (
+    Row(
+        "run", "run:run", "Run a script, directory, notebook, git address, code or job file.", arguments=True
+    ),
+    Row("status", "jobs:status", "Show all active jobs, or one job."),
+    Row("jobs", "jobs:jobs", "List jobs, newest first."),
+    Row("logs", "logs:logs", "Print a job's output; -f follows it."),
+    Row("metrics", "metrics:metrics", "Show a job's metrics as sparklines."),
+    Row("events", "jobs:events", "List what happened to a job."),
+    Row("cancel", "cancel:cancel", "End jobs."),
+    Row("download", "download:download", "Fetch a job's artifacts."),
+    Row("backends", "places:backends", "List the places that can run jobs."),
+    Row("tiers", "places:tiers", "List the named sizes."),
+    Row("machines", "places:machines", "List machines in use."),
+    Row("init", "init:init", "Write an example job file."),
+    Row("up", "server:up", "Start the embedded server."),
+    Row("down", "server:down", "Stop the embedded server; jobs go on."),
+    Row("doctor", "doctor:doctor", "Check this installation and say what to mend."),
+)
+
+
+class Command(TyperCommand):
+    """A command that also takes the shared options."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.params.extend(shared_options())
+
+
+class ProgramCommand(Command):
+    """A command whose arguments after `--` are the user's program's, and not ours to read."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if "--" in args:
+            at = args.index("--")
+            args, ctx.meta[ARGUMENTS] = args[:at], tuple(args[at + 1 :])
+        try:
+            return super().parse_args(ctx, args)
+        except typer.TyperException as error:
+            error.message += " What your own program takes stands after --."
+            raise
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return [*super().collect_usage_pieces(ctx), "[-- ARGUMENTS]"]
+
+
+class LazyGroup(TyperGroup):
+    """Knows every command's name and help; imports a command when it is asked for."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.rows = {row.name: row for row in COMMANDS}
+        # Names that were mistyped are compared with these.
+        self.commands = dict.fromkeys(self.rows)  # type: ignore[assignment]
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(self.rows)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        row = self.rows.get(cmd_name)
+        return load(row) if row else None
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(row.name, row.help) for row in self.rows.values()])
+
+
+def load(row: Row) -> Any:
+    """The command behind a row."""
+    module, _, function = row.target.partition(":")
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    kind = ProgramCommand if row.arguments else Command
+    app.command(row.name, cls=kind)(getattr(importlib.import_module(f"crucible.cli.{module}"), function))
+    return typer.main.get_command(app)
+
+
+def note_flag(ctx: typer.Context, param: typer.CallbackParam, value: Any) -> None:
+    """Remember a shared option that was given; what was not given is not remembered."""
+    if value not in (None, False):
+        ctx.meta.setdefault(FLAGS, {})[param.name] = value
+
+
+Server = Annotated[
+    str | None,
+    typer.Option(
+        "--server", metavar="URL", help="Server to talk to.", callback=note_flag, expose_value=False
+    ),
+]
+Json = Annotated[
+    bool,
+    typer.Option("--json", help="Print JSON on standard output.", callback=note_flag, expose_value=False),
+]
+Quiet = Annotated[
+    bool,
+    typer.Option("--quiet", "-q", help="Print ids and data only.", callback=note_flag, expose_value=False),
+]
+Debug = Annotated[
+    bool, typer.Option("--debug", help="Show tracebacks of errors.", callback=note_flag, expose_value=False)
+]
+
+
+def _shared(server: Server = None, json: Json = False, quiet: Quiet = False, debug: Debug = False) -> None:
+    """The options that stand before or after the command's name."""
+
+
+def shared_options() -> Iterable[Any]:
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    app.command()(_shared)
+    return [param for param in typer.main.get_command(app).params if param.name != "help"]

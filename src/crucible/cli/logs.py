@@ -1,0 +1,111 @@
+"""`crucible logs`: a job's output, from the start, from a time on, or as it comes."""
+
+from __future__ import annotations
+
+import codecs
+import re
+import sys
+import time
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
+
+from crucible.cli.follow import detached
+from crucible.cli.session import Session
+from crucible.client.api import Api
+from crucible.client.stream import Cursors
+from crucible.core.errors import BadInput
+from crucible.core.resources import parse_duration
+
+
+def logs(
+    ctx: typer.Context,
+    job: Annotated[str, typer.Argument(help="Id, short id, an ending of it, or `last`.")],
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job ends.")] = False,
+    since: Annotated[str | None, typer.Option("--since", help="Only what is younger, such as 10m.")] = None,
+    grep: Annotated[str | None, typer.Option("--grep", help="Only lines that match this expression.")] = None,
+    attempt: Annotated[int | None, typer.Option("--attempt", min=1, help="Not the newest attempt.")] = None,
+) -> int:
+    """Print a job's output. With -f the exit code is the job's own; Ctrl-C detaches."""
+    session = Session.of(ctx)
+    lines = _Lines(session, _pattern(grep))
+    start = None if since is None else time.time() - parse_duration(since)
+    with session.api() as api:
+        found = api.job(job)
+        cursors = _printed(api, found.id, attempt, start, lines)
+        if not follow:
+            lines.end()
+            return 0
+        try:
+            for frame in api.stream(found.id, cursors=cursors, notice=session.out.warn):
+                if frame.text is not None:
+                    lines.add(frame.text, frame.attempt)
+                found = frame.job or found
+        except KeyboardInterrupt:
+            return detached(found, session.out)
+        lines.end()
+        if found.status != "completed":
+            session.out.say(
+                f"{found.called} {found.status}" + (f": {found.reason.message}" if found.reason else "")
+            )
+        return found.own_code
+
+
+class _Lines:
+    """Prints text as it came, or line by line when lines are chosen or wrapped in JSON."""
+
+    def __init__(self, session: Session, pattern: re.Pattern[str] | None) -> None:
+        self._out, self._pattern = session.out, pattern
+        self._rest = ""
+        self._attempt: int | None = None
+
+    def add(self, text: str, attempt: int | None) -> None:
+        if attempt != self._attempt:
+            self.end()
+        self._attempt = attempt
+        if self._pattern is None and not self._out.as_json:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+            return
+        *lines, self._rest = (self._rest + text).split("\n")
+        for line in lines:
+            self._line(line)
+
+    def end(self) -> None:
+        if self._rest:
+            self._line(self._rest)
+            self._rest = ""
+
+    def _line(self, line: str) -> None:
+        if self._pattern is not None and not self._pattern.search(line):
+            return
+        if self._out.as_json:
+            self._out.json({"attempt": self._attempt, "line": line})
+        else:
+            self._out.data(line)
+
+
+def _printed(api: Api, job: str, attempt: int | None, since: float | None, lines: _Lines) -> Cursors:
+    """Print what there is now; returns where to go on from."""
+    cursors = Cursors(attempt=attempt)
+    for text, cursors in _stored(api, job, attempt, since):
+        lines.add(text, cursors.attempt)
+    return cursors
+
+
+def _stored(api: Api, job: str, attempt: int | None, since: float | None) -> Iterator[tuple[str, Cursors]]:
+    """The log as text, piece by piece, never cutting a character in two."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    page = api.logs(job, attempt=attempt, since=since)
+    while page.data:
+        yield decoder.decode(page.data), Cursors(attempt=page.attempt or None, offset=page.next)
+        page = api.logs(job, attempt=page.attempt or None, offset=page.next)
+    yield decoder.decode(b"", final=True), Cursors(attempt=page.attempt or attempt, offset=page.next)
+
+
+def _pattern(text: str | None) -> re.Pattern[str] | None:
+    try:
+        return re.compile(text) if text is not None else None
+    except re.error as error:
+        raise BadInput(f"--grep {text!r} is no regular expression.", why=f"{error}.") from error

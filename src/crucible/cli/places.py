@@ -1,0 +1,73 @@
+"""`crucible backends`, `tiers` and `machines`: where jobs can run, in which sizes, and what is in use."""
+
+from __future__ import annotations
+
+import typer
+
+from crucible.cli.session import Session
+from crucible.client.views import BackendView
+from crucible.core.resources import format_memory
+from crucible.core.tiers import TIERS
+
+
+def backends(ctx: typer.Context) -> None:
+    """List the places that can run jobs."""
+    session = Session.of(ctx)
+    with session.api() as api:
+        found = api.backends()
+    if session.out.as_json:
+        session.out.json({"items": [backend.as_json() for backend in found]})
+        return
+    rows = [
+        (item.name, "yes" if item.connected else "no", _offers(item), item.detail or "") for item in found
+    ]
+    session.out.table(("BACKEND", "CONNECTED", "OFFERS", "DETAIL"), rows)
+
+
+def tiers(ctx: typer.Context) -> None:
+    """List the named sizes. Without a tier a job gets the whole machine and no time limit."""
+    session = Session.of(ctx)
+    found = [tier.as_dict() for tier in TIERS.values()]
+    if session.out.as_json:
+        session.out.json({"items": found})
+        return
+    rows = [
+        (
+            str(tier["id"]),
+            f"{tier['cpu']:g}",
+            str(tier["memory"]),
+            str(tier["gpu"] or ""),
+            str(tier["maxRuntime"]),
+            f"${tier['costPerHour']}/h",
+            str(tier["description"]),
+        )
+        for tier in found
+    ]
+    session.out.table(("TIER", "CPUS", "MEMORY", "GPU", "TIME", "LIST PRICE", "FOR"), rows)
+
+
+def machines(ctx: typer.Context) -> None:
+    """List machines in use."""
+    session = Session.of(ctx)
+    with session.api() as api:
+        found = api.machines()
+    if session.out.as_json:
+        session.out.json({"items": [machine.as_json() for machine in found]})
+    elif not found:
+        session.out.say("No machine is in use.")
+    else:
+        rows = [(item.short or item.id, item.backend or "", item.state) for item in found]
+        session.out.table(("MACHINE", "BACKEND", "STATE"), rows)
+
+
+def _offers(backend: BackendView) -> str:
+    """The sizes on offer, shortly."""
+    shown = []
+    for offer in backend.offers[:3]:
+        capacity = offer.get("capacity")
+        if isinstance(capacity, dict):
+            memory = format_memory(float(capacity.get("memory_bytes") or 0))
+            gpus = capacity.get("gpus")
+            extra = f", {len(gpus)} GPU" if isinstance(gpus, list) and gpus else ""
+            shown.append(f"{capacity.get('cpus'):g} CPUs, {memory}{extra}")
+    return "; ".join(shown)

@@ -1,0 +1,261 @@
+"""`crucible run`: take up code, submit it, follow it, return its code."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from crucible.cli.follow import detached, follow, summary
+from crucible.cli.session import Session
+from crucible.client.inputs import read_data, read_variables
+from crucible.client.jobfile import read_job_file
+from crucible.client.payload import JOB_FILES, Payload, Request, from_code, from_shell, make_payload
+from crucible.client.pythons import Surroundings
+from crucible.client.submission import submit
+from crucible.client.views import JobView
+from crucible.client.wishes import Wishes
+from crucible.core.errors import BadInput, UnknownName
+from crucible.core.resources import parse_duration, parse_memory
+from crucible.core.spec import Kind
+from crucible.core.tiers import get_tier
+
+Text = str | None
+Texts = list[str] | None
+
+
+@dataclass(frozen=True)
+class Options:
+    """The command line of `run`, as it was written."""
+
+    target: str | None = None
+    code: str | None = None
+    shell: str | None = None
+    entry: str | None = None
+    ref: str | None = None
+    include: tuple[str, ...] = ()
+    in_place: bool = False
+    python: str | None = None
+    env: tuple[str, ...] = ()
+    env_file: tuple[Path, ...] = ()
+    data: tuple[str, ...] = ()
+    backend: str | None = None
+    tier: str | None = None
+    cpus: float | None = None
+    memory: str | None = None
+    gpus: int | None = None
+    gpu_memory: str | None = None
+    time: str | None = None
+    retries: int | None = None
+    grace: str | None = None
+    name: str | None = None
+    kind: str | None = None
+    tag: tuple[str, ...] = ()
+    detach: bool = False
+
+
+def run(
+    ctx: typer.Context,
+    target: Annotated[
+        Text, typer.Argument(metavar="TARGET", help="Script, directory, notebook, git URL, job file, or -.")
+    ] = None,
+    code: Annotated[Text, typer.Option("--code", "-c", metavar="CODE", help="Run this Python code.")] = None,
+    shell: Annotated[
+        Text, typer.Option("--shell", metavar="COMMAND", help="Run this command with /bin/sh.")
+    ] = None,
+    entry: Annotated[
+        Text, typer.Option("--entry", metavar="FILE", help="File of a directory or repository to run.")
+    ] = None,
+    ref: Annotated[
+        Text, typer.Option("--ref", metavar="REF", help="Branch, tag or commit of a git URL.")
+    ] = None,
+    include: Annotated[
+        Texts, typer.Option("--include", metavar="PATTERN", help="More files to send: a pattern. Repeatable.")
+    ] = None,
+    in_place: Annotated[
+        bool, typer.Option("--in-place", help="Run in the folder itself, not a copy.")
+    ] = False,
+    python: Annotated[
+        Text, typer.Option("--python", metavar="PATH", help="Interpreter or virtual environment.")
+    ] = None,
+    env: Annotated[
+        Texts, typer.Option("--env", metavar="NAME[=VALUE]", help="A variable of the job. Repeatable.")
+    ] = None,
+    env_file: Annotated[
+        list[Path] | None, typer.Option("--env-file", metavar="FILE", help="File of NAME=VALUE lines.")
+    ] = None,
+    data: Annotated[
+        Texts, typer.Option("--data", metavar="[NAME=]PATH", help="Input: a path or URI. Repeatable.")
+    ] = None,
+    backend: Annotated[Text, typer.Option("--backend", metavar="NAME", help="Where to run.")] = None,
+    tier: Annotated[
+        Text, typer.Option("--tier", metavar="TIER", help="A named size; see `crucible tiers`.")
+    ] = None,
+    cpus: Annotated[float | None, typer.Option("--cpus", metavar="N", help="CPUs, also fractions.")] = None,
+    memory: Annotated[
+        Text, typer.Option("--memory", metavar="SIZE", help="Memory limit, such as 4G.")
+    ] = None,
+    gpus: Annotated[int | None, typer.Option("--gpus", metavar="N", help="Number of GPUs.")] = None,
+    gpu_memory: Annotated[
+        Text, typer.Option("--gpu-memory", metavar="SIZE", help="Memory of each GPU, such as 16G.")
+    ] = None,
+    time: Annotated[Text, typer.Option("--time", metavar="TIME", help="Time limit, such as 1h30m.")] = None,
+    retries: Annotated[
+        int | None, typer.Option("--retries", metavar="N", help="Retries after the code failed.")
+    ] = None,
+    grace: Annotated[
+        Text, typer.Option("--grace", metavar="TIME", help="Time between TERM and KILL.")
+    ] = None,
+    name: Annotated[Text, typer.Option("--name", metavar="NAME", help="What to call the job.")] = None,
+    kind: Annotated[
+        Text, typer.Option("--kind", metavar="KIND", help="train, inference, benchmark or serve.")
+    ] = None,
+    tag: Annotated[
+        Texts, typer.Option("--tag", metavar="TAG", help="Label to find it by. Repeatable.")
+    ] = None,
+    detach: Annotated[bool, typer.Option("--detach", "-d", help="Submit, print the id, return.")] = False,
+) -> int:
+    """Run code as a job, follow it, and return its exit code.
+
+    What stands after -- goes to the code. Ctrl-C detaches; the job goes on.
+    """
+    # Lists that were not given come as None.
+    given: dict[str, Any] = {key: value for key, value in ctx.params.items() if value is not None}
+    lists = {key: tuple(value) for key, value in given.items() if isinstance(value, list)}
+    return run_job(Session.of(ctx), Options(**{**given, **lists}))
+
+
+def run_job(session: Session, options: Options) -> int:
+    """Everything that can be refused is refused before the server is asked, or even started."""
+    with tempfile.TemporaryDirectory(prefix="crucible-") as scratch:
+        payload, wishes = take_up(session, options, Path(scratch))
+        for note in payload.notes:
+            session.out.warn(f"Note: {note}")
+        with session.api() as api:
+            job = submit(api, payload, wishes, Path(scratch))
+            if options.detach:
+                return _submitted(session, job)
+            session.out.say(f"Submitted {job.called}: {_command(payload)} with {_python(payload)}")
+            try:
+                job = follow(api, job, session.out)
+            except KeyboardInterrupt:
+                return detached(job, session.out)
+            if session.out.as_json:
+                session.out.json(api.job(job.id).as_json())
+            else:
+                summary(api, job, session.out)
+            return job.own_code
+
+
+def take_up(session: Session, options: Options, scratch: Path) -> tuple[Payload, Wishes]:
+    """The code and the wishes, from the command line and from a job file if that is what is run."""
+    request = Request(
+        around=Surroundings(session.environ, session.folder),
+        scratch=scratch,
+        arguments=session.arguments,
+        python=options.python,
+        include=options.include,
+        entry=options.entry,
+        ref=options.ref,
+        in_place=options.in_place,
+        limit=session.settings.bundle_limit.value,
+    )
+    wishes = _wishes(session, options)
+    given = [name for name in ("target", "code", "shell") if getattr(options, name) is not None]
+    if len(given) != 1:
+        raise BadInput(
+            "Say one thing to run." if given else "There is nothing to run.",
+            why="A target, --code and --shell exclude each other." if given else "",
+            fix="For example: crucible run train.py -- --epochs 3",
+        )
+    if options.target is not None and Path(options.target).suffix in JOB_FILES:
+        return _from_job_file(options.target, request, wishes)
+    return _payload(given[0], str(getattr(options, given[0])), request), wishes
+
+
+def _from_job_file(target: str, request: Request, wishes: Wishes) -> tuple[Payload, Wishes]:
+    found = read_job_file(target, request)
+    joined = wishes.over(found.wishes)
+    _check_tier(joined)
+    return _payload(found.kind, found.target, found.request), joined
+
+
+def _payload(kind: str, text: str, request: Request) -> Payload:
+    if kind == "shell":
+        return from_shell(text, request)
+    if kind == "code":
+        return from_code(text, request)
+    if text == "-":
+        code = sys.stdin.buffer.read().decode("utf-8", errors="surrogateescape")
+        return from_code(code, request, shown="Standard input")
+    return make_payload(text, request)
+
+
+def _wishes(session: Session, options: Options) -> Wishes:
+    wishes = Wishes(
+        name=options.name,
+        kind=_kind(options.kind),
+        backend=options.backend,
+        tier=options.tier,
+        resources=_resources(options),
+        env=read_variables(options.env, options.env_file, session.environ),
+        data=read_data(options.data, session.folder),
+        retries={} if options.retries is None else {"user": options.retries},
+        grace_seconds=None if options.grace is None else parse_duration(options.grace),
+        tags=options.tag,
+    )
+    _check_tier(wishes)
+    return wishes
+
+
+def _check_tier(wishes: Wishes) -> None:
+    if wishes.tier is not None:
+        get_tier(wishes.tier)
+
+
+def _resources(options: Options) -> dict[str, float | int]:
+    said = {
+        "cpus": options.cpus,
+        "memory_bytes": None if options.memory is None else parse_memory(options.memory),
+        "gpus": options.gpus,
+        "gpu_memory_bytes": None if options.gpu_memory is None else parse_memory(options.gpu_memory),
+        "seconds": None if options.time is None else parse_duration(options.time),
+    }
+    return {name: value for name, value in said.items() if value is not None}
+
+
+def _kind(text: str | None) -> Kind | None:
+    if text is None:
+        return None
+    try:
+        return Kind(text.lower())
+    except ValueError:
+        raise UnknownName("kind of job", text, [kind.value for kind in Kind]) from None
+
+
+def _submitted(session: Session, job: JobView) -> int:
+    if session.out.as_json:
+        session.out.json(job.as_json())
+    else:
+        session.out.data(job.id)
+        session.out.say(f"Follow: crucible logs -f {job.called} · Cancel: crucible cancel {job.called}")
+    return 0
+
+
+def _command(payload: Payload) -> str:
+    words = shlex.join(payload.command[:8]).replace("'{python}'", "python")
+    return words if len(words) <= 100 else f"{words[:99]}…"
+
+
+def _python(payload: Payload) -> str:
+    environment = payload.environment
+    if environment.interpreter:
+        return f"{environment.interpreter} ({environment.origin})"
+    return (
+        f"an environment built from {environment.origin}" if environment.origin else "this computer's python3"
+    )

@@ -1,0 +1,97 @@
+"""What every command needs: the shared options, the settings, the way to write, the way to a server."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from crucible import __version__
+from crucible.cli.commands import ARGUMENTS, FLAGS
+from crucible.cli.output import Output
+from crucible.core.errors import BadInput
+from crucible.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from crucible.client.api import Api
+    from crucible.client.embedded import Embedded
+
+
+@dataclass(frozen=True)
+class Session:
+    """One run of the command."""
+
+    flags: Mapping[str, object]
+    arguments: tuple[str, ...] = ()
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+
+    @classmethod
+    def of(cls, ctx: typer.Context) -> Session:
+        return cls(dict(ctx.meta.get(FLAGS, {})), tuple(ctx.meta.get(ARGUMENTS, ())))
+
+    @cached_property
+    def out(self) -> Output:
+        return Output(
+            quiet=bool(self.flags.get("quiet")), as_json=bool(self.flags.get("json")), environ=self.environ
+        )
+
+    @cached_property
+    def settings(self) -> Settings:
+        return load_settings({"server": self.flags.get("server")}, environ=self.environ)
+
+    @property
+    def folder(self) -> Path:
+        return Path.cwd()
+
+    @cached_property
+    def embedded(self) -> Embedded:
+        from crucible.client.connection import embedded_of
+
+        return embedded_of(self.settings, __version__, self.environ)
+
+    @contextmanager
+    def api(self) -> Iterator[Api]:
+        """The server to talk to; an embedded one is started if need be."""
+        from crucible.client.connection import connect
+
+        _hush_retries()
+        api = connect(self.settings, self.embedded)
+        try:
+            yield api
+        finally:
+            api.close()
+
+    @contextmanager
+    def api_if_up(self) -> Iterator[Api | None]:
+        """The same, but nothing is started."""
+        from crucible.client.connection import connect_if_up
+
+        _hush_retries()
+        api = connect_if_up(self.settings, self.embedded)
+        try:
+            yield api
+        finally:
+            if api is not None:
+                api.close()
+
+    def confirm(self, question: str, *, yes: bool) -> bool:
+        """Ask on a terminal. Without one nobody can answer, so `--yes` has to be given."""
+        if yes:
+            return True
+        if not sys.stdin.isatty():
+            raise BadInput(question, why="Nobody can be asked here: this is no terminal.", fix="Add --yes.")
+        return typer.confirm(question, err=True)
+
+
+def _hush_retries() -> None:
+    """Repeats are told by the command where they matter, not by the library on standard output."""
+    import stamina.instrumentation
+
+    stamina.instrumentation.set_on_retry_hooks(())

@@ -1,0 +1,76 @@
+"""Jobs in words: the few phrases that several commands share."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from crucible.client.views import CostView, JobView, ProgressView
+from crucible.core.resources import format_duration
+
+
+def progress_words(progress: ProgressView | None) -> str:
+    """`epoch 3/10, step 40/100, loss 0.1234, 30%, 2m 10s left`; empty if nothing is known."""
+    if progress is None:
+        return ""
+    parts = [
+        _count("epoch", progress.epoch, progress.total_epochs),
+        _count("step", progress.step, progress.total_steps),
+        f"loss {progress.loss:.4g}" if progress.loss is not None else "",
+        f"{progress.fraction:.0%}" if progress.fraction is not None else "",
+        f"{format_duration(progress.eta_seconds)} left" if progress.eta_seconds else "",
+    ]
+    said = ", ".join(part for part in parts if part)
+    return said or (progress.message or "")
+
+
+def cost_words(cost: CostView) -> str:
+    """`free`, or dollars with as many digits as matter."""
+    if not cost.micros and not cost.rate_micros_per_hour:
+        return "free"
+    return f"${cost.micros / 1e6:.2f}" if cost.micros >= 10_000 else f"${cost.micros / 1e6:.4f}"
+
+
+def place_words(job: JobView) -> str | None:
+    """Where it runs and why; None before that is decided."""
+    if not job.placement:
+        return None
+    backend = job.backend or ""
+    return job.placement if job.placement.startswith(backend) else f"{backend}: {job.placement}"
+
+
+def lasted(job: JobView, now: datetime | None = None) -> float | None:
+    """Seconds from start to end, or to now; None before it started."""
+    started, ended = _instant(job.started_at), _instant(job.ended_at)
+    if started is None:
+        return None
+    return max(0.0, ((ended or now or datetime.now(UTC)) - started).total_seconds())
+
+
+def age_words(job: JobView, now: datetime | None = None) -> str:
+    created = _instant(job.created_at)
+    if created is None:
+        return ""
+    return f"{format_duration(max(0.0, ((now or datetime.now(UTC)) - created).total_seconds()))} ago"
+
+
+def reason_words(job: JobView) -> tuple[str, ...]:
+    """Why it ended so, and what to do about it."""
+    if job.reason is None:
+        return ()
+    return tuple(text for text in (job.reason.message or job.reason.code, job.reason.advice) if text)
+
+
+def _count(name: str, value: float | None, total: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{name} {value:g}/{total:g}" if total else f"{name} {value:g}"
+
+
+def _instant(text: str | None) -> datetime | None:
+    if not text:
+        return None
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)

@@ -1,0 +1,1 @@
+"""Talking to a Crucible server from Python."""

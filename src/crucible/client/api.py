@@ -1,0 +1,209 @@
+"""The server's routes as typed methods."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import quote
+
+import httpx2
+from pydantic import ValidationError
+
+from crucible.client import stream
+from crucible.client.transport import Endpoint, Query, Transport
+from crucible.client.views import (
+    ArtifactPage,
+    ArtifactView,
+    BackendPage,
+    BackendView,
+    EventPage,
+    EventView,
+    JobPage,
+    JobView,
+    LogPage,
+    MachinePage,
+    MachineView,
+    MetricsView,
+    ServerView,
+    View,
+)
+from crucible.core.errors import Trouble
+from crucible.core.spec import JobSpec
+
+V = TypeVar("V", bound=View)
+
+UPLOAD_SECONDS = 600.0
+_CHUNK = 256 * 1024
+
+
+class Api:
+    """One server. A job is named by its id, short id, an ending of three or more characters, or `last`."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        seconds: float = 30.0,
+        relocate: Callable[[], Endpoint] | None = None,
+        found: Callable[[], Endpoint | None] | None = None,
+    ) -> None:
+        """`relocate` finds or restarts a server that went away, `found` only looks for one."""
+        self.transport = Transport(endpoint, seconds=seconds, relocate=relocate)
+        self._found = found
+
+    def close(self) -> None:
+        self.transport.close()
+
+    @property
+    def endpoint(self) -> Endpoint:
+        return self.transport.endpoint
+
+    # Bundles and submission
+
+    def has_bundle(self, sha256: str) -> bool:
+        return self.transport.request("HEAD", f"/api/v1/bundles/{sha256}").status_code == 200
+
+    def put_bundle(self, sha256: str, path: Path) -> None:
+        """Upload the archive; again is harmless, because its name is its hash."""
+        headers = {"Content-Length": str(path.stat().st_size), "Content-Type": "application/gzip"}
+        self.transport.request(
+            "PUT",
+            f"/api/v1/bundles/{sha256}",
+            content=lambda: _pieces(path),
+            headers=headers,
+            repeat=True,
+            seconds=UPLOAD_SECONDS,
+        )
+
+    def submit(self, spec: JobSpec, *, key: str | None = None) -> JobView:
+        """Submit once: however often the request has to be repeated, `key` makes it one job."""
+        response = self.transport.request(
+            "POST",
+            "/api/v1/jobs",
+            body=spec.model_dump(mode="json"),
+            headers={"Idempotency-Key": key or uuid.uuid4().hex},
+            repeat=True,
+        )
+        return _read(JobView, response)
+
+    # Jobs
+
+    def job(self, ref: str) -> JobView:
+        return _read(JobView, self.transport.request("GET", _job(ref)))
+
+    def jobs(
+        self,
+        *,
+        statuses: Iterable[str] = (),
+        active: bool = False,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> JobPage:
+        query: Query = {
+            "status": list(statuses),
+            "active": "true" if active else None,
+            "limit": limit,
+            "cursor": cursor,
+        }
+        return _read(JobPage, self.transport.request("GET", "/api/v1/jobs", query=query))
+
+    def cancel(self, ref: str) -> JobView:
+        """Ask a job to end; asking again, or for one that has ended, is harmless."""
+        return _read(JobView, self.transport.request("POST", _job(ref, "cancel"), repeat=True))
+
+    def logs(
+        self,
+        ref: str,
+        *,
+        attempt: int | None = None,
+        offset: int = 0,
+        limit: int = 1024 * 1024,
+        since: float | None = None,
+    ) -> LogPage:
+        query = {"attempt": attempt, "offset": offset, "limit": limit, "since": since}
+        response = self.transport.request("GET", _job(ref, "logs"), query=query)
+        return _log_page(response, offset)
+
+    def metrics(self, ref: str, *, series: Iterable[str] = (), points: int = 500) -> MetricsView:
+        query: Query = {"series": list(series), "points": points}
+        return _read(MetricsView, self.transport.request("GET", _job(ref, "metrics"), query=query))
+
+    def events(self, ref: str, *, after: int = 0, limit: int = 200) -> tuple[EventView, ...]:
+        query = {"after": after, "limit": limit}
+        return _read(EventPage, self.transport.request("GET", _job(ref, "events"), query=query)).items
+
+    def artifacts(self, ref: str) -> tuple[ArtifactView, ...]:
+        return _read(ArtifactPage, self.transport.request("GET", _job(ref, "artifacts"))).items
+
+    def artifact_path(self, ref: str, path: str) -> str:
+        return _job(ref, f"artifacts/{quote(path)}")
+
+    # Places and the server itself
+
+    def backends(self) -> tuple[BackendView, ...]:
+        return _read(BackendPage, self.transport.request("GET", "/api/v1/backends")).items
+
+    def machines(self) -> tuple[MachineView, ...]:
+        return _read(MachinePage, self.transport.request("GET", "/api/v1/machines")).items
+
+    def server(self) -> ServerView:
+        return _read(ServerView, self.transport.request("GET", "/api/v1/server"))
+
+    def stop_server(self) -> None:
+        self.transport.request("POST", "/api/v1/server/stop")
+
+    def stream(
+        self, ref: str, *, cursors: stream.Cursors | None = None, notice: Callable[[str], None] | None = None
+    ) -> Iterator[stream.Frame]:
+        """Everything about a job from the cursors on, each thing once, until it has ended and its log is out.
+
+        Goes on over lost connections and a restarted server. `notice` is told, in words, when that happens.
+        """
+        link = stream.Link(self, self.transport, self._found)
+        return stream.follow(link, ref, cursors or stream.Cursors(), notice or _silent, stream.Timing(time))
+
+
+def _silent(_text: str) -> None:
+    return None
+
+
+def _job(ref: str, rest: str = "") -> str:
+    path = f"/api/v1/jobs/{quote(ref, safe='')}"
+    return f"{path}/{rest}" if rest else path
+
+
+def _pieces(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while piece := file.read(_CHUNK):
+            yield piece
+
+
+def _read(kind: type[V], response: httpx2.Response) -> V:
+    try:
+        return kind.model_validate_json(response.content)
+    except ValidationError as error:
+        raise Trouble(
+            "The server's answer cannot be understood.",
+            why=f"{error.error_count()} fields of {kind.__name__} differ; first: {error.errors()[0]['loc']}.",
+            fix="Check that it is a Crucible server, and its version, with `crucible doctor`.",
+        ) from error
+
+
+def _log_page(response: httpx2.Response, offset: int) -> LogPage:
+    def number(headers: Mapping[str, str], name: str, default: int) -> int:
+        text = headers.get(name, "")
+        return int(text) if text.isdigit() else default
+
+    headers, data = response.headers, response.content
+    start = number(headers, "X-Crucible-Offset", offset)
+    return LogPage(
+        attempt=number(headers, "X-Crucible-Attempt", 0),
+        attempts=number(headers, "X-Crucible-Attempts", 0),
+        start=start,
+        next=number(headers, "X-Crucible-Next", start + len(data)),
+        complete=headers.get("X-Crucible-Complete", "").lower() == "true",
+        data=data,
+    )

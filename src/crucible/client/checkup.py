@@ -1,0 +1,188 @@
+"""What `crucible doctor` looks at: the surroundings that Crucible needs, each with its fix."""
+
+from __future__ import annotations
+
+import enum
+import os
+import re
+import shutil
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from crucible.core.resources import GiB, MiB, format_memory
+
+NETWORK = frozenset(
+    [
+        "9p",
+        "afs",
+        "beegfs",
+        "ceph",
+        "cifs",
+        "coda",
+        "davfs",
+        "glusterfs",
+        "gpfs",
+        "lustre",
+        "ncpfs",
+        "nfs",
+        "nfs4",
+        "ocfs2",
+        "smb2",
+        "smb3",
+        "smbfs",
+        "vboxsf",
+    ]
+)
+LOW_DISK = 1 * GiB
+NO_DISK = 100 * MiB
+OLDEST = (3, 11)
+
+_MOUNTS = Path("/proc/self/mountinfo")
+_ESCAPE = re.compile(r"\\([0-7]{3})")
+
+
+class State(enum.StrEnum):
+    OK = "ok"
+    INFO = "info"
+    WARNING = "warning"
+    BROKEN = "broken"
+
+
+@dataclass(frozen=True)
+class Check:
+    name: str
+    state: State
+    detail: str
+    fix: str = ""
+
+    def as_json(self) -> dict[str, object]:
+        return {"name": self.name, "state": self.state.value, "detail": self.detail, "fix": self.fix}
+
+
+def _can_listen() -> str | None:
+    """None, or why no port of the loopback can be had."""
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
+            listener.bind(("127.0.0.1", 0))
+    except OSError as error:
+        return error.strerror or str(error)
+    return None
+
+
+@dataclass(frozen=True)
+class Machine:
+    """This computer, as the checks see it."""
+
+    environ: Mapping[str, str]
+    version: tuple[int, ...] = tuple(sys.version_info[:3])
+    executable: str = sys.executable
+    now: Callable[[], float] = time.time
+    free: Callable[[Path], int] = lambda path: shutil.disk_usage(path).free
+    can_listen: Callable[[], str | None] = _can_listen
+    mounts: Path = _MOUNTS
+
+    def which(self, name: str) -> str | None:
+        beside = os.path.join(os.path.dirname(self.executable), name)
+        return shutil.which(name, path=self.environ.get("PATH", os.defpath)) or (
+            beside if os.access(beside, os.X_OK) else None
+        )
+
+
+def check_machine(machine: Machine, home: Path) -> Iterator[Check]:
+    """All checks that need no server."""
+    yield _python(machine)
+    yield from _home(machine, home)
+    yield _clock(machine)
+    yield _ports(machine)
+    yield _tool(machine, "uv", "builds environments", "pip install uv")
+    yield _tool(machine, "git", "records commits and fetches repositories", "apt install git")
+    for name, purpose in (
+        ("docker", "containers"),
+        ("nvidia-smi", "NVIDIA GPUs"),
+        ("ssh", "other computers"),
+    ):
+        path = machine.which(name)
+        yield Check(name, State.INFO, f"{path or 'not found'} ({purpose})")
+
+
+def _python(machine: Machine) -> Check:
+    shown = ".".join(map(str, machine.version))
+    if machine.version < OLDEST:
+        return Check(
+            "python", State.BROKEN, f"{shown} at {machine.executable}", "Install Python 3.11 or newer."
+        )
+    return Check("python", State.OK, f"{shown} at {machine.executable}")
+
+
+def _home(machine: Machine, home: Path) -> Iterator[Check]:
+    there = next(path for path in (home, *home.parents) if path.exists())
+    fix = "Set CRUCIBLE_HOME to a folder on a local disk that you may write to."
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        yield Check("state folder", State.BROKEN, f"{home} cannot be written", fix)
+        return
+    kind = filesystem_of(there.resolve(), machine.mounts)
+    if kind is not None and is_network(kind):
+        yield Check("state folder", State.BROKEN, f"{home} is on a network file system ({kind})", fix)
+    else:
+        yield Check("state folder", State.OK, f"{home}" + (f" ({kind})" if kind else ""))
+    yield _disk(machine, there)
+
+
+def _disk(machine: Machine, there: Path) -> Check:
+    free = machine.free(there)
+    shown = f"{format_memory(free)} free at {there}"
+    fix = "Make room, or set CRUCIBLE_HOME to a folder on another disk."
+    if free < NO_DISK:
+        return Check("disk", State.BROKEN, shown, fix)
+    return Check("disk", State.WARNING, shown, fix) if free < LOW_DISK else Check("disk", State.OK, shown)
+
+
+def _clock(machine: Machine) -> Check:
+    """Our own files cannot come from the future; a clock that says so is wrong."""
+    ours = Path(__file__).stat().st_mtime
+    shown = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(machine.now()))
+    if machine.now() < ours - 86400:
+        return Check("clock", State.BROKEN, f"{shown} is before this installation", "Set the clock (NTP).")
+    return Check("clock", State.OK, shown)
+
+
+def _ports(machine: Machine) -> Check:
+    why = machine.can_listen()
+    if why is not None:
+        return Check("ports", State.BROKEN, f"no port on 127.0.0.1: {why}", "Check the loopback interface.")
+    return Check("ports", State.OK, "127.0.0.1 can be listened on")
+
+
+def _tool(machine: Machine, name: str, purpose: str, how: str) -> Check:
+    path = machine.which(name)
+    if path is None:
+        return Check(name, State.WARNING, f"not found ({purpose})", f"Install it: {how}.")
+    return Check(name, State.OK, path)
+
+
+def is_network(filesystem: str) -> bool:
+    kind, _, program = filesystem.partition(".")
+    return kind in NETWORK or (kind == "fuse" and program not in ("", "overlayfs", "fuse-overlayfs", "ntfs"))
+
+
+def filesystem_of(path: Path, mounts: Path = _MOUNTS) -> str | None:
+    """The type of the file system that holds the resolved `path`; None where the system does not say."""
+    try:
+        lines = mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError:
+        return None
+    best: tuple[int, str] | None = None
+    for line in lines:
+        left, _, right = line.partition(" - ")
+        fields = left.split(" ")
+        if len(fields) < 6 or not right:
+            continue
+        point = PurePosixPath(_ESCAPE.sub(lambda found: chr(int(found[1], 8)), fields[4]))
+        # Of two mounts on the same point the later one covers the earlier.
+        if PurePosixPath(path).is_relative_to(point) and (best is None or len(point.parts) >= best[0]):
+            best = (len(point.parts), right.split(" ", 1)[0])
+    return best[1] if best else None

@@ -1,0 +1,47 @@
+"""Which server a command talks to: the named one, or our own embedded one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from crucible.client.api import Api
+from crucible.client.discovery import read_discovery, read_token
+from crucible.client.embedded import Embedded
+from crucible.client.transport import Endpoint
+from crucible.settings import Settings
+
+
+def embedded_of(settings: Settings, version: str, environ: Mapping[str, str]) -> Embedded:
+    return Embedded(
+        home=settings.home.value,
+        version=version,
+        environ=environ,
+        start_seconds=settings.start_seconds.value,
+    )
+
+
+def connect(settings: Settings, embedded: Embedded) -> Api:
+    """The API to talk to. A named server is taken at its word, and never replaced by an embedded one."""
+    seconds = settings.request_seconds.value
+    if settings.server.value is not None:
+        return Api(_named(settings, settings.server.value), seconds=seconds)
+    endpoint = embedded.ensure()
+    return Api(endpoint, seconds=seconds, relocate=embedded.ensure, found=embedded.found)
+
+
+def connect_if_up(settings: Settings, embedded: Embedded) -> Api | None:
+    """The same, but nothing is started: None if no server is named and none of ours is up."""
+    if settings.server.value is not None:
+        return connect(settings, embedded)
+    endpoint = embedded.found()
+    return Api(endpoint, seconds=settings.request_seconds.value) if endpoint else None
+
+
+def _named(settings: Settings, url: str) -> Endpoint:
+    """Our own token goes to a named server only if that is the embedded one of this state folder."""
+    token = settings.token.value
+    if token is None:
+        ours = read_discovery(settings.home.value)
+        if ours is not None and ours.url == url:
+            token = read_token(settings.home.value)
+    return Endpoint(url, token)

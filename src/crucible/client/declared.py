@@ -1,0 +1,168 @@
+"""What code declares that it needs: a PEP 723 block, requirements.txt, pyproject.toml. Read, never run."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from crucible.core.errors import BadInput
+from crucible.core.spec import EnvironmentSpec
+from crucible.wire.paths import is_inside
+
+_BLOCK = re.compile(r"(?m)^# /// (?P<type>[a-zA-Z0-9-]+)$\s(?P<content>(^#(| .*)$\s)+)^# ///$")
+_INCLUDE = re.compile(r"^(?:-r|--requirement)(?:\s+|=)(.+)$")
+_EDITABLE = re.compile(r"^(?:-e|--editable)(?:\s+|=)(.+)$")
+_OTHER_FILE = re.compile(r"^(?:-c|--constraint)(?:\s+|=)(.+)$")
+_COMMENT = re.compile(r"(^|\s+)#.*$")
+
+
+@dataclass(frozen=True)
+class _Requirements:
+    lines: tuple[str, ...]
+    project: str | None
+
+
+def from_script_block(code: str, name: str) -> EnvironmentSpec | None:
+    """The environment of a PEP 723 block; None if there is none, or it asks for no packages."""
+    blocks = [found for found in _BLOCK.finditer(code) if found["type"] == "script"]
+    if not blocks:
+        return None
+    if len(blocks) > 1:
+        raise BadInput(f"{name} has {len(blocks)} `# /// script` blocks.", fix="Leave one of them.")
+    content = "".join(
+        line[2:] if line.startswith("# ") else line[1:]
+        for line in blocks[0]["content"].splitlines(keepends=True)
+    )
+    table = _toml(content, f"the `# /// script` block of {name}")
+    wanted = _strings(table, "dependencies", name)
+    python = _text(table, "requires-python", name)
+    if not wanted:
+        return None
+    return EnvironmentSpec(requirements=wanted, python=python, origin=f"the script block in {name}")
+
+
+def from_requirements(root: Path, file: Path) -> EnvironmentSpec | None:
+    """The environment of a requirements file inside `root`; None if it asks for nothing."""
+    found = _read_requirements(root, file, seen=frozenset())
+    shown = _shown(root, file)
+    if found.project is not None and found.lines:
+        raise BadInput(
+            f"{shown} mixes `-e {found.project}` with other requirements.",
+            why="A job's environment is built from one of them.",
+            fix="List them in pyproject.toml, or pass --python with an environment of your own.",
+        )
+    if found.project is not None:
+        return EnvironmentSpec(project=found.project, origin=f"the project named in {shown}")
+    if not found.lines:
+        return None
+    return EnvironmentSpec(requirements=found.lines, origin=shown)
+
+
+def from_pyproject(root: Path, file: Path, *, whole: bool) -> EnvironmentSpec | None:
+    """The environment of a pyproject.toml; None if it declares none.
+
+    `whole` says that its folder travels with the job, so that the project itself can be installed.
+    """
+    shown = _shown(root, file)
+    table = _toml(file.read_text(encoding="utf-8"), shown)
+    project = table.get("project")
+    if whole and "build-system" in table:
+        folder = file.parent.relative_to(root).as_posix()
+        return EnvironmentSpec(project=folder, origin=f"the project in {shown}")
+    if not isinstance(project, dict):
+        return None
+    wanted = _strings(project, "dependencies", shown)
+    if not wanted:
+        return None
+    python = _text(project, "requires-python", shown)
+    return EnvironmentSpec(requirements=wanted, python=python, origin=f"the dependencies in {shown}")
+
+
+def _read_requirements(root: Path, file: Path, seen: frozenset[Path]) -> _Requirements:
+    lines: list[str] = []
+    project: str | None = None
+    for line in _logical_lines(root, file):
+        if include := _INCLUDE.match(line):
+            path = _included(root, file, include[1])
+            if path in seen or path == file:
+                continue
+            below = _read_requirements(root, path, seen | {file})
+            lines.extend(below.lines)
+            project = below.project or project
+        elif editable := _EDITABLE.match(line):
+            project = _project(root, file, editable[1])
+        else:
+            lines.append(_plain(root, file, line))
+    return _Requirements(tuple(dict.fromkeys(lines)), project)
+
+
+def _logical_lines(root: Path, file: Path) -> Iterator[str]:
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{_shown(root, file)} is not UTF-8 text.", fix="Save it as UTF-8.") from error
+    for line in re.sub(r"\\\r?\n", " ", text).splitlines():
+        stripped = _COMMENT.sub("", line).strip()
+        if stripped:
+            yield stripped
+
+
+def _included(root: Path, file: Path, name: str) -> Path:
+    path = (file.parent / name.strip()).resolve()
+    if not is_inside(root, path):
+        raise BadInput(
+            f"{_shown(root, file)} includes {name}, which is outside {root}.",
+            why="Only what is in the folder travels with the job.",
+            fix="Copy that file into the folder.",
+        )
+    if not path.is_file():
+        raise BadInput(f"{_shown(root, file)} includes {name}, which does not exist.", fix="Mend the line.")
+    return path
+
+
+def _project(root: Path, file: Path, target: str) -> str:
+    path = (file.parent / target.strip()).resolve()
+    if not is_inside(root, path) or not (path / "pyproject.toml").is_file():
+        raise BadInput(
+            f"{_shown(root, file)} has `-e {target}`, which is no project inside the folder.",
+            fix="Name it without -e and with a URL, or pass --python with an environment of your own.",
+        )
+    return path.relative_to(root.resolve()).as_posix()
+
+
+def _plain(root: Path, file: Path, line: str) -> str:
+    if line.startswith((".", "file:.")) or _OTHER_FILE.match(line):
+        raise BadInput(
+            f"{_shown(root, file)} has the line {line!r}, which names a file.",
+            why="The environment is built away from this folder.",
+            fix="Use a version or a URL, or pass --python with an environment of your own.",
+        )
+    return line
+
+
+def _shown(root: Path, file: Path) -> str:
+    return file.relative_to(root).as_posix() if file.is_relative_to(root) else file.name
+
+
+def _toml(text: str, where: str) -> dict[str, object]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise BadInput(f"{where[0].upper()}{where[1:]} is not valid TOML.", why=str(error)) from error
+
+
+def _strings(table: dict[str, object], key: str, where: str) -> tuple[str, ...]:
+    value = table.get(key, [])
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise BadInput(f"{key!r} in {where} is no list of texts.", fix=f'Write it as {key} = ["numpy"].')
+    return tuple(value)
+
+
+def _text(table: dict[str, object], key: str, where: str) -> str | None:
+    value = table.get(key)
+    if value is not None and not isinstance(value, str):
+        raise BadInput(f"{key!r} in {where} is no text.", fix=f'Write it as {key} = ">=3.11".')
+    return value

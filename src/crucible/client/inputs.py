@@ -1,0 +1,94 @@
+"""Variables and data that the user passes to a job by name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from crucible.core.errors import BadInput
+from crucible.core.spec import DataInput
+
+_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
+_URI = re.compile(r"^[a-z][a-z0-9+.-]+://")
+_NAMED = re.compile(r"^([A-Za-z0-9_.-]+)=(.+)$", re.DOTALL)
+
+
+def read_variables(named: Iterable[str], files: Iterable[Path], environ: Mapping[str, str]) -> dict[str, str]:
+    """The job's variables: those of the files, then the named ones (`NAME` takes the shell's value)."""
+    found: dict[str, str] = {}
+    for file in files:
+        found.update(read_env_file(file))
+    for item in named:
+        name, equals, value = item.partition("=")
+        _check_name(name, "--env")
+        if not equals and name not in environ:
+            raise BadInput(
+                f"--env {name}: the shell has no variable {name}.",
+                fix=f"Set it (export {name}=…), or write --env {name}=VALUE.",
+            )
+        found[name] = value if equals else environ[name]
+    return found
+
+
+def read_env_file(file: Path) -> dict[str, str]:
+    """`NAME=VALUE` lines; empty lines and `#` comments are passed over, one pair of quotes is taken off."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"--env-file {file} cannot be read.", why=str(error)) from error
+    found: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        stripped = line.strip().removeprefix("export ").lstrip()
+        if not stripped or stripped.startswith("#"):
+            continue
+        name, equals, value = stripped.partition("=")
+        if not equals:
+            raise BadInput(f"{file}, line {number} is no NAME=VALUE.", fix="Mend or remove the line.")
+        _check_name(name.strip(), f"{file}, line {number}")
+        found[name.strip()] = _unquoted(value.strip())
+    return found
+
+
+def read_data(items: Iterable[str], folder: Path) -> tuple[DataInput, ...]:
+    """`PATH`, `URI`, or `NAME=` either of them. Paths are made absolute and must exist."""
+    found = tuple(_one(item, folder) for item in items)
+    names = [item.name for item in found]
+    double = next((name for name in names if names.count(name) > 1), None)
+    if double is not None:
+        raise BadInput(f"Two --data inputs are called {double!r}.", fix=f"Name one: --data other={double}.")
+    return found
+
+
+def _one(item: str, folder: Path) -> DataInput:
+    named = _NAMED.match(item)
+    if named and not (folder / item).exists():
+        return DataInput(name=named[1], source=_source(named[2], folder))
+    source = _source(item, folder)
+    name = (urlsplit(source).path if _URI.match(source) else source).rstrip("/").rpartition("/")[2]
+    if not name or name in (".", ".."):
+        raise BadInput(f"--data {item} has no name of its own.", fix=f"Give it one: --data NAME={item}.")
+    return DataInput(name=name, source=source)
+
+
+def _source(text: str, folder: Path) -> str:
+    if _URI.match(text):
+        return text
+    path = (folder / Path(text).expanduser()).resolve()
+    if not path.exists():
+        raise BadInput(
+            f"--data {text} does not exist.", why=f"It was looked for at {path}.", fix="Check the path."
+        )
+    return str(path)
+
+
+def _check_name(name: str, where: str) -> None:
+    if not _NAME.match(name):
+        raise BadInput(f"{where}: {name!r} is no name of a variable.", fix="Write it as NAME or NAME=VALUE.")
+
+
+def _unquoted(value: str) -> str:
+    if len(value) >= 2 and value[0] == value[-1] and value[0] in "\"'":
+        return value[1:-1]
+    return value

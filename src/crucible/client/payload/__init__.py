@@ -1,0 +1,42 @@
+"""Payloads: script, directory, git address, notebook, code, shell command. All become files + command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from crucible.client.payload.base import Payload, Request, missing
+from crucible.client.payload.code import from_code
+from crucible.client.payload.directory import from_directory
+from crucible.client.payload.git import from_git, looks_like_git
+from crucible.client.payload.notebook import from_notebook
+from crucible.client.payload.script import from_script
+from crucible.client.payload.shell import from_shell
+from crucible.core.errors import BadInput
+
+JOB_FILES = frozenset({".yaml", ".yml", ".toml", ".json"})
+
+__all__ = ["JOB_FILES", "Payload", "Request", "from_code", "from_shell", "make_payload"]
+
+
+def make_payload(target: str, request: Request) -> Payload:
+    """The payload of a path or an address, by what it is. Job files are read by `jobfile.py` before this."""
+    if not target.strip():
+        raise BadInput(
+            "There is nothing to run.", fix="Name a script, a directory, a notebook or a git address."
+        )
+    if looks_like_git(target):
+        return from_git(target, request)
+    path = request.folder / Path(target).expanduser()
+    if path.is_dir():
+        return from_directory(target, request)
+    if not path.exists():
+        raise missing(path, target)
+    if path.suffix == ".ipynb":
+        return from_notebook(target, request)
+    if path.suffix in (".py", ""):
+        return from_script(target, request)
+    raise BadInput(
+        f"{target} cannot be run as it is.",
+        why="Scripts (.py), notebooks (.ipynb), directories, git addresses and job files (.yaml, …) can.",
+        fix=f"For another program use --shell, as in --shell './{path.name}' --include {path.name}.",
+    )

@@ -1,0 +1,66 @@
+"""What every kind of payload becomes: files to send, a command, a Python, and where it came from."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from crucible.client.pythons import Surroundings
+from crucible.core.errors import BadInput
+from crucible.core.spec import EnvironmentSpec, Source
+from crucible.wire.archive import Entry
+from crucible.wire.bundle import DEFAULT_LIMIT
+
+
+@dataclass(frozen=True)
+class Request:
+    """How the user wants code to be taken up. `scratch` is a folder for clones, kept until all is packed."""
+
+    around: Surroundings
+    scratch: Path
+    arguments: tuple[str, ...] = ()
+    python: str | None = None
+    include: tuple[str, ...] = ()
+    entry: str | None = None
+    ref: str | None = None
+    in_place: bool = False
+    limit: int = DEFAULT_LIMIT
+
+    @property
+    def folder(self) -> Path:
+        return self.around.folder
+
+
+@dataclass(frozen=True)
+class Payload:
+    """Code ready to be sent: `entries` (None: nothing to send), or a folder to run in on this computer.
+
+    `notes` are for the user: what was left out, passed over or looks wrong.
+    """
+
+    command: tuple[str, ...]
+    environment: EnvironmentSpec
+    source: Source
+    entries: tuple[Entry, ...] | None = None
+    in_place: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+def missing(path: Path, shown: str) -> BadInput:
+    """The error for a path that is not there, with the nearest name that is."""
+    near = nearest(path.name, _names(path.parent))
+    hint = f"Did you mean {str(Path(shown).parent / near)!r}?" if near else "Check the path."
+    return BadInput(f"{shown} does not exist.", why=f"It was looked for at {path}.", fix=hint, meant=near)
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)), None)
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return sorted(item.name for item in folder.iterdir())
+    except OSError:
+        return []

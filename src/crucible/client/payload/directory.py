@@ -1,0 +1,93 @@
+"""A directory: all that is not ignored, and one file in it to begin with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from crucible.client.payload.base import Payload, Request, nearest
+from crucible.client.payload.files import gather, read_code, syntax_note
+from crucible.client.payload.repository import git_state, listed_files
+from crucible.client.pythons import Code, choose_python
+from crucible.core.errors import BadInput
+from crucible.core.spec import PYTHON, Source, SourceKind
+from crucible.wire.paths import UnsafePath, safe_join
+
+ENTRIES = ("main.py", "train.py", "__main__.py")
+_LISTED = 10
+
+
+def from_directory(shown: str, request: Request) -> Payload:
+    root = (request.folder / Path(shown).expanduser()).resolve()
+    state = git_state(root)
+    source = Source(
+        kind=SourceKind.DIRECTORY,
+        path=str(root),
+        commit=state.commit,
+        dirty=state.dirty,
+        diff=state.diff,
+    )
+    return from_root(root, shown, source, request)
+
+
+def from_root(root: Path, shown: str, source: Source, request: Request) -> Payload:
+    """The payload of a folder that is on this computer, wherever it came from."""
+    entry = find_entry(root, shown, request.entry)
+    text = read_code(root / entry, f"{shown.rstrip('/')}/{entry}")
+    choice = choose_python(request.python, Code(root, entry, text, whole=True), request.around)
+    entries = None if request.in_place else gather(root, listed_files(root), request.limit)
+    if entries is not None and all(item.name != entry for item in entries):
+        raise BadInput(
+            f"The entry {entry} is left out by .gitignore or .crucibleignore.", fix="Take it out of there."
+        )
+    return Payload(
+        command=(PYTHON, entry, *request.arguments),
+        environment=choice.environment,
+        source=source,
+        entries=entries,
+        in_place=str(root) if request.in_place else None,
+        notes=(*choice.notes, *syntax_note(text, entry)),
+    )
+
+
+def find_entry(root: Path, shown: str, named: str | None) -> str:
+    """The file to run: the named one, else a usual name, else the only one. Relative to `root`."""
+    scripts = sorted(path.name for path in root.glob("*.py") if path.is_file())
+    if named is not None:
+        return _named(root, shown, named, scripts)
+    usual = next((name for name in ENTRIES if name in scripts), None)
+    if usual is not None:
+        return usual
+    if len(scripts) == 1:
+        return scripts[0]
+    candidates = scripts or _below(root)
+    listed = (
+        f"Candidates: {', '.join(candidates[:_LISTED])}." if candidates else "There is no Python file in it."
+    )
+    raise BadInput(
+        f"Nothing says which file of {shown} to run.",
+        why=f"There is no {', '.join(ENTRIES)}. {listed}",
+        fix="Name it with --entry FILE."
+        if candidates
+        else "Add a main.py, or use --shell for another command.",
+        candidates=candidates,
+    )
+
+
+def _named(root: Path, shown: str, named: str, scripts: list[str]) -> str:
+    try:
+        path = safe_join(root, named.removeprefix("./"))
+    except UnsafePath as error:
+        raise BadInput(f"--entry {named} {error.why}.", fix=f"Name a file inside {shown}.") from error
+    if not path.is_file():
+        near = nearest(named, scripts)
+        raise BadInput(
+            f"There is no {named} in {shown}.",
+            fix=f"Did you mean {near!r}?" if near else "Check --entry.",
+            candidates=scripts,
+        )
+    return path.relative_to(root).as_posix()
+
+
+def _below(root: Path) -> list[str]:
+    found = (path.relative_to(root) for path in root.glob("*/*.py") if not path.parent.name.startswith("."))
+    return sorted(path.as_posix() for path in found)

@@ -1,0 +1,124 @@
+"""Reading code, and gathering the files that a bundle holds; what is wrong with them is told as bad input."""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+from collections.abc import Iterable
+from pathlib import Path
+
+from crucible.client.payload.base import missing
+from crucible.core.errors import BadInput
+from crucible.core.resources import format_memory
+from crucible.wire.archive import Entry
+from crucible.wire.bundle import IGNORE_FILE, BundleTooLarge, collect
+from crucible.wire.paths import UnsafePath, is_inside
+
+
+def read_code(path: Path, shown: str) -> str:
+    """The text of a source file that exists, is not empty, and is text."""
+    return decode_code(read_bytes(path, shown), shown)
+
+
+def read_bytes(path: Path, shown: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise missing(path, shown) from None
+    except OSError as error:
+        raise BadInput(f"{shown} cannot be read.", why=error.strerror or str(error)) from error
+
+
+def decode_code(data: bytes, shown: str) -> str:
+    if not data.strip():
+        raise BadInput(f"{shown} is empty.", fix="Write some code into it, or check that it was saved.")
+    encoding = _declared_encoding(data)
+    try:
+        text = data.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise BadInput(
+            f"{shown} is not {encoding} text.",
+            why=f"The byte at offset {error.start} (0x{data[error.start]:02x}) is not valid there.",
+            fix="Save it as UTF-8.",
+            offset=error.start,
+        ) from error
+    if "\x00" in text:
+        raise BadInput(
+            f"{shown} is no source code.",
+            why=f"There is a NUL byte at offset {data.find(0)}.",
+            fix="Check that it is the right file.",
+            offset=data.find(0),
+        )
+    return text
+
+
+def syntax_note(code: str, shown: str) -> tuple[str, ...]:
+    """A warning if this is no valid Python here; the job's own Python may differ, so it is no refusal."""
+    try:
+        ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError) as error:
+        line = f" (line {error.lineno})" if isinstance(error, SyntaxError) and error.lineno else ""
+        return (f"{shown} may not run: {getattr(error, 'msg', error)}{line}.",)
+    return ()
+
+
+def gather(root: Path, only: Iterable[str] | None, limit: int) -> tuple[Entry, ...]:
+    """The files below `root` that travel: all that are not ignored, or those of `only`."""
+    try:
+        return tuple(collect(root, only=only, limit_bytes=limit))
+    except BundleTooLarge as error:
+        raise _too_large(root, error) from error
+    except UnsafePath as error:
+        raise BadInput(
+            f"{error.name} {error.why}.",
+            why="A job gets only what is inside its folder.",
+            fix=f"Name it in {IGNORE_FILE}, copy it into the folder, or pass its target with --data.",
+            name=error.name,
+        ) from error
+    except OSError as error:
+        raise BadInput(
+            f"{error.filename or root} cannot be read.",
+            why=error.strerror or str(error),
+            fix=f"Change its permissions, or name it in {IGNORE_FILE}.",
+        ) from error
+
+
+def included(root: Path, patterns: Iterable[str]) -> tuple[str, ...]:
+    """The names below `root` that the --include patterns match; one that matches nothing is an error."""
+    return tuple(dict.fromkeys(name for pattern in patterns for name in _matches(root, pattern)))
+
+
+def _matches(root: Path, pattern: str) -> list[str]:
+    try:
+        found = [path for path in root.glob(pattern) if path != root]
+    except (ValueError, NotImplementedError) as error:
+        raise BadInput(
+            f"--include {pattern} is no pattern.", why=str(error), fix=f"It is relative to {root}."
+        ) from error
+    if not found:
+        raise BadInput(f"--include {pattern} matches nothing.", fix=f"It is relative to {root}.")
+    if any(not is_inside(root, path.parent) or ".." in path.parts for path in found):
+        raise BadInput(
+            f"--include {pattern} leads out of {root}.", fix="Pass data from elsewhere with --data."
+        )
+    return sorted(path.relative_to(root).as_posix() for path in found)
+
+
+def _too_large(root: Path, error: BundleTooLarge) -> BadInput:
+    biggest = "\n".join(f"    {format_memory(size):>10}  {name}" for name, size in error.biggest)
+    over = f"{error.files:,} files" if error.files else format_memory(error.size)
+    allowed = "" if error.files else f"; at most {format_memory(error.limit)} may be sent"
+    return BadInput(
+        f"The code in {root} is {over}{allowed}.",
+        why=f"The biggest files:\n{biggest}",
+        fix=f"Name what is not code in {root / IGNORE_FILE}, and pass data with --data.",
+        biggest=[[name, size] for name, size in error.biggest],
+    )
+
+
+def _declared_encoding(data: bytes) -> str:
+    try:
+        return tokenize.detect_encoding(io.BytesIO(data).readline)[0]
+    except SyntaxError:
+        return "utf-8"

@@ -1,0 +1,126 @@
+"""A git URL at a ref: fetched without its history, then run like a directory."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from crucible.client.payload.base import Payload, Request
+from crucible.client.payload.directory import from_root
+from crucible.core.errors import BadInput, TimedOut, Unreachable
+from crucible.core.spec import Source, SourceKind
+
+CLONE_SECONDS = 300.0
+
+_URL = re.compile(r"^(?:git\+)?(?P<base>(?:https|ssh|file)://[^/]*/?)(?P<path>[^@]*)(?:@(?P<ref>.+))?$")
+_SCP = re.compile(r"^(?P<base>[A-Za-z0-9_.-]+@[A-Za-z0-9_.-]+:)(?P<path>[^@]*)(?:@(?P<ref>.+))?$")
+_REF = re.compile(r"^(?!-)(?!.*\.\.)[A-Za-z0-9][A-Za-z0-9._/+-]*$")
+_COMMIT = re.compile(r"^[0-9a-f]{7,40}$")
+
+
+@dataclass(frozen=True)
+class Address:
+    """A repository that may be fetched: over https, ssh or from this computer, and nothing else."""
+
+    url: str
+    ref: str | None
+
+    @property
+    def name(self) -> str:
+        return self.url.rstrip("/").rpartition("/")[2].rpartition(":")[2].removesuffix(".git")
+
+
+def looks_like_git(target: str) -> bool:
+    return bool(_URL.match(target) or _SCP.match(target)) or ("://" in target) or ("::" in target)
+
+
+def parse_address(target: str, ref: str | None = None) -> Address:
+    found = _URL.match(target) or _SCP.match(target)
+    if not found or not found["path"].strip("/") or found["base"].startswith("ssh://-"):
+        raise BadInput(
+            f"{target} is no git address that may be fetched.",
+            why="Only https://, ssh://, file:// and user@host:path are.",
+            fix="Write it like https://example.org/team/project.git@main.",
+        )
+    wanted = ref or found["ref"]
+    if wanted is not None and not _REF.match(wanted):
+        raise BadInput(f"{wanted!r} is no branch, tag or commit.", fix="Check --ref.")
+    return Address(found["base"] + found["path"], wanted)
+
+
+def from_git(target: str, request: Request) -> Payload:
+    if request.in_place:
+        raise BadInput(
+            "A git address cannot run in place.", fix="Clone it yourself, or leave out --in-place."
+        )
+    address = parse_address(target, request.ref)
+    root = request.scratch / "clone" / (address.name or "repository")
+    commit = fetch(address, root, request.around.environ)
+    source = Source(kind=SourceKind.GIT, url=address.url, ref=address.ref, commit=commit)
+    return from_root(root, address.url, source, request)
+
+
+def fetch(address: Address, into: Path, environ: Mapping[str, str]) -> str:
+    """Check the ref out in the new folder `into`; returns the commit."""
+    into.mkdir(parents=True)
+    git = _Git(address, into, environ)
+    git("init", "--quiet")
+    if address.ref is not None and _COMMIT.match(address.ref) and len(address.ref) < 40:
+        # A shortened commit has no name on the other side: it needs the history to be found in.
+        git("fetch", "--quiet", "--no-tags", "--", address.url, "+refs/heads/*:refs/remotes/o/*")
+        git("checkout", "--quiet", "--detach", address.ref)
+    else:
+        git("fetch", "--quiet", "--no-tags", "--depth=1", "--", address.url, address.ref or "HEAD")
+        git("checkout", "--quiet", "--detach", "FETCH_HEAD")
+    return git("rev-parse", "HEAD").strip()
+
+
+@dataclass(frozen=True)
+class _Git:
+    """git in one folder: asks no questions, runs no hooks, and uses no other transports."""
+
+    address: Address
+    folder: Path
+    environ: Mapping[str, str]
+
+    def __call__(self, *arguments: str) -> str:
+        try:
+            done = self._run(["git", "-c", "core.hooksPath=/dev/null", *arguments])
+        except subprocess.TimeoutExpired as error:
+            raise TimedOut(
+                f"{self.address.url} was not fetched within {CLONE_SECONDS:g} seconds.",
+                fix="Try again, or clone it yourself and run the folder.",
+            ) from error
+        except FileNotFoundError as error:
+            raise BadInput("git is not installed.", fix="Install git (Debian: apt install git).") from error
+        if done.returncode != 0:
+            raise _failed(self.address, done.stderr.strip())
+        return done.stdout
+
+    def _run(self, command: list[str]) -> subprocess.CompletedProcess[str]:
+        asked = {"GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": "https:ssh:file"}
+        return subprocess.run(
+            command,
+            cwd=self.folder,
+            env={**self.environ, **asked},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=CLONE_SECONDS,
+            check=False,
+        )
+
+
+def _failed(address: Address, said: str) -> BadInput | Unreachable:
+    ref = f" at {address.ref}" if address.ref else ""
+    what = f"{address.url}{ref} cannot be fetched."
+    why = said[-1000:] or "git did not say why."
+    if "resolve host" in said or "Connection" in said:
+        return Unreachable(what, why=why, fix="Check the network and the address.")
+    return BadInput(
+        what, why=why, fix="Check the address, the ref, and that you have access (git ls-remote URL)."
+    )

@@ -1,0 +1,156 @@
+"""A notebook: its code cells, in order, as one script.
+
+Line magics are dropped with a comment, `!command` and `%%bash` cells become subprocess calls. Nothing is
+executed while reading.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from crucible.client.payload.base import Payload, Request
+from crucible.client.payload.files import gather, included, read_bytes, syntax_note
+from crucible.client.payload.imports import local_imports
+from crucible.client.payload.repository import git_state
+from crucible.client.pythons import Code, choose_python
+from crucible.core.errors import BadInput
+from crucible.core.spec import PYTHON, Source, SourceKind
+from crucible.wire.archive import Entry
+
+_SHELLS = frozenset({"bash", "sh", "system", "sx", "!"})
+_TRANSPARENT = frozenset({"time", "timeit", "capture", "prun"})
+_LINE = re.compile(r"^(?P<indent>\s*)(?P<mark>%|!|\?)(?P<rest>.*)$")
+_CAPTURE = re.compile(r"^(?P<indent>\s*)(?P<name>[A-Za-z_][\w.]*)\s*=\s*(?P<mark>[!%])(?P<rest>.+)$")
+_HELP = re.compile(r"^\s*[\w.]+\?{1,2}\s*$")
+_INSTALL = re.compile(r"^\s*(?:[%!]\s*)(?:pip3?|conda|uv|mamba)\b.*\binstall\b", re.MULTILINE)
+
+_DISPLAY = """\
+try:
+    from IPython.display import display
+except ImportError:
+    display = print
+"""
+
+
+def from_notebook(shown: str, request: Request) -> Payload:
+    path = (request.folder / Path(shown).expanduser()).resolve()
+    root, name = path.parent, f"{path.stem}.py"
+    cells = read_cells(read_bytes(path, shown), shown)
+    code = to_script(cells, path.name)
+    choice = choose_python(request.python, Code(root, path.name, code), request.around)
+    if request.in_place:
+        raise BadInput(
+            "A notebook cannot run in place, because the script made from it would be written there.",
+            fix="Leave out --in-place; add the files it needs with --include.",
+        )
+    names = (*local_imports(root, code), *included(root, request.include))
+    more = [entry for entry in gather(root, names, request.limit) if entry.name != name] if names else []
+    state = git_state(root, (path.name, *names))
+    return Payload(
+        command=(PYTHON, name, *request.arguments),
+        environment=choice.environment,
+        source=Source(
+            kind=SourceKind.NOTEBOOK,
+            path=str(path),
+            commit=state.commit,
+            dirty=state.dirty,
+            diff=state.diff,
+        ),
+        entries=(Entry.of_bytes(name, code.encode()), *more),
+        notes=(*choice.notes, *_install_note(cells), *syntax_note(code, shown)),
+    )
+
+
+def read_cells(data: bytes, shown: str) -> tuple[str, ...]:
+    """The sources of the code cells, of any notebook version."""
+    import nbformat
+
+    if not data.strip():
+        raise BadInput(f"{shown} is empty.", fix="Check that it was saved.")
+    try:
+        notebook = nbformat.reads(data.decode("utf-8"), as_version=4)  # type: ignore[no-untyped-call]
+        cells = tuple(str(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code")
+    except UnicodeDecodeError as error:
+        raise BadInput(
+            f"{shown} is not UTF-8 text.",
+            why=f"The byte at offset {error.start} is not valid there.",
+            offset=error.start,
+        ) from error
+    except (nbformat.reader.NotJSONError, nbformat.ValidationError, json.JSONDecodeError) as error:
+        raise _no_notebook(shown, str(error)) from error
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise _no_notebook(shown, f"Its structure is not that of one ({error}).") from error
+    if not any(cell.strip() for cell in cells):
+        raise BadInput(f"{shown} has no code in it.", fix="Add a code cell, and save the notebook.")
+    return cells
+
+
+def to_script(cells: tuple[str, ...], name: str) -> str:
+    """One Python script that does what running the cells in order would do."""
+    parts = [_cell(cell) for cell in cells]
+    head = [f"# Made from {name}"]
+    if any("subprocess." in part for part in parts):
+        head.append("import subprocess")
+    if any(re.search(r"\bdisplay\(", part) for part in parts):
+        head.append(_DISPLAY)
+    numbered = [f"# Cell {number}\n{part}" for number, part in enumerate(parts, 1) if part.strip()]
+    return "\n\n".join(["\n".join(head), *numbered]) + "\n"
+
+
+def _cell(source: str) -> str:
+    if source.lstrip().startswith("%%"):
+        return _magic_cell(source.lstrip())
+    if _is_python(source):
+        return source.strip("\n")
+    return "\n".join(_line(line) for line in source.strip("\n").split("\n"))
+
+
+def _magic_cell(source: str) -> str:
+    first, _, body = source.partition("\n")
+    magic, _, rest = first[2:].strip().partition(" ")
+    if magic in _SHELLS:
+        shell = "sh" if magic == "sh" else "bash"
+        return f"subprocess.run({[shell, '-c', body]!r}, check=True)"
+    if magic == "writefile":
+        return f"with open({rest.strip()!r}, 'w') as _file:\n    _file.write({body!r})"
+    if magic in _TRANSPARENT:
+        return f"# left out: {first}\n{_cell(body)}"
+    return "\n".join(f"# left out: {line}" for line in source.splitlines())
+
+
+def _line(line: str) -> str:
+    captured = _CAPTURE.match(line)
+    if captured and captured["mark"] == "!":
+        call = f"subprocess.run({captured['rest'].strip()!r}, shell=True, capture_output=True, text=True)"
+        return f"{captured['indent']}{captured['name']} = {call}.stdout.splitlines()"
+    found = _LINE.match(line)
+    if found and found["mark"] == "!":
+        return f"{found['indent']}subprocess.run({found['rest'].lstrip('!').strip()!r}, shell=True)"
+    if found or _HELP.match(line) or captured:
+        indent = line[: len(line) - len(line.lstrip())]
+        return f"{indent}pass  # left out: {line.strip()}"
+    return line
+
+
+def _is_python(source: str) -> bool:
+    try:
+        ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError):
+        return False
+    return True
+
+
+def _install_note(cells: tuple[str, ...]) -> Iterator[str]:
+    if any(_INSTALL.search(cell) for cell in cells):
+        yield (
+            "The notebook installs packages itself. Better list them in a `# /// script` block"
+            " or in requirements.txt: they are then installed once and kept."
+        )
+
+
+def _no_notebook(shown: str, why: str) -> BadInput:
+    return BadInput(f"{shown} is no notebook.", why=why[:500], fix="Save it from Jupyter as .ipynb.")

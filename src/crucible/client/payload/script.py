@@ -1,0 +1,39 @@
+"""A Python script: the file, the modules of its own folder that it imports, and what --include adds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from crucible.client.payload.base import Payload, Request
+from crucible.client.payload.files import gather, included, read_code, syntax_note
+from crucible.client.payload.imports import local_imports
+from crucible.client.payload.repository import git_state
+from crucible.client.pythons import Code, choose_python
+from crucible.core.errors import BadInput
+from crucible.core.spec import PYTHON, Source, SourceKind
+
+
+def from_script(shown: str, request: Request) -> Payload:
+    path = (request.folder / Path(shown).expanduser()).resolve()
+    text = read_code(path, shown)
+    root, name = path.parent, path.name
+    choice = choose_python(request.python, Code(root, name, text), request.around)
+    names = tuple(dict.fromkeys((name, *local_imports(root, text), *included(root, request.include))))
+    state = git_state(root, names)
+    entries = None if request.in_place else gather(root, names, request.limit)
+    if entries is not None and all(entry.name != name for entry in entries):
+        raise BadInput(f"{shown} is named in .crucibleignore.", fix="Take it out of there.")
+    return Payload(
+        command=(PYTHON, name, *request.arguments),
+        environment=choice.environment,
+        source=Source(
+            kind=SourceKind.SCRIPT,
+            path=str(path),
+            commit=state.commit,
+            dirty=state.dirty,
+            diff=state.diff,
+        ),
+        entries=entries,
+        in_place=str(root) if request.in_place else None,
+        notes=(*choice.notes, *syntax_note(text, shown)),
+    )

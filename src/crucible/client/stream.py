@@ -1,0 +1,291 @@
+"""Following one job: frames over a WebSocket, from cursors, over lost connections and restarted servers.
+
+Where a WebSocket cannot be had (a proxy, an old server) the same frames come from polling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Protocol
+from urllib.parse import quote, urlencode
+
+from pydantic import ValidationError
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
+from websockets.sync.client import ClientConnection, connect
+
+from crucible.client.transport import Endpoint, Transport, bearer, is_loopback, unreachable
+from crucible.client.views import EventView, JobView, LogPage, ProgressView, View
+from crucible.core.errors import TimedOut, Unreachable
+
+OPEN_SECONDS = 10.0
+GOING_AWAY = frozenset({1001, 1012})
+"""Close codes of a server that was told to stop; a crash has none."""
+
+MAX_FRAME = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Cursors:
+    """What has been seen: the number of the last event, and the next byte of an attempt's log."""
+
+    event: int = 0
+    attempt: int | None = None
+    offset: int = 0
+
+
+class Frame(View):
+    """One thing that happened. `stream` says which field is set: event, text (log), progress, series, job."""
+
+    stream: str
+    cursor: int | None = None
+    attempt: int | None = None
+    text: str | None = None
+    event: EventView | None = None
+    progress: ProgressView | None = None
+    series: dict[str, object] | None = None
+    job: JobView | None = None
+
+    def as_json(self) -> dict[str, object]:
+        return self.model_dump(mode="json", exclude_unset=True)
+
+
+class Source(Protocol):
+    """What polling asks of the API."""
+
+    def job(self, ref: str) -> JobView: ...
+
+    def logs(self, ref: str, *, attempt: int | None = None, offset: int = 0) -> LogPage: ...
+
+    def events(self, ref: str, *, after: int = 0) -> tuple[EventView, ...]: ...
+
+
+class Clock(Protocol):
+    def monotonic(self) -> float: ...
+
+    def sleep(self, seconds: float, /) -> None: ...
+
+
+@dataclass(frozen=True)
+class Timing:
+    """`patience`: how long a server may be away. `handover`: how long after it was told to stop."""
+
+    clock: Clock
+    poll: float = 0.5
+    first_wait: float = 0.1
+    longest_wait: float = 5.0
+    patience: float = 300.0
+    handover: float = 8.0
+
+
+@dataclass(frozen=True)
+class Link:
+    """The ways to a server: `source` asks, `transport` knows and finds its address, `found` only looks."""
+
+    source: Source
+    transport: Transport
+    found: Callable[[], Endpoint | None] | None = None
+
+
+class _Lost(Exception):
+    """The connection ended before the job did; `told` when the server said that it goes."""
+
+    def __init__(self, why: str, *, told: bool = False) -> None:
+        super().__init__(why)
+        self.told = told
+
+
+class _NoWebSocket(Exception):
+    """The server answers, but not with a WebSocket."""
+
+
+class _Seen:
+    """Keeps the cursors and lets each thing through once."""
+
+    def __init__(self, cursors: Cursors) -> None:
+        self.cursors = cursors
+        self.ended = False
+
+    def new(self, frame: Frame) -> bool:
+        if frame.stream == "event" and frame.cursor is not None:
+            return self._new_event(frame.cursor)
+        if frame.stream == "log" and frame.cursor is not None:
+            return self._new_text(frame.attempt or 0, frame.cursor)
+        if frame.job is not None:
+            self.ended = frame.job.ended
+        return True
+
+    def _new_event(self, cursor: int) -> bool:
+        if cursor <= self.cursors.event:
+            return False
+        self.cursors = replace(self.cursors, event=cursor)
+        return True
+
+    def _new_text(self, attempt: int, cursor: int) -> bool:
+        if (attempt, cursor) <= (self.cursors.attempt or 0, self.cursors.offset):
+            return False
+        self.cursors = replace(self.cursors, attempt=attempt, offset=cursor)
+        return True
+
+
+def follow(
+    link: Link, ref: str, cursors: Cursors, notice: Callable[[str], None], timing: Timing
+) -> Iterator[Frame]:
+    """Frames until the job has ended and its log is out; each event and each piece of log once."""
+    seen = _Seen(cursors)
+    frames = _socket
+    away = _Away(link, notice, timing)
+    while True:
+        try:
+            for frame in frames(link, ref, seen, timing):
+                away.back()
+                if seen.new(frame):
+                    yield frame
+            return
+        except _NoWebSocket:
+            frames = _polling
+        except (_Lost, Unreachable, TimedOut) as lost:
+            away.wait(ref, lost)
+
+
+class _Away:
+    """Waiting for a server that went away, and finding it again."""
+
+    def __init__(self, link: Link, notice: Callable[[str], None], timing: Timing) -> None:
+        self._link, self._notice, self._timing = link, notice, timing
+        self._since: float | None = None
+        self._next_wait = timing.first_wait
+
+    def back(self) -> None:
+        if self._since is not None:
+            self._notice("The server is back.")
+        self._since, self._next_wait = None, self._timing.first_wait
+
+    def wait(self, ref: str, lost: Exception) -> None:
+        """Return when it is worth another try; raise Unreachable when patience is over."""
+        clock = self._timing.clock
+        if self._since is None:
+            self._since = clock.monotonic()
+            self._notice("The server does not answer; the job goes on. Looking for it again …")
+        told = isinstance(lost, _Lost) and lost.told
+        if told and self._link.found is not None:
+            self._wait_for_another(ref, self._link.found)
+            return
+        if clock.monotonic() - self._since > self._timing.patience:
+            raise unreachable(self._link.transport.endpoint, str(lost))
+        clock.sleep(self._next_wait)
+        self._next_wait = min(self._next_wait * 2, self._timing.longest_wait)
+        self._link.transport.moved()
+
+    def _wait_for_another(self, ref: str, found: Callable[[], Endpoint | None]) -> None:
+        """Somebody stopped our embedded server: do not start it again, but use one that takes its place."""
+        clock = self._timing.clock
+        end = clock.monotonic() + self._timing.handover
+        while clock.monotonic() < end:
+            if found() is not None:
+                self._link.transport.moved()
+                return
+            clock.sleep(self._timing.first_wait)
+        raise Unreachable(
+            "The server was stopped.",
+            why="Jobs go on without it; their news waits for the next server.",
+            fix=f"Follow again with `crucible logs -f {ref}`: that starts the server.",
+        )
+
+
+# Over a WebSocket
+
+
+def _socket(link: Link, ref: str, seen: _Seen, timing: Timing) -> Iterator[Frame]:
+    with _opened(link, ref, seen.cursors) as connection:
+        try:
+            while True:
+                yield _frame(connection.recv())
+        except ConnectionClosed as closed:
+            code = closed.rcvd.code if closed.rcvd else None
+            if code == 1008:
+                raise _NoWebSocket(str(closed)) from closed
+            if code != 1000:
+                raise _Lost(str(closed), told=code in GOING_AWAY) from closed
+        if not seen.ended:
+            yield from _last_look(link, ref)
+
+
+def _last_look(link: Link, ref: str) -> Iterator[Frame]:
+    """The stream was closed as finished, but no frame said that the job ended."""
+    job = link.source.job(ref)
+    if not job.ended:
+        raise _Lost("The server closed the stream before the job's end.")
+    yield Frame(stream="job", job=job)
+
+
+@contextmanager
+def _opened(link: Link, ref: str, cursors: Cursors) -> Iterator[ClientConnection]:
+    endpoint = link.transport.endpoint
+    try:
+        connection = connect(
+            _address(endpoint, ref, cursors),
+            additional_headers=bearer(endpoint),
+            open_timeout=OPEN_SECONDS,
+            close_timeout=2,
+            max_size=MAX_FRAME,
+            proxy=None if is_loopback(endpoint.url) else True,
+        )
+    except InvalidStatus as refused:
+        link.source.job(ref)  # raises what is wrong with the token or the job, in the server's words
+        raise _NoWebSocket(str(refused)) from refused
+    except (InvalidHandshake, InvalidURI) as refused:
+        raise _NoWebSocket(str(refused)) from refused
+    except (OSError, EOFError) as error:
+        raise _Lost(str(error)) from error
+    with connection:
+        yield connection
+
+
+def _address(endpoint: Endpoint, ref: str, cursors: Cursors) -> str:
+    query: dict[str, str | int] = {"after": cursors.event, "offset": cursors.offset}
+    if cursors.attempt:
+        query["attempt"] = cursors.attempt
+    base = "ws" + endpoint.url.removeprefix("http")
+    return f"{base}/api/v1/jobs/{quote(ref, safe='')}/stream?{urlencode(query)}"
+
+
+def _frame(text: str | bytes) -> Frame:
+    try:
+        return Frame.model_validate_json(text)
+    except ValidationError as error:
+        raise _NoWebSocket(str(error)) from error
+
+
+# By polling
+
+
+def _polling(link: Link, ref: str, seen: _Seen, timing: Timing) -> Iterator[Frame]:
+    while True:
+        job = link.source.job(ref)  # before the log: if it has ended, the log read next is all there is
+        for event in link.source.events(ref, after=seen.cursors.event):
+            yield Frame(stream="event", cursor=event.n, event=event)
+        complete = yield from _new_text(link.source, ref, seen)
+        yield Frame(stream="job", job=job)
+        if job.ended and complete:
+            return
+        timing.clock.sleep(timing.poll)
+
+
+def _new_text(source: Source, ref: str, seen: _Seen) -> Generator[Frame, None, bool]:
+    """The log from the cursor to its present end, over all attempts; returns whether that is all of it."""
+    attempt, offset = seen.cursors.attempt, seen.cursors.offset
+    while True:
+        page = source.logs(ref, attempt=attempt, offset=offset)
+        attempt = page.attempt or None
+        if page.data:
+            text = page.data.decode("utf-8", errors="replace")
+            yield Frame(stream="log", attempt=page.attempt, cursor=page.next, text=text)
+            offset = page.next
+        elif not page.complete:
+            return page.attempts == 0
+        elif page.attempts <= page.attempt:
+            return True
+        else:
+            attempt, offset = page.attempt + 1, 0

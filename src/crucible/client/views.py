@@ -1,0 +1,186 @@
+"""What the server answers, as frozen values.
+
+Unknown fields are kept, so a newer server's answer is printed whole by `--json`.
+"""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+TERMINAL = frozenset({"completed", "failed", "cancelled"})
+
+
+class View(BaseModel):
+    # Built at first use: a command needs a few of these.
+    model_config = ConfigDict(frozen=True, extra="allow", defer_build=True)
+
+    def as_json(self) -> dict[str, object]:
+        return self.model_dump(mode="json")
+
+
+class ReasonView(View):
+    code: str
+    message: str = ""
+    advice: str | None = None
+
+
+class ProgressView(View):
+    fraction: float | None = None
+    epoch: float | None = None
+    total_epochs: float | None = None
+    step: int | None = None
+    total_steps: int | None = None
+    loss: float | None = None
+    eta_seconds: float | None = None
+    message: str | None = None
+
+
+class CostView(View):
+    usd: str = "0.000000"
+    micros: int = 0
+    rate_micros_per_hour: int = 0
+    estimated_remaining_micros: int | None = None
+
+
+class AttemptView(View):
+    number: int
+    id: str = ""
+    state: str = ""
+    exit_code: int | None = None
+    signal: int | None = None
+
+
+class JobView(View):
+    """A job as the server sees it. Times are ISO texts in UTC."""
+
+    id: str
+    status: str
+    phase: str
+    short: str = ""
+    name: str | None = None
+    kind: str = "train"
+    backend: str | None = None
+    machine: str | None = None
+    tier: str | None = None
+    reason: ReasonView | None = None
+    waiting: str | None = None
+    placement: str | None = None
+    progress: ProgressView | None = None
+    cost: CostView = CostView()
+    exit_code: int | None = None
+    signal: int | None = None
+    attempt: int | None = None
+    attempts: tuple[AttemptView, ...] = ()
+    created_at: str | None = None
+    started_at: str | None = None
+    ended_at: str | None = None
+    simulated: bool = False
+    recent_logs: tuple[str, ...] = ()
+    metrics: dict[str, float | None] = {}
+
+    @property
+    def ended(self) -> bool:
+        return self.status in TERMINAL
+
+    @property
+    def called(self) -> str:
+        """What to call it when talking to a person."""
+        return self.short or self.id
+
+    @property
+    def own_code(self) -> int:
+        """The code that following this job returns: the job's own, 128 + signal when a signal ended it.
+
+        A job that did not complete never gives 0, even if its process ended with it.
+        """
+        if self.status == "completed":
+            return 0
+        if self.signal:
+            return 128 + self.signal
+        return self.exit_code or 1
+
+
+class JobPage(View):
+    items: tuple[JobView, ...] = ()
+    next: str | None = None
+
+
+class EventView(View):
+    n: int = 0
+    type: str = ""
+    at: str | float | None = None
+    data: dict[str, object] = {}
+
+
+class EventPage(View):
+    items: tuple[EventView, ...] = ()
+
+
+class SeriesView(View):
+    """One metric. A point is (step, value, time)."""
+
+    count: int = 0
+    last: float | None = None
+    min: float | None = None
+    max: float | None = None
+    points: tuple[tuple[float | None, float | None, str | float | None], ...] = ()
+
+
+class MetricsView(View):
+    series: dict[str, SeriesView] = {}
+
+
+class ArtifactView(View):
+    path: str
+    size: int
+    sha256: str
+    attempt: int | None = None
+
+
+class ArtifactPage(View):
+    items: tuple[ArtifactView, ...] = ()
+
+
+class BackendView(View):
+    name: str
+    connected: bool = False
+    detail: str | None = None
+    capabilities: dict[str, object] = {}
+    offers: tuple[dict[str, object], ...] = ()
+
+
+class BackendPage(View):
+    items: tuple[BackendView, ...] = ()
+
+
+class MachineView(View):
+    id: str = ""
+    short: str = ""
+    state: str = ""
+    backend: str | None = None
+
+
+class MachinePage(View):
+    items: tuple[MachineView, ...] = ()
+
+
+class ServerView(View):
+    version: str = ""
+    deployment: str = ""
+    pid: int | None = None
+    url: str | None = None
+    home: str | None = None
+    running: int = 0
+    queued: int = 0
+    billing: int = 0
+
+
+class LogPage(View):
+    """Bytes of one attempt's log: from `start` to `next`; `complete` when nothing more will come for it."""
+
+    attempt: int
+    attempts: int
+    start: int
+    next: int
+    complete: bool
+    data: bytes

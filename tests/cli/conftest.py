@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.client.fake_server import TOKEN, FakeServer, serving
+
+from crucible.cli.main import run
+
+
+@dataclass(frozen=True)
+class Ran:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def lines(self) -> list[Any]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+Cli = Callable[..., Ran]
+
+
+@pytest.fixture
+def cli(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Callable[..., Ran]:
+    """Runs one command line in a folder of its own, in this process."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CRUCIBLE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+
+    def invoke(*arguments: str) -> Ran:
+        capfd.readouterr()
+        code = run(arguments)
+        captured = capfd.readouterr()
+        return Ran(code, captured.out, captured.err)
+
+    return invoke
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeServer]:
+    """A server that the command line is told of."""
+    with serving(FakeServer()) as fake:
+        monkeypatch.setenv("CRUCIBLE_SERVER", fake.url)
+        monkeypatch.setenv("CRUCIBLE_TOKEN", TOKEN)
+        yield fake

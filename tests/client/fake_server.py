@@ -1,0 +1,321 @@
+"""A server with the real one's routes and answers, all in memory, on a loopback port."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route, WebSocketRoute
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+TOKEN = "t0ken"
+JOB = "job-01hzzzzzzzzzzzzzzzzzabc123"
+
+
+def job_view(**changes: Any) -> dict[str, Any]:
+    """A running job as the server shows it."""
+    view: dict[str, Any] = {
+        "id": JOB,
+        "short": "job-abc123",
+        "name": None,
+        "kind": "train",
+        "status": "running",
+        "phase": "running",
+        "desired": "run",
+        "backend": "local",
+        "machine": "mch-1",
+        "tier": None,
+        "resources": {},
+        "reason": None,
+        "waiting": None,
+        "placement": "local (this computer, 2 CPUs, 24 GiB, free): nothing else was asked for",
+        "progress": None,
+        "cost": {
+            "usd": "0.000000",
+            "micros": 0,
+            "rate_micros_per_hour": 0,
+            "estimated_remaining_micros": 0,
+        },
+        "conditions": [],
+        "exit_code": None,
+        "signal": None,
+        "attempt": 1,
+        "attempts": [{"number": 1, "id": "att-1", "state": "running"}],
+        "created_at": "2026-11-15T10:00:00.000Z",
+        "started_at": "2026-11-15T10:00:01.000Z",
+        "ended_at": None,
+        "command": ["{python}", "train.py"],
+        "tags": [],
+        "simulated": False,
+    }
+    return {**view, **changes}
+
+
+def completed(**changes: Any) -> dict[str, Any]:
+    ended = {
+        "status": "completed",
+        "phase": "completed",
+        "exit_code": 0,
+        "ended_at": "2026-11-15T10:00:43.000Z",
+    }
+    return job_view(**{**ended, **changes})
+
+
+def failed(code: int = 3, **changes: Any) -> dict[str, Any]:
+    reason = {"code": "user_error", "message": "The code failed.", "advice": "Look at the last output."}
+    return completed(
+        **{"status": "failed", "phase": "failed", "exit_code": code, "reason": reason, **changes}
+    )
+
+
+@dataclass
+class FakeServer:
+    """What it holds, and how it misbehaves.
+
+    `acts` are the connections to a job's stream, in order: each a list of frames (dicts) and at the end the
+    close code; `None` as code breaks the connection off. Without acts left, the whole story is sent.
+    """
+
+    jobs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    log: bytes = b""
+    attempts: int = 1
+    events: list[dict[str, Any]] = field(default_factory=list)
+    artifacts: dict[str, bytes] = field(default_factory=dict)
+    series: dict[str, Any] = field(default_factory=dict)
+    backends: list[dict[str, Any]] = field(default_factory=lambda: [{"name": "local", "connected": True}])
+    acts: list[tuple[list[dict[str, Any]], int | None]] = field(default_factory=list)
+    ends_as: dict[str, Any] | None = None
+    has_socket: bool = True
+    busy_answers: int = 0
+    cut_downloads_at: int | None = None
+    nonce: str = "n0nce"
+    version: str = "0.1.0"
+    running: int = 0
+    bundles: dict[str, bytes] = field(default_factory=dict)
+    specs: list[dict[str, Any]] = field(default_factory=list)
+    keys: list[str] = field(default_factory=list)
+    requests: list[tuple[str, str]] = field(default_factory=list)
+    streams: list[dict[str, str]] = field(default_factory=list)
+    stopped: bool = False
+    on_stop: Callable[[], object] = lambda: None
+    url: str = ""
+
+    # Answers
+
+    async def _bundle(self, request: Request) -> Response:
+        sha = request.path_params["sha"]
+        if request.method == "HEAD":
+            return Response(status_code=200 if sha in self.bundles else 404)
+        data = await request.body()
+        if hashlib.sha256(data).hexdigest() != sha:
+            return problem(422, "bad_input", "The hash differs.")
+        created = sha not in self.bundles
+        self.bundles[sha] = data
+        return JSONResponse({}, 201 if created else 200)
+
+    async def _submit(self, request: Request) -> Response:
+        spec, key = await request.json(), request.headers["Idempotency-Key"]
+        if key not in self.keys:
+            self.specs.append(spec)
+        self.keys.append(key)
+        self.jobs.setdefault(
+            JOB, job_view(name=spec["name"], status="queued", phase="queued", placement=None)
+        )
+        return JSONResponse(self.jobs[JOB], 201)
+
+    async def _list(self, request: Request) -> Response:
+        wanted = request.query_params.getlist("status")
+        found = [view for view in self.jobs.values() if not wanted or view["status"] in wanted]
+        if request.query_params.get("active"):
+            found = [view for view in found if view["status"] in ("queued", "running")]
+        return JSONResponse({"items": found[: int(request.query_params["limit"])], "next": None})
+
+    async def _job(self, request: Request) -> Response:
+        view = self._find(request.path_params["ref"])
+        if view is None:
+            return problem(404, "not_found", "There is no such job.", fix="`crucible jobs` lists them.")
+        if self.ends_as is not None and not self.acts and not self.has_socket:
+            self.jobs[view["id"]] = view = self.ends_as
+        return JSONResponse({**view, "recent_logs": ["last line"], "metrics": {"loss": 0.5}})
+
+    async def _cancel(self, request: Request) -> Response:
+        view = self._find(request.path_params["ref"])
+        if view is None:
+            return problem(404, "not_found", "There is no such job.")
+        self.jobs[view["id"]] = {**view, "desired": "cancel"}
+        return JSONResponse(self.jobs[view["id"]], 202)
+
+    async def _logs(self, request: Request) -> Response:
+        offset = int(request.query_params.get("offset", 0))
+        data = self.log[offset : offset + int(request.query_params["limit"])]
+        view = self._find(request.path_params["ref"]) or {}
+        headers = {
+            "X-Crucible-Attempt": str(self.attempts),
+            "X-Crucible-Attempts": str(self.attempts),
+            "X-Crucible-Offset": str(offset),
+            "X-Crucible-Next": str(offset + len(data)),
+            "X-Crucible-Complete": "true" if view.get("ended_at") else "false",
+        }
+        return Response(data, headers=headers, media_type="text/plain")
+
+    async def _events(self, request: Request) -> Response:
+        after = int(request.query_params.get("after", 0))
+        return JSONResponse({"items": [event for event in self.events if event["n"] > after]})
+
+    async def _metrics(self, request: Request) -> Response:
+        return JSONResponse({"series": self.series})
+
+    async def _artifacts(self, request: Request) -> Response:
+        items = [
+            {"path": path, "size": len(data), "sha256": hashlib.sha256(data).hexdigest(), "attempt": 1}
+            for path, data in self.artifacts.items()
+        ]
+        return JSONResponse({"items": items})
+
+    async def _artifact(self, request: Request) -> Response:
+        data = self.artifacts[request.path_params["path"]]
+        start = int(request.headers.get("Range", "bytes=0-").removeprefix("bytes=").rstrip("-"))
+        part = data[start:]
+        if self.cut_downloads_at is not None:
+            cut, self.cut_downloads_at = self.cut_downloads_at, None
+            return Response(_CutOff(part[:cut]), 206 if start else 200, {"Content-Length": str(len(part))})
+        return Response(part, 206 if start else 200)
+
+    async def _server(self, request: Request) -> Response:
+        about = {"version": self.version, "deployment": "dep-1", "pid": 1, "url": self.url, "home": "/h"}
+        return JSONResponse({**about, "running": self.running, "queued": 0, "billing": 0})
+
+    async def _stop(self, request: Request) -> Response:
+        self.stopped = True
+        self.on_stop()
+        return JSONResponse({"stopping": True}, 202)
+
+    async def _health(self, request: Request) -> Response:
+        return JSONResponse({"ok": True, "ready": True, "nonce": self.nonce, "version": self.version})
+
+    async def _places(self, request: Request) -> Response:
+        items = self.backends if request.url.path.endswith("backends") else []
+        return JSONResponse({"items": items})
+
+    async def _stream(self, socket: WebSocket) -> None:
+        if socket.headers.get("Authorization") != f"Bearer {TOKEN}" or not self.has_socket:
+            await socket.send_denial_response(problem(404, "not_found", "There is no socket here."))
+            return
+        self.streams.append(dict(socket.query_params))
+        await socket.accept()
+        frames, code = self.acts.pop(0) if self.acts else (self._story(socket), 1000)
+        with contextlib.suppress(WebSocketDisconnect):
+            for frame in frames:
+                await socket.send_json(frame)
+            if code is None:
+                await asyncio.sleep(0.01)
+                raise ConnectionResetError
+            if code == 0:  # stay silent until the reader goes
+                await socket.receive()
+            else:
+                await socket.close(code)
+
+    def _story(self, socket: WebSocket) -> list[dict[str, Any]]:
+        offset = int(socket.query_params.get("offset", 0))
+        text = self.log[offset:].decode()
+        log = (
+            [{"stream": "log", "attempt": self.attempts, "cursor": len(self.log), "text": text}]
+            if text
+            else []
+        )
+        events = [{"stream": "event", "cursor": e["n"], "event": e} for e in self.events]
+        end = self.ends_as or completed()
+        self.jobs[end["id"]] = end
+        return [*events, {"stream": "job", "job": job_view()}, *log, {"stream": "job", "job": end}]
+
+    def _find(self, ref: str) -> dict[str, Any] | None:
+        known = self.jobs.values()
+        return next((v for v in known if ref in ("last", v["id"], v["short"]) or v["id"].endswith(ref)), None)
+
+    # Running it
+
+    def app(self) -> Any:
+        jobs = "/api/v1/jobs"
+        starlette = Starlette(
+            routes=[
+                Route("/healthz", self._health),
+                Route("/readyz", self._health),
+                Route("/api/v1/bundles/{sha}", self._bundle, methods=["HEAD", "PUT"]),
+                Route(jobs, self._submit, methods=["POST"]),
+                Route(jobs, self._list),
+                Route(f"{jobs}/{{ref}}", self._job),
+                Route(f"{jobs}/{{ref}}/cancel", self._cancel, methods=["POST"]),
+                Route(f"{jobs}/{{ref}}/logs", self._logs),
+                Route(f"{jobs}/{{ref}}/events", self._events),
+                Route(f"{jobs}/{{ref}}/metrics", self._metrics),
+                Route(f"{jobs}/{{ref}}/artifacts", self._artifacts),
+                Route(f"{jobs}/{{ref}}/artifacts/{{path:path}}", self._artifact),
+                Route("/api/v1/backends", self._places),
+                Route("/api/v1/machines", self._places),
+                Route("/api/v1/server", self._server),
+                Route("/api/v1/server/stop", self._stop, methods=["POST"]),
+                WebSocketRoute(f"{jobs}/{{ref}}/stream", self._stream),
+            ]
+        )
+        return _Guard(self, starlette)
+
+
+class _CutOff(bytes):
+    """A body that is shorter than its Content-Length says."""
+
+
+class _Guard:
+    """Token, record of requests, and the moments in which the server is too busy."""
+
+    def __init__(self, fake: FakeServer, app: Any) -> None:
+        self._fake, self._app = fake, app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        fake, request = self._fake, Request(scope)
+        fake.requests.append((request.method, request.url.path))
+        if fake.busy_answers:
+            fake.busy_answers -= 1
+            await problem(503, "unreachable", "Too busy.")(scope, receive, send)
+        elif (
+            request.url.path.startswith("/api") and request.headers.get("Authorization") != f"Bearer {TOKEN}"
+        ):
+            await problem(401, "not_allowed", "The token is wrong.")(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+
+def problem(status: int, code: str, detail: str, **more: Any) -> JSONResponse:
+    body = {"type": "about:blank", "title": "x", "status": status, "detail": detail, "code": code, **more}
+    return JSONResponse(body, status, media_type="application/problem+json")
+
+
+@contextlib.contextmanager
+def serving(fake: FakeServer, port: int = 0) -> Iterator[FakeServer]:
+    """Serve on a loopback port until the block ends."""
+    config = uvicorn.Config(fake.app(), "127.0.0.1", port, log_level="critical", lifespan="off")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    deadline = time.monotonic() + 20
+    while not server.started and time.monotonic() < deadline:
+        time.sleep(0.005)
+    fake.url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    try:
+        yield fake
+    finally:
+        server.should_exit = True
+        server.force_exit = True
+        thread.join(20)

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.client.fake_server import JOB, TOKEN, FakeServer, completed, job_view
+
+from crucible.client.api import Api
+from crucible.client.transport import Endpoint
+from crucible.core.errors import Conflict, NotAllowed, NotFound, Trouble, Unreachable
+from crucible.core.secret import Secret
+from crucible.core.spec import JobSpec
+from crucible.wire.archive import Entry
+from crucible.wire.bundle import make_bundle
+
+pytestmark = pytest.mark.enable_socket
+
+SPEC = JobSpec(command=("{python}", "train.py"))
+
+
+def test_a_bundle_is_sent_once_and_arrives_whole(api: Api, server: FakeServer, tmp_path: Path) -> None:
+    bundle = make_bundle([Entry.of_bytes("train.py", b"print(1)\n" * 100_000)], tmp_path)
+    assert not api.has_bundle(bundle.sha256)
+    api.put_bundle(bundle.sha256, bundle.path)
+    assert api.has_bundle(bundle.sha256)
+    assert server.bundles[bundle.sha256] == bundle.path.read_bytes()
+
+
+def test_a_submission_that_is_repeated_is_one_job(api: Api, server: FakeServer) -> None:
+    server.busy_answers = 2
+    job = api.submit(SPEC)
+    assert job.id == JOB
+    assert job.status == "queued"
+    assert len(server.specs) == 1
+    assert [method for method, path in server.requests if path == "/api/v1/jobs"] == ["POST"] * 3
+
+
+def test_a_job_is_found_by_its_ending(api: Api, server: FakeServer) -> None:
+    server.jobs[JOB] = job_view()
+    job = api.job("abc123")
+    assert (job.id, job.called, job.metrics) == (JOB, "job-abc123", {"loss": 0.5})
+
+
+def test_fields_of_a_newer_server_are_kept(api: Api, server: FakeServer) -> None:
+    server.jobs[JOB] = job_view(colour="green")
+    assert api.job(JOB).as_json()["colour"] == "green"
+
+
+def test_a_problem_answer_becomes_its_error_with_the_fix(api: Api) -> None:
+    with pytest.raises(NotFound) as caught:
+        api.job("nosuch")
+    assert caught.value.what == "There is no such job."
+    assert "crucible jobs" in caught.value.fix
+
+
+def test_a_wrong_token_is_not_allowed(server: FakeServer) -> None:
+    api = Api(Endpoint(server.url, Secret("wrong")))
+    with pytest.raises(NotAllowed) as caught:
+        api.jobs()
+    assert "CRUCIBLE_TOKEN" in caught.value.fix
+
+
+def test_a_named_server_that_is_down_is_told_at_once() -> None:
+    api = Api(Endpoint("http://127.0.0.1:9", Secret(TOKEN)))
+    with pytest.raises(Unreachable) as caught:
+        api.server()
+    assert caught.value.exit_code == 9
+    assert "--server" in caught.value.fix
+
+
+def test_an_embedded_server_that_moved_is_found_again(server: FakeServer) -> None:
+    moved = Endpoint(server.url, Secret(TOKEN), embedded=True)
+    api = Api(Endpoint("http://127.0.0.1:9", Secret(TOKEN), embedded=True), relocate=lambda: moved)
+    assert api.server().version == "0.1.0"
+    assert api.endpoint == moved
+
+
+def test_a_server_that_stays_busy_is_unreachable_in_its_own_words(api: Api, server: FakeServer) -> None:
+    server.busy_answers = 99
+    with pytest.raises(Unreachable, match="Too busy"):
+        api.server()
+
+
+def test_an_answer_that_makes_no_sense_is_trouble(api: Api, server: FakeServer) -> None:
+    server.jobs[JOB] = {**job_view(), "attempts": "many"}
+    with pytest.raises(Trouble, match="cannot be understood"):
+        api.job(JOB)
+
+
+def test_lists_are_filtered(api: Api, server: FakeServer) -> None:
+    server.jobs = {"1": job_view(id="1"), "2": completed(id="2")}
+    assert [job.id for job in api.jobs(active=True).items] == ["1"]
+    assert [job.id for job in api.jobs(statuses=["completed"]).items] == ["2"]
+
+
+def test_a_page_of_log_says_where_to_go_on(api: Api, server: FakeServer) -> None:
+    server.jobs[JOB], server.log = job_view(), b"one\ntwo\n"
+    page = api.logs(JOB, offset=4)
+    assert (page.data, page.start, page.next, page.complete) == (b"two\n", 4, 8, False)
+
+
+def test_a_cancel_says_what_is_wanted_now(api: Api, server: FakeServer) -> None:
+    server.jobs[JOB] = job_view()
+    assert api.cancel(JOB).as_json()["desired"] == "cancel"
+
+
+def test_conflict_has_its_own_exit_code() -> None:
+    assert Conflict("x").exit_code == 5

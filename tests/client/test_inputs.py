@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from crucible.client.inputs import read_data, read_variables
+from crucible.core.errors import BadInput
+
+
+def test_only_named_variables_pass() -> None:
+    shell = {"HF_TOKEN": "secret", "OTHER": "x"}
+    assert read_variables(["HF_TOKEN", "MODE=a=b", "EMPTY="], [], shell) == {
+        "HF_TOKEN": "secret",
+        "MODE": "a=b",
+        "EMPTY": "",
+    }
+
+
+def test_a_variable_the_shell_does_not_have_is_bad_input() -> None:
+    with pytest.raises(BadInput) as caught:
+        read_variables(["HF_TOKEN"], [], {})
+    assert "export HF_TOKEN" in caught.value.fix
+
+
+@pytest.mark.parametrize("item", ["1A=x", "=x", "A-B=x", "A B"])
+def test_a_bad_name_is_bad_input(item: str) -> None:
+    with pytest.raises(BadInput, match="no name"):
+        read_variables([item], [], {})
+
+
+def test_a_file_of_variables_is_read_and_flags_win(tmp_path: Path) -> None:
+    file = tmp_path / ".env"
+    file.write_text("# note\nexport A=1\nB='two words'\nC=\"x\"\n\nD=a#b\n")
+    found = read_variables(["A=9"], [file], {})
+    assert found == {"A": "9", "B": "two words", "C": "x", "D": "a#b"}
+
+
+def test_a_bad_line_of_a_file_is_named(tmp_path: Path) -> None:
+    file = tmp_path / ".env"
+    file.write_text("A=1\nnonsense\n")
+    with pytest.raises(BadInput, match="line 2"):
+        read_variables([], [file], {})
+    with pytest.raises(BadInput, match="cannot be read"):
+        read_variables([], [tmp_path / "nosuch"], {})
+
+
+def test_data_paths_are_absolute_and_named(tmp_path: Path) -> None:
+    (tmp_path / "images").mkdir()
+    (tmp_path / "a=b").write_text("x")
+    found = read_data(["images", "train=images/", "a=b", "s3://bucket/set/part.csv"], tmp_path)
+    assert [(item.name, item.source) for item in found] == [
+        ("images", str(tmp_path / "images")),
+        ("train", str(tmp_path / "images")),
+        ("a=b", str(tmp_path / "a=b")),
+        ("part.csv", "s3://bucket/set/part.csv"),
+    ]
+
+
+def test_bad_data_is_bad_input(tmp_path: Path) -> None:
+    (tmp_path / "x").mkdir()
+    with pytest.raises(BadInput, match="does not exist"):
+        read_data(["nosuch"], tmp_path)
+    with pytest.raises(BadInput, match="Two --data inputs"):
+        read_data(["x", "./x"], tmp_path)
+    with pytest.raises(BadInput, match="no name of its own"):
+        read_data(["s3://bucket"], tmp_path)

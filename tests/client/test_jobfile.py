@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crucible.client.jobfile import JobFile, JobFileRun, parse_job_file, read_job_file, schema
+from crucible.client.payload import Request
+from crucible.client.pythons import Surroundings
+from crucible.core.errors import BadInput
+from crucible.core.resources import GiB
+from crucible.core.spec import Kind
+
+
+def read(folder: Path, text: str, name: str = "job.yaml", **changes: Any) -> JobFileRun:
+    (folder / name).write_text(text)
+    around = Surroundings({"HF_TOKEN": "secret"}, folder.parent)
+    return read_job_file(str(folder / name), Request(around=around, scratch=folder, **changes))
+
+
+FULL = """\
+script: train.py
+args: [--epochs, 3]
+include: ["configs/*.yaml"]
+name: first
+kind: benchmark
+backend: local
+tier: cpu-small
+cpus: 0.5
+memory: 512Mi
+gpus: 1
+gpu_memory: 16G
+time: 1h30m
+env:
+  MODE: fast
+  N: 4
+  HF_TOKEN: null
+env_files: [vars.env]
+data:
+  images: ./images
+retries: 2
+grace: 30s
+tags: [a, b]
+"""
+
+
+def test_every_field_is_taken_up(tmp_path: Path) -> None:
+    (tmp_path / "images").mkdir()
+    (tmp_path / "vars.env").write_text("FROM_FILE=1\nMODE=slow\n")
+    found = read(tmp_path, FULL)
+    assert (found.kind, found.target) == ("script", "train.py")
+    assert found.request.folder == tmp_path
+    assert found.request.arguments == ("--epochs", "3")
+    wishes = found.wishes
+    assert wishes.kind is Kind.BENCHMARK
+    assert wishes.resources == {
+        "cpus": 0.5,
+        "memory_bytes": 512 * 1024**2,
+        "gpus": 1,
+        "gpu_memory_bytes": 16 * GiB,
+        "seconds": 5400,
+    }
+    assert wishes.env == {"FROM_FILE": "1", "MODE": "fast", "N": "4", "HF_TOKEN": "secret"}
+    assert [(item.name, item.source) for item in wishes.data] == [("images", str(tmp_path / "images"))]
+    assert (wishes.retries, wishes.grace_seconds, wishes.tags) == ({"user": 2}, 30, ("a", "b"))
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("job.toml", 'shell = "make"\nargs = ["a"]'),
+        ("job.json", '{"shell": "make", "args": ["a"]}'),
+        ("job.yml", "shell: make\nargs: [a]"),
+    ],
+)
+def test_the_three_formats(tmp_path: Path, name: str, text: str) -> None:
+    found = read(tmp_path, text, name, arguments=("b",))
+    assert (found.kind, found.target, found.request.arguments) == ("shell", "make", ("a", "b"))
+
+
+def test_flags_win(tmp_path: Path) -> None:
+    text = "directory: .\nentry: a.py\npython: /usr/bin/python3"
+    found = read(tmp_path, text, entry="b.py", python="/opt/python", include=("x",))
+    assert (found.request.entry, found.request.python) == ("b.py", "/opt/python")
+    assert found.request.include == ("x",)
+
+
+def test_retries_may_be_given_by_cause() -> None:
+    assert parse_job_file("code: x\nretries: {interruption: 3}", ".yaml", "j").retries == {"interruption": 3}
+    with pytest.raises(BadInput, match="the causes are"):
+        parse_job_file("code: x\nretries: {weather: 3}", ".yaml", "j")
+
+
+def test_an_unknown_field_is_told_with_its_line_and_the_nearest() -> None:
+    with pytest.raises(BadInput) as caught:
+        parse_job_file("script: a.py\n\nmemmory: 4G\n", ".yaml", "job.yaml")
+    assert caught.value.what == "job.yaml, line 3: there is no field 'memmory'."
+    assert caught.value.fix == "Did you mean 'memory'?"
+
+
+def test_a_bad_value_is_told_with_its_line() -> None:
+    with pytest.raises(BadInput, match="line 2: gpus"):
+        parse_job_file("script: a.py\ngpus: many\n", ".yaml", "job.yaml")
+
+
+@pytest.mark.parametrize("text", ["name: x", "script: a\nshell: b"])
+def test_exactly_one_payload(text: str) -> None:
+    with pytest.raises(BadInput, match="exactly one of script"):
+        parse_job_file(text, ".yaml", "job.yaml")
+
+
+@pytest.mark.parametrize(
+    ("suffix", "text", "says"),
+    [
+        (".yaml", "a: [1", "line 1"),
+        (".yaml", "a: b: c", "line 1, column 5"),
+        (".toml", "a = = 1", "not valid TOML"),
+        (".json", "{", "not valid JSON"),
+        (".yaml", "- a", "no job file"),
+        (".yaml", "", "no job file"),
+        (".yaml", "!!python/object/apply:os.system [ls]", "not valid YAML"),
+    ],
+)
+def test_a_broken_file_is_bad_input(suffix: str, text: str, says: str) -> None:
+    with pytest.raises(BadInput, match=says):
+        parse_job_file(text, suffix, "job")
+
+
+def test_a_missing_file_is_told_with_the_nearest(tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text("")
+    request = Request(around=Surroundings({}, tmp_path), scratch=tmp_path)
+    with pytest.raises(BadInput) as caught:
+        read_job_file("jop.yaml", request)
+    assert "job.yaml" in caught.value.fix
+
+
+def test_the_schema_describes_every_field() -> None:
+    properties = schema()["properties"]
+    assert isinstance(properties, dict)
+    assert set(properties) == set(JobFile.model_fields)
+    assert all("description" in field for field in properties.values())

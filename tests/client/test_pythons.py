@@ -1,0 +1,199 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from crucible.client.pythons import Choice, Code, Surroundings, choose_python
+from crucible.core.errors import BadInput
+
+OWN = "/opt/crucible"
+
+
+def around(
+    folder: Path = Path("/work"), programs: tuple[str, ...] = (), base: str = "/usr", **environ: str
+) -> Surroundings:
+    """A shell in which just these programs exist, with Crucible installed in /opt/crucible."""
+    return Surroundings(
+        environ={"PATH": "/opt/crucible/bin:/usr/bin", **environ},
+        folder=folder,
+        own_prefix=OWN,
+        own_base=base,
+        is_program=lambda path: path in programs,
+        realpath=lambda path: path.replace("/link", OWN),
+    )
+
+
+def choose(around: Surroundings, named: str | None = None, code: Code | None = None) -> Choice:
+    return choose_python(named, code or Code(), around)
+
+
+def test_the_shells_virtual_environment_comes_first() -> None:
+    shell = around(
+        programs=("/venv/bin/python", "/conda/bin/python", "/usr/bin/python3"),
+        VIRTUAL_ENV="/venv",
+        CONDA_PREFIX="/conda",
+    )
+    found = choose(shell).environment
+    assert found.interpreter == "/venv/bin/python"
+    assert "VIRTUAL_ENV" in found.origin
+
+
+def test_then_conda_then_the_folders_own_then_the_path() -> None:
+    shell = around(programs=("/conda/bin/python",), CONDA_PREFIX="/conda")
+    assert choose(shell).environment.interpreter == "/conda/bin/python"
+    shell = around(programs=("/work/.venv/bin/python", "/usr/bin/python3"))
+    assert choose(shell).environment.origin == "./.venv"
+    shell = around(programs=("/usr/bin/python3",))
+    assert choose(shell).environment.interpreter == "/usr/bin/python3"
+
+
+def test_crucibles_own_environment_is_passed_over_and_that_is_said() -> None:
+    shell = around(
+        programs=("/link/bin/python", "/opt/crucible/bin/python3", "/usr/bin/python3"), VIRTUAL_ENV="/link"
+    )
+    found = choose(shell)
+    assert found.environment.interpreter == "/usr/bin/python3"
+    assert "Crucible's own" in found.notes[0]
+
+
+def test_with_no_other_python_on_the_path_the_base_of_our_environment_serves() -> None:
+    shell = around(programs=("/opt/crucible/bin/python3", "/base/bin/python3"), base="/base")
+    assert choose(shell).environment.interpreter == "/base/bin/python3"
+
+
+def test_a_python_shared_with_crucible_serves_when_there_is_no_other() -> None:
+    shell = around(programs=("/opt/crucible/bin/python3",), base=OWN)
+    found = choose(shell).environment
+    assert found.interpreter == "/opt/crucible/bin/python3"
+    assert "too" in found.origin
+
+
+def test_no_python_at_all_is_bad_input() -> None:
+    with pytest.raises(BadInput, match="No Python"):
+        choose(around())
+
+
+def test_a_virtual_environment_that_is_gone_is_passed_over() -> None:
+    shell = around(programs=("/usr/bin/python3",), VIRTUAL_ENV="/gone")
+    assert choose(shell).environment.interpreter == "/usr/bin/python3"
+
+
+def test_python_may_be_named_by_path_or_environment_folder() -> None:
+    shell = around(programs=("/work/env/bin/python", "/x/python3.12"), VIRTUAL_ENV="/venv")
+    assert choose(shell, "/x/python3.12").environment.interpreter == "/x/python3.12"
+    assert choose(shell, "./env").environment.interpreter == "/work/env/bin/python"
+
+
+def test_a_named_python_that_is_none_is_bad_input() -> None:
+    with pytest.raises(BadInput, match="--python nosuch"):
+        choose(around(), "nosuch")
+    with pytest.raises(BadInput, match="--python /no/such"):
+        choose(around(), "/no/such")
+
+
+BLOCK = """# /// script
+# requires-python = ">=3.11"
+# dependencies = [
+#   "numpy>=2",
+#   "rich",
+# ]
+# ///
+print(1)
+"""
+
+
+def test_a_script_block_wins_over_everything_but_the_flag(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("torch")
+    shell = around(programs=("/venv/bin/python", "/x/python"), VIRTUAL_ENV="/venv")
+    code = Code(tmp_path, "train.py", BLOCK)
+    found = choose(shell, code=code).environment
+    assert found.requirements == ("numpy>=2", "rich")
+    assert found.python == ">=3.11"
+    assert "train.py" in found.origin
+    assert choose(shell, "/x/python", code).environment.requirements == ()
+
+
+def test_a_block_without_packages_changes_nothing() -> None:
+    code = Code(text='# /// script\n# requires-python = ">=3.11"\n# ///\n')
+    assert (
+        choose(around(programs=("/usr/bin/python3",)), code=code).environment.interpreter
+        == "/usr/bin/python3"
+    )
+
+
+@pytest.mark.parametrize(
+    ("block", "says"),
+    [
+        ("# dependencies = [", "TOML"),
+        ('# dependencies = "numpy"', "list"),
+        ('# dependencies = ["a"]\n# requires-python = 3', "text"),
+    ],
+)
+def test_a_bad_block_is_bad_input(block: str, says: str) -> None:
+    with pytest.raises(BadInput, match=says):
+        choose(around(), code=Code(text=f"# /// script\n{block}\n# ///\n"))
+
+
+def test_two_blocks_are_bad_input() -> None:
+    with pytest.raises(BadInput, match="2 `# /// script` blocks"):
+        choose(around(), code=Code(text=BLOCK + "\n" + BLOCK))
+
+
+def test_requirements_are_read_with_their_includes(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text(
+        "# a comment\nnumpy==2.0  # why\n-r more/extra.txt\n--index-url https://x\ntorch \\\n  >=2\n"
+    )
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "extra.txt").write_text("rich\n-r ../requirements.txt\n")
+    found = choose(around(), code=Code(tmp_path, "train.py", "x")).environment
+    assert found.requirements == ("numpy==2.0", "rich", "--index-url https://x", "torch    >=2")
+    assert found.origin == "requirements.txt"
+
+
+def test_requirements_beside_the_entry_come_before_those_at_the_top(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "requirements.txt").write_text("top")
+    (tmp_path / "sub" / "requirements.txt").write_text("beside")
+    code = Code(tmp_path, "sub/train.py", "x", whole=True)
+    assert choose(around(), code=code).environment.requirements == ("beside",)
+
+
+def test_an_editable_project_is_installed_when_its_folder_travels(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("-e .\n")
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "x"\ndependencies = ["numpy"]')
+    assert choose(around(), code=Code(tmp_path, "a.py", "x", whole=True)).environment.project == "."
+    assert choose(around(), code=Code(tmp_path, "a.py", "x")).environment.requirements == ("numpy",)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["-r ../outside.txt", "-r nosuch.txt", "./wheel.whl", "-c limits.txt", "-e ../other", "-e .\nnumpy"],
+)
+def test_requirements_that_cannot_travel_are_bad_input(tmp_path: Path, line: str) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    (tmp_path / "outside.txt").write_text("x")
+    (root / "pyproject.toml").write_text("")
+    (root / "requirements.txt").write_text(line)
+    with pytest.raises(BadInput) as caught:
+        choose(around(), code=Code(root, "a.py", "x", whole=True))
+    assert caught.value.fix
+
+
+def test_pyproject_gives_its_project_or_its_dependencies(tmp_path: Path) -> None:
+    file = tmp_path / "pyproject.toml"
+    file.write_text('[project]\nname = "x"\nrequires-python = ">=3.10"\ndependencies = ["numpy"]')
+    found = choose(around(), code=Code(tmp_path, "a.py", "x", whole=True)).environment
+    assert (found.requirements, found.python) == (("numpy",), ">=3.10")
+    file.write_text(
+        '[build-system]\nrequires = ["hatchling"]\n[project]\nname = "x"\ndependencies = ["numpy"]'
+    )
+    assert choose(around(), code=Code(tmp_path, "a.py", "x", whole=True)).environment.project == "."
+    assert choose(around(), code=Code(tmp_path, "a.py", "x")).environment.requirements == ("numpy",)
+
+
+def test_a_pyproject_that_is_only_settings_of_tools_declares_nothing(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool.ruff]\nline-length = 100")
+    shell = around(programs=("/usr/bin/python3",))
+    assert choose(shell, code=Code(tmp_path, "a.py", "x")).environment.interpreter == "/usr/bin/python3"

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from crucible.client.payload import Payload
+from crucible.client.wishes import Wishes, make_spec
+from crucible.core.errors import BadInput, UnknownName
+from crucible.core.spec import DataInput, EnvironmentSpec, Kind, Source
+
+PAYLOAD = Payload(("{python}", "train.py"), EnvironmentSpec(interpreter="/usr/bin/python3"), Source())
+
+
+def test_a_spec_holds_what_was_wished_and_defaults_otherwise() -> None:
+    wishes = Wishes(name="x", tier="cpu-small", resources={"cpus": 2}, retries={"user": 1}, grace_seconds=0)
+    spec = make_spec(PAYLOAD, wishes, bundle="0" * 64)
+    assert (spec.name, spec.tier, spec.resources.cpus) == ("x", "CPU_SMALL", 2)
+    assert (spec.retries.user, spec.retries.interruption) == (1, 10)
+    assert spec.grace_seconds == 0
+    assert spec.kind is Kind.TRAIN
+    assert spec.resources.model_fields_set == {"cpus"}
+
+
+def test_wishes_on_top_of_others() -> None:
+    file = Wishes(
+        name="file",
+        tags=("a",),
+        env={"A": "1", "B": "1"},
+        resources={"cpus": 1, "gpus": 1},
+        data=(DataInput(name="x", source="/1"), DataInput(name="y", source="/1")),
+        grace_seconds=30,
+    )
+    flags = Wishes(
+        name="flag",
+        tags=("a", "b"),
+        env={"B": "2"},
+        resources={"cpus": 2},
+        data=(DataInput(name="x", source="/2"),),
+        grace_seconds=0,
+    )
+    both = flags.over(file)
+    assert (both.name, both.tags, both.env) == ("flag", ("a", "b"), {"A": "1", "B": "2"})
+    assert both.resources == {"cpus": 2, "gpus": 1}
+    assert {item.name: item.source for item in both.data} == {"x": "/2", "y": "/1"}
+    assert both.grace_seconds == 0
+    assert Wishes().over(file) == file
+
+
+@pytest.mark.parametrize(
+    ("wishes", "says"),
+    [
+        ({"resources": {"cpus": -1}}, "--cpus"),
+        ({"resources": {"memory_bytes": 10**30}}, "--memory"),
+        ({"resources": {"seconds": 0}}, "--time"),
+        ({"resources": {"gpus": 10**9}}, "--gpus"),
+        ({"retries": {"user": -1}}, "--retries"),
+        ({"grace_seconds": 1e9}, "--grace"),
+        ({"name": "a/b"}, "--name"),
+        ({"env": {"CRUCIBLE_X": "1"}}, "--env"),
+        ({"tags": ("x" * 101,)}, "--tag:"),
+    ],
+)
+def test_absurd_wishes_name_the_option(wishes: dict[str, Any], says: str) -> None:
+    with pytest.raises(BadInput, match=says):
+        make_spec(PAYLOAD, Wishes(**wishes), bundle=None)
+
+
+def test_an_unknown_tier_is_told_with_the_nearest() -> None:
+    with pytest.raises(UnknownName) as caught:
+        make_spec(PAYLOAD, Wishes(tier="gpu_smal"), bundle=None)
+    assert caught.value.meant == "GPU_SMALL"

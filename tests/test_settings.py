@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from crucible.core.errors import BadInput, UnknownName
+from crucible.settings import Settings, load_settings
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "project").mkdir()
+    return tmp_path / "project"
+
+
+def load(folder: Path, flags: dict[str, object] | None = None, **environ: str) -> Settings:
+    return load_settings(flags, environ=environ, folder=folder, user_config=folder.parent / "config.toml")
+
+
+def test_defaults(folder: Path) -> None:
+    settings = load(folder)
+    assert settings.server.value is None
+    assert settings.home.value.name == "crucible"
+    assert settings.bundle_limit.value == 500_000_000
+    assert settings.home.origin == "default"
+
+
+def test_the_order_is_flag_variable_project_user_default(folder: Path) -> None:
+    (folder.parent / "config.toml").write_text('server = "http://user"')
+    assert load(folder).server.value == "http://user"
+    (folder / "pyproject.toml").write_text('[tool.crucible]\nserver = "http://pyproject"')
+    assert load(folder).server.value == "http://pyproject"
+    (folder / "crucible.toml").write_text('server = "http://project"')
+    assert load(folder).server.value == "http://project"
+    assert load(folder, CRUCIBLE_SERVER="http://variable").server.value == "http://variable"
+    found = load(folder, {"server": "http://flag"}, CRUCIBLE_SERVER="http://variable").server
+    assert (found.value, found.origin) == ("http://flag", "--server")
+
+
+def test_every_value_knows_its_origin(folder: Path) -> None:
+    (folder / "crucible.toml").write_text("request_seconds = 5")
+    settings = load(folder, CRUCIBLE_HOME="/var/crucible", CRUCIBLE_BUNDLE_LIMIT="1G")
+    assert settings.home.origin == "CRUCIBLE_HOME"
+    assert settings.bundle_limit.value == 1024**3
+    assert settings.request_seconds.origin == str(folder / "crucible.toml")
+
+
+def test_a_token_is_not_shown(folder: Path) -> None:
+    settings = load(folder, CRUCIBLE_TOKEN="t0ken")
+    assert settings.token.value is not None
+    assert settings.token.value.reveal() == "t0ken"
+    assert "t0ken" not in repr(settings)
+
+
+def test_an_empty_variable_says_nothing(folder: Path) -> None:
+    assert load(folder, CRUCIBLE_SERVER="").server.value is None
+
+
+def test_a_relative_home_is_made_absolute(folder: Path) -> None:
+    assert load(folder, CRUCIBLE_HOME="state").home.value.is_absolute()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("CRUCIBLE_SERVER", "example.org"),
+        ("CRUCIBLE_BUNDLE_LIMIT", "much"),
+        ("CRUCIBLE_BUNDLE_LIMIT", "0"),
+        ("CRUCIBLE_START_SECONDS", "-1"),
+        ("CRUCIBLE_START_SECONDS", "soon"),
+        ("CRUCIBLE_REQUEST_SECONDS", "nan"),
+    ],
+)
+def test_a_bad_value_names_where_it_stands(folder: Path, name: str, value: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        load(folder, **{name: value})
+    assert name in caught.value.fix
+
+
+def test_an_unknown_setting_of_a_file_is_told_with_the_nearest(folder: Path) -> None:
+    (folder / "crucible.toml").write_text('sever = "http://x"')
+    with pytest.raises(UnknownName) as caught:
+        load(folder)
+    assert caught.value.meant == "server"
+
+
+def test_a_broken_file_of_ours_is_told_but_a_broken_pyproject_is_not_ours(folder: Path) -> None:
+    (folder / "pyproject.toml").write_text("not = = toml")
+    assert load(folder).server.value is None
+    (folder / "crucible.toml").write_text("not = = toml")
+    with pytest.raises(BadInput, match=r"crucible\.toml"):
+        load(folder)
+
+
+def test_a_wrong_type_in_a_file(folder: Path) -> None:
+    (folder / "crucible.toml").write_text("server = 3")
+    with pytest.raises(BadInput, match="server"):
+        load(folder)
