@@ -1,0 +1,1 @@
+"""The control plane under a seeded virtual world."""

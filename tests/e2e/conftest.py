@@ -1,0 +1,40 @@
+"""One real deployment per module: its server is started once and its jobs are told apart by their ids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.terminal import Terminal
+from tests.harness import Deployment
+
+SECRET = "a-value-that-no-job-may-see"
+SHOWN = 4000
+
+
+@pytest.fixture(scope="module")
+def crucible(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """A deployment whose server has a secret of its own in its environment, and takes bundles up to 1 MiB."""
+    env = {"SERVER_SECRET": SECRET, "CRUCIBLE_BUNDLE_LIMIT": "1M"}
+    with Deployment(tmp_path_factory.mktemp("deployment"), env) as deployment:
+        yield deployment
+
+
+@pytest.fixture(scope="module")
+def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
+    """A user's terminal on a state folder of its own; nothing runs until a command starts it."""
+    with Terminal(tmp_path_factory.mktemp("terminal")) as terminal:
+        yield terminal
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """A failed test shows the last words of its server and hosts."""
+    report = yield
+    found = getattr(item, "funcargs", {}).get("crucible")
+    if report.failed and isinstance(found, Deployment):  # type: ignore[attr-defined]
+        for log in (found.home / "server.log", *found.home.glob("machines/*/host.log")):
+            text = log.read_text(errors="replace")[-SHOWN:] if log.exists() else ""
+            report.sections.append((str(log.relative_to(found.home)), text))  # type: ignore[attr-defined]
+    return report
