@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from crucible import __version__
 from crucible.core.errors import BadInput, CrucibleError, Trouble
 from crucible.settings import Settings, load_settings
+from crucible.wire.process import this_process
 
 if TYPE_CHECKING:
     import socket
@@ -239,14 +240,15 @@ class _Server:
         from crucible.server.home import Discovery, Ports
         from crucible.server.listen import port_of, url_of
 
+        me = this_process()
         deployment = str((await control.status()).get("deployment", ""))
         self._home.keep_ports(Ports(port_of(self._api), port_of(self._agents)))
         self._home.announce(
             Discovery(
                 url=url_of(self._api),
                 agents_url=url_of(self._agents),
-                pid=os.getpid(),
-                start_time=start_time(os.getpid()),
+                pid=me.pid,
+                start_time=me.start_time,
                 version=__version__,
                 nonce=self._options.nonce,
                 deployment=deployment,
@@ -264,18 +266,6 @@ class _Server:
         await asyncio.gather(*running, return_exceptions=True)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(control.stop(), STOP_SECONDS)
-
-
-def start_time(pid: int) -> str:
-    """When the process started, as the system writes it: with the pid it names one process for ever."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
-            return file.read().rpartition(")")[2].split()[19]
-    except OSError:
-        import subprocess
-
-        asked = ["ps", "-o", "lstart=", "-p", str(pid)]
-        return subprocess.run(asked, capture_output=True, text=True, timeout=5, check=False).stdout.strip()
 
 
 @contextlib.contextmanager

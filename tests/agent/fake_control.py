@@ -13,9 +13,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from crucible.agent.processes import start_time
 from crucible.wire.desired import Assignment, Desired, encode_desired
 from crucible.wire.messages import BadBatch, Kind, Message, decode_batch, derive_secret
+from crucible.wire.process import start_time
 
 KEY = b"a key of the deployment"
 

@@ -16,8 +16,8 @@ from tests.agent.fake_control import FakeControl, poll
 
 import crucible
 from crucible.agent.limits import LimitsProbe, choose
-from crucible.agent.processes import Process
 from crucible.wire.desired import Assignment, Environment
+from crucible.wire.process import Process
 
 SOURCES = str(Path(crucible.__file__).parent.parent)
 # The kernel's control groups are named by the attempt and common to all test processes.
@@ -98,9 +98,9 @@ class Machine:
             for path in attempts.glob(f"*/{name}"):
                 doc = json.loads(path.read_text())
                 process = Process(doc["pid"], doc["start_time"])
-                if process.is_alive():
+                if process.alive:
                     os.kill(process.pid, signal.SIGKILL)
-                    poll(lambda process=process: not process.is_alive())
+                    poll(lambda process=process: not process.alive)
         for attempt in (A1, A2):
             left = choose(LimitsProbe(folder=self.work / "limits")).find_left(attempt)
             if left is not None:

@@ -35,10 +35,12 @@ from crucible.backends.base import (
     Slots,
 )
 from crucible.backends.devices import Gpu
-from crucible.backends.local import LocalBackend, why_not
-from crucible.backends.local_process import Process, group_members, start_time
+from crucible.backends.local import LocalBackend
+from crucible.backends.local_process import group_members
 from crucible.core.errors import BadInput
 from crucible.core.resources import Capacity, GiB, Resources
+from crucible.core.scheduling import why_never
+from crucible.wire.process import Process, start_time
 
 
 @pytest.fixture
@@ -106,13 +108,13 @@ class TestOffers:
     def test_gpus_have_to_be_large_enough(self) -> None:
         has = Capacity(cpus=1, memory_bytes=GiB, gpus=(0, 1), gpu_memory_bytes=16 * GiB)
         need = Resources(gpus=1, gpu_memory_bytes=40 * GiB)
-        assert why_not(need, has) == "asks for GPUs with 40 GiB; this computer has 16 GiB on each"
-        assert why_not(Resources(gpus=3), has) == "asks for 3 GPUs; this computer has 2"
-        assert not why_not(Resources(gpus=2, gpu_memory_bytes=16 * GiB), has)
+        assert why_never(need, has) == "asks for GPUs with 40 GiB; this computer has 16 GiB on each"
+        assert why_never(Resources(gpus=3), has) == "asks for 3 GPUs; this computer has 2"
+        assert not why_never(Resources(gpus=2, gpu_memory_bytes=16 * GiB), has)
 
     def test_gpu_memory_the_driver_does_not_tell_excludes_nothing(self) -> None:
         has = Capacity(cpus=1, memory_bytes=GiB, gpus=(0,))
-        assert not why_not(Resources(gpus=1, gpu_memory_bytes=40 * GiB), has)
+        assert not why_never(Resources(gpus=1, gpu_memory_bytes=40 * GiB), has)
 
 
 class TestLaunch:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from crucible.backends.local_folder import Ending, Launched, MachineFolder, Tags, read_doc, write_doc
-from crucible.backends.local_process import Process, locked, this_process
+from crucible.backends.local_process import locked
+from crucible.wire.process import Process, of_pid
 
 NOBODY = Process(1, "never")
 
@@ -21,7 +22,7 @@ def folder(tmp_path: Path) -> MachineFolder:
 
 
 def me() -> Process:
-    found = this_process(os.getpid())
+    found = of_pid(os.getpid())
     assert found is not None
     return found
 
@@ -114,7 +115,7 @@ class TestAttempts:
         attempt = folder.path / "attempts" / "att-1-0"
         attempt.mkdir(parents=True)
         (attempt / "process.json").write_text("{}")
-        leader = this_process(os.getpgid(0))
+        leader = of_pid(os.getpgid(0))
         if leader is None:
             pytest.skip("the process group of the tests has no leader")
         told = {"pid": 1, "start_time": "1", "pgid": leader.pid, "process_start_time": leader.start_time}

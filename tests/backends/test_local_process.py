@@ -3,26 +3,16 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from signal import SIGKILL, SIGTERM
+from signal import SIGKILL
 
 import pytest
-from tests.backends.conformance import eventually
 
-from crucible.backends.local_process import (
-    Process,
-    group_members,
-    is_locked,
-    locked,
-    parse_stat,
-    start_time,
-    this_process,
-    with_variable,
-)
+from crucible.backends.local_process import group_members, locked, with_variable
+from crucible.wire.process import Process, is_locked, of_pid
 
 WAIT = "import signal; print(flush=True); signal.pause()"
 
@@ -43,59 +33,9 @@ def waiting(code: str = WAIT, **variables: str) -> Iterator[subprocess.Popen[byt
 
 
 def named(pid: int) -> Process:
-    found = this_process(pid)
+    found = of_pid(pid)
     assert found is not None
     return found
-
-
-class TestProcess:
-    def test_this_one_is_alive(self) -> None:
-        assert named(os.getpid()).alive
-
-    def test_the_same_pid_at_another_time_is_another_process(self) -> None:
-        assert not Process(os.getpid(), "1").alive
-
-    @pytest.mark.parametrize("pid", [0, -1, 2**22 + 1])
-    def test_there_is_no_such_pid(self, pid: int) -> None:
-        assert start_time(pid) is None
-        assert this_process(pid) is None
-
-    def test_a_zombie_is_not_alive(self) -> None:
-        with waiting() as started:
-            process = named(started.pid)
-            started.kill()
-            eventually(lambda: not process.alive)
-            assert started.returncode is None, "nobody has waited for it yet"
-
-    def test_a_signal_reaches_it(self) -> None:
-        with waiting() as started:
-            named(started.pid).send(SIGTERM)
-            assert started.wait(30) == -SIGTERM
-
-    def test_a_signal_for_another_process_with_the_same_pid_is_not_sent(self) -> None:
-        with waiting() as started:
-            Process(started.pid, "1").send(SIGKILL)
-            started.terminate()
-            assert started.wait(30) == -SIGTERM
-
-    def test_a_signal_for_a_process_that_has_ended_is_nothing(self) -> None:
-        with waiting() as started:
-            process = named(started.pid)
-            started.kill()
-            started.wait()
-        process.send(SIGKILL)
-
-    @pytest.mark.parametrize("name", ["python", "a b", "a) R 1 (b", "):("])
-    def test_names_in_stat_may_hold_anything(self, name: str) -> None:
-        rest = " ".join(str(number) for number in range(4, 53))
-        assert parse_stat(f"42 ({name}) S {rest}\n") == ("S", "22")
-
-    def test_a_process_with_a_strange_name(self, tmp_path: Path) -> None:
-        strange = tmp_path / "a) Z 1 (b"
-        shutil.copy(shutil.which("sleep") or "/bin/sleep", strange)
-        with subprocess.Popen([strange, "60"]) as started:
-            assert named(started.pid).alive
-            started.kill()
 
 
 class TestFinding:

@@ -12,7 +12,7 @@ import pytest
 from tests.cli.conftest import Cli
 from tests.client.fake_server import JOB, FakeServer, completed, failed, job_view
 
-from crucible.client.process import start_time
+from crucible.wire.process import start_time
 
 pytestmark = pytest.mark.enable_socket
 

@@ -4,7 +4,6 @@ import fcntl
 import json
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -13,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from crucible.client.discovery import find, is_locked, read_discovery
+from crucible.client.discovery import find, read_discovery
 from crucible.client.embedded import Embedded, last_error
-from crucible.client.process import end, same_process, start_time
 from crucible.client.transport import Endpoint
 from crucible.core.errors import CrucibleError, Trouble, Unreachable
 from crucible.core.secret import Secret
+from crucible.wire.process import Process, is_locked, start_time
 
 pytestmark = pytest.mark.enable_socket
 
@@ -44,7 +43,7 @@ def embedded(home: Path) -> Iterator[Make]:
         started = start_time(pid)
         command = Path(f"/proc/{pid}/cmdline")
         if started and command.exists() and str(FAKE_APP).encode() in command.read_bytes():
-            end(pid, started, signal.SIGKILL)
+            Process(pid, started).send(signal.SIGKILL)
 
 
 def starts(home: Path) -> list[int]:
@@ -212,19 +211,6 @@ def test_the_last_line_of_the_log_is_an_error_or_nothing(tmp_path: Path) -> None
     assert (told.code, told.what) == ("disk_full", "Full.")
     log.write_text('{"error": {"code": "disk_full", "what": "Full."}}\nready again\n')
     assert last_error(log) is None
-
-
-def test_a_process_is_known_by_pid_and_start_time() -> None:
-    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-    started = start_time(child.pid)
-    assert started is not None
-    assert same_process(child.pid, started)
-    assert not same_process(child.pid, "1")
-    end(child.pid, "1", signal.SIGKILL)
-    assert child.poll() is None
-    end(child.pid, started, signal.SIGKILL)
-    child.wait(10)
-    assert start_time(child.pid) is None
 
 
 def wait_until(true: Callable[[], bool]) -> None:

@@ -4,7 +4,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.control.world import FakeBackend, Rig, give_back, make_rig
+from tests.control.fakes import FakeBackend
+from tests.control.world import Rig, give_back, make_rig
 
 
 @pytest.fixture

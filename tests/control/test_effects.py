@@ -6,11 +6,11 @@ from dataclasses import asdict
 from typing import Any
 
 import pytest
-from tests.control.world import Rig, other_worker, secret, service
+from tests.control.world import Rig, join, other_worker, secret, service
 
 from crucible.backends.base import NotYetGone, Seen
 from crucible.control.db import schema as t
-from crucible.control.effects import CLAIM_SECONDS, LONGEST_WAIT
+from crucible.control.effects import CALL_DEADLINE, CLAIM_SECONDS, LONGEST_WAIT
 from crucible.core.errors import Unreachable
 from crucible.core.lifecycle import JobState, Machine, MachineState
 from crucible.core.lifecycle import facts as f
@@ -180,11 +180,17 @@ async def test_cancelled_after_a_lost_call_the_machine_is_found_and_ended(rig: R
     assert (await rig.machine()).state is MachineState.GONE
 
 
-async def test_cancelled_after_a_lost_call_absence_is_believed_late_and_after_two_looks(rig: Rig) -> None:
+@pytest.mark.parametrize("delay", [0, 5000])
+async def test_cancelled_after_a_lost_call_absence_is_believed_late_and_after_two_looks(
+    rig: Rig, delay: float
+) -> None:
     rig.backend.answers = ["nothing"]
-    machine = await intended(rig)
+    await intended(rig)
+    rig.clock.move(delay)
     await rig.performer.perform_due()
     await release(rig)
+    machine = await rig.machine()
+    assert machine.launch_deadline >= rig.clock.now() + CALL_DEADLINE, "counted from the call, not the wish"
     while rig.clock.now() < machine.launch_deadline:
         assert (await rig.machine()).state is MachineState.RELEASING
         await settle(rig, 1)
@@ -324,6 +330,18 @@ async def test_a_backend_that_breaks_stops_no_other(two_places: Rig) -> None:
     rig.backend.answers = ["ok"]
     await settle(rig)
     assert len(rig.backend.made) == 1, "tried again once the claim has passed"
+
+
+async def test_a_machine_of_a_place_that_is_not_connected_any_more_stops_no_other(two_places: Rig) -> None:
+    rig = two_places
+    await rig.submit(backend="ssh")
+    await rig.submit()
+    without = join(rig.ports, rig.clock, rig.calls, {"local": rig.backend}, rig.deployment.scratch)
+    await without.performer.perform_due()
+    assert len(rig.backend.made) == 1
+    errors = {e["machine"]: e["error"] for e in await rig.rows(t.effects) if not e["done"]}
+    (why,) = errors.values()
+    assert "no backend 'ssh'" in why
 
 
 async def test_what_another_worker_holds_is_left_alone(rig: Rig) -> None:

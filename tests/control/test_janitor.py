@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from tests.control.world import OTHER_DEPLOYMENT, Rig, new_id
+from tests.control.fakes import OTHER_DEPLOYMENT
+from tests.control.world import Rig, new_id
 
 from crucible.backends.base import NotYetGone, Seen
 from crucible.control.db import schema as t

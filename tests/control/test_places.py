@@ -3,7 +3,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.control.world import FakeBackend, InlineCalls, Rig, job_spec, join
+from tests.control.fakes import FakeBackend, InlineCalls
+from tests.control.world import Rig, job_spec, join
 
 from crucible.control.places import Places
 from crucible.core.errors import UnknownName, Unreachable

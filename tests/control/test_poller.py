@@ -7,7 +7,7 @@ from crucible.backends.base import Seen
 from crucible.control.db import schema as t
 from crucible.core.errors import TimedOut, Unreachable
 from crucible.core.lifecycle import JobState, MachineState, Reason
-from crucible.core.lifecycle.advance import SETTLE_WINDOW
+from crucible.core.lifecycle.silence import SETTLE_WINDOW
 
 
 async def launches(rig: Rig) -> list[bool]:

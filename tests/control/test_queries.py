@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 from sqlalchemy import insert
-from tests.control.world import START, Rig, job_spec, service
+from tests.control.fakes import START
+from tests.control.world import Rig, job_spec, service
 
 from crucible.control import codec, queries
 from crucible.control.db import schema as t

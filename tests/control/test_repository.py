@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Connection, insert, select
-from tests.control.world import START, Rig, job_spec, make_attempt, make_machine, new_id
+from tests.control.fakes import START
+from tests.control.world import Rig, job_spec, make_attempt, make_machine, new_id
 
 from crucible.control import codec, repository
 from crucible.control.db import schema as t

@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 
 import pytest
-from tests.control.world import DEPLOYMENT, FakeRunner, Rig, job_spec, pieces, secret, service, sha
+from tests.control.fakes import DEPLOYMENT
+from tests.control.world import FakeRunner, Rig, job_spec, pieces, secret, service, sha
 
 from crucible.backends.base import Seen
 from crucible.control.db import schema as t

@@ -6,7 +6,7 @@ from crucible.backends.base import Seen
 from crucible.control.db import schema as t
 from crucible.control.sweep import CLAIM_SECONDS
 from crucible.core.lifecycle import JobState
-from crucible.core.lifecycle.advance import NOTICE_AFTER, SETTLE_WINDOW
+from crucible.core.lifecycle.silence import NOTICE_AFTER, SETTLE_WINDOW
 from crucible.wire.messages import Kind
 
 

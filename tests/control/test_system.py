@@ -17,11 +17,11 @@ async def test_the_clock_is_this_computers() -> None:
     await clock.sleep(0)
 
 
-def test_ids_are_new_and_valid() -> None:
+def test_ids_are_new_valid_and_rise() -> None:
     ids = SystemIds()
-    made = {ids.new(Prefix.JOB) for _ in range(100)}
-    assert len(made) == 100
+    made = [ids.new(Prefix.JOB) for _ in range(1000)]
     assert all(map(is_id, made))
+    assert made == sorted(set(made)), "the queue is in the order of ids, within a millisecond too"
 
 
 def test_random_stays_within() -> None:

@@ -5,7 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.control.world import CAPACITY, START, FakeBackend, job_spec, make_attempt, make_machine, new_id
+from tests.control.fakes import CAPACITY, START, FakeBackend
+from tests.control.world import job_spec, make_attempt, make_machine, new_id
 
 from crucible.control import views
 from crucible.control.views import attempt_view, backend_view, event_view, iso, job_view, machine_view

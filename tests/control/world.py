@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from obstore.store import MemoryStore
 from sqlalchemy import Connection, Table, delete, insert, select, text
-
-from crucible.backends.base import (
-    Bootstrap,
-    Capabilities,
-    LaunchCall,
-    LaunchRefused,
-    LaunchUnknown,
-    MachineOrder,
-    MachineRef,
-    Observation,
-    Reach,
-    Seen,
-    Slots,
+from tests.control.fakes import (
+    CAPACITY,
+    DEPLOYMENT,
+    START,
+    CountedIds,
+    EvenRandom,
+    FakeBackend,
+    FakeClock,
+    InlineCalls,
 )
+
+from crucible.backends.base import LaunchCall
 from crucible.control import repository
 from crucible.control.agents import Agents, Tools
 from crucible.control.bundles import Bundles
@@ -49,190 +47,16 @@ from crucible.control.system import LocalWakeups
 from crucible.control.tails import Tails
 from crucible.control.unit import Unit, Writer
 from crucible.control.uploads import Uploads
-from crucible.core.errors import TimedOut
 from crucible.core.ids import Prefix, make_id
 from crucible.core.lifecycle import Attempt, Job, Machine, Slot, World
-from crucible.core.offers import Offer
-from crucible.core.resources import Allocation, Capacity, GiB, Resources
+from crucible.core.resources import Allocation, GiB
 from crucible.core.spec import JobSpec
 from crucible.storage import ObjectStore
 from crucible.wire.messages import Batch, Kind, Message, derive_secret, encode_batch
 
 T = TypeVar("T")
 
-START = 1_700_000_000.0
 KEY = b"the deployment's key"
-DEPLOYMENT = make_id(Prefix.DEPLOYMENT, 1, 1)
-OTHER_DEPLOYMENT = make_id(Prefix.DEPLOYMENT, 2, 2)
-CAPACITY = Capacity(cpus=4, memory_bytes=16 * GiB, gpus=(0, 1), gpu_memory_bytes=8 * GiB, gpu_name="T4")
-
-
-class FakeClock:
-    def __init__(self) -> None:
-        self.time = START
-
-    def now(self) -> float:
-        return self.time
-
-    async def sleep(self, seconds: float) -> None:
-        self.time += seconds
-
-    def move(self, seconds: float) -> None:
-        self.time += seconds
-
-
-class CountedIds:
-    """Ids in the order they were asked for."""
-
-    def __init__(self, clock: FakeClock) -> None:
-        self._clock = clock
-        self._count = 0
-
-    def new(self, prefix: Prefix) -> str:
-        self._count += 1
-        return make_id(prefix, int(self._clock.now() * 1000), self._count << 20 | self._count)
-
-
-class EvenRandom:
-    def uniform(self, low: float, high: float) -> float:
-        return (low + high) / 2
-
-
-class InlineCalls:
-    """Work is done at once in the caller; a lane in `hanging` does it but answers too late."""
-
-    def __init__(self) -> None:
-        self.hanging: set[str] = set()
-        self.lanes: list[str] = []
-
-    async def run(self, lane: str, work: Callable[[], T], deadline: float) -> T:
-        self.lanes.append(lane)
-        result = work()
-        if lane in self.hanging:
-            raise TimedOut(f"{lane} did not answer within {deadline:g} s.")
-        return result
-
-    async def close(self) -> None:
-        self.lanes.append("closed")
-
-
-@dataclass
-class Made:
-    """A machine at the fake place. `hidden` counts the lists that do not show it yet."""
-
-    ref: MachineRef
-    deployment: str
-    seen: Seen = Seen.UP
-    hidden: int = 0
-
-
-@dataclass
-class FakeBackend:
-    """A place. `answers` are consumed one per launch, `ends` one per termination, the last one stays.
-
-    An answer is "ok", "refused" (nothing is made), "lost" (made, the answer is lost), "nothing" (not made, and no
-    answer either), or an exception to raise.
-    """
-
-    name: str = "local"
-    capabilities: Capabilities = Capabilities(
-        reach=Reach.LOOPBACK, slots=Slots.COUNTED, bills=False, shared_machines=True, in_place=True
-    )
-    capacity: Capacity = CAPACITY
-    rate: int = 0
-    lag: int = 0
-    answers: list[str | Exception] = field(default_factory=lambda: ["ok"])
-    ends: list[str | Exception] = field(default_factory=lambda: ["ok"])
-    down: Exception | None = None
-    made: dict[str, Made] = field(default_factory=dict)
-    launches: list[LaunchCall] = field(default_factory=list)
-    bootstraps: list[Bootstrap] = field(default_factory=list)
-    finds: list[str] = field(default_factory=list)
-    terminated: list[MachineRef] = field(default_factory=list)
-    polls: int = 0
-
-    def offers(self, need: Resources) -> Sequence[Offer]:
-        self._reach()
-        return [Offer(self.name, "here", "this computer", self.capacity, self.rate)]
-
-    def call(self, order: MachineOrder) -> LaunchCall:
-        return LaunchCall(
-            self.name, order.machine, "make", {"deployment": order.deployment, "size": [1, 2.5, None]}
-        )
-
-    def launch(self, call: LaunchCall, bootstrap: Bootstrap) -> MachineRef:
-        self._reach()
-        self.launches.append(call)
-        self.bootstraps.append(bootstrap)
-        answer = self._next(self.answers)
-        if isinstance(answer, Exception):
-            raise answer
-        if answer == "refused":
-            raise LaunchRefused("There is no room.")
-        if answer == "nothing":
-            raise LaunchUnknown("No answer.")
-        ref = self._make(call)
-        if answer == "lost":
-            raise LaunchUnknown("No answer.")
-        return ref
-
-    def find(self, token: str) -> MachineRef | None:
-        self._reach()
-        self.finds.append(token)
-        made = self.made.get(token)
-        return made.ref if made is not None and self._shown(made) and made.seen is not Seen.GONE else None
-
-    def poll(self, refs: Sequence[MachineRef]) -> Sequence[Observation]:
-        self._reach()
-        self.polls += 1
-        return [self._observe(ref) for ref in refs]
-
-    def terminate(self, ref: MachineRef) -> None:
-        self._reach()
-        self.terminated.append(ref)
-        answer = self._next(self.ends)
-        if isinstance(answer, Exception):
-            raise answer
-        if answer == "ok" and ref.machine in self.made:
-            self.made[ref.machine].seen = Seen.GONE
-
-    def owned(self, deployment: str) -> Sequence[MachineRef]:
-        self._reach()
-        ours = [m for m in self.made.values() if m.deployment == deployment and m.seen is not Seen.GONE]
-        return [made.ref for made in ours if self._shown(made)]
-
-    def add(self, machine: str, deployment: str = DEPLOYMENT) -> MachineRef:
-        """A machine that somebody made there, with this tag."""
-        ref = MachineRef(self.name, machine, f"i-{machine}", "here")
-        self.made[machine] = Made(ref, deployment)
-        return ref
-
-    def show(self, machine: str, seen: Seen) -> None:
-        self.made[machine].seen = seen
-
-    def _make(self, call: LaunchCall) -> MachineRef:
-        if call.token not in self.made:
-            ref = MachineRef(self.name, call.token, f"i-{call.token}", "here")
-            self.made[call.token] = Made(ref, str(call.parameters["deployment"]), hidden=self.lag)
-        self.made[call.token].seen = Seen.UP
-        return self.made[call.token].ref
-
-    def _observe(self, ref: MachineRef) -> Observation:
-        made = self.made.get(ref.machine)
-        seen = made.seen if made is not None and self._shown(made) else Seen.GONE
-        return Observation(ref, seen, f"it is {seen.value}")
-
-    def _shown(self, made: Made) -> bool:
-        made.hidden -= 1
-        return made.hidden < 0
-
-    def _reach(self) -> None:
-        if self.down is not None:
-            raise self.down
-
-    @staticmethod
-    def _next(answers: list[str | Exception]) -> str | Exception:
-        return answers.pop(0) if len(answers) > 1 else answers[0]
 
 
 @dataclass

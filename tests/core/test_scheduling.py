@@ -122,7 +122,7 @@ def test_all_holders_are_named_once() -> None:
         (small(gpus=5), "asks for 5 GPUs; this computer has 4"),
         (
             Resources(gpus=1, gpu_memory_bytes=24 * GiB),
-            "asks for GPUs with 24 GiB; this computer's have 16 GiB",
+            "asks for GPUs with 24 GiB; this computer has 16 GiB on each",
         ),
         (Resources(gpu_memory_bytes=24 * GiB), ""),
         (small(cpus=8.5), "asks for 8.5 CPUs; this computer has 8"),

@@ -10,8 +10,9 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from crucible.wire.archive import Entry, pack
 from tests.harness import Deployment, View
+
+from crucible.wire.archive import Entry, pack
 
 MiB = 1024 * 1024
 

@@ -1,4 +1,4 @@
-"""A user at a terminal: the real `crucible` command with a state folder of its own, and nothing running yet."""
+"""A user at a terminal: the real `crucible` command, a state folder of its own, and nothing running yet."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-
 from tests.harness import Deployment, View
 
 Done = subprocess.CompletedProcess[str]
@@ -76,7 +75,6 @@ class Terminal:
             start_new_session=True,
         )
 
-    @property
     def is_up(self) -> bool:
         try:
             return psutil.Process(self.crucible.discovery["pid"]).status() != psutil.STATUS_ZOMBIE
@@ -85,14 +83,12 @@ class Terminal:
 
     def jobs(self) -> list[View]:
         """All jobs there are; none when nothing was ever started."""
-        return list(self.crucible.get("/api/v1/jobs", limit=500)["items"]) if self.is_up else []
+        return list(self.crucible.get("/api/v1/jobs", limit=500)["items"]) if self.is_up() else []
 
     def close(self) -> None:
-        pid = self.crucible.discovery["pid"] if self.is_up else None
+        pid = self.crucible.discovery["pid"] if self.is_up() else None
         self.run("down", "--yes")
         if pid is not None:
             with contextlib.suppress(psutil.NoSuchProcess):
                 psutil.Process(pid).kill()
         self.crucible.close()
-
-

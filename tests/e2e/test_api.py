@@ -11,7 +11,6 @@ from pathlib import Path
 
 import httpx2 as httpx
 import pytest
-
 from tests.e2e.support import MiB, packed, upload
 from tests.harness import Deployment, View, shell
 from tests.wire.hostile import a_file, a_link, built
@@ -81,9 +80,7 @@ class TestSubmit:
         [({"tier": "CPU_SMAL"}, "CPU_SMALL"), ({"backend": "locl"}, "local")],
     )
     def test_an_unknown_name(self, client: httpx.Client, more: View, meant: str) -> None:
-        found = problem_of(
-            client.post("/api/v1/jobs", json=shell("true", **more)), 422, "unknown_name"
-        )
+        found = problem_of(client.post("/api/v1/jobs", json=shell("true", **more)), 422, "unknown_name")
         assert f"Did you mean '{meant}'?" in found["fix"]
 
     @pytest.mark.usefixtures("nothing_stored")

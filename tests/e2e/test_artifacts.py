@@ -8,7 +8,6 @@ from textwrap import dedent
 
 import httpx2 as httpx
 import pytest
-
 from tests.harness import Deployment, View, python, shell
 
 SIZE = 300_000

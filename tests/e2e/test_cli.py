@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-
+from tests.e2e.support import make_wheel
 from tests.e2e.terminal import Terminal
 from tests.harness import interrupt, until
 
@@ -23,6 +23,13 @@ with open(os.environ["CRUCIBLE_OUTPUT_DIR"] + "/model.txt", "w") as model:
     model.write("weights")
 """
 HELPER = "def loss(epoch):\n    return 1 / (epoch + 1)\n"
+HELD = """\
+import os, time
+print("begun")
+while not os.path.exists({!r}):
+    time.sleep(0.02)
+print("end")
+"""
 EPOCHS = "epoch 1/3 loss=1.00\nepoch 2/3 loss=0.50\nepoch 3/3 loss=0.33\n"
 
 
@@ -36,9 +43,9 @@ def test_the_first_command_of_a_new_user(tmp_path: Path) -> None:
         assert "because" in done.stderr
         assert "completed" in done.stderr
         assert "1 artifact" in done.stderr
-        assert terminal.is_up
+        assert terminal.is_up()
         terminal.ok("down")
-        assert not terminal.is_up
+        assert not terminal.is_up()
         (job,) = json.loads(terminal.ok("jobs", "--json"))["items"]
         assert job["status"] == "completed"
 
@@ -70,10 +77,7 @@ def test_followed_as_json_every_line_is_an_object(terminal: Terminal) -> None:
 
 def test_an_interrupt_detaches_and_the_job_goes_on(terminal: Terminal) -> None:
     gate = terminal.folder / "gate"
-    code = (
-        f"import os, time; print('begun')\nwhile not os.path.exists({str(gate)!r}): time.sleep(.02)\nprint('end')"
-    )
-    command = terminal.begin("run", "-c", code)
+    command = terminal.begin("run", "-c", held_by(gate))
     assert command.stdout is not None
     assert command.stdout.readline() == "begun\n"
     interrupt(command)
@@ -90,8 +94,7 @@ def test_an_interrupt_detaches_and_the_job_goes_on(terminal: Terminal) -> None:
 
 def test_the_server_may_die_while_a_job_is_followed(terminal: Terminal) -> None:
     gate = terminal.folder / "gate-of-the-dead"
-    code = f"import os, time; print('begun')\nwhile not os.path.exists({str(gate)!r}): time.sleep(.02)\nprint('end')"
-    command = terminal.begin("run", "-c", code)
+    command = terminal.begin("run", "-c", held_by(gate))
     assert command.stdout is not None
     assert command.stdout.readline() == "begun\n"
     pid = terminal.crucible.discovery["pid"]
@@ -120,9 +123,7 @@ class TestPayloads:
 
         def git(*words: str) -> str:
             who = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
-            done = subprocess.run(
-                ["git", *who, *words], cwd=repo, check=True, capture_output=True, text=True
-            )
+            done = subprocess.run(["git", *who, *words], cwd=repo, check=True, capture_output=True, text=True)
             return done.stdout.strip()
 
         git("init", "-q", "-b", "main")
@@ -164,13 +165,17 @@ class TestPayloads:
         )
         assert terminal.ok("run", "sized.toml", "--memory", "64M") == "fast\n"
         job = terminal.json("status", "last")
-        assert (job["name"], job["tier"], job["resources"]["memory_bytes"]) == ("sized", "CPU_SMALL", 64 << 20)
+        assert (job["name"], job["tier"], job["resources"]["memory_bytes"]) == (
+            "sized",
+            "CPU_SMALL",
+            64 << 20,
+        )
 
     def test_in_place_with_data_and_variables(self, terminal: Terminal) -> None:
         (terminal.folder / "data.txt").write_text("42")
         terminal.write(
-            here="import os; open('made-here', 'w').close()\n"
-            "print(open(os.environ['CRUCIBLE_DATA_DIR'] + '/data.txt').read(), os.environ['A'], 'B' in os.environ)"
+            here="import os; open('made-here', 'w').close(); data = os.environ['CRUCIBLE_DATA_DIR']\n"
+            "print(open(data + '/data.txt').read(), os.environ['A'], 'B' in os.environ)"
         )
         done = terminal.ok(
             "run", "here.py", "--in-place", "--data", "data.txt", "--env", "A", env={"A": "1", "B": "2"}
@@ -179,8 +184,6 @@ class TestPayloads:
         assert (terminal.folder / "made-here").exists()
 
     def test_requirements_are_installed(self, terminal: Terminal, tmp_path: Path) -> None:
-        from tests.e2e.support import make_wheel
-
         wheel = make_wheel(tmp_path, "cliwheel", "VALUE = 'built'\n")
         header = f'# /// script\n# dependencies = ["cliwheel @ {wheel.as_uri()}"]\n# ///\n'
         terminal.write(needs=f"{header}import cliwheel\nprint(cliwheel.VALUE)")
@@ -207,6 +210,11 @@ def test_the_module_is_the_command(terminal: Terminal) -> None:
             module.stdout,
             module.stderr,
         )
+
+
+def held_by(gate: Path) -> str:
+    """Code that says it has begun, waits for the gate and says that it ends."""
+    return HELD.format(str(gate))
 
 
 def _cell(source: str) -> dict[str, object]:

@@ -6,7 +6,6 @@ import json
 import re
 
 import pytest
-
 from tests.e2e.terminal import Terminal
 
 TRAINING = """\
@@ -128,12 +127,12 @@ def test_up_and_down(terminal: Terminal, job: str) -> None:
     url = terminal.json("up")["url"]
     assert terminal.json("up")["url"] == url
     assert terminal.json("down")["stopped"] is True
-    assert not terminal.is_up
+    assert not terminal.is_up()
     assert terminal.json("down")["stopped"] is False
     assert "not up" in terminal.ok("doctor")
-    assert not terminal.is_up
+    assert not terminal.is_up()
     assert terminal.json("status", job)["status"] == "completed"
-    assert terminal.is_up
+    assert terminal.is_up()
 
 
 def test_down_says_what_still_runs(terminal: Terminal) -> None:
@@ -141,7 +140,7 @@ def test_down_says_what_still_runs(terminal: Terminal) -> None:
     terminal.crucible.phase(running, "running")
     asked = terminal.run("down")
     assert (asked.returncode, "1 running" in asked.stderr) == (2, True)
-    assert terminal.is_up
+    assert terminal.is_up()
     terminal.ok("down", "--yes")
     assert terminal.json("status", running)["phase"] == "running"
     terminal.ok("cancel", running)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-
 from tests.e2e.support import MiB
 from tests.e2e.terminal import Done, Terminal
 
@@ -43,7 +43,8 @@ def test_a_directory_without_an_entry(terminal: Terminal) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "words"), [(b"", ("empty",)), (b"  \n", ("empty",)), (b"print('\xff')", ("UTF-8",)), (b"a\0b", ())]
+    ("content", "words"),
+    [(b"", ("empty",)), (b"  \n", ("empty",)), (b"print('\xff')", ("UTF-8",)), (b"a\0b", ())],
 )
 def test_code_that_is_none(terminal: Terminal, content: bytes, words: tuple[str, ...]) -> None:
     (terminal.folder / "odd.py").write_bytes(content)
@@ -68,24 +69,15 @@ def test_an_unknown_name(terminal: Terminal, flag: str, wrong: str, meant: str) 
     "flags",
     [
         ("--cpus", "1e9"),
-        ("--cpus", "0"),
-        ("--cpus", "-1"),
         ("--cpus", "nan"),
-        ("--cpus", "many"),
         ("--memory", "lots"),
-        ("--memory", "1"),
         ("--memory", "-5G"),
-        ("--memory", "999999999T"),
         ("--gpus", "-1"),
-        ("--gpus", "1.5"),
         ("--time", "0"),
-        ("--time", "soon"),
-        ("--time", "99999d"),
         ("--grace", "99999h"),
         ("--retries", "-1"),
         ("--kind", "trian"),
         ("--name", "a/b"),
-        ("--env", "1A=x"),
         ("--env", "NOT_SET_ANYWHERE"),
         ("--data", "no-such-data"),
         ("--python", "/no/such/python"),
@@ -95,6 +87,13 @@ def test_an_unknown_name(terminal: Terminal, flag: str, wrong: str, meant: str) 
 )
 def test_absurd_values(terminal: Terminal, flags: tuple[str, ...]) -> None:
     refused(terminal.run("run", "-c", "pass", *flags), 2)
+
+
+def test_what_can_be_seen_at_once_starts_no_server(tmp_path: Path) -> None:
+    with Terminal(tmp_path) as fresh:
+        for flags in (("missing.py",), ("-c", "pass", "--cpus", "nan"), ("-c", "pass", "--tier", "HUGE")):
+            refused(fresh.run("run", *flags), 2)
+        assert not fresh.home.exists()
 
 
 def test_more_than_there_is(terminal: Terminal) -> None:
@@ -120,10 +119,7 @@ def test_a_job_file_that_is_not_right(terminal: Terminal) -> None:
     for text, word in (
         ("script: [", "YAML"),
         ("scrpit: train.py", "script"),
-        ("{}", "exactly one"),
         ("code: pass\nshell: ls", "exactly one"),
-        ("code: pass\ntier: HUGE", "tier"),
-        ("- a", "job file"),
     ):
         (terminal.folder / "bad.yaml").write_text(text)
         refused(terminal.run("run", "bad.yaml"), 2, word, "Fix:")
@@ -149,7 +145,7 @@ def test_a_named_server_that_is_down(terminal: Terminal) -> None:
 
 
 def test_a_job_that_is_not_there(terminal: Terminal) -> None:
-    for command in ("status", "logs", "metrics", "events", "cancel", "download"):
+    for command in ("status", "logs", "cancel", "download"):
         refused(terminal.run(command, "zzzzzz"), 3, "Fix:")
 
 

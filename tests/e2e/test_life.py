@@ -8,7 +8,6 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
-
 from tests.e2e.conftest import SECRET
 from tests.e2e.support import make_wheel, packed, printed, upload, wait_for
 from tests.harness import Deployment, View, python, shell, until

@@ -54,7 +54,7 @@ class Work:
 
     def _pid(self, name: str) -> int:
         path = self._folder / name
-        return int(until(lambda: path.exists() and path.read_text().strip(), 60, name))
+        return int(until(lambda: path.read_text().strip() if path.exists() else None, 60, name))
 
 
 def test_a_killed_host_comes_back_and_finds_its_jobs(crucible: Deployment, tmp_path: Path) -> None:

@@ -169,11 +169,11 @@ class _Server(socketserver.ThreadingTCPServer):
 
 @pytest.fixture
 def slow_source() -> Iterator[str]:
-    handler = type("Handler", (_Stalls,), {"over": threading.Event()})
-    with _Server(("127.0.0.1", 0), handler) as server:
+    _Stalls.over = threading.Event()
+    with _Server(("127.0.0.1", 0), _Stalls) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_address[1]}/big"
-        handler.over.set()
+        _Stalls.over.set()
         server.shutdown()
 
 

@@ -25,6 +25,7 @@ from crucible.server.home import AlreadyRunning, Home
 from crucible.server.listen import PortInUse, bind, port_of
 from crucible.settings import Settings, load_settings
 from crucible.wire.messages import derive_secret
+from crucible.wire.process import this_process
 
 DEADLINE = 10.0
 OPTIONS = app.Options(True, "n-1")
@@ -94,7 +95,7 @@ async def test_a_server_is_found_by_its_file(settings: Settings, control: FakeCo
         found = server.found
         assert found.keys() == {"url", "agents_url", "pid", "start_time", "version", "nonce", "deployment"}
         assert (found["nonce"], found["pid"], found["deployment"]) == ("n-1", os.getpid(), "dep-1")
-        assert found["start_time"] == app.start_time(os.getpid())
+        assert found["start_time"] == this_process().start_time
         assert stat.S_IMODE((server.home / "server.json").stat().st_mode) == 0o600
         assert (server.home / "agents.url").read_text() == found["agents_url"]
         ready = await server.http.get(f"{found['url']}/readyz")
@@ -249,7 +250,3 @@ def test_the_last_line_is_the_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert last["error"].keys() == {"code", "what", "why", "fix"}
     assert last["error"]["code"] == "bad_input"
     assert heard == [2]
-
-
-def test_one_process_is_named_for_ever() -> None:
-    assert app.start_time(os.getpid()) == app.start_time(os.getpid()) != app.start_time(1)

@@ -25,12 +25,12 @@ from crucible.agent.channel import ClaimedByAnother, Gone, LinkError, MachineCha
 from crucible.agent.clock import boottime
 from crucible.agent.files import Lock, write_file, write_json
 from crucible.agent.limits import LimitsProbe, choose
-from crucible.agent.processes import this_process
 from crucible.agent.runner import Machine
 from crucible.agent.runners import Runners
 from crucible.agent.sampling import Probe, detect_devices
 from crucible.agent.version import version
 from crucible.wire.desired import Assignment
+from crucible.wire.process import this_process
 
 log = logging.getLogger(__name__)
 

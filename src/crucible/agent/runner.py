@@ -30,7 +30,6 @@ from crucible.agent.meter import Meter
 from crucible.agent.outputlog import OutputLog, Room
 from crucible.agent.outputs import Outputs, Stored
 from crucible.agent.preparation import Prepared, prepare
-from crucible.agent.processes import this_process
 from crucible.agent.pump import Pump, make_pipe
 from crucible.agent.spool import Spool
 from crucible.agent.stagework import Abandoned, StageError, StageWork
@@ -38,6 +37,7 @@ from crucible.agent.telemetry import ReportFile, Telemetry
 from crucible.agent.userprocess import UserProcess, confinement_name, prepare_confinement
 from crucible.agent.voice import Voice, cleaned
 from crucible.wire.messages import Cause, Kind
+from crucible.wire.process import this_process
 
 log = logging.getLogger(__name__)
 

@@ -13,16 +13,10 @@ from pathlib import Path
 from crucible.agent.files import read_json, write_json
 from crucible.agent.launcher import CannotExecute, Launcher
 from crucible.agent.limits import Confinement, Limiter, RlimitLimiter, StillBusy
-from crucible.agent.processes import (
-    Process,
-    kill_until_gone,
-    of_pid,
-    signal_group,
-    start_time,
-    with_variables,
-)
+from crucible.agent.processes import kill_until_gone, signal_group, with_variables
 from crucible.agent.runner_state import ProcessEnded
 from crucible.wire.desired import Assignment
+from crucible.wire.process import Process, start_time
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +66,8 @@ class UserProcess:
     ) -> UserProcess:
         """Fork what will become the user's process. Call it while there are no threads."""
         launcher = Launcher.prepare(confinement.enter, output)
-        return cls(of_pid(launcher.pid), record, marks, confinement, launcher)
+        process = Process(launcher.pid, start_time(launcher.pid) or "")
+        return cls(process, record, marks, confinement, launcher)
 
     @classmethod
     def left_behind(

@@ -29,12 +29,13 @@ from crucible.backends.devices import Probe, SystemProbe, detect
 from crucible.backends.local_ending import end_machine
 from crucible.backends.local_folder import Launched, MachineFolder, Tags, write_doc
 from crucible.backends.local_host import last_words, start_host
-from crucible.backends.local_process import Process
 from crucible.backends.settings import BackendSettings
 from crucible.core.errors import BadInput
 from crucible.core.offers import Offer
-from crucible.core.resources import Capacity, Resources, format_memory
+from crucible.core.resources import Resources
+from crucible.core.scheduling import why_never
 from crucible.wire.paths import UnsafePath, safe_name
+from crucible.wire.process import Process
 
 ACTION = "start_host"
 REGION = "here"
@@ -87,7 +88,7 @@ class LocalBackend:
                 rate=0,
                 startup_seconds=STARTUP_SECONDS,
                 dated=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
-                why_not=why_not(need, capacity),
+                why_not=why_never(need, capacity, INSTANCE_TYPE),
             ),
         )
 
@@ -224,32 +225,6 @@ class LocalBackend:
 
     def _ref(self, machine: str) -> MachineRef:
         return MachineRef(self.name, machine, _native_id(machine), REGION)
-
-
-def why_not(need: Resources, has: Capacity) -> str:
-    """Why this computer can never hold it, or nothing."""
-    lacks = list(_lacks(need, has))
-    if not lacks:
-        return ""
-    asked, there = zip(*lacks, strict=True)
-    return f"asks for {' and '.join(asked)}; {INSTANCE_TYPE} has {' and '.join(there)}"
-
-
-def _lacks(need: Resources, has: Capacity) -> Iterator[tuple[str, str]]:
-    """What is asked for and what there is of it, for everything there is too little of."""
-    if need.cpus is not None and need.cpus > has.cpus:
-        yield _count(need.cpus, "CPU"), f"{has.cpus:g}"
-    if need.memory_bytes is not None and need.memory_bytes > has.memory_bytes:
-        yield f"{format_memory(need.memory_bytes)} of memory", format_memory(has.memory_bytes)
-    if need.gpus > len(has.gpus):
-        yield _count(need.gpus, "GPU"), f"{len(has.gpus) or 'none'}"
-    elif need.gpus and 0 < has.gpu_memory_bytes < (need.gpu_memory_bytes or 0):
-        wanted = format_memory(need.gpu_memory_bytes or 0)
-        yield f"GPUs with {wanted}", f"{format_memory(has.gpu_memory_bytes)} on each"
-
-
-def _count(number: float, noun: str) -> str:
-    return f"{number:g} {noun}{'' if number == 1 else 's'}"
 
 
 def _native_id(machine: str) -> str:

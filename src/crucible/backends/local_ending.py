@@ -8,7 +8,7 @@ from signal import SIGKILL, SIGTERM, Signals
 
 from crucible.backends.base import NotYetGone
 from crucible.backends.local_folder import Ending, MachineFolder
-from crucible.backends.local_process import Process
+from crucible.wire.process import Process
 
 GRACE_SECONDS = 10.0
 """Between asking a machine's processes to end and killing them."""

@@ -19,7 +19,7 @@ from crucible.client.payload import JOB_FILES, Payload, Request, from_code, from
 from crucible.client.pythons import Surroundings
 from crucible.client.submission import submit
 from crucible.client.views import JobView
-from crucible.client.wishes import Wishes
+from crucible.client.wishes import Wishes, make_spec
 from crucible.core.errors import BadInput, UnknownName
 from crucible.core.resources import parse_duration, parse_memory
 from crucible.core.spec import Kind
@@ -134,6 +134,7 @@ def run_job(session: Session, options: Options) -> int:
     """Everything that can be refused is refused before the server is asked, or even started."""
     with tempfile.TemporaryDirectory(prefix="crucible-") as scratch:
         payload, wishes = take_up(session, options, Path(scratch))
+        make_spec(payload, wishes, bundle=None)
         for note in payload.notes:
             session.out.warn(f"Note: {note}")
         with session.api() as api:

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import httpx2
 
-from crucible.client.process import same_process
 from crucible.client.transport import Endpoint
 from crucible.core.secret import Secret
+from crucible.wire.process import Process
 
 ASK_SECONDS = 3.0
 
@@ -30,9 +30,13 @@ class Discovery:
     nonce: str
 
     @property
+    def process(self) -> Process:
+        return Process(self.pid, self.start_time)
+
+    @property
     def alive(self) -> bool:
         """Whether its process runs. A file left behind by a killed server names a dead or another process."""
-        return same_process(self.pid, self.start_time)
+        return self.process.alive
 
 
 @dataclass(frozen=True)
@@ -92,21 +96,6 @@ def find(home: Path) -> Discovery | None:
 
 def endpoint_of(home: Path, found: Discovery) -> Endpoint:
     return Endpoint(found.url, read_token(home), embedded=True)
-
-
-def is_locked(path: Path) -> bool:
-    """Whether somebody holds this lock for good. Looks with a shared lock, let go at once."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
 
 
 @contextmanager

@@ -19,11 +19,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from crucible.client.discovery import Discovery, ask, endpoint_of, find, is_locked, read_discovery, try_lock
+from crucible.client.discovery import Discovery, ask, endpoint_of, find, read_discovery, try_lock
 from crucible.client.problems import error_from
-from crucible.client.process import end
 from crucible.client.transport import Endpoint, Transport
 from crucible.core.errors import CrucibleError, DiskFull, TimedOut, Trouble, Unreachable
+from crucible.wire.process import is_locked
 
 COMMAND = (sys.executable, "-m", "crucible.app", "serve", "--embedded")
 POLL_SECONDS = 0.02
@@ -78,7 +78,7 @@ class Embedded:
         for number in (signal.SIGTERM, signal.SIGKILL):
             if self._wait_for_end(running):
                 return True
-            end(running.pid, running.start_time, number)
+            running.process.send(number)
         if not self._wait_for_end(running):
             raise TimedOut(
                 f"The server (process {running.pid}) does not end.", fix=f"Look at {self.log}, then end it."
@@ -177,7 +177,7 @@ class Embedded:
             transport.request("POST", "/api/v1/server/stop", repeat=False)
         except CrucibleError:
             # It does not listen, or not to our token; the signal comes next.
-            end(running.pid, running.start_time, signal.SIGTERM)
+            running.process.send(signal.SIGTERM)
         finally:
             transport.close()
 

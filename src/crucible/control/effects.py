@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import structlog
-from sqlalchemy import ColumnElement, Connection, Select, and_, exists, or_, select, update
+from sqlalchemy import ColumnElement, Select, and_, exists, or_, select, update
 
 from crucible.backends import base
 from crucible.control import repository
@@ -68,7 +68,7 @@ class Performer:
 
         They go on beside each other: a place that hangs, or a backend that breaks, delays no other's.
         """
-        claimed = await self._ports.db.write(self._claim)
+        claimed = await self._writer.write(self._claim)
         outcomes = await asyncio.gather(*map(self._perform, claimed), return_exceptions=True)
         for broken in filter(None, outcomes):
             raise broken
@@ -81,19 +81,29 @@ class Performer:
         rows = await self._ports.db.read(lambda conn: conn.execute(query).all())
         return min((max(row.not_before, row.claimed_until or 0.0) for row in rows), default=None)
 
-    def _claim(self, conn: Connection) -> list[Claimed]:
-        now = self._ports.clock.now()
-        rows = conn.execute(_due(now)).all()
+    def _claim(self, unit: Unit) -> list[Claimed]:
+        rows = unit.conn.execute(_due(unit.now)).all()
         ids = [row.id for row in rows]
         if ids:
             hold = {
                 "claimed_by": self._ports.worker,
-                "claimed_until": now + CLAIM_SECONDS,
+                "claimed_until": unit.now + CLAIM_SECONDS,
                 "tries": t.effects.c.tries + 1,
             }
-            conn.execute(update(t.effects).where(t.effects.c.id.in_(ids)).values(hold))
-        machines = repository.load_machines(conn, {row.machine for row in rows})
-        return [Claimed(row.id, EffectKind(row.kind), row.tries, machines[row.machine]) for row in rows]
+            unit.conn.execute(update(t.effects).where(t.effects.c.id.in_(ids)).values(hold))
+        machines = repository.load_machines(unit.conn, {row.machine for row in rows})
+        return [
+            self._claimed(unit, row.id, EffectKind(row.kind), row.tries, machines[row.machine])
+            for row in rows
+        ]
+
+    def _claimed(self, unit: Unit, id: int, kind: EffectKind, tries: int, machine: Machine) -> Claimed:
+        """A launch that will be sent may take effect for a while: that is stored before it is sent."""
+        if kind is EffectKind.LAUNCH and machine.wanted and machine.backend in self._places.names():
+            abilities = self._places.backend(machine.backend).capabilities
+            until = unit.now + CLAIM_SECONDS + abilities.settle_window
+            machine = unit.advance_machine(machine, f.LaunchSent(until))
+        return Claimed(id, kind, tries, machine)
 
     async def _perform(self, effect: Claimed) -> None:
         crashpoint("effect.claimed")

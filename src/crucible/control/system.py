@@ -28,8 +28,17 @@ class SystemClock:
 
 
 class SystemIds:
+    """Ids of one process rise, also within a millisecond or when the clock steps back: queues go by id."""
+
+    def __init__(self) -> None:
+        self._last = (0, 0)
+
     def new(self, prefix: Prefix) -> str:
-        return make_id(prefix, time.time_ns() // 1_000_000, secrets.randbits(80))
+        fresh = (time.time_ns() // 1_000_000, secrets.randbits(79))
+        if fresh[0] <= self._last[0]:
+            fresh = (self._last[0], self._last[1] + 1 + secrets.randbits(40))
+        self._last = fresh
+        return make_id(prefix, *fresh)
 
 
 class SystemRandom:

@@ -6,7 +6,7 @@ makes the later ones of the same place wait too, so a large job is never starved
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from crucible.core.resources import Allocation, Capacity, Resources, format_memory
@@ -53,12 +53,13 @@ class Place:
 
 @dataclass(frozen=True)
 class Decision:
-    """`allocation` is None when the job waits; `why` explains either answer."""
+    """`allocation` is None when the job waits, or can `never` be placed; `why` explains."""
 
     job: str
     backend: str
     allocation: Allocation | None
     why: str
+    never: bool = False
 
 
 def place_fifo(queue: Iterable[Waiting], places: Sequence[Place]) -> list[Decision]:
@@ -68,6 +69,10 @@ def place_fifo(queue: Iterable[Waiting], places: Sequence[Place]) -> list[Decisi
     for waiting in queue:
         place = open_places.get(waiting.backend)
         if place is None:
+            continue
+        never = why_never(waiting.need, place.capacity)
+        if never:
+            decisions.append(Decision(waiting.job, waiting.backend, None, never, never=True))
             continue
         allocation = allocate(waiting.need, place)
         if allocation is None:
@@ -111,20 +116,26 @@ def demand(need: Resources, capacity: Capacity) -> Demand:
     return Demand(cpus, memory, need.gpus)
 
 
-def why_never(need: Resources, capacity: Capacity) -> str:
+def why_never(need: Resources, capacity: Capacity, place: str = "this computer") -> str:
     """Why such a machine could never hold this; empty when it could."""
-    wanted = demand(need, capacity)
-    if wanted.gpus > len(capacity.gpus):
-        return f"asks for {_gpus(wanted.gpus)}; this computer has {len(capacity.gpus) or 'none'}"
-    if need.gpus and need.gpu_memory_bytes and need.gpu_memory_bytes > capacity.gpu_memory_bytes:
-        asked, there = format_memory(need.gpu_memory_bytes), format_memory(capacity.gpu_memory_bytes)
-        return f"asks for GPUs with {asked}; this computer's have {there}"
-    if wanted.cpus > capacity.cpus:
-        return f"asks for {wanted.cpus:g} CPUs; this computer has {capacity.cpus:g}"
-    if wanted.memory_bytes > capacity.memory_bytes:
-        asked, there = format_memory(wanted.memory_bytes), format_memory(capacity.memory_bytes)
-        return f"asks for {asked} of memory; this computer has {there}"
-    return ""
+    lacks = list(_lacks(need, capacity))
+    if not lacks:
+        return ""
+    asked, there = zip(*lacks, strict=True)
+    return f"asks for {' and '.join(asked)}; {place} has {' and '.join(there)}"
+
+
+def _lacks(need: Resources, has: Capacity) -> Iterator[tuple[str, str]]:
+    """What is asked for and what there is of it, for everything there is too little of."""
+    if need.cpus is not None and need.cpus > has.cpus:
+        yield _count(need.cpus, "CPU"), f"{has.cpus:g}"
+    if need.memory_bytes is not None and need.memory_bytes > has.memory_bytes:
+        yield f"{format_memory(need.memory_bytes)} of memory", format_memory(has.memory_bytes)
+    if need.gpus > len(has.gpus):
+        yield _count(need.gpus, "GPU"), f"{len(has.gpus) or 'none'}"
+    elif need.gpus and 0 < has.gpu_memory_bytes < (need.gpu_memory_bytes or 0):
+        wanted = format_memory(need.gpu_memory_bytes or 0)
+        yield f"GPUs with {wanted}", f"{format_memory(has.gpu_memory_bytes)} on each"
 
 
 def why_full(need: Resources, place: Place) -> str:
@@ -136,11 +147,12 @@ def why_full(need: Resources, place: Place) -> str:
         )
     wanted, free = demand(need, place.capacity), place.free
     if wanted.gpus > len(free.gpus):
-        return f"waits for {_gpus(wanted.gpus)}: {len(free.gpus)} free, held by {holders}"
+        gpus = _count(wanted.gpus, "GPU")
+        return f"waits for {gpus}: {len(free.gpus)} free, held by {holders}"
     if wanted.cpus > free.cpus:
         return f"waits for {wanted.cpus:g} CPUs: {max(free.cpus, 0):g} free, held by {holders}"
     return f"waits for {format_memory(wanted.memory_bytes)} of memory: held by {holders}"
 
 
-def _gpus(count: int) -> str:
-    return f"{count} GPU" if count == 1 else f"{count} GPUs"
+def _count(number: float, noun: str) -> str:
+    return f"{number:g} {noun}{'' if number == 1 else 's'}"

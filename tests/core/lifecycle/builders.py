@@ -21,7 +21,8 @@ from crucible.core.lifecycle import (
     advance_machine,
 )
 from crucible.core.lifecycle import facts as f
-from crucible.core.lifecycle.advance import SETTLE_WINDOW, new_job
+from crucible.core.lifecycle.advance import new_job
+from crucible.core.lifecycle.silence import SETTLE_WINDOW
 from crucible.core.resources import Allocation, Capacity, GiB, Resources
 from crucible.core.spec import JobSpec, Retries
 

@@ -102,11 +102,9 @@ def test_a_machine_that_was_made_for_the_attempt_is_released_at_once() -> None:
 
 def test_that_job_is_cancelled_once_the_machine_is_gone_and_not_before() -> None:
     world = run(launching(), CANCEL, f.Tick())
-    assert world.job.state is JobState.STOPPING
+    assert run(world, f.Tick(), now=NOW + 1).job.state is JobState.STOPPING
     refused = advance_machine(world.machines["mch-of-att-1"], f.LaunchRefused("cancelled"), NOW).machine
-    there = world.with_machine(refused)
-    assert run(there, f.Tick(), now=NOW + 1).job.state is JobState.STOPPING
-    step = run_step(there, f.Tick(), now=NOW + 10)
+    step = run_step(world.with_machine(refused), f.Tick(), now=NOW + 10)
     assert step.world.job.state is JobState.CANCELLED
     assert step.effects == ()
 

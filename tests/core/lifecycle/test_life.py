@@ -41,7 +41,8 @@ from crucible.core.lifecycle import (
     status_of,
 )
 from crucible.core.lifecycle import facts as f
-from crucible.core.lifecycle.advance import NOTICE_AFTER, new_job
+from crucible.core.lifecycle.advance import new_job
+from crucible.core.lifecycle.silence import NOTICE_AFTER
 from crucible.core.lifecycle.states import states_of
 
 

@@ -27,7 +27,7 @@ from tests.core.lifecycle.builders import (
 
 from crucible.core.lifecycle import AttemptState, JobState, Reason, World, advance
 from crucible.core.lifecycle import facts as f
-from crucible.core.lifecycle.advance import NOTICE_AFTER, SETTLE_WINDOW
+from crucible.core.lifecycle.silence import NOTICE_AFTER, SETTLE_WINDOW
 from crucible.core.lifecycle.states import Condition
 from crucible.core.spec import Retries
 

@@ -1,6 +1,6 @@
 """The life of jobs, attempts and machines: pure transitions over frozen values."""
 
-from crucible.core.lifecycle.advance import advance
+from crucible.core.lifecycle.advance import advance, new_job
 from crucible.core.lifecycle.facts import Fact
 from crucible.core.lifecycle.machines import advance_machine
 from crucible.core.lifecycle.reasons import Reason
@@ -26,5 +26,6 @@ __all__ = [
     "World",
     "advance",
     "advance_machine",
+    "new_job",
     "status_of",
 ]

@@ -12,20 +12,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from crucible.core.lifecycle import facts as f
-from crucible.core.lifecycle.machines import advance_machine
-from crucible.core.lifecycle.outcome import conclude, end_attempt
+from crucible.core.lifecycle.outcome import conclude, give_back
 from crucible.core.lifecycle.reasons import Reason
+from crucible.core.lifecycle.reports import reported
+from crucible.core.lifecycle.silence import NOTICE_AFTER, believed_at, heard, look
 from crucible.core.lifecycle.states import AttemptState, Condition, JobState, MachineState, Wish
-from crucible.core.lifecycle.values import Attempt, Effect, EffectKind, Event, Job, Machine, Step, World
-
-NOTICE_AFTER = 45.0
-"""Seconds of silence after which a job is shown as unreachable. Nothing else follows from it."""
-
-SETTLE_WINDOW = 5.0
-"""Seconds that a vanished machine's last messages may still take to arrive."""
-
-_BEFORE_RUN = frozenset({AttemptState.PLACED, AttemptState.LAUNCHING, AttemptState.STAGING})
-_BEFORE_EXIT = _BEFORE_RUN | {AttemptState.RUNNING}
+from crucible.core.lifecycle.values import Attempt, Effect, EffectKind, Event, Job, Step, World
 
 
 def advance(world: World, fact: f.Fact, now: float) -> Step:
@@ -47,11 +39,11 @@ def _decide(world: World, fact: f.Fact, now: float) -> Step:
         case f.CancelRequested(by):
             return _cancel(world, by, now)
         case f.Heard(attempt):
-            return _heard(world, attempt, now)
+            return heard(world, attempt, now)
         case f.Tick():
-            return _look(world, now)
-        case _:
-            return _reported(world, fact, now)
+            return look(world, now)
+        case f.RunnerStaging() | f.RunnerStarted() | f.RunnerExited() | f.RunnerEnded():
+            return reported(world, fact, now)
 
 
 def _planned(world: World) -> Step:
@@ -98,135 +90,9 @@ def _cancel(world: World, by: str, now: float) -> Step:
     asked = Step(wanted, (Event("cancel_requested", {"by": by}),), (), _machines_of(world.live))
     if world.live is None:
         return asked.then(conclude(wanted, Reason.CANCELLED, "", now))
-    return asked.then(_release_unused(wanted, "the job was cancelled", now))
-
-
-def _release_unused(world: World, why: str, now: float) -> Step:
-    """Machines made for an attempt that has not begun are of no use to anyone else: give them back."""
-    attempt = world.live
-    step = Step(world)
-    if attempt is None or attempt.state not in (AttemptState.PLACED, AttemptState.LAUNCHING):
-        return step
-    for slot in attempt.slots:
-        machine = world.machines.get(slot.machine)
-        if machine and machine.owner == f"attempt:{attempt.id}":
-            released = advance_machine(machine, f.Unwanted(why), now)
-            step = step.then(Step(step.world.with_machine(released.machine), (), released.effects))
-    return step
-
-
-def _reported(world: World, fact: f.Fact, now: float) -> Step:
-    """What a runner says. The attempt's id goes end to end: a report on any other attempt changes nothing."""
-    attempt = world.live
-    if attempt is None or getattr(fact, "attempt", None) != attempt.id:
-        return Step(world)
-    heard = _heard(world, attempt.id, now)
-    seen = next(a for a in heard.world.attempts if a.id == attempt.id)
-    match fact:
-        case f.RunnerStaging(_, what):
-            return heard.then(_staging(heard.world, seen, what))
-        case f.RunnerStarted(_, rank, pid):
-            return heard.then(_started(heard.world, seen, rank, pid, now))
-        case f.RunnerExited():
-            return heard.then(_exited(heard.world, seen, fact, now))
-        case f.RunnerEnded():
-            return heard.then(_ended(heard.world, seen, fact, now))
-        case _:
-            return heard
-
-
-def _staging(world: World, attempt: Attempt, what: str) -> Step:
-    if attempt.state not in _BEFORE_RUN:
-        return Step(world)
-    event = Event("staging", {"attempt": attempt.number, "what": what})
-    return Step(world.with_attempt(replace(attempt, state=AttemptState.STAGING)), (event,))
-
-
-def _started(world: World, attempt: Attempt, rank: int, pid: int | None, now: float) -> Step:
-    if attempt.state not in _BEFORE_RUN:
-        return Step(world)
-    running = replace(
-        attempt, state=AttemptState.RUNNING, started_at=now, pid=pid if rank == 0 else attempt.pid
-    )
-    begun = world.with_attempt(running).with_job(started_at=world.job.started_at or now)
-    return Step(begun, (Event("started", {"attempt": attempt.number, "pid": pid}),))
-
-
-def _exited(world: World, attempt: Attempt, fact: f.RunnerExited, now: float) -> Step:
-    if attempt.state not in _BEFORE_EXIT:
-        return Step(world)
-    saving = replace(
-        attempt,
-        state=AttemptState.SAVING,
-        reason=fact.reason,
-        detail=fact.text,
-        exit_code=fact.code,
-        signal=fact.signal,
-        exited_at=now,
-    )
-    told = {"attempt": attempt.number, "reason": fact.reason.value, "code": fact.code, "signal": fact.signal}
-    return Step(world.with_attempt(saving), (Event("exited", told),))
-
-
-def _ended(world: World, attempt: Attempt, fact: f.RunnerEnded, now: float) -> Step:
-    slots = tuple(replace(s, ended=True) if s.rank == fact.rank else s for s in attempt.slots)
-    marked = replace(attempt, slots=slots, detail=attempt.detail or fact.text)
-    if not all(slot.ended for slot in slots):
-        return Step(world.with_attempt(marked))
-    return end_attempt(world, marked, marked.reason or Reason.RUNNER_LOST, now)
-
-
-def _heard(world: World, attempt_id: str, now: float) -> Step:
-    attempt = next((a for a in world.attempts if a.id == attempt_id and a.live), None)
-    if attempt is None:
-        return Step(world)
-    heard = replace(attempt, last_seen=now)
-    return _silence(world.with_attempt(heard), heard, now)
-
-
-def _look(world: World, now: float) -> Step:
-    """Level-triggered: whatever was missed is found by looking at what is."""
-    attempt = world.live
-    if attempt is None:
-        return Step(world)
-    lost = [world.machines[s.machine] for s in attempt.slots if _lost(world, s.machine, now)]
-    if lost:
-        return _machines_lost(world, attempt, lost, now)
-    return _silence(world, attempt, now)
-
-
-def _lost(world: World, machine_id: str, now: float) -> bool:
-    machine = world.machines.get(machine_id)
-    return machine is not None and machine.gone_at is not None and now >= machine.gone_at + SETTLE_WINDOW
-
-
-def _machines_lost(world: World, attempt: Attempt, lost: list[Machine], now: float) -> Step:
-    gone = {machine.id for machine in lost}
-    slots = tuple(replace(s, ended=s.ended or s.machine in gone) for s in attempt.slots)
-    marked = replace(attempt, slots=slots)
-    if not all(slot.ended for slot in slots):
-        return Step(world.with_attempt(marked))
-    return end_attempt(world, marked, attempt.reason or _why_lost(lost), now, detail=lost[0].detail)
-
-
-def _why_lost(lost: list[Machine]) -> Reason:
-    if any(machine.interrupted for machine in lost):
-        return Reason.INTERRUPTED
-    if any(machine.up_at is None for machine in lost):
-        return Reason.LAUNCH_FAILED
-    return Reason.MACHINE_LOST
-
-
-def _silence(world: World, attempt: Attempt, now: float) -> Step:
-    quiet = attempt.last_seen is not None and now - attempt.last_seen >= NOTICE_AFTER
-    conditions = world.job.conditions
-    if quiet == (Condition.UNREACHABLE in conditions):
-        return Step(world)
-    if not quiet:
-        back = world.with_job(conditions=conditions - {Condition.UNREACHABLE})
-        return Step(back, (Event("reachable", {"attempt": attempt.number}),))
-    shown = world.with_job(conditions=conditions | {Condition.UNREACHABLE})
-    return Step(shown, (Event("unreachable", {"attempt": attempt.number, "since": attempt.last_seen}),))
+    if world.live.state not in (AttemptState.PLACED, AttemptState.LAUNCHING):
+        return asked
+    return asked.then(give_back(wanted, world.live, "the job was cancelled", now))
 
 
 def _finish(step: Step, now: float) -> Step:
@@ -265,7 +131,7 @@ def _due(world: World, now: float) -> float | None:
     if attempt is None:
         return None
     held = [world.machines[s.machine] for s in attempt.slots if not s.ended and s.machine in world.machines]
-    gone = [machine.gone_at + SETTLE_WINDOW for machine in held if machine.gone_at is not None]
+    gone = [at for machine in held if (at := believed_at(machine, attempt)) is not None]
     if gone:
         return min(gone)
     due = world.job.due_at

@@ -89,19 +89,15 @@ class Tick:
     """Time passed, or something around the job changed: look again."""
 
 
-Fact = (
-    Planned
-    | Waits
-    | Placed
-    | Impossible
-    | CancelRequested
-    | RunnerStaging
-    | RunnerStarted
-    | RunnerExited
-    | RunnerEnded
-    | Heard
-    | Tick
-)
+RunnerFact = RunnerStaging | RunnerStarted | RunnerExited | RunnerEnded
+Fact = Planned | Waits | Placed | Impossible | CancelRequested | RunnerFact | Heard | Tick
+
+
+@dataclass(frozen=True)
+class LaunchSent:
+    """The call is about to be made; it may take effect until `until`."""
+
+    until: float
 
 
 @dataclass(frozen=True)
@@ -157,7 +153,8 @@ class Unwanted:
 
 
 MachineFact = (
-    LaunchAnswered
+    LaunchSent
+    | LaunchAnswered
     | LaunchRefused
     | LaunchLost
     | FoundNothing

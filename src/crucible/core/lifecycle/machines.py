@@ -29,6 +29,8 @@ def advance_machine(machine: Machine, fact: f.MachineFact, now: float) -> Machin
     if machine.state is MachineState.GONE:
         return MachineStep(machine)
     match fact:
+        case f.LaunchSent(until):
+            return MachineStep(_sent(machine, until))
         case f.LaunchAnswered(native_id):
             return MachineStep(_answered(machine, native_id))
         case f.LaunchRefused(why):
@@ -47,6 +49,11 @@ def advance_machine(machine: Machine, fact: f.MachineFact, now: float) -> Machin
             return MachineStep(_seen_gone(machine, now, interrupted, detail))
         case f.Unwanted(why):
             return _release(machine, why)
+
+
+def _sent(machine: Machine, until: float) -> Machine:
+    """Stored before each call: what was not found earlier may still come to be."""
+    return replace(machine, launch_deadline=max(machine.launch_deadline, until), empty_finds=0)
 
 
 def _answered(machine: Machine, native_id: str) -> Machine:

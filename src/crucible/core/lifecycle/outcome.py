@@ -25,7 +25,7 @@ def end_attempt(world: World, attempt: Attempt, reason: Reason, now: float, *, d
     )
     touched = frozenset(slot.machine for slot in attempt.slots)
     step = Step(world.with_attempt(ended), (event,), (), touched)
-    step = step.then(_give_back(step.world, ended, now))
+    step = step.then(give_back(step.world, ended, "its attempt has ended", now))
     return step.then(_next(step.world, ended, judged, now))
 
 
@@ -53,12 +53,13 @@ def _judge(job: Job, reason: Reason) -> Reason:
     return Reason.RUNNER_LOST if reason is Reason.CANCELLED else reason
 
 
-def _give_back(world: World, attempt: Attempt, now: float) -> Step:
+def give_back(world: World, attempt: Attempt, why: str, now: float) -> Step:
+    """Machines made for this attempt alone are of no use to anyone else: they are released."""
     step = Step(world)
     for slot in attempt.slots:
         machine = world.machines.get(slot.machine)
         if machine and machine.owner == f"attempt:{attempt.id}":
-            released = advance_machine(machine, Unwanted("its attempt has ended"), now)
+            released = advance_machine(machine, Unwanted(why), now)
             step = step.then(Step(step.world.with_machine(released.machine), (), released.effects))
     return step
 

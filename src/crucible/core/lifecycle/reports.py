@@ -1,0 +1,76 @@
+"""What runners report: an attempt's way from staging to its end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from crucible.core.lifecycle import facts as f
+from crucible.core.lifecycle.outcome import end_attempt
+from crucible.core.lifecycle.reasons import Reason
+from crucible.core.lifecycle.silence import heard
+from crucible.core.lifecycle.states import AttemptState
+from crucible.core.lifecycle.values import Attempt, Event, Step, World
+
+_BEFORE_RUN = frozenset({AttemptState.PLACED, AttemptState.LAUNCHING, AttemptState.STAGING})
+_BEFORE_EXIT = _BEFORE_RUN | {AttemptState.RUNNING}
+
+
+def reported(world: World, fact: f.RunnerFact, now: float) -> Step:
+    """What a runner says. The attempt's id goes end to end: a report on any other attempt changes nothing."""
+    attempt = world.live
+    if attempt is None or fact.attempt != attempt.id:
+        return Step(world)
+    told = heard(world, attempt.id, now)
+    seen = next(a for a in told.world.attempts if a.id == attempt.id)
+    match fact:
+        case f.RunnerStaging(_, what):
+            return told.then(_staging(told.world, seen, what))
+        case f.RunnerStarted(_, rank, pid):
+            return told.then(_started(told.world, seen, rank, pid, now))
+        case f.RunnerExited():
+            return told.then(_exited(told.world, seen, fact, now))
+        case f.RunnerEnded():
+            return told.then(_ended(told.world, seen, fact, now))
+
+
+def _staging(world: World, attempt: Attempt, what: str) -> Step:
+    if attempt.state not in _BEFORE_RUN:
+        return Step(world)
+    event = Event("staging", {"attempt": attempt.number, "what": what})
+    return Step(world.with_attempt(replace(attempt, state=AttemptState.STAGING)), (event,))
+
+
+def _started(world: World, attempt: Attempt, rank: int, pid: int | None, now: float) -> Step:
+    if attempt.state not in _BEFORE_RUN:
+        return Step(world)
+    running = replace(
+        attempt, state=AttemptState.RUNNING, started_at=now, pid=pid if rank == 0 else attempt.pid
+    )
+    begun = world.with_attempt(running).with_job(started_at=world.job.started_at or now)
+    return Step(begun, (Event("started", {"attempt": attempt.number, "pid": pid}),))
+
+
+def _exited(world: World, attempt: Attempt, fact: f.RunnerExited, now: float) -> Step:
+    if attempt.state not in _BEFORE_EXIT:
+        return Step(world)
+    saving = replace(
+        attempt,
+        state=AttemptState.SAVING,
+        reason=fact.reason,
+        detail=fact.text,
+        exit_code=fact.code,
+        signal=fact.signal,
+        exited_at=now,
+    )
+    told = {"attempt": attempt.number, "reason": fact.reason.value, "code": fact.code, "signal": fact.signal}
+    return Step(world.with_attempt(saving), (Event("exited", told),))
+
+
+def _ended(world: World, attempt: Attempt, fact: f.RunnerEnded, now: float) -> Step:
+    slots = tuple(replace(s, ended=True) if s.rank == fact.rank else s for s in attempt.slots)
+    marked = replace(attempt, slots=slots, detail=attempt.detail or fact.text)
+    missing = {"attempt": attempt.number, "rank": fact.rank, "why": fact.text}
+    step = Step(world.with_attempt(marked), () if fact.complete else (Event("outputs_incomplete", missing),))
+    if not all(slot.ended for slot in slots):
+        return step
+    return step.then(end_attempt(step.world, marked, marked.reason or Reason.RUNNER_LOST, now))
