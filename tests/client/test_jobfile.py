@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from crucible.client.jobfile import JobFile, JobFileRun, parse_job_file, read_job_file, schema
+from crucible.client.jobfile import JobFileRun, parse_job_file, read_job_file
 from crucible.client.payload import Request
 from crucible.client.pythons import Surroundings
 from crucible.core.errors import BadInput
+from crucible.core.jobfile import JobFile
 from crucible.core.resources import GiB
 from crucible.core.spec import Kind
 
@@ -136,7 +137,7 @@ def test_a_missing_file_is_told_with_the_nearest(tmp_path: Path) -> None:
 
 
 def test_the_schema_describes_every_field() -> None:
-    properties = schema()["properties"]
+    properties = JobFile.model_json_schema()["properties"]
     assert isinstance(properties, dict)
     assert set(properties) == set(JobFile.model_fields)
     assert all("description" in field for field in properties.values())

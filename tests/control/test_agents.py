@@ -91,7 +91,7 @@ async def test_a_wrong_nonce_is_refused(rig: Rig, wrong: str) -> None:
 
 async def test_a_nonce_does_not_live_long(rig: Rig) -> None:
     machine = await launched(rig)
-    rig.clock.move(NONCE_SECONDS + 1)
+    rig.clock.move(NONCE_SECONDS + 120)
     with pytest.raises(NotAllowed, match="expired"):
         await rig.agents.claim(machine, nonce(machine), "i-1")
 
@@ -99,7 +99,7 @@ async def test_a_nonce_does_not_live_long(rig: Rig) -> None:
 async def test_who_has_claimed_in_time_may_come_back_later(rig: Rig) -> None:
     machine = await launched(rig)
     await rig.agents.claim(machine, nonce(machine), "i-1")
-    rig.clock.move(NONCE_SECONDS + 1)
+    rig.clock.move(NONCE_SECONDS + 120)
     assert await rig.agents.claim(machine, nonce(machine), "i-1")
 
 

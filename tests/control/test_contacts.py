@@ -41,5 +41,5 @@ async def test_contacts_are_flushed_by_the_sweep_and_keep_a_quiet_job_reachable(
     for _ in range(4):
         rig.clock.move(30)
         await rig.agents.attempt_desired(runner.attempt, 0, False, 0, 0)
-        await rig.sweep.round()
+        await rig.reconciler.round()
     assert (await rig.world(job)).job.conditions == frozenset()

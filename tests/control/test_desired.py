@@ -80,7 +80,7 @@ async def test_what_changes_nothing_keeps_the_version(rig: Rig) -> None:
     before = await known(rig)
     await runner.send([])
     rig.clock.move(100)
-    await rig.sweep.round()
+    await rig.reconciler.round()
     await rig.poller.poll()
     assert await known(rig) == before
     assert (await rig.world(job)).live is not None

@@ -78,7 +78,7 @@ async def test_a_refused_launch_ends_the_machine_and_the_job_tries_again(rig: Ri
     assert await effects(rig) == [("launch", True)]
     for _ in range(3):
         rig.clock.move(6)
-        await rig.sweep.round()
+        await rig.reconciler.round()
     (job,) = await rig.rows(t.jobs)
     world = await rig.world(job["id"])
     assert [a.reason for a in world.attempts] == ["launch_failed", None]

@@ -244,7 +244,7 @@ async def test_late_messages_of_a_settled_job_are_kept(rig: Rig) -> None:
 async def test_any_message_is_a_sign_of_life(rig: Rig) -> None:
     job, runner = await rig.running()
     rig.clock.move(100)
-    await rig.sweep.round()
+    await rig.reconciler.round()
     assert (await rig.world(job)).job.conditions == {"unreachable"}
     await runner.say(Kind.PROGRESS, fraction=0.5)
     world = await rig.world(job)

@@ -67,10 +67,10 @@ async def test_the_cause_of_an_end_decides_the_retry(rig: Rig, seen: Seen, reaso
     rig.backend.show((await rig.machine()).id, seen)
     for _ in range(2):
         await rig.poller.poll()
-    await rig.sweep.round()
+    await rig.reconciler.round()
     assert (await rig.world(job)).live is not None, "its last messages may still arrive"
     rig.clock.move(SETTLE_WINDOW)
-    await rig.sweep.round()
+    await rig.reconciler.round()
     world = await rig.world(job)
     assert (world.attempts[0].reason, world.attempts[0].detail) == (reason, f"it is {seen.value}")
 
@@ -82,7 +82,7 @@ async def test_messages_within_the_settle_window_decide(rig: Rig) -> None:
         await rig.poller.poll()
     await runner.end(code=0)
     rig.clock.move(SETTLE_WINDOW)
-    await rig.sweep.round()
+    await rig.reconciler.round()
     assert (await rig.world(job)).job.state is JobState.COMPLETED
 
 

@@ -127,7 +127,7 @@ def test_a_running_job() -> None:
 @pytest.mark.parametrize(
     ("waiting", "ahead", "text"),
     [
-        ("", 0, "will be placed at once"),
+        ("", 0, "waits for its turn"),
         ("waits for 4 CPUs: 1 free, held by job-abc", 0, "waits for 4 CPUs: 1 free, held by job-abc"),
         ("", 1, "behind 1 other job in the queue"),
         ("", 3, "behind 3 other jobs in the queue"),

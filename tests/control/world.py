@@ -38,11 +38,11 @@ from crucible.control.logs import Logs
 from crucible.control.places import Places
 from crucible.control.poller import Poller
 from crucible.control.ports import Ports
+from crucible.control.reconcile import Reconciler
 from crucible.control.roles import Duties
 from crucible.control.scheduler import Scheduler
 from crucible.control.service import Control, Deployment
 from crucible.control.submit import Accepted, Submit
-from crucible.control.sweep import Sweep
 from crucible.control.system import LocalWakeups
 from crucible.control.tails import Tails
 from crucible.control.unit import Unit, Writer
@@ -78,7 +78,7 @@ class Rig:
     poller: Poller
     janitor: Janitor
     contacts: Contacts
-    sweep: Sweep
+    reconciler: Reconciler
     tails: Tails
     logs: Logs
     bundles: Bundles
@@ -258,7 +258,7 @@ def join(
         poller=Poller(ports, places, writer),
         janitor=Janitor(ports, places, writer, DEPLOYMENT),
         contacts=contacts,
-        sweep=Sweep(ports, writer, scheduler, contacts),
+        reconciler=Reconciler(ports, writer, scheduler, contacts),
         tails=tails,
         logs=Logs(ports, tails),
         bundles=bundles,

@@ -52,9 +52,9 @@ def init(
     """Write an example job file."""
     session = Session.of(ctx)
     if schema:
-        from crucible.client.jobfile import schema as job_file_schema
+        from crucible.core.jobfile import JobFile
 
-        session.out.json(job_file_schema())
+        session.out.json(JobFile.model_json_schema())
         return
     script = next((name for name in ("train.py", "main.py") if Path(name).exists()), "train.py")
     _write(file, EXAMPLE.format(file=file, script=script), force)

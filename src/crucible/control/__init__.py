@@ -1,1 +1,1 @@
-"""The shell round the core: database, reconcile, effects, ingest, sweep and janitor."""
+"""The shell round the core: database, reconcile, effects, ingest, janitor."""

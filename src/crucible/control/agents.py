@@ -29,6 +29,8 @@ from crucible.wire.desired import Desired
 from crucible.wire.messages import BadBatch, decode_batch, derive_secret
 
 NONCE_SECONDS = 30 * 60
+REMEMBERED = 10_000
+"""Attempts whose job is known without asking the database."""
 LONGEST_WAIT = 30.0
 LARGEST_ARTIFACT = 1024**4
 
@@ -134,19 +136,19 @@ class Agents:
             return done.acked, done.job
 
         acked, job = await self._tools.writer.write(store)
-        self._jobs[attempt] = job
+        self._remember(attempt, job)
         crashpoint("ingest.after_commit")
         return acked
 
     async def put_log(
         self, attempt: str, rank: int, n: int, start: int, lines: int, sha256: str, data: bytes
     ) -> None:
-        """Stores a segment; the same one again is fine. The segment counts once its LOG message has come."""
+        """Stores a segment. It counts once its LOG message has come; from then on it never changes."""
         job = await self._job_of(attempt)
-        key = log_segment_key(job, attempt, rank, n)
-        store = self._tools.ports.store
-        await self._tools.ports.calls.run(LANE, lambda: store.put(key, data, sha256=sha256), PUT_DEADLINE)
-        crashpoint("log.after_put")
+        if not await self._announced(attempt, rank, n):
+            key, store = log_segment_key(job, attempt, rank, n), self._tools.ports.store
+            await self._tools.ports.calls.run(LANE, lambda: store.put(key, data, sha256=sha256), PUT_DEADLINE)
+            crashpoint("log.after_put")
         self.put_tail(attempt, rank, start, data)
 
     def put_tail(self, attempt: str, rank: int, start: int, data: bytes) -> None:
@@ -199,6 +201,16 @@ class Agents:
         machine = await self._tools.ports.db.read(lambda conn: conn.execute(query).scalar())
         return str(machine or "")
 
+    async def _announced(self, attempt: str, rank: int, n: int) -> bool:
+        c = t.log_segments.c
+        query = select(c.n).where(c.attempt == attempt, c.rank == rank, c.n == n)
+        return await self._tools.ports.db.read(lambda conn: conn.execute(query).first()) is not None
+
+    def _remember(self, attempt: str, job: str) -> None:
+        if len(self._jobs) >= REMEMBERED:
+            self._jobs.clear()
+        self._jobs[attempt] = job
+
     async def _job_of(self, attempt: str) -> str:
         known = self._jobs.get(attempt)
         if known is not None:
@@ -207,7 +219,7 @@ class Agents:
         job = await self._tools.ports.db.read(lambda conn: conn.execute(query).scalar())
         if job is None:
             raise AttemptGone("There is no such attempt.", fix="The runner ends itself.")
-        self._jobs[attempt] = str(job)
+        self._remember(attempt, str(job))
         return str(job)
 
 
@@ -227,7 +239,7 @@ def _claim(unit: Unit, machine: str, native_id: str) -> None:
     if row.claimed_by not in (None, native_id):
         raise Conflict("Another host has claimed this machine.", fix="This one shuts down.")
     if row.claimed_by is None:
-        if unit.now > row.created_at + NONCE_SECONDS:
+        if unit.now > row.launch_deadline + NONCE_SECONDS:
             raise NotAllowed("The nonce has expired.", fix="The machine is launched anew.")
         claimed = replace(row, claimed_by=native_id)
         repository.save_machine(unit.conn, row, claimed, (), unit.now)

@@ -25,7 +25,7 @@ from crucible.core.lifecycle.facts import Impossible, Placed, Waits
 from crucible.core.resources import Allocation, Resources, format_memory
 
 LOOK_AHEAD = 64
-"""Queued jobs considered in one pass; the rest keep their place behind them."""
+"""Queued jobs of a place considered in one pass; the rest keep their place behind them."""
 
 _USABLE = (MachineState.INTENDED.value, MachineState.CREATING.value, MachineState.UP.value)
 
@@ -59,17 +59,8 @@ class Scheduler:
                 )
 
     def _queue(self, unit: Unit) -> list[scheduling.Waiting]:
-        c = t.jobs.c
-        rows = unit.conn.execute(
-            select(c.id, c.backend, c.resources)
-            .where(c.state == JobState.QUEUED.value, c.not_before <= unit.now)
-            .order_by(c.id)
-            .limit(LOOK_AHEAD)
-        )
-        return [
-            scheduling.Waiting(r.id, r.backend, Resources.model_validate_json(r.resources))
-            for r in rows.all()
-        ]
+        """The first in line of every place: a long queue at one keeps no other from its turn."""
+        return [waiting for backend in self._places.names() for waiting in _line(unit, backend)]
 
     def _machine(self, unit: Unit, backend: str) -> Machine | None:
         """The shared machine of a counted place, if there is one."""
@@ -149,10 +140,19 @@ class Scheduler:
             bills=abilities.bills,
             created_at=unit.now,
             launch_deadline=unit.now + abilities.launch_deadline + abilities.settle_window,
+            settle_window=abilities.settle_window,
             capacity=place.offer.capacity,
             instance_type=place.offer.instance_type,
             region=place.offer.region,
         )
+
+
+def _line(unit: Unit, backend: str) -> list[scheduling.Waiting]:
+    c = t.jobs.c
+    ready = (c.state == JobState.QUEUED.value, c.backend == backend, c.not_before <= unit.now)
+    query = select(c.id, c.resources).where(*ready).order_by(c.id).limit(LOOK_AHEAD)
+    rows = unit.conn.execute(query).all()
+    return [scheduling.Waiting(r.id, backend, Resources.model_validate_json(r.resources)) for r in rows]
 
 
 def _why(world: World, place: Place) -> str:

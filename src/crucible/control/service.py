@@ -26,10 +26,10 @@ from crucible.control.places import Places
 from crucible.control.poller import Poller
 from crucible.control.pools import release_idle
 from crucible.control.ports import Ports
+from crucible.control.reconcile import Reconciler
 from crucible.control.roles import Duties, Duty
 from crucible.control.scheduler import Scheduler
 from crucible.control.submit import Accepted, Submit
-from crucible.control.sweep import Sweep
 from crucible.control.tails import Tails
 from crucible.control.unit import Unit, Writer
 from crucible.control.uploads import Uploads
@@ -89,7 +89,7 @@ class Control:
         self._performer = Performer(ports, self._places, self._writer, bearings)
         self._poller = Poller(ports, self._places, self._writer)
         self._janitor = Janitor(ports, self._places, self._writer, deployment.id)
-        self._sweep = Sweep(ports, self._writer, self._scheduler, self._contacts)
+        self._reconciler = Reconciler(ports, self._writer, self._scheduler, self._contacts)
         self._loops = Loops(ports, self._make_loops())
         self._ready = False
 
@@ -106,10 +106,12 @@ class Control:
         """Gives back machines that nobody uses, then ends the loops. What runs goes on without us."""
         self._ready = False
         await self._loops.stop()
-        await self._leave()
-        await self._ports.db.write(lambda conn: roles.release(conn, self._ports.worker))
-        await self._ports.db.close()
-        await self._ports.calls.close()
+        try:
+            await self._leave()
+            await self._ports.db.write(lambda conn: roles.release(conn, self._ports.worker))
+        finally:
+            await self._ports.db.close()
+            await self._ports.calls.close()
 
     def ready(self) -> bool:
         return self._ready
@@ -145,7 +147,7 @@ class Control:
         return LONGEST_IDLE if due is None else min(max(due - self._ports.clock.now(), 0.05), LONGEST_IDLE)
 
     async def _sweep_round(self) -> float:
-        await self._sweep.round()
+        await self._reconciler.round()
         return SWEEP_SECONDS
 
     async def _renew(self) -> float:

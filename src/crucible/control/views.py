@@ -11,11 +11,14 @@ from datetime import UTC, datetime
 from crucible.backends.base import Backend
 from crucible.core import pricing
 from crucible.core.ids import short
-from crucible.core.lifecycle import Attempt, Job, JobState, Machine, World, status_of
+from crucible.core.lifecycle import Attempt, Job, JobState, Machine, Slot, World, status_of
 from crucible.core.offers import Offer
 from crucible.core.pricing import Segment
 
 View = dict[str, object]
+
+LONGEST_DETAIL = 300
+"""Characters of a reason's detail that are shown on one line; the attempt has all of it."""
 
 
 def job_view(
@@ -31,7 +34,7 @@ def job_view(
     """
     job, spec = world.job, world.job.spec
     last = world.attempts[-1] if world.attempts else None
-    progress = details.get(last.id, {}).get("progress") if last else None
+    progress = _progress(job, details.get(last.id, {}).get("progress") if last else None)
     return {
         "id": job.id,
         "short": short(job.id),
@@ -154,11 +157,19 @@ def iso(seconds: object) -> str | None:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def _progress(job: Job, told: object) -> object:
+    """What the program last told; a job that completed is through, whatever its last line said."""
+    if job.state is JobState.COMPLETED and isinstance(told, Mapping) and told.get("fraction") is not None:
+        return {**told, "fraction": 1.0, "eta_seconds": 0.0}
+    return told
+
+
 def _reason(job: Job) -> View | None:
     if job.reason is None:
         return None
     verdict = job.reason.verdict
-    message = f"{verdict.message} ({job.detail})" if job.detail else verdict.message
+    detail = " ".join(job.detail.split())[:LONGEST_DETAIL]
+    message = f"{verdict.message} ({detail})" if detail else verdict.message
     return {
         "code": job.reason.value,
         "message": message,
@@ -171,15 +182,13 @@ def _waiting(job: Job, ahead: int) -> str | None:
         return None
     if ahead:
         return f"behind {ahead} other job{'s' if ahead > 1 else ''} in the queue"
-    return job.waiting or "will be placed at once"
+    return job.waiting or "waits for its turn"
 
 
 def _cost(world: World, prices: Mapping[str, Sequence[Segment]], progress: object, now: float) -> View:
     spent = sum(_attempt_cost(world, a, prices, now) for a in world.attempts)
     live = world.live
-    rate = (
-        sum(world.machines[s.machine].rate for s in live.slots if s.machine in world.machines) if live else 0
-    )
+    rate = _rate(world, live) if live else 0
     seconds = progress.get("eta_seconds") if isinstance(progress, Mapping) else None
     known = isinstance(seconds, int | float) and math.isfinite(seconds)
     remaining = pricing.remaining_cost(rate, seconds) if live and known else None
@@ -189,6 +198,20 @@ def _cost(world: World, prices: Mapping[str, Sequence[Segment]], progress: objec
         "rate_micros_per_hour": rate,
         "estimated_remaining_micros": 0 if live and not rate else remaining,
     }
+
+
+def _rate(world: World, attempt: Attempt) -> int:
+    """Micro-dollars an hour while this attempt runs."""
+    held = [(s, world.machines[s.machine]) for s in attempt.slots if s.machine in world.machines]
+    return sum(m.rate if _owns(attempt, m) else math.ceil(m.rate * _part(s, m)) for s, m in held)
+
+
+def _owns(attempt: Attempt, machine: Machine) -> bool:
+    return machine.owner == f"attempt:{attempt.id}"
+
+
+def _part(slot: Slot, machine: Machine) -> float:
+    return slot.allocation.cpus / machine.capacity.cpus
 
 
 def _attempt_cost(world: World, attempt: Attempt, prices: Mapping[str, Sequence[Segment]], now: float) -> int:
@@ -201,11 +224,11 @@ def _attempt_cost(world: World, attempt: Attempt, prices: Mapping[str, Sequence[
         if machine is None or not machine.rate:
             continue
         segments = prices.get(machine.id, ())
-        if machine.owner == f"attempt:{attempt.id}":
+        if _owns(attempt, machine):
             total += pricing.machine_cost(segments, machine.billing, now)
         else:
             stay = [Segment(attempt.placed_at, attempt.ended_at, machine.rate)]
-            part = slot.allocation.cpus / machine.capacity.cpus
+            part = _part(slot, machine)
             total += pricing.share(pricing.machine_cost(stay, machine.billing, now), [part, 1 - part])[0]
     return total
 

@@ -9,6 +9,7 @@ from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import Response
 
+from crucible.core.jobfile import JobFile
 from crucible.core.spec import JobSpec
 from crucible.server.answers import answer
 from crucible.server.context import Control, Server
@@ -60,5 +61,11 @@ async def _stop(server: Server) -> None:
 
 @router.get("/api/v1/schema/job")
 async def job_schema() -> Response:
-    """The JSON schema of a job: the body of a submission and the content of a job file."""
+    """The JSON schema of a submission's body."""
     return answer(JobSpec.model_json_schema())
+
+
+@router.get("/api/v1/schema/job-file")
+async def job_file_schema() -> Response:
+    """The JSON schema of a job file, as `crucible run job.yaml` reads it."""
+    return answer(JobFile.model_json_schema())

@@ -95,7 +95,7 @@ def decode_batch(raw: bytes, secret: bytes) -> Batch:
             Message(int(n), Kind(kind), float(at), dict(data)) for n, kind, at, data in doc["messages"]
         )
         return Batch(str(doc["attempt"]), int(doc["rank"]), messages)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise BadBatch(f"not a batch: {error}") from error
 
 

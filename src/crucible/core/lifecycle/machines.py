@@ -101,15 +101,18 @@ def _halted(machine: Machine) -> MachineStep:
 
 
 def _seen_gone(machine: Machine, now: float, interrupted: bool, detail: str) -> Machine:
+    """Believed when two lists agree and the place has had its settle window between them."""
     if not machine.launch_settled:
         return machine
+    since = machine.gone_since if machine.gone_since is not None else now
     sightings, taken_back = machine.gone_sightings + 1, machine.interrupted or interrupted
-    counted = replace(machine, gone_sightings=sightings, interrupted=taken_back)
-    return counted if sightings < SIGHTINGS else _gone(counted, now, detail)
+    counted = replace(machine, gone_sightings=sightings, gone_since=since, interrupted=taken_back)
+    believed = sightings >= SIGHTINGS and now >= since + machine.settle_window
+    return _gone(counted, now, detail) if believed else counted
 
 
 def _there(machine: Machine) -> Machine:
-    return replace(machine, gone_sightings=0, interrupted=False)
+    return replace(machine, gone_sightings=0, gone_since=None, interrupted=False)
 
 
 def _release(machine: Machine, why: str) -> MachineStep:

@@ -101,7 +101,12 @@ _VERDICTS = {
         "Our program beside the job was killed, and the job with it.",
         "Often the machine as a whole ran out of memory.",
     ),
-    Reason.LAUNCH_FAILED: _failed(Retry.INFRASTRUCTURE, Payer.PLATFORM, "The machine could not be started."),
+    Reason.LAUNCH_FAILED: _failed(
+        Retry.INFRASTRUCTURE,
+        Payer.PLATFORM,
+        "The machine could not be started.",
+        "`crucible doctor` looks for the cause.",
+    ),
     Reason.FENCED: _failed(
         Retry.INFRASTRUCTURE, Payer.PLATFORM, "The machine was out of contact for longer than its lease."
     ),

@@ -104,7 +104,9 @@ class Machine:
     claimed_by: str | None = None
     launch_settled: bool = False
     empty_finds: int = 0
+    settle_window: float = 0.0
     gone_sightings: int = 0
+    gone_since: float | None = None
     interrupted: bool = False
     detail: str = ""
     up_at: float | None = None

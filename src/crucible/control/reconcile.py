@@ -1,4 +1,4 @@
-"""The sweep: finds jobs that are due and looks at them again, and places whatever can be placed.
+"""Reconcile: a sweep over the jobs that are due, and over the queue.
 
 Everything that a lost message would have caused is caused by a sweep: correctness never depends on a wake-up.
 """
@@ -20,7 +20,7 @@ BATCH = 100
 CLAIM_SECONDS = 10.0
 
 
-class Sweep:
+class Reconciler:
     def __init__(self, ports: Ports, writer: Writer, scheduler: Scheduler, contacts: Contacts) -> None:
         self._ports = ports
         self._writer = writer

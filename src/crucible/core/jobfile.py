@@ -1,0 +1,72 @@
+"""JobFile: a run as people write it down. The published schema of job files is made from this model."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from crucible.core.spec import Kind
+
+PAYLOADS = ("script", "directory", "git", "notebook", "code", "shell")
+
+
+class JobFile(BaseModel):
+    """One job. Exactly one of script, directory, git, notebook, code and shell says what to run.
+
+    Paths are relative to the file. Flags of `crucible run` win over what is written here.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", title="Crucible job file", defer_build=True)
+
+    script: str | None = Field(default=None, description="A Python script.")
+    directory: str | None = Field(default=None, description="A folder; see `entry`.")
+    git: str | None = Field(
+        default=None, description="A git address: https, ssh or file, with @ref if wanted."
+    )
+    notebook: str | None = Field(default=None, description="An .ipynb file.")
+    code: str | None = Field(default=None, description="Python code, written out here.")
+    shell: str | None = Field(default=None, description="A command for /bin/sh.")
+    args: tuple[str | int | float, ...] = Field(default=(), description="Arguments for the script.")
+    entry: str | None = Field(default=None, description="The file of a directory or repository to run.")
+    ref: str | None = Field(default=None, description="Branch, tag or commit of the git address.")
+    include: tuple[str, ...] = Field(default=(), description="Patterns of more files to send.")
+    in_place: bool = Field(default=False, description="Run in the folder itself instead of a copy.")
+    python: str | None = Field(default=None, description="Interpreter or virtual environment of the job.")
+    name: str | None = Field(default=None, description="What to call the job.")
+    kind: Kind | None = Field(default=None, description="A label with defaults.")
+    backend: str | None = Field(default=None, description="Where to run.")
+    tier: str | None = Field(default=None, description="A named size; see `crucible tiers`.")
+    cpus: float | None = Field(default=None, description="CPUs, also fractions.")
+    memory: str | int | None = Field(default=None, description="Memory limit.", examples=["4G"])
+    gpus: int | None = Field(default=None, description="Number of GPUs.")
+    gpu_memory: str | int | None = Field(default=None, description="Memory of each GPU.", examples=["16G"])
+    time: str | int | float | None = Field(default=None, description="Time limit.", examples=["1h30m"])
+    env: dict[str, str | int | float | None] = Field(
+        default_factory=dict, description="Variables; null takes the submitting shell's value."
+    )
+    env_files: tuple[str, ...] = Field(default=(), description="Files of NAME=VALUE lines.")
+    data: tuple[str, ...] | dict[str, str] = Field(
+        default=(), description="Paths or URIs that appear under $CRUCIBLE_DATA_DIR."
+    )
+    retries: Annotated[int, Field(ge=0)] | dict[str, int] | None = Field(
+        default=None, description="Retries after the code itself failed, or one number per cause."
+    )
+    grace: str | int | float | None = Field(default=None, description="Time between TERM and KILL.")
+    tags: tuple[str, ...] = Field(default=(), description="Labels to find it by.")
+
+    @field_validator("retries")
+    @classmethod
+    def _causes(cls, value: int | dict[str, int] | None) -> int | dict[str, int] | None:
+        known = ("interruption", "infrastructure", "user")
+        if isinstance(value, dict) and not set(value) <= set(known):
+            raise ValueError(f"the causes are {', '.join(known)}")
+        return value
+
+    @model_validator(mode="after")
+    def _one_payload(self) -> JobFile:
+        said = [name for name in PAYLOADS if getattr(self, name) is not None]
+        if len(said) != 1:
+            found = f"it has {' and '.join(said)}" if said else "it has none"
+            raise ValueError(f"exactly one of {', '.join(PAYLOADS)} has to be there; {found}")
+        return self
