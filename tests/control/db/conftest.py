@@ -105,7 +105,7 @@ def gate() -> Iterator[Gate]:
 
 @pytest.fixture
 async def sqlite_db(tmp_path: Path, trace: Trace, table: Notes) -> AsyncIterator[SqliteDb]:
-    db = SqliteDb(tmp_path / "notes.db")
+    db = SqliteDb(tmp_path / "notes.db", group_seconds=60)  # a slow machine must not split a test's group
     await db.write(table.create)
     yield db
     await db.close()

@@ -15,7 +15,7 @@ from crucible.control.db.connection import close, open_reader
 from crucible.control.db.failures import translating
 from crucible.control.db.port import DatabaseClosed, Outcome
 from crucible.control.db.transaction import read_snapshot
-from crucible.control.db.writer import Writer
+from crucible.control.db.writer import GROUP_SECONDS, Writer
 
 T = TypeVar("T")
 
@@ -31,10 +31,15 @@ class SqliteDb:
     """
 
     def __init__(
-        self, path: str | PathLike[str], *, readers: int = READERS, max_waiting: int = MAX_WAITING
+        self,
+        path: str | PathLike[str],
+        *,
+        readers: int = READERS,
+        max_waiting: int = MAX_WAITING,
+        group_seconds: float = GROUP_SECONDS,
     ) -> None:
         self._path = fspath(path)
-        self._writer = Writer(self._path)
+        self._writer = Writer(self._path, group_seconds)
         self._room = asyncio.Semaphore(max_waiting)
         self._pool = ThreadPoolExecutor(readers, thread_name_prefix="db-reader")
         self._idle: deque[Connection] = deque()

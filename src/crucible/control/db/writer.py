@@ -36,7 +36,8 @@ class _Write:
 class Writer:
     """Commits what is waiting as one group: while one sync runs, the next group gathers."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, group_seconds: float = GROUP_SECONDS) -> None:
+        self._group_seconds = group_seconds
         with translating():
             self._connection = open_writer(path)
         self._queue: SimpleQueue[_Write | None] = SimpleQueue()
@@ -78,7 +79,7 @@ class Writer:
 
     def _gather(self, first: _Write, group: list[_Write]) -> Iterator[Fn]:
         """Yield the functions of one group, noting in `group` what was taken."""
-        end = time.monotonic() + GROUP_SECONDS
+        end = time.monotonic() + self._group_seconds
         write: _Write | None = first
         while write is not None:
             if not write.future.cancelled():
