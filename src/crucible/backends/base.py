@@ -89,8 +89,8 @@ class LaunchCall:
 class Bootstrap:
     """The secret half of a launch, handed over beside the call and never stored."""
 
-    nonce: str
-    agents_url: str
+    nonce: str = field(repr=False)
+    agents_url: str = ""
 
 
 @dataclass(frozen=True)

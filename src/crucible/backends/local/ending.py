@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from signal import SIGKILL, SIGTERM, Signals
 
 from crucible.backends.base import NotYetGone
-from crucible.backends.local_folder import Ending, MachineFolder
+from crucible.backends.local.folder import Ending, MachineFolder
 from crucible.wire.process import Process
 
 GRACE_SECONDS = 10.0

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from crucible.backends.local_process import group_members, locked, with_variable
+from crucible.backends.local.processes import group_members, locked, with_variable
 from crucible.wire.process import Process, is_locked
 
 _KEPT_TO_THE_LAST = frozenset({"tags.json", "launch.lock"})

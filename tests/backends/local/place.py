@@ -15,9 +15,9 @@ import psutil
 from tests.backends.conformance import BOOTSTRAP, Place, eventually
 
 from crucible.backends.base import LaunchCall, MachineRef
-from crucible.backends.devices import Gpu
 from crucible.backends.local import LocalBackend
-from crucible.backends.local_ending import GRACE_SECONDS
+from crucible.backends.local.devices import Gpu
+from crucible.backends.local.ending import GRACE_SECONDS
 from crucible.backends.settings import BackendSettings
 from crucible.core.resources import GiB
 

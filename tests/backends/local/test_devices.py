@@ -6,9 +6,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.backends.local_place import FakeProbe
+from tests.backends.local.place import FakeProbe
 
-from crucible.backends.devices import DeviceKind, Gpu, SystemProbe, choose_visible, detect, read_nvml
+from crucible.backends.local.devices import DeviceKind, Gpu, SystemProbe, choose_visible, detect, read_nvml
 from crucible.core.resources import GiB, MiB
 
 A100 = Gpu(0, "NVIDIA A100", 40 * GiB, "GPU-aaaa-1111")

@@ -11,7 +11,7 @@ from signal import SIGKILL
 
 import pytest
 
-from crucible.backends.local_process import group_members, locked, with_variable
+from crucible.backends.local.processes import group_members, locked, with_variable
 from crucible.wire.process import Process, is_locked, of_pid
 
 WAIT = "import signal; print(flush=True); signal.pause()"

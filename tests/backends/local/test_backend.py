@@ -22,7 +22,7 @@ from tests.backends.conformance import (
     make_order,
     seen,
 )
-from tests.backends.local_place import FakeProbe, LocalPlace
+from tests.backends.local.place import FakeProbe, LocalPlace
 
 from crucible.backends.base import (
     LaunchCall,
@@ -34,9 +34,9 @@ from crucible.backends.base import (
     Seen,
     Slots,
 )
-from crucible.backends.devices import Gpu
 from crucible.backends.local import LocalBackend
-from crucible.backends.local_process import group_members
+from crucible.backends.local.devices import Gpu
+from crucible.backends.local.processes import group_members
 from crucible.core.errors import BadInput
 from crucible.core.resources import Capacity, GiB, Resources
 from crucible.core.scheduling import why_never

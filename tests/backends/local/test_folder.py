@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from crucible.backends.local_folder import Ending, Launched, MachineFolder, Tags, read_doc, write_doc
-from crucible.backends.local_process import locked
+from crucible.backends.local.folder import Ending, Launched, MachineFolder, Tags, read_doc, write_doc
+from crucible.backends.local.processes import locked
 from crucible.wire.process import Process, of_pid
 
 NOBODY = Process(1, "never")

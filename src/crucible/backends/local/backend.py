@@ -25,10 +25,10 @@ from crucible.backends.base import (
     Seen,
     Slots,
 )
-from crucible.backends.devices import Probe, SystemProbe, detect
-from crucible.backends.local_ending import end_machine
-from crucible.backends.local_folder import Launched, MachineFolder, Tags, write_doc
-from crucible.backends.local_host import last_words, start_host
+from crucible.backends.local.devices import Probe, SystemProbe, detect
+from crucible.backends.local.ending import end_machine
+from crucible.backends.local.folder import Launched, MachineFolder, Tags, write_doc
+from crucible.backends.local.host import last_words, start_host
 from crucible.backends.settings import BackendSettings
 from crucible.core.errors import BadInput
 from crucible.core.offers import Offer

@@ -1,0 +1,5 @@
+"""This computer as a place: a host that stays up, found again by lock, pid and start time."""
+
+from crucible.backends.local.backend import LocalBackend
+
+__all__ = ["LocalBackend"]
