@@ -251,3 +251,16 @@ def test_dangerous_mode_bits_are_dropped(tmp_path: Path) -> None:
     info.mode = 0o6777
     unpacked(built((info, b"x")), tmp_path / "out")
     assert (tmp_path / "out/f").stat().st_mode & 0o7022 == 0
+
+
+def test_an_archive_of_the_folder_itself_unpacks_like_one_of_its_files(tmp_path: Path) -> None:
+    folder = tmp_path / "pkg"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "main.py").write_text("print(1)")
+    (folder / "sub" / "a.txt").write_text("a")
+    packed = tmp_path / "code.tar.gz"
+    with tarfile.open(packed, "w:gz") as archive:
+        archive.add(folder, ".")
+    with packed.open("rb") as source:
+        names = unpack(source, tmp_path / "out", max_bytes=1000, max_files=10)
+    assert names == ["main.py", "sub/a.txt"]

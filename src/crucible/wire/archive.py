@@ -13,7 +13,7 @@ import stat
 import tarfile
 import tempfile
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, Union
 
@@ -176,6 +176,11 @@ class _Unpacking:
         self._folders: set[str] = set()
 
     def add(self, member: Member) -> None:
+        """One member. `tar -C folder .` names the top itself and begins every name with `./`; both are fine."""
+        if member.kind == FOLDER and member.name in (".", "./", ""):
+            return
+        if member.name.startswith("./"):
+            member = replace(member, name=member.name[2:])
         path = self._path(member.name)
         if member.kind in FILES:
             self._take_name(member.name)

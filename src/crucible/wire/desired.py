@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Optional
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Optional
 
 VERSION = 1
 
@@ -93,25 +93,29 @@ def encode_desired(desired: Desired) -> bytes:
 
 
 def decode_desired(raw: bytes) -> Desired:
+    """The document in `raw`. What a newer server adds is passed over: an agent outlives many servers."""
     try:
         doc = json.loads(raw)
-        if doc.pop("v") != VERSION:
+        if doc["v"] != VERSION:
             raise BadDesired("a desired document of another version; update the agent")
-        assignments = tuple(_assignment(a) for a in doc.pop("assignments"))
-        return Desired(assignments=assignments, **doc)
+        assignments = tuple(_assignment(item) for item in doc["assignments"])
+        return Desired(**{**_known(Desired, doc), "assignments": assignments})
     except (KeyError, TypeError, ValueError) as error:
         raise BadDesired(f"not a desired document: {error}") from error
 
 
-def _assignment(doc: dict) -> Assignment:  # type: ignore[type-arg]
-    limits = doc.pop("limits")
-    environment = doc.pop("environment")
-    return Assignment(
-        command=tuple(doc.pop("command")),
-        limits=Limits(**{**limits, "gpus": tuple(limits.get("gpus", ()))}),
-        environment=Environment(
-            **{**environment, "requirements": tuple(environment.get("requirements", ()))}
-        ),
-        data=tuple(DataItem(**item) for item in doc.pop("data")),
-        **doc,
-    )
+def _assignment(doc: dict[str, Any]) -> Assignment:
+    limits = {**doc["limits"], "gpus": tuple(doc["limits"].get("gpus", ()))}
+    environment = {**doc["environment"], "requirements": tuple(doc["environment"].get("requirements", ()))}
+    parts = {
+        "command": tuple(doc["command"]),
+        "limits": Limits(**_known(Limits, limits)),
+        "environment": Environment(**_known(Environment, environment)),
+        "data": tuple(DataItem(**_known(DataItem, item)) for item in doc["data"]),
+    }
+    return Assignment(**{**_known(Assignment, doc), **parts})
+
+
+def _known(kind: type, doc: dict[str, Any]) -> dict[str, Any]:
+    names = {item.name for item in fields(kind)}
+    return {name: value for name, value in doc.items() if name in names}

@@ -32,6 +32,9 @@ class Kind(str, enum.Enum):
     ENDED = "ended"  # nothing follows: outputs are in. complete: bool, text
 
 
+_KINDS = frozenset(kind.value for kind in Kind)
+
+
 class Cause(str, enum.Enum):
     """Why the user's process ended, as the runner saw it."""
 
@@ -91,12 +94,17 @@ def decode_batch(raw: bytes, secret: bytes) -> Batch:
         doc = json.loads(body)
         if doc["v"] != VERSION:
             raise BadBatch(f"message version {doc['v']!r}, this side speaks {VERSION}")
-        messages = tuple(
-            Message(int(n), Kind(kind), float(at), dict(data)) for n, kind, at, data in doc["messages"]
-        )
+        messages = tuple(_message(*parts) for parts in doc["messages"])
         return Batch(str(doc["attempt"]), int(doc["rank"]), messages)
     except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise BadBatch(f"not a batch: {error}") from error
+
+
+def _message(n: int, kind: str, at: float, data: Mapping[str, object]) -> Message:
+    """A kind that only a newer agent knows becomes a note: its number must not be missing."""
+    if kind not in _KINDS:
+        return Message(int(n), Kind.NOTE, float(at), {"text": f"a message of the unknown kind {kind!r}"})
+    return Message(int(n), Kind(kind), float(at), dict(data))
 
 
 def sign(body: bytes, secret: bytes) -> str:
