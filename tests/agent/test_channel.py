@@ -19,8 +19,10 @@ from crucible.agent.channel import (
     HttpChannel,
     LogSegment,
     MachineChannel,
+    NoRoom,
     Refused,
     Unreachable,
+    upload_seconds,
 )
 from crucible.agent.link import Address, Answer, Link, Request
 from crucible.wire.messages import Kind, Message
@@ -140,6 +142,21 @@ def test_logs_and_artifacts(channel: HttpChannel, control: FakeControl, tmp_path
     data = b"x" * 1_000_000
     channel.put_artifact("sub/ä b.bin", io.BytesIO(data), len(data), hashlib.sha256(data).hexdigest())
     assert control.attempts["a"].artifacts == {"sub/ä b.bin": data}
+
+
+def test_a_full_store_is_told_apart(channel: HttpChannel, control: FakeControl) -> None:
+    control.fault = lambda method, path: 507
+    with pytest.raises(NoRoom, match="507 a bad day"):
+        channel.put_artifact("x", io.BytesIO(b"x"), 1, hashlib.sha256(b"x").hexdigest())
+    control.fault = lambda method, path: 503
+    with pytest.raises(Unreachable) as error:
+        channel.put_artifact("x", io.BytesIO(b"x"), 1, hashlib.sha256(b"x").hexdigest())
+    assert not isinstance(error.value, NoRoom)
+
+
+def test_a_large_upload_may_take_its_time() -> None:
+    assert upload_seconds(0) == 60
+    assert upload_seconds(10**12) > 24 * 3600
 
 
 def test_a_bundle_from_the_middle(channel: HttpChannel, control: FakeControl) -> None:

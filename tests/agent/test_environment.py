@@ -6,16 +6,16 @@ import stat
 import subprocess
 import sys
 import threading
-import venv
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.agent.machines import PYTHON
 
 from crucible.agent.environment import Builder
-from crucible.agent.pythons import BadPython, Pythons
-from crucible.agent.stagework import Abandoned, StageError, StageWork
+from crucible.agent.pythons import Pythons
+from crucible.agent.stagework import Abandoned, RemovableLock, StageError, StageWork
 from crucible.wire.desired import Environment
 
 UV = shutil.which("uv", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
@@ -74,22 +74,6 @@ def test_a_bad_interpreter_is_said(tmp_path: Path, bad: str) -> None:
         builder(tmp_path, Talk()).choose(Environment(interpreter=bad), tmp_path, {})
 
 
-def test_the_default_is_a_python_of_the_path_that_is_not_ours(tmp_path: Path) -> None:
-    ours = tmp_path / "ours"
-    venv.create(ours, with_pip=False)
-    env = {"PATH": f"{ours}/bin:{os.path.dirname(PYTHON)}"}
-    memory = tmp_path / "pythons.json"
-    assert Pythons(memory, env).default().prefix == str(ours)
-    avoiding = Pythons(memory, env, avoid=[str(ours)])
-    assert avoiding.default().prefix != str(ours)
-    assert avoiding.named(f"{ours}/bin/python").path == f"{ours}/bin/python"
-
-
-def test_a_version_that_is_not_there_is_said(tmp_path: Path) -> None:
-    with pytest.raises(BadPython, match=r"Python 3\.1 "):
-        Pythons(tmp_path / "p.json", {"PATH": "/usr/bin:/bin"}).default("3.1")
-
-
 def test_an_environment_is_built_once(tmp_path: Path) -> None:
     wanted = Environment(requirements=(wheel(tmp_path),))
     talk = Talk()
@@ -131,14 +115,143 @@ def test_a_build_that_was_cut_off_is_done_again(tmp_path: Path) -> None:
     assert value_of(builder(tmp_path, Talk()).choose(wanted, tmp_path, {}).python) == "42"
 
 
-def test_pip_takes_over_when_uv_fails(tmp_path: Path) -> None:
-    broken = fake_program(tmp_path / "uv", "echo no network; exit 1")
+MAKES = '[ "$1" != venv ] || { mkdir -p "$6/bin"; ln -s /bin/true "$6/bin/python"; }'
+CONNECT = "error: Failed to fetch: https://index/simple/x/\n  cause: client error (Connect)"
+NOT_FOUND = "error: No solution found\n  cause: Because x was not found in the package registry"
+
+
+def failing_uv(tmp_path: Path, said: str) -> str:
+    """A uv that makes no environment and says why."""
+    return fake_program(tmp_path / "uv", f"echo 'Using Python'; echo '{said}'; exit 1")
+
+
+def test_pip_takes_over_when_uv_cannot_reach_the_index(tmp_path: Path) -> None:
     talk = Talk()
     wanted = Environment(requirements=(wheel(tmp_path),))
-    chosen = builder(tmp_path, talk, uv=broken).choose(wanted, tmp_path, {})
+    chosen = builder(tmp_path, talk, uv=failing_uv(tmp_path, CONNECT)).choose(wanted, tmp_path, {})
     assert value_of(chosen.python) == "42"
     assert talk.notes == ["uv could not build the environment; trying pip"]
-    assert "no network" in talk.lines
+    assert "  cause: client error (Connect)" in talk.lines
+
+
+def test_when_both_fail_the_word_of_uv_comes_first(tmp_path: Path) -> None:
+    uv = failing_uv(tmp_path, CONNECT)
+    wanted = Environment(requirements=(f"gone @ file://{tmp_path}/gone-1.0-py3-none-any.whl",))
+    with pytest.raises(StageError) as error:
+        builder(tmp_path, Talk(), uv=uv).choose(wanted, tmp_path, {})
+    said = str(error.value)
+    assert said.startswith("the environment could not be built: error: Failed to fetch")
+    assert said.index("client error") < said.index("Nor could pip: ERROR")
+    assert "apt install" not in said
+
+
+def test_what_pip_cannot_mend_is_said_once(tmp_path: Path) -> None:
+    talk = Talk()
+    with pytest.raises(StageError) as error:
+        builder(tmp_path, talk, uv=failing_uv(tmp_path, NOT_FOUND)).choose(
+            Environment(requirements=("x",), python=">=3.9"), tmp_path, {}
+        )
+    assert str(error.value) == f"the environment could not be built: {NOT_FOUND}"
+    assert talk.notes == []
+    assert sum(line.startswith("$ ") for line in talk.lines) == 1
+
+
+def test_uv_gets_the_interpreter_and_the_certificates_of_the_machine(tmp_path: Path) -> None:
+    uv = fake_program(
+        tmp_path / "uv",
+        f'echo "$@ $UV_SYSTEM_CERTS $SSL_CERT_FILE" >> {tmp_path}/calls\n{MAKES}',
+    )
+    plain = builder(tmp_path, Talk(), uv=uv)
+    env = {name: value for name, value in plain.host_env.items() if not name.startswith("SSL_")}
+    told = replace(plain, host_env={**env, "PIP_CERT": "/some/ca.pem"})
+    told.choose(Environment(requirements=("x",), python=">=3.9,<4"), tmp_path, {})
+    venv_call = (tmp_path / "calls").read_text().splitlines()[0]
+    assert f"--python {plain.pythons.default().path} " in venv_call
+    assert venv_call.endswith(" 1 /some/ca.pem")
+
+
+def test_uv_looks_for_a_python_that_the_machine_has_not(tmp_path: Path) -> None:
+    uv = failing_uv(tmp_path, "error: No interpreter found for Python >=3.99 (os error 111, timed out)")
+    talk = Talk()
+    for requirements in (("x",), ()):
+        wanted = Environment(requirements=requirements, python=">=3.99")
+        with pytest.raises(StageError, match="could not be built: error: No interpreter"):
+            builder(tmp_path, talk, uv=uv).choose(wanted, tmp_path, {})
+    assert all("--python >=3.99 " in line for line in talk.lines if line.startswith("$ "))
+    assert talk.notes == []
+
+
+def test_without_uv_a_python_that_is_not_there_is_said(tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    host = {"PATH": str(empty), "HOME": str(empty)}
+    bare = Builder(tmp_path / "envs", Pythons(tmp_path / "p.json", host), Talk().work, host, None)
+    with pytest.raises(StageError, match=r"no Python >=3\.99 on its PATH"):
+        bare.choose(Environment(requirements=("x",), python=">=3.99"), tmp_path, {})
+
+
+def test_a_version_that_says_nothing_is_said(tmp_path: Path) -> None:
+    with pytest.raises(StageError, match="'newest' is no Python version"):
+        builder(tmp_path, Talk()).choose(Environment(python="newest"), tmp_path, {})
+
+
+# What is kept
+
+
+def keys(folder: Path) -> set[str]:
+    return {path.name for path in (folder / "envs").iterdir()}
+
+
+def test_the_key_does_not_depend_on_where_it_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    uv = fake_program(tmp_path / "uv", MAKES)
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        for wanted in (">=3.9", ">=3.99"):
+            builder(tmp_path / name, Talk(), uv=uv).choose(
+                Environment(requirements=("x",), python=wanted), tmp_path, {}
+            )
+    assert keys(tmp_path / "one") == keys(tmp_path / "two")
+    assert len(keys(tmp_path / "one")) == 2
+
+
+def test_the_key_depends_on_what_chooses_packages(tmp_path: Path) -> None:
+    uv = fake_program(tmp_path / "uv", MAKES)
+    for name, value in (("PIP_INDEX_URL", "https://a"), ("PIP_INDEX_URL", "https://b"), ("PIP_TIMEOUT", "9")):
+        plain = builder(tmp_path, Talk(), uv=uv)
+        replace(plain, host_env={**plain.host_env, name: value}).choose(
+            Environment(requirements=("x",)), tmp_path, {}
+        )
+    builder(tmp_path, Talk(), uv=uv).choose(Environment(requirements=("x",)), tmp_path, {})
+    assert len(keys(tmp_path)) == 3
+
+
+def test_what_a_killed_build_left_goes_with_the_next_one(tmp_path: Path) -> None:
+    envs = tmp_path / "envs"
+    for name in ("dead", "dead.scratch", "whole/bin", "busy"):
+        (envs / name).mkdir(parents=True)
+    (envs / "whole/.complete").touch()
+    (envs / "whole/bin/python").symlink_to("/bin/true")
+    for name in ("dead", "whole"):
+        (envs / f"{name}.lock").touch()
+    held = RemovableLock.take(envs / "busy.lock")
+    assert held is not None
+    chosen = builder(tmp_path, Talk()).choose(Environment(requirements=(wheel(tmp_path),)), tmp_path, {})
+    built = Path(chosen.python).parent.parent.name
+    assert keys(tmp_path) == {built, "whole", "busy", "busy.lock"}
+    held.remove()
+
+
+def test_a_lock_on_a_file_that_was_removed_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "x.lock"
+    first = RemovableLock.take(path)
+    assert first is not None
+    assert RemovableLock.take(path) is None
+    first.remove()
+    assert not path.exists()
+    again = RemovableLock.take(path)
+    assert again is not None
+    again.remove()
 
 
 def test_a_failed_build_says_its_last_lines_and_leaves_nothing(tmp_path: Path) -> None:
@@ -146,7 +259,7 @@ def test_a_failed_build_says_its_last_lines_and_leaves_nothing(tmp_path: Path) -
     wanted = Environment(requirements=(f"gone @ file://{tmp_path}/gone-1.0-py3-none-any.whl",))
     with pytest.raises(StageError, match="gone"):
         builder(tmp_path, talk).choose(wanted, tmp_path, {})
-    assert [path for path in (tmp_path / "envs").iterdir() if path.is_dir()] == []
+    assert list((tmp_path / "envs").iterdir()) == []
 
 
 def test_a_stop_ends_a_build(tmp_path: Path) -> None:

@@ -182,6 +182,46 @@ os.mkfifo(out + '/pipe')
     assert ended.data["complete"] is False
 
 
+def notes(control: FakeControl) -> list[str]:
+    return [str(message.data["text"]) for message in control.attempts[A1].of(Kind.NOTE)]
+
+
+WRITES = """
+import os
+open('model.txt', 'w').write('x')
+os.makedirs(os.environ['CRUCIBLE_OUTPUT_DIR'] + '/plots')
+"""
+
+
+def test_what_is_not_kept_is_said(machine: Machine, control: FakeControl) -> None:
+    machine.run(script(WRITES))
+    ended = control.wait_for(A1, Kind.ENDED)
+    assert notes(control) == [
+        "1 file written to the working directory was not kept: model.txt. Write it to $CRUCIBLE_OUTPUT_DIR.",
+        "1 empty folder was not kept with the outputs: plots.",
+    ]
+    assert ended.data["complete"] is True
+
+
+def test_files_of_a_job_in_place_are_kept_there(
+    machine: Machine, control: FakeControl, tmp_path: Path
+) -> None:
+    (tmp_path / "place").mkdir()
+    machine.run(script("open('model.txt', 'w').write('x')", in_place=str(tmp_path / "place")))
+    control.wait_for(A1, Kind.ENDED)
+    assert (tmp_path / "place" / "model.txt").exists()
+    assert notes(control) == []
+
+
+def test_how_long_it_ran_is_told(machine: Machine, control: FakeControl) -> None:
+    machine.run(script("import time; time.sleep(0.3)"))
+    seconds = control.wait_for(A1, Kind.EXITED).data["seconds"]
+    assert isinstance(seconds, float)
+    assert 0.3 <= seconds < 20
+    machine.run(script("", attempt=A2, command=("no-such-program",)))
+    assert control.wait_for(A2, Kind.EXITED).data["seconds"] is None
+
+
 def test_a_forgotten_attempt_ends(machine: Machine, control: FakeControl) -> None:
     machine.run(script("import time; time.sleep(60)"))
     pid = control.wait_for(A1, Kind.STARTED).data["pid"]

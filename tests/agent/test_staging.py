@@ -181,6 +181,20 @@ def test_gpus_are_those_that_were_given(folder: AttemptFolder) -> None:
     assert visible(Limits(), False) is None
 
 
+@pytest.mark.parametrize(
+    ("cpus", "machine", "threads"),
+    [(2.0, 8, "2"), (2.5, 8, "3"), (0.25, 8, "1"), (8.0, 8, None), (None, 8, None), (2.0, None, None)],
+)
+def test_threads_are_as_many_as_the_cpus_that_were_given(
+    folder: AttemptFolder, cpus: float | None, machine: int | None, threads: str | None
+) -> None:
+    asked = job(limits=Limits(cpus=cpus), env={"MKL_NUM_THREADS": "7"})
+    env = job_environment(asked, folder, "/usr/bin/python3", {}, False, machine)
+    assert env["MKL_NUM_THREADS"] == "7"
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_MAX_THREADS"):
+        assert env.get(name) == threads
+
+
 def test_programs_of_an_environment_come_first(folder: AttemptFolder, tmp_path: Path) -> None:
     (tmp_path / "env" / "bin").mkdir(parents=True)
     (tmp_path / "env" / "pyvenv.cfg").touch()

@@ -10,6 +10,7 @@ import http.client
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import BinaryIO, Protocol
 from urllib.parse import quote, urlencode
@@ -19,6 +20,8 @@ from crucible.wire.desired import BadDesired, Desired, decode_desired
 from crucible.wire.messages import Batch, Message, encode_batch
 
 UPLOAD_SECONDS = 60.0
+UPLOAD_RATE = 5_000_000
+"""Bytes a second that a server stores on a bad day."""
 LONG_POLL_SLACK = 15.0
 _CHUNK = 256 * 1024
 
@@ -32,6 +35,7 @@ __all__ = [
     "LinkError",
     "LogSegment",
     "MachineChannel",
+    "NoRoom",
     "Refused",
     "Unreachable",
 ]
@@ -43,6 +47,10 @@ class Gap(LinkError):
     def __init__(self, acked: int) -> None:
         super().__init__(f"the receiver has messages up to {acked}")
         self.acked = acked
+
+
+class NoRoom(Unreachable):
+    """The server's store is full: trying again helps once somebody has made room."""
 
 
 class ClaimedByAnother(LinkError):
@@ -85,7 +93,7 @@ class Channel(Protocol):
         """Show the data to whoever follows now; not stored."""
 
     def put_artifact(self, name: str, content: BinaryIO, size: int, sha256: str) -> None:
-        """Store a file of the outputs."""
+        """Store a file of the outputs. Raises NoRoom."""
 
     def bundle(self, sha256: str, start: int) -> Iterator[bytes]:
         """The bundle's bytes from `start` on."""
@@ -143,7 +151,15 @@ class HttpChannel:
     def put_artifact(self, name: str, content: BinaryIO, size: int, sha256: str) -> None:
         path = f"{self._path}/artifacts/{quote(name)}"
         headers = {"X-Content-SHA256": sha256}
-        self._link.ask(Request("PUT", path, content, size, headers, seconds=UPLOAD_SECONDS))
+        answer = self._link.receive(
+            Request("PUT", path, content, size, headers, seconds=upload_seconds(size))
+        )
+        try:
+            self._link.check(answer)
+        except Unreachable as error:
+            if answer.status == HTTPStatus.INSUFFICIENT_STORAGE:
+                raise NoRoom(str(error)) from error
+            raise
 
     def bundle(self, sha256: str, start: int) -> Iterator[bytes]:
         path = f"/agent/v1/bundles/{sha256}?{urlencode({'attempt': self._attempt})}"
@@ -211,6 +227,11 @@ class MachineChannel:
             return decode_desired(answer.body)
         except (BadDesired, AttributeError) as error:  # AttributeError: JSON of quite another shape
             raise Refused(200, str(error)) from error
+
+
+def upload_seconds(size: int) -> float:
+    """How long the answer to an upload may take: the server makes it durable first, and slow disks exist."""
+    return UPLOAD_SECONDS + size / UPLOAD_RATE
 
 
 def log_data(segment: LogSegment, sha256: str) -> tuple[tuple[str, object], ...]:

@@ -5,21 +5,31 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import platform
 import shutil
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from crucible.agent.files import write_file
-from crucible.agent.pythons import BadPython, Python, Pythons
-from crucible.agent.stagework import StageError, StageWork
+from crucible.agent.envbuild import Build, scratch
+from crucible.agent.pythons import BadPython, NoPython, Python, Pythons
+from crucible.agent.stagework import RemovableLock, StageError, StageWork
 from crucible.wire.desired import Environment
 from crucible.wire.paths import UnsafePath, safe_join
 
 BUILDER_VERSION = 1
-BUILD_SECONDS = 3600.0
 _PASSED_ON = ("PIP_", "UV_")
-_NOT_COPIED = shutil.ignore_patterns(".git", ".venv", "__pycache__", "node_modules")
+_CHOOSES_PACKAGES = (
+    "INDEX",
+    "FIND_LINKS",
+    "CONSTRAINT",
+    "OVERRIDE",
+    "PRE",
+    "RESOLUTION",
+    "EXCLUDE_NEWER",
+    "FORK",
+)
 
 
 @dataclass(frozen=True)
@@ -52,42 +62,62 @@ class Builder:
             if environment.interpreter is not None:
                 python = self.pythons.named(environment.interpreter)
                 return Chosen(python.path, f"Python {python.version}, {environment.origin or 'as asked'}")
-            if not environment.requirements and environment.project is None:
-                python = self.pythons.default(environment.python)
-                return Chosen(python.path, f"Python {python.version} of this machine")
-            return self._built(environment, code, job_env, code_id)
+            base = self._base(environment.python)
         except BadPython as error:
             raise StageError(str(error)) from error
+        if base is not None and not environment.requirements and environment.project is None:
+            return Chosen(base.path, f"Python {base.version} of this machine")
+        return self._built(environment, base, code, job_env, code_id)
+
+    def _base(self, wanted: str | None) -> Python | None:
+        """A Python of this machine, or None where only uv may find or fetch one."""
+        try:
+            return self.pythons.default(wanted)
+        except NoPython:
+            if wanted is None or _uv(self.uv, self.host_env) is None:
+                raise
+        return None
 
     def _built(
-        self, environment: Environment, code: Path, job_env: Mapping[str, str], code_id: str | None
+        self,
+        environment: Environment,
+        base: Python | None,
+        code: Path,
+        job_env: Mapping[str, str],
+        code_id: str | None,
     ) -> Chosen:
-        python = self._base(environment.python)
         project = None if environment.project is None else _project(code, environment.project)
         env = self._variables(job_env)
         content = None if project is None else (code_id or _tree_id(project))
-        key = _key(environment, python, content, env)
+        key = _key(environment, base, content, env, job_env)
         home = self.envs / key
         self.envs.mkdir(parents=True, exist_ok=True)
         waiting = "waiting for the environment that another job builds"
-        lock = self.work.take_lock(self.envs / f"{key}.lock", waiting)
+        lock = self.work.take_lock(_lock_of(home), waiting)
         try:
             about = f"environment {key[:12]}"
             if _is_complete(home):
                 return Chosen(str(home / "bin" / "python"), f"{about}, built earlier")
+            self._clear_left_over(home)
             self.work.say("building the environment")
-            _Build(self, home, python, env, _uv(self.uv, self.host_env)).run(environment, project)
+            path = None if base is None else base.path
+            uv = _uv(self.uv, self.host_env)
+            Build(self.work, home, path, environment.python, env, uv).run(environment, project)
             return Chosen(str(home / "bin" / "python"), f"{about}, built now")
         finally:
-            lock.release()
+            lock.remove()
 
-    def _base(self, version: str | None) -> Python:
-        try:
-            return self.pythons.default(version)
-        except BadPython:
-            if version is None or _uv(self.uv, self.host_env) is None:
-                raise
-        return Python(version, version, "", "")  # uv finds or fetches it
+    def _clear_left_over(self, ours: Path) -> None:
+        """Remove what builds left that were killed: a lock that nobody holds is the sign of one."""
+        for path in self.envs.glob("*.lock"):
+            home = path.with_name(path.name[: -len(".lock")])
+            lock = None if home == ours else RemovableLock.take(path)
+            if lock is None:
+                continue
+            if not _is_complete(home):
+                shutil.rmtree(home, ignore_errors=True)
+            shutil.rmtree(scratch(home), ignore_errors=True)
+            lock.remove()
 
     def _variables(self, job_env: Mapping[str, str]) -> dict[str, str]:
         """For a build: the host's own variables, without what would make one Python read another's files."""
@@ -97,76 +127,6 @@ class Builder:
             if not name.startswith(("PYTHON", "CRUCIBLE_")) and name not in ("VIRTUAL_ENV", "CONDA_PREFIX")
         }
         return {**kept, **{name: value for name, value in job_env.items() if name.startswith(_PASSED_ON)}}
-
-
-@dataclass(frozen=True)
-class _Build:
-    """One build. It is done in place, because an environment does not survive being moved; what counts is the
-    marker that is written last."""
-
-    builder: Builder
-    home: Path
-    python: Python
-    env: Mapping[str, str]
-    uv: str | None
-
-    def run(self, environment: Environment, project: Path | None) -> None:
-        wanted = self._wanted(environment, project)
-        try:
-            said = self._with_uv(wanted) if self.uv is not None else None
-            if said is not None:
-                self.builder.work.note("uv could not build the environment; trying pip")
-            if self.uv is None or said is not None:
-                said = self._with_pip(wanted)
-            if said is not None:
-                raise StageError(f"the environment could not be built: {said}")
-            write_file(self.home / ".complete", b"", durable=True)
-        except BaseException:
-            shutil.rmtree(self.home, ignore_errors=True)
-            raise
-        finally:
-            shutil.rmtree(self._scratch, ignore_errors=True)
-
-    @property
-    def _scratch(self) -> Path:
-        return self.home.with_name(self.home.name + ".scratch")
-
-    def _wanted(self, environment: Environment, project: Path | None) -> tuple[str, ...]:
-        """What to install, as arguments. A project is copied: building leaves files in its folder."""
-        shutil.rmtree(self._scratch, ignore_errors=True)
-        self._scratch.mkdir()
-        if project is None:
-            listed = self._scratch / "requirements.txt"
-            listed.write_text("\n".join(environment.requirements) + "\n", encoding="utf-8")
-            return ("-r", str(listed))
-        copy = self._scratch / "project"
-        shutil.copytree(project, copy, symlinks=True, ignore=_NOT_COPIED)
-        return (str(copy),)
-
-    def _with_uv(self, wanted: tuple[str, ...]) -> str | None:
-        """None, or what went wrong."""
-        assert self.uv is not None
-        shutil.rmtree(self.home, ignore_errors=True)
-        target = str(self.home / "bin" / "python")
-        return self._steps(
-            (self.uv, "venv", "--quiet", "--no-project", "--python", self.python.path, str(self.home)),
-            (self.uv, "pip", "install", "--python", target, *wanted),
-        )
-
-    def _with_pip(self, wanted: tuple[str, ...]) -> str | None:
-        shutil.rmtree(self.home, ignore_errors=True)
-        target = str(self.home / "bin" / "python")
-        said = self._steps((self.python.path, "-m", "venv", str(self.home)))
-        if said is not None:
-            return f"{said}\nInstall this Python's venv module (on Debian: apt install python3-venv), or uv."
-        return self._steps((target, "-m", "pip", "install", "--no-input", *wanted))
-
-    def _steps(self, *commands: tuple[str, ...]) -> str | None:
-        for command in commands:
-            done, last = self.builder.work.run(command, self._scratch, self.env, BUILD_SECONDS)
-            if not done:
-                return last or f"{command[0]} failed"
-        return None
 
 
 def _is_complete(home: Path) -> bool:
@@ -190,16 +150,36 @@ def _uv(named: str | None, host_env: Mapping[str, str]) -> str | None:
     return shutil.which("uv", path=host_env.get("PATH"))
 
 
-def _key(environment: Environment, python: Python, content: str | None, env: Mapping[str, str]) -> str:
+def _lock_of(home: Path) -> Path:
+    return home.with_name(home.name + ".lock")
+
+
+def _key(
+    environment: Environment,
+    base: Python | None,
+    content: str | None,
+    env: Mapping[str, str],
+    job_env: Mapping[str, str],
+) -> str:
+    """What decides what will be in the environment, and nothing of where on the machine it happens."""
+    wanted = f"as uv finds it: {environment.python}"
     parts = [
         BUILDER_VERSION,
         list(environment.requirements),
         environment.project,
         content,
-        [os.path.realpath(python.path), python.version, python.platform],
-        sorted((name, value) for name, value in env.items() if name.startswith(_PASSED_ON)),
+        [base.version, base.implementation, base.platform]
+        if base is not None
+        else [wanted, sys.platform, platform.machine()],
+        sorted((name, value) for name, value in env.items() if _is_of_the_build(name, job_env)),
     ]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+
+
+def _is_of_the_build(name: str, job_env: Mapping[str, str]) -> bool:
+    """Of the host's variables only those that choose packages count; of the job's all for a build."""
+    is_known = name in job_env or any(word in name for word in _CHOOSES_PACKAGES)
+    return name.startswith(_PASSED_ON) and is_known
 
 
 def _tree_id(folder: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +12,7 @@ from crucible.wire.desired import Assignment
 
 BASE = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "SHELL")
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_MAX_THREADS")
 
 
 def job_environment(
@@ -19,17 +21,26 @@ def job_environment(
     python: str,
     host_env: Mapping[str, str],
     machine_has_gpus: bool,
+    machine_cpus: int | None = None,
 ) -> dict[str, str]:
     """Nothing of the host's environment passes but the base; variables of the assignment win over it."""
     env = {name: host_env[name] for name in BASE if name in host_env}
     env.setdefault("PATH", DEFAULT_PATH)
     env["PYTHONUNBUFFERED"] = "1"
+    env.update(_threads(assignment.limits.cpus, machine_cpus))
     env.update(assignment.env)
     _add_python(env, python)
     _add_gpus(env, assignment, machine_has_gpus)
     env["PYTHONPATH"] = os.pathsep.join(filter(None, [env.get("PYTHONPATH"), str(folder.python)]))
     env.update(_crucible(assignment, folder))
     return env
+
+
+def _threads(cpus: float | None, machine_cpus: int | None) -> dict[str, str]:
+    """Numeric libraries start a thread per core they see, however few of them the job may use."""
+    if cpus is None or machine_cpus is None or cpus >= machine_cpus:
+        return {}
+    return dict.fromkeys(THREADS, str(max(1, math.ceil(cpus))))
 
 
 def _crucible(assignment: Assignment, folder: AttemptFolder) -> dict[str, str]:

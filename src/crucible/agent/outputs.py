@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import stat
 from collections.abc import Iterator
@@ -11,10 +12,12 @@ from pathlib import Path
 from typing import Callable
 
 from crucible.agent.backoff import Backoff
-from crucible.agent.channel import Channel, Refused, Unreachable
+from crucible.agent.channel import Channel, LinkError, NoRoom, Refused, Unreachable
 from crucible.wire.paths import UnsafePath, is_inside, safe_name
 
 MAX_FILES = 10_000
+TOLD_AFTER = 20
+"""Tries, a good minute of them."""
 _CHUNK = 1024 * 1024
 
 
@@ -40,8 +43,12 @@ class Outputs:
     def store(self) -> tuple[bool, str]:
         """Store everything, however long it takes; whether nothing was left out, and a text. Raises Gone."""
         left_out: list[str] = []
+        delay = _Delay(self.note)
         for number, (name, path) in enumerate(_files(self.folder)):
-            why = f"there are more than {MAX_FILES} files" if number >= MAX_FILES else self._store(name, path)
+            if number < MAX_FILES:
+                why = self._store(name, path, delay)
+            else:
+                why = f"there are more than {MAX_FILES} files"
             if why is not None:
                 left_out.append(name)
                 self.note(f"the output {name!a} was left out: {why}")
@@ -49,7 +56,7 @@ class Outputs:
                 break
         return not left_out, f"{len(left_out)} outputs were left out" if left_out else ""
 
-    def _store(self, name: str, path: Path) -> str | None:
+    def _store(self, name: str, path: Path, delay: _Delay) -> str | None:
         """None, or why not."""
         try:
             safe_name(name)
@@ -58,30 +65,45 @@ class Outputs:
         if path.is_symlink() and not is_inside(self.folder, path):
             return "it is a link out of the output folder"
         try:
-            return self._send(name, path)
+            return self._send(name, path, delay)
         except OSError as error:
             return error.strerror or "it cannot be read"
 
-    def _send(self, name: str, path: Path) -> str | None:
+    def _send(self, name: str, path: Path, delay: _Delay) -> str | None:
         # Without waiting: a job may have left a pipe there.
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as content:
             if not stat.S_ISREG(os.fstat(content.fileno()).st_mode):
                 return "it is no regular file"
             sha256, size = _digest(content.fileno())
             backoff = Backoff()
-            while True:
+            for tries in itertools.count(1):
                 try:
                     content.seek(0)
                     self.channel.put_artifact(name, content, size, sha256)
                     break
-                except Unreachable:
-                    self.wait(backoff.next())
+                except Unreachable as error:
+                    delay.told(name, tries, error)
                 except Refused as error:
                     if error.status != 401:
                         return str(error)
-                    self.wait(backoff.next())
+                    delay.told(name, tries, error)
+                self.wait(backoff.next())
         self.stored(Stored(name, size, sha256))
         return None
+
+
+class _Delay:
+    """Tells why outputs are not stored yet: each sort of reason once, however many files and tries."""
+
+    def __init__(self, note: Callable[[str], None]) -> None:
+        self._note = note
+        self._known: set[type[LinkError]] = set()
+
+    def told(self, name: str, tries: int, error: LinkError) -> None:
+        lasting = isinstance(error, NoRoom) or tries >= TOLD_AFTER
+        if lasting and type(error) not in self._known:
+            self._known.add(type(error))
+            self._note(f"the output {name!a} is not stored yet: {error}; it is tried again until it is")
 
 
 def _digest(descriptor: int) -> tuple[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from crucible.agent.channel import Channel
 from crucible.agent.environment import Builder
 from crucible.agent.folders import AttemptFolder
 from crucible.agent.jobenv import job_environment
+from crucible.agent.leftovers import Staged
 from crucible.agent.pythons import Pythons
 from crucible.agent.shim import write_shim
 from crucible.agent.stagework import StageError, StageWork
@@ -21,13 +23,17 @@ PYTHON = "{python}"
 
 @dataclass(frozen=True)
 class Prepared:
-    """What to execute, where and with which variables; `python` and `about` are for people."""
+    """What to execute, where and with which variables; `python` and `about` are for people.
+
+    `staged` is the folder as it was, where what the job writes to it is not kept.
+    """
 
     command: tuple[str, ...]
     folder: Path
     env: dict[str, str]
     python: str
     about: str
+    staged: Staged | None = None
 
 
 def prepare(
@@ -53,7 +59,9 @@ def prepare(
         chosen = builder.choose(assignment.environment, code, assignment.env, assignment.bundle)
     except OSError as error:
         raise StageError(f"the job could not be prepared: {error}; check the disk of the machine") from error
-    env = job_environment(assignment, folder, chosen.python, host_env, machine_has_gpus)
+    cpus = os.cpu_count()
+    env = job_environment(assignment, folder, chosen.python, host_env, machine_has_gpus, cpus)
     first, *rest = assignment.command
     command = (chosen.python if first == PYTHON else first, *rest)
-    return Prepared(command, code, env, chosen.python, chosen.about)
+    staged = Staged.of(code) if assignment.in_place is None else None
+    return Prepared(command, code, env, chosen.python, chosen.about, staged)

@@ -25,6 +25,7 @@ from crucible.agent.courier import Courier
 from crucible.agent.files import Lock, read_json, write_file, write_json
 from crucible.agent.folders import AttemptFolder
 from crucible.agent.launcher import CannotExecute
+from crucible.agent.leftovers import empty_folders_note
 from crucible.agent.limits import Limiter
 from crucible.agent.meter import Meter
 from crucible.agent.outputlog import OutputLog, Room
@@ -209,6 +210,7 @@ class Life:
     def _say(self, action: rs.Say) -> None:
         data = cleaned(action.data)
         if action.kind is Kind.EXITED:
+            data.setdefault("seconds", self._user.ran.seconds)
             self._write_exited(data)
         self._voice.say(action.kind, data)
 
@@ -275,6 +277,7 @@ class Life:
     def _store_outputs(self) -> None:
         self._drain()
         self._tell_telemetry(last=True)
+        self._tell_left_over()
         if self._spool.dropped:
             self._voice.note(f"{self._spool.dropped} metric messages were thinned out: too much was unsent")
         channel = self._channel()
@@ -289,6 +292,15 @@ class Life:
             self._contacts.gone()
         finally:
             channel.close()
+
+    def _tell_left_over(self) -> None:
+        if self._prepared is not None and self._prepared.staged is not None:
+            self._note(self._prepared.staged.note())
+        self._note(empty_folders_note(self._folder.outputs))
+
+    def _note(self, text: str | None) -> None:
+        if text is not None:
+            self._voice.note(text)
 
     def _drain(self) -> None:
         """Everything that belongs to the job is gone: the pipe ends, unless a stranger holds it."""
@@ -376,4 +388,5 @@ _LOST: Mapping[str, object] = {
     "text": "the runner died; what was left of the job was ended",
     "cpu_seconds": None,
     "peak_memory": None,
+    "seconds": None,
 }

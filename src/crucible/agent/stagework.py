@@ -29,6 +29,37 @@ class Abandoned(Exception):
     """A stop came while the job was being prepared."""
 
 
+class RemovableLock(Lock):
+    """A lock whose file goes with it. All who lock that file must use this class."""
+
+    def __init__(self, descriptor: int, path: Path) -> None:
+        super().__init__(descriptor)
+        self._path = path
+
+    @classmethod
+    def take(cls, path: Path) -> RemovableLock | None:
+        """The lock, or None: somebody else holds it, or removed the file while we reached for it."""
+        lock = Lock.take(path)
+        if lock is None:
+            return None
+        ours = cls(lock._descriptor, path)
+        if ours._is_there():
+            return ours
+        ours.release()
+        return None
+
+    def remove(self) -> None:
+        """Let go of it and leave no file."""
+        self._path.unlink()
+        self.release()
+
+    def _is_there(self) -> bool:
+        try:
+            return os.path.samestat(os.fstat(self._descriptor), os.stat(self._path))
+        except FileNotFoundError:
+            return False
+
+
 @dataclass(frozen=True)
 class StageWork:
     """`say` tells people what is going on, `log` writes to the job's log, `note` is kept with the job."""
@@ -42,15 +73,15 @@ class StageWork:
         if self.abandoned.is_set():
             raise Abandoned
 
-    def take_lock(self, path: Path, waiting: str) -> Lock:
+    def take_lock(self, path: Path, waiting: str) -> RemovableLock:
         """The lock, once it is free; says what it waits for, and hears a stop."""
-        lock = Lock.take(path)
+        lock = RemovableLock.take(path)
         if lock is None:
             self.say(waiting)
         while lock is None:
             self.abandoned.wait(_TURN)
             self.check()
-            lock = Lock.take(path)
+            lock = RemovableLock.take(path)
         return lock
 
     def run(

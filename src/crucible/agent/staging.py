@@ -88,7 +88,7 @@ class Stager:
                 _forget_oldest(self.cache, keep=path)
             os.utime(path)
         finally:
-            lock.release()
+            lock.remove()
         return path
 
     def _fetch(self, sha256: str, path: Path) -> None:

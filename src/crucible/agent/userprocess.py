@@ -7,9 +7,10 @@ import os
 import signal
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from crucible.agent.clock import boottime
 from crucible.agent.files import read_json, write_json
 from crucible.agent.launcher import CannotExecute, Launcher
 from crucible.agent.limits import Confinement, Limiter, RlimitLimiter, StillBusy
@@ -50,15 +51,34 @@ def _clear(limiter: Limiter, name: str) -> None:
         left.remove()
 
 
+class Stopwatch:
+    """How long something ran by the boot-time clock; None until it has both begun and ended."""
+
+    def __init__(self) -> None:
+        self._began: float | None = None
+        self.seconds: float | None = None
+
+    def begin(self) -> None:
+        self._began = boottime()
+
+    def end(self) -> None:
+        if self._began is not None:
+            self.seconds = round(boottime() - self._began, 3)
+
+
 @dataclass(frozen=True)
 class UserProcess:
-    """`process` leads its own session and process group; `record` is its file in the attempt's folder."""
+    """`process` leads its own session and process group; `record` is its file in the attempt's folder.
+
+    `ran` knows, after `wait`, how long it ran.
+    """
 
     process: Process
     record: Path
     marks: Mapping[str, str]
     confinement: Confinement | None
     launcher: Launcher | None = None
+    ran: Stopwatch = field(default_factory=Stopwatch)
 
     @classmethod
     def prepare(
@@ -88,6 +108,7 @@ class UserProcess:
         assert self.launcher is not None
         doc: dict[str, object] = {"pid": self.pid, "pgid": self.pid, "start_time": self.process.start_time}
         write_json(self.record, doc, durable=True)
+        self.ran.begin()
         try:
             self.launcher.launch(command, str(folder), env)
         except CannotExecute:
@@ -114,8 +135,11 @@ class UserProcess:
         if hasattr(os, "waitid"):
             # Unreaped, the process keeps its number: its group cannot be somebody else's while we end it.
             os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+            self.ran.end()
             self.end_all()
         _, status, usage = os.wait4(self.pid, 0)
+        if self.ran.seconds is None:
+            self.ran.end()
         self.end_all()
         cpu, peak = usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
         oom = False

@@ -1,0 +1,125 @@
+"""What a job wrote where nothing is kept: files beside its code, and folders with nothing in them."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Callable
+
+MAX_ENTRIES = 10_000
+MAX_SECONDS = 1.0
+NAMED = 3
+_NOT_MEANT = frozenset({"__pycache__", ".git", ".venv", ".ipynb_checkpoints", "node_modules"})
+_NOT_MEANT_ENDINGS = (".pyc", ".pyo", ".swp", "~")
+
+
+@dataclass(frozen=True)
+class Staged:
+    """A folder as it was before the job ran. `is_whole` is false when it has more than is looked at."""
+
+    folder: Path
+    files: Mapping[str, tuple[int, int, int]]
+    taken: int
+    is_whole: bool
+
+    @classmethod
+    def of(cls, folder: Path, clock: Callable[[], float] = time.monotonic) -> Staged:
+        look = _Look(folder, clock)
+        files = {name: _mark(info) for name, info in look.files()}
+        return cls(folder, files, time.time_ns(), look.is_whole)
+
+    def note(self, clock: Callable[[], float] = time.monotonic) -> str | None:
+        """A sentence about the files that were written since, unless there are none."""
+        look = _Look(self.folder, clock)
+        names = [name for name, info in look.files() if self._is_new(name, info)]
+        if not names:
+            return None
+        some = "" if look.is_whole else "at least "
+        what = "file" if len(names) == 1 else "files"
+        were = "was" if len(names) == 1 else "were"
+        return (
+            f"{some}{len(names)} {what} written to the working directory {were} not kept: {_listed(names)}. "
+            f"Write {'it' if len(names) == 1 else 'them'} to $CRUCIBLE_OUTPUT_DIR."
+        )
+
+    def _is_new(self, name: str, info: os.stat_result) -> bool:
+        known = self.files.get(name)
+        if known is None:
+            return self.is_whole or info.st_ctime_ns > self.taken
+        return known != _mark(info)
+
+
+def empty_folders_note(outputs: Path) -> str | None:
+    """A sentence about the empty folders among the outputs: only files are stored."""
+    look = _Look(outputs, time.monotonic)
+    for _ in look.files():
+        pass
+    if not look.empty:
+        return None
+    what = "1 empty folder was" if len(look.empty) == 1 else f"{len(look.empty)} empty folders were"
+    return f"{what} not kept with the outputs: {_listed(look.empty)}."
+
+
+class _Look:
+    """One look at a folder, the nearest first, that ends after so many entries and seconds."""
+
+    def __init__(self, folder: Path, clock: Callable[[], float]) -> None:
+        self._folder = folder
+        self._clock = clock
+        self.is_whole = True
+        self.empty: list[str] = []
+
+    def files(self) -> Iterator[tuple[str, os.stat_result]]:
+        """Regular files by name. Links are not followed: what they lead to is elsewhere."""
+        seen, ends = 0, self._clock() + MAX_SECONDS
+        waiting = deque([""])
+        while waiting:
+            inside = waiting.popleft()
+            entries = _entries(self._folder / inside)
+            if inside and not entries:
+                self.empty.append(inside)
+            for name in entries:
+                seen += 1
+                if seen > MAX_ENTRIES or self._clock() > ends:
+                    self.is_whole = False
+                    return
+                path = f"{inside}/{name}" if inside else name
+                info = None if _is_not_meant(name) else _status(self._folder / path)
+                if info is not None and stat.S_ISDIR(info.st_mode):
+                    waiting.append(path)
+                elif info is not None and stat.S_ISREG(info.st_mode):
+                    yield path, info
+
+
+def _entries(folder: Path) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:  # taken away, or made unreadable by the job
+        return []
+
+
+def _status(path: Path) -> os.stat_result | None:
+    try:
+        return os.lstat(path)
+    except OSError:
+        return None
+
+
+def _is_not_meant(name: str) -> bool:
+    """Whether programs leave it there by themselves."""
+    is_cache = name.startswith(".") and name.endswith("cache")
+    return name in _NOT_MEANT or is_cache or name.endswith(_NOT_MEANT_ENDINGS)
+
+
+def _mark(info: os.stat_result) -> tuple[int, int, int]:
+    return info.st_mtime_ns, info.st_size, info.st_ino
+
+
+def _listed(names: list[str]) -> str:
+    shown = [name if name.isprintable() else ascii(name) for name in names[:NAMED]]
+    return ", ".join([*shown, "…"] if len(names) > NAMED else shown)

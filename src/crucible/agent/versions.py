@@ -1,0 +1,67 @@
+"""Which Python versions are wanted: a version such as `3.12`, or a specifier such as `>=3.9,<3.13`."""
+
+from __future__ import annotations
+
+import re
+
+_CLAUSE = re.compile(r"(===|==|!=|~=|<=|>=|<|>)?\s*v?(\d+(?:\.\d+)*)(\.\*)?[a-z0-9.+-]*", re.IGNORECASE)
+_LEADING = 6
+Release = tuple[int, ...]
+
+
+class BadVersion(ValueError):
+    """The text is neither a version nor a specifier."""
+
+
+def fits(version: str, wanted: str) -> bool:
+    """Whether `version` (numbers only, `3.11.4`) is wanted; every clause must hold. Raises BadVersion.
+
+    A version alone stands for all that begin with it. What follows its numbers (`rc1`) is ignored,
+    as an interpreter is asked for its numbers only.
+    """
+    clauses = [clause.strip() for clause in wanted.split(",") if clause.strip()]
+    if not clauses:
+        raise BadVersion(f"{wanted!r} is no Python version")
+    held = [_holds(_release(version), clause) for clause in clauses]
+    return all(held)
+
+
+def is_plain(wanted: str) -> bool:
+    """Whether it is a version alone, as in the name `python3.12`."""
+    return re.fullmatch(r"\d+(\.\d+)*", wanted) is not None
+
+
+def _holds(version: Release, clause: str) -> bool:
+    found = _CLAUSE.fullmatch(clause)
+    if found is None:
+        raise BadVersion(f"{clause!r} is no Python version; write it as 3.12 or >=3.10,<3.13")
+    operator, numbers, star = found.group(1), _release(found.group(2)), found.group(3)
+    begins = version[: len(numbers)] == numbers
+    if operator is None or (star and operator in ("==", "===")):
+        return begins
+    if star and operator == "!=":
+        return not begins
+    if operator == "~=":
+        return _padded(version) >= _padded(numbers) and version[: len(numbers) - 1] == numbers[:-1]
+    return _compare(_padded(version), operator, _padded(numbers))
+
+
+def _compare(version: Release, operator: str, numbers: Release) -> bool:
+    less, same = version < numbers, version == numbers
+    return {
+        "==": same,
+        "===": same,
+        "!=": not same,
+        "<": less,
+        "<=": less or same,
+        ">": not less and not same,
+        ">=": not less,
+    }[operator]
+
+
+def _release(text: str) -> Release:
+    return tuple(int(part) for part in text.split("."))
+
+
+def _padded(release: Release) -> Release:
+    return (release + (0,) * _LEADING)[:_LEADING]

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import os
+import venv
+from pathlib import Path
+
+import pytest
+from tests.agent.machines import PYTHON
+
+from crucible.agent.pythons import BadPython, NoPython, Pythons
+
+
+def program(path: Path, text: str) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def fake_python(path: Path, version: str) -> str:
+    """A program that answers as a Python of that version."""
+    lines = (version, str(path), str(path.parent.parent), "linux-x86_64", "cpython")
+    return program(path, "\n".join(f"echo {line}" for line in lines))
+
+
+def test_the_default_is_a_python_of_the_path_that_is_not_ours(tmp_path: Path) -> None:
+    ours = tmp_path / "ours"
+    venv.create(ours, with_pip=False)
+    env = {"PATH": f"{ours}/bin:{os.path.dirname(PYTHON)}"}
+    memory = tmp_path / "pythons.json"
+    assert Pythons(memory, env).default().prefix == str(ours)
+    avoiding = Pythons(memory, env, avoid=[str(ours)])
+    assert avoiding.default().prefix != str(ours)
+    assert avoiding.named(f"{ours}/bin/python").path == f"{ours}/bin/python"
+
+
+def test_a_version_that_is_not_there_is_said(tmp_path: Path) -> None:
+    with pytest.raises(BadPython, match=r"Python 3\.1 "):
+        Pythons(tmp_path / "p.json", {"PATH": "/usr/bin:/bin"}).default("3.1")
+
+
+def test_a_specifier_is_met_by_the_first_that_fits(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    fake_python(first / "python3", "3.8.18")
+    fake_python(first / "python3.10", "3.10.13")
+    fake_python(second / "python3", "3.11.7")
+    fake_python(second / "python3.12", "3.12.1")
+    env = {"PATH": f"{first}:{tmp_path}/absent:{second}", "HOME": str(tmp_path)}
+
+    def found(wanted: str) -> str:
+        return Pythons(tmp_path / "p.json", env).default(wanted).version
+
+    assert found(">=3.9") == "3.11.7"
+    assert found("<3.9") == "3.8.18"
+    assert found("==3.10.*") == "3.10.13"
+    assert found("~=3.12") == "3.12.1"
+    assert found("3.12") == "3.12.1"
+    with pytest.raises(NoPython, match=r"no Python >=3\.13 on its PATH"):
+        found(">=3.13")
+
+
+@pytest.mark.parametrize("place", [".pyenv/versions", ".local/share/uv/python", ".asdf/installs/python"])
+def test_what_version_managers_installed_is_found(tmp_path: Path, place: str) -> None:
+    for version in ("3.9.18", "3.10.13"):
+        fake_python(tmp_path / place / version / "bin" / "python3", version)
+    pythons = Pythons(tmp_path / "p.json", {"PATH": "/nowhere", "HOME": str(tmp_path)})
+    assert pythons.default(">=3.9").version == "3.10.13"
+    assert pythons.default("==3.9.*").version == "3.9.18"
+    with pytest.raises(NoPython):
+        pythons.default()
+
+
+def test_the_implementation_is_known_and_remembered(tmp_path: Path) -> None:
+    pythons = Pythons(tmp_path / "p.json", {"PATH": os.path.dirname(PYTHON)})
+    assert pythons.default().implementation == "cpython"
+    assert pythons.default() == pythons.default()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("echo 'usage: tool'; echo 'more help' >&2; echo 'the last line' >&2; exit 2", "ended with code 2;"),
+        (
+            "echo 'error: libpython3.9.so: cannot open' >&2; exit 127",
+            r"\(error: libpython3.9.so: cannot open\);",
+        ),
+        ('echo "cannot access $3" >&2; exit 2', "ended with code 2;"),
+        ("for i in 1 2 3 4 5 6; do echo $i; done", "ended with code 0;"),
+    ],
+)
+def test_a_program_that_is_no_python_is_said_in_a_sentence(tmp_path: Path, text: str, said: str) -> None:
+    path = program(tmp_path / "tool", text)
+    with pytest.raises(BadPython, match=f"{path} does not run as a Python.*{said} choose another") as error:
+        Pythons(tmp_path / "p.json", {"PATH": "/usr/bin:/bin"}).named(path)
+    for unwanted in ("import sys", "last line", "\n"):
+        assert unwanted not in str(error.value)
+
+
+def test_a_shim_without_its_python_is_said(tmp_path: Path) -> None:
+    path = program(
+        tmp_path / "shims" / "python3.12", "echo 'pyenv: python3.12: command not found' >&2; exit 127"
+    )
+    with pytest.raises(BadPython, match="shim of a version manager") as error:
+        Pythons(tmp_path / "p.json", {"PATH": "/usr/bin:/bin"}).named(path)
+    assert "\n" not in str(error.value)
+
+
+def test_bin_ls_is_no_python(tmp_path: Path) -> None:
+    with pytest.raises(BadPython, match=r"^/bin/ls does not run as a Python: [^\n]* with --python$") as error:
+        Pythons(tmp_path / "p.json", dict(os.environ)).named("/bin/ls")
+    assert "sys" not in str(error.value)
