@@ -1,11 +1,33 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from tests.control import world
 from tests.control.fakes import FakeBackend
 from tests.control.world import Rig, give_back, make_rig
+from tests.postgres import Server, postgres_server, postgres_url
+
+from crucible.control.db.postgres import PostgresDb
+
+__all__ = ["postgres_server", "postgres_url"]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--database", choices=["sqlite", "postgres"], default="sqlite", help="what rigs run on")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def database(request: pytest.FixtureRequest) -> Iterator[None]:
+    """`pytest tests/control --database postgres` runs every rig on a real server, in virtual time all the same."""
+    if request.config.getoption("--database", "sqlite") == "sqlite":
+        yield
+        return
+    server: Server = request.getfixturevalue("postgres_server")
+    with server.database() as url, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(world, "new_database", lambda: PostgresDb(url, server_clock=False))
+        yield
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -19,6 +20,7 @@ from crucible.backends.base import (
     Seen,
     Slots,
 )
+from crucible.control.ports import guarded
 from crucible.core.errors import TimedOut
 from crucible.core.ids import Prefix, make_id
 from crucible.core.offers import Offer
@@ -30,6 +32,10 @@ START = 1_700_000_000.0
 DEPLOYMENT = make_id(Prefix.DEPLOYMENT, 1, 1)
 OTHER_DEPLOYMENT = make_id(Prefix.DEPLOYMENT, 2, 2)
 CAPACITY = Capacity(cpus=4, memory_bytes=16 * GiB, gpus=(0, 1), gpu_memory_bytes=8 * GiB, gpu_name="T4")
+
+
+class Killed(BaseException):
+    """The process died in the middle of a call: nothing after it was done."""
 
 
 class FakeClock:
@@ -72,13 +78,27 @@ class InlineCalls:
 
     async def run(self, lane: str, work: Callable[[], T], deadline: float) -> T:
         self.lanes.append(lane)
-        result = work()
+        result = guarded(lane, work)
         if lane in self.hanging:
             raise TimedOut(f"{lane} did not answer within {deadline:g} s.")
         return result
 
     async def close(self) -> None:
         self.lanes.append("closed")
+
+
+class Gate(InlineCalls):
+    """The lane `closed` does not answer before the gate is opened."""
+
+    def __init__(self, closed: str) -> None:
+        super().__init__()
+        self._closed = closed
+        self.open = asyncio.Event()
+
+    async def run(self, lane: str, work: Callable[[], T], deadline: float) -> T:
+        if lane == self._closed:
+            await self.open.wait()
+        return await super().run(lane, work, deadline)
 
 
 @dataclass
@@ -106,8 +126,8 @@ class FakeBackend:
     capacity: Capacity = CAPACITY
     rate: int = 0
     lag: int = 0
-    answers: list[str | Exception] = field(default_factory=lambda: ["ok"])
-    ends: list[str | Exception] = field(default_factory=lambda: ["ok"])
+    answers: list[str | BaseException] = field(default_factory=lambda: ["ok"])
+    ends: list[str | BaseException] = field(default_factory=lambda: ["ok"])
     down: Exception | None = None
     made: dict[str, Made] = field(default_factory=dict)
     launches: list[LaunchCall] = field(default_factory=list)
@@ -121,16 +141,14 @@ class FakeBackend:
         return [Offer(self.name, "here", "this computer", self.capacity, self.rate)]
 
     def call(self, order: MachineOrder) -> LaunchCall:
-        return LaunchCall(
-            self.name, order.machine, "make", {"deployment": order.deployment, "size": [1, 2.5, None]}
-        )
+        return LaunchCall(self.name, order.machine, "make", {"deployment": order.deployment, "size": [1, 2.5, None]})
 
     def launch(self, call: LaunchCall, bootstrap: Bootstrap) -> MachineRef:
         self._reach()
         self.launches.append(call)
         self.bootstraps.append(bootstrap)
         answer = self._next(self.answers)
-        if isinstance(answer, Exception):
+        if isinstance(answer, BaseException):
             raise answer
         if answer == "refused":
             raise LaunchRefused("There is no room.")
@@ -156,7 +174,7 @@ class FakeBackend:
         self._reach()
         self.terminated.append(ref)
         answer = self._next(self.ends)
-        if isinstance(answer, Exception):
+        if isinstance(answer, BaseException):
             raise answer
         if answer == "ok" and ref.machine in self.made:
             self.made[ref.machine].seen = Seen.GONE
@@ -196,5 +214,5 @@ class FakeBackend:
             raise self.down
 
     @staticmethod
-    def _next(answers: list[str | Exception]) -> str | Exception:
+    def _next(answers: list[str | BaseException]) -> str | BaseException:
         return answers.pop(0) if len(answers) > 1 else answers[0]

@@ -7,6 +7,8 @@ import sys
 import zipfile
 from pathlib import Path
 
+import pytest
+
 import crucible
 from crucible.control.agentfile import ROOMS, agent_bytes, build_agent
 
@@ -49,6 +51,29 @@ def test_it_is_named_by_its_hash_and_made_once(tmp_path: Path) -> None:
     assert build_agent(tmp_path / "agent") == path
     assert path.stat().st_mtime_ns == made
     assert [p.name for p in path.parent.iterdir()] == [path.name], "nothing unfinished is left"
+
+
+@pytest.mark.parametrize("torn", [b"", b"\0" * 1000, agent_bytes()[:-1], agent_bytes() + b"x"])
+def test_a_torn_file_of_the_right_name_is_made_again(tmp_path: Path, torn: bytes) -> None:
+    path = build_agent(tmp_path)
+    path.write_bytes(torn)
+    assert build_agent(tmp_path) == path
+    assert path.read_bytes() == agent_bytes()
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_older_agents_stay_for_the_hosts_that_run_them(tmp_path: Path) -> None:
+    older = tmp_path / f"agent-{'0' * 64}.pyz"
+    older.write_bytes(b"still running")
+    build_agent(tmp_path)
+    assert older.read_bytes() == b"still running"
+
+
+def test_nothing_unfinished_is_left_where_it_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / build_agent(tmp_path / "elsewhere").name / "in the way").mkdir(parents=True)
+    with pytest.raises(OSError, match="directory"):
+        build_agent(tmp_path)
+    assert not list(tmp_path.glob(".agent-*"))
 
 
 def test_it_runs_without_anything_installed(tmp_path: Path) -> None:

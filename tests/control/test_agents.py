@@ -91,9 +91,20 @@ async def test_a_wrong_nonce_is_refused(rig: Rig, wrong: str) -> None:
 
 async def test_a_nonce_does_not_live_long(rig: Rig) -> None:
     machine = await launched(rig)
-    rig.clock.move(NONCE_SECONDS + 120)
+    rig.clock.time = (await rig.machine()).launch_deadline + NONCE_SECONDS + 1
     with pytest.raises(NotAllowed, match="expired"):
         await rig.agents.claim(machine, nonce(machine), "i-1")
+
+
+async def test_a_nonce_lives_anew_with_every_launch(rig: Rig) -> None:
+    rig.backend.answers = ["nothing", "ok"]
+    await rig.submit()
+    await rig.performer.perform_due()
+    first = (await rig.machine()).launch_deadline
+    rig.clock.time = first + NONCE_SECONDS + 1
+    machine = await launched(rig)
+    assert (await rig.machine()).launch_deadline > rig.clock.now()
+    assert await rig.agents.claim(machine, nonce(machine), "i-1")
 
 
 async def test_who_has_claimed_in_time_may_come_back_later(rig: Rig) -> None:
@@ -132,6 +143,23 @@ async def test_the_first_contact_brings_the_machine_up(rig: Rig) -> None:
     assert (row.state, row.up_at) == (MachineState.UP, rig.clock.now())
 
 
+async def test_the_first_contact_settles_a_launch_whose_answer_was_lost(rig: Rig) -> None:
+    rig.backend.answers = ["lost"]
+    machine = await launched(rig)
+    await rig.host_speaks(machine, "i-1")
+    row = await rig.machine()
+    assert (row.state, row.native_id, row.launch_settled) == (MachineState.UP, "i-1", True)
+
+
+async def test_a_contact_with_a_machine_that_its_place_calls_gone_is_news(rig: Rig) -> None:
+    machine = await rig.host_up() if await rig.submit() else ""
+    await rig.change_machine(machine, f.SeenGone())
+    await rig.agents.desired(machine, 0, 0)
+    assert (await rig.machine()).gone_sightings == 0
+    await rig.change_machine(machine, f.SeenGone())
+    assert (await rig.machine()).state is MachineState.UP
+
+
 async def test_later_contacts_are_kept_in_memory(rig: Rig) -> None:
     machine = await rig.host_up() if await rig.submit() else ""
     version = (await rig.machine()).version
@@ -155,7 +183,10 @@ async def test_a_change_is_answered_at_once(rig: Rig) -> None:
 
 async def test_a_change_before_the_question_is_not_waited_for(rig: Rig) -> None:
     machine = await rig.host_up() if await rig.submit() else ""
-    assert await asyncio.wait_for(rig.agents.desired(machine, 1, LONG), 5) is not None
+    known = await rig.agents.desired(machine, 0, 0)
+    assert known is not None
+    await rig.submit()
+    assert await asyncio.wait_for(rig.agents.desired(machine, known.version, LONG), 5) is not None
 
 
 async def test_without_a_change_there_is_no_answer_after_the_wait(rig: Rig) -> None:

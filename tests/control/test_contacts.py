@@ -16,14 +16,25 @@ def test_the_newest_contact_of_each_is_kept_until_it_is_taken() -> None:
     assert contacts.take().attempts == {}
 
 
+def test_what_is_given_back_does_not_hide_what_is_newer() -> None:
+    contacts = Contacts()
+    contacts.attempt("a", 1.0)
+    contacts.machine("m", 1.0)
+    batch = contacts.take()
+    contacts.attempt("a", 2.0)
+    contacts.give_back(batch)
+    found = contacts.take()
+    assert (found.attempts, found.machines) == ({"a": 2.0}, {"m": 1.0})
+
+
 def test_without_contacts_nothing_waits() -> None:
     assert not Contacts().waiting
 
 
 async def test_a_batch_is_stored_where_it_belongs(rig: Rig) -> None:
     job, runner = await rig.running()
-    machine = await rig.machine()
     other = await rig.attempt(await rig.submit())
+    machine = await rig.machine()
     rig.contacts.attempt(runner.attempt, 11.0)
     rig.contacts.attempt("att-unknown", 12.0)
     rig.contacts.machine(machine.id, 13.0)

@@ -39,9 +39,7 @@ async def test_an_assignment_carries_all_a_runner_needs(rig: Rig) -> None:
     assert found.secret == secret("attempt", attempt.id).decode()
     assert found.command == spec.command
     assert (found.bundle, found.in_place, found.grace, found.stop) == (sha(data), None, 3, False)
-    assert found.environment == Environment(
-        requirements=("torch", "numpy"), python="3.12", origin="requirements.txt"
-    )
+    assert found.environment == Environment(requirements=("torch", "numpy"), python="3.12", origin="requirements.txt")
     assert found.env == {"A": "1", "CRUCIBLE_ATTEMPT": "1"}
     assert found.data == (DataItem("mnist", "/data/mnist"),)
     assert found.limits == Limits(memory_bytes=GiB, cpus=1, seconds=60, gpus=(0,))
@@ -88,8 +86,15 @@ async def test_what_changes_nothing_keeps_the_version(rig: Rig) -> None:
 
 async def test_a_cancelled_job_is_to_stop_and_others_are_not(rig: Rig) -> None:
     job, other = await rig.submit(), await rig.submit()
+    await rig.host_up()
     await service(rig).cancel(job)
     assert {a.job: a.stop for a in (await known(rig)).assignments} == {job: True, other: False}
+
+
+async def test_what_was_cancelled_before_a_host_came_is_not_listed(rig: Rig) -> None:
+    job, other = await rig.submit(), await rig.submit()
+    await service(rig).cancel(job)
+    assert [a.job for a in (await known(rig)).assignments] == [other]
 
 
 async def test_a_settled_attempt_is_listed_no_more(rig: Rig) -> None:

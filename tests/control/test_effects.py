@@ -1,19 +1,21 @@
 from __future__ import annotations
 
-import asyncio
 import json
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, replace
+from typing import Any, TypeVar
 
 import pytest
-from tests.control.world import Rig, join, other_worker, secret, service
+from tests.control.world import Rig, secret
 
 from crucible.backends.base import NotYetGone, Seen
 from crucible.control.db import schema as t
-from crucible.control.effects import CALL_DEADLINE, CLAIM_SECONDS, LONGEST_WAIT
+from crucible.control.effects import LONGEST_WAIT
+from crucible.control.outbox import CALL_DEADLINE, CLAIM_SECONDS
 from crucible.core.errors import Unreachable
 from crucible.core.lifecycle import JobState, Machine, MachineState
 from crucible.core.lifecycle import facts as f
+
+T = TypeVar("T")
 
 
 async def effects(rig: Rig) -> list[tuple[str, bool]]:
@@ -149,11 +151,50 @@ async def test_a_host_seen_before_the_answer_is_not_undone_by_it(rig: Rig) -> No
     rig.backend.answers = ["lost", "ok"]
     machine = await intended(rig)
     await rig.performer.perform_due()
-    await rig.agents.desired(machine.id, 0, 0)
+    await rig.host_speaks(machine.id, f"i-{machine.id}")
     assert (await rig.machine()).state is MachineState.UP
     await settle(rig)
     found = await rig.machine()
     assert (found.state, found.native_id) == (MachineState.UP, f"i-{machine.id}")
+
+
+async def halted(rig: Rig) -> Machine:
+    """A machine that was up, and whose host is to be started again."""
+    await rig.running()
+    machine = await rig.machine()
+    rig.backend.show(machine.id, Seen.HALTED)
+    await rig.poller.poll()
+    return await rig.machine()
+
+
+async def test_a_refused_second_launch_is_tried_until_it_is_taken(rig: Rig) -> None:
+    machine = await halted(rig)
+    rig.backend.answers = [*["refused"] * 3, "ok"]
+    await rig.performer.perform_due()
+    assert (await rig.machine()).state is MachineState.CREATING
+    assert await effects(rig) == [("launch", True), ("launch", False)]
+    await settle(rig)
+    assert await effects(rig) == [("launch", True), ("launch", True)]
+    assert rig.backend.made[machine.id].seen is Seen.UP
+
+
+async def test_a_second_launch_is_given_up_when_the_machine_is_gone(rig: Rig) -> None:
+    machine = await halted(rig)
+    rig.backend.answers = ["refused"]
+    await rig.performer.perform_due()
+    await rig.change_machine(machine.id, f.SeenGone(), f.SeenGone())
+    await settle(rig)
+    assert await effects(rig) == [("launch", True), ("launch", True)]
+    assert await rig.performer.next_due() is None
+
+
+async def test_every_launch_moves_the_deadline_after_which_absence_counts(rig: Rig) -> None:
+    rig.backend.answers = ["nothing"]
+    await intended(rig)
+    for _ in range(2):
+        rig.clock.move(1000)
+        await rig.performer.perform_due()
+        assert (await rig.machine()).launch_deadline >= rig.clock.now() + CLAIM_SECONDS
 
 
 # Launches that are not wanted any more
@@ -181,9 +222,7 @@ async def test_cancelled_after_a_lost_call_the_machine_is_found_and_ended(rig: R
 
 
 @pytest.mark.parametrize("delay", [0, 5000])
-async def test_cancelled_after_a_lost_call_absence_is_believed_late_and_after_two_looks(
-    rig: Rig, delay: float
-) -> None:
+async def test_cancelled_after_a_lost_call_absence_is_believed_late_and_after_two_looks(rig: Rig, delay: float) -> None:
     rig.backend.answers = ["nothing"]
     await intended(rig)
     rig.clock.move(delay)
@@ -213,9 +252,7 @@ async def test_cancelled_while_the_list_lags_the_machine_is_still_ended(rig: Rig
 
 
 @pytest.mark.parametrize("listed", [True, False])
-async def test_released_when_its_host_spoke_but_the_answer_was_lost_it_is_ended(
-    rig: Rig, listed: bool
-) -> None:
+async def test_released_when_its_host_spoke_but_the_answer_was_lost_it_is_ended(rig: Rig, listed: bool) -> None:
     rig.backend.answers, rig.backend.lag = ["lost"], 0 if listed else 100
     machine = await intended(rig)
     await rig.performer.perform_due()
@@ -295,93 +332,70 @@ async def test_a_machine_found_gone_meanwhile_needs_no_call(rig: Rig) -> None:
     assert await effects(rig) == [("launch", True), ("terminate", True)]
 
 
-# Claims and order
-
-
-async def test_effects_of_one_machine_keep_their_order(rig: Rig) -> None:
-    rig.backend.down = Unreachable("No answer.")
-    await intended(rig)
+async def test_a_termination_stays_open_until_the_settle_window_has_passed(rig: Rig) -> None:
+    rig.backend.capabilities = replace(rig.backend.capabilities, settle_window=100.0)
+    await rig.places.refresh()
+    await up_and_released(rig)
     await rig.performer.perform_due()
+    assert (await rig.machine()).state is MachineState.RELEASING
+    assert (await effects(rig))[-1] == ("terminate", False)
+    begun = rig.clock.now()
+    await settle(rig, 20)
+    found = await rig.machine()
+    assert found.state is MachineState.GONE
+    assert found.gone_at is not None
+    assert found.gone_at >= begun + 100
+    assert (await effects(rig))[-1] == ("terminate", True)
+
+
+async def test_a_list_that_hides_it_once_does_not_end_a_termination(rig: Rig) -> None:
+    machine = await up_and_released(rig)
+    rig.backend.ends = ["accepted, and nothing happens", "ok"]
+    rig.backend.made[machine.id].hidden = 1
+    await rig.performer.perform_due()
+    assert (await rig.machine()).state is MachineState.RELEASING
+    await settle(rig)
+    assert rig.backend.made[machine.id].seen is Seen.GONE
+
+
+async def without_an_answer(rig: Rig, machine: Machine) -> None:
+    """Its launch is done by the books, and nobody knows what it made."""
     await release(rig)
-    assert await rig.performer.perform_due() == 0, "the termination waits for the launch to settle"
-    due = await rig.performer.next_due()
-    assert due is not None
-    assert due > rig.clock.now(), "and nobody asks again before the launch is due"
+    done = t.effects.update().where(t.effects.c.machine == machine.id, t.effects.c.kind == "launch")
+    await rig.sql(lambda conn: conn.execute(done.values(done=True)).rowcount)
+
+
+async def test_a_termination_finds_by_its_token_what_it_is_to_end(rig: Rig) -> None:
+    rig.backend.answers = ["lost"]
+    machine = await intended(rig)
+    await rig.performer.perform_due()
+    await without_an_answer(rig, machine)
+    await settle(rig)
+    assert [ref.native_id for ref in rig.backend.terminated] == [f"i-{machine.id}"]
+    assert (await rig.machine()).state is MachineState.GONE
+
+
+async def test_a_termination_that_finds_nothing_waits_until_nothing_can_come(rig: Rig) -> None:
+    rig.backend.answers = ["nothing"]
+    machine = await intended(rig)
+    await rig.performer.perform_due()
+    await without_an_answer(rig, machine)
+    deadline = (await rig.machine()).launch_deadline
+    await settle(rig, 30)
+    found = await rig.machine()
+    assert found.state is MachineState.GONE
+    assert found.gone_at is not None
+    assert found.gone_at >= deadline
     assert rig.backend.terminated == []
 
 
-async def test_machines_do_not_wait_for_each_other(two_places: Rig) -> None:
-    rig = two_places
-    await rig.submit()
-    await rig.submit(backend="ssh")
-    rig.backend.down = Unreachable("No answer.")
-    assert await rig.performer.perform_due() == 2
-    assert len(rig.backends["ssh"].made) == 1
-
-
-async def test_a_backend_that_breaks_stops_no_other(two_places: Rig) -> None:
-    rig = two_places
-    await rig.submit()
-    await rig.submit(backend="ssh")
-    rig.backend.answers = [ZeroDivisionError("a bug")]
-    with pytest.raises(ZeroDivisionError):
-        await rig.performer.perform_due()
-    assert len(rig.backends["ssh"].made) == 1
-    rig.backend.answers = ["ok"]
-    await settle(rig)
-    assert len(rig.backend.made) == 1, "tried again once the claim has passed"
-
-
-async def test_a_machine_of_a_place_that_is_not_connected_any_more_stops_no_other(two_places: Rig) -> None:
-    rig = two_places
-    await rig.submit(backend="ssh")
-    await rig.submit()
-    without = join(rig.ports, rig.clock, rig.calls, {"local": rig.backend}, rig.deployment.scratch)
-    await without.performer.perform_due()
-    assert len(rig.backend.made) == 1
-    errors = {e["machine"]: e["error"] for e in await rig.rows(t.effects) if not e["done"]}
-    (why,) = errors.values()
-    assert "no backend 'ssh'" in why
-
-
-async def test_what_another_worker_holds_is_left_alone(rig: Rig) -> None:
-    other = await other_worker(rig, "w2")
-    await intended(rig)
-    rig.backend.answers = [ZeroDivisionError("w1 dies in the middle"), "ok"]
-    with pytest.raises(ZeroDivisionError):
-        await rig.performer.perform_due()
-    assert await other.performer.perform_due() == 0
-    assert await other.performer.next_due() == rig.clock.now() + CLAIM_SECONDS
-    rig.clock.move(CLAIM_SECONDS)
-    assert await other.performer.perform_due() == 1
-    row = await effect(rig)
-    assert (row["claimed_by"], row["tries"], row["done"]) == ("w2", 2, True)
-    assert rig.backend.finds, "the first worker's call may have made something"
-
-
-async def test_claims_of_a_dead_worker_of_our_name_are_ours(rig: Rig) -> None:
+async def test_of_two_machines_the_claimed_one_is_ended(rig: Rig) -> None:
     machine = await intended(rig)
-    rig.backend.answers = [ZeroDivisionError("killed"), "ok"]
-    with pytest.raises(ZeroDivisionError):
-        await rig.performer.perform_due()
-    control = service(rig)
-    await control.start()
-    try:
-        assert control.ready()
-        await _until(rig, machine.id)
-    finally:
-        await control.stop()
-    assert len(rig.backend.launches) == 2
-    assert rig.backend.finds == [machine.id]
-
-
-async def _until(rig: Rig, machine: str) -> None:
-    """Lets the loops run; a few turns of the event loop are enough for one that needs no waiting."""
-    for _ in range(200):
-        if (await rig.machine(machine)).launch_settled:
-            return
-        await asyncio.sleep(0)
-    raise AssertionError("the launch was not taken up")
+    await rig.performer.perform_due()
+    await rig.agents.claim(machine.id, secret("nonce", machine.id).decode(), "i-claimed")
+    await release(rig)
+    await settle(rig)
+    assert {ref.native_id for ref in rig.backend.terminated} == {"i-claimed"}
 
 
 async def test_the_job_goes_on_once_its_machine_is_up(rig: Rig) -> None:

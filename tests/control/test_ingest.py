@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -9,7 +10,7 @@ from tests.control.world import FakeRunner, Rig, service
 from crucible.control import ingest, points
 from crucible.control.db import schema as t
 from crucible.control.feed import Hint
-from crucible.control.ingest import AttemptGone, Gap
+from crucible.control.ingest import AttemptGone, Gap, progress_of
 from crucible.core.lifecycle import AttemptState, JobState, Reason
 from crucible.wire.messages import Cause, Kind
 
@@ -243,8 +244,7 @@ async def test_late_messages_of_a_settled_job_are_kept(rig: Rig) -> None:
 
 async def test_any_message_is_a_sign_of_life(rig: Rig) -> None:
     job, runner = await rig.running()
-    rig.clock.move(100)
-    await rig.reconciler.round()
+    await rig.listen(100)
     assert (await rig.world(job)).job.conditions == {"unreachable"}
     await runner.say(Kind.PROGRESS, fraction=0.5)
     world = await rig.world(job)
@@ -259,7 +259,28 @@ async def test_progress_is_the_newest(rig: Rig) -> None:
         await runner.say(Kind.PROGRESS, fraction=0.5, epoch=2)
         assert Hint.PROGRESS in await watch.changed(0)
     (row,) = await rig.rows(t.attempts)
-    assert json.loads(row["progress"]) == {"fraction": 0.5, "epoch": 2}
+    told = {name: value for name, value in json.loads(row["progress"]).items() if value is not None}
+    assert told == {"fraction": 0.5, "epoch": 2}
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -1e300, 10**400, "0.5", True, [1], {"a": 1}, None])
+def test_progress_that_is_no_plain_number_is_left_out(value: object) -> None:
+    told = progress_of({"fraction": value, "epoch": 3, "unknown": 7})
+    assert (told["fraction"], told["epoch"]) == (None, 3)
+    assert "unknown" not in told
+    json.dumps(told, allow_nan=False)
+
+
+def test_the_words_of_progress_are_short() -> None:
+    assert progress_of({"message": "x" * 5000})["message"] == "x" * 200
+    assert progress_of({"message": 5})["message"] is None
+
+
+async def test_a_batch_sent_twice_at_once_is_stored_once(rig: Rig) -> None:
+    _, runner = await rig.running()
+    batch = [runner.message(Kind.NOTE, text="once")]
+    assert set(await asyncio.gather(runner.send(batch), runner.send(batch))) == {runner.n}
+    assert await notes(rig) == ["once"]
 
 
 async def test_points_run_on_over_the_borders_of_blocks(rig: Rig) -> None:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
-from tests.control.fakes import OTHER_DEPLOYMENT
+from dataclasses import replace
+
+from tests.control.fakes import DEPLOYMENT, OTHER_DEPLOYMENT, Made
 from tests.control.world import Rig, new_id
 
 from crucible.backends.base import NotYetGone, Seen
@@ -64,6 +66,24 @@ async def test_a_machine_being_released_is_the_performers(rig: Rig) -> None:
     await rig.change_machine((await rig.machine()).id, f.Unwanted("enough"))
     assert await rig.janitor.tidy() == Findings()
     assert rig.backend.terminated == []
+
+
+async def test_a_double_of_a_claimed_machine_is_ended_and_the_machine_left_alone(rig: Rig) -> None:
+    await rig.running()
+    machine = await rig.machine()
+    double = replace(rig.backend.made[machine.id].ref, native_id="i-double")
+    rig.backend.made["double"] = Made(double, DEPLOYMENT)
+    assert await rig.janitor.tidy() == Findings(leftovers=(double,))
+    assert rig.backend.terminated == [double]
+    assert await rig.machine() == machine
+
+
+async def test_before_a_host_has_claimed_it_nobody_knows_which_is_the_double(rig: Rig) -> None:
+    await rig.submit()
+    await rig.performer.perform_due()
+    machine = await rig.machine()
+    rig.backend.made["double"] = Made(replace(rig.backend.made[machine.id].ref, native_id="i-double"), DEPLOYMENT)
+    assert await rig.janitor.tidy() == Findings()
 
 
 async def test_one_places_trouble_stops_no_other(two_places: Rig) -> None:

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
-from tests.control.fakes import FakeBackend, InlineCalls
+from tests.control.fakes import FakeBackend, Gate, InlineCalls
 from tests.control.world import Rig, job_spec, join
 
 from crucible.control.places import Places
@@ -32,6 +33,17 @@ async def test_one_place_that_does_not_answer_stops_no_other() -> None:
     await places.refresh()
     assert places.offers("a_quiet") == ()
     assert places.offers("well")
+
+
+async def test_a_place_that_hangs_delays_no_other() -> None:
+    places = Places({"a_slow": FakeBackend("a_slow"), "well": FakeBackend("well")}, gate := Gate("a_slow"))
+    asking = asyncio.create_task(places.refresh())
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert (places.offers("a_slow"), len(places.offers("well"))) == ((), 1)
+    gate.open.set()
+    await asking
+    assert places.offers("a_slow")
 
 
 async def test_a_place_that_falls_silent_keeps_its_last_offers() -> None:

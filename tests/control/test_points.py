@@ -1,14 +1,18 @@
 from __future__ import annotations
 
 import math
+import random
 import time
+from collections.abc import Iterable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlalchemy import Connection
 from tests.control.world import Rig
 
 from crucible.control import points
+from crucible.control.db import schema as t
 from crucible.control.points import BLOCK, Point, Series
 
 VALUES = st.floats(allow_nan=True, allow_infinity=True)
@@ -37,6 +41,21 @@ def same(found: Point, expected: Point) -> bool:
     )
 
 
+def is_part(kept: Iterable[Point], found: Iterable[Point]) -> bool:
+    """Whether `found` has all of these, in this order."""
+    rest = iter(found)
+    return all(any(same(point, item) for item in rest) for point in kept)
+
+
+def extremes(found: Iterable[Point]) -> tuple[float | None, float | None]:
+    real = [p.value for p in found if math.isfinite(p.value)]
+    return min(real, default=None), max(real, default=None)
+
+
+def shown(found: Iterable[Point]) -> tuple[tuple[float, float | None, float], ...]:
+    return tuple((p.step, p.value if math.isfinite(p.value) else None, p.at) for p in found)
+
+
 @given(POINTS)
 def test_packing_loses_nothing(found: list[Point]) -> None:
     back = points.unpack(points.pack(found))
@@ -46,19 +65,17 @@ def test_packing_loses_nothing(found: list[Point]) -> None:
 
 @given(POINTS, st.integers(2, 80))
 def test_thinning_keeps_order_bounds_and_extremes(found: list[Point], most: int) -> None:
-    kept = points.thin(found, most)
+    kept = points.thin(points.pack(found), most)
     assert len(kept) <= max(most, 2)
-    rest = iter(found)
-    assert all(any(point is item for item in rest) for point in kept), "a part of it, in its order"
-    real = [p.value for p in found if math.isfinite(p.value)]
-    kept_real = [p.value for p in kept if math.isfinite(p.value)]
-    if real:
-        assert (min(kept_real), max(kept_real)) == (min(real), max(real))
+    assert is_part(kept, found)
+    assert extremes(kept) == extremes(found)
 
 
 @given(POINTS)
 def test_what_is_few_is_not_thinned(found: list[Point]) -> None:
-    assert points.thin(found, 60) == found
+    kept = points.thin(points.pack(found), 60)
+    assert len(kept) == len(found)
+    assert is_part(kept, found)
 
 
 @pytest.mark.parametrize(
@@ -71,9 +88,7 @@ async def test_appended_is_read_back_in_full_blocks(rig: Rig, sizes: list[int]) 
         await append(rig, attempt, line(size, total))
         total += size
     found = await read(rig, attempt)
-    assert found == Series(
-        total, total - 1.0, 0.0, total - 1.0, tuple((p.step, p.value, p.at) for p in line(total))
-    )
+    assert found == Series(total, total - 1.0, 0.0, total - 1.0, shown(line(total)))
 
 
 async def test_series_and_ranks_are_apart(rig: Rig) -> None:
@@ -115,29 +130,103 @@ async def test_a_series_of_nan_alone_has_no_extremes(rig: Rig) -> None:
         assert all(p[1] is None for p in found.points)
 
 
-async def test_a_hundred_thousand_points_are_drawn_quickly_with_their_extremes(rig: Rig) -> None:
-    attempt = await attempt_of(rig)
-    found = line(100_000)
-    found[77_777] = Point(77_777.0, -5.0, 0.0)
-    await append(rig, attempt, found)
-    began = time.perf_counter()
-    drawn = await read(rig, attempt, 500)
-    assert time.perf_counter() - began < 3
-    assert drawn.count == 100_000
-    assert len(drawn.points) <= 500
-    assert (drawn.low, drawn.high, drawn.last) == (-5.0, 99_999.0, 99_999.0)
-    assert (77_777.0, -5.0, 0.0) in drawn.points
-    steps = [p[0] for p in drawn.points]
-    assert steps == sorted(steps)
+def noise(count: int) -> list[Point]:
+    """Points whose extremes lie anywhere, with steps and times that tell nothing of their order."""
+    dice = random.Random(count)
+    return [Point(float(i % 777), dice.gauss(0, 1), float(-i)) for i in range(count)]
 
 
-async def test_a_long_series_is_drawn_from_the_extremes_of_its_blocks(rig: Rig) -> None:
+async def test_each_level_keeps_the_extremes_and_the_order(rig: Rig) -> None:
     attempt = await attempt_of(rig)
-    falling = [Point(p.step, -p.value, p.at) for p in line(40 * BLOCK)]
-    await append(rig, attempt, falling)
-    for most in (0, 1, 2, 20, 79):
+    found = noise(40 * BLOCK + 17)
+    found[5_555] = found[5_555]._replace(value=-99.0)
+    found[33_333] = found[33_333]._replace(value=99.0)
+    for start in range(0, len(found), 900):
+        await append(rig, attempt, found[start : start + 900])
+    for most in (0, 2, 3, 20, 78, 100, 500, 2_000, 6_000, 50_000):
         drawn = await read(rig, attempt, most)
-        assert 2 <= len(drawn.points) <= max(most, 2)
+        assert (drawn.count, drawn.low, drawn.high) == (len(found), -99.0, 99.0)
+        assert len(drawn.points) <= max(most, 2)
+        assert len(drawn.points) >= min(most, len(found)) * 0.4, "a chart is filled"
+        kept = [Point(step, math.nan if value is None else value, at) for step, value, at in drawn.points]
+        assert is_part(kept, found), "points that there are, in their order"
+        assert extremes(kept) == (-99.0, 99.0)
+
+
+async def test_points_one_by_one_make_the_same_rows_as_all_at_once(rig: Rig) -> None:
+    attempt = await attempt_of(rig)
+    found = noise(BLOCK + 70)
+    found[3], found[BLOCK + 1] = found[3]._replace(value=math.nan), found[BLOCK + 1]._replace(value=math.inf)
+    await append(rig, attempt, found, "whole")
+
+    def one_by_one(conn: Connection) -> None:
+        for point in found:
+            points.append(conn, attempt, 0, "slow", [point])
+
+    await rig.sql(one_by_one)
+    rows = await rig.rows(t.metric_blocks)
+    slow = [{**row, "series": "whole"} for row in rows if row["series"] == "slow"]
+    assert slow == [row for row in rows if row["series"] == "whole"]
+
+
+async def test_nothing_appended_changes_nothing(rig: Rig) -> None:
+    attempt = await attempt_of(rig)
+    await append(rig, attempt, [])
+    assert await rig.rows(t.metric_blocks) == []
+    await append(rig, attempt, line(3))
+    await append(rig, attempt, [])
+    assert (await read(rig, attempt)).points == shown(line(3))
+
+
+@pytest.mark.parametrize("most", [-1, -31, -BLOCK, -BLOCK - 1, -2 * BLOCK - 5, -(10**6)])
+async def test_the_last_points_are_read_whole(rig: Rig, most: int) -> None:
+    attempt = await attempt_of(rig)
+    found = noise(2 * BLOCK + 5)
+    await append(rig, attempt, found)
+    last = await read(rig, attempt, most)
+    assert last.points == shown(found[most:])
+    assert (last.count, (last.low, last.high), last.last) == (len(found), extremes(found), found[-1].value)
+
+
+async def test_gaps_among_the_values_hide_no_extremes(rig: Rig) -> None:
+    attempt = await attempt_of(rig)
+    found = [p if i % 7 else p._replace(value=math.nan) for i, p in enumerate(noise(20 * BLOCK))]
+    found[100:200] = [Point(0.0, -math.inf, 0.0)] * 100
+    await append(rig, attempt, found)
+    for most in (10, 100, 1_000):
+        drawn = await read(rig, attempt, most)
         values = [p[1] for p in drawn.points if p[1] is not None]
-        assert values == sorted(values, reverse=True), "a loss that falls is drawn as one that falls"
+        assert (min(values), max(values)) == extremes(found) == (drawn.low, drawn.high)
+
+
+async def test_values_too_large_to_add_up_have_extremes(rig: Rig) -> None:
+    attempt = await attempt_of(rig)
+    await append(rig, attempt, [Point(i, 1.7e308 if i != 5 else -1.7e308, 0) for i in range(2 * BLOCK)])
+    drawn = await read(rig, attempt, 4)
+    assert {p[1] for p in drawn.points} == {1.7e308, -1.7e308}
+    assert (drawn.low, drawn.high) == (-1.7e308, 1.7e308)
+
+
+async def test_a_million_points_are_drawn_at_once(rig: Rig) -> None:
+    attempt = await attempt_of(rig)
+    found = line(1_000_000)
+    found[777_777] = Point(777_777.0, -5.0, 0.0)
+    await append(rig, attempt, found)
+    for most in (500, 2_000, 10_000, -500):
+        began = time.thread_time()
+        drawn = await read(rig, attempt, most)
+        assert time.thread_time() - began < 0.5, "a tenth of this where nothing else runs"
+        assert (drawn.count, drawn.low, drawn.last) == (1_000_000, -5.0, 999_999.0)
+        assert len(drawn.points) <= abs(most)
+        assert most < 0 or (777_777.0, -5.0, 0.0) in drawn.points
+
+
+async def test_a_loss_that_falls_is_drawn_as_one_that_falls(rig: Rig) -> None:
+    attempt = await attempt_of(rig)
+    await append(rig, attempt, [Point(p.step, -p.value, p.at) for p in line(40 * BLOCK)])
+    for most in (0, 1, 2, 20, 79, 500):
+        drawn = await read(rig, attempt, most)
+        values = [p[1] for p in drawn.points if p[1] is not None]
+        assert values == sorted(values, reverse=True)
         assert (min(values), max(values)) == (drawn.low, drawn.high)
+        assert all(value == -step for step, value, _at in drawn.points), "each at its own step"

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import asyncio
+
 import pytest
-from tests.control.world import Rig
+from tests.control.fakes import Gate
+from tests.control.world import Rig, with_calls
 
 from crucible.backends.base import Seen
 from crucible.control.db import schema as t
@@ -59,9 +62,7 @@ async def test_halted_is_launched_again_with_the_same_call(rig: Rig) -> None:
     assert (await rig.world(job)).job.state is JobState.RUNNING, "the job never noticed"
 
 
-@pytest.mark.parametrize(
-    ("seen", "reason"), [(Seen.INTERRUPTED, Reason.INTERRUPTED), (Seen.GONE, Reason.MACHINE_LOST)]
-)
+@pytest.mark.parametrize(("seen", "reason"), [(Seen.INTERRUPTED, Reason.INTERRUPTED), (Seen.GONE, Reason.MACHINE_LOST)])
 async def test_the_cause_of_an_end_decides_the_retry(rig: Rig, seen: Seen, reason: Reason) -> None:
     job, _ = await rig.running()
     rig.backend.show((await rig.machine()).id, seen)
@@ -107,6 +108,20 @@ async def test_one_places_trouble_stops_no_other(two_places: Rig, error: Excepti
         made.seen = Seen.GONE
     for _ in range(2):
         await rig.poller.poll()
+    states = {m["backend"]: m["state"] for m in await rig.rows(t.machines)}
+    assert states == {"local": "creating", "ssh": "gone"}
+
+
+async def test_a_place_that_hangs_delays_no_other(two_places: Rig) -> None:
+    await two_places.submit()
+    await two_places.submit(backend="ssh")
+    await two_places.performer.perform_due()
+    rig = with_calls(two_places, Gate("local"))
+    (made,) = rig.backends["ssh"].made.values()
+    made.seen = Seen.GONE
+    for _ in range(2):
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(rig.poller.poll(), 0.05)
     states = {m["backend"]: m["state"] for m in await rig.rows(t.machines)}
     assert states == {"local": "creating", "ssh": "gone"}
 

@@ -1,13 +1,25 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
+
+import pytest
+from sqlalchemy import Connection
 from tests.control.world import Rig, other_worker
 
 from crucible.backends.base import Seen
 from crucible.control.db import schema as t
-from crucible.control.reconcile import CLAIM_SECONDS
-from crucible.core.lifecycle import JobState
+from crucible.control.db.port import Db
+from crucible.control.reconcile import CLAIM_SECONDS, GAP_SECONDS, PUT_OFF_SECONDS, Reconciler
+from crucible.core.errors import DiskFull
+from crucible.core.lifecycle import JobState, Reason
+from crucible.core.lifecycle.advance import LOOK_AGAIN
+from crucible.core.lifecycle.reasons import Retry
 from crucible.core.lifecycle.silence import NOTICE_AFTER, SETTLE_WINDOW
 from crucible.wire.messages import Kind
+
+T = TypeVar("T")
 
 
 async def events(rig: Rig, job: str) -> list[str]:
@@ -24,9 +36,7 @@ async def test_a_round_with_nothing_to_do_writes_nothing(rig: Rig) -> None:
 
 async def test_a_silent_job_is_shown_as_unreachable_and_nothing_else(rig: Rig) -> None:
     job, runner = await rig.running()
-    for _ in range(5):
-        rig.clock.move(NOTICE_AFTER)
-        await rig.reconciler.round()
+    await rig.listen(5 * NOTICE_AFTER)
     world = await rig.world(job)
     assert world.job.conditions == {"unreachable"}
     assert world.job.state is JobState.RUNNING
@@ -38,8 +48,7 @@ async def test_a_silent_job_is_shown_as_unreachable_and_nothing_else(rig: Rig) -
 
 async def test_a_job_is_looked_at_when_it_is_due_and_not_before(rig: Rig) -> None:
     job, _ = await rig.running()
-    rig.clock.move(NOTICE_AFTER - 1)
-    await rig.reconciler.round()
+    await rig.listen(NOTICE_AFTER - 1)
     assert (await rig.world(job)).job.conditions == frozenset()
     rig.clock.move(1)
     await rig.reconciler.round()
@@ -72,9 +81,8 @@ async def test_a_lost_machines_job_is_tried_again_elsewhere_after_its_wait(rig: 
 
 
 async def test_the_slots_of_a_lost_job_go_to_the_next_in_the_same_commit(rig: Rig) -> None:
-    job = await rig.submit(cpus=4, retries={"infrastructure": 0})
+    job, _ = await rig.running(cpus=4, retries={"infrastructure": 0})
     waiting = await rig.submit(cpus=4)
-    await rig.host_up()
     rig.backend.show((await rig.machine()).id, Seen.GONE)
     for _ in range(2):
         await rig.poller.poll()
@@ -93,7 +101,8 @@ async def test_whatever_was_queued_elsewhere_is_placed(rig: Rig) -> None:
 
 async def test_a_job_that_another_sweep_looks_at_is_left_alone_for_a_while(rig: Rig) -> None:
     job, _ = await rig.running()
-    rig.clock.move(NOTICE_AFTER)
+    await rig.listen(NOTICE_AFTER - 1)
+    rig.clock.move(1)
     held = {"claimed_by": "w2", "claimed_until": rig.clock.now() + CLAIM_SECONDS}
     await rig.sql(lambda conn: conn.execute(t.jobs.update().values(held)).rowcount)
     await rig.reconciler.round()
@@ -103,6 +112,100 @@ async def test_a_job_that_another_sweep_looks_at_is_left_alone_for_a_while(rig: 
     assert (await rig.world(job)).job.conditions == {"unreachable"}
     (row,) = await rig.rows(t.jobs)
     assert row["claimed_by"] is None
+
+
+async def test_a_machine_lost_before_the_job_began_charges_nothing(rig: Rig) -> None:
+    job = await rig.submit(retries={"infrastructure": 0})
+    await rig.host_up()
+    rig.backend.show((await rig.machine()).id, Seen.GONE)
+    for _ in range(2):
+        await rig.poller.poll()
+    rig.clock.move(SETTLE_WINDOW)
+    await rig.reconciler.round()
+    world = await rig.world(job)
+    assert (world.job.state, world.attempts[0].reason) == (JobState.QUEUED, Reason.NOT_BEGUN)
+    assert world.job.used == {Retry.UNBEGUN: 1}
+
+
+@pytest.mark.parametrize("gap", [GAP_SECONDS + 1, 3600.0])
+async def test_while_nobody_listened_nobody_was_silent(rig: Rig, gap: float) -> None:
+    job, _ = await rig.running()
+    await rig.listen(5)
+    rig.clock.move(gap)
+    await rig.listen(NOTICE_AFTER - 1)
+    assert (await rig.world(job)).job.conditions == frozenset()
+    await rig.listen(LOOK_AGAIN)
+    assert (await rig.world(job)).job.conditions == {"unreachable"}
+
+
+async def test_a_new_process_counts_silence_anew(rig: Rig) -> None:
+    job, _ = await rig.running()
+    rig.clock.move(3600)
+    await (await other_worker(rig, "w2")).listen(NOTICE_AFTER - 1)
+    assert (await rig.world(job)).job.conditions == frozenset()
+
+
+async def test_a_job_shown_as_unreachable_stays_so_over_a_gap(rig: Rig) -> None:
+    job, _ = await rig.running()
+    await rig.listen(NOTICE_AFTER)
+    rig.clock.move(3600)
+    await rig.listen(10)
+    assert (await rig.world(job)).job.conditions == {"unreachable"}
+    assert "reachable" not in await events(rig, job)
+
+
+async def test_a_job_that_cannot_be_looked_at_is_put_off_and_holds_up_no_other(rig: Rig) -> None:
+    broken, _ = await rig.running()
+    job, _ = await rig.running()
+    await rig.listen(NOTICE_AFTER - 1)
+    rows = {r["id"]: r["spec"] for r in await rig.rows(t.jobs)}
+    await rig.sql(set_job(broken, spec="{", due_at=rig.clock.now()))
+    rig.clock.move(1)
+    await rig.reconciler.round()
+    assert (await rig.world(job)).job.conditions == {"unreachable"}
+    due = next(r["due_at"] for r in await rig.rows(t.jobs) if r["id"] == broken)
+    assert due == rig.clock.now() + PUT_OFF_SECONDS
+    await rig.sql(set_job(broken, spec=rows[broken]))
+    await rig.listen(PUT_OFF_SECONDS)
+    assert (await rig.world(broken)).job.conditions == {"unreachable"}
+
+
+def set_job(job: str, **values: object) -> Callable[[Connection], int]:
+    return lambda conn: conn.execute(t.jobs.update().where(t.jobs.c.id == job).values(values)).rowcount
+
+
+async def test_contacts_that_could_not_be_stored_are_stored_later(rig: Rig) -> None:
+    job, runner = await rig.running()
+    await rig.reconciler.round()
+    rig.clock.move(1)
+    rig.contacts.attempt(runner.attempt, rig.clock.now())
+    full = FullDb(rig.ports.db)
+    reconciler = Reconciler(replace(rig.ports, db=full), rig.writer, rig.scheduler, rig.contacts)
+    with pytest.raises(DiskFull):
+        await reconciler.round()
+    assert rig.contacts.waiting
+    full.full = False
+    await reconciler.round()
+    assert (await rig.attempt(job)).last_seen == rig.clock.now()
+
+
+class FullDb:
+    """A database whose disk is full until somebody makes room."""
+
+    def __init__(self, db: Db) -> None:
+        self._db = db
+        self.full = True
+
+    async def write(self, fn: Callable[[Connection], T]) -> T:
+        if self.full:
+            raise DiskFull("No room.")
+        return await self._db.write(fn)
+
+    async def read(self, fn: Callable[[Connection], T]) -> T:
+        return await self._db.read(fn)
+
+    async def close(self) -> None:
+        await self._db.close()
 
 
 async def test_contacts_are_stored_before_silence_is_judged(rig: Rig) -> None:

@@ -336,6 +336,38 @@ async def test_jobs_on_a_machine_that_is_gone_become_due(rig: Rig) -> None:
     assert (await rig.world(ended)).job.due_at is None
 
 
+async def test_a_decision_about_a_job_whose_machine_went_away_meanwhile_is_stale(rig: Rig) -> None:
+    world = await stored(rig)
+    (machine,) = world.machines
+    await rig.change_machine(machine, f.LaunchRefused("no room"))
+    with pytest.raises(Stale):
+        await rig.sql(save(world, Step(world.with_job(detail="late"))))
+
+
+async def test_a_decision_that_touches_a_machine_which_changed_meanwhile_is_stale(rig: Rig) -> None:
+    world = await stored(rig)
+    (machine,) = world.machines
+    await rig.change_machine(machine, f.LaunchAnswered("i-1"))
+    with pytest.raises(Stale):
+        await rig.sql(save(world, Step(world, touched=frozenset({machine}))))
+
+
+async def test_a_touched_machine_has_a_new_version(rig: Rig) -> None:
+    world = await stored(rig)
+    (machine,) = world.machines
+    after = await rig.sql(save(world, Step(world, touched=frozenset({machine}))))
+    assert after.machines[machine].version == world.machines[machine].version + 1
+    assert await rig.world(world.job.id) == after
+
+
+async def test_a_changed_attempt_raises_the_version_of_its_job(rig: Rig) -> None:
+    world = await stored(rig)
+    (attempt,) = world.attempts
+    after = await rig.sql(save(world, Step(world.with_attempt(replace(attempt, detail="new")))))
+    assert after.job.version == world.job.version + 1
+    assert await rig.world(world.job.id) == after
+
+
 async def test_touching_bumps_only_the_named_machines(rig: Rig) -> None:
     world = await stored(rig)
     machine = next(iter(world.machines))

@@ -34,7 +34,8 @@ async def test_several_jobs_of_one_pass_share_the_new_machine(rig: Rig) -> None:
     assert await rig.count(t.effects) == 1
     machine = await rig.machine()
     assert {(await rig.attempt(job)).slots[0].machine for job in jobs} == {machine.id}
-    assert machine.version == 1
+    (row,) = await rig.rows(t.machines)
+    assert row["desired_version"] == len(jobs), "each of them changed the machine's document"
 
 
 async def test_first_in_first_out(rig: Rig) -> None:
@@ -93,6 +94,17 @@ async def test_the_placement_says_why_there(rig: Rig) -> None:
     found = await rig.submit()
     assert (await rig.world(chosen)).job.placement.endswith("because you asked for it")
     assert "4 CPUs, 16 GiB, 2 x T4, free) because it is free" in (await rig.world(found)).job.placement
+
+
+async def test_a_job_that_its_place_can_no_longer_hold_waits_and_holds_back_nobody(rig: Rig) -> None:
+    elsewhere = await other_worker(rig, "w2")
+    large = await elsewhere.submit(cpus=4)
+    small = await elsewhere.submit(cpus=1)
+    rig.backend.capacity = rig.backend.capacity.model_copy(update={"cpus": 2})
+    await rig.places.refresh()
+    await rig.place()
+    assert await states(rig, large, small) == ["queued", "provisioning"]
+    assert (await rig.world(large)).job.waiting == "asks for 4 CPUs; this computer has 2"
 
 
 async def test_nothing_is_placed_twice(rig: Rig) -> None:

@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 
 import pytest
-from tests.control.fakes import DEPLOYMENT
+from tests.control.fakes import DEPLOYMENT, Gate
 from tests.control.world import FakeRunner, Rig, job_spec, pieces, secret, service, sha
 
 from crucible.backends.base import Seen
+from crucible.control import service as service_module
 from crucible.control.db import schema as t
 from crucible.control.feed import Hint
 from crucible.control.service import Control
@@ -83,6 +85,14 @@ async def test_cancelling_a_waiting_job_ends_it_and_lets_the_next_go(rig: Rig, c
     assert (view["status"], changed) == ("cancelled", True)
     assert (await rig.world(small)).live is not None
     assert (await control.cancel(large))[1] is False
+
+
+async def test_cancelling_before_a_host_has_come_ends_it_and_lets_the_next_go(rig: Rig, control: Control) -> None:
+    job = str((await control.submit(job_spec(cpus=4), None)).view["id"])
+    waiting = str((await control.submit(job_spec(cpus=4), None)).view["id"])
+    view, changed = await control.cancel(job)
+    assert (view["status"], changed) == ("cancelled", True)
+    assert (await rig.world(waiting)).live is not None
 
 
 async def test_cancelling_a_running_job_asks_first(rig: Rig, control: Control) -> None:
@@ -171,6 +181,17 @@ async def test_a_start_is_not_stopped_by_a_place_that_is_down(two_places: Rig) -
     control = service(two_places)
     await control.start()
     assert control.ready()
+    await control.stop()
+
+
+async def test_a_start_does_not_wait_for_a_place_that_hangs(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service_module, "FIRST_LOOK_SECONDS", 0.01)
+    job = await rig.submit()
+    stuck = replace(rig, ports=replace(rig.ports, calls=Gate("local")))
+    control = service(stuck)
+    await control.start()
+    assert control.ready()
+    assert (await control.view(job))["id"] == job
     await control.stop()
 
 

@@ -6,8 +6,9 @@ import time
 
 import pytest
 
+from crucible.control.ports import CallBroke
 from crucible.control.system import LocalWakeups, SystemClock, SystemIds, SystemRandom, ThreadCalls
-from crucible.core.errors import TimedOut
+from crucible.core.errors import TimedOut, Unreachable
 from crucible.core.ids import Prefix, is_id
 
 
@@ -31,9 +32,21 @@ def test_random_stays_within() -> None:
 async def test_work_runs_beside_the_event_loop() -> None:
     calls = ThreadCalls()
     assert await calls.run("a", threading.get_ident, 5) != threading.get_ident()
-    with pytest.raises(ZeroDivisionError):
-        await calls.run("a", lambda: 1 // 0, 5)
     await calls.close()
+
+
+async def test_whatever_work_raises_can_be_expected_by_its_caller() -> None:
+    calls = ThreadCalls()
+    with pytest.raises(CallBroke, match="lane broke with ZeroDivisionError") as broke:
+        await calls.run("lane", lambda: 1 // 0, 5)
+    assert isinstance(broke.value.__cause__, ZeroDivisionError)
+    with pytest.raises(Unreachable):
+        await calls.run("lane", _unreachable, 5)
+    await calls.close()
+
+
+def _unreachable() -> None:
+    raise Unreachable("No answer.")
 
 
 async def test_a_lane_that_hangs_times_out_and_fills_only_itself() -> None:

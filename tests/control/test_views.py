@@ -29,6 +29,7 @@ JOB_KEYS = {
     "machine",
     "tier",
     "resources",
+    "ran_seconds",
     "reason",
     "waiting",
     "placement",

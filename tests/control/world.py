@@ -29,6 +29,7 @@ from crucible.control.bundles import Bundles
 from crucible.control.contacts import Contacts
 from crucible.control.db import schema as t
 from crucible.control.db.inline import InlineDb
+from crucible.control.db.migrate import create
 from crucible.control.db.port import DatabaseClosed, Db
 from crucible.control.effects import Bearings, Performer
 from crucible.control.feed import Feed
@@ -123,12 +124,25 @@ class Rig:
         await self.writer.write(self.scheduler.place)
 
     async def host_up(self) -> str:
-        """The machine that is intended is launched and its host makes contact."""
+        """The machine that is intended is launched, its host claims it and makes contact."""
         while await self.performer.perform_due():
             pass
         machine = (await self.machine()).id
-        await self.agents.desired(machine, 0, 0)
+        await self.host_speaks(machine, f"i-{machine}")
         return machine
+
+    async def host_speaks(self, machine: str, native_id: str) -> None:
+        """A host's first words: its claim, then the question what is wanted."""
+        await self.agents.claim(machine, secret("nonce", machine).decode(), native_id)
+        await self.agents.desired(machine, 0, 0)
+
+    async def listen(self, seconds: float) -> None:
+        """Time passes, and the sweeps come as often as they do."""
+        end = self.clock.now() + seconds
+        await self.reconciler.round()
+        while self.clock.now() < end:
+            self.clock.time = min(self.clock.now() + 5.0, end)
+            await self.reconciler.round()
 
     async def running(self, **more: Any) -> tuple[str, FakeRunner]:
         """A job whose process runs."""
@@ -164,9 +178,7 @@ class FakeRunner:
 
     async def end(self, code: int = 0, **data: object) -> int:
         """Exit and end in one batch."""
-        return await self.send(
-            [self.message(Kind.EXITED, code=code, cause="exit", **data), self.message(Kind.ENDED)]
-        )
+        return await self.send([self.message(Kind.EXITED, code=code, cause="exit", **data), self.message(Kind.ENDED)])
 
     def message(self, kind: Kind, **data: object) -> Message:
         self.n += 1
@@ -192,13 +204,21 @@ _idle: list[Db] = []
 async def empty_database() -> Db:
     if _idle:
         return _idle.pop()
-    db = InlineDb()
-    await db.write(t.metadata.create_all)
+    db = new_database()
+    await db.write(create)
     return db
+
+
+new_database: Callable[[], Db] = InlineDb
+"""What the tests run on; `--database postgres` puts another here."""
 
 
 async def give_back(db: Db) -> None:
     def wipe(conn: Connection) -> None:
+        if conn.dialect.name == "postgresql":
+            names = ", ".join(table.name for table in t.metadata.sorted_tables)
+            conn.execute(text(f"TRUNCATE {names} RESTART IDENTITY"))
+            return
         for table in reversed(t.metadata.sorted_tables):
             conn.execute(delete(table))
         conn.execute(text("DELETE FROM sqlite_sequence"))
@@ -231,9 +251,7 @@ async def make_rig(scratch: Path, *others: FakeBackend) -> Rig:
     return rig
 
 
-def join(
-    ports: Ports, clock: FakeClock, calls: InlineCalls, backends: dict[str, FakeBackend], scratch: Path
-) -> Rig:
+def join(ports: Ports, clock: FakeClock, calls: InlineCalls, backends: dict[str, FakeBackend], scratch: Path) -> Rig:
     feed, contacts, tails = Feed(), Contacts(), Tails()
     writer = Writer(ports, feed)
     places = Places(backends, ports.calls)
@@ -273,6 +291,11 @@ async def other_worker(rig: Rig, worker: str) -> Rig:
     twin = join(ports, rig.clock, rig.calls, rig.backends, rig.deployment.scratch)
     await twin.places.refresh()
     return twin
+
+
+def with_calls(rig: Rig, calls: InlineCalls) -> Rig:
+    """The same process with other ways to its places."""
+    return join(replace(rig.ports, calls=calls), rig.clock, calls, rig.backends, rig.deployment.scratch)
 
 
 def service(rig: Rig) -> Control:

@@ -74,9 +74,7 @@ def test_the_cost_is_the_exact_sum_rounded_up_once(parts: list[tuple[int, int]])
 
 
 @given(times, lengths, rates, billings, st.integers(1, 50))
-def test_asking_often_never_adds_anything(
-    start: float, length: int, rate: int, billing: Billing, cuts: int
-) -> None:
+def test_asking_often_never_adds_anything(start: float, length: int, rate: int, billing: Billing, cuts: int) -> None:
     running = [Segment(start, None, rate)]
     end = start + length
     for cut in range(cuts):
@@ -95,9 +93,7 @@ def test_a_cut_at_the_same_rate_costs_the_same(
 
 
 @given(times, st.floats(0, 1e7), st.floats(0, 1e7), rates, billings)
-def test_cost_never_falls_as_time_passes(
-    start: float, one: float, more: float, rate: int, billing: Billing
-) -> None:
+def test_cost_never_falls_as_time_passes(start: float, one: float, more: float, rate: int, billing: Billing) -> None:
     running = [Segment(start, None, rate)]
     assert machine_cost(running, billing, start + one) <= machine_cost(running, billing, start + one + more)
 

@@ -58,9 +58,7 @@ def test_memory_is_read_in_powers_of_1024(text: str, size: int) -> None:
     assert parse_memory(text) == size
 
 
-@pytest.mark.parametrize(
-    "text", ["", "G", "-4G", "4 X", "4GG", "1e9", "nan", "inf", "4,5G", "٤G", "4G\n5", "9" * 400]
-)
+@pytest.mark.parametrize("text", ["", "G", "-4G", "4 X", "4GG", "1e9", "nan", "inf", "4,5G", "٤G", "4G\n5", "9" * 400])
 def test_what_is_no_amount_of_memory_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(BadInput, match="512Mi"):
         parse_memory(text)
@@ -139,9 +137,7 @@ def test_an_unknown_wish_is_refused() -> None:
         Resources.model_validate({"memory": 1024})
 
 
-@pytest.mark.parametrize(
-    "value", [Resources(), Capacity(cpus=1, memory_bytes=1), Allocation(cpus=1, memory_bytes=1)]
-)
+@pytest.mark.parametrize("value", [Resources(), Capacity(cpus=1, memory_bytes=1), Allocation(cpus=1, memory_bytes=1)])
 def test_sizes_never_change(value: Resources | Capacity | Allocation) -> None:
     with pytest.raises(ValidationError, match="frozen"):
         value.cpus = 3

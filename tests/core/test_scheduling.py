@@ -49,6 +49,12 @@ def test_a_full_place_does_not_hold_back_another() -> None:
     assert [(d.job, d.allocation is None) for d in decisions] == [("job-0", True), ("job-9", False)]
 
 
+def test_a_job_that_cannot_fit_there_waits_and_holds_back_nobody() -> None:
+    decisions = place_fifo(queue(small(gpus=5), small()), [place()])
+    assert [(d.job, d.allocation is None) for d in decisions] == [("job-0", True), ("job-1", False)]
+    assert decisions[0].why == "asks for 5 GPUs; this computer has 4"
+
+
 def test_a_job_for_a_place_that_is_not_there_is_passed_over() -> None:
     assert place_fifo([Waiting("job-1", "aws", small())], [place()]) == []
     assert place_fifo([], [place()]) == []
@@ -102,9 +108,7 @@ def test_fractions_of_cpus_add_up_to_the_whole(count: int) -> None:
         (small(memory=2 * GiB), held("job-a", memory=31 * GiB), "waits for 2 GiB of memory: held by job-a"),
     ],
 )
-def test_a_waiting_job_is_told_what_is_missing_and_who_has_it(
-    need: Resources, taken: Taken, words: str
-) -> None:
+def test_a_waiting_job_is_told_what_is_missing_and_who_has_it(need: Resources, taken: Taken, words: str) -> None:
     assert allocate(need, place(taken)) is None
     assert why_full(need, place(taken)) == words
 
@@ -134,9 +138,7 @@ def test_why_a_place_could_never_hold_it(need: Resources, words: str) -> None:
 
 
 def test_a_computer_without_gpus_says_so() -> None:
-    assert why_never(small(gpus=1), Capacity(cpus=8, memory_bytes=32 * GiB)).endswith(
-        "this computer has none"
-    )
+    assert why_never(small(gpus=1), Capacity(cpus=8, memory_bytes=32 * GiB)).endswith("this computer has none")
 
 
 needs = st.one_of(

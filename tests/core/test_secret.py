@@ -65,9 +65,7 @@ def test_only_reveal_gives_it_out() -> None:
     assert SECRET.reveal() == VALUE
 
 
-@pytest.mark.parametrize(
-    "way", [json.dumps, pickle.dumps, copy.copy, copy.deepcopy], ids=lambda way: way.__name__
-)
+@pytest.mark.parametrize("way", [json.dumps, pickle.dumps, copy.copy, copy.deepcopy], ids=lambda way: way.__name__)
 def test_a_secret_cannot_be_written_away(way: Callable[[object], object]) -> None:
     with pytest.raises(TypeError):
         way(SECRET)

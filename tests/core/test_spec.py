@@ -64,9 +64,7 @@ def test_a_spec_is_the_same_after_a_trip_through_json() -> None:
     assert JobSpec.model_validate(FULL.model_dump(mode="json")) == FULL
 
 
-texts = st.text(
-    st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="/\\"), min_size=1, max_size=30
-)
+texts = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="/\\"), min_size=1, max_size=30)
 
 
 @given(
@@ -115,9 +113,7 @@ def test_a_command_may_be_as_long_as_the_limit() -> None:
     assert len(spec(command=["x" * MAX_ARGUMENTS_BYTES]).command) == 1
 
 
-@pytest.mark.parametrize(
-    "name", ["", "x" * 101, "a/b", "a\\b", "a\nb", "a\n", "a\x1b[2J", "a\x9b2J", "a\x7f"]
-)
+@pytest.mark.parametrize("name", ["", "x" * 101, "a/b", "a\\b", "a\nb", "a\n", "a\x1b[2J", "a\x9b2J", "a\x7f"])
 def test_names_and_tags_that_would_break_a_path_or_a_screen_are_refused(name: str) -> None:
     refused("name", name=name)
     refused("tags", tags=[name])

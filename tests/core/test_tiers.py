@@ -12,15 +12,9 @@ HOUR = 3600
 SIZES = {
     "CPU_SMALL": Resources(cpus=0.5, memory_bytes=512 * MiB, seconds=30),
     "CPU_LARGE": Resources(cpus=2, memory_bytes=4 * GiB, seconds=600),
-    "GPU_SMALL": Resources(
-        gpus=1, cpus=4, memory_bytes=16 * GiB, gpu_memory_bytes=16 * GiB, seconds=2 * HOUR
-    ),
-    "GPU_MEDIUM": Resources(
-        gpus=1, cpus=8, memory_bytes=32 * GiB, gpu_memory_bytes=16 * GiB, seconds=8 * HOUR
-    ),
-    "GPU_LARGE": Resources(
-        gpus=1, cpus=8, memory_bytes=32 * GiB, gpu_memory_bytes=24 * GiB, seconds=24 * HOUR
-    ),
+    "GPU_SMALL": Resources(gpus=1, cpus=4, memory_bytes=16 * GiB, gpu_memory_bytes=16 * GiB, seconds=2 * HOUR),
+    "GPU_MEDIUM": Resources(gpus=1, cpus=8, memory_bytes=32 * GiB, gpu_memory_bytes=16 * GiB, seconds=8 * HOUR),
+    "GPU_LARGE": Resources(gpus=1, cpus=8, memory_bytes=32 * GiB, gpu_memory_bytes=24 * GiB, seconds=24 * HOUR),
 }
 
 

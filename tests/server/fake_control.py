@@ -19,6 +19,9 @@ JOB = "job-00000000000000000000000001"
 ATTEMPT = "att-00000000000000000000000001"
 MACHINE = "mch-00000000000000000000000001"
 
+Point = tuple[float, float, float]
+"""Step, value, the agent's time."""
+
 
 class Gap(Conflict):
     code = "gap"
@@ -92,7 +95,10 @@ class FakeWatch:
 
 @dataclass
 class FakeJob:
-    """One job; `outputs` holds the output of each attempt, `ended` how many of them are over."""
+    """One job; `outputs` holds the output of each attempt, `ended` how many of them are over.
+
+    `series` are shown as they are; those `reported`, by attempt `reporter`, are shown as they are asked for.
+    """
 
     id: str = JOB
     status: str = "running"
@@ -102,6 +108,8 @@ class FakeJob:
     events: list[dict[str, Any]] = field(default_factory=list)
     progress: dict[str, Any] | None = None
     series: dict[str, Any] = field(default_factory=dict)
+    reported: dict[str, list[Point]] = field(default_factory=dict)
+    reporter: int = 1
     artifacts: dict[str, bytes] = field(default_factory=dict)
 
     def view(self) -> dict[str, Any]:
@@ -111,9 +119,24 @@ class FakeJob:
             "phase": self.phase,
             "progress": self.progress,
             "attempts": [{"number": n + 1} for n in range(len(self.outputs))],
-            "recent_logs": ["secret line"],
-            "metrics": {},
         }
+
+    def report(self, *points: Point, name: str = "loss") -> None:
+        """Adds points at the end of a series."""
+        self.reported.setdefault(name, []).extend(points)
+
+
+def _shown(found: list[Point], points: int) -> dict[str, Any]:
+    """A series with its last points for a number below 0, else with some that draw it."""
+    values = [value for _step, value, _at in found]
+    shown = found[points:] if points < 0 else found[:: -(-len(found) // points)]
+    return {
+        "count": len(found),
+        "last": values[-1],
+        "min": min(values),
+        "max": max(values),
+        "points": [list(point) for point in shown],
+    }
 
 
 class FakeControl:
@@ -123,6 +146,7 @@ class FakeControl:
         self.keys: dict[str, tuple[JobSpec, FakeJob]] = {}
         self.submitted: list[tuple[JobSpec, str | None]] = []
         self.asked: list[dict[str, Any]] = []
+        self.whole_jobs = 0
         self.bundles: dict[str, bytes] = {}
         self.watches: dict[str | None, list[FakeWatch]] = {}
         self.acked = 0
@@ -173,6 +197,10 @@ class FakeControl:
         return found[0]
 
     async def job(self, ref: str) -> dict[str, Any]:
+        self.whole_jobs += 1
+        return {**await self.view(ref), "recent_logs": ["secret line"], "metrics": {}}
+
+    async def view(self, ref: str) -> dict[str, Any]:
         return self.known[await self.find_job(ref)].view()
 
     async def jobs(
@@ -203,7 +231,9 @@ class FakeControl:
     async def metrics(self, ref: str, *, series: list[str], points: int) -> dict[str, Any]:
         job = self.known[await self.find_job(ref)]
         self.asked.append({"series": series, "points": points})
-        return {"series": job.series}
+        known = {**job.series, **{name: _shown(found, points) for name, found in job.reported.items()}}
+        wanted = {name: known[name] for name in known if not series or name in series}
+        return {"attempt": job.reporter if known else None, "series": wanted}
 
     async def events(self, ref: str | None, *, after: int, limit: int) -> list[dict[str, Any]]:
         jobs = [self.known[await self.find_job(ref)]] if ref else self.known.values()

@@ -47,32 +47,83 @@ def test_resuming_at_any_cursor_gives_the_rest(text: str, cuts: list[int]) -> No
         assert data[frame["cursor"] :].decode() == "".join(f["text"] for f in sent[done:])
 
 
-def series(count: int, *points: tuple[float, float, float]) -> dict[str, Any]:
-    return {"count": count, "last": points[-1][1], "min": 0, "max": 9, "points": [list(p) for p in points]}
+Found = dict[str, Any]
+A, B, C, D = [1.0, 0.5, 10.0], [2.0, 0.4, 11.0], [3.0, 0.3, 12.0], [4.0, 0.2, 13.0]
 
 
-def new(seen: frames.Points, found: dict[str, Any]) -> dict[str, Any]:
-    sent = [json.loads(frame) for frame in seen.frames(found)]
-    return {name: one["points"] for frame in sent for name, one in frame["series"].items()}
+def series(count: int, *points: list[float]) -> Found:
+    return {"count": count, "last": points[-1][1], "min": 0, "max": 9, "points": list(points)}
+
+
+def new(seen: frames.Points, found: Found, *, drawn: bool = False, attempt: int = 1) -> Found:
+    """What is given out of each series: the place it goes on from, and its points."""
+    sent = [json.loads(f) for f in seen.frames({"attempt": attempt, "series": found}, drawn=drawn)]
+    return {name: (one["from"], one["points"]) for frame in sent for name, one in frame["series"].items()}
 
 
 def test_only_new_points_are_sent() -> None:
     seen = frames.Points()
-    a, b, c = (1.0, 0.5, 10.0), (2.0, 0.4, 11.0), (3.0, 0.3, 12.0)
-    assert new(seen, {"loss": series(2, a, b)}) == {"loss": [list(a), list(b)]}
-    assert new(seen, {"loss": series(2, a, b)}) == {}
-    assert new(seen, {"loss": series(3, a, b, c), "acc": series(1, a)}) == {
-        "loss": [list(c)],
-        "acc": [list(a)],
-    }
+    assert new(seen, {"loss": series(2, A, B)}, drawn=True) == {"loss": (0, [A, B])}
+    assert new(seen, {"loss": series(2, A, B)}) == {}
+    assert new(seen, {"loss": series(3, B, C), "acc": series(1, A)}) == {"loss": (2, [C]), "acc": (0, [A])}
+    assert (seen.lagging, seen.grown) == ([], 1)
+
+
+def test_a_beginning_is_made_with_the_first_points() -> None:
+    seen = frames.Points()
+    begun = [seen.begun]
+    for found in ({}, {"loss": series(1, A)}):
+        new(seen, found, drawn=True)
+        begun.append(seen.begun)
+    assert begun == [False, False, True]
+
+
+def test_no_clock_and_no_step_is_compared() -> None:
+    seen = frames.Points()
+    back = [[1.0, 0.4, 5.0], [1.0, 0.4, 5.0], [0.0, 0.3, 1.0]]
+    new(seen, {"loss": series(1, A)}, drawn=True)
+    assert new(seen, {"loss": series(4, A, *back)}) == {"loss": (1, back)}
+
+
+def test_points_between_two_readings_are_not_left_out() -> None:
+    seen = frames.Points()
+    new(seen, {"loss": series(1, A), "acc": series(1, A)}, drawn=True)
+    assert new(seen, {"loss": series(4, C, D), "acc": series(2, A, B)}) == {"acc": (1, [B])}
+    assert (seen.lagging, seen.grown) == (["loss"], 3)
+    assert new(seen, {"loss": series(4, B, C, D)}) == {"loss": (1, [B, C, D])}
+    assert seen.lagging == []
+
+
+def test_a_series_that_was_thinned_is_drawn_anew() -> None:
+    seen = frames.Points()
+    assert new(seen, {"loss": series(900, A, B)}, drawn=True) == {"loss": (0, [A, B])}
+    assert new(seen, {"loss": series(5000, A, C)}, drawn=True) == {"loss": (0, [A, C])}
+    assert seen.lagging == []
+    assert new(seen, {"loss": series(5001, C, D)}) == {"loss": (5000, [D])}
+
+
+def test_a_drawing_that_has_all_points_goes_on() -> None:
+    seen = frames.Points()
+    new(seen, {"loss": series(1, A)}, drawn=True)
+    assert new(seen, {"loss": series(3, A, B, C)}, drawn=True) == {"loss": (1, [B, C])}
 
 
 def test_a_new_attempt_begins_its_series_anew() -> None:
     seen = frames.Points()
-    new(seen, {"loss": series(5, (5.0, 0.1, 10.0))})
-    assert new(seen, {"loss": series(1, (1.0, 0.9, 20.0))}) == {"loss": [[1.0, 0.9, 20.0]]}
+    new(seen, {"loss": series(1, A)}, drawn=True)
+    assert new(seen, {"loss": series(1, A)}, attempt=2) == {"loss": (0, [A])}
+    assert new(seen, {"loss": series(3, B, C, D)}, attempt=3) == {"loss": (0, [B, C, D])}
 
 
-def test_the_frame_of_a_job_leaves_out_what_has_its_own_stream() -> None:
-    view = {"id": "job-1", "recent_logs": ["x"], "metrics": {"loss": 1}}
-    assert json.loads(frames.job(view)) == {"stream": "job", "job": {"id": "job-1"}}
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 9))))
+def test_every_point_is_given_out_once_and_in_order(rounds: list[tuple[int, int]]) -> None:
+    """Each round some points come and some of the last are read, or all of them where these are too few."""
+    seen, came, got = frames.Points(), [A], []
+    got += new(seen, {"loss": series(1, A)}, drawn=True)["loss"][1]
+    for more, asked in rounds:
+        came += [[float(len(came) + i), 0.5, float(-i)] for i in range(more)]
+        sent = new(seen, {"loss": series(len(came), *came[-asked:])})
+        if seen.lagging:
+            sent = new(seen, {"loss": series(len(came), *came)})
+        got += sent["loss"][1] if sent else []
+        assert got == came

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI
 from structlog.testing import capture_logs
 from tests.server.asgi import SocketClient
 from tests.server.conftest import TOKEN
-from tests.server.fake_control import JOB, FakeControl, FakeJob
+from tests.server.fake_control import JOB, FakeControl, FakeJob, Point
 
 from crucible.core.errors import Unreachable
 from crucible.server import follow
@@ -38,7 +40,6 @@ async def whole(api: FastAPI, query: str = "") -> tuple[list[dict[str, Any]], in
 
 
 async def test_an_ended_job_is_replayed_to_its_end(api: FastAPI, control: FakeControl) -> None:
-    one = {"count": 1, "last": 0.5, "min": 0.5, "max": 0.5, "points": [[1, 0.5, 1.0]]}
     control.add(
         FakeJob(
             status="completed",
@@ -47,7 +48,7 @@ async def test_an_ended_job_is_replayed_to_its_end(api: FastAPI, control: FakeCo
             ended=1,
             events=events(1, 2),
             progress={"fraction": 1.0},
-            series={"loss": one},
+            reported={"loss": [(1, 0.5, 1.0)]},
         )
     )
     frames, code = await whole(api)
@@ -94,7 +95,7 @@ async def test_a_live_job_is_followed_to_its_end(api: FastAPI, control: FakeCont
         job.progress = {"fraction": 0.5}
         control.tell(JOB, "progress")
         assert await socket.frame() == {"stream": "progress", "progress": {"fraction": 0.5}}
-        job.series = {"loss": {"count": 1, "last": 1, "min": 1, "max": 1, "points": [[1, 1, 1.0]]}}
+        job.report((1, 1, 1.0))
         control.tell(JOB, "points")
         assert (await socket.frame())["series"]["loss"]["points"] == [[1, 1, 1.0]]
         job.outputs[0] += b"three"
@@ -294,3 +295,82 @@ async def test_points_are_read_at_a_bounded_pace(control: FakeControl) -> None:
             control.tell(JOB, "points", "log")
             assert (await socket.frame())["cursor"] == n + 1
     assert len([asked for asked in control.asked if "points" in asked]) == 1
+
+
+async def points_of(socket: SocketClient, control: FakeControl, job: FakeJob, *points: Point) -> Any:
+    """What a reader is sent of `loss` when these points come."""
+    job.report(*points)
+    control.tell(JOB, "points")
+    return (await socket.frame())["series"]["loss"]
+
+
+@asynccontextmanager
+async def drawn(control: FakeControl, job: FakeJob) -> AsyncIterator[SocketClient]:
+    """A reader that has seen all there is of a job with points."""
+    pace = follow.Pace(points=0.0)
+    api = build_api(control, token=TOKEN, nonce="", version="", home="", on_stop=lambda: None, pace=pace)
+    control.add(job)
+    async with SocketClient(api, STREAM, HEADERS) as socket:
+        await socket.accepted()
+        assert [(await socket.frame())["stream"] for _ in range(2)] == ["points", "job"]
+        yield socket
+
+
+def line(count: int) -> list[Point]:
+    return [(float(i), float(i), 1000.0 + i) for i in range(count)]
+
+
+async def test_points_of_a_clock_that_steps_back_are_sent_once_each(control: FakeControl) -> None:
+    job = FakeJob(reported={"loss": line(3)})
+    async with drawn(control, job) as socket:
+        for n, at in enumerate((5.0, 2000.0, 5.0, 4.0)):
+            sent = await points_of(socket, control, job, (1.0, 0.5, at))
+            assert (sent["from"], sent["points"], sent["count"]) == (3 + n, [[1.0, 0.5, at]], 4 + n)
+
+
+async def test_a_long_series_is_drawn_and_then_goes_on_point_by_point(control: FakeControl) -> None:
+    job = FakeJob(reported={"loss": line(100_000)})
+    async with drawn(control, job) as socket:
+        for n in range(3):
+            sent = await points_of(socket, control, job, (float(n), 0.5, 0.0))
+            assert (sent["from"], sent["points"]) == (100_000 + n, [[float(n), 0.5, 0.0]])
+    asked = [one["points"] for one in control.asked if "points" in one]
+    assert asked[0] == follow.POINTS
+    assert asked[-1] == -follow.FEW, "no more is read than about what comes"
+
+
+async def test_many_points_at_once_are_all_sent(control: FakeControl) -> None:
+    job = FakeJob(reported={"loss": line(100_000)})
+    async with drawn(control, job) as socket:
+        for _ in range(2):
+            await points_of(socket, control, job, (0.0, 0.5, 0.0))
+        sent = await points_of(socket, control, job, *line(follow.MANY))
+    assert (sent["from"], sent["points"]) == (100_002, [list(p) for p in line(follow.MANY)])
+
+
+async def test_a_series_that_outruns_its_reader_is_drawn_anew(control: FakeControl) -> None:
+    job = FakeJob(reported={"loss": line(100_000), "acc": line(2)})
+    async with drawn(control, job) as socket:
+        sent = await points_of(socket, control, job, *line(follow.MANY + 1))
+        assert (sent["from"], sent["count"]) == (0, 100_001 + follow.MANY)
+        assert len(sent["points"]) <= follow.POINTS
+        assert control.asked[-1] == {"series": ["loss"], "points": follow.POINTS}
+        sent = await points_of(socket, control, job, (0.0, 0.5, 0.0))
+        assert (sent["from"], sent["points"]) == (100_001 + follow.MANY, [[0.0, 0.5, 0.0]])
+
+
+async def test_the_points_of_the_next_attempt_begin_anew(control: FakeControl) -> None:
+    job = FakeJob(reported={"loss": line(3)})
+    async with drawn(control, job) as socket:
+        job.reported, job.reporter = {}, 2
+        sent = await points_of(socket, control, job, *line(3))
+    assert (sent["from"], sent["points"]) == (0, [list(p) for p in line(3)])
+
+
+async def test_a_follower_never_asks_for_output_and_metrics_with_the_job(control: FakeControl) -> None:
+    job = FakeJob(reported={"loss": line(3)})
+    async with drawn(control, job) as socket:
+        job.progress = {"fraction": 0.5}
+        control.tell(JOB, "progress")
+        assert (await socket.frame())["stream"] == "progress"
+    assert control.whole_jobs == 0

@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import tempfile
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -112,6 +113,24 @@ def test_the_wrong_hash_changes_nothing(store: Store) -> None:
     assert store.size("new") is None
 
 
+def test_an_adopted_file_becomes_the_object_and_is_gone(store: Store, tmp_path: Path) -> None:
+    store.put("a/k", b"old and longer")
+    for key in ("a/k", "deep/down/new"):
+        path = tmp_path / "arrived"
+        path.write_bytes(b"abc")
+        sha256 = hashlib.sha256(b"abc").hexdigest()
+        assert store.adopt(key, path, sha256) == Stored(key, 3, sha256)
+        assert (store.get(key), store.size(key)) == (b"abc", 3)
+        assert not path.exists()
+
+
+def test_a_missing_file_cannot_be_adopted(store: Store, tmp_path: Path) -> None:
+    store.put("k", b"kept")
+    with pytest.raises(FileNotFoundError, match="gone"):
+        store.adopt("k", tmp_path / "gone", "0" * 64)
+    assert store.get("k") == b"kept"
+
+
 def test_what_is_not_there(store: Store) -> None:
     assert store.size("no/such") is None
     for read in (store.get, store.open_range, lambda key: store.get_range(key, 0, 1)):
@@ -139,11 +158,15 @@ def test_list_goes_by_folders(store: Store) -> None:
 @pytest.mark.parametrize(
     "key", ["", "/abs", "../up", "a/../b", "a//b", "a\\b", "a\x00", "k#1", f"{STAGING}/x"]
 )
-def test_unsafe_keys_are_refused_everywhere(key: str, store: Store) -> None:
+def test_unsafe_keys_are_refused_everywhere(key: str, store: Store, tmp_path: Path) -> None:
+    path = tmp_path / "arrived"
+    path.write_bytes(b"")
     calls = (store.get, store.size, store.delete, store.open_range, lambda k: store.put(k, b""))
-    for call in (*calls, lambda k: store.put_new(k, b""), lambda k: store.get_range(k, 0, 1)):
+    adopt = lambda k: store.adopt(k, path, hashlib.sha256(b"").hexdigest())  # noqa: E731
+    for call in (*calls, adopt, lambda k: store.put_new(k, b""), lambda k: store.get_range(k, 0, 1)):
         with pytest.raises(UnsafePath):
             call(key)
+    assert path.exists()
 
 
 DATA = bytes(range(256)) * 20
@@ -237,6 +260,52 @@ def test_stored_files_are_ours_alone(tmp_path: Path) -> None:
 def test_a_missing_source_is_not_a_missing_object(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="gone"):
         open_store(str(tmp_path)).put("k", tmp_path / "gone")
+
+
+def test_adoption_moves_the_file_itself(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path / "store"))
+    path = tmp_path / "arrived"
+    path.write_bytes(b"abc")
+    path.chmod(0o644)
+    inode = path.stat().st_ino
+    store.adopt("a/k", path, hashlib.sha256(b"abc").hexdigest())
+    found = (tmp_path / "store/a/k").stat()
+    assert (found.st_ino, found.st_mode & 0o777) == (inode, 0o600)
+    assert left_in_staging(tmp_path / "store") == []
+
+
+def test_adoption_copies_from_another_file_system(tmp_path: Path, other_disk: Path) -> None:
+    store = open_store(str(tmp_path))
+    path = other_disk / "arrived"
+    path.write_bytes(b"x" * 3_000_000)
+    store.put("a/k", b"old")
+    assert store.adopt("a/k", path, "unchecked").size == 3_000_000
+    assert store.get("a/k") == b"x" * 3_000_000
+    assert not path.exists()
+    assert left_in_staging(tmp_path) == []
+
+
+@pytest.fixture
+def other_disk(tmp_path: Path) -> Iterator[Path]:
+    shared = Path("/dev/shm")
+    if not os.access(shared, os.W_OK) or shared.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("there is no second file system to write to")
+    with tempfile.TemporaryDirectory(dir=shared) as folder:
+        yield Path(folder)
+
+
+def test_what_cannot_be_adopted_stays_where_it_is(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path / "store"))
+    store.put("a", b"1")
+    path, link = tmp_path / "arrived", tmp_path / "link"
+    path.write_bytes(b"abc")
+    link.symlink_to(path)
+    with pytest.raises(StorageError):
+        store.adopt("a/below", path, "unchecked")
+    with pytest.raises(StorageError):
+        store.adopt("b", link, "unchecked")
+    assert path.read_bytes() == b"abc"
+    assert list(store.list("")) == [("a", 1)]
 
 
 def test_free_bytes(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The agent as one file: `agent-<sha256>.pyz`, built from the sources of wire, agent and inside.
 
-Deterministic: the same sources give the same bytes and the same name, so a file that exists is the right one.
+Deterministic: the same sources give the same bytes and the same name. A file of that name is compared all the
+same: a crash may have torn it.
 """
 
 from __future__ import annotations
@@ -22,14 +23,12 @@ _PACKAGE = f'"""Crucible, as far as an agent needs it."""\n\n__version__ = "{__v
 
 
 def build_agent(folder: Path) -> Path:
-    """The path of the agent's file in `folder`, made if it is not there."""
+    """The path of the agent's file in `folder`, made if it is not there whole."""
     data = agent_bytes()
     path = folder / f"agent-{hashlib.sha256(data).hexdigest()}.pyz"
-    if not path.exists():
+    if not _holds(path, data):
         folder.mkdir(parents=True, exist_ok=True)
-        unfinished = folder / f".{path.name}.{os.getpid()}"
-        unfinished.write_bytes(data)
-        unfinished.replace(path)
+        _write(path, data)
     return path
 
 
@@ -43,6 +42,30 @@ def agent_bytes() -> bytes:
         for name in sorted(files):
             archive.writestr(zipfile.ZipInfo(name, _EPOCH), files[name], zipfile.ZIP_DEFLATED)
     return b"#!/usr/bin/env python3\n" + out.getvalue()
+
+
+def _holds(path: Path, data: bytes) -> bool:
+    try:
+        return path.read_bytes() == data
+    except FileNotFoundError:
+        return False
+
+
+def _write(path: Path, data: bytes) -> None:
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with unfinished.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def _sources(folder: Traversable, prefix: str) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from sqlalchemy import select
 
@@ -56,7 +56,7 @@ class Tools:
     feed: Feed
     tails: Tails
     contacts: Contacts
-    key: bytes
+    key: bytes = field(repr=False)
 
 
 class Agents:
@@ -171,13 +171,13 @@ class Agents:
         return await self._bundles.open(sha)
 
     async def _host_seen(self, machine: str) -> None:
-        now = self._tools.ports.clock.now()
-        query = select(t.machines.c.state).where(t.machines.c.id == machine)
-        state = await self._tools.ports.db.read(lambda conn: conn.execute(query).scalar())
-        if state in (MachineState.INTENDED.value, MachineState.CREATING.value):
+        """A contact is news when the machine was not up, or its place had begun to call it gone."""
+        known = await self._tools.ports.db.read(lambda conn: repository.load_machine(conn, machine))
+        making = known is not None and known.state in (MachineState.INTENDED, MachineState.CREATING)
+        if known is not None and (making or known.gone_sightings):
             await self._tools.writer.write(lambda unit: _seen(unit, machine))
         else:
-            self._tools.contacts.machine(machine, now)
+            self._tools.contacts.machine(machine, self._tools.ports.clock.now())
 
     async def _document(self, machine: str) -> Desired:
         key = self._tools.key

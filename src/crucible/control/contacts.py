@@ -36,6 +36,11 @@ class Contacts:
     def machine(self, machine: str, now: float) -> None:
         self._machines[machine] = now
 
+    def give_back(self, batch: Batch) -> None:
+        """What could not be stored waits for the next time; what has come meanwhile is newer."""
+        self._attempts = {**batch.attempts, **self._attempts}
+        self._machines = {**batch.machines, **self._machines}
+
     def take(self) -> Batch:
         """What has gathered since the last call."""
         batch = Batch(self._attempts, self._machines)

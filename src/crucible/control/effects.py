@@ -10,49 +10,37 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import structlog
-from sqlalchemy import ColumnElement, Select, and_, exists, or_, select, update
 
 from crucible.backends import base
 from crucible.control import repository
 from crucible.control.crashpoints import crashpoint
-from crucible.control.db import schema as t
+from crucible.control.outbox import CALL_DEADLINE, Claimed, Outbox
 from crucible.control.places import Places
-from crucible.control.ports import Ports
+from crucible.control.ports import CallBroke, Ports
 from crucible.control.unit import Unit, Writer
 from crucible.core.errors import CrucibleError, TimedOut
 from crucible.core.lifecycle import EffectKind, Machine, MachineState
 from crucible.core.lifecycle import facts as f
+from crucible.core.lifecycle.machines import SIGHTINGS
 from crucible.wire.messages import derive_secret
 
 T = TypeVar("T")
 
 log = structlog.get_logger(__name__)
 
-CALL_DEADLINE = 30.0
-CLAIM_SECONDS = CALL_DEADLINE * 2
 FIRST_WAIT = 0.5
 LONGEST_WAIT = 60.0
-
-
-@dataclass(frozen=True)
-class Claimed:
-    """`tries` counts the claims before this one: 0 means that the call has certainly never been made."""
-
-    id: int
-    kind: EffectKind
-    tries: int
-    machine: Machine
 
 
 @dataclass(frozen=True)
 class Bearings:
     """Where agents find us, and the key their secrets are derived from."""
 
-    key: bytes
+    key: bytes = field(repr=False)
     agents_url: str
 
 
@@ -62,48 +50,43 @@ class Performer:
         self._places = places
         self._writer = writer
         self._bearings = bearings
+        self._outbox = Outbox(ports.worker)
+        self._under_way: set[asyncio.Task[None]] = set()
 
     async def perform_due(self) -> int:
-        """Performs one effect of every machine that has one due; how many it tried.
-
-        They go on beside each other: a place that hangs, or a backend that breaks, delays no other's.
-        """
+        """Performs one effect of every machine that has one due, and waits for all; how many."""
         claimed = await self._writer.write(self._claim)
-        outcomes = await asyncio.gather(*map(self._perform, claimed), return_exceptions=True)
-        for broken in filter(None, outcomes):
-            raise broken
+        await asyncio.gather(*map(self._perform, claimed))
         return len(claimed)
 
+    async def start_due(self) -> None:
+        """Begins what is due without waiting for it: a place that hangs delays no other's."""
+        for effect in await self._writer.write(self._claim):
+            task = asyncio.create_task(self._perform(effect))
+            self._under_way.add(task)
+            task.add_done_callback(self._under_way.discard)
+
+    async def stop(self) -> None:
+        """Leaves what is under way: its claim runs out, and what it did is found by its token."""
+        for task in tuple(self._under_way):
+            task.cancel()
+        await asyncio.gather(*self._under_way, return_exceptions=True)
+
     async def next_due(self) -> float | None:
-        """When the next effect may be tried: after its wait, its claim and all before it of its machine."""
-        c = t.effects.c
-        query = select(c.not_before, c.claimed_until).where(c.done.is_(False), _first())
-        rows = await self._ports.db.read(lambda conn: conn.execute(query).all())
-        return min((max(row.not_before, row.claimed_until or 0.0) for row in rows), default=None)
+        return await self._ports.db.read(self._outbox.next_due)
 
     def _claim(self, unit: Unit) -> list[Claimed]:
-        rows = unit.conn.execute(_due(unit.now)).all()
-        ids = [row.id for row in rows]
-        if ids:
-            hold = {
-                "claimed_by": self._ports.worker,
-                "claimed_until": unit.now + CLAIM_SECONDS,
-                "tries": t.effects.c.tries + 1,
-            }
-            unit.conn.execute(update(t.effects).where(t.effects.c.id.in_(ids)).values(hold))
-        machines = repository.load_machines(unit.conn, {row.machine for row in rows})
-        return [
-            self._claimed(unit, row.id, EffectKind(row.kind), row.tries, machines[row.machine])
-            for row in rows
-        ]
+        return [self._announce(unit, effect) for effect in self._outbox.claim(unit.conn, unit.now)]
 
-    def _claimed(self, unit: Unit, id: int, kind: EffectKind, tries: int, machine: Machine) -> Claimed:
+    def _announce(self, unit: Unit, effect: Claimed) -> Claimed:
         """A launch that will be sent may take effect for a while: that is stored before it is sent."""
-        if kind is EffectKind.LAUNCH and machine.wanted and machine.backend in self._places.names():
-            abilities = self._places.backend(machine.backend).capabilities
-            until = unit.now + CLAIM_SECONDS + abilities.settle_window
-            machine = unit.advance_machine(machine, f.LaunchSent(until))
-        return Claimed(id, kind, tries, machine)
+        machine = effect.machine
+        sends = effect.kind is EffectKind.LAUNCH and machine.wanted
+        if not sends or not self._places.has(machine.backend):
+            return effect
+        abilities = self._places.backend(machine.backend).capabilities
+        sent = f.LaunchSent(effect.until + abilities.settle_window)
+        return replace(effect, machine=unit.advance_machine(machine, sent))
 
     async def _perform(self, effect: Claimed) -> None:
         crashpoint("effect.claimed")
@@ -123,34 +106,37 @@ class Performer:
         backend = self._places.backend(machine.backend)
         call = base.LaunchCall(**json.loads(machine.call))
         if machine.state in (MachineState.RELEASING, MachineState.GONE):
-            return await self._look_for(effect, backend, call.token)
+            return await self._look_for(effect, backend)
+        if machine.state is MachineState.UP:
+            return await self._answered(effect)
         if effect.tries:
-            found = await self._call(backend, lambda: backend.find(call.token))
+            found = await self._find(effect, backend)
             if found is not None and machine.up_at is None:
-                return await self._answered(effect, f.LaunchAnswered(found.native_id))
+                return await self._answered(effect, f.LaunchAnswered(found))
         nonce = derive_secret(self._bearings.key, "nonce", machine.id).decode()
         bootstrap = base.Bootstrap(nonce, self._bearings.agents_url)
         crashpoint("launch.before_call")
         try:
-            ref = await self._call(backend, lambda: backend.launch(call, bootstrap))
+            ref = await self._call(effect, backend, lambda: backend.launch(call, bootstrap))
         except base.LaunchRefused as refused:
+            if machine.up_at is not None:
+                return await self._later(effect, str(refused))
             return await self._answered(effect, f.LaunchRefused(str(refused)))
-        except (base.LaunchUnknown, TimedOut) as unknown:
+        except (base.LaunchUnknown, TimedOut, CallBroke) as unknown:
             await self._note(effect, f.LaunchLost(str(unknown)))
             return await self._later(effect, str(unknown))
         crashpoint("launch.after_call")
         await self._answered(effect, f.LaunchAnswered(ref.native_id))
         crashpoint("launch.recorded")
 
-    async def _look_for(self, effect: Claimed, backend: base.Backend, token: str) -> None:
+    async def _look_for(self, effect: Claimed, backend: base.Backend) -> None:
         """The launch is not wanted any more: nothing is sent, but what an earlier call made is found."""
         machine = effect.machine
         if machine.native_id is not None or not machine.alive:
             return await self._answered(effect)
         if not effect.tries:
             return await self._answered(effect, f.LaunchRefused("cancelled before it was launched"))
-        found = await self._call(backend, lambda: backend.find(token))
-        native_id = found.native_id if found else machine.claimed_by
+        native_id = await self._find(effect, backend) or machine.claimed_by
         if native_id is not None:
             return await self._answered(effect, f.LaunchAnswered(native_id))
         machine = await self._note(effect, f.FoundNothing())
@@ -159,20 +145,41 @@ class Performer:
         await self._later(effect, "no machine found yet")
 
     async def _terminate(self, effect: Claimed) -> None:
+        """Open until the machine is gone, however often it takes."""
         machine = effect.machine
-        if not machine.alive or machine.native_id is None:
+        if not machine.alive:
             return await self._answered(effect)
         backend = self._places.backend(machine.backend)
-        ref = base.MachineRef(machine.backend, machine.id, machine.native_id, machine.region)
+        native_id = machine.claimed_by or machine.native_id or await self._find(effect, backend)
+        if native_id is None:
+            await self._note(effect, f.FoundNothing())
+            return await self._finish(effect)
+        ref = base.MachineRef(machine.backend, machine.id, native_id, machine.region)
         crashpoint("terminate.before_call")
-        await self._call(backend, lambda: backend.terminate(ref))
+        await self._call(effect, backend, lambda: backend.terminate(ref))
         crashpoint("terminate.after_call")
-        seen = await self._call(backend, lambda: backend.poll([ref]))
-        if any(o.seen not in (base.Seen.GONE, base.Seen.INTERRUPTED) for o in seen):
-            return await self._later(effect, "still there")
-        await self._answered(effect, *(f.SeenGone() for _ in range(2)))
+        for _ in range(SIGHTINGS):
+            seen = await self._call(effect, backend, lambda: backend.poll([ref]))
+            if all(o.seen in (base.Seen.GONE, base.Seen.INTERRUPTED) for o in seen):
+                await self._note(effect, f.LaunchAnswered(native_id), f.SeenGone())
+        await self._finish(effect)
 
-    async def _call(self, backend: base.Backend, work: Callable[[], T]) -> T:
+    async def _find(self, effect: Claimed, backend: base.Backend) -> str | None:
+        token = base.LaunchCall(**json.loads(effect.machine.call)).token
+        found = await self._call(effect, backend, lambda: backend.find(token))
+        return found.native_id if found else None
+
+    async def _finish(self, effect: Claimed) -> None:
+        """Done when the machine is gone by its row."""
+        machine = await self._note(effect)
+        if machine.alive:
+            return await self._later(effect, "still there")
+        await self._answered(effect)
+
+    async def _call(self, effect: Claimed, backend: base.Backend, work: Callable[[], T]) -> T:
+        """A call is started only if the claim outlasts its deadline: afterwards another may hold it."""
+        if self._ports.clock.now() + CALL_DEADLINE > effect.until:
+            raise TimedOut("The claim would run out during the call.", fix="It is claimed again.")
         return await self._ports.calls.run(backend.name, work, CALL_DEADLINE)
 
     async def _answered(self, effect: Claimed, *facts: f.MachineFact) -> None:
@@ -180,17 +187,13 @@ class Performer:
 
         def record(unit: Unit) -> None:
             self._apply(unit, effect, facts)
-            unit.conn.execute(
-                update(t.effects)
-                .where(t.effects.c.id == effect.id)
-                .values(done=True, claimed_until=None, error=None)
-            )
+            self._outbox.done(unit.conn, effect)
             unit.changes.effects = True
 
         await self._writer.write(record)
 
-    async def _note(self, effect: Claimed, fact: f.MachineFact) -> Machine:
-        return await self._writer.write(lambda unit: self._apply(unit, effect, (fact,)))
+    async def _note(self, effect: Claimed, *facts: f.MachineFact) -> Machine:
+        return await self._writer.write(lambda unit: self._apply(unit, effect, facts))
 
     def _apply(self, unit: Unit, effect: Claimed, facts: tuple[f.MachineFact, ...]) -> Machine:
         machine = repository.load_machine(unit.conn, effect.machine.id)
@@ -198,27 +201,7 @@ class Performer:
         return unit.advance_machine(machine, *facts)
 
     async def _later(self, effect: Claimed, why: str) -> None:
-        wait = min(FIRST_WAIT * 2.0 ** min(effect.tries, 10), LONGEST_WAIT) * self._ports.random.uniform(
-            0.8, 1.2
-        )
-        values = {"error": why, "claimed_until": None, "not_before": self._ports.clock.now() + wait}
-        query = update(t.effects).where(t.effects.c.id == effect.id).values(values)
-        await self._ports.db.write(lambda conn: conn.execute(query).rowcount)
+        longest = min(FIRST_WAIT * 2.0 ** min(effect.tries, 10), LONGEST_WAIT)
+        at = self._ports.clock.now() + longest * self._ports.random.uniform(0.8, 1.2)
+        await self._ports.db.write(lambda conn: self._outbox.later(conn, effect, why, at))
         self._ports.wakeups.wake("effects")
-
-
-def _due(now: float) -> Select[tuple[int, str, int, str]]:
-    """The oldest open effect of each machine, if it may be tried now and nobody holds it."""
-    free = or_(t.effects.c.claimed_until.is_(None), t.effects.c.claimed_until <= now)
-    c = t.effects.c
-    return select(c.id, c.kind, c.tries, c.machine).where(
-        c.done.is_(False), c.not_before <= now, free, _first()
-    )
-
-
-def _first() -> ColumnElement[bool]:
-    """No older effect of its machine is open."""
-    older = t.effects.alias("older")
-    return ~exists().where(
-        and_(older.c.machine == t.effects.c.machine, older.c.done.is_(False), older.c.id < t.effects.c.id)
-    )

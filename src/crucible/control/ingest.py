@@ -25,6 +25,8 @@ from crucible.core.lifecycle import facts as f
 from crucible.wire.messages import Batch, Cause, Kind, Message
 from crucible.wire.paths import safe_name
 
+PROGRESS_NUMBERS = ("fraction", "epoch", "total_epochs", "step", "total_steps", "loss", "eta_seconds")
+LARGEST_NUMBER = 1e15
 MAX_SERIES = 1000
 """Series of one rank of an attempt; a program that invents names without end is not followed."""
 
@@ -97,10 +99,16 @@ class Ingest:
         was_live = world.live is not None
         for message in fresh:
             world = self._message(unit, batch, world, message)
-        where = (t.slots.c.attempt == batch.attempt, t.slots.c.rank == batch.rank)
-        unit.conn.execute(update(t.slots).where(*where).values(acked=fresh[-1].n))
+        self._acknowledge(unit, batch, fresh)
         if was_live and world.live is None:
             self._scheduler.place(unit)
+
+    def _acknowledge(self, unit: Unit, batch: Batch, fresh: list[Message]) -> None:
+        """Only from the number that was read: the same batch, sent twice at once, is stored once."""
+        c = t.slots.c
+        before = (c.attempt == batch.attempt, c.rank == batch.rank, c.acked == fresh[0].n - 1)
+        if unit.conn.execute(update(t.slots).where(*before).values(acked=fresh[-1].n)).rowcount != 1:
+            raise repository.Stale("Another batch of this rank came meanwhile.", fix="Read again.")
 
     def _message(self, unit: Unit, batch: Batch, world: World, message: Message) -> World:
         """Stores one message.
@@ -123,9 +131,8 @@ class Ingest:
                 unit.changes.hint(world.job.id, Hint.POINTS)
             case Kind.PROGRESS:
                 where = t.attempts.c.id == batch.attempt
-                unit.conn.execute(
-                    update(t.attempts).where(where).values(progress=json.dumps(dict(message.data)))
-                )
+                told = json.dumps(progress_of(message.data))
+                unit.conn.execute(update(t.attempts).where(where).values(progress=told))
                 unit.changes.hint(world.job.id, Hint.PROGRESS)
             case Kind.LOG:
                 _store_segment(unit, batch, message)
@@ -178,6 +185,20 @@ def fact_of(batch: Batch, message: Message) -> Fact | None:
             return f.RunnerEnded(batch.attempt, batch.rank, complete, _text(data.get("text"), 2000))
         case _:
             return None
+
+
+def progress_of(data: Mapping[str, object]) -> dict[str, object]:
+    """The known parts of a progress message, each a plain finite number or a short text."""
+    numbers = {name: _number(data.get(name)) for name in PROGRESS_NUMBERS}
+    message = data.get("message")
+    return {**numbers, "message": message[:200] if isinstance(message, str) else None}
+
+
+def _number(value: object) -> float | int | None:
+    """None for what no face could show: text, infinities, numbers beyond any count."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value if abs(value) < LARGEST_NUMBER else None
 
 
 def reason_of(data: Mapping[str, object]) -> Reason:

@@ -6,6 +6,7 @@ person decides to end something that is not ours.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 
 import structlog
@@ -18,7 +19,7 @@ from crucible.control.places import Places
 from crucible.control.ports import Ports
 from crucible.control.unit import Unit, Writer
 from crucible.core.errors import CrucibleError
-from crucible.core.lifecycle import Effect, EffectKind, MachineState
+from crucible.core.lifecycle import Effect, EffectKind, Machine, MachineState
 
 log = structlog.get_logger(__name__)
 
@@ -27,7 +28,7 @@ LIST_DEADLINE = 30.0
 
 @dataclass(frozen=True)
 class Findings:
-    """`strangers` carry our tag but have no row; `leftovers` have a row that says gone."""
+    """`strangers` carry our tag but have no row; `leftovers` are gone by their row, or doubles."""
 
     strangers: tuple[MachineRef, ...] = ()
     leftovers: tuple[MachineRef, ...] = ()
@@ -41,15 +42,19 @@ class Janitor:
         self._deployment = deployment
 
     async def tidy(self) -> Findings:
-        """One round over every place."""
+        """One round over every place, all at once."""
+        found = await asyncio.gather(*map(self._tidy, self._places.names()))
+        strangers = tuple(ref for findings in found for ref in findings.strangers)
+        return Findings(strangers, tuple(ref for findings in found for ref in findings.leftovers))
+
+    async def _tidy(self, name: str) -> Findings:
         strangers: list[MachineRef] = []
         leftovers: list[MachineRef] = []
-        for name in self._places.names():
-            try:
-                for ref in await self._owned(name):
-                    await self._judge(ref, strangers, leftovers)
-            except CrucibleError as error:
-                log.warning("listing machines failed", backend=name, error=str(error))
+        try:
+            for ref in await self._owned(name):
+                await self._judge(ref, strangers, leftovers)
+        except CrucibleError as error:
+            log.warning("listing machines failed", backend=name, error=str(error))
         return Findings(tuple(strangers), tuple(leftovers))
 
     async def _owned(self, name: str) -> list[MachineRef]:
@@ -57,18 +62,17 @@ class Janitor:
         return list(await self._ports.calls.run(name, lambda: backend.owned(self._deployment), LIST_DEADLINE))
 
     async def _judge(self, ref: MachineRef, strangers: list[MachineRef], leftovers: list[MachineRef]) -> None:
-        query = select(t.machines.c.state).where(t.machines.c.id == ref.machine)
-        state = await self._ports.db.read(lambda conn: conn.execute(query).scalar())
-        if state is None:
+        machine = await self._ports.db.read(lambda conn: repository.load_machine(conn, ref.machine))
+        if machine is None:
             strangers.append(ref)
             log.error("a machine with our tag is unknown to us", machine=ref.machine, native_id=ref.native_id)
-        elif state == MachineState.GONE.value:
+        elif _left_over(machine, ref):
             leftovers.append(ref)
-            await self._terminate_again(ref)
+            await self._end(ref)
 
-    async def _terminate_again(self, ref: MachineRef) -> None:
-        """The place still shows what it once said was gone: end it directly; the row stays as it is."""
-        log.error("a machine that was gone is there again", machine=ref.machine, native_id=ref.native_id)
+    async def _end(self, ref: MachineRef) -> None:
+        """The place still shows what has no use: end it directly; the row stays as it is."""
+        log.warning("ending what is left of a machine", machine=ref.machine, native_id=ref.native_id)
         backend = self._places.backend(ref.backend)
         try:
             await self._ports.calls.run(ref.backend, lambda: backend.terminate(ref), LIST_DEADLINE)
@@ -90,3 +94,9 @@ class Janitor:
             unit.changes.effects |= bool(wanted)
 
         await self._writer.write(ensure)
+
+
+def _left_over(machine: Machine, ref: MachineRef) -> bool:
+    """Gone by our books; or a double: our token made two, and another one has proven to be the machine."""
+    double = machine.claimed_by is not None and machine.claimed_by != ref.native_id
+    return machine.state is MachineState.GONE or double

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -37,17 +38,22 @@ class Places:
         self._offers: dict[str, tuple[Offer, ...]] = {}
 
     async def refresh(self) -> None:
-        """A place that does not answer keeps the offers it last made."""
-        for name, backend in self._backends.items():
-            try:
-                found = await self._calls.run(name, lambda b=backend: b.offers(Resources()), OFFERS_DEADLINE)  # type: ignore[misc]
-            except CrucibleError as error:
-                log.warning("asking for offers failed", backend=name, error=str(error))
-                continue
-            self._offers[name] = tuple(found)
+        """Asks all places at once; one that does not answer keeps the offers it last made."""
+        await asyncio.gather(*map(self._refresh, self._backends.values()))
+
+    async def _refresh(self, backend: Backend) -> None:
+        try:
+            found = await self._calls.run(backend.name, lambda: backend.offers(Resources()), OFFERS_DEADLINE)
+        except CrucibleError as error:
+            log.warning("asking for offers failed", backend=backend.name, error=str(error))
+            return
+        self._offers[backend.name] = tuple(found)
 
     def names(self) -> list[str]:
         return sorted(self._backends)
+
+    def has(self, name: str) -> bool:
+        return name in self._backends
 
     def backend(self, name: str) -> Backend:
         found = self._backends.get(name)

@@ -1,26 +1,33 @@
-"""Metric points, packed: rows of up to 1,024 points per series, each with its extremes.
+"""Metric points, packed: rows of up to 1,024 points per series, drawn at three levels.
 
-The extremes of whole blocks draw a long series without unpacking it; unpacking draws a short one exactly.
+A row keeps its points, the two extremes of each stretch of 32 of them, and its own two extremes. A short
+series is drawn from its points, a longer one from its stretches, a very long one from its rows; each way the
+lowest and the highest point are kept. The order is that in which the points came; no clock is asked.
 """
 
 from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, insert, select, update
+from sqlalchemy import CTE, Column, Connection, Row, Select, bindparam, func, insert, select, update
 
 from crucible.control.db import schema as t
 
 BLOCK = 1024
+STRETCH = 32
+RAW_SHARE = 8
+"""How many points per point drawn are still looked at one by one."""
+LEVEL_SHARE = 32
+"""How many extremes of stretches per point drawn are still looked at."""
+
 _POINT = struct.Struct("<ddd")
 
 
-@dataclass(frozen=True)
-class Point:
+class Point(NamedTuple):
     """`at` is the agent's clock, for people."""
 
     step: float
@@ -37,121 +44,183 @@ class Series:
     points: tuple[tuple[float, float | None, float], ...]
 
 
+@dataclass(frozen=True)
+class _Block:
+    """A row: its points, the extremes of each stretch of them and its own, all packed.
+
+    `low` and `high` are of the series up to here, so that its last row knows all that is said of the whole.
+    """
+
+    low: float | None = None
+    high: float | None = None
+    extremes: bytes = b""
+    levels: bytes = b""
+    data: bytes = b""
+
+
+# Statements are put together once: for a point at a time that takes longer than to run them.
+_c = t.metric_blocks.c
+_OF_RANK = (_c.attempt == bindparam("of_attempt"), _c.rank == bindparam("of_rank"))
+_OF_SERIES = (*_OF_RANK, _c.series == bindparam("of_series"))
+
+
+def _names() -> CTE:
+    """The names of a rank's series, each found by one step in the index however many rows it has."""
+    first = select(func.min(_c.series).label("name")).where(*_OF_RANK).cte("names", recursive=True)
+    following = select(func.min(_c.series)).where(*_OF_RANK, _c.series > first.c.name).scalar_subquery()
+    return first.union_all(select(following).where(first.c.name.is_not(None)))
+
+
+def _last_rows() -> Select[Any]:
+    names, others = _names(), t.metric_blocks.alias()
+    same = (others.c.attempt == _c.attempt, others.c.rank == _c.rank, others.c.series == names.c.name)
+    newest = select(func.max(others.c.n)).where(*same).correlate(t.metric_blocks, names).scalar_subquery()
+    rows = select(_c.series, _c.n, _c.points, _c.low, _c.high, _c.last)
+    return rows.join(names, _c.series == names.c.name).where(*_OF_RANK, _c.n == newest).order_by(_c.series)
+
+
+_NAMES = select(_names().c.name)
+_LAST = _last_rows()
+_TAIL = select(t.metric_blocks).where(*_OF_SERIES).order_by(_c.n.desc()).limit(1)
+_REPLACE = update(t.metric_blocks).where(*_OF_SERIES, _c.n == bindparam("of_n"))
+_ADD = insert(t.metric_blocks)
+
+
 def append(conn: Connection, attempt: str, rank: int, series: str, points: Sequence[Point]) -> None:
-    """Adds points at the end of a series."""
-    where = _series(attempt, rank, series)
-    c = t.metric_blocks.c
-    tail = conn.execute(select(c.n, c.points, c.data).where(*where).order_by(c.n.desc()).limit(1)).first()
-    n, data = (
-        (tail.n, bytes(tail.data)) if tail and tail.points < BLOCK else ((tail.n + 1) if tail else 0, b"")
-    )
-    fresh = not data
-    for block in _blocks(data, points):
-        values = _block_values(block)
-        if fresh:
-            key = {"attempt": attempt, "rank": rank, "series": series, "n": n}
-            conn.execute(insert(t.metric_blocks).values({**key, **values}))
-        else:
-            conn.execute(update(t.metric_blocks).where(*where, c.n == n).values(values))
-        n, fresh = n + 1, True
+    """Adds points at the end of a series. Only its last row is written again."""
+    key = {"of_attempt": attempt, "of_rank": rank, "of_series": series}
+    tail = conn.execute(_TAIL, key).first()
+    n, room, block = -1, 0, _Block()
+    if tail:
+        n, room = tail.n, BLOCK - tail.points
+        block = _Block(tail.low, tail.high, tail.extremes, tail.levels, tail.data)
+    if room and points:
+        block = _grown(block, points[:room])
+        conn.execute(_REPLACE, {**key, "of_n": n, **_row(block)})
+    for start in range(room, len(points), BLOCK):
+        n += 1
+        block = _grown(_Block(block.low, block.high), points[start : start + BLOCK])
+        conn.execute(_ADD, {"attempt": attempt, "rank": rank, "series": series, "n": n, **_row(block)})
 
 
 def read(conn: Connection, attempt: str, names: Sequence[str], most: int) -> dict[str, Series]:
-    """The series of an attempt's first rank, each with at most about `most` points that keep its extremes."""
-    found = sorted(names_of(conn, attempt, 0))
-    return {name: _read(conn, attempt, name, max(most, 2)) for name in found if not names or name in names}
+    """The series of an attempt's first rank, all unless named.
+
+    Each with at most about `most` points that keep its extremes. A `most` below 0 counts from the end: the
+    last `-most` points, every one.
+    """
+    rows = [row for row in _last(conn, attempt) if not names or row.series in names]
+    return {row.series: _read(conn, attempt, row, most) for row in rows}
 
 
 def names_of(conn: Connection, attempt: str, rank: int) -> set[str]:
     """The names of the series that a rank has reported."""
-    c = t.metric_blocks.c
-    query = select(c.series).where(c.attempt == attempt, c.rank == rank).distinct()
-    return {row.series for row in conn.execute(query).all()}
+    found = conn.execute(_NAMES, {"of_attempt": attempt, "of_rank": rank}).scalars()
+    return {name for name in found if name is not None}
 
 
 def latest(conn: Connection, attempt: str) -> dict[str, float | None]:
     """The last value of every series."""
-    c = t.metric_blocks.c
-    rows = conn.execute(
-        select(c.series, c.last).where(c.attempt == attempt, c.rank == 0).order_by(c.series, c.n)
-    )
-    return {row.series: row.last for row in rows.all()}
+    return {row.series: row.last for row in _last(conn, attempt)}
 
 
 def pack(points: Iterable[Point]) -> bytes:
-    return b"".join(_POINT.pack(p.step, p.value, p.at) for p in points)
+    return b"".join(_POINT.pack(*point) for point in points)
 
 
 def unpack(data: bytes) -> list[Point]:
-    return [Point(*fields) for fields in _POINT.iter_unpack(data)]
+    return list(map(Point._make, _POINT.iter_unpack(data)))
 
 
-def thin(points: Sequence[Point], most: int) -> list[Point]:
-    """At most about `most` points: of each stretch the lowest and the highest, in order."""
-    if len(points) <= most or most < 2:
-        return list(points)
-    size = math.ceil(len(points) / (most // 2))
-    kept: list[Point] = []
-    for start in range(0, len(points), size):
-        stretch = range(start, min(start + size, len(points)))
-        real = [i for i in stretch if math.isfinite(points[i].value)] or [start]
-        extremes = {min(real, key=lambda i: points[i].value), max(real, key=lambda i: points[i].value)}
-        kept.extend(points[i] for i in sorted(extremes))
-    return kept
+def thin(data: bytes, most: int, least: int = 1) -> list[Point]:
+    """At most about `most` of the packed points: of each stretch the lowest and the highest, in order.
+
+    A stretch has at least `least` points.
+    """
+    count = len(data) // _POINT.size
+    size = least if count <= most else max(least, math.ceil(count / max(most // 2, 1)))
+    if size == 1:
+        return unpack(data)
+    kept = (i for pair in _extremes(data, size) for i in dict.fromkeys(pair))
+    return [Point._make(_POINT.unpack_from(data, i * _POINT.size)) for i in kept]
 
 
-def _read(conn: Connection, attempt: str, name: str, most: int) -> Series:
-    c = t.metric_blocks.c
-    columns = (c.points, c.low, c.high, c.last, c.first_step, c.last_step, c.last_at)
-    where = _series(attempt, 0, name)
-    rows = conn.execute(select(*columns).where(*where).order_by(c.n)).all()
-    total = sum(row.points for row in rows)
-    if len(rows) * 2 > most:
-        points = thin([p for row in rows for p in _extremes(row)], most)
-    else:
-        packed = conn.execute(select(c.data).where(*where).order_by(c.n)).scalars()
-        points = thin([p for data in packed for p in unpack(bytes(data))], most)
-    lows = [row.low for row in rows if row.low is not None]
-    highs = [row.high for row in rows if row.high is not None]
-    return Series(total, rows[-1].last, min(lows, default=None), max(highs, default=None), _shown(points))
+def _last(conn: Connection, attempt: str) -> Sequence[Row[Any]]:
+    """The last row of each series of the first rank, without what is packed in it."""
+    return conn.execute(_LAST, {"of_attempt": attempt, "of_rank": 0}).all()
 
 
-def _extremes(row: Any) -> Iterator[Point]:
-    """A block's lowest and highest. Where they lie in it is not known; the one nearer its end comes last."""
-    falls = row.last is not None and row.last - row.low < row.high - row.last
-    values = (row.high, row.low) if falls else (row.low, row.high)
-    for step, value in zip((row.first_step, row.last_step), values, strict=True):
-        if step is not None and value is not None:
-            yield Point(step, value, row.last_at)
+def _read(conn: Connection, attempt: str, last: Row[Any], most: int) -> Series:
+    count = last.n * BLOCK + last.points
+    points = _chosen(conn, {"of_attempt": attempt, "of_rank": 0, "of_series": last.series}, count, most)
+    return Series(count, last.last, last.low, last.high, _shown(points))
+
+
+def _chosen(conn: Connection, key: Mapping[str, object], count: int, most: int) -> list[Point]:
+    """The points to show, from the coarsest level that is fine enough."""
+    if most < 0:
+        first = max(count + most, 0)
+        return unpack(_joined(conn, key, _c.data, first // BLOCK)[first % BLOCK * _POINT.size :])
+    most = max(most, 2)
+    if count <= RAW_SHARE * most:
+        return thin(_joined(conn, key, _c.data), most)
+    fine = math.ceil(count / STRETCH) * 2 <= LEVEL_SHARE * most
+    return thin(_joined(conn, key, _c.levels if fine else _c.extremes), most, least=2)
+
+
+def _joined(conn: Connection, key: Mapping[str, object], column: Column[Any], first: int = 0) -> bytes:
+    """One packed part of a series, from its row `first` on."""
+    query = select(column).where(*_OF_SERIES, _c.n >= first).order_by(_c.n)
+    return b"".join(conn.execute(query, dict(key)).scalars())
 
 
 def _shown(points: Iterable[Point]) -> tuple[tuple[float, float | None, float], ...]:
-    return tuple((p.step, p.value if math.isfinite(p.value) else None, p.at) for p in points)
+    return tuple((step, value if math.isfinite(value) else None, at) for step, value, at in points)
 
 
-def _series(attempt: str, rank: int, series: str) -> tuple[ColumnElement[bool], ...]:
-    c = t.metric_blocks.c
-    return (c.attempt == attempt, c.rank == rank, c.series == series)
+def _grown(block: _Block, points: Sequence[Point]) -> _Block:
+    """The block with more points. Only the stretches that change are looked at again."""
+    more = pack(points)
+    data = block.data + more
+    whole = len(block.data) // (STRETCH * _POINT.size)
+    levels = block.levels[: whole * 2 * _POINT.size] + _pairs(data[whole * STRETCH * _POINT.size :], STRETCH)
+    extremes = _pairs(block.extremes + more, BLOCK + 2)
+    known = [v for v in (block.low, block.high) if v is not None]
+    real = [p.value for p in unpack(extremes) if math.isfinite(p.value)] + known
+    return _Block(min(real, default=None), max(real, default=None), extremes, levels, data)
 
 
-def _blocks(data: bytes, points: Sequence[Point]) -> Iterator[bytes]:
-    joined = data + pack(points)
-    size = BLOCK * _POINT.size
-    for start in range(0, len(joined), size):
-        yield joined[start : start + size]
-
-
-def _block_values(data: bytes) -> dict[str, object]:
-    points = unpack(data)
-    real = [p.value for p in points if math.isfinite(p.value)]
-    last = points[-1]
+def _row(block: _Block) -> dict[str, object]:
+    _, last, _ = _POINT.unpack(block.data[-_POINT.size :])
     return {
-        "points": len(points),
-        "first_step": points[0].step,
-        "last_step": last.step,
-        "last_at": last.at,
-        "low": min(real, default=None),
-        "high": max(real, default=None),
-        "last": last.value if math.isfinite(last.value) else None,
-        "data": data,
+        "points": len(block.data) // _POINT.size,
+        "low": block.low,
+        "high": block.high,
+        "last": last if math.isfinite(last) else None,
+        "extremes": block.extremes,
+        "levels": block.levels,
+        "data": block.data,
     }
+
+
+def _pairs(data: bytes, size: int) -> bytes:
+    """Of each stretch its two extremes, packed; the same point twice where there is only one."""
+    places = (i * _POINT.size for pair in _extremes(data, size) for i in pair)
+    return b"".join(data[start : start + _POINT.size] for start in places)
+
+
+def _extremes(data: bytes, size: int) -> Iterator[tuple[int, int]]:
+    """Of each stretch of `size` packed points where its lowest and its highest are, in order."""
+    values = struct.unpack(f"<{len(data) // 8}d", data)[1::3]
+    for start in range(0, len(values), size):
+        stretch = values[start : start + size]
+        low, high = _lowest_and_highest(stretch)
+        yield start + min(low, high), start + max(low, high)
+
+
+def _lowest_and_highest(values: tuple[float, ...]) -> tuple[int, int]:
+    """What is no number counts only where there is nothing else."""
+    real: Sequence[float] = values
+    if not math.isfinite(sum(values)):
+        real = [value for value in values if math.isfinite(value)]
+    return (values.index(min(real)), values.index(max(real))) if real else (0, 0)

@@ -6,6 +6,8 @@ never stops the others.
 
 from __future__ import annotations
 
+import asyncio
+
 import structlog
 from sqlalchemy import select
 
@@ -31,12 +33,15 @@ class Poller:
         self._writer = writer
 
     async def poll(self) -> None:
-        """One round over every machine that is not gone."""
-        for backend, machines in (await self._alive()).items():
-            try:
-                await self._poll_backend(backend, machines)
-            except CrucibleError as error:
-                log.warning("poll failed", backend=backend, error=str(error))
+        """One round over every machine that is not gone, all places at once."""
+        alive = await self._alive()
+        await asyncio.gather(*(self._poll(backend, machines) for backend, machines in alive.items()))
+
+    async def _poll(self, backend: str, machines: list[Machine]) -> None:
+        try:
+            await self._poll_backend(backend, machines)
+        except CrucibleError as error:
+            log.warning("poll failed", backend=backend, error=str(error))
 
     async def _alive(self) -> dict[str, list[Machine]]:
         query = select(t.machines).where(t.machines.c.state != MachineState.GONE.value)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from crucible.control.db.port import Db
+from crucible.core.errors import CrucibleError, Trouble
 from crucible.core.ids import Prefix
 from crucible.storage import Store
 
@@ -33,11 +34,31 @@ class Random(Protocol):
     def uniform(self, low: float, high: float) -> float: ...
 
 
+class CallBroke(Trouble):
+    """What was called raised something it does not announce: a defect there, or in a vendor's library."""
+
+    code = "call_broke"
+
+
+def guarded(lane: str, work: Callable[[], T]) -> T:
+    """The result of `work`; whatever it raises comes as a CrucibleError, for callers to expect."""
+    try:
+        return work()
+    except CrucibleError:
+        raise
+    except Exception as error:
+        what = f"{lane} broke with {type(error).__name__}."
+        raise CallBroke(what, why=str(error), fix="See the server's log; it will be asked again.") from error
+
+
 class Calls(Protocol):
     """Runs blocking work, each lane bounded: a place that hangs fills only its own lane."""
 
     async def run(self, lane: str, work: Callable[[], T], deadline: float) -> T:
-        """The result, or `TimedOut` after `deadline` seconds (the work itself may still be going on)."""
+        """The result, or `TimedOut` after `deadline` seconds (the work itself may still be going on).
+
+        Work goes through `guarded`: only CrucibleErrors come out.
+        """
 
     async def close(self) -> None: ...
 

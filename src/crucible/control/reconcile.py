@@ -5,7 +5,8 @@ Everything that a lost message would have caused is caused by a sweep: correctne
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, or_, select, update
+import structlog
+from sqlalchemy import ColumnElement, Connection, or_, select, update
 
 from crucible.control import repository
 from crucible.control.contacts import Contacts
@@ -13,11 +14,16 @@ from crucible.control.db import schema as t
 from crucible.control.ports import Ports
 from crucible.control.scheduler import Scheduler
 from crucible.control.unit import Unit, Writer
+from crucible.core.errors import CrucibleError
 from crucible.core.lifecycle import JobState
 from crucible.core.lifecycle.facts import Tick
 
+log = structlog.get_logger(__name__)
+
 BATCH = 100
 CLAIM_SECONDS = 10.0
+GAP_SECONDS = 20.0
+PUT_OFF_SECONDS = 60.0
 
 
 class Reconciler:
@@ -26,19 +32,44 @@ class Reconciler:
         self._writer = writer
         self._scheduler = scheduler
         self._contacts = contacts
+        self._last_round = 0.0
+        self._listening_since = 0.0
 
     async def round(self) -> None:
         """One round: contacts are stored, due jobs looked at, the queue served."""
+        self._notice_gap()
         await self._flush()
         for job in await self._claim_due():
-            await self._writer.write(lambda unit, j=job: self._look(unit, j))  # type: ignore[misc]
+            await self._look_safely(job)
         if await self._ports.db.read(self._anything_queued):
             await self._writer.write(self._scheduler.place)
 
+    def _notice_gap(self) -> None:
+        """After a start, or a sleep of this computer, silence is counted anew: nobody was listening."""
+        now = self._ports.clock.now()
+        if now - self._last_round > GAP_SECONDS:
+            self._listening_since = now
+        self._last_round = now
+
     async def _flush(self) -> None:
-        if self._contacts.waiting:
-            seen = self._contacts.take()
+        if not self._contacts.waiting:
+            return
+        seen = self._contacts.take()
+        try:
             await self._ports.db.write(lambda conn: seen.store(conn))
+        except CrucibleError:
+            self._contacts.give_back(seen)
+            raise
+
+    async def _look_safely(self, job: str) -> None:
+        """One job's trouble is put off and told; the others get their turn."""
+        try:
+            await self._writer.write(lambda unit: self._look(unit, job))
+        except Exception:
+            log.exception("a job could not be looked at", job=job)
+            put_off = self._ports.clock.now() + PUT_OFF_SECONDS
+            query = update(t.jobs).where(t.jobs.c.id == job).values(due_at=put_off)
+            await self._ports.db.write(lambda conn: conn.execute(query).rowcount)
 
     async def _claim_due(self) -> list[str]:
         now = self._ports.clock.now()
@@ -47,16 +78,15 @@ class Reconciler:
         return await self._ports.db.write(lambda conn: self._claim(conn, now))
 
     def _claim(self, conn: Connection, now: float) -> list[str]:
-        jobs = _due(conn, now)
         hold = {"claimed_by": self._ports.worker, "claimed_until": now + CLAIM_SECONDS}
-        conn.execute(update(t.jobs).where(t.jobs.c.id.in_(jobs)).values(hold))
-        return jobs
+        claim = update(t.jobs).where(_free(now)).values(hold)
+        return [job for job in _due(conn, now) if conn.execute(claim.where(t.jobs.c.id == job)).rowcount]
 
     def _look(self, unit: Unit, job: str) -> None:
         world = repository.load_world(unit.conn, job)
         if world is None:
             return
-        after = unit.advance(world, Tick())
+        after = unit.advance(world, Tick(self._listening_since))
         unit.conn.execute(
             update(t.jobs).where(t.jobs.c.id == job).values(claimed_by=None, claimed_until=None)
         )
@@ -71,6 +101,9 @@ class Reconciler:
 
 def _due(conn: Connection, now: float) -> list[str]:
     c = t.jobs.c
-    free = or_(c.claimed_until.is_(None), c.claimed_until <= now)
-    query = select(c.id).where(c.due_at.is_not(None), c.due_at <= now, free).order_by(c.due_at).limit(BATCH)
-    return list(conn.execute(query).scalars())
+    due = (c.due_at.is_not(None), c.due_at <= now, _free(now))
+    return list(conn.execute(select(c.id).where(*due).order_by(c.due_at).limit(BATCH)).scalars())
+
+
+def _free(now: float) -> ColumnElement[bool]:
+    return or_(t.jobs.c.claimed_until.is_(None), t.jobs.c.claimed_until <= now)

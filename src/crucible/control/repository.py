@@ -75,10 +75,12 @@ def save_step(conn: Connection, before: World, step: Step, now: float) -> World:
     job = before.job if same else _save_job(conn, before.job, numbered.job)
     for attempt in world.attempts:
         _save_attempt(conn, before, attempt)
-    machines = {m.id: _save_machine(conn, before.machines.get(m.id), m, now) for m in world.machines.values()}
+    machines = {
+        m.id: _save_machine(conn, before.machines.get(m.id), m, now, touched=m.id in step.touched)
+        for m in world.machines.values()
+    }
     _add_events(conn, job, before.job.events, step.events, now)
     add_effects(conn, step.effects, now)
-    touch(conn, step.touched)
     return World(job, world.attempts, machines)
 
 
@@ -116,19 +118,21 @@ def _save_attempt(conn: Connection, before: World, attempt: Attempt) -> None:
             conn.execute(update(t.slots).where(*where).values(ended=slot.ended))
 
 
-def _save_machine(conn: Connection, before: Machine | None, after: Machine, now: float) -> Machine:
-    if after == before:
+def _save_machine(
+    conn: Connection, before: Machine | None, after: Machine, now: float, *, touched: bool = False
+) -> Machine:
+    """`touched`: its desired document changed. Its version rises too, for decisions that rely on it."""
+    if after == before and not touched:
         return after
     saved = replace(after, version=after.version + 1)
     if before is None:
         conn.execute(insert(t.machines).values(codec.machine_row(saved)))
         return saved
-    done = conn.execute(
-        update(t.machines)
-        .where(t.machines.c.id == before.id, t.machines.c.version == before.version)
-        .values(codec.machine_row(saved))
-    )
-    if done.rowcount != 1:
+    values = codec.machine_row(saved)
+    if touched:
+        values["desired_version"] = t.machines.c.desired_version + 1
+    mine = (t.machines.c.id == before.id, t.machines.c.version == before.version)
+    if conn.execute(update(t.machines).where(*mine).values(values)).rowcount != 1:
         raise Stale(f"Machine {before.id} changed meanwhile.", fix="Read it again and decide again.")
     _save_price(conn, before, saved, now)
     return saved
@@ -157,7 +161,8 @@ def _look_again(conn: Connection, machine_id: str, now: float) -> None:
         .join(t.slots, t.slots.c.attempt == t.attempts.c.id)
         .where(t.slots.c.machine == machine_id, t.slots.c.ended.is_(False))
     )
-    conn.execute(update(t.jobs).where(t.jobs.c.id.in_(affected)).values(due_at=now))
+    due = {"due_at": now, "version": t.jobs.c.version + 1}
+    conn.execute(update(t.jobs).where(t.jobs.c.id.in_(affected)).values(due))
 
 
 def _add_events(conn: Connection, job: Job, already: int, events: Iterable[Event], now: float) -> None:
@@ -183,11 +188,3 @@ def add_effects(conn: Connection, effects: Iterable[Effect], now: float) -> None
     ]
     if rows:
         conn.execute(insert(t.effects), rows)
-
-
-def touch(conn: Connection, machines: Iterable[str]) -> None:
-    """Their desired documents changed."""
-    wanted = list(machines)
-    if wanted:
-        bumped = t.machines.c.desired_version + 1
-        conn.execute(update(t.machines).where(t.machines.c.id.in_(wanted)).values(desired_version=bumped))

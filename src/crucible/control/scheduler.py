@@ -21,7 +21,7 @@ from crucible.control.unit import Unit
 from crucible.core import scheduling
 from crucible.core.ids import Prefix, short
 from crucible.core.lifecycle import Attempt, JobState, Machine, MachineState, Slot, World
-from crucible.core.lifecycle.facts import Impossible, Placed, Waits
+from crucible.core.lifecycle.facts import Placed, Waits
 from crucible.core.resources import Allocation, Resources, format_memory
 
 LOOK_AHEAD = 64
@@ -52,7 +52,7 @@ class Scheduler:
             if world is None:
                 continue
             if decision.allocation is None:
-                unit.advance(world, Impossible(decision.why) if decision.never else Waits(decision.why))
+                unit.advance(world, Waits(decision.why))
             else:
                 machines[decision.backend] = self._give(
                     unit, world, decision.backend, decision.allocation, machines[decision.backend]

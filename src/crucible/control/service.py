@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from sqlalchemy import Connection, update
@@ -37,6 +39,7 @@ from crucible.control.views import View, backend_view
 from crucible.core.errors import NotFound
 from crucible.core.ids import short
 from crucible.core.lifecycle.facts import CancelRequested
+from crucible.core.lifecycle.machines import SIGHTINGS
 from crucible.core.spec import JobSpec
 from crucible.storage import Store
 from crucible.storage.layout import artifact_key
@@ -46,6 +49,7 @@ POLL_SECONDS = 3.0
 TIDY_SECONDS = 60.0
 DUTY_SECONDS = 10.0
 LONGEST_IDLE = 5.0
+FIRST_LOOK_SECONDS = 2.0
 LEAVE_TRIES = 6
 LEAVE_WAIT = 0.2
 RECENT_BYTES = 4096
@@ -57,7 +61,7 @@ class Deployment:
     """Who we are: the id on our machines' tags, the key of our agents' secrets, where they find us."""
 
     id: str
-    key: bytes
+    key: bytes = field(repr=False)
     agents_url: str
     scratch: Path
     bundle_limit: int
@@ -80,7 +84,7 @@ class Control:
         self._duties = Duties(ports.worker)
         self._scheduler = Scheduler(self._places, ports.ids, deployment.id, self._duties)
         self._submit = Submit(self._places, self._scheduler, ports.ids)
-        uploads = Uploads(ports, deployment.scratch)
+        self._uploads = uploads = Uploads(ports, deployment.scratch)
         tools = Tools(ports, self._writer, self._feed, tails, self._contacts, deployment.key)
         self._bundles = Bundles(ports, uploads, deployment.bundle_limit)
         self.agents = Agents(tools, Ingest(self._scheduler), uploads, self._bundles)
@@ -94,18 +98,25 @@ class Control:
         self._ready = False
 
     async def start(self) -> None:
-        """Takes up whatever was left, then starts the loops."""
-        await self._places.refresh()
+        """Takes up whatever was left, then starts the loops. A place that hangs does not keep us from it."""
         await self._ports.db.write(self._take_up)
-        for _ in range(2):
-            await self._poller.poll()
+        await self._uploads.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_LOOK_SECONDS):
+                await self._first_look()
         self._loops.start()
         self._ready = True
+
+    async def _first_look(self) -> None:
+        await self._places.refresh()
+        for _ in range(SIGHTINGS):
+            await self._poller.poll()
 
     async def stop(self) -> None:
         """Gives back machines that nobody uses, then ends the loops. What runs goes on without us."""
         self._ready = False
         await self._loops.stop()
+        await self._performer.stop()
         try:
             await self._leave()
             await self._ports.db.write(lambda conn: roles.release(conn, self._ports.worker))
@@ -141,8 +152,7 @@ class Control:
         ]
 
     async def _perform(self) -> float:
-        while await self._performer.perform_due():
-            pass
+        await self._performer.start_due()
         due = await self._performer.next_due()
         return LONGEST_IDLE if due is None else min(max(due - self._ports.clock.now(), 0.05), LONGEST_IDLE)
 
@@ -188,7 +198,7 @@ class Control:
             world = repository.load_world(unit.conn, job)
             assert world is not None, "found a moment ago, and jobs are never deleted"
             after = unit.advance(world, CancelRequested())
-            if world.live is None and after.job != world.job:
+            if after.live is None and after.job != world.job:
                 self._scheduler.place(unit)
             return after.job != world.job
 
@@ -204,6 +214,10 @@ class Control:
         view = await self._view(job)
         latest = await self._ports.db.read(lambda conn: queries.latest_metrics(conn, job))
         return {**view, "recent_logs": await self._recent(job), "metrics": latest}
+
+    async def view(self, ref: str) -> View:
+        """The job without its output and metrics: cheap enough to be asked at every change."""
+        return await self._view(await self.find_job(ref))
 
     async def jobs(
         self, *, statuses: frozenset[str] | None, active: bool, limit: int, cursor: str | None

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
 
+from crucible.control.ports import guarded
 from crucible.core.errors import TimedOut
 from crucible.core.ids import Prefix, make_id
 
@@ -62,7 +63,7 @@ class ThreadCalls:
             pool = self._lanes[lane] = ThreadPoolExecutor(self._threads, thread_name_prefix=lane)
         try:
             async with asyncio.timeout(deadline):
-                return await asyncio.get_running_loop().run_in_executor(pool, work)
+                return await asyncio.get_running_loop().run_in_executor(pool, guarded, lane, work)
         except TimeoutError:
             raise TimedOut(
                 f"{lane} did not answer within {deadline:g} s.", fix="It will be asked again."

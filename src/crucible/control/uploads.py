@@ -1,19 +1,28 @@
-"""Uploads: bytes that arrive in pieces are written beside the store, then put there whole, or not at all."""
+"""Uploads: bytes that arrive in pieces become a file beside the store, which adopts it whole or not."""
 
 from __future__ import annotations
 
-import os
+import secrets
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from io import FileIO
 from pathlib import Path
 
+from crucible.control.arriving import Arriving, disk_failures_told
 from crucible.control.ports import Ports
-from crucible.core.errors import BadInput, DiskFull
-from crucible.storage import BundleStore
+from crucible.core.errors import BadInput, CrucibleError
+from crucible.storage import BundleStore, HashMismatch
+from crucible.storage.layout import bundle_key
 
-PUT_DEADLINE = 600.0
+PUT_DEADLINE = 60.0
 WRITE_DEADLINE = 60.0
+SLOWEST = 5_000_000
+"""Bytes a second that a store takes on a bad day."""
+BATCH = 1024 * 1024
+"""Bytes gathered before a thread writes them."""
 LANE = "store"
+PREFIX = "upload-"
 
 
 class TooLarge(BadInput):
@@ -21,46 +30,55 @@ class TooLarge(BadInput):
     http_status = 413
 
 
+def put_deadline(size: int) -> float:
+    """Seconds within which `size` bytes are to be stored: agents wait as long for the answer."""
+    return PUT_DEADLINE + size / SLOWEST
+
+
 class Uploads:
+    """`scratch` should be on the store's own file system: then nothing is ever copied."""
+
     def __init__(self, ports: Ports, scratch: Path) -> None:
         self._ports = ports
         self._scratch = scratch
+        self._prefix = f"{PREFIX}{secrets.token_hex(8)}-"
+
+    async def clear(self) -> None:
+        """Remove what killed processes left in the scratch folder. Uploads under way here are not touched."""
+        await self._ports.calls.run(LANE, self._remove_left_over, WRITE_DEADLINE)
 
     async def bundle(self, sha256: str, chunks: AsyncIterator[bytes], limit: int) -> tuple[int, bool]:
         """Stores a bundle; its size and whether it is new. HashMismatch when the bytes are other ones."""
-        path = await self._receive(chunks, limit)
-        try:
-            store = BundleStore(self._ports.store)
-            new = await self._ports.calls.run(LANE, lambda: store.put(path, sha256), PUT_DEADLINE)
-            return await self._ports.calls.run(LANE, lambda: store.size(sha256), PUT_DEADLINE) or 0, new
-        finally:
-            path.unlink(missing_ok=True)
+        key, bundles = bundle_key(sha256), BundleStore(self._ports.store)
+        new = not await self._ports.calls.run(LANE, lambda: bundles.has(sha256), PUT_DEADLINE)
+        return await self.object(key, sha256, chunks, limit), new
 
     async def object(self, key: str, sha256: str, chunks: AsyncIterator[bytes], limit: int) -> int:
-        """Stores any object; its size."""
-        path = await self._receive(chunks, limit)
-        try:
+        """Stores any object; its size. HashMismatch when the bytes are other ones."""
+        store = self._ports.store
+        async with self._arriving() as file:
+            await self._fill(file, chunks, limit)
+            _check(file, sha256)
             stored = await self._ports.calls.run(
-                LANE, lambda: self._ports.store.put(key, path, sha256=sha256), PUT_DEADLINE
+                LANE,
+                lambda: file.hand_over(lambda path: store.adopt(key, path, sha256)),
+                put_deadline(file.size),
             )
-            return stored.size
-        finally:
-            path.unlink(missing_ok=True)
+        return stored.size
 
-    async def _receive(self, chunks: AsyncIterator[bytes], limit: int) -> Path:
-        self._scratch.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=self._scratch, prefix="upload-")
+    @asynccontextmanager
+    async def _arriving(self) -> AsyncIterator[Arriving]:
+        file = Arriving(self._new_file)
         try:
-            await self._fill(handle, chunks, limit)
-        except BaseException:
-            os.unlink(name)
-            raise
+            yield file
         finally:
-            os.close(handle)
-        return Path(name)
+            if file.forsake():
+                # By a thread: to remove a large file takes its time. If it fails, `clear` does it some day.
+                with suppress(CrucibleError):
+                    await self._ports.calls.run(LANE, file.remove, WRITE_DEADLINE)
 
-    async def _fill(self, handle: int, chunks: AsyncIterator[bytes], limit: int) -> None:
-        received = 0
+    async def _fill(self, file: Arriving, chunks: AsyncIterator[bytes], limit: int) -> None:
+        received, gathered, pieces = 0, 0, list[bytes]()
         async for chunk in chunks:
             received += len(chunk)
             if received > limit:
@@ -68,11 +86,32 @@ class Uploads:
                     f"The upload is larger than {limit} bytes.",
                     fix="Leave out what is not needed (.crucibleignore), or give data with --data.",
                 )
-            try:
-                await self._ports.calls.run(LANE, lambda c=chunk: os.write(handle, c), WRITE_DEADLINE)  # type: ignore[misc]
-            except OSError as error:
-                raise DiskFull(
-                    "The upload could not be written.",
-                    why=str(error),
-                    fix="Make room where CRUCIBLE_HOME is.",
-                ) from error
+            pieces.append(chunk)
+            gathered += len(chunk)
+            if gathered >= BATCH:
+                await self._write(file, pieces)
+                gathered, pieces = 0, []
+        await self._write(file, pieces)
+
+    async def _write(self, file: Arriving, pieces: Sequence[bytes]) -> None:
+        await self._ports.calls.run(LANE, lambda: file.write(pieces), WRITE_DEADLINE)
+
+    def _new_file(self) -> tuple[FileIO, Path]:
+        self._scratch.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(dir=self._scratch, prefix=self._prefix)
+        return FileIO(descriptor, "wb"), Path(name)
+
+    def _remove_left_over(self) -> None:
+        with disk_failures_told():
+            for path in self._scratch.glob(f"{PREFIX}*"):
+                if not path.name.startswith(self._prefix):
+                    path.unlink(missing_ok=True)
+
+
+def _check(file: Arriving, sha256: str) -> None:
+    if file.sha256 != sha256:
+        raise HashMismatch(
+            "What arrived is not what was announced.",
+            why=f"Its SHA-256 is {file.sha256}, not {sha256}.",
+            fix="Send it again.",
+        )

@@ -60,6 +60,7 @@ def job_view(
         "created_at": iso(job.created_at),
         "started_at": iso(job.started_at),
         "ended_at": iso(job.ended_at),
+        "ran_seconds": _ran(world, details, now),
         "command": list(spec.command),
         "source": spec.source.model_dump(exclude={"diff"}),
         "environment": spec.environment.model_dump(),
@@ -155,6 +156,21 @@ def iso(seconds: object) -> str | None:
     if not isinstance(seconds, int | float):
         return None
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _ran(world: World, details: Mapping[str, Mapping[str, object]], now: float) -> float | None:
+    """How long the program itself ran, over all attempts, by the runners' own clocks where they have told."""
+    times = [_attempt_ran(a, details.get(a.id, {}), now) for a in world.attempts if a.started_at is not None]
+    return round(sum(times), 3) if times else None
+
+
+def _attempt_ran(attempt: Attempt, details: Mapping[str, object], now: float) -> float:
+    facts = details.get("facts")
+    exited = facts.get("exited") if isinstance(facts, Mapping) else None
+    told = exited.get("seconds") if isinstance(exited, Mapping) else None
+    if isinstance(told, int | float):
+        return max(float(told), 0.0)
+    return max((attempt.exited_at or attempt.ended_at or now) - (attempt.started_at or now), 0.0)
 
 
 def _progress(job: Job, told: object) -> object:

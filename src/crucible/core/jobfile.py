@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import shlex
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -21,13 +23,11 @@ class JobFile(BaseModel):
 
     script: str | None = Field(default=None, description="A Python script.")
     directory: str | None = Field(default=None, description="A folder; see `entry`.")
-    git: str | None = Field(
-        default=None, description="A git address: https, ssh or file, with @ref if wanted."
-    )
+    git: str | None = Field(default=None, description="A git address: https, ssh or file, with @ref if wanted.")
     notebook: str | None = Field(default=None, description="An .ipynb file.")
     code: str | None = Field(default=None, description="Python code, written out here.")
     shell: str | None = Field(default=None, description="A command for /bin/sh.")
-    args: tuple[str | int | float, ...] = Field(default=(), description="Arguments for the script.")
+    args: tuple[str | bool | int | float, ...] = Field(default=(), description="Arguments for the script.")
     entry: str | None = Field(default=None, description="The file of a directory or repository to run.")
     ref: str | None = Field(default=None, description="Branch, tag or commit of the git address.")
     include: tuple[str, ...] = Field(default=(), description="Patterns of more files to send.")
@@ -38,11 +38,11 @@ class JobFile(BaseModel):
     backend: str | None = Field(default=None, description="Where to run.")
     tier: str | None = Field(default=None, description="A named size; see `crucible tiers`.")
     cpus: float | None = Field(default=None, description="CPUs, also fractions.")
-    memory: str | int | None = Field(default=None, description="Memory limit.", examples=["4G"])
+    memory: str | int | None = Field(default=None, description="Memory limit; 4G is 4 GiB.", examples=["4G"])
     gpus: int | None = Field(default=None, description="Number of GPUs.")
     gpu_memory: str | int | None = Field(default=None, description="Memory of each GPU.", examples=["16G"])
     time: str | int | float | None = Field(default=None, description="Time limit.", examples=["1h30m"])
-    env: dict[str, str | int | float | None] = Field(
+    env: dict[str, str | bool | int | float | None] = Field(
         default_factory=dict, description="Variables; null takes the submitting shell's value."
     )
     env_files: tuple[str, ...] = Field(default=(), description="Files of NAME=VALUE lines.")
@@ -52,8 +52,29 @@ class JobFile(BaseModel):
     retries: Annotated[int, Field(ge=0)] | dict[str, int] | None = Field(
         default=None, description="Retries after the code itself failed, or one number per cause."
     )
+    retry_wait: str | int | float | None = Field(
+        default=None, description="Time before the first retry; 60s unless said.", examples=["30s"]
+    )
     grace: str | int | float | None = Field(default=None, description="Time between TERM and KILL.")
     tags: tuple[str, ...] = Field(default=(), description="Labels to find it by.")
+
+    @field_validator("args", mode="before")
+    @classmethod
+    def _arguments(cls, value: object) -> object:
+        if isinstance(value, str):
+            raise ValueError(f"this is a text, and a list is needed: {_listed(value)}")
+        for number, item in enumerate(value if isinstance(value, list | tuple) else (), 1):
+            if (kind := _not_text(item)) is not None:
+                raise ValueError(f"item {number} is {kind}")
+        return value
+
+    @field_validator("env", mode="before")
+    @classmethod
+    def _variables(cls, value: object) -> object:
+        for name, item in value.items() if isinstance(value, dict) else ():
+            if item is not None and (kind := _not_text(item)) is not None:
+                raise ValueError(f"{name} is {kind}")
+        return value
 
     @field_validator("retries")
     @classmethod
@@ -70,3 +91,27 @@ class JobFile(BaseModel):
             found = f"it has {' and '.join(said)}" if said else "it has none"
             raise ValueError(f"exactly one of {', '.join(PAYLOADS)} has to be there; {found}")
         return self
+
+
+def as_text(value: str | bool | int | float) -> str:
+    """An argument or a variable as the program gets it; truth is `true` or `false`, as files write it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _not_text(value: object) -> str | None:
+    """What a value is that cannot be handed to a program as one word, and how to write it; None if it can."""
+    if value is None:
+        return 'empty (null); write "" for an empty text, or leave it out'
+    if isinstance(value, datetime.date | datetime.time):
+        return f'a date or time; put it in quotes, as in "{value}"'
+    if isinstance(value, list | dict):
+        return f"a {'list' if isinstance(value, list) else 'table'}; a text or a number is needed"
+    return None
+
+
+def _listed(text: str) -> str:
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        words = text.split()
+    return f"[{', '.join(chr(34) + word.replace(chr(34), chr(92) + chr(34)) + chr(34) for word in words)}]"

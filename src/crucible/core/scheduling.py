@@ -53,13 +53,12 @@ class Place:
 
 @dataclass(frozen=True)
 class Decision:
-    """`allocation` is None when the job waits, or can `never` be placed; `why` explains."""
+    """`allocation` is None when the job waits; `why` explains."""
 
     job: str
     backend: str
     allocation: Allocation | None
     why: str
-    never: bool = False
 
 
 def place_fifo(queue: Iterable[Waiting], places: Sequence[Place]) -> list[Decision]:
@@ -72,7 +71,7 @@ def place_fifo(queue: Iterable[Waiting], places: Sequence[Place]) -> list[Decisi
             continue
         never = why_never(waiting.need, place.capacity)
         if never:
-            decisions.append(Decision(waiting.job, waiting.backend, None, never, never=True))
+            decisions.append(Decision(waiting.job, waiting.backend, None, never))
             continue
         allocation = allocate(waiting.need, place)
         if allocation is None:

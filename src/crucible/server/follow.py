@@ -22,6 +22,9 @@ LOG_PAGES = 16
 AT_ONCE = 0.001
 """Seconds that are as good as none, and yet let a hint that is there be heard."""
 POINTS = 500
+"""Of each series, to draw it."""
+FEW, MANY = 16, 1024
+"""Of each series, to go on with it: how many of its last points are asked for at least and at most."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +130,7 @@ class FollowJob:
         The job is read first: once it has ended, all that follows is final.
         """
         looked = "event" in hints or "progress" in hints or self._give_up is not None
-        view = await self._control.job(self._job) if looked else None
+        view = await self._control.view(self._job) if looked else None
         ended = view is not None and view["status"] in TERMINAL
         if "event" in hints or ended:
             await self._events()
@@ -187,8 +190,23 @@ class FollowJob:
             return
         self._points_due = now + self._pace.points
         hints.discard("points")
-        found = await self._control.metrics(self._job, series=[], points=POINTS)
-        await self._sender.send(self._points.frames(found["series"]))
+        names: list[str] = []
+        for wanted in self._readings():
+            found = await self._control.metrics(self._job, series=names, points=wanted)
+            await self._sender.send(self._points.frames(found, drawn=wanted > 0))
+            names = self._points.lagging
+            if not names:
+                return
+
+    def _readings(self) -> Iterable[int]:
+        """What to ask for, one after the other while series lag.
+
+        First a drawing. Then about as many of the last points as came last time, more, and a drawing again.
+        """
+        if not self._points.begun:
+            return (POINTS,)
+        few = min(max(2 * self._points.grown, FEW), MANY)
+        return dict.fromkeys((-few, -MANY, POINTS))
 
     async def _send_view(self, view: View, ended: bool) -> None:
         if view["progress"] and view["progress"] != self._progress:

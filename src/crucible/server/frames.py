@@ -9,9 +9,6 @@ from typing import Any
 from crucible.server.answers import to_json
 from crucible.server.ports import View
 
-DETAILS = frozenset({"recent_logs", "metrics"})
-"""Parts of a job's view that have streams of their own."""
-
 
 def event(item: View, cursor: str) -> str:
     return to_json({"stream": "event", "cursor": item[cursor], "event": item})
@@ -22,7 +19,7 @@ def log(attempt: int, cursor: int, text: str) -> str:
 
 
 def job(view: View) -> str:
-    return to_json({"stream": "job", "job": {name: view[name] for name in view if name not in DETAILS}})
+    return to_json({"stream": "job", "job": view})
 
 
 def progress(value: Mapping[str, Any]) -> str:
@@ -58,25 +55,44 @@ class LogText:
 
 
 class Points:
-    """Which points of each series were given out already."""
+    """How many points of each series were given out. They are told apart by their place in it alone.
+
+    `from` in a frame is the place of its first point: 0 draws the series anew, more goes on from there.
+    """
 
     def __init__(self) -> None:
+        self._attempt: object = None
         self._counts: dict[str, int] = {}
-        self._last: dict[str, float] = {}
+        self.lagging: list[str] = []
+        """The series whose last reading began after points that were not given out yet."""
+        self.grown = 0
+        """How many points a series had more in the last reading, at most."""
 
-    def frames(self, series: Mapping[str, Any]) -> Iterator[str]:
-        """A frame with the series that have changed, each with its new points alone."""
-        changed = {name: self._new(name, one) for name, one in series.items() if self._changed(name, one)}
-        if changed:
-            yield points(changed)
+    @property
+    def begun(self) -> bool:
+        return bool(self._counts)
 
-    def _changed(self, name: str, one: Mapping[str, Any]) -> bool:
-        return bool(one["count"] != self._counts.get(name, 0))
+    def frames(self, found: View, *, drawn: bool) -> Iterator[str]:
+        """A frame with the series that have new points, each with these alone.
 
-    def _new(self, name: str, one: Mapping[str, Any]) -> dict[str, Any]:
-        self._counts[name] = one["count"]
-        known = self._last.get(name)
-        fresh = [p for p in one["points"] if known is None or p[2] > known]
-        if fresh:
-            self._last[name] = fresh[-1][2]
-        return {**one, "points": fresh}
+        `drawn` says that the points may be thinned. Those that are have no known place: the series is given
+        out anew, as they draw it.
+        """
+        if found["attempt"] != self._attempt:
+            self._attempt, self._counts = found["attempt"], {}
+        new = {name: one for name, one in found["series"].items() if one["count"] > self._counts.get(name, 0)}
+        self.grown = max((one["count"] - self._counts.get(name, 0) for name, one in new.items()), default=0)
+        parts = {name: self._part(name, one, drawn) for name, one in new.items()}
+        self.lagging = [name for name, part in parts.items() if part is None]
+        given = {name: part for name, part in parts.items() if part is not None}
+        self._counts.update((name, one["count"]) for name, one in given.items())
+        if given:
+            yield points(given)
+
+    def _part(self, name: str, one: Mapping[str, Any], drawn: bool) -> dict[str, Any] | None:
+        known, first = self._counts.get(name, 0), one["count"] - len(one["points"])
+        if drawn and first > 0:
+            return {**one, "from": 0}
+        if first > known:
+            return None
+        return {**one, "from": known, "points": one["points"][known - first :]}

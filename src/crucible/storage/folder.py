@@ -7,6 +7,7 @@ here before it gets its name, and the name before it is acknowledged.
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import threading
@@ -19,6 +20,7 @@ from crucible.wire.paths import safe_join
 STAGING = ".staging"
 _ABANDONED_AFTER = 24 * 3600
 _REMEMBERED = 10_000
+_COPIED_AT_ONCE = 1024 * 1024
 
 
 class Folder:
@@ -59,6 +61,28 @@ class Folder:
             staged.unlink(missing_ok=True)
         _sync(target.parent)
         return created
+
+    def adopt(self, name: str, path: Path) -> None:
+        """The file at `path` becomes `name`, replacing what is there. Copied only from another file system.
+
+        When this fails, the file may still be there.
+        """
+        target = safe_join(self.root, name)
+        _sync_content(path)
+        self._make_durable(target.parent)
+        try:
+            os.replace(path, target)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            self._copy(name, path)
+        else:
+            _sync(target.parent)
+
+    def _copy(self, name: str, path: Path) -> None:
+        with path.open("rb") as file:
+            self.write(name, iter(lambda: file.read(_COPIED_AT_ONCE), b""))
+        path.unlink()
 
     def _stage(self, chunks: Iterable[bytes]) -> Path:
         # A name that ends in # and a number is invisible to obstore, so staged files are never listed.
@@ -113,6 +137,16 @@ def _link(staged: Path, target: Path) -> bool:
     except FileExistsError:
         return False
     return True
+
+
+def _sync_content(path: Path) -> None:
+    """A link is refused: its name would be stored instead of what it leads to."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    try:
+        os.fchmod(descriptor, 0o600)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _sync(folder: Path) -> None:

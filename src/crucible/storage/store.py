@@ -50,6 +50,13 @@ class Store(Protocol):
         """Like `put`, but only if `key` is free. Of many at once exactly one gets True."""
         ...
 
+    def adopt(self, key: str, path: Path, sha256: str) -> Stored:
+        """Like `put`, of a file that the store takes away: it is gone afterwards.
+
+        The caller has checked that its hash is `sha256`. When this fails, the file may still be there.
+        """
+        ...
+
     def get(self, key: str) -> bytes: ...
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
@@ -108,6 +115,16 @@ class ObjectStore:
             except AlreadyExistsError:
                 return False
         return True
+
+    def adopt(self, key: str, path: Path, sha256: str) -> Stored:
+        if self._folder is None:
+            stored = self.put(key, path, sha256=sha256)
+            path.unlink()
+            return stored
+        size = path.stat().st_size
+        with translated(_checked(key)):
+            self._folder.adopt(key, path)
+        return Stored(key, size, sha256)
 
     def get(self, key: str) -> bytes:
         with translated(_checked(key)):

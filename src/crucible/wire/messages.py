@@ -28,7 +28,7 @@ class Kind(str, enum.Enum):
     LOG = "log"  # n, start, end (byte offsets in the attempt's output), lines, sha256: a stored segment
     ARTIFACT = "artifact"  # path, size, sha256: a stored file
     NOTE = "note"  # text: something a person should see (output cut, limit not enforced)
-    EXITED = "exited"  # code: int|None, signal: int|None, cause: Cause value, text, cpu_seconds, peak_memory
+    EXITED = "exited"  # code: int|None, signal: int|None, cause: Cause value, text, seconds, cpu_seconds, peak_memory
     ENDED = "ended"  # nothing follows: outputs are in. complete: bool, text
 
 

@@ -59,6 +59,7 @@ def _machine(id: str, owner: str, state: MachineState) -> Machine:
         state=state,
         native_id=f"native-{id}" if known else None,
         launch_settled=known,
+        claimed_by=f"native-{id}" if state is MachineState.UP else None,
         up_at=NOW if state in (MachineState.UP, MachineState.RELEASING) else None,
         gone_at=NOW if state is MachineState.GONE else None,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import settings
@@ -27,6 +28,7 @@ from crucible.core.lifecycle import (
     advance_machine,
 )
 from crucible.core.lifecycle import facts as f
+from crucible.core.lifecycle.outcome import UNBEGUN_TRIES
 from crucible.core.lifecycle.reasons import Retry
 from crucible.core.spec import Retries
 
@@ -41,9 +43,7 @@ MACHINE_FACTS: list[f.MachineFact] = [
     f.SeenGone(),
     f.SeenGone(interrupted=True),
 ]
-BUDGETS = st.builds(
-    Retries, interruption=st.integers(0, 3), infrastructure=st.integers(0, 3), user=st.integers(0, 2)
-)
+BUDGETS = st.builds(Retries, interruption=st.integers(0, 3), infrastructure=st.integers(0, 3), user=st.integers(0, 2))
 RUNNING = (AttemptState.RUNNING, AttemptState.SAVING)
 
 
@@ -81,6 +81,17 @@ class AnyOrder(RuleBasedStateMachine):
     def time_passes(self, seconds: float) -> None:
         self.now += seconds
         self.tell(f.Tick())
+
+    @rule()
+    def listening_begins(self) -> None:
+        self.tell(f.Tick(self.now))
+
+    @precondition(lambda self: self.world.machines)
+    @rule(native_id=st.sampled_from(["native", "double"]), data=st.data())
+    def host_claims(self, native_id: str, data: st.DataObject) -> None:
+        machine = self.world.machines[data.draw(st.sampled_from(sorted(self.world.machines)))]
+        if machine.wanted and machine.claimed_by is None:
+            self.world = self.world.with_machine(replace(machine, claimed_by=native_id))
 
     @rule(kind=st.sampled_from(["staging", "started", "exited", "ended", "heard"]), data=st.data())
     def report(self, kind: str, data: st.DataObject) -> None:
@@ -150,7 +161,8 @@ def check_world(world: World) -> None:
     assert [a.number for a in world.attempts] == list(range(1, job.attempts + 1))
     assert all(not a.live for a in world.attempts[:-1]), "at most the last attempt lives"
     assert Retry.NEVER not in job.used
-    assert all(used <= getattr(job.spec.retries, retry.value) for retry, used in job.used.items())
+    budgets = {**job.spec.retries.model_dump(), Retry.UNBEGUN.value: UNBEGUN_TRIES}
+    assert all(used <= budgets[retry.value] for retry, used in job.used.items())
     if live is None:
         check_at_rest(world)
     else:
@@ -169,7 +181,7 @@ def check_at_rest(world: World) -> None:
         assert job.reason is not None
         assert job.reason.verdict.outcome is job.state
         assert job.conditions == frozenset()
-        assert job.desired is not Wish.CANCEL or job.state is JobState.CANCELLED
+        assert job.desired is not Wish.CANCEL or job.state in (JobState.CANCELLED, JobState.COMPLETED)
 
 
 def expected_phase(world: World, live: Attempt) -> JobState:

@@ -70,14 +70,23 @@ def test_a_runner_is_told_and_the_job_waits_for_it(make: Callable[[], World]) ->
 
 
 @pytest.mark.parametrize("make", WITH_A_RUNNER)
-@pytest.mark.parametrize("reason", Reason)
-def test_whatever_the_process_did_meanwhile_the_job_is_cancelled(
-    make: Callable[[], World], reason: Reason
-) -> None:
+@pytest.mark.parametrize("reason", [reason for reason in Reason if reason is not Reason.COMPLETED])
+def test_whatever_the_process_did_meanwhile_the_job_is_cancelled(make: Callable[[], World], reason: Reason) -> None:
     step = finish(run(make(), CANCEL), reason)
     assert (step.world.job.state, step.world.job.reason) == (JobState.CANCELLED, Reason.CANCELLED)
     assert step.world.live is None
     assert step.effects == ()
+
+
+def test_a_cancel_while_its_outputs_are_saved_cancels_it() -> None:
+    job = run(saving(), CANCEL, ended()).job
+    assert (job.state, job.reason) == (JobState.CANCELLED, Reason.CANCELLED)
+
+
+@pytest.mark.parametrize("make", [placed, staging, running])
+def test_a_program_that_completed_before_it_could_be_stopped_has_completed(make: Callable[[], World]) -> None:
+    job = finish(run(make(), CANCEL), Reason.COMPLETED, 0).world.job
+    assert (job.state, job.reason, job.exit_code) == (JobState.COMPLETED, Reason.COMPLETED, 0)
 
 
 @pytest.mark.parametrize("make", WITH_A_RUNNER)
@@ -93,18 +102,39 @@ def test_a_pool_machine_is_not_released(make: Callable[[], World]) -> None:
     assert step.world.machines["mch-pool"].state is MachineState.UP
 
 
-def test_a_machine_that_was_made_for_the_attempt_is_released_at_once() -> None:
+def test_a_machine_that_no_host_has_claimed_is_released_and_the_job_cancelled_at_once() -> None:
     step = advance(launching(), CANCEL, NOW)
     assert wanted(step.effects) == [("terminate", "mch-of-att-1")]
     assert step.world.machines["mch-of-att-1"].state is MachineState.RELEASING
-    assert step.world.job.state is JobState.STOPPING
+    assert step.world.job.state is JobState.CANCELLED
+    assert all(slot.ended for slot in step.world.attempts[-1].slots)
 
 
-def test_that_job_is_cancelled_once_the_machine_is_gone_and_not_before() -> None:
-    world = run(launching(), CANCEL, f.Tick())
+def test_a_slot_on_a_pool_machine_that_no_host_has_claimed_is_free_at_once() -> None:
+    queued = new_world()
+    world = run(queued, placed_on(queued, pool_machine(MachineState.INTENDED), new=True))
+    step = advance(world, CANCEL, NOW)
+    assert step.world.job.state is JobState.CANCELLED
+    assert step.effects == ()
+    assert step.touched == {"mch-pool"}
+    assert step.world.machines["mch-pool"].state is MachineState.INTENDED
+    assert all(slot.ended for slot in step.world.attempts[-1].slots)
+
+
+def claimed_world() -> World:
+    world = launching()
+    machine = world.machines["mch-of-att-1"]
+    return world.with_machine(replace(machine, claimed_by="native", native_id="native", launch_settled=True))
+
+
+def test_once_a_host_has_claimed_it_the_job_waits_until_the_machine_is_gone() -> None:
+    world = run(claimed_world(), CANCEL, f.Tick())
     assert run(world, f.Tick(), now=NOW + 1).job.state is JobState.STOPPING
-    refused = advance_machine(world.machines["mch-of-att-1"], f.LaunchRefused("cancelled"), NOW).machine
-    step = run_step(world.with_machine(refused), f.Tick(), now=NOW + 10)
+    machine = world.machines["mch-of-att-1"]
+    assert machine.state is MachineState.RELEASING
+    for _ in range(2):
+        machine = advance_machine(machine, f.SeenGone(), NOW).machine
+    step = run_step(world.with_machine(machine), f.Tick(), now=NOW + 10)
     assert step.world.job.state is JobState.CANCELLED
     assert step.effects == ()
 

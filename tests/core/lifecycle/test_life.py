@@ -155,9 +155,7 @@ def test_the_last_words_become_the_detail() -> None:
     world = running()
     told = run(world, f.RunnerExited("att-1", 0, Reason.EXIT_CODE, 3, None, "ValueError: no"), ended())
     assert (told.job.detail, told.job.exit_code) == ("ValueError: no", 3)
-    quiet = run(
-        world, exited(Reason.COMPLETED, code=0), f.RunnerEnded("att-1", 0, False, "2 files are missing")
-    )
+    quiet = run(world, exited(Reason.COMPLETED, code=0), f.RunnerEnded("att-1", 0, False, "2 files are missing"))
     assert quiet.job.detail == "2 files are missing"
 
 

@@ -59,10 +59,34 @@ def test_the_normal_life() -> None:
     assert (gone.state, gone.gone_at) == (MachineState.GONE, NOW + 30)
 
 
+def claimed(machine: Machine, native_id: str) -> Machine:
+    return replace(machine, claimed_by=native_id)
+
+
 def test_a_host_may_speak_before_the_launch_is_answered() -> None:
+    seen = after(claimed(UNSURE, "i-1"), f.HostSeen())
+    assert (seen.state, seen.native_id, seen.launch_settled) == (MachineState.UP, "i-1", True)
+    assert after(seen, f.LaunchAnswered("i-1")) == seen
+
+
+def test_a_host_that_has_not_claimed_its_machine_settles_nothing() -> None:
     seen = after(INTENDED, f.HostSeen())
     assert (seen.state, seen.native_id, seen.launch_settled) == (MachineState.UP, None, False)
-    assert after(seen, f.LaunchAnswered("i-1")).state is MachineState.UP
+
+
+@pytest.mark.parametrize("facts", [("i-2", "seen"), ("seen", "i-2")])
+def test_of_two_that_one_token_made_the_claimed_one_is_the_machine(facts: tuple[str, str]) -> None:
+    told = [f.HostSeen() if word == "seen" else f.LaunchAnswered(word) for word in facts]
+    assert after(claimed(UNSURE, "i-1"), *told).native_id == "i-1"
+
+
+def test_the_machine_is_the_one_whose_host_claims_it_though_another_was_answered_before() -> None:
+    answered = after(UNSURE, f.LaunchAnswered("i-2"))
+    assert after(claimed(answered, "i-1"), f.HostSeen()).native_id == "i-1"
+
+
+def test_a_host_that_comes_back_keeps_the_time_it_first_came_up() -> None:
+    assert after(HALTED, f.HostSeen(), now=NOW + 99).up_at == UP.up_at
 
 
 @pytest.mark.parametrize("fact", FACTS, ids=repr)

@@ -18,6 +18,7 @@ from tests.core.lifecycle.builders import (
 
 from crucible.core.lifecycle import JobState, Reason, World
 from crucible.core.lifecycle import facts as f
+from crucible.core.lifecycle.outcome import UNBEGUN_TRIES
 from crucible.core.lifecycle.reasons import Payer, Retry
 from crucible.core.spec import Retries
 
@@ -34,6 +35,7 @@ VERDICTS = {
     Reason.STAGING_FAILED: (JobState.FAILED, Retry.NEVER, Payer.USER),
     Reason.INTERRUPTED: (JobState.FAILED, Retry.INTERRUPTION, Payer.PLATFORM),
     Reason.MACHINE_LOST: (JobState.FAILED, Retry.INFRASTRUCTURE, Payer.PLATFORM),
+    Reason.NOT_BEGUN: (JobState.FAILED, Retry.UNBEGUN, Payer.PLATFORM),
     Reason.RUNNER_LOST: (JobState.FAILED, Retry.INFRASTRUCTURE, Payer.PLATFORM),
     Reason.LAUNCH_FAILED: (JobState.FAILED, Retry.INFRASTRUCTURE, Payer.PLATFORM),
     Reason.FENCED: (JobState.FAILED, Retry.INFRASTRUCTURE, Payer.PLATFORM),
@@ -55,7 +57,8 @@ def test_every_verdict_speaks_in_a_sentence(reason: Reason) -> None:
 
 @pytest.mark.parametrize("reason", REPORTED)
 def test_without_a_budget_each_reason_ends_the_job_with_its_outcome(reason: Reason) -> None:
-    step = finish(running(new_world(NONE)), reason, 7)
+    world = new_world(NONE).with_job(used={Retry.UNBEGUN: UNBEGUN_TRIES})
+    step = finish(running(world), reason, 7)
     job = step.world.job
     assert (job.state, job.reason, job.exit_code) == (reason.verdict.outcome, reason, 7)
     assert types(step.events)[-2:] == ["attempt_ended", reason.verdict.outcome.value]
@@ -69,7 +72,8 @@ def test_with_a_budget_only_what_may_be_tried_again_is(reason: Reason) -> None:
     if retry is not Retry.NEVER:
         assert step.world.job.used == {retry: 1}
         assert types(step.events)[-1] == "retrying"
-        assert step.world.job.waiting.startswith("tries again after: ")
+        assert step.world.job.waiting.startswith("try 2 follows ")
+        assert step.world.job.waiting.endswith(reason.verdict.message)
 
 
 def test_running_out_of_memory_is_never_tried_again() -> None:
@@ -92,6 +96,7 @@ def tries_until_the_end(world: World, reason: Reason) -> int:
         (Reason.EXIT_CODE, 2),
         (Reason.KILLED, 2),
         (Reason.TIME_LIMIT, 1),
+        (Reason.NOT_BEGUN, 1 + UNBEGUN_TRIES),
     ],
 )
 def test_each_budget_gives_that_many_more_tries(reason: Reason, tries: int) -> None:
@@ -124,6 +129,23 @@ def test_after_trouble_of_ours_the_wait_doubles_up_to_the_jobs_own() -> None:
     assert waits(Reason.RUNNER_LOST, Retries(infrastructure=9, wait_seconds=10), 5) == [2, 4, 8, 10, 10]
     worn = new_world(Retries(infrastructure=1000)).with_job(used={Retry.INFRASTRUCTURE: 999})
     assert finish(running(worn), Reason.RUNNER_LOST).world.job.not_before == NOW + 60
+
+
+def test_what_never_began_is_tried_again_after_growing_waits() -> None:
+    assert waits(Reason.NOT_BEGUN, Retries(infrastructure=0, wait_seconds=10), 5) == [2, 4, 8, 10, 10]
+
+
+def test_what_never_began_charges_no_budget_of_the_user() -> None:
+    world = lose_machine(placed(new_world(NONE))).world
+    assert (world.job.state, world.attempts[0].reason) == (JobState.QUEUED, Reason.NOT_BEGUN)
+    assert world.job.used == {Retry.UNBEGUN: 1}
+
+
+def test_a_place_that_keeps_vanishing_has_an_end() -> None:
+    world = new_world(NONE)
+    while not world.job.state.terminal:
+        world = lose_machine(placed(world)).world
+    assert (world.job.attempts, world.job.reason) == (1 + UNBEGUN_TRIES, Reason.NOT_BEGUN)
 
 
 def test_after_an_error_of_the_program_the_wait_is_the_jobs_own() -> None:

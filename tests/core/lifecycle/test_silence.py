@@ -11,6 +11,7 @@ from tests.core.lifecycle.builders import (
     ended,
     exited,
     finish,
+    launching,
     live,
     lose_machine,
     new_world,
@@ -35,14 +36,18 @@ TICK = f.Tick()
 QUIET = NOW + NOTICE_AFTER
 
 
-@pytest.mark.parametrize("make", [placed, staging, running])
-def test_a_lost_machine_is_judged_after_the_settle_window(make: Callable[[], World]) -> None:
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [(placed, Reason.NOT_BEGUN), (staging, Reason.MACHINE_LOST), (running, Reason.MACHINE_LOST)],
+)
+def test_a_lost_machine_is_judged_after_the_settle_window(make: Callable[[], World], reason: Reason) -> None:
     gone = with_machine_gone(make(), "mch-pool")
     early = run_step(gone, TICK, now=NOW + SETTLE_WINDOW - 0.1)
     assert early.events == ()
     assert early.world.job.due_at == NOW + SETTLE_WINDOW
     late = run_step(early.world, TICK, now=NOW + SETTLE_WINDOW)
-    assert late.world.attempts[0].reason is Reason.MACHINE_LOST
+    assert late.world.attempts[0].reason is reason
+    assert all(slot.ended for slot in late.world.attempts[0].slots)
     assert late.world.attempts[0].detail == "the place says so"
     assert late.world.job.state is JobState.QUEUED
 
@@ -73,12 +78,43 @@ def test_a_report_after_the_machine_was_given_up_changes_nothing() -> None:
     assert run(world, exited(Reason.COMPLETED, code=0), ended()) == world
 
 
+def test_a_word_that_was_only_noted_means_that_it_had_begun() -> None:
+    world = placed()
+    noted = world.with_attempt(replace(live(world), last_seen=NOW))
+    assert lose_machine(noted).world.attempts[0].reason is Reason.MACHINE_LOST
+
+
+def test_a_machine_that_was_taken_back_before_it_began_is_an_interruption() -> None:
+    assert lose_machine(placed(), interrupted=True).world.attempts[0].reason is Reason.INTERRUPTED
+
+
+def test_a_machine_that_never_came_up_is_a_failed_launch() -> None:
+    assert lose_machine(launching()).world.attempts[0].reason is Reason.LAUNCH_FAILED
+
+
 def test_silence_is_shown() -> None:
     world = run(running(), f.Heard("att-1"))
     early = run_step(world, TICK, now=QUIET - 0.1)
     assert early.events == ()
     step = run_step(world, TICK, now=QUIET)
     assert types(step.events) == ["unreachable"]
+    assert step.world.job.conditions == {Condition.UNREACHABLE}
+
+
+def test_silence_counts_from_when_somebody_listened() -> None:
+    late = NOW + 10 * NOTICE_AFTER
+    world = run(running(), f.Tick(late), now=late)
+    assert world.job.conditions == frozenset()
+    assert world.job.due_at is not None
+    assert late < world.job.due_at <= late + NOTICE_AFTER
+    assert run(world, f.Tick(late), now=late + NOTICE_AFTER - 0.1).job.conditions == frozenset()
+    assert run(world, f.Tick(late), now=late + NOTICE_AFTER).job.conditions == {Condition.UNREACHABLE}
+
+
+def test_listening_anew_is_no_sign_of_life() -> None:
+    world = run(running(), TICK, now=QUIET)
+    step = run_step(world, f.Tick(QUIET + 100), now=QUIET + 100)
+    assert step.events == ()
     assert step.world.job.conditions == {Condition.UNREACHABLE}
 
 

@@ -213,12 +213,11 @@ metric_blocks = Table(
     Column("series", String(200), primary_key=True),
     Column("n", Integer, primary_key=True),
     Column("points", Integer, nullable=False),
-    Column("first_step", Float),
-    Column("last_step", Float),
-    Column("last_at", Float),
     Column("low", Float),
     Column("high", Float),
     Column("last", Float),
+    Column("extremes", LargeBinary, nullable=False),
+    Column("levels", LargeBinary, nullable=False),
     Column("data", LargeBinary, nullable=False),
 )
 

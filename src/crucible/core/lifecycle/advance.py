@@ -12,12 +12,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from crucible.core.lifecycle import facts as f
-from crucible.core.lifecycle.outcome import conclude, give_back
+from crucible.core.lifecycle.outcome import conclude, end_attempt, give_back
 from crucible.core.lifecycle.reasons import Reason
 from crucible.core.lifecycle.reports import reported
 from crucible.core.lifecycle.silence import NOTICE_AFTER, believed_at, heard, look
 from crucible.core.lifecycle.states import AttemptState, Condition, JobState, MachineState, Wish
 from crucible.core.lifecycle.values import Attempt, Effect, EffectKind, Event, Job, Step, World
+
+LOOK_AGAIN = 5.0
+"""Seconds until a job that may have gone quiet is looked at again."""
 
 
 def advance(world: World, fact: f.Fact, now: float) -> Step:
@@ -40,8 +43,8 @@ def _decide(world: World, fact: f.Fact, now: float) -> Step:
             return _cancel(world, by, now)
         case f.Heard(attempt):
             return heard(world, attempt, now)
-        case f.Tick():
-            return look(world, now)
+        case f.Tick(listening_since):
+            return look(world, now, listening_since)
         case f.RunnerStaging() | f.RunnerStarted() | f.RunnerExited() | f.RunnerEnded():
             return reported(world, fact, now)
 
@@ -90,9 +93,20 @@ def _cancel(world: World, by: str, now: float) -> Step:
     asked = Step(wanted, (Event("cancel_requested", {"by": by}),), (), _machines_of(world.live))
     if world.live is None:
         return asked.then(conclude(wanted, Reason.CANCELLED, "", now))
+    if world.live.state is AttemptState.SAVING:
+        cancelled = replace(world.live, reason=Reason.CANCELLED)
+        return replace(asked, world=wanted.with_attempt(cancelled))
     if world.live.state not in (AttemptState.PLACED, AttemptState.LAUNCHING):
         return asked
+    if _unclaimed(world, world.live):
+        return asked.then(end_attempt(wanted, world.live, Reason.CANCELLED, now))
     return asked.then(give_back(wanted, world.live, "the job was cancelled", now))
+
+
+def _unclaimed(world: World, attempt: Attempt) -> bool:
+    """No host has claimed any of its machines, so none can have been handed the assignment."""
+    machines = [world.machines.get(slot.machine) for slot in attempt.slots]
+    return all(machine is not None and machine.claimed_by is None for machine in machines)
 
 
 def _finish(step: Step, now: float) -> Step:
@@ -139,7 +153,7 @@ def _due(world: World, now: float) -> float | None:
         return due
     if Condition.UNREACHABLE in world.job.conditions:
         return now + NOTICE_AFTER
-    return max((attempt.last_seen or now) + NOTICE_AFTER, now + 1.0)
+    return max((attempt.last_seen or now) + NOTICE_AFTER, now + LOOK_AGAIN)
 
 
 def _machines_of(attempt: Attempt | None) -> frozenset[str]:

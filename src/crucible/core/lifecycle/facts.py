@@ -86,7 +86,12 @@ class Heard:
 
 @dataclass(frozen=True)
 class Tick:
-    """Time passed, or something around the job changed: look again."""
+    """Time passed, or something around the job changed: look again.
+
+    `listening_since`: before that nobody could have heard the runner, so its silence says nothing.
+    """
+
+    listening_since: float = 0.0
 
 
 RunnerFact = RunnerStaging | RunnerStarted | RunnerExited | RunnerEnded

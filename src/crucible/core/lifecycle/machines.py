@@ -57,9 +57,10 @@ def _sent(machine: Machine, until: float) -> Machine:
 
 
 def _answered(machine: Machine, native_id: str) -> Machine:
+    """A host that has claimed the machine proves which one it is; an answer naming another is a double."""
     state = MachineState.CREATING if machine.state is MachineState.INTENDED else machine.state
-    answered = replace(machine, state=state, native_id=native_id, launch_settled=True, detail="")
-    return _relaunched(answered)
+    proven = machine.claimed_by or native_id
+    return _relaunched(replace(machine, state=state, native_id=proven, launch_settled=True, detail=""))
 
 
 def _relaunched(machine: Machine) -> Machine:
@@ -85,11 +86,13 @@ def _found_nothing(machine: Machine, now: float) -> Machine:
 
 
 def _host_seen(machine: Machine, now: float) -> Machine:
-    """A host proves a machine but not its native id, so the launch is settled only by its own answer."""
-    seen = replace(_there(machine), last_seen=now, empty_finds=0)
+    """A host that speaks has claimed its machine under the place's own id, which settles the launch."""
+    native_id = machine.claimed_by or machine.native_id
+    settled = machine.launch_settled or native_id is not None
+    seen = replace(_there(machine), last_seen=now, empty_finds=0, native_id=native_id, launch_settled=settled)
     if machine.state not in _MAKING:
         return seen
-    return replace(seen, state=MachineState.UP, up_at=now, detail="")
+    return replace(seen, state=MachineState.UP, up_at=machine.up_at or now, detail="")
 
 
 def _halted(machine: Machine) -> MachineStep:

@@ -14,11 +14,20 @@ FIRST_WAIT = 2.0
 """Seconds before the first retry after trouble of ours; doubles up to the job's own wait."""
 
 
+UNBEGUN_TRIES = 20
+"""A job that never began anywhere is not charged for it, but a place that keeps vanishing has an end."""
+
+
 def end_attempt(world: World, attempt: Attempt, reason: Reason, now: float, *, detail: str = "") -> Step:
     """The attempt is over; its machines are given back or freed for others; the job goes on or ends."""
     judged = _judge(world.job, reason)
     ended = replace(
-        attempt, state=AttemptState.ENDED, reason=judged, detail=attempt.detail or detail, ended_at=now
+        attempt,
+        state=AttemptState.ENDED,
+        slots=tuple(replace(slot, ended=True) for slot in attempt.slots),
+        reason=judged,
+        detail=attempt.detail or detail,
+        ended_at=now,
     )
     event = Event(
         "attempt_ended", {"attempt": attempt.number, "reason": judged.value, "detail": ended.detail}
@@ -47,9 +56,12 @@ def conclude(world: World, reason: Reason, detail: str, now: float, attempt: Att
 
 
 def _judge(job: Job, reason: Reason) -> Reason:
-    """A wish to cancel outranks what the process did meanwhile; a stop that nobody wanted is our trouble."""
+    """A program that had completed has completed; otherwise a wish to cancel outranks how it ended.
+
+    A stop that nobody wanted is our trouble.
+    """
     if job.desired is Wish.CANCEL:
-        return Reason.CANCELLED
+        return reason if reason is Reason.COMPLETED else Reason.CANCELLED
     return Reason.RUNNER_LOST if reason is Reason.CANCELLED else reason
 
 
@@ -74,7 +86,7 @@ def _next(world: World, attempt: Attempt, reason: Reason, now: float) -> Step:
         state=JobState.QUEUED,
         used={**world.job.used, retry: used + 1},
         not_before=now + wait,
-        waiting=f"tries again after: {reason.verdict.message}",
+        waiting=f"try {attempt.number + 1} follows {wait:g} s after the last: {reason.verdict.message}",
         conditions=world.job.conditions - {Condition.UNREACHABLE},
     )
     return Step(queued, (Event("retrying", {"after": reason.value, "wait_seconds": wait, "try": used + 1}),))
@@ -86,6 +98,7 @@ def _budget(job: Job, retry: Retry) -> int:
         Retry.INTERRUPTION: retries.interruption,
         Retry.INFRASTRUCTURE: retries.infrastructure,
         Retry.USER: retries.user,
+        Retry.UNBEGUN: UNBEGUN_TRIES,
     }[retry]
 
 
@@ -94,7 +107,7 @@ def _wait(job: Job, retry: Retry, used: int) -> float:
     match retry:
         case Retry.USER:
             return longest
-        case Retry.INFRASTRUCTURE:
+        case Retry.INFRASTRUCTURE | Retry.UNBEGUN:
             return min(FIRST_WAIT * 2.0**used, longest)
         case _:
             return 0.0

@@ -9,12 +9,13 @@ from crucible.core.lifecycle.states import JobState
 
 
 class Retry(enum.StrEnum):
-    """Which budget another try is taken from. NEVER: there is no other try."""
+    """Which budget another try is taken from. NEVER: there is none. UNBEGUN: nothing ran, nothing is charged."""
 
     NEVER = "never"
     INTERRUPTION = "interruption"
     INFRASTRUCTURE = "infrastructure"
     USER = "user"
+    UNBEGUN = "unbegun"
 
 
 class Payer(enum.StrEnum):
@@ -41,6 +42,7 @@ class Reason(enum.StrEnum):
     STAGING_FAILED = "staging_failed"
     INTERRUPTED = "interrupted"
     MACHINE_LOST = "machine_lost"
+    NOT_BEGUN = "not_begun"
     RUNNER_LOST = "runner_lost"
     LAUNCH_FAILED = "launch_failed"
     FENCED = "fenced"
@@ -94,6 +96,9 @@ _VERDICTS = {
         Payer.PLATFORM,
         "The machine went away.",
         "The computer was restarted, or its agent ended.",
+    ),
+    Reason.NOT_BEGUN: _failed(
+        Retry.UNBEGUN, Payer.PLATFORM, "The machine went away before the job had begun there."
     ),
     Reason.RUNNER_LOST: _failed(
         Retry.INFRASTRUCTURE,

@@ -35,7 +35,7 @@ def heard(world: World, attempt_id: str, now: float) -> Step:
     return _silence(world.with_attempt(seen), seen, now)
 
 
-def look(world: World, now: float) -> Step:
+def look(world: World, now: float, listening_since: float = 0.0) -> Step:
     """Level-triggered: whatever was missed is found by looking at what is."""
     attempt = world.live
     if attempt is None:
@@ -43,7 +43,7 @@ def look(world: World, now: float) -> Step:
     lost = [world.machines[s.machine] for s in attempt.slots if _lost(world, attempt, s.machine, now)]
     if lost:
         return _machines_lost(world, attempt, lost, now)
-    return _silence(world, attempt, now)
+    return _silence(world, attempt, now, listening_since)
 
 
 def _lost(world: World, attempt: Attempt, machine_id: str, now: float) -> bool:
@@ -58,21 +58,24 @@ def _machines_lost(world: World, attempt: Attempt, lost: list[Machine], now: flo
     marked = replace(attempt, slots=slots)
     if not all(slot.ended for slot in slots):
         return Step(world.with_attempt(marked))
-    return end_attempt(world, marked, attempt.reason or _why_lost(lost), now, detail=lost[0].detail)
+    return end_attempt(world, marked, attempt.reason or _why_lost(attempt, lost), now, detail=lost[0].detail)
 
 
-def _why_lost(lost: list[Machine]) -> Reason:
+def _why_lost(attempt: Attempt, lost: list[Machine]) -> Reason:
     if any(machine.interrupted for machine in lost):
         return Reason.INTERRUPTED
     if any(machine.up_at is None for machine in lost):
         return Reason.LAUNCH_FAILED
-    return Reason.MACHINE_LOST
+    return Reason.MACHINE_LOST if attempt.last_seen is not None else Reason.NOT_BEGUN
 
 
-def _silence(world: World, attempt: Attempt, now: float) -> Step:
-    quiet = attempt.last_seen is not None and now - attempt.last_seen >= NOTICE_AFTER
+def _silence(world: World, attempt: Attempt, now: float, listening_since: float = 0.0) -> Step:
+    """Only a sign of life makes a job reachable again: that somebody listens anew is none."""
     conditions = world.job.conditions
-    if quiet == (Condition.UNREACHABLE in conditions):
+    marked = Condition.UNREACHABLE in conditions
+    deaf_until = 0.0 if marked else listening_since
+    quiet = attempt.last_seen is not None and now - max(attempt.last_seen, deaf_until) >= NOTICE_AFTER
+    if quiet == marked:
         return Step(world)
     if not quiet:
         back = world.with_job(conditions=conditions - {Condition.UNREACHABLE})

@@ -1,0 +1,121 @@
+"""A file that arrives: hashed and counted as it grows, taken away whole, or removed without a trace."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from io import FileIO
+from pathlib import Path
+from typing import TypeVar
+
+import structlog
+
+from crucible.core.errors import DiskFull, Trouble
+
+SYNC_EVERY = 64 * 1024 * 1024
+
+T = TypeVar("T")
+log = structlog.get_logger(__name__)
+
+
+class Arriving:
+    """A file that grows. `write`, `hand_over` and `remove` block: threads call them, one at a time.
+
+    A thread cannot be stopped, so whoever gives up waiting for one calls `forsake`, which never waits: the
+    thread does what it is doing to its end, then removes the file itself. No file is closed under a write.
+    """
+
+    def __init__(self, make: Callable[[], tuple[FileIO, Path]]) -> None:
+        self._make = make
+        self._file: FileIO | None = None
+        self._path: Path | None = None
+        self._hash = hashlib.sha256()
+        self._unsynced = 0
+        self._lock = threading.Lock()
+        self._busy = False
+        self._forsaken = False
+        self.size = 0
+
+    @property
+    def sha256(self) -> str:
+        return self._hash.hexdigest()
+
+    def write(self, pieces: Sequence[bytes]) -> None:
+        """Append. Raises DiskFull, or Trouble."""
+        with self._at_work():
+            if self._file is None:
+                self._file, self._path = self._make()
+            for piece in pieces:
+                self._append(self._file, piece)
+            if self._unsynced >= SYNC_EVERY:
+                # Else a slow disk is noticed only at the end, by a sync of everything that takes for ever.
+                os.fsync(self._file.fileno())
+                self._unsynced = 0
+
+    def hand_over(self, take: Callable[[Path], T]) -> T:
+        """What `take` makes of the finished file, which it takes away. After at least one `write`."""
+        with self._at_work():
+            assert self._file is not None
+            assert self._path is not None
+            self._file.close()
+            taken = take(self._path)
+            self._path = None
+            return taken
+
+    def forsake(self) -> bool:
+        """Nobody wants it any more. True if there is something to `remove` that no thread is at."""
+        with self._lock:
+            self._forsaken = True
+            return not self._busy and self._path is not None
+
+    def remove(self) -> None:
+        if self._file is None or self._path is None:
+            return
+        try:
+            with closing(self._file):
+                self._path.unlink(missing_ok=True)
+        except OSError as error:
+            log.warning("an upload that was given up cannot be removed", path=str(self._path), why=str(error))
+
+    def _append(self, file: FileIO, piece: bytes) -> None:
+        rest = memoryview(piece)
+        while rest:
+            rest = rest[file.write(rest) :]
+        self._hash.update(piece)
+        self.size += len(piece)
+        self._unsynced += len(piece)
+
+    @contextmanager
+    def _at_work(self) -> Iterator[None]:
+        with self._lock:
+            if self._forsaken:
+                raise Trouble("The upload was given up.", fix="Send it again.")
+            self._busy = True
+        try:
+            with disk_failures_told():
+                yield
+        finally:
+            if self._done():
+                self.remove()
+
+    def _done(self) -> bool:
+        """Whether it was forsaken meanwhile."""
+        with self._lock:
+            self._busy = False
+            return self._forsaken
+
+
+@contextmanager
+def disk_failures_told() -> Iterator[None]:
+    """Failures of the file system as errors with a fix, before they leave the thread."""
+    try:
+        yield
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        kind = DiskFull if full else Trouble
+        fix = "Make room where CRUCIBLE_HOME is." if full else "See to the disk where CRUCIBLE_HOME is."
+        raise kind("The upload could not be written.", why=str(error), fix=fix) from error
