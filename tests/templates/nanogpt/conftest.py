@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.templates.nanogpt.trainer import Trainer
+from tests.templates.torch_environment import tensorboard_path, torch_python
+
+from crucible.templates import copy_to
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The first test may have to wait until torch is installed."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.timeout(1500))
+
+
+@pytest.fixture(scope="session")
+def python() -> Path:
+    return torch_python()
+
+
+@pytest.fixture(scope="session")
+def with_tensorboard(python: Path) -> Path:
+    return tensorboard_path(python)
+
+
+@pytest.fixture(scope="session")
+def code(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the template, as a user or a job has it."""
+    folder = tmp_path_factory.mktemp("nanogpt")
+    copy_to("nanogpt", folder)
+    return folder
+
+
+@pytest.fixture
+def trainer(python: Path, code: Path, tmp_path: Path) -> Trainer:
+    return Trainer(python, code, tmp_path)
+
+
+@pytest.fixture(scope="session")
+def uninterrupted(python: Path, code: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run off the platform that nothing disturbed: its outputs/ and checkpoints/."""
+    folder = tmp_path_factory.mktemp("uninterrupted")
+    done = Trainer(python, code, folder).plainly("--checkpoint-every", "20", "--keep", "0")
+    assert done.code == 0, done
+    return folder
