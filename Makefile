@@ -1,10 +1,10 @@
 # `make demo` and `make test` are all a newcomer needs; `make help` lists the rest.
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types rooms unit e2e faults format install clean
+.PHONY: help demo test lint types rooms unit templates e2e faults format install clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 
 demo: ## set up ./.venv, start Crucible and train a small model with live progress
 	@scripts/demo.sh
@@ -23,6 +23,9 @@ rooms: ## import-linter: who imports whom
 
 unit: ## tests that start no process and reach no network
 	@scripts/test.sh unit
+
+templates: ## the shipped templates, trained for real in an environment of their own
+	@scripts/test.sh templates
 
 e2e: ## tests that drive the real command, server and agent
 	@scripts/test.sh e2e

@@ -6,5 +6,5 @@ cd "$(dirname "$0")/.."
 if [ -d .demo ] && [ -x .venv/bin/crucible ]; then
     CRUCIBLE_HOME="$PWD/.demo" .venv/bin/crucible down --yes >/dev/null 2>&1 || true
 fi
-rm -rf .venv .demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+rm -rf .venv .demo .cache build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 find src tests examples -name __pycache__ -type d -prune -exec rm -rf {} +

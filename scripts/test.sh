@@ -4,7 +4,7 @@ set -u
 cd "$(dirname "$0")/.." || exit
 . scripts/lib.sh
 
-all=(lint types rooms unit e2e faults)
+all=(lint types rooms unit templates e2e faults)
 bin=$PWD/.venv/bin
 
 suite_lint() {
@@ -15,7 +15,8 @@ suite_lint() {
 }
 suite_types() { "$bin/mypy"; }
 suite_rooms() { "$bin/lint-imports"; }
-suite_unit() { "$bin/python" -m pytest tests --ignore=tests/e2e --ignore=tests/faults -q -n 2; }
+suite_unit() { "$bin/python" -m pytest tests --ignore=tests/e2e --ignore=tests/faults --ignore=tests/templates/nanogpt -q -n 2; }
+suite_templates() { "$bin/python" -m pytest tests/templates/nanogpt -q; }
 suite_e2e() { "$bin/python" -m pytest tests/e2e -q; }
 suite_faults() { "$bin/python" -m pytest tests/faults -q; }
 
@@ -35,7 +36,7 @@ run_suite() {
     "suite_$name"
     code=$?
     [ "$code" = 130 ] && exit 130
-    results+=("$(printf '%-8s %5d s  %s' "$name" $((SECONDS - started)) "$([ "$code" = 0 ] && echo passed || echo "FAILED ($code)")")")
+    results+=("$(printf '%-9s %5d s  %s' "$name" $((SECONDS - started)) "$([ "$code" = 0 ] && echo passed || echo "FAILED ($code)")")")
     [ "$code" = 0 ] || failed=1
 }
 
@@ -59,5 +60,5 @@ done
 
 printf '\n== time of each suite\n'
 printf '%s\n' "${results[@]}"
-printf '%-8s %5d s  %s\n' all "$SECONDS" "$([ "$failed" = 0 ] && echo passed || echo FAILED)"
+printf '%-9s %5d s  %s\n' all "$SECONDS" "$([ "$failed" = 0 ] && echo passed || echo FAILED)"
 exit "$failed"
