@@ -1,0 +1,208 @@
+"""The backend `rehearsal`: rents from a simulated cloud as other backends rent from real ones.
+
+A machine of ours is every instance that carries its tag. Usually that is one; a provider that ignores tokens
+may have made two, and then the machine lives while either does and both are ended.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from urllib.parse import quote
+
+from crucible.backends.base import (
+    Bootstrap,
+    Capabilities,
+    LaunchCall,
+    LaunchRefused,
+    LaunchUnknown,
+    MachineOrder,
+    MachineRef,
+    NotYetGone,
+    Observation,
+    Reach,
+    Seen,
+    Slots,
+)
+from crucible.backends.local.host import host_environment
+from crucible.backends.rehearsal import userdata
+from crucible.backends.rehearsal.connection import CallFailed, Connection, ErrorAnswer, Json, NotSent
+from crucible.backends.rehearsal.instances import MACHINE_TAG, Instance, Metered, observe, parse
+from crucible.backends.rehearsal.offers import documents, make_offers
+from crucible.backends.settings import BackendSettings
+from crucible.core.errors import BadInput, Unreachable
+from crucible.core.offers import Market, Offer
+from crucible.core.resources import Resources
+
+ACTION = "create_instance"
+DEPLOYMENT_TAG = "crucible-deployment"
+LAUNCH_DEADLINE = 10.0
+LIST_LAG = 5.0
+LIST_SECONDS = 15.0
+"""All pages of one list."""
+IDLE_EXIT_SECONDS = 60
+_TAGS_A_CALL = 50
+_MISMATCH = "idempotent_parameter_mismatch"
+
+
+class RehearsalBackend:
+    """`state`: the cloud's folder (start_cloud). `list_lag`: seconds by which its lists may be behind."""
+
+    name = "rehearsal"
+
+    def __init__(self, settings: BackendSettings, state: Path | None = None, list_lag: float = LIST_LAG) -> None:
+        self._settings = settings
+        self._cloud = Connection(state or settings.home / "rehearsal")
+        self.capabilities = Capabilities(
+            reach=Reach.LOOPBACK,
+            slots=Slots.ELASTIC,
+            markets=frozenset(Market),
+            bills=True,
+            gpus=True,
+            launch_deadline=LAUNCH_DEADLINE,
+            settle_window=list_lag,
+        )
+
+    def offers(self, need: Resources) -> Sequence[Offer]:
+        types = self._ask("GET", "/v1/types")
+        items = self._ask("GET", "/v1/offers")
+        return make_offers(self.name, need, list(documents(types, "types")), list(documents(items, "offers")))
+
+    def call(self, order: MachineOrder) -> LaunchCall:
+        parameters: dict[str, object] = {
+            "zone": order.offer.region,
+            "type": order.offer.instance_type,
+            "market": order.offer.market.value,
+            "tags": {DEPLOYMENT_TAG: order.deployment, MACHINE_TAG: order.machine},
+            "ends_at": order.ends_at,
+            "on_exit": "terminate",
+            "user_data": userdata.template(self._settings.python, str(self._settings.agent_file)),
+        }
+        return LaunchCall(self.name, order.machine, ACTION, parameters)
+
+    def launch(self, call: LaunchCall, bootstrap: Bootstrap) -> MachineRef:
+        try:
+            answer = self._cloud.call("POST", "/v1/instances", self._wish(call, bootstrap))
+        except NotSent as error:
+            raise _unreachable(error) from error
+        except ErrorAnswer as error:
+            return self._not_launched(call, error)
+        except CallFailed as error:
+            raise LaunchUnknown("The simulated cloud did not answer.", why=f"{error}.") from error
+        found = parse(answer.get("instance"))
+        if found is None:
+            raise LaunchUnknown("The simulated cloud's answer makes no sense.")
+        return self._ref(found)
+
+    def find(self, token: str) -> MachineRef | None:
+        found = self._list(MACHINE_TAG, token)
+        return next((self._ref(instance) for instance in found if instance.alive), None)
+
+    def poll(self, refs: Sequence[MachineRef]) -> Sequence[Observation]:
+        try:
+            known = list(self._carrying([ref.machine for ref in refs]))
+        except Unreachable as error:
+            return [Observation(ref, Seen.UNREACHABLE, str(error)) for ref in refs]
+        return [observe(ref, [i for i in known if i.machine == ref.machine]) for ref in refs]
+
+    def terminate(self, ref: MachineRef) -> None:
+        """The instance first, whether a list shows it or not; then others of the machine that lists show."""
+        ending = self._end(ref.native_id)
+        for instance in self._carrying([ref.machine]):
+            if instance.id != ref.native_id and instance.alive:
+                ending |= self._end(instance.id)
+        if ending:
+            raise NotYetGone("The instance is shutting down.")
+
+    def owned(self, deployment: str) -> Sequence[MachineRef]:
+        found = self._list(DEPLOYMENT_TAG, deployment)
+        return [self._ref(instance) for instance in found if instance.alive]
+
+    def metered(self, refs: Sequence[MachineRef]) -> Sequence[Metered]:
+        """What the cloud says each instance of these machines ran at which price: for the ledger."""
+        found = self._carrying([ref.machine for ref in refs], segments="true")
+        return [Metered(self._ref(instance), instance.segments) for instance in found]
+
+    # Launching
+
+    def _wish(self, call: LaunchCall, bootstrap: Bootstrap) -> Json:
+        script = call.parameters.get("user_data")
+        if call.action != ACTION or not isinstance(script, str):
+            raise BadInput(f"{call.action!r} of {call.token!r} is no launch call of the backend 'rehearsal'.")
+        told = {
+            "machine": call.token,
+            "nonce": bootstrap.nonce,
+            "agents_url": bootstrap.agents_url,
+            "agents_url_file": str(self._settings.agents_url_file),
+            "uv": self._settings.uv,
+            "idle_exit_seconds": IDLE_EXIT_SECONDS,
+            "shared": False,
+        }
+        filled = userdata.fill(script, told, host_environment(self._settings.environ))
+        return {**call.parameters, "client_token": call.token, "user_data": filled}
+
+    def _not_launched(self, call: LaunchCall, error: ErrorAnswer) -> MachineRef:
+        """A refusal is believed only where it says that nothing was made."""
+        if error.code == _MISMATCH:
+            return self._launched_before(call, error)
+        if error.status == 429:
+            raise _unreachable(error) from error
+        if error.status >= 500:
+            raise LaunchUnknown("The simulated cloud failed at creating.", why=f"{error}.") from error
+        raise LaunchRefused("The simulated cloud refused the machine.", why=f"{error}.") from error
+
+    def _launched_before(self, call: LaunchCall, error: ErrorAnswer) -> MachineRef:
+        """The token was used, with the address of a server that has restarted since."""
+        found = self.find(call.token)
+        if found is None:
+            raise LaunchUnknown("The machine was made before and is not shown yet.", why=f"{error}.") from error
+        return found
+
+    # Asking
+
+    def _ask(self, method: str, path: str) -> Json:
+        try:
+            return self._cloud.call(method, path)
+        except CallFailed as error:
+            raise _unreachable(error) from error
+
+    def _list(self, tag: str, values: str, **more: str) -> list[Instance]:
+        try:
+            pages = self._cloud.pages(time.monotonic() + LIST_SECONDS, {f"tag:{tag}": values, **more})
+            return [found for found in map(parse, pages) if found is not None]
+        except CallFailed as error:
+            raise _unreachable(error) from error
+
+    def _carrying(self, machines: Sequence[str], **more: str) -> Iterator[Instance]:
+        """Every instance that a list shows with the tag of one of these machines."""
+        names = sorted(set(machines))
+        for start in range(0, len(names), _TAGS_A_CALL):
+            wanted = ",".join(names[start : start + _TAGS_A_CALL])
+            yield from self._list(MACHINE_TAG, wanted, **more)
+
+    def _end(self, native_id: str) -> bool:
+        """Whether it still runs after being told to end. One that nobody knows does not."""
+        try:
+            answer = self._cloud.call("DELETE", f"/v1/instances/{quote(native_id, safe='')}")
+        except ErrorAnswer as error:
+            if error.status == 404:
+                return False
+            raise _unreachable(error) from error
+        except CallFailed as error:
+            raise _unreachable(error) from error
+        found = parse(answer.get("instance"))
+        return found is None or found.alive
+
+    def _ref(self, instance: Instance) -> MachineRef:
+        return MachineRef(self.name, instance.machine, instance.id, instance.zone)
+
+
+def _unreachable(error: CallFailed) -> Unreachable:
+    wait = error.retry_after if isinstance(error, ErrorAnswer) else None
+    return Unreachable(
+        "The simulated cloud does not answer.",
+        why=f"{error}.",
+        fix="`crucible backends` shows whether it runs.",
+        retry_after=wait,
+    )

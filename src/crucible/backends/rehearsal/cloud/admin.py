@@ -1,0 +1,137 @@
+"""The routes of whoever rehearses: faults, prices, stock, time, and the deaths of machines."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from .catalogue import REGIONS, TYPES, ZONES, Item, Market, everything
+from .exchange import Answer, Json, Request, Route, number, one_of, route, text, whole
+from .faults import BadFault, Faults
+from .records import Instance
+from .world import Refused, World
+
+LONGEST_JUMP = 24 * 3600
+MOST_MOVES = 1000
+LONGEST_NOTICE = 120
+
+
+def faults(world: World, request: Request, now: float) -> Answer:
+    return Answer(200, asdict(world.faults))
+
+
+def change_faults(world: World, request: Request, now: float) -> Answer:
+    try:
+        world.set_faults(world.faults.changed(request.body))
+    except BadFault as error:
+        raise Refused(400, "invalid_parameter", str(error)) from error
+    return faults(world, request, now)
+
+
+def reset_faults(world: World, request: Request, now: float) -> Answer:
+    world.set_faults(Faults())
+    return faults(world, request, now)
+
+
+def reclaim(world: World, request: Request, now: float) -> Answer:
+    """`notice` in seconds; without it the instance dies unannounced."""
+    notice = number(request.body, "notice", LONGEST_NOTICE)
+    return _brief(world.reclaim(request.found["id"], notice, now))
+
+
+def kill(world: World, request: Request, now: float) -> Answer:
+    return _brief(world.kill(request.found["id"], now))
+
+
+def stop_zone(world: World, request: Request, now: float) -> Answer:
+    world.stop_zone(one_of(request.found["zone"], ZONES, "zone"), now)
+    return Answer(200, {"zone": request.found["zone"], "out": True})
+
+
+def start_zone(world: World, request: Request, now: float) -> Answer:
+    world.start_zone(one_of(request.found["zone"], ZONES, "zone"))
+    return Answer(200, {"zone": request.found["zone"], "out": False})
+
+
+def stock(world: World, request: Request, now: float) -> Answer:
+    """`count` of everything that fits `zone`, `type` and `market`; what is not said fits all."""
+    items = [item for item in everything() if _fits(item, request)]
+    if not items:
+        raise Refused(400, "invalid_parameter", "nothing fits that")
+    world.store.write_stock(items, whole(request.body, "count"))
+    return Answer(200, {"items": len(items)})
+
+
+def quota(world: World, request: Request, now: float) -> Answer:
+    region = one_of(text(request.body, "region"), dict.fromkeys(REGIONS), "region")
+    world.store.write_quota(region, whole(request.body, "vcpus"))
+    return Answer(200, {"region": region})
+
+
+def price(world: World, request: Request, now: float) -> Answer:
+    """Hold a spot price at `rate`, or with null let it move again."""
+    zone = one_of(text(request.body, "zone"), ZONES, "zone")
+    kind = one_of(text(request.body, "type"), TYPES, "type")
+    rate = None if request.body.get("rate") is None else whole(request.body, "rate")
+    world.hold_price(zone, kind, rate, now)
+    return Answer(200, {"rate": world.trade.rate(Item(zone, kind, Market.SPOT))})
+
+
+def move_prices(world: World, request: Request, now: float) -> Answer:
+    steps = whole({"steps": 1, **request.body}, "steps", MOST_MOVES)
+    world.move_prices(steps, now)
+    return Answer(200, {"steps": steps})
+
+
+def advance(world: World, request: Request, now: float) -> Answer:
+    seconds = number(request.body, "seconds", LONGEST_JUMP)
+    world.jump(seconds or 0.0)
+    return Answer(200, {"now": world.clock.now()})
+
+
+def reset(world: World, request: Request, now: float) -> Answer:
+    world.reset(now)
+    return Answer(200, {})
+
+
+def census(world: World, request: Request, now: float) -> Answer:
+    """Every instance, as it is and not as a list shows it."""
+    return Answer(200, {"now": now, "instances": [_brief_document(i) for i in world.store.all()]})
+
+
+def _brief(instance: Instance) -> Answer:
+    return Answer(200, {"instance": _brief_document(instance)})
+
+
+def _brief_document(instance: Instance) -> Json:
+    return {
+        "id": instance.id,
+        "zone": instance.zone,
+        "state": instance.state,
+        "cause": instance.cause,
+        "tags": dict(instance.tags),
+        "pid": instance.pid,
+        "dies_at": instance.die_at,
+    }
+
+
+def _fits(item: Item, request: Request) -> bool:
+    has = {"zone": item.zone, "type": item.type, "market": item.market}
+    return all(request.body.get(name) in (None, value) for name, value in has.items())
+
+
+ADMIN: tuple[Route, ...] = (
+    route("GET", "/admin/faults", faults),
+    route("PATCH", "/admin/faults", change_faults),
+    route("DELETE", "/admin/faults", reset_faults),
+    route("GET", "/admin/instances", census),
+    route("POST", "/admin/instances/{id}/reclaim", reclaim),
+    route("POST", "/admin/instances/{id}/kill", kill),
+    route("POST", "/admin/zones/{zone}/stop", stop_zone),
+    route("POST", "/admin/zones/{zone}/start", start_zone),
+    route("POST", "/admin/stock", stock),
+    route("POST", "/admin/quota", quota),
+    route("POST", "/admin/price", price),
+    route("POST", "/admin/price/move", move_prices),
+    route("POST", "/admin/advance", advance),
+    route("POST", "/admin/reset", reset),
+)

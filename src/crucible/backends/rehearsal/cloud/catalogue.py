@@ -1,0 +1,88 @@
+"""What the cloud rents out: places, types, markets and list prices. All of it made up.
+
+Rates are micro-dollars per hour.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+GIB = 1024**3
+
+
+class Market(enum.StrEnum):
+    ON_DEMAND = "on_demand"
+    SPOT = "spot"
+    RESERVED = "reserved"
+
+
+@dataclass(frozen=True)
+class Zone:
+    name: str
+    region: str
+
+
+@dataclass(frozen=True)
+class InstanceType:
+    """`stock` is how many of it a zone has for on-demand, for spot and as reserved ones."""
+
+    name: str
+    vcpus: int
+    memory_bytes: int
+    rate: int
+    stock: tuple[int, int, int]
+    boot_seconds: float
+    gpus: int = 0
+    gpu_name: str = ""
+    gpu_memory_bytes: int = 0
+    granularity_seconds: int = 1
+    minimum_seconds: int = 60
+
+
+@dataclass(frozen=True)
+class Item:
+    """One thing that is for sale: a type in a zone on a market."""
+
+    zone: str
+    type: str
+    market: Market
+
+
+REGIONS = ("simulated-north", "simulated-east", "simulated-south")
+ZONES = {name: Zone(name, region) for region in REGIONS for name in (f"{region}-a", f"{region}-b")}
+
+TYPES = {
+    kind.name: kind
+    for kind in (
+        InstanceType("sim.c2", 2, 8 * GIB, 96_000, (120, 120, 10), 1.0),
+        InstanceType("sim.c8", 8, 32 * GIB, 384_000, (60, 60, 6), 1.0),
+        InstanceType("sim.m16", 16, 128 * GIB, 1_008_000, (24, 24, 4), 1.5),
+        InstanceType("sim.t4.1", 4, 16 * GIB, 526_000, (16, 16, 2), 2.0, 1, "T4 (simulated)", 16 * GIB),
+        InstanceType("sim.a100.1", 12, 85 * GIB, 3_673_000, (8, 8, 1), 3.0, 1, "A100 (simulated)", 40 * GIB),
+        InstanceType("sim.h100.8", 96, 960 * GIB, 88_400_000, (1, 2, 1), 4, 8, "H100 (simulated)", 80 * GIB),
+    )
+}  # fmt: skip
+
+VCPU_QUOTA = 1024
+"""vCPUs that may be alive at once in a region."""
+
+_ZONE_PERCENT = {name: 100 + 3 * place for place, name in enumerate(ZONES)}
+_MARKET_PERCENT = {Market.ON_DEMAND: 100, Market.SPOT: 30, Market.RESERVED: 62}
+
+
+def list_rate(item: Item) -> int:
+    """What it costs by the list; for spot: round which its price moves."""
+    return TYPES[item.type].rate * _ZONE_PERCENT[item.zone] * _MARKET_PERCENT[item.market] // 10_000
+
+
+def stock(item: Item) -> int:
+    """How many of it there are before anybody rents one."""
+    return TYPES[item.type].stock[list(Market).index(item.market)]
+
+
+def everything() -> Iterator[Item]:
+    for zone in ZONES:
+        for name in TYPES:
+            yield from (Item(zone, name, market) for market in Market)

@@ -1,0 +1,203 @@
+"""Machines as processes: each runs its user data in a folder and a session of its own.
+
+What belongs to a machine is told by its session and by its id in the environment, which children inherit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+ID_VARIABLE = "CLOUD_INSTANCE_ID"
+_PROC = "/proc"
+_PS_SECONDS = 5.0
+_KILL_SECONDS = 2.0
+_LOOK_SECONDS = 0.005
+
+
+@dataclass(frozen=True)
+class Process:
+    """`started` in the system's own words: a pid alone may be somebody else's tomorrow."""
+
+    pid: int
+    started: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """A living process; one that has ended and was not waited for is none."""
+
+    pid: int
+    session: int
+    started: str
+
+
+class Machines:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._children: dict[int, subprocess.Popen[bytes]] = {}
+
+    def prepare(self, id: str, user_data: str) -> None:
+        """The machine's disk, with its user data, which only its owner can read."""
+        folder = self._folder / id
+        folder.mkdir(mode=0o700, parents=True)
+        descriptor = os.open(folder / "user-data", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(user_data)
+
+    def boot(self, id: str, environ: Mapping[str, str]) -> Process:
+        """Run the user data. Raises OSError when the machine does not start."""
+        folder = self._folder / id
+        with open(folder / "console.log", "ab") as console:
+            child = subprocess.Popen(
+                ["/bin/sh", str(folder / "user-data")],
+                stdin=subprocess.DEVNULL,
+                stdout=console,
+                stderr=console,
+                cwd=folder,
+                env={**environ, ID_VARIABLE: id, "HOME": str(folder)},
+                start_new_session=True,
+            )
+        self._children[child.pid] = child
+        return Process(child.pid, _started(child.pid))
+
+    def adopt(self, id: str) -> Process | None:
+        """The machine, if it was started by a cloud that was killed before it could note that."""
+        leaders = (row for row in _rows() if row.pid == row.session and _instance_of(row.pid) == id)
+        return next((Process(row.pid, row.started) for row in leaders), None)
+
+    def alive(self, process: Process) -> bool:
+        """Whether the user data still runs."""
+        child = self._children.get(process.pid)
+        if child is not None:
+            return child.poll() is None
+        return any(row.pid == process.pid and row.started == process.started for row in _rows(process.pid))
+
+    def ask(self, process: Process | None) -> None:
+        """Tell what runs in the machine's session that it is being shut down."""
+        rows = list(_rows())
+        session = _session(rows, process)
+        for row in rows:
+            if row.session == session:
+                _send(row.pid, signal.SIGTERM)
+
+    def end(self, id: str, process: Process | None) -> bool:
+        """Switch it off: kill everything on it, also what is started meanwhile. False: something is left."""
+        until = time.monotonic() + _KILL_SECONDS
+        while members := list(self._members(id, process)):
+            for row in members:
+                _send(row.pid, signal.SIGKILL)
+            if time.monotonic() > until:
+                return False
+            time.sleep(_LOOK_SECONDS)
+        self._reap(process)
+        return True
+
+    def remove(self, id: str) -> None:
+        """Its disk goes with it."""
+        shutil.rmtree(self._folder / id, onerror=_unlock)
+
+    def leftovers(self) -> list[str]:
+        """Machines that have a disk."""
+        return sorted(path.name for path in self._folder.iterdir()) if self._folder.is_dir() else []
+
+    def _members(self, id: str, process: Process | None) -> Iterator[Row]:
+        self._reap(process)
+        rows = list(_rows())
+        session = _session(rows, process)
+        for row in rows:
+            if row.session == session or (_not_older(row, process) and _instance_of(row.pid) == id):
+                yield row
+
+    def _reap(self, process: Process | None) -> None:
+        child = self._children.get(process.pid) if process else None
+        if child is not None and child.poll() is not None:
+            del self._children[child.pid]
+
+
+def _session(rows: list[Row], process: Process | None) -> int | None:
+    """The machine's session, unless its number means somebody else's by now."""
+    if process is None:
+        return None
+    taken = any(row.pid == process.pid and row.started != process.started for row in rows)
+    return None if taken else process.pid
+
+
+def _not_older(row: Row, process: Process | None) -> bool:
+    """What started before the machine did not come from it; that spares a look at most processes."""
+    if process is None or not (row.started.isdigit() and process.started.isdigit()):
+        return True
+    return int(row.started) >= int(process.started)
+
+
+def _send(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, number)
+
+
+def _rows(*pids: int) -> Iterator[Row]:
+    """The living processes, or those of them that have one of these pids."""
+    if not os.path.exists(f"{_PROC}/self/stat"):
+        yield from _rows_by_ps(pids)
+        return
+    for pid in pids or (int(name) for name in os.listdir(_PROC) if name.isdigit()):
+        fields = _read(f"{_PROC}/{pid}/stat").rpartition(b")")[2].split()
+        if len(fields) > 19 and fields[0] not in (b"Z", b"X", b"x"):
+            yield Row(pid, int(fields[3]), fields[19].decode())
+
+
+def _rows_by_ps(pids: tuple[int, ...]) -> Iterator[Row]:
+    command = ["ps", "-axo", "pid=,stat=,lstart="]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=_PS_SECONDS, check=True)
+    for line in answer.stdout.splitlines():
+        number, state, started = line.split(maxsplit=2)
+        if state.startswith("Z") or (pids and int(number) not in pids):
+            continue
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            yield Row(int(number), os.getsid(int(number)), started.strip())
+
+
+def _read(path: str) -> bytes:
+    """Nothing, when the process has ended or is not ours to look at."""
+    try:
+        with open(path, "rb", buffering=0) as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+def _started(pid: int) -> str:
+    return next((row.started for row in _rows(pid)), "")
+
+
+def _instance_of(pid: int) -> str | None:
+    """The id in the environment the process was started with, where the system tells."""
+    variables = _read(f"{_PROC}/{pid}/environ").split(b"\0")
+    start = f"{ID_VARIABLE}=".encode()
+    return next((v[len(start) :].decode(errors="replace") for v in variables if v.startswith(start)), None)
+
+
+def _unlock(
+    function: Callable[..., object],
+    path: str,
+    trouble: tuple[type[BaseException], BaseException, TracebackType],
+) -> None:
+    """A machine may leave folders that are not writable; what cannot be removed at all stays as litter."""
+    with contextlib.suppress(OSError):
+        for blocked in (os.path.dirname(path), path):
+            mode = os.lstat(blocked).st_mode
+            if not stat.S_ISLNK(mode):
+                os.chmod(blocked, mode | stat.S_IRWXU)
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            os.unlink(path)

@@ -1,0 +1,345 @@
+"""The cloud itself: instances come, run, cost and go, as time passes and as it is asked.
+
+Everything happens under one lock. Before each call the world catches up with time: what fell due is done in
+the order it fell due, also what fell due while the cloud was not running.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import secrets
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+
+from .catalogue import TYPES, Item, Market
+from .clock import Anchor, Clock
+from .faults import Dice, Faults
+from .market import Trade
+from .processes import Machines, Process
+from .records import Cause, Instance, OnExit, Shown, State, Step
+from .store import Store
+
+LISTED_SECONDS = 3600
+"""How long a list still shows what has ended."""
+HARD_END_SECONDS = 1.0
+"""Until something that could not be killed is killed again."""
+
+
+class Refused(Exception):
+    """The cloud says no: `code` for programs, `message` for people."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.message = message
+
+
+@dataclass(frozen=True)
+class Wish:
+    """An instance that somebody wants. `ends_at` is the cloud's time; `hash` covers all but the token."""
+
+    item: Item
+    user_data: str
+    tags: Mapping[str, str]
+    token: str
+    on_exit: OnExit
+    ends_at: float | None
+    max_seconds: float | None
+    hash: str
+
+
+class World:
+    def __init__(self, store: Store, clock: Clock, machines: Machines, seed: int, price_seconds: int) -> None:
+        self._machines = machines
+        self._price_seconds = price_seconds
+        self._lock = threading.RLock()
+        self._gone = [id for id in machines.leftovers() if not _lives(store.get(id))]
+        self._woke = clock.now()
+        self.store = store
+        self.clock = clock
+        self.trade = Trade(store, seed)
+        self._seed = seed
+        self.faults = Faults(**json.loads(store.note("faults") or "{}"))
+        self.environ: dict[str, str] = {}
+        """What every machine sees."""
+        self.metadata_url = ""
+        with store.transaction():
+            self._begin()
+
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[float]:
+        """Alone with a world that has caught up; gives the time. What is done is kept unless it raises."""
+        with self._lock:
+            now = self._catch_up()
+            with self.store.transaction():
+                yield now
+
+    def luck(self, *chances: str) -> tuple[Faults, list[bool]]:
+        """The faults as they are, and which of those named strike now."""
+        with self._lock:
+            return self.faults, [self._dice.happens(getattr(self.faults, name)) for name in chances]
+
+    def tick(self) -> float:
+        """Catch up; returns the seconds of the computer's time until there is something to do again."""
+        with self.turn() as now:
+            self._notice_exits(now)
+            due = self.store.next_due()
+            gone, self._gone = self._gone, []
+        for id in gone:
+            self._machines.remove(id)
+        step = self._step_at(self._steps_done() + 1)
+        return self.clock.wall_seconds(max(min(due if due is not None else step, step) - now, 0.0))
+
+    # Asked by customers
+
+    def create(self, wish: Wish, now: float) -> Instance:
+        known = self.store.by_token(wish.token) if wish.token and self.faults.tokens_honoured else None
+        if known is not None:
+            if known.wish != wish.hash:
+                message = f"the token was used for {known.id} with other parameters"
+                raise Refused(409, "idempotent_parameter_mismatch", message)
+            return known
+        refusal = self.trade.refusal(wish.item, self.store.alive())
+        if refusal is not None:
+            status = 403 if refusal.code == "quota_exceeded" else 409
+            raise Refused(status, refusal.code, refusal.message)
+        instance = self._new(wish, now)
+        self._machines.prepare(instance.id, wish.user_data)
+        self.store.add(instance)
+        return instance
+
+    def terminate(self, id: str, now: float) -> Instance:
+        """Idempotent: what is ending goes on ending."""
+        instance = self.get(id)
+        return self._shut_down(instance, Cause.USER, now)
+
+    def get(self, id: str) -> Instance:
+        instance = self.store.get(id)
+        if instance is None:
+            raise Refused(404, "instance_not_found", f"there is no instance {id!r}")
+        return instance
+
+    def shown(self, now: float, tags: Mapping[str, Sequence[str]]) -> list[Shown]:
+        """What a list shows: with the lag, and without what ended long ago."""
+        return self.store.shown(now - self.faults.list_lag, now - LISTED_SECONDS, tags)
+
+    # Done by the provider
+
+    def reclaim(self, id: str, notice: float | None, now: float) -> Instance:
+        """Take a spot instance back after so many seconds' notice; None: without any, at once."""
+        instance = self.get(id)
+        if instance.market is not Market.SPOT:
+            raise Refused(409, "not_spot", f"{id} is {instance.market}")
+        if instance.state not in (State.PENDING, State.RUNNING):
+            return instance
+        told = replace(instance, notice_at=None if notice is None else now, die_at=now + (notice or 0.0))
+        self.store.save(told)
+        return told
+
+    def kill(self, id: str, now: float, cause: Cause = Cause.FAILURE) -> Instance:
+        """It dies at once, without a word."""
+        instance = self.get(id)
+        return self._off(instance, cause, now) if instance.alive else instance
+
+    def stop_zone(self, zone: str, now: float) -> None:
+        """Everything in it dies, and nothing can be had there until it is started again."""
+        self.store.write_outage(zone, True)
+        for instance in self.store.alive():
+            if instance.zone == zone:
+                self._off(instance, Cause.OUTAGE, now)
+
+    def start_zone(self, zone: str) -> None:
+        self.store.write_outage(zone, False)
+
+    def set_faults(self, faults: Faults) -> None:
+        self.faults = faults
+        self.store.write_note("faults", json.dumps(asdict(faults)))
+
+    def hold_price(self, zone: str, type: str, rate: int | None, now: float) -> None:
+        self.trade.hold(zone, type, rate)
+        self._reprice(math.floor(now))
+
+    def move_prices(self, steps: int, now: float) -> None:
+        """As if so many price moves happened now."""
+        moved = int(self.store.note("moved") or 0)
+        for step in range(moved, moved + steps):
+            self.trade.move(-1 - step)
+        self.store.write_note("moved", str(moved + steps))
+        self._reprice(math.floor(now))
+
+    def jump(self, seconds: float) -> Anchor:
+        """Let so much time pass at once; what falls due in it is done before the next call."""
+        anchor = self.clock.jump(seconds)
+        self.store.write_note("anchor", json.dumps(asdict(anchor)))
+        return anchor
+
+    def reset(self, now: float) -> None:
+        """Start over: no machine, no bill, no fault; the same keys, the same seed."""
+        for instance in self.store.alive():
+            self._off(instance, Cause.FAILURE, now)
+        self.store.forget()
+        self.faults = Faults()
+        self._begin()
+
+    # Time
+
+    def _begin(self) -> None:
+        """Prices walk from here, and luck with them."""
+        self._dice = Dice(self._seed)
+        self._begun = int(self.store.note("begun") or self.clock.now())
+        self.store.write_note("begun", str(self._begun))
+
+    def _catch_up(self) -> float:
+        now = self.clock.now()
+        while True:
+            with self.store.transaction():
+                if not self._do_next(now):
+                    return now
+
+    def _do_next(self, now: float) -> bool:
+        """The one thing that fell due first, if anything did."""
+        step = self._step_at(self._steps_done() + 1)
+        instance = self.store.due(min(now, step))
+        if instance is not None:
+            self._do(instance)
+            return True
+        if step <= now:
+            self._price_step()
+            return True
+        return False
+
+    def _do(self, instance: Instance) -> None:
+        assert instance.next is not None, "it is due"
+        at, step = instance.next
+        if step is Step.BOOT:
+            self._boot(instance, at)
+        elif step is Step.OFF:
+            self._off(instance, instance.cause, at)
+        elif step is Step.RECLAIM:
+            self._shut_down(instance, Cause.RECLAIM, at)
+        else:
+            self._shut_down(instance, Cause.MAX_DURATION, at)
+
+    def _notice_exits(self, now: float) -> None:
+        """A machine whose user data ended has shut itself down, if it was made so."""
+        for instance in self.store.alive():
+            if instance.state is State.RUNNING and instance.on_exit is OnExit.TERMINATE:
+                process = _process(instance)
+                if process and not self._machines.alive(process):
+                    self._off(instance, Cause.SHUTDOWN, now)
+
+    # Prices
+
+    def _steps_done(self) -> int:
+        return int(self.store.note("steps") or 0)
+
+    def _step_at(self, step: int) -> int:
+        return self._begun + step * self._price_seconds
+
+    def _price_step(self) -> None:
+        step = self._steps_done() + 1
+        self.store.write_note("steps", str(step))
+        self.trade.move(step)
+        self._reprice(self._step_at(step))
+        self._take_back(self._step_at(step))
+
+    def _reprice(self, at: int) -> None:
+        """A changed price closes a segment of every running spot instance and opens another."""
+        rates = self.trade.rates()
+        for instance in self.store.alive():
+            if instance.state is State.RUNNING and instance.market is Market.SPOT:
+                rate = rates[instance.item]
+                if self.store.open_rate(instance.id) != rate:
+                    self.store.open_segment(instance.id, at, rate)
+
+    def _take_back(self, at: float) -> None:
+        chance = self.faults.reclaims_per_hour * self._price_seconds / 3600
+        for instance in self.store.alive():
+            spot = instance.market is Market.SPOT and instance.state is State.RUNNING
+            if spot and instance.die_at is None and self._dice.happens(chance):
+                self.reclaim(instance.id, self.faults.reclaim_notice, at)
+
+    # Transitions
+
+    def _new(self, wish: Wish, now: float) -> Instance:
+        kind, faults = TYPES[wish.item.type], self.faults
+        boot = kind.boot_seconds if faults.boot_seconds is None else faults.boot_seconds
+        ends = [wish.ends_at] if wish.ends_at is not None else []
+        ends += [now + wish.max_seconds] if wish.max_seconds is not None else []
+        return Instance(
+            id=f"i-{secrets.token_hex(8)}",
+            zone=wish.item.zone,
+            type=wish.item.type,
+            market=wish.item.market,
+            tags=wish.tags,
+            created_at=now,
+            boot_at=now + boot,
+            wish=wish.hash,
+            secret=secrets.token_urlsafe(18),
+            token=wish.token,
+            on_exit=wish.on_exit,
+            ends_at=max(now, min(ends)) if ends else None,
+        )
+
+    def _boot(self, instance: Instance, at: float) -> None:
+        try:
+            process = self._adopted(instance) or self._machines.boot(instance.id, self._environ(instance))
+        except OSError:
+            self._off(instance, Cause.BOOT, at)
+            return
+        running = replace(instance, state=State.RUNNING, running_at=at, pid=process.pid, started=process.started)
+        self.store.save(running, at)
+        self.store.open_segment(instance.id, math.floor(at), self.trade.rate(instance.item))
+
+    def _adopted(self, instance: Instance) -> Process | None:
+        return self._machines.adopt(instance.id) if instance.created_at <= self._woke else None
+
+    def _shut_down(self, instance: Instance, cause: Cause, at: float) -> Instance:
+        """Ask it to end; what does not is switched off a moment later. It costs nothing from here on."""
+        if instance.state is State.PENDING:
+            return self._off(instance, cause, at)
+        if instance.state is not State.RUNNING:
+            return instance
+        self._machines.ask(_process(instance))
+        off = at + self.faults.shutdown_seconds
+        ending = replace(instance, state=State.SHUTTING_DOWN, cause=cause, off_at=off)
+        self.store.close_segment(instance.id, math.ceil(at))
+        self.store.save(ending, at)
+        return ending
+
+    def _off(self, instance: Instance, cause: Cause, at: float) -> Instance:
+        """Everything on it is killed and its disk is gone. What resists is tried again, and is not gone."""
+        self.store.close_segment(instance.id, math.ceil(at))
+        if not self._ended(instance):
+            again = self.clock.now() + HARD_END_SECONDS
+            resists = replace(instance, state=State.SHUTTING_DOWN, cause=cause, off_at=again)
+            self.store.save(resists, at)
+            return resists
+        ended = replace(instance, state=State.TERMINATED, cause=cause, ended_at=at)
+        self.store.save(ended, at)
+        self._gone.append(instance.id)
+        return ended
+
+    def _ended(self, instance: Instance) -> bool:
+        never_booted = instance.pid is None and instance.created_at > self._woke
+        return never_booted or self._machines.end(instance.id, _process(instance))
+
+    def _environ(self, instance: Instance) -> dict[str, str]:
+        return {
+            **self.environ,
+            "CLOUD_METADATA_URL": f"{self.metadata_url}/metadata/{instance.secret}",
+            "CLOUD_REGION": instance.region,
+            "CLOUD_ZONE": instance.zone,
+        }
+
+
+def _process(instance: Instance) -> Process | None:
+    return Process(instance.pid, instance.started) if instance.pid is not None else None
+
+
+def _lives(instance: Instance | None) -> bool:
+    return instance is not None and instance.alive

@@ -1,0 +1,155 @@
+"""Calls to the simulated cloud, each with a deadline, each with one of a few kinds of failure.
+
+NotSent       no connection: the cloud certainly did nothing
+NoAnswer      sent, and no whole answer came: anything may have happened
+ErrorAnswer   the cloud said no, with a status and a code
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from urllib.parse import urlencode, urlsplit
+
+from crucible.core.secret import Secret
+
+Json = dict[str, object]
+
+CALL_SECONDS = 5.0
+PAGE = 100
+_CHUNK = 65536
+
+
+class CallFailed(Exception):
+    """One of the three below."""
+
+
+class NotSent(CallFailed):
+    pass
+
+
+class NoAnswer(CallFailed):
+    pass
+
+
+class ErrorAnswer(CallFailed):
+    def __init__(self, status: int, code: str, message: str, retry_after: str | None = None) -> None:
+        super().__init__(f"{message} ({status} {code})")
+        self.status = status
+        self.code = code
+        self.retry_after = retry_after
+
+
+@dataclass(frozen=True)
+class Address:
+    """How to reach a cloud, as it says itself in its state folder."""
+
+    url: str
+    pid: int
+    key: Secret
+    admin_key: Secret = field(repr=False)
+
+    @classmethod
+    def read(cls, state: Path) -> Address | None:
+        """None when no cloud has ever run in that folder, or its file is not what a cloud writes."""
+        try:
+            doc = json.loads((state / "cloud.json").read_bytes())
+            return cls(str(doc["url"]), int(doc["pid"]), Secret(doc["key"]), Secret(doc["admin_key"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+
+@dataclass(frozen=True)
+class Connection:
+    """The cloud of a state folder. Its address is read anew each time: a restarted cloud may have another."""
+
+    state: Path
+    seconds: float = CALL_SECONDS
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, object] | None = None,
+        query: Mapping[str, str] = MappingProxyType({}),
+    ) -> Json:
+        """The answer's document. Raises CallFailed."""
+        address = Address.read(self.state)
+        if address is None:
+            raise NotSent(f"no cloud has been started in {self.state}")
+        target = f"{path}?{urlencode(query)}" if query else path
+        key = address.admin_key if path.startswith("/admin/") else address.key
+        return _call(address.url, method, target, key, body, time.monotonic() + self.seconds)
+
+    def pages(self, until: float, filters: Mapping[str, str]) -> Iterator[Json]:
+        """Every instance that fits, page by page; NoAnswer when that lasts beyond `until` (monotonic)."""
+        query = {**filters, "limit": str(PAGE)}
+        while True:
+            answer = self.call("GET", "/v1/instances", query=query)
+            found = answer.get("instances")
+            yield from found if isinstance(found, list) else ()
+            following = answer.get("next")
+            if not isinstance(following, str):
+                return
+            if time.monotonic() > until:
+                raise NoAnswer("the list is too long for its time")
+            query["cursor"] = following
+
+
+def _call(url: str, method: str, target: str, key: Secret, body: Mapping[str, object] | None, until: float) -> Json:
+    place = urlsplit(url)
+    connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=_left(until))
+    try:
+        _connect(connection)
+        raw = None if body is None else json.dumps(body).encode()
+        connection.request(method, target, raw, {"Authorization": f"Bearer {key.reveal()}"})
+        response = connection.getresponse()
+        document = _document(_read(connection, response, until))
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise NoAnswer(f"{type(error).__name__}: {error}") from error
+    finally:
+        connection.close()
+    if response.status >= 400:
+        raise _error(response.status, document, response.getheader("Retry-After"))
+    return document
+
+
+def _connect(connection: http.client.HTTPConnection) -> None:
+    try:
+        connection.connect()
+    except OSError as error:
+        raise NotSent(f"{error}") from error
+
+
+def _read(connection: http.client.HTTPConnection, response: http.client.HTTPResponse, until: float) -> bytes:
+    chunks = []
+    while chunk := response.read1(_CHUNK):
+        chunks.append(chunk)
+        if connection.sock is not None:
+            connection.sock.settimeout(_left(until))
+    return b"".join(chunks)
+
+
+def _left(until: float) -> float:
+    left = until - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("the call's time is over")
+    return left
+
+
+def _document(raw: bytes) -> Json:
+    document = json.loads(raw)
+    if not isinstance(document, dict):
+        raise ValueError("the answer is no JSON object")
+    return document
+
+
+def _error(status: int, document: Json, retry_after: str | None) -> ErrorAnswer:
+    error = document.get("error")
+    said = error if isinstance(error, dict) else {}
+    return ErrorAnswer(status, str(said.get("code", "")), str(said.get("message", "")), retry_after)
