@@ -10,12 +10,24 @@ export CRUCIBLE_HOME="$PWD/.demo"
 unset CRUCIBLE_SERVER
 crucible=$PWD/.venv/bin/crucible
 
-take_down() {
-    "$crucible" down --yes >/dev/null ||
-        say "The demo's server may still be up; to stop it: CRUCIBLE_HOME=$CRUCIBLE_HOME $crucible down"
+# `crucible` as a person has to type it for the demo's own state folder.
+by_hand() { printf 'CRUCIBLE_HOME=%q %q %s' "$CRUCIBLE_HOME" "$crucible" "$*"; }
+
+cancel_jobs() {
+    local ids
+    mapfile -t ids < <("$crucible" status --quiet 2>/dev/null)
+    [ "${#ids[@]}" = 0 ] && return
+    say "Cancelling the demo's job …"
+    "$crucible" cancel --yes "${ids[@]}" ||
+        say "The demo's job may still run; to end it: $(by_hand cancel --yes "${ids[@]}")"
 }
 
-# Ctrl-C reaches `crucible run`, which detaches; the server is then taken down below all the same.
+take_down() {
+    "$crucible" down --yes >/dev/null 2>&1 ||
+        say "The demo's server may still be up; to stop it: $(by_hand down --yes)"
+}
+
+# Ctrl-C reaches `crucible run`, which detaches; nobody would look after the job then, so it is cancelled below.
 trap : INT
 trap take_down EXIT
 
@@ -32,8 +44,12 @@ if [ "$code" = 0 ]; then
     say "  crucible logs ID;  crucible metrics ID;  crucible download ID"
     say "  crucible run your_script.py                              your own code, as it is"
     say "The demo kept its state in .demo; your own jobs live in your user folders (crucible doctor says where)."
+elif [ "$code" = 130 ]; then
+    say ""
+    cancel_jobs
+    say "The demo was interrupted. What it left is in .demo; to look at it: $(by_hand jobs)"
 else
     say ""
-    say "The demo's job ended with code $code. To look closer: CRUCIBLE_HOME=$CRUCIBLE_HOME $crucible doctor"
+    say "The demo's job ended with code $code. To look closer: $(by_hand doctor)"
 fi
 exit "$code"

@@ -319,9 +319,7 @@ def _port(text: str) -> int:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise BadInput(
-            f"{message[:1].upper()}{message[1:]}.", fix="See `python -m crucible.app serve --help`."
-        )
+        raise BadInput(f"{message[:1].upper()}{message[1:]}.", fix="See `python -m crucible.app serve --help`.")
 
 
 if __name__ == "__main__":

@@ -126,9 +126,7 @@ def _check_names(path: Path, found: Mapping[str, object]) -> None:
             raise UnknownName("setting", name, NAMES, fix=f"It stands in {path}.")
 
 
-def _pick(
-    layers: tuple[_Layer, ...], name: str, read: Callable[[object], T], default: Callable[[], T]
-) -> Setting[T]:
+def _pick(layers: tuple[_Layer, ...], name: str, read: Callable[[object], T], default: Callable[[], T]) -> Setting[T]:
     for layer in layers:
         value = layer.values.get(name)
         if value is None:

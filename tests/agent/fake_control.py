@@ -78,9 +78,7 @@ class FakeControl:
         self._server.control = self
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
         self.url_file.write_text(self.url)
-        threading.Thread(
-            target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
-        ).start()
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
 
     def down(self) -> None:
         """Gone as if killed: connections break in the middle of whatever they were doing."""
@@ -220,19 +218,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _machine_desired(self) -> None:
         control = self.server.control
-        if (
-            self.headers.get("Authorization")
-            != f"Bearer {derive_secret(KEY, 'machine', control.machine).decode()}"
-        ):
+        if self.headers.get("Authorization") != f"Bearer {derive_secret(KEY, 'machine', control.machine).decode()}":
             return self._answer(401, {"detail": "wrong secret"})
         known = int(self.query["version"])
         with control.changed:
             control.changed.wait_for(
-                lambda: (
-                    control.unwanted
-                    or control._desired.version != known
-                    or control._server is not self.server
-                ),
+                lambda: control.unwanted or control._desired.version != known or control._server is not self.server,
                 float(self.query["wait"]),
             )
             if control.unwanted:

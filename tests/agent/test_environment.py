@@ -45,9 +45,7 @@ def wheel(folder: Path, name: str = "demo") -> str:
         packed.writestr(f"{name}.py", "value = 42\n")
         packed.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
         packed.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        packed.writestr(
-            f"{info}/RECORD", f"{name}.py,,\n{info}/METADATA,,\n{info}/WHEEL,,\n{info}/RECORD,,\n"
-        )
+        packed.writestr(f"{info}/RECORD", f"{name}.py,,\n{info}/METADATA,,\n{info}/WHEEL,,\n{info}/RECORD,,\n")
     return f"{name} @ {path.as_uri()}"
 
 
@@ -219,9 +217,7 @@ def test_the_key_depends_on_what_chooses_packages(tmp_path: Path) -> None:
     uv = fake_program(tmp_path / "uv", MAKES)
     for name, value in (("PIP_INDEX_URL", "https://a"), ("PIP_INDEX_URL", "https://b"), ("PIP_TIMEOUT", "9")):
         plain = builder(tmp_path, Talk(), uv=uv)
-        replace(plain, host_env={**plain.host_env, name: value}).choose(
-            Environment(requirements=("x",)), tmp_path, {}
-        )
+        replace(plain, host_env={**plain.host_env, name: value}).choose(Environment(requirements=("x",)), tmp_path, {})
     builder(tmp_path, Talk(), uv=uv).choose(Environment(requirements=("x",)), tmp_path, {})
     assert len(keys(tmp_path)) == 3
 
@@ -281,9 +277,7 @@ def test_a_project_is_installed_from_a_copy(tmp_path: Path) -> None:
     code.mkdir()
     (code / "pyproject.toml").write_text("[project]\nname = 'demo'\nversion = '1'\n")
     # A stand-in for uv that leaves a file in the folder it is told to install.
-    text = (
-        'case "$1" in venv) mkdir -p "$6/bin"; ln -s /bin/true "$6/bin/python";; pip) touch "$5/built";; esac'
-    )
+    text = 'case "$1" in venv) mkdir -p "$6/bin"; ln -s /bin/true "$6/bin/python";; pip) touch "$5/built";; esac'
     fake = fake_program(tmp_path / "uv", text)
     chosen = builder(tmp_path, Talk(), uv=fake).choose(Environment(project="."), code, {}, "content-1")
     other = builder(tmp_path, Talk(), uv=fake).choose(Environment(project="."), code, {}, "content-2")

@@ -43,9 +43,7 @@ def real_cgroup1() -> Cgroup1Limiter | None:
 def real_cgroup2() -> Path | None:
     """A folder of the real v2 hierarchy that we may write to, whatever controllers it has."""
     mount = LimitsProbe().mounts().get("") if sys.platform == "linux" else None
-    return (
-        Path(mount.own) if mount is not None and os.access(Path(mount.own, "cgroup.procs"), os.W_OK) else None
-    )
+    return Path(mount.own) if mount is not None and os.access(Path(mount.own, "cgroup.procs"), os.W_OK) else None
 
 
 @pytest.fixture
@@ -131,9 +129,7 @@ def test_over_memory_is_killed_and_told(limiter: Limiter, attempt: str, start: S
 
 def test_a_killed_child_takes_the_whole_attempt_with_it(limiter: Limiter, attempt: str, start: Start) -> None:
     confinement = limiter.prepare(attempt, memory_bytes=100 * MB)
-    process = start(
-        confinement, f"import subprocess, sys; subprocess.run([sys.executable, '-c', {GREEDY!r}]); {IDLE}"
-    )
+    process = start(confinement, f"import subprocess, sys; subprocess.run([sys.executable, '-c', {GREEDY!r}]); {IDLE}")
     assert eventually(confinement.tick)
     assert process.wait(10) == -signal.SIGKILL
     assert confinement.pids() == []
@@ -304,9 +300,7 @@ def test_watching_pins_to_whole_cpus_and_lowers_priority_for_fractions(
     assert int(nice) == min(19, os.nice(0) + 5)
 
 
-def test_watching_remembers_an_out_of_memory_after_a_restart(
-    tmp_path: Path, attempt: str, start: Start
-) -> None:
+def test_watching_remembers_an_out_of_memory_after_a_restart(tmp_path: Path, attempt: str, start: Start) -> None:
     limiter = RlimitLimiter(tmp_path / "limits")
     confinement = limiter.prepare(attempt, memory_bytes=50 * MB)
     start(confinement, GREEDY)

@@ -50,9 +50,7 @@ LIGHTNING = [
     ),
     (
         "Epoch 0: 100%|██████████| 938/938 [00:08<00:00, 112.34it/s, loss=0.0712, v_num=12, val_acc=0.975]",
-        seen(
-            epoch=0, step=938, total_steps=938, metrics={"loss": 0.0712, "val_acc": 0.975}, within_epoch=True
-        ),
+        seen(epoch=0, step=938, total_steps=938, metrics={"loss": 0.0712, "val_acc": 0.975}, within_epoch=True),
     ),
     (
         "Epoch 7:   0%|          | 0/100 [00:00<?, ?it/s]",
@@ -123,9 +121,7 @@ BY_HAND = [
     ("epoch 3/10 loss=0.12", seen(epoch=3, total_epochs=10, metrics={"loss": 0.12})),
     (
         "Epoch [3/10], Step [100/600], Loss: 0.1234",
-        seen(
-            epoch=3, total_epochs=10, step=100, total_steps=600, metrics={"loss": 0.1234}, within_epoch=True
-        ),
+        seen(epoch=3, total_epochs=10, step=100, total_steps=600, metrics={"loss": 0.1234}, within_epoch=True),
     ),
     ("step=100 loss=0.5", seen(step=100, metrics={"loss": 0.5})),
     ("step 5 loss=0.12 my_metric=7", seen(step=5, metrics={"loss": 0.12, "my_metric": 7.0})),

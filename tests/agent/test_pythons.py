@@ -97,9 +97,7 @@ def test_a_program_that_is_no_python_is_said_in_a_sentence(tmp_path: Path, text:
 
 
 def test_a_shim_without_its_python_is_said(tmp_path: Path) -> None:
-    path = program(
-        tmp_path / "shims" / "python3.12", "echo 'pyenv: python3.12: command not found' >&2; exit 127"
-    )
+    path = program(tmp_path / "shims" / "python3.12", "echo 'pyenv: python3.12: command not found' >&2; exit 127")
     with pytest.raises(BadPython, match="shim of a version manager") as error:
         Pythons(tmp_path / "p.json", {"PATH": "/usr/bin:/bin"}).named(path)
     assert "\n" not in str(error.value)

@@ -87,9 +87,7 @@ time.sleep(60)
 
 def test_a_killed_host_loses_nothing(machine: Machine, control: FakeControl, tmp_path: Path) -> None:
     host = machine.start_host()
-    text = (
-        f"open({str(tmp_path / 'runs')!r}, 'a').write('x')\n" + wait_until(tmp_path / "go") + "print('done')"
-    )
+    text = f"open({str(tmp_path / 'runs')!r}, 'a').write('x')\n" + wait_until(tmp_path / "go") + "print('done')"
     machine.run(script(text))
     control.wait_for(A1, Kind.STARTED)
     runner = machine.runner()
@@ -154,9 +152,7 @@ def test_host_and_runner_killed_together(machine: Machine, control: FakeControl,
     assert (tmp_path / "runs").read_text() == "x"
 
 
-def test_a_runner_killed_while_it_prepares_begins_again(
-    machine: Machine, control: FakeControl, tmp_path: Path
-) -> None:
+def test_a_runner_killed_while_it_prepares_begins_again(machine: Machine, control: FakeControl, tmp_path: Path) -> None:
     control.bundles["0" * 64] = b""
     control.fault = lambda method, path: 503 if "/bundles/" in path else None
     machine.start_host()

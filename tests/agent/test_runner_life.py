@@ -81,9 +81,7 @@ time.sleep(60)
     assert control.attempts[A1].log() == b"ready\nstop file True\n"
 
 
-def test_a_process_that_ignores_the_stop_is_killed_with_its_children(
-    machine: Machine, control: FakeControl
-) -> None:
+def test_a_process_that_ignores_the_stop_is_killed_with_its_children(machine: Machine, control: FakeControl) -> None:
     text = """
 import os, signal, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -136,9 +134,7 @@ def test_time_limit(machine: Machine, control: FakeControl) -> None:
 
 
 def test_out_of_memory(machine: Machine, control: FakeControl) -> None:
-    text = (
-        "import time; time.sleep(0.3); x = [bytearray(b'x' * 10_000_000) for _ in range(60)]; time.sleep(60)"
-    )
+    text = "import time; time.sleep(0.3); x = [bytearray(b'x' * 10_000_000) for _ in range(60)]; time.sleep(60)"
     machine.run(script(text, limits=Limits(memory_bytes=100_000_000)))
     exited = control.wait_for(A1, Kind.EXITED)
     assert (exited.data["cause"], exited.data["code"]) == ("out_of_memory", None)
@@ -203,9 +199,7 @@ def test_what_is_not_kept_is_said(machine: Machine, control: FakeControl) -> Non
     assert ended.data["complete"] is True
 
 
-def test_files_of_a_job_in_place_are_kept_there(
-    machine: Machine, control: FakeControl, tmp_path: Path
-) -> None:
+def test_files_of_a_job_in_place_are_kept_there(machine: Machine, control: FakeControl, tmp_path: Path) -> None:
     (tmp_path / "place").mkdir()
     machine.run(script("open('model.txt', 'w').write('x')", in_place=str(tmp_path / "place")))
     control.wait_for(A1, Kind.ENDED)

@@ -94,9 +94,7 @@ def fake_process(proc: Path, pid: int, ppid: int, seconds: float, start: int = 5
     ticks = int(seconds * os.sysconf("SC_CLK_TCK"))
     folder = proc / str(pid)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "stat").write_text(
-        f"{pid} (p) S {ppid} {pid} {pid} 0 -1 0 0 0 0 0 {ticks} 0 0 0 20 0 1 0 {start} 0 10 0"
-    )
+    (folder / "stat").write_text(f"{pid} (p) S {ppid} {pid} {pid} 0 -1 0 0 0 0 0 {ticks} 0 0 0 20 0 1 0 {start} 0 10 0")
     (folder / "io").write_text("rchar: 9\nread_bytes: 100\nwrite_bytes: 50\ncancelled_write_bytes: 7\n")
 
 

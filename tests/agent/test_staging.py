@@ -81,9 +81,7 @@ def test_a_bundle_is_unpacked_and_kept_for_others(
     assert downloads(control) == 1
 
 
-def test_a_download_goes_on_where_it_broke_off(
-    stager: Stager, control: FakeControl, folder: AttemptFolder
-) -> None:
+def test_a_download_goes_on_where_it_broke_off(stager: Stager, control: FakeControl, folder: AttemptFolder) -> None:
     sha256 = bundle(control, main=random.Random(1).randbytes(300_000))
     control.cut_downloads_after = 100_000
     stager.code(job(bundle=sha256), folder)
@@ -108,9 +106,7 @@ def test_a_bundle_that_is_not_there_is_said(stager: Stager, folder: AttemptFolde
         stager.code(job(bundle="0" * 64), folder)
 
 
-def test_a_stop_ends_the_waiting_for_a_server(
-    stager: Stager, control: FakeControl, folder: AttemptFolder
-) -> None:
+def test_a_stop_ends_the_waiting_for_a_server(stager: Stager, control: FakeControl, folder: AttemptFolder) -> None:
     sha256 = bundle(control, main=b"")
     control.down()
     threading.Timer(0.2, stager.work.abandoned.set).start()
@@ -150,9 +146,7 @@ def test_data_over_http_is_downloaded(stager: Stager, control: FakeControl, fold
         ("../x", "/tmp", "'..'"),
     ],
 )
-def test_bad_inputs_are_said(
-    stager: Stager, folder: AttemptFolder, name: str, source: str, said: str
-) -> None:
+def test_bad_inputs_are_said(stager: Stager, folder: AttemptFolder, name: str, source: str, said: str) -> None:
     with pytest.raises(StageError, match=said):
         stager.data((DataItem(name, source),), folder)
 

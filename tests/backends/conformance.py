@@ -126,9 +126,7 @@ class BackendConformance(abc.ABC):
         eventually(lambda: seen(backend, ref) is Seen.UP)
         assert place.count(order.machine) == 1
 
-    def test_launching_twice_gives_one_machine(
-        self, place: Place, backend: Backend, order: MachineOrder
-    ) -> None:
+    def test_launching_twice_gives_one_machine(self, place: Place, backend: Backend, order: MachineOrder) -> None:
         call = backend.call(order)
         assert backend.launch(call, BOOTSTRAP) == backend.launch(call, BOOTSTRAP)
         assert place.count(order.machine) == 1
@@ -202,9 +200,7 @@ class BackendConformance(abc.ABC):
         eventually(lambda: seen(backend, ref) is Seen.UP)
         assert place.count(order.machine) == 1
 
-    def test_a_dead_host_without_work_is_gone(
-        self, place: Place, backend: Backend, order: MachineOrder
-    ) -> None:
+    def test_a_dead_host_without_work_is_gone(self, place: Place, backend: Backend, order: MachineOrder) -> None:
         ref = backend.launch(backend.call(order), BOOTSTRAP)
         place.kill_host(ref)
         eventually(lambda: seen(backend, ref) is Seen.GONE)

@@ -31,9 +31,7 @@ Cli = Callable[..., Ran]
 
 
 @pytest.fixture
-def cli(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Callable[..., Ran]:
+def cli(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Ran]:
     """Runs one command line in a folder of its own, in this process."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CRUCIBLE_HOME", str(tmp_path / "home"))

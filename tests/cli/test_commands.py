@@ -31,7 +31,8 @@ def test_status_of_one(cli: Cli, server: FakeServer) -> None:
     server.jobs[JOB] = failed()
     ran = cli("status", "abc123")
     assert "failed" in ran.out
-    assert "The code failed. Look at the last output." in ran.out
+    assert "The code failed.\n" in ran.out
+    assert "Look at the last output." in ran.out
     assert "last line" in ran.out
     found = cli("status", "abc123", "--json").json
     assert {"id", "status", "phase", "backend", "progress", "cost"} <= set(found)
@@ -91,6 +92,9 @@ def test_metrics_as_sparklines(cli: Cli, server: FakeServer) -> None:
     assert "no metrics yet" in cli("metrics", JOB).err
     points = [[i, float(8 - i), 1.0] for i in range(8)]
     server.series = {"loss": {"count": 8, "last": 1.0, "min": 1.0, "max": 8.0, "points": points}}
+    server.series["memory_bytes"] = {"count": 1, "last": 9227468.8, "min": 0, "max": 2**30, "points": [[0, 1, 1]]}
+    assert "8.8 MiB" in cli("metrics", JOB).out
+    assert "1 GiB" in cli("metrics", JOB).out
     assert "█▇▆▅▄▃▂▁" in cli("metrics", JOB).out
     assert cli("metrics", JOB, "--json").json["series"]["loss"]["max"] == 8.0
     assert cli("metrics", JOB, "--series", "nosuch").code == 3
@@ -98,14 +102,33 @@ def test_metrics_as_sparklines(cli: Cli, server: FakeServer) -> None:
 
 def test_one_job_is_cancelled_without_asking_several_are_not(cli: Cli, server: FakeServer) -> None:
     server.jobs = {"aaa": job_view(id="aaa", short="job-a"), "bbb": job_view(id="bbb", short="job-b")}
-    assert cli("cancel", "aaa").code == 0
-    assert server.jobs["aaa"]["desired"] == "cancel"
+    ran = cli("cancel", "aaa")
+    assert ran.code == 0
+    assert "job-a cancelled." in ran.err
+    assert server.jobs["aaa"]["status"] == "cancelled"
     ran = cli("cancel", "aaa", "bbb")
     assert ran.code == 2
     assert "--yes" in ran.err
     assert server.jobs["bbb"]["desired"] == "run"
-    assert cli("cancel", "aaa", "bbb", "--yes").code == 0
-    assert server.jobs["bbb"]["desired"] == "cancel"
+    ran = cli("cancel", "aaa", "bbb", "--yes")
+    assert ran.code == 0
+    assert "job-a had already ended: cancelled." in ran.err
+    assert "job-b cancelled." in ran.err
+    assert cli("cancel", "bbb", "--json").json["status"] == "cancelled"
+
+
+def test_cancel_need_not_wait(cli: Cli, server: FakeServer) -> None:
+    server.jobs[JOB], server.stubborn = job_view(), True
+    ran = cli("cancel", JOB, "--no-wait")
+    assert (ran.code, "job-abc123 is being cancelled." in ran.err) == (0, True)
+
+
+def test_a_job_that_does_not_end_in_time_is_exit_code_8(cli: Cli, server: FakeServer) -> None:
+    server.jobs[JOB], server.stubborn = job_view(), True
+    ran = cli("cancel", JOB, "--wait", "0s", "--json")
+    assert ran.code == 8
+    (line,) = ran.err.splitlines()
+    assert "has not ended yet" in json.loads(line)["error"]["what"]
 
 
 def test_cancelling_is_all_or_nothing_about_names(cli: Cli, server: FakeServer) -> None:
@@ -114,16 +137,29 @@ def test_cancelling_is_all_or_nothing_about_names(cli: Cli, server: FakeServer) 
     assert server.jobs[JOB]["desired"] == "run"
 
 
-def test_download_writes_below_the_jobs_name_or_where_told(
-    cli: Cli, server: FakeServer, tmp_path: Path
-) -> None:
+def test_download_writes_below_the_jobs_name_or_where_told(cli: Cli, server: FakeServer, tmp_path: Path) -> None:
     server.jobs[JOB], server.artifacts = completed(), {"a/b.txt": b"hello", "c.txt": b"x"}
     ran = cli("download", JOB)
     assert (tmp_path / "job-abc123" / "a" / "b.txt").read_text() == "hello"
     assert "2 files" in ran.err
+    assert "already there" not in ran.err
+    assert "; all already there" in cli("download", JOB).err
     found = cli("download", JOB, "c.txt", "--to", "here", "--json").json
     assert found["file"] == str(tmp_path / "here" / "c.txt")
     assert not (tmp_path / "here" / "a").exists()
+
+
+def test_download_overwrites_nothing_of_ones_own(cli: Cli, server: FakeServer, tmp_path: Path) -> None:
+    server.jobs[JOB], server.artifacts = completed(), {"a.txt": b"theirs", "b.txt": b"x"}
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "a.txt").write_text("mine")
+    ran = cli("download", JOB, "--to", "here")
+    assert ran.code == 5
+    assert "a.txt in" in ran.err
+    assert "--force" in ran.err
+    assert [path.read_text() for path in (tmp_path / "here").iterdir()] == ["mine"]
+    assert cli("download", JOB, "--to", "here", "--force").code == 0
+    assert (tmp_path / "here" / "a.txt").read_text() == "theirs"
 
 
 def test_a_job_without_artifacts_says_so(cli: Cli, server: FakeServer) -> None:
@@ -145,9 +181,7 @@ def test_tiers_need_no_server(cli: Cli, tmp_path: Path) -> None:
     assert not (tmp_path / "home").exists()
 
 
-def test_init_writes_a_job_file_that_runs_and_never_overwrites(
-    cli: Cli, server: FakeServer, tmp_path: Path
-) -> None:
+def test_init_writes_a_job_file_that_runs_and_never_overwrites(cli: Cli, server: FakeServer, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("print(1)")
     assert cli("init").code == 0
     assert cli("run", "job.yaml", "-d").code == 0
@@ -184,6 +218,13 @@ def test_doctor_tells_why_the_last_start_failed(cli: Cli, tmp_path: Path) -> Non
     assert "Make room." in ran.out
 
 
+def test_doctor_says_the_truth_inside_a_job(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CRUCIBLE_JOB_ID", JOB)
+    found = {check["name"]: check for check in cli("doctor", "--json").json["checks"]}
+    assert "inside a job none is started" in found["server"]["detail"]
+    assert "CRUCIBLE_SERVER" in found["server"]["fix"]
+
+
 def test_doctor_looks_at_a_running_server(cli: Cli, server: FakeServer) -> None:
     ran = cli("doctor", "--json")
     found = {check["name"]: check for check in ran.json["checks"]}
@@ -194,6 +235,13 @@ def test_doctor_looks_at_a_running_server(cli: Cli, server: FakeServer) -> None:
 def test_up_and_down_are_about_the_embedded_server(cli: Cli, server: FakeServer) -> None:
     assert cli("up").code == 2
     assert cli("down").code == 2
+
+
+def test_machines_that_are_gone_are_left_out_unless_asked_for(cli: Cli, server: FakeServer) -> None:
+    server.machines = [{"id": "mch-1", "state": "up"}, {"id": "mch-2", "state": "gone"}]
+    assert "mch-2" not in cli("machines").out
+    assert "mch-2" in cli("machines", "--all").out
+    assert [item["id"] for item in cli("machines", "--json").json["items"]] == ["mch-1"]
 
 
 @pytest.fixture
@@ -233,13 +281,21 @@ def test_down_asks_when_something_runs_and_never_without_a_terminal(cli: Cli, ou
     assert "2 running: they go on" in ran.err
     assert "--yes" in ran.err
     assert not our_server.stopped
+    (line,) = cli("down", "--json").err.splitlines()
+    assert json.loads(line)["error"]["code"] == "bad_input"
+
+
+def test_down_names_the_jobs_that_are_still_being_cancelled(cli: Cli, our_server: FakeServer) -> None:
+    our_server.running, our_server.jobs = 1, {JOB: job_view(desired="cancel")}
+    assert "job-abc123 still being cancelled" in cli("down").err
+    assert cli("down", "--yes", "--json").json["cancelling"] == ["job-abc123"]
 
 
 def test_down_stops_it_and_says_what_goes_on(cli: Cli, our_server: FakeServer) -> None:
     our_server.running = 2
     ran = cli("down", "--yes", "--json")
     assert ran.code == 0
-    assert ran.json == {"stopped": True, "running": 2, "queued": 0, "billing": 0}
+    assert ran.json == {"stopped": True, "running": 2, "queued": 0, "billing": 0, "cancelling": []}
     assert our_server.stopped
 
 

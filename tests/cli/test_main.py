@@ -23,9 +23,7 @@ def test_help_is_instant_and_loads_nothing_heavy() -> None:
         f"print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)"
     )
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     assert done.stderr.strip() == "[]"

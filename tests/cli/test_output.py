@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from crucible.cli.output import Output, sparkline, tell_error
-from crucible.cli.words import age_words, cost_words, lasted, place_words, progress_words
+from crucible.cli.output import Output, fitted, sparkline, tell_error
+from crucible.cli.words import age_words, amount_words, cost_words, lasted, place_words, progress_words
 from crucible.client.views import CostView, JobView, ProgressView
 from crucible.core.errors import BadInput
 
@@ -43,6 +43,26 @@ def test_columns_line_up_and_control_characters_are_shown_as_blanks(
     assert capsys.readouterr().out == "A    LONGER\nxxx  y [2J\nz\n"
 
 
+def test_an_error_of_several_lines_keeps_its_indentation() -> None:
+    out = io.StringIO()
+    tell_error(BadInput("What.", why="git said:\n  fatal: no\nover"), as_json=False, file=out)
+    assert out.getvalue() == "Error: What.\n  git said:\n    fatal: no\n  over\n"
+
+
+def test_narrow_terminals_get_narrow_columns() -> None:
+    assert fitted([10, 20, 30], 100) == [10, 20, 30]
+    assert fitted([10, 20, 30], 54) == [10, 20, 20]
+    assert fitted([10, 20, 30], 40) == [10, 13, 13]
+    assert fitted([10, 20, 30], 5) == [10, 6, 6]
+    assert fitted([50], 10) == [50]
+
+
+def test_amounts_in_words() -> None:
+    assert amount_words("gpu_memory_bytes", 9227468.8) == "8.8 MiB"
+    assert amount_words("loss", 0.123456) == "0.1235"
+    assert amount_words("loss", None) == ""
+
+
 def test_quiet_and_json_leave_out_the_words(capsys: pytest.CaptureFixture[str]) -> None:
     Output(quiet=True).warn("a")
     Output(as_json=True).say("b")
@@ -71,6 +91,7 @@ def test_times() -> None:
     found = job(created_at="2026-11-15T10:00:00.000Z", started_at="2026-11-15T10:00:30Z")
     assert lasted(found, now) == 30
     assert age_words(found, now) == "1m 00s ago"
+    assert lasted(job(started_at="2026-11-15T10:00:30Z", ran_seconds=4.5), now) == 4.5
     assert lasted(job()) is None
     assert lasted(job(started_at="nonsense")) is None
 

@@ -40,6 +40,47 @@ def test_it_returns_the_jobs_own_code_and_says_why(cli: Cli, server: FakeServer)
     assert "The code failed.\n  Look at the last output." in ran.err
 
 
+def test_the_output_that_was_just_seen_is_not_advertised(cli: Cli, server: FakeServer) -> None:
+    advice = "Its last lines say why: crucible logs job-abc123"
+    reason = {"code": "exit_code", "message": "The program ended with an error.", "advice": advice}
+    server.ends_as = failed(code=1, reason=reason)
+    server.log = b"Traceback\nModuleNotFoundError: No module named 'torch'\n"
+    ran = cli("run", "train.py")
+    assert "The program ended with an error." in ran.err
+    assert "crucible logs" not in ran.err
+    assert "no module torch" in ran.err
+
+
+def test_crucibles_own_lines_stay_out_of_standard_output(cli: Cli, server: FakeServer) -> None:
+    server.log = b"[crucible] building the environment\nhello\n"
+    ran = cli("run", "train.py")
+    assert ran.out == "hello\n"
+    assert "[crucible] building the environment\n" in ran.err
+    ran = cli("run", "train.py", "--quiet")
+    assert (ran.out, ran.err) == ("hello\n", "")
+
+
+def test_notes_come_with_the_submission(cli: Cli, server: FakeServer, tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[project\n")
+    ran = cli("run", "train.py", "-d")
+    assert ran.code == 0
+    assert "pyproject.toml is not valid TOML, so its dependencies are not known" in ran.err
+
+
+def test_a_queued_job_does_not_run_yet(cli: Cli, server: FakeServer) -> None:
+    def waits(why: str) -> dict[str, object]:
+        return {"stream": "job", "job": job_view(status="queued", phase="queued", started_at=None, waiting=why)}
+
+    again = "tries again in {} s (after: exit code 1)"
+    frames = [waits("behind 1 other job"), waits(again.format(45)), waits(again.format(44))]
+    server.acts = [([*frames, {"stream": "job", "job": completed()}], 1000)]
+    err = cli("run", "train.py").err
+    assert "Will run on local (this computer" in err
+    assert "; waiting: behind 1 other job" in err
+    assert err.count("tries again in") == 1
+    assert err.index("Will run on") < err.index("Running on")
+
+
 def test_a_job_ended_by_a_signal_returns_128_and_its_number(cli: Cli, server: FakeServer) -> None:
     server.ends_as = failed(exit_code=None, signal=9)
     assert cli("run", "train.py").code == 137
@@ -51,9 +92,7 @@ def test_a_cancelled_job_is_never_a_success(cli: Cli, server: FakeServer) -> Non
 
 
 def test_waiting_is_explained(cli: Cli, server: FakeServer) -> None:
-    waiting = job_view(
-        status="queued", phase="queued", placement=None, waiting="behind 2 other jobs in the queue"
-    )
+    waiting = job_view(status="queued", phase="queued", placement=None, waiting="behind 2 other jobs in the queue")
     frames = [{"stream": "job", "job": waiting}, {"stream": "job", "job": completed()}]
     server.acts = [(frames, 1000)]
     assert "Waiting: behind 2 other jobs in the queue" in cli("run", "train.py").err
@@ -96,7 +135,7 @@ def test_every_option_reaches_the_job(
     options = f"""
         --backend local --tier gpu-small --python {sys.executable} --data pics=images --name first --cpus 2
         --memory 4G --gpus 1 --gpu-memory 16G --time 1h --env HF_TOKEN --env B=2 --env-file vars
-        --retries 2 --tag a --tag b --kind benchmark --grace 30s --detach
+        --retries 2 --retry-wait 30s --tag a --tag b --kind benchmark --grace 30s --detach
     """
     assert cli("run", "train.py", *options.split()).code == 0
     spec = server.specs[0]
@@ -116,7 +155,8 @@ def test_every_option_reaches_the_job(
         "gpu_memory_bytes": 16 * 1024**3,
         "seconds": 3600,
     }
-    assert (spec["retries"]["user"], spec["grace_seconds"], spec["tags"]) == (2, 30, ["a", "b"])
+    assert (spec["retries"]["user"], spec["retries"]["wait_seconds"]) == (2, 30)
+    assert (spec["grace_seconds"], spec["tags"]) == (30, ["a", "b"])
 
 
 def test_code_shell_and_job_files(cli: Cli, server: FakeServer, tmp_path: Path) -> None:
@@ -145,12 +185,19 @@ def test_in_place_names_the_folder(cli: Cli, server: FakeServer, tmp_path: Path)
         (("run", "train.py", "--tier", "gpu_smal"), "Did you mean 'GPU_SMALL'"),
         (("run", "train.py", "--backend", "locl"), "Did you mean 'local'"),
         (("run", "train.py", "--kind", "trian"), "Did you mean 'train'"),
-        (("run", "train.py", "--memory", "lots"), "no amount of memory"),
+        (("run", "train.py", "--memory", "lots"), "--memory: 'lots' is no amount of memory"),
+        (("run", "train.py", "--memory", "4"), "--memory must be at least 16 MiB"),
+        (("run", "train.py", "--memmory", "4G"), "Did you mean --memory?"),
+        (("run", "train.py", "--cpus", "x"), "--cpus must be a number."),
+        (("run", "github.com/foo/bar"), "https://github.com/foo/bar"),
+        (("run", ".", "--entry", "nope.py"), "There is no nope.py in /"),
+        (("run", "train.py", "--data", "s3://bucket/x"), "s3:// cannot be read"),
+        (("run", "train.py", "--python", "sh"), "does not run as a Python"),
         (("run", "train.py", "--time", "soon"), "no length of time"),
         (("run", "train.py", "--cpus", "-3"), "--cpus"),
         (("run", "train.py", "--data", "nosuch"), "does not exist"),
         (("run", "train.py", "--env", "NOSUCH_VARIABLE"), "the shell has no variable"),
-        (("run", "train.py", "--epochs", "3"), "stands after --"),
+        (("run", "train.py", "--epochs", "3"), "There is no option --epochs.\n  Fix: What your own"),
         (("run", "train.py", "extra"), "stands after --"),
         (("run", "train.py", "--python", "nosuch"), "--python nosuch"),
     ],

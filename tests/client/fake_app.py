@@ -67,9 +67,7 @@ def main() -> int:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        print(
-            json.dumps({"error": {"code": "conflict", "what": "Another server runs.", "why": "", "fix": ""}})
-        )
+        print(json.dumps({"error": {"code": "conflict", "what": "Another server runs.", "why": "", "fix": ""}}))
         return 5
     if MODE == "killed-once" and len((HOME / "starts").read_text().splitlines()) == 1:
         os.kill(os.getpid(), signal.SIGKILL)

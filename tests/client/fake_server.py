@@ -73,9 +73,7 @@ def completed(**changes: Any) -> dict[str, Any]:
 
 def failed(code: int = 3, **changes: Any) -> dict[str, Any]:
     reason = {"code": "user_error", "message": "The code failed.", "advice": "Look at the last output."}
-    return completed(
-        **{"status": "failed", "phase": "failed", "exit_code": code, "reason": reason, **changes}
-    )
+    return completed(**{"status": "failed", "phase": "failed", "exit_code": code, "reason": reason, **changes})
 
 
 @dataclass
@@ -101,6 +99,11 @@ class FakeServer:
     nonce: str = "n0nce"
     version: str = "0.1.0"
     running: int = 0
+    page: int = 500
+    stubborn: bool = False
+    """Whether a job goes on though it was asked to end."""
+
+    machines: list[dict[str, Any]] = field(default_factory=list)
     bundles: dict[str, bytes] = field(default_factory=dict)
     specs: list[dict[str, Any]] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
@@ -128,9 +131,7 @@ class FakeServer:
         if key not in self.keys:
             self.specs.append(spec)
         self.keys.append(key)
-        self.jobs.setdefault(
-            JOB, job_view(name=spec["name"], status="queued", phase="queued", placement=None)
-        )
+        self.jobs.setdefault(JOB, job_view(name=spec["name"], status="queued", phase="queued", placement=None))
         return JSONResponse(self.jobs[JOB], 201)
 
     async def _list(self, request: Request) -> Response:
@@ -138,7 +139,11 @@ class FakeServer:
         found = [view for view in self.jobs.values() if not wanted or view["status"] in wanted]
         if request.query_params.get("active"):
             found = [view for view in found if view["status"] in ("queued", "running")]
-        return JSONResponse({"items": found[: int(request.query_params["limit"])], "next": None})
+        cursor, limit = request.query_params.get("cursor"), int(request.query_params["limit"])
+        start = next((n for n, view in enumerate(found, 1) if view["id"] == cursor), 0)
+        page = found[start : start + min(limit, self.page)]
+        more = len(found) > start + len(page)
+        return JSONResponse({"items": page, "next": page[-1]["id"] if more else None})
 
     async def _job(self, request: Request) -> Response:
         view = self._find(request.path_params["ref"])
@@ -152,8 +157,10 @@ class FakeServer:
         view = self._find(request.path_params["ref"])
         if view is None:
             return problem(404, "not_found", "There is no such job.")
-        self.jobs[view["id"]] = {**view, "desired": "cancel"}
-        return JSONResponse(self.jobs[view["id"]], 202)
+        asked = {**view, "desired": "cancel"}
+        ended = {"status": "cancelled", "phase": "cancelled", "ended_at": "2026-11-15T10:00:43.000Z"}
+        self.jobs[view["id"]] = asked if self.stubborn or view["ended_at"] else {**asked, **ended}
+        return JSONResponse(asked, 202)
 
     async def _logs(self, request: Request) -> Response:
         offset = int(request.query_params.get("offset", 0))
@@ -204,7 +211,7 @@ class FakeServer:
         return JSONResponse({"ok": True, "ready": True, "nonce": self.nonce, "version": self.version})
 
     async def _places(self, request: Request) -> Response:
-        items = self.backends if request.url.path.endswith("backends") else []
+        items = self.backends if request.url.path.endswith("backends") else self.machines
         return JSONResponse({"items": items})
 
     async def _stream(self, socket: WebSocket) -> None:
@@ -228,11 +235,7 @@ class FakeServer:
     def _story(self, socket: WebSocket) -> list[dict[str, Any]]:
         offset = int(socket.query_params.get("offset", 0))
         text = self.log[offset:].decode()
-        log = (
-            [{"stream": "log", "attempt": self.attempts, "cursor": len(self.log), "text": text}]
-            if text
-            else []
-        )
+        log = [{"stream": "log", "attempt": self.attempts, "cursor": len(self.log), "text": text}] if text else []
         events = [{"stream": "event", "cursor": e["n"], "event": e} for e in self.events]
         end = self.ends_as or completed()
         self.jobs[end["id"]] = end
@@ -289,9 +292,7 @@ class _Guard:
         if fake.busy_answers:
             fake.busy_answers -= 1
             await problem(503, "unreachable", "Too busy.")(scope, receive, send)
-        elif (
-            request.url.path.startswith("/api") and request.headers.get("Authorization") != f"Bearer {TOKEN}"
-        ):
+        elif request.url.path.startswith("/api") and request.headers.get("Authorization") != f"Bearer {TOKEN}":
             await problem(401, "not_allowed", "The token is wrong.")(scope, receive, send)
         else:
             await self._app(scope, receive, send)

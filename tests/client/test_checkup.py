@@ -30,9 +30,7 @@ def test_a_sound_machine_has_nothing_broken(tmp_path: Path) -> None:
     assert not (tmp_path / "home").exists()
 
 
-@pytest.mark.parametrize(
-    ("free", "state"), [(50 * MiB, State.BROKEN), (500 * MiB, State.WARNING), (2 * GiB, State.OK)]
-)
+@pytest.mark.parametrize(("free", "state"), [(50 * MiB, State.BROKEN), (500 * MiB, State.WARNING), (2 * GiB, State.OK)])
 def test_disk(tmp_path: Path, free: int, state: State) -> None:
     found = checks(tmp_path, free=lambda _path: free)["disk"]
     assert found.state is state

@@ -48,12 +48,12 @@ def test_a_bad_line_of_a_file_is_named(tmp_path: Path) -> None:
 def test_data_paths_are_absolute_and_named(tmp_path: Path) -> None:
     (tmp_path / "images").mkdir()
     (tmp_path / "a=b").write_text("x")
-    found = read_data(["images", "train=images/", "a=b", "s3://bucket/set/part.csv"], tmp_path)
+    found = read_data(["images", "train=images/", "a=b", "https://host/set/part.csv"], tmp_path)
     assert [(item.name, item.source) for item in found] == [
         ("images", str(tmp_path / "images")),
         ("train", str(tmp_path / "images")),
         ("a=b", str(tmp_path / "a=b")),
-        ("part.csv", "s3://bucket/set/part.csv"),
+        ("part.csv", "https://host/set/part.csv"),
     ]
 
 
@@ -64,4 +64,19 @@ def test_bad_data_is_bad_input(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="Two --data inputs"):
         read_data(["x", "./x"], tmp_path)
     with pytest.raises(BadInput, match="no name of its own"):
-        read_data(["s3://bucket"], tmp_path)
+        read_data(["https://host"], tmp_path)
+
+
+@pytest.mark.parametrize("item", ["s3://bucket/set", "gs://bucket/set", "set=s3://bucket/set"])
+def test_data_that_cannot_be_read_is_refused_with_what_works(tmp_path: Path, item: str) -> None:
+    with pytest.raises(BadInput, match="cannot be read") as caught:
+        read_data([item], tmp_path)
+    assert "file://, http:// and https://" in caught.value.why
+
+
+def test_a_file_address_has_to_exist(tmp_path: Path) -> None:
+    (tmp_path / "a b").write_text("x")
+    (found,) = read_data([(tmp_path / "a b").as_uri()], tmp_path)
+    assert found.source == (tmp_path / "a b").as_uri()
+    with pytest.raises(BadInput, match="does not exist"):
+        read_data([(tmp_path / "nosuch").as_uri()], tmp_path)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -141,3 +142,60 @@ def test_the_schema_describes_every_field() -> None:
     assert isinstance(properties, dict)
     assert set(properties) == set(JobFile.model_fields)
     assert all("description" in field for field in properties.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "args"),
+    [
+        ("job.yaml", "code: x\nargs: [--flag, true, yes, False, 007, 3.10, 1e3]", "--flag true yes False 007 3.10 1e3"),
+        ("job.toml", "code = 'x'\nargs = ['--flag', true, 3.10, 1_000]", "--flag true 3.10 1000"),
+        ("job.json", '{"code": "x", "args": [true, false, 3.10]}', "true false 3.10"),
+    ],
+)
+def test_arguments_reach_the_program_as_they_were_written(tmp_path: Path, name: str, text: str, args: str) -> None:
+    assert read(tmp_path, text, name).request.arguments == tuple(args.split())
+
+
+def test_variables_reach_the_program_as_they_were_written(tmp_path: Path) -> None:
+    found = read(tmp_path, "code: x\nenv: {A: true, B: No, C: 3.10, D: text, HF_TOKEN: null}").wishes.env
+    assert found == {"A": "true", "B": "No", "C": "3.10", "D": "text", "HF_TOKEN": "secret"}
+    assert read(tmp_path, "code = 'x'\n[env]\nA = true", "job.toml").wishes.env == {"A": "true"}
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("code: x\nargs: [a, 2024-01-01]", "line 2: args: item 2 is a date or time; put it in quotes"),
+        ("code: x\nargs: [null]", "args: item 1 is empty"),
+        ("code: x\nargs: [[a]]", "args: item 1 is a list"),
+        ("code: x\nargs: --epochs 2", r'args: this is a text, and a list is needed: \["--epochs", "2"\]'),
+        ("code: x\nenv: {DAY: 2024-01-01}", "line 2: env: DAY is a date"),
+        ("code: x\ngpus: many", "line 2: gpus: this has to be a whole number"),
+    ],
+)
+def test_what_is_no_text_is_refused_by_name(text: str, says: str) -> None:
+    with pytest.raises(BadInput, match=says):
+        parse_job_file(text, ".yaml", "job.yaml")
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("memory: 4", "job.yaml, line 2: memory must be at least 16 MiB. It is 4 B. .* write 4G for 4 GiB"),
+        ("memory: lots", "job.yaml, line 2: memory: 'lots' is no amount of memory"),
+        ("time: soon", "job.yaml, line 2: time: 'soon' is no length of time"),
+        ("cpus: -1", "job.yaml, line 2: cpus must be at least 0.01"),
+        ("name: a/b", "job.yaml, line 2: name must not hold slashes"),
+        ("data: [s3://bucket/x]", "job.yaml: data s3://bucket/x: s3:// cannot be read"),
+    ],
+)
+def test_what_is_out_of_bounds_is_told_with_file_and_field(tmp_path: Path, line: str, says: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        read(tmp_path, f"code: x\n{line}\n")
+    assert re.search(says, str(caught.value))
+    assert "--memory" not in str(caught.value)
+
+
+def test_the_time_before_a_retry(tmp_path: Path) -> None:
+    found = read(tmp_path, "code: x\nretries: 2\nretry_wait: 30s").wishes
+    assert found.retries == {"user": 2, "wait_seconds": 30}

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import os
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from crucible.client.pythons import Choice, Code, Surroundings, choose_python
+from crucible.client.interpreters import Interpreter, NoInterpreter, is_shim, probe
+from crucible.client.pythons import NO_PACKAGES, Choice, Code, Surroundings, choose_python
 from crucible.core.errors import BadInput
 
 OWN = "/opt/crucible"
@@ -21,7 +25,16 @@ def around(
         own_base=base,
         is_program=lambda path: path in programs,
         realpath=lambda path: path.replace("/link", OWN),
+        probe=ask,
     )
+
+
+def ask(path: str, environ: Mapping[str, str], folder: Path) -> Interpreter:
+    """Pythons of 3.11.4, but for those whose path names another; shims say what pyenv's say."""
+    if "shims/broken" in path:
+        raise NoInterpreter("pyenv: broken: command not found")
+    version = (3, int(path.rpartition("3.")[2]), 1) if "3." in path else (3, 11, 4)
+    return Interpreter(path, version, "/pyenv/versions/real/bin/python" if is_shim(path) else path)
 
 
 def choose(around: Surroundings, named: str | None = None, code: Code | None = None) -> Choice:
@@ -49,9 +62,7 @@ def test_then_conda_then_the_folders_own_then_the_path() -> None:
 
 
 def test_crucibles_own_environment_is_passed_over_and_that_is_said() -> None:
-    shell = around(
-        programs=("/link/bin/python", "/opt/crucible/bin/python3", "/usr/bin/python3"), VIRTUAL_ENV="/link"
-    )
+    shell = around(programs=("/link/bin/python", "/opt/crucible/bin/python3", "/usr/bin/python3"), VIRTUAL_ENV="/link")
     found = choose(shell)
     assert found.environment.interpreter == "/usr/bin/python3"
     assert "Crucible's own" in found.notes[0]
@@ -114,12 +125,81 @@ def test_a_script_block_wins_over_everything_but_the_flag(tmp_path: Path) -> Non
     assert choose(shell, "/x/python", code).environment.requirements == ()
 
 
-def test_a_block_without_packages_changes_nothing() -> None:
-    code = Code(text='# /// script\n# requires-python = ">=3.11"\n# ///\n')
-    assert (
-        choose(around(programs=("/usr/bin/python3",)), code=code).environment.interpreter
-        == "/usr/bin/python3"
-    )
+def needs(wanted: str) -> Code:
+    return Code(Path("/nowhere"), "train.py", f'# /// script\n# requires-python = "{wanted}"\n# ///\nprint(1)\n')
+
+
+def test_a_block_may_ask_for_a_python_alone() -> None:
+    shell = around(programs=("/venv/bin/python", "/usr/bin/python3", "/usr/bin/python3.13"), VIRTUAL_ENV="/venv")
+    assert choose(shell, code=needs(">=3.11")).environment.interpreter == "/venv/bin/python"
+    found = choose(shell, code=needs(">=3.12"))
+    assert found.environment.interpreter == "/usr/bin/python3.13"
+    assert found.environment.python == ">=3.12"
+    assert "Python 3.13.1 as the script block in train.py requires" in found.environment.origin
+
+
+def test_a_python_that_is_not_here_is_built_and_that_is_said() -> None:
+    found = choose(around(programs=("/usr/bin/python3",)), code=needs(">=3.14"))
+    assert (found.environment.python, found.environment.requirements) == (">=3.14", (NO_PACKAGES,))
+    assert found.environment.interpreter is None
+    assert "No Python >=3.14 was found here" in found.notes[0]
+
+
+def test_a_named_python_that_the_block_does_not_want_is_noted() -> None:
+    shell = around(programs=("/x/python3.10",))
+    found = choose(shell, "/x/python3.10", needs(">=3.12"))
+    assert found.environment.interpreter == "/x/python3.10"
+    assert found.notes == ("--python /x/python3.10 is Python 3.10.1, while train.py requires >=3.12.",)
+    assert choose(shell, "/x/python3.10", needs(">=3.9")).notes == ()
+
+
+def test_an_empty_block_changes_nothing() -> None:
+    code = Code(text="# /// script\n# dependencies = []\n# ///\n")
+    found = choose(around(programs=("/usr/bin/python3",)), code=code).environment
+    assert found.interpreter == "/usr/bin/python3"
+
+
+def test_a_shim_stands_for_the_python_behind_it() -> None:
+    shell = around(programs=("/pyenv/shims/python", "/pyenv/shims/broken"))
+    found = choose(shell, "/pyenv/shims/python").environment
+    assert (found.interpreter, found.origin) == ("/pyenv/versions/real/bin/python", "--python /pyenv/shims/python")
+    with pytest.raises(BadInput, match="does not run as a Python") as caught:
+        choose(shell, "/pyenv/shims/broken")
+    assert "command not found" in caught.value.why
+    assert "pyenv local" in caught.value.fix
+
+
+def test_asking_a_python(tmp_path: Path) -> None:
+    found = probe(sys.executable, os.environ, tmp_path)
+    assert found.version == sys.version_info[:3]
+    assert os.path.realpath(found.executable) == os.path.realpath(sys.executable)
+
+
+@pytest.mark.parametrize("script", ["#!/bin/sh\necho no such version >&2\nexit 127\n", "#!/bin/sh\necho hello\n"])
+def test_what_is_no_python_is_told_in_its_own_words(tmp_path: Path, script: str) -> None:
+    path = tmp_path / "python"
+    path.write_text(script)
+    path.chmod(0o755)
+    with pytest.raises(NoInterpreter, match=r"no such version|said nothing"):
+        probe(str(path), {}, tmp_path)
+    with pytest.raises(NoInterpreter):
+        probe(str(tmp_path / "nosuch"), {}, tmp_path)
+
+
+def test_a_broken_pyproject_is_noted_and_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[project\n")
+    found = choose(around(programs=("/usr/bin/python3",)), code=Code(tmp_path, "a.py", "x"))
+    assert found.environment.interpreter == "/usr/bin/python3"
+    assert f"{tmp_path / 'pyproject.toml'} is not valid TOML, so its dependencies are not known" in found.notes[0]
+
+
+def test_a_broken_block_is_told_with_the_line_of_the_file_and_a_fix() -> None:
+    code = Code(Path("/nowhere"), "train.py", "print(0)\n# /// script\n# dependencies = [\n# ///\n")
+    with pytest.raises(BadInput) as caught:
+        choose(around(), code=code)
+    assert caught.value.what == "The `# /// script` block of train.py is not valid TOML."
+    assert "end of document" in caught.value.why or "line 3" in caught.value.why
+    assert "pep-0723" in caught.value.fix
 
 
 @pytest.mark.parametrize(
@@ -186,9 +266,7 @@ def test_pyproject_gives_its_project_or_its_dependencies(tmp_path: Path) -> None
     file.write_text('[project]\nname = "x"\nrequires-python = ">=3.10"\ndependencies = ["numpy"]')
     found = choose(around(), code=Code(tmp_path, "a.py", "x", whole=True)).environment
     assert (found.requirements, found.python) == (("numpy",), ">=3.10")
-    file.write_text(
-        '[build-system]\nrequires = ["hatchling"]\n[project]\nname = "x"\ndependencies = ["numpy"]'
-    )
+    file.write_text('[build-system]\nrequires = ["hatchling"]\n[project]\nname = "x"\ndependencies = ["numpy"]')
     assert choose(around(), code=Code(tmp_path, "a.py", "x", whole=True)).environment.project == "."
     assert choose(around(), code=Code(tmp_path, "a.py", "x")).environment.requirements == ("numpy",)
 

@@ -118,7 +118,7 @@ def test_a_server_that_was_taken_down_is_not_started_again(server: FakeServer) -
     timing = stream.Timing(time, handover=0.05, first_wait=0.01)
     with pytest.raises(Unreachable, match="was stopped") as caught:
         list(stream.follow(link, JOB, Cursors(), lambda _text: None, timing))
-    assert f"crucible logs -f {JOB}" in caught.value.fix
+    assert "crucible logs -f job-abc123" in caught.value.fix
     assert started == []
 
 

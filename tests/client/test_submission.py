@@ -41,18 +41,14 @@ def test_a_payload_without_files_sends_none(api: Api, server: FakeServer, tmp_pa
     assert server.bundles == {}
 
 
-def test_an_unknown_backend_is_refused_before_anything_is_sent(
-    api: Api, server: FakeServer, tmp_path: Path
-) -> None:
+def test_an_unknown_backend_is_refused_before_anything_is_sent(api: Api, server: FakeServer, tmp_path: Path) -> None:
     with pytest.raises(UnknownName) as caught:
         submit(api, payload(Entry.of_bytes("a.py", b"1")), Wishes(backend="locl"), tmp_path)
     assert caught.value.meant == "local"
     assert (server.bundles, server.specs) == ({}, [])
 
 
-def test_absurd_numbers_are_refused_before_anything_is_sent(
-    api: Api, server: FakeServer, tmp_path: Path
-) -> None:
+def test_absurd_numbers_are_refused_before_anything_is_sent(api: Api, server: FakeServer, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="--cpus"):
         submit(api, payload(Entry.of_bytes("a.py", b"1")), Wishes(resources={"cpus": 1e9}), tmp_path)
     assert server.requests == []

@@ -51,14 +51,17 @@ def test_wishes_on_top_of_others() -> None:
     ("wishes", "says"),
     [
         ({"resources": {"cpus": -1}}, "--cpus"),
-        ({"resources": {"memory_bytes": 10**30}}, "--memory"),
-        ({"resources": {"seconds": 0}}, "--time"),
+        ({"resources": {"memory_bytes": 10**30}}, "--memory must be at most 64 TiB"),
+        ({"resources": {"memory_bytes": 4}}, "--memory must be at least 16 MiB. It is 4 B. .* write 4G for 4 GiB"),
+        ({"resources": {"cpus": float("nan")}}, "--cpus must be"),
+        ({"retries": {"wait_seconds": 1e9}}, "--retry-wait must be at most 1d 0h"),
+        ({"resources": {"seconds": 0}}, "--time must be at least 1s"),
         ({"resources": {"gpus": 10**9}}, "--gpus"),
         ({"retries": {"user": -1}}, "--retries"),
         ({"grace_seconds": 1e9}, "--grace"),
-        ({"name": "a/b"}, "--name"),
+        ({"name": "a/b"}, "--name must not hold slashes"),
         ({"env": {"CRUCIBLE_X": "1"}}, "--env"),
-        ({"tags": ("x" * 101,)}, "--tag:"),
+        ({"tags": ("x" * 101,)}, "--tag must not be longer than 100 characters"),
     ],
 )
 def test_absurd_wishes_name_the_option(wishes: dict[str, Any], says: str) -> None:

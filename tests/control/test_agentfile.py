@@ -37,9 +37,7 @@ def test_it_holds_what_runs_elsewhere_and_nothing_else() -> None:
 def test_every_source_of_its_rooms_is_in_it() -> None:
     package = Path(crucible.__file__).parent
     expected = {
-        f"crucible/{path.relative_to(package).as_posix()}"
-        for room in ROOMS
-        for path in (package / room).rglob("*.py")
+        f"crucible/{path.relative_to(package).as_posix()}" for room in ROOMS for path in (package / room).rglob("*.py")
     }
     assert expected <= set(names())
 

@@ -62,9 +62,7 @@ def test_it_can_be_empty(tmp_path: Path) -> None:
     assert file.hand_over(lambda path: path.stat().st_size) == 0
 
 
-@pytest.mark.parametrize(
-    ("number", "kind"), [(errno.ENOSPC, DiskFull), (errno.EDQUOT, DiskFull), (errno.EIO, Trouble)]
-)
+@pytest.mark.parametrize(("number", "kind"), [(errno.ENOSPC, DiskFull), (errno.EDQUOT, DiskFull), (errno.EIO, Trouble)])
 def test_failures_of_the_disk_are_told_with_a_fix(tmp_path: Path, number: int, kind: type[Trouble]) -> None:
     def fail(data: memoryview, write: Callable[[memoryview], int]) -> int:
         raise OSError(number, os.strerror(number))

@@ -83,9 +83,7 @@ async def test_an_upload_that_breaks_off_leaves_nothing(rig: Rig) -> None:
     assert await rig.rows(t.bundles) == []
 
 
-async def test_a_crash_between_the_bytes_and_their_row_is_mended_by_the_next_upload(
-    rig: Rig, tmp_path: Path
-) -> None:
+async def test_a_crash_between_the_bytes_and_their_row_is_mended_by_the_next_upload(rig: Rig, tmp_path: Path) -> None:
     ports = replace(rig.ports, store=open_store(str(tmp_path / "store")))
     bundles = Bundles(ports, Uploads(ports, tmp_path / "uploads"), 1000)
     arm("bundle.after_put", die)

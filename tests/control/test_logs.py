@@ -58,9 +58,7 @@ async def test_pages_by_offset_join_to_the_whole(rig: Rig) -> None:
     assert pages == 3
 
 
-@pytest.mark.parametrize(
-    ("offset", "data"), [(-6, b"three\n"), (-9, b"wo\nthree\n"), (-100, b"one\ntwo\nthree\n")]
-)
+@pytest.mark.parametrize(("offset", "data"), [(-6, b"three\n"), (-9, b"wo\nthree\n"), (-100, b"one\ntwo\nthree\n")])
 async def test_a_negative_offset_counts_from_the_end(rig: Rig, offset: int, data: bytes) -> None:
     job, _ = await logged(rig, b"one\n", b"two\n", b"three\n")
     found = await page(rig, job, offset)

@@ -78,9 +78,7 @@ def test_what_is_few_is_not_thinned(found: list[Point]) -> None:
     assert is_part(kept, found)
 
 
-@pytest.mark.parametrize(
-    "sizes", [[1], [BLOCK], [BLOCK, 1], [BLOCK - 1, 2], [1] * 5, [3 * BLOCK + 7], [700, 700, 700]]
-)
+@pytest.mark.parametrize("sizes", [[1], [BLOCK], [BLOCK, 1], [BLOCK - 1, 2], [1] * 5, [3 * BLOCK + 7], [700, 700, 700]])
 async def test_appended_is_read_back_in_full_blocks(rig: Rig, sizes: list[int]) -> None:
     attempt = await attempt_of(rig)
     total = 0

@@ -57,9 +57,7 @@ async def test_last_is_the_newest(rig: Rig) -> None:
     assert await find(rig, "last") == B
 
 
-@pytest.mark.parametrize(
-    "ref", ["", "ab", "zzzzzz", "job-", "%%%", "___", "a%3", "'; --", make_id(Prefix.JOB, 9, 9)]
-)
+@pytest.mark.parametrize("ref", ["", "ab", "zzzzzz", "job-", "%%%", "___", "a%3", "'; --", make_id(Prefix.JOB, 9, 9)])
 async def test_what_names_no_job(rig: Rig, ref: str) -> None:
     await add(rig, A)
     with pytest.raises(NotFound):

@@ -99,9 +99,7 @@ async def test_unknown_names_are_refused_with_the_nearest(rig: Rig, spec: JobSpe
     ("size", "why"),
     [({"cpus": 5}, "5 CPUs"), ({"memory": 17 * GiB}, "17 GiB"), ({"gpus": 3}, "3 GPUs")],
 )
-async def test_more_than_the_place_has_is_refused_and_not_stored(
-    rig: Rig, size: dict[str, int], why: str
-) -> None:
+async def test_more_than_the_place_has_is_refused_and_not_stored(rig: Rig, size: dict[str, int], why: str) -> None:
     with pytest.raises(NoCapacity, match=why) as raised:
         await rig.accept(job_spec(**size), "key")
     assert raised.value.data["rejected"]

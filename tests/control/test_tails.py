@@ -78,9 +78,7 @@ def test_forgetting_twice_is_fine() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 1900), st.integers(0, 100)), max_size=30), st.integers(0, 2000))
-def test_whatever_arrives_in_whatever_order_what_is_read_is_true(
-    parts: list[tuple[int, int]], offset: int
-) -> None:
+def test_whatever_arrives_in_whatever_order_what_is_read_is_true(parts: list[tuple[int, int]], offset: int) -> None:
     tails = Tails()
     for start, size in parts:
         tails.add("a", start, TEXT[start : start + size])

@@ -168,9 +168,7 @@ async def test_a_cancelled_upload_leaves_nothing(rig: Rig, tmp_path: Path, scrat
     assert left_in(scratch) == []
 
 
-async def test_an_adoption_that_takes_too_long_still_leaves_nothing(
-    rig: Rig, tmp_path: Path, scratch: Path
-) -> None:
+async def test_an_adoption_that_takes_too_long_still_leaves_nothing(rig: Rig, tmp_path: Path, scratch: Path) -> None:
     begun, go = threading.Event(), threading.Event()
 
     class SlowStore(ObjectStore):

@@ -28,6 +28,7 @@ JOB_KEYS = {
     "backend",
     "machine",
     "tier",
+    "grace_seconds",
     "resources",
     "ran_seconds",
     "reason",

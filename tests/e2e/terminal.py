@@ -50,9 +50,7 @@ class Terminal:
         more.setdefault("cwd", self.folder)
         command = [sys.executable, "-m", "crucible", *arguments]
         env = {**self.crucible.env, **more.pop("env", {})}
-        return subprocess.run(
-            command, env=env, capture_output=True, text=True, timeout=60, check=False, **more
-        )
+        return subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False, **more)
 
     def ok(self, *arguments: str, **more: Any) -> str:
         """Its standard output; it has to succeed."""

@@ -308,9 +308,7 @@ class TestManners:
 class TestAbout:
     def test_the_server(self, crucible: Deployment, client: httpx.Client) -> None:
         about = client.get("/api/v1/server").json()
-        assert {"version", "deployment", "pid", "url", "agents_url", "running", "queued", "billing"} <= set(
-            about
-        )
+        assert {"version", "deployment", "pid", "url", "agents_url", "running", "queued", "billing"} <= set(about)
         assert crucible.server is not None
         assert (about["pid"], about["home"]) == (crucible.server.pid, str(crucible.home))
         assert crucible.token not in str(about)

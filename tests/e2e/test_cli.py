@@ -177,9 +177,7 @@ class TestPayloads:
             here="import os; open('made-here', 'w').close(); data = os.environ['CRUCIBLE_DATA_DIR']\n"
             "print(open(data + '/data.txt').read(), os.environ['A'], 'B' in os.environ)"
         )
-        done = terminal.ok(
-            "run", "here.py", "--in-place", "--data", "data.txt", "--env", "A", env={"A": "1", "B": "2"}
-        )
+        done = terminal.ok("run", "here.py", "--in-place", "--data", "data.txt", "--env", "A", env={"A": "1", "B": "2"})
         assert done == "42 1 False\n"
         assert (terminal.folder / "made-here").exists()
 
@@ -187,7 +185,31 @@ class TestPayloads:
         wheel = make_wheel(tmp_path, "cliwheel", "VALUE = 'built'\n")
         header = f'# /// script\n# dependencies = ["cliwheel @ {wheel.as_uri()}"]\n# ///\n'
         terminal.write(needs=f"{header}import cliwheel\nprint(cliwheel.VALUE)")
-        assert terminal.ok("run", "needs.py").splitlines()[-1] == "built"
+        done = terminal.run("run", "needs.py")
+        assert (done.returncode, done.stdout) == (0, "built\n")
+        assert "[crucible] " in done.stderr
+
+    def test_a_python_that_the_script_requires(self, terminal: Terminal) -> None:
+        header = '# /// script\n# requires-python = ">=3.9"\n# ///\n'
+        terminal.write(modern=f"{header}print('ran')")
+        assert terminal.ok("run", "modern.py") == "ran\n"
+        environment = terminal.json("status", "last")["environment"]
+        assert environment["python"] == ">=3.9"
+        assert environment["interpreter"]
+
+    def test_a_module_beside_the_scripts_folder_is_hinted_at(self, terminal: Terminal) -> None:
+        terminal.write(repo2__scripts__go="import mylib.it\nprint(mylib.it.NAME)", repo2__mylib__it="NAME = 'here'")
+        done = terminal.run("run", "repo2/scripts/go.py")
+        hint = next(line for line in done.stderr.splitlines() if "--entry" in line)
+        assert "crucible logs" not in done.stderr
+        words = hint.partition("crucible ")[2].split()
+        assert words == ["run", "repo2", "--entry", "scripts/go.py", "--env", "PYTHONPATH=."]
+        assert terminal.ok(*words) == "here\n"
+
+    def test_a_job_has_no_standard_input(self, terminal: Terminal) -> None:
+        done = terminal.run("run", "-c", "input()", input="never read")
+        assert done.returncode == 1
+        assert "A job has no standard input" in done.stderr
 
 
 def test_the_module_is_the_command(terminal: Terminal) -> None:

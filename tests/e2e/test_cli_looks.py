@@ -52,18 +52,29 @@ def test_status_of_all_and_cancel(terminal: Terminal, job: str) -> None:
     assert job[-6:] not in shown
     unasked = terminal.run("cancel", running, waiting)
     assert (unasked.returncode, "--yes" in unasked.stderr) == (2, True)
-    terminal.ok("cancel", waiting)
-    terminal.ok("cancel", running)
-    assert {terminal.crucible.wait(one)["status"] for one in (running, waiting)} == {"cancelled"}
+    asked = terminal.run("logs", waiting)
+    assert (asked.returncode, asked.stdout) == (0, "")
+    assert "has not started. Waiting: " in asked.stderr
+    assert "Will run on" in terminal.ok("status", waiting)
+    assert "Running on" not in terminal.ok("status", waiting)
+    assert f"job-{waiting[-6:]} cancelled." in terminal.run("cancel", waiting).stderr
+    assert terminal.json("status", waiting)["status"] == "cancelled"
+    assert "Ran on" not in terminal.ok("status", waiting)
+    assert terminal.json("cancel", running)["status"] == "cancelled"
     again = terminal.run("cancel", running)
     assert (again.returncode, "already ended: cancelled" in again.stderr) == (0, True)
     done = terminal.run("logs", "-f", running)
     assert done.stdout == "begun\n"
     assert done.returncode != 0
+    assert f"job-{running[-6:]} cancelled after" in done.stderr
 
 
 def test_jobs(terminal: Terminal, job: str) -> None:
     assert job[-6:] in terminal.ok("jobs")
+    assert "python main.py" in terminal.ok("jobs")
+    assert terminal.json("status", "steps")["id"] == job
+    assert [item["id"] for item in terminal.json("jobs", "--name", "steps")["items"]] == [job]
+    assert terminal.json("jobs", "--tag", "nobody-has-this") == {"items": []}
     assert job in [item["id"] for item in terminal.json("jobs", "--status", "completed")["items"]]
     assert job not in [item["id"] for item in terminal.json("jobs", "--status", "failed")["items"]]
     wrong = terminal.run("jobs", "--status", "complete")
@@ -99,6 +110,11 @@ def test_download(terminal: Terminal, job: str) -> None:
     terminal.ok("download", job, "--to", "got")
     assert (terminal.folder / "got" / "model.txt").read_text() == "weights"
     assert (terminal.folder / "got" / "deep" / "notes.txt").read_text(encoding="utf-8") == "ünïcode"
+    assert "all already there" in terminal.run("download", job, "--to", "got").stderr
+    (terminal.folder / "got" / "model.txt").write_text("mine")
+    refused = terminal.run("download", job, "--to", "got")
+    assert (refused.returncode, "model.txt" in refused.stderr) == (5, True)
+    assert (terminal.folder / "got" / "model.txt").read_text() == "mine"
     terminal.ok("download", job, "deep", "--to", "part")
     assert [path.name for path in (terminal.folder / "part").iterdir()] == ["deep"]
     terminal.ok("download", job)

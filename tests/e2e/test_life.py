@@ -259,9 +259,7 @@ class TestQueue:
         assert crucible.wait(holder)["status"] == "completed"
         assert crucible.job(waiting)["attempts"] == []
 
-    @pytest.mark.parametrize(
-        "resources", [{"cpus": 1000}, {"memory_bytes": 32 * 1024**4, "cpus": 1}, {"gpus": 100}]
-    )
+    @pytest.mark.parametrize("resources", [{"cpus": 1000}, {"memory_bytes": 32 * 1024**4, "cpus": 1}, {"gpus": 100}])
     def test_more_than_the_machine_has(self, crucible: Deployment, resources: View) -> None:
         before = crucible.get("/api/v1/jobs", limit=1)["items"]
         with crucible.client() as client:

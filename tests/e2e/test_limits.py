@@ -10,9 +10,7 @@ import pytest
 from tests.e2e.support import MiB, wait_for
 from tests.harness import Deployment, View, python, shell, until
 
-GREEDY = (
-    "kept = []\nfor _ in range(64): kept.append(bytearray(b'x' * (16 * 1024 * 1024)))\nprint('all of it')"
-)
+GREEDY = "kept = []\nfor _ in range(64): kept.append(bytearray(b'x' * (16 * 1024 * 1024)))\nprint('all of it')"
 BUSY = """
     import json, multiprocessing, os, threading, time
 

@@ -67,9 +67,7 @@ class Reader:
 
 
 @contextmanager
-def socket(
-    crucible: Deployment, path: str, token: str | None = None, **query: object
-) -> Iterator[ClientConnection]:
+def socket(crucible: Deployment, path: str, token: str | None = None, **query: object) -> Iterator[ClientConnection]:
     url = f"ws{crucible.discovery['url'].removeprefix('http')}{path}?{urlencode(query)}"
     headers = {"Authorization": f"Bearer {token or crucible.token}"}
     with connect(url, additional_headers=headers, proxy=None, open_timeout=10, close_timeout=5) as found:

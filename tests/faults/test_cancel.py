@@ -97,9 +97,7 @@ def test_running(crucible: Deployment, tmp_path: Path) -> None:
 def test_stopping(crucible: Deployment, tmp_path: Path) -> None:
     """A second wish changes nothing: the job still has its time to save."""
     goodbye = f"trap 'touch {tmp_path}/told; sleep 1; echo saved; exit 0' TERM"
-    job = crucible.submit(
-        shell(f"{goodbye}; echo $$ > {tmp_path}/pids; while :; do sleep 0.1; done", grace_seconds=30)
-    )
+    job = crucible.submit(shell(f"{goodbye}; echo $$ > {tmp_path}/pids; while :; do sleep 0.1; done", grace_seconds=30))
     pids = _pids(tmp_path / "pids")
     crucible.cancel(job)
     until((tmp_path / "told").exists, 30, "the job to be told")

@@ -44,9 +44,7 @@ def test_an_answer_comes_after_the_sync(tmp_path: Path) -> None:
     trace = tmp_path / "trace"
     crucible = Deployment(tmp_path)
     try:
-        crucible.start(
-            strace, "-f", "-ttt", "-y", "-s", "64", "-e", f"trace={CALLS}", "-o", str(trace), seconds=60
-        )
+        crucible.start(strace, "-f", "-ttt", "-y", "-s", "64", "-e", f"trace={CALLS}", "-o", str(trace), seconds=60)
         jobs = [crucible.submit(shell("true")) for _ in range(SUBMITS)]
         _end_traced(crucible)
     finally:
@@ -70,11 +68,7 @@ def _end_traced(crucible: Deployment) -> None:
 
 def _check(calls: list[Call], answer: Call) -> None:
     request = max(
-        (
-            c
-            for c in calls
-            if c.file == answer.file and '"POST /api/v1/jobs ' in c.text and c.end < answer.begin
-        ),
+        (c for c in calls if c.file == answer.file and '"POST /api/v1/jobs ' in c.text and c.end < answer.begin),
         key=lambda c: c.end,
     )
     between = [c for c in calls if request.end < c.begin and c.end < answer.begin and c.succeeded]

@@ -42,9 +42,7 @@ def test_on_platform_one_json_line_a_call(job: Path, capsys: pytest.CaptureFixtu
     assert capsys.readouterr().out == ""
 
 
-def test_off_platform_it_prints_what_the_parser_reads(
-    off_platform: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_off_platform_it_prints_what_the_parser_reads(off_platform: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report(5, loss=0.12)
     out = capsys.readouterr().out
     assert out == "step 5 loss=0.12\n"
@@ -106,9 +104,7 @@ def test_many_metrics_become_several_lines_below_the_limit(job: Path) -> None:
     assert merged == {f"metric_number_{i}": i / 7 for i in range(500)}
 
 
-def test_disk_trouble_is_counted_not_raised(
-    job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_disk_trouble_is_counted_not_raised(job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = dropped()
     monkeypatch.setenv("CRUCIBLE_REPORT_FILE", str(tmp_path / "missing" / "report.jsonl"))
     report(1, loss=0.5)
@@ -120,9 +116,7 @@ def test_disk_trouble_is_counted_not_raised(
     assert json.loads((tmp_path / "fine.jsonl").read_text())["step"] == 3
 
 
-def test_a_pipe_that_nobody_reads_does_not_block(
-    job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pipe_that_nobody_reads_does_not_block(job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = dropped()
     os.mkfifo(tmp_path / "pipe")
     monkeypatch.setenv("CRUCIBLE_REPORT_FILE", str(tmp_path / "pipe"))
@@ -131,9 +125,7 @@ def test_a_pipe_that_nobody_reads_does_not_block(
 
 
 def test_lines_of_several_processes_stay_whole(job: Path) -> None:
-    code = (
-        "import sys; from crucible.inside import report\nfor i in range(500): report(i, **{sys.argv[1]: i})"
-    )
+    code = "import sys; from crucible.inside import report\nfor i in range(500): report(i, **{sys.argv[1]: i})"
     workers = [subprocess.Popen([sys.executable, "-c", code, f"worker{n}"]) for n in range(3)]
     assert [worker.wait(60) for worker in workers] == [0, 0, 0]
     assert len(written(job)) == 1500

@@ -47,9 +47,7 @@ def test_the_handler_before_is_still_called() -> None:
 
 
 def test_an_ignored_signal_is_seen_all_the_same() -> None:
-    assert out("signal.signal(signal.SIGTERM, signal.SIG_IGN); on_stop(); term(); print(should_stop())") == [
-        "True"
-    ]
+    assert out("signal.signal(signal.SIGTERM, signal.SIG_IGN); on_stop(); term(); print(should_stop())") == ["True"]
 
 
 def test_callbacks_run_once_in_order_and_late_ones_at_once() -> None:
@@ -59,9 +57,7 @@ def test_callbacks_run_once_in_order_and_late_ones_at_once() -> None:
 
 
 def test_another_thread_may_ask() -> None:
-    code = (
-        "t = threading.Thread(target=lambda: print(should_stop())); t.start(); t.join(); print(should_stop())"
-    )
+    code = "t = threading.Thread(target=lambda: print(should_stop())); t.start(); t.join(); print(should_stop())"
     assert out(code) == ["False", "False"]
 
 

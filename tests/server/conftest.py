@@ -67,9 +67,7 @@ async def anonymous(api: FastAPI) -> AsyncIterator[httpx2.AsyncClient]:
 async def http(api: FastAPI) -> AsyncIterator[httpx2.AsyncClient]:
     headers = {"Authorization": f"Bearer {TOKEN}"}
     transport = httpx2.ASGITransport(api)
-    async with httpx2.AsyncClient(
-        transport=transport, base_url="http://127.0.0.1", headers=headers
-    ) as client:
+    async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=headers) as client:
         yield client
 
 

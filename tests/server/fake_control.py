@@ -213,9 +213,7 @@ class FakeControl:
         job = self.known[await self.find_job(ref)]
         return job.view(), job.status in ("queued", "running")
 
-    async def logs(
-        self, ref: str, *, attempt: int | None, offset: int, limit: int, since: float | None
-    ) -> LogPage:
+    async def logs(self, ref: str, *, attempt: int | None, offset: int, limit: int, since: float | None) -> LogPage:
         job = self.known[await self.find_job(ref)]
         self.asked.append({"attempt": attempt, "offset": offset, "limit": limit, "since": since})
         count = len(job.outputs)
@@ -339,17 +337,13 @@ class FakeControl:
         self.acked = batch.messages[-1].n
         return self.acked
 
-    async def put_log(
-        self, attempt: str, rank: int, n: int, start: int, lines: int, sha256: str, data: bytes
-    ) -> None:
+    async def put_log(self, attempt: str, rank: int, n: int, start: int, lines: int, sha256: str, data: bytes) -> None:
         self.uploads[f"log/{rank}/{n}@{start}+{lines}"] = data
 
     def put_tail(self, attempt: str, rank: int, start: int, data: bytes) -> None:
         self.uploads[f"tail@{start}"] = data
 
-    async def put_artifact(
-        self, attempt: str, rank: int, path: str, sha256: str, chunks: AsyncIterator[bytes]
-    ) -> None:
+    async def put_artifact(self, attempt: str, rank: int, path: str, sha256: str, chunks: AsyncIterator[bytes]) -> None:
         self.uploads[f"artifact/{path}"] = b"".join([chunk async for chunk in chunks])
 
     async def open_bundle(self, sha: str) -> StoredFile:

@@ -30,9 +30,7 @@ def batch(*numbers: int, attempt: str = ATTEMPT) -> bytes:
     return encode_batch(Batch(attempt, 0, messages), derive_secret(KEY, "attempt", attempt))
 
 
-async def test_every_route_but_the_claim_needs_a_secret(
-    agents_api: FastAPI, agent: httpx2.AsyncClient
-) -> None:
+async def test_every_route_but_the_claim_needs_a_secret(agents_api: FastAPI, agent: httpx2.AsyncClient) -> None:
     walked = 0
     for context in iter_route_contexts(agents_api.routes):
         path = str(context.path)
@@ -59,9 +57,7 @@ async def test_every_route_but_the_claim_needs_a_secret(
         (f"/agent/v1/bundles/{SHA}?attempt=att-other", AS_RUNNER),
     ],
 )
-async def test_a_secret_opens_its_own_door_alone(
-    agent: httpx2.AsyncClient, url: str, headers: dict[str, str]
-) -> None:
+async def test_a_secret_opens_its_own_door_alone(agent: httpx2.AsyncClient, url: str, headers: dict[str, str]) -> None:
     assert (await agent.get(url, headers=headers)).status_code == 401
 
 
@@ -128,9 +124,7 @@ async def test_a_poll_out_of_bounds_is_refused(agent: httpx2.AsyncClient, query:
     assert answer.status_code == 422
 
 
-async def test_a_poll_waits_without_keeping_others_waiting(
-    agent: httpx2.AsyncClient, control: FakeControl
-) -> None:
+async def test_a_poll_waits_without_keeping_others_waiting(agent: httpx2.AsyncClient, control: FakeControl) -> None:
     url = f"/agent/v1/machines/{MACHINE}/desired?wait=30"
     polls = [asyncio.create_task(agent.get(url, headers=AS_HOST)) for _ in range(50)]
     assert (await agent.get(f"{RANK}/desired", headers=AS_RUNNER)).status_code == 304
@@ -184,9 +178,7 @@ async def test_a_batch_with_a_bad_signature_is_refused(agent: httpx2.AsyncClient
 async def test_an_unknown_attempt_is_gone(agent: httpx2.AsyncClient) -> None:
     secret = derive_secret(KEY, "attempt", "att-x").decode()
     headers = {"Authorization": f"Bearer {secret}"}
-    answer = await agent.post(
-        "/agent/v1/attempts/att-x/0/messages", content=batch(1, attempt="att-x"), headers=headers
-    )
+    answer = await agent.post("/agent/v1/attempts/att-x/0/messages", content=batch(1, attempt="att-x"), headers=headers)
     assert answer.status_code == 410
 
 
@@ -228,9 +220,7 @@ async def test_a_tail_is_shown(agent: httpx2.AsyncClient, control: FakeControl) 
     assert answer.status_code == 413
 
 
-async def test_an_artifact_larger_than_any_other_body_streams(
-    agent: httpx2.AsyncClient, control: FakeControl
-) -> None:
+async def test_an_artifact_larger_than_any_other_body_streams(agent: httpx2.AsyncClient, control: FakeControl) -> None:
     async def pieces() -> AsyncIterator[bytes]:
         for _ in range(9):
             yield b"x" * 1024**2
@@ -242,9 +232,7 @@ async def test_an_artifact_larger_than_any_other_body_streams(
 
 
 @pytest.mark.parametrize("path", ["..%2fkey", "a%2f..%2fb", "/etc/passwd", "a%00b", "a//b", "%5c%5chost"])
-async def test_an_artifact_stays_in_its_folder(
-    agent: httpx2.AsyncClient, control: FakeControl, path: str
-) -> None:
+async def test_an_artifact_stays_in_its_folder(agent: httpx2.AsyncClient, control: FakeControl, path: str) -> None:
     headers = {**AS_RUNNER, "X-Content-SHA256": SHA}
     url = httpx2.URL("http://127.0.0.1").copy_with(raw_path=f"{RANK}/artifacts/{path}".encode())
     answer = await agent.put(url, content=b"x", headers=headers)

@@ -65,9 +65,7 @@ class Running:
 
 
 @asynccontextmanager
-async def running(
-    settings: Settings, control: FakeControl, options: app.Options = OPTIONS
-) -> AsyncIterator[Running]:
+async def running(settings: Settings, control: FakeControl, options: app.Options = OPTIONS) -> AsyncIterator[Running]:
     stop = asyncio.Event()
     task = asyncio.create_task(app.serve(options, settings, lambda home, settings: control, stop=stop))
     home = settings.home.value
@@ -142,9 +140,7 @@ async def test_a_socket_over_the_network(settings: Settings, control: FakeContro
 
 
 @pytest.mark.enable_socket
-async def test_a_request_to_stop_ends_it_soon_though_agents_wait(
-    settings: Settings, control: FakeControl
-) -> None:
+async def test_a_request_to_stop_ends_it_soon_though_agents_wait(settings: Settings, control: FakeControl) -> None:
     secret = derive_secret(KEY, "machine", MACHINE).decode()
     async with running(settings, control) as server:
         found = server.found
@@ -210,9 +206,7 @@ async def test_a_control_plane_that_does_not_start_leaves_nothing_behind(
 
 
 @pytest.mark.enable_socket
-async def test_a_server_of_its_own_keeps_its_log_in_the_folder(
-    settings: Settings, control: FakeControl
-) -> None:
+async def test_a_server_of_its_own_keeps_its_log_in_the_folder(settings: Settings, control: FakeControl) -> None:
     async with running(settings, control, app.Options(False, "n-1")) as server:
         token = (server.home / "token").read_text()
     lines = [json.loads(line) for line in Home(server.home).log.read_text().splitlines()]

@@ -107,9 +107,7 @@ def test_ranges_are_read_as_the_standard_says(header: str | None, size: int, exp
     assert parse_range(header, size) == expected
 
 
-@pytest.mark.parametrize(
-    ("header", "size"), [("bytes=10-", 10), ("bytes=-0", 10), ("bytes=0-", 0), ("bytes=-1", 0)]
-)
+@pytest.mark.parametrize(("header", "size"), [("bytes=10-", 10), ("bytes=-0", 10), ("bytes=0-", 0), ("bytes=-1", 0)])
 def test_ranges_that_are_not_there(header: str, size: int) -> None:
     with pytest.raises(RangeNotThere):
         parse_range(header, size)
@@ -139,17 +137,13 @@ async def test_a_bundle_of_another_hash_is_refused(http: httpx2.AsyncClient, con
     assert control.bundles == {}
 
 
-async def test_a_bundle_that_says_it_is_too_large_is_not_read(
-    http: httpx2.AsyncClient, control: FakeControl
-) -> None:
+async def test_a_bundle_that_says_it_is_too_large_is_not_read(http: httpx2.AsyncClient, control: FakeControl) -> None:
     answer = await http.put(f"/api/v1/bundles/{sha(b'')}", content=b"x" * 1001)
     assert (answer.status_code, answer.json()["limit"]) == (413, 1000)
     assert control.bundles == {}
 
 
-async def test_a_bundle_that_grows_too_large_is_cut_off(
-    http: httpx2.AsyncClient, control: FakeControl
-) -> None:
+async def test_a_bundle_that_grows_too_large_is_cut_off(http: httpx2.AsyncClient, control: FakeControl) -> None:
     read = []
 
     async def endless() -> AsyncIterator[bytes]:

@@ -56,9 +56,7 @@ async def test_the_refusal_says_how_to_get_the_token(anonymous: httpx2.AsyncClie
     assert problem["request_id"] == answer.headers["X-Request-ID"]
 
 
-@pytest.mark.parametrize(
-    "header", ["Bearer wrong", "Bearer ", "Basic " + TOKEN, TOKEN, f"Bearer {TOKEN}x", "Bearer é"]
-)
+@pytest.mark.parametrize("header", ["Bearer wrong", "Bearer ", "Basic " + TOKEN, TOKEN, f"Bearer {TOKEN}x", "Bearer é"])
 async def test_another_token_is_refused(anonymous: httpx2.AsyncClient, header: str) -> None:
     answer = await anonymous.get("/api/v1/jobs", headers={"Authorization": header.encode("latin-1")})
     assert answer.status_code == 401
@@ -74,9 +72,7 @@ async def test_health_answers_anyone(anonymous: httpx2.AsyncClient, path: str) -
     assert (await anonymous.get(path)).status_code == 200
 
 
-@pytest.mark.parametrize(
-    "host", ["evil.example", "127.0.0.1.evil.example", "", "[", "localhost@evil.example:80"]
-)
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "", "[", "localhost@evil.example:80"])
 async def test_another_host_is_refused_even_with_the_token(http: httpx2.AsyncClient, host: str) -> None:
     answer = await http.get("/api/v1/jobs", headers={"Host": host})
     assert answer.status_code == 403
@@ -92,9 +88,7 @@ async def test_names_of_this_computer_are_fine(http: httpx2.AsyncClient, host: s
     assert (await http.get("/api/v1/jobs", headers={"Host": host})).status_code == 200
 
 
-@pytest.mark.parametrize(
-    "origin", ["http://evil.example", "null", "http://127.0.0.1:9", "http://[", "file://"]
-)
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:9", "http://[", "file://"])
 async def test_pages_of_other_sites_are_refused(http: httpx2.AsyncClient, origin: str) -> None:
     answer = await http.post("/api/v1/server/stop", headers={"Origin": origin})
     assert answer.status_code == 403

@@ -31,9 +31,7 @@ def check(answer: httpx2.Response, status: int, code: str) -> dict[str, object]:
     return body
 
 
-async def test_an_error_of_control_keeps_its_parts_and_data(
-    http: httpx2.AsyncClient, control: FakeControl
-) -> None:
+async def test_an_error_of_control_keeps_its_parts_and_data(http: httpx2.AsyncClient, control: FakeControl) -> None:
     for number in (1, 2):
         control.add(FakeJob(f"job-{number}xyz"))
     body = check(await http.get("/api/v1/jobs/xyz"), 409, "conflict")
@@ -65,9 +63,7 @@ async def test_many_wrong_fields_are_cut() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"\xff\xfe", b'{"command": "\\ud800"}', b"[" * 100_000])
-async def test_a_body_that_is_no_job_is_refused(
-    http: httpx2.AsyncClient, control: FakeControl, body: bytes
-) -> None:
+async def test_a_body_that_is_no_job_is_refused(http: httpx2.AsyncClient, control: FakeControl, body: bytes) -> None:
     answer = await http.post("/api/v1/jobs", content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code in (400, 422)
     assert answer.json()["fix"]
@@ -108,9 +104,7 @@ async def test_our_own_trouble_is_logged(
     assert [line["log_level"] for line in lines] == ["warning"]
 
 
-async def test_trouble_that_passes_says_when_to_come_back(
-    http: httpx2.AsyncClient, control: FakeControl
-) -> None:
+async def test_trouble_that_passes_says_when_to_come_back(http: httpx2.AsyncClient, control: FakeControl) -> None:
     control.breaks = Unreachable("away")
     assert (await http.get("/api/v1/jobs/abc")).headers["Retry-After"] == "1"
 
@@ -141,9 +135,7 @@ async def test_a_socket_for_no_job_is_refused_with_the_problem(api: FastAPI) -> 
     assert (status, body["code"]) == (404, "not_found")
 
 
-async def test_a_socket_with_a_wrong_cursor_is_refused_with_the_field(
-    api: FastAPI, control: FakeControl
-) -> None:
+async def test_a_socket_with_a_wrong_cursor_is_refused_with_the_field(api: FastAPI, control: FakeControl) -> None:
     control.add(FakeJob())
     headers = {"Authorization": f"Bearer {TOKEN}"}
     async with SocketClient(api, f"/api/v1/jobs/{JOB}/stream?after=-1", headers) as socket:

@@ -92,15 +92,11 @@ async def test_cancel(http: httpx2.AsyncClient, control: FakeControl, status: st
     assert answer.json()["id"] == JOB
 
 
-async def test_logs_come_as_written_with_where_to_go_on(
-    http: httpx2.AsyncClient, control: FakeControl
-) -> None:
+async def test_logs_come_as_written_with_where_to_go_on(http: httpx2.AsyncClient, control: FakeControl) -> None:
     control.add(FakeJob(outputs=[b"first", b"caf\xc3\xa9 \xff\n"], ended=1))
     answer = await http.get(f"/api/v1/jobs/{JOB}/logs?offset=1&limit=6")
     assert answer.content == b"af\xc3\xa9 \xff"
-    assert {
-        name: answer.headers[f"X-Crucible-{name}"] for name in ("Attempt", "Attempts", "Offset", "Next")
-    } == {
+    assert {name: answer.headers[f"X-Crucible-{name}"] for name in ("Attempt", "Attempts", "Offset", "Next")} == {
         "Attempt": "2",
         "Attempts": "2",
         "Offset": "1",
@@ -110,21 +106,15 @@ async def test_logs_come_as_written_with_where_to_go_on(
     assert answer.headers["Content-Type"] == "text/plain; charset=utf-8"
 
 
-async def test_logs_of_an_attempt_that_is_over_are_complete(
-    http: httpx2.AsyncClient, control: FakeControl
-) -> None:
+async def test_logs_of_an_attempt_that_is_over_are_complete(http: httpx2.AsyncClient, control: FakeControl) -> None:
     control.add(FakeJob(outputs=[b"first", b""], ended=1))
     answer = await http.get(f"/api/v1/jobs/{JOB}/logs?attempt=1&since=1.5")
     assert (answer.content, answer.headers["X-Crucible-Complete"]) == (b"first", "true")
     assert control.asked[-1]["since"] == 1.5
 
 
-@pytest.mark.parametrize(
-    "query", ["limit=0", "limit=8388609", "attempt=0", "since=-1", "since=nan", "offset=1e9"]
-)
-async def test_logs_out_of_bounds_are_refused(
-    http: httpx2.AsyncClient, control: FakeControl, query: str
-) -> None:
+@pytest.mark.parametrize("query", ["limit=0", "limit=8388609", "attempt=0", "since=-1", "since=nan", "offset=1e9"])
+async def test_logs_out_of_bounds_are_refused(http: httpx2.AsyncClient, control: FakeControl, query: str) -> None:
     control.add(FakeJob())
     assert (await http.get(f"/api/v1/jobs/{JOB}/logs?{query}")).status_code == 422
 

@@ -41,9 +41,7 @@ def test_secrets_are_hidden_by_name(file: io.StringIO) -> None:
     assert "canary" not in file.getvalue()
 
 
-@pytest.mark.parametrize(
-    "text", ["Bearer canary", "authorization: bearer canary", "crucible.bearer.canary, x"]
-)
+@pytest.mark.parametrize("text", ["Bearer canary", "authorization: bearer canary", "crucible.bearer.canary, x"])
 def test_tokens_are_hidden_in_texts(file: io.StringIO, text: str) -> None:
     structlog.get_logger().info(text, more=text)
     assert "canary" not in file.getvalue()

@@ -108,9 +108,7 @@ async def test_a_live_job_is_followed_to_its_end(api: FastAPI, control: FakeCont
     assert frames[1]["text"] == "three"
 
 
-async def test_output_in_the_middle_of_a_character_waits_for_the_rest(
-    api: FastAPI, control: FakeControl
-) -> None:
+async def test_output_in_the_middle_of_a_character_waits_for_the_rest(api: FastAPI, control: FakeControl) -> None:
     job = control.add(FakeJob(outputs=[b"a\xc3"]))
     async with SocketClient(api, STREAM, HEADERS) as socket:
         await socket.accepted()
@@ -135,9 +133,7 @@ async def test_the_next_attempt_follows_the_last(api: FastAPI, control: FakeCont
         assert await socket.frame() == {"stream": "log", "attempt": 2, "cursor": 6, "text": "second"}
 
 
-async def test_a_reader_sees_the_newest_attempt_unless_it_names_one(
-    api: FastAPI, control: FakeControl
-) -> None:
+async def test_a_reader_sees_the_newest_attempt_unless_it_names_one(api: FastAPI, control: FakeControl) -> None:
     control.add(FakeJob(status="completed", outputs=[b"first ", b"second"], ended=2))
     assert text((await whole(api))[0]) == "second"
     assert text((await whole(api, "?attempt=1"))[0]) == "first second"
@@ -161,9 +157,7 @@ async def test_an_ended_job_whose_log_stays_open_is_let_go(api: FastAPI, control
     assert (code, text(frames), frames[-1]["stream"]) == (1000, "cut", "job")
 
 
-async def test_a_program_that_never_pauses_does_not_keep_its_events_back(
-    api: FastAPI, control: FakeControl
-) -> None:
+async def test_a_program_that_never_pauses_does_not_keep_its_events_back(api: FastAPI, control: FakeControl) -> None:
     job = control.add(FakeJob(outputs=[b""]))
     async with SocketClient(api, STREAM, HEADERS, room=1) as socket:
         await socket.accepted()

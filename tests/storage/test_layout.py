@@ -13,9 +13,7 @@ SHA = "ab" + "0" * 62
 def test_keys() -> None:
     assert bundle_key(SHA) == f"bundles/ab/{SHA}.tar.gz"
     assert log_segment_key("job-1", "att-2", 3, 45) == "jobs/job-1/attempts/att-2/logs/3/00000045.log"
-    assert (
-        artifact_key("job-1", "att-2", "model/best.pt") == "jobs/job-1/attempts/att-2/artifacts/model/best.pt"
-    )
+    assert artifact_key("job-1", "att-2", "model/best.pt") == "jobs/job-1/attempts/att-2/artifacts/model/best.pt"
     assert artifact_key("j", "a", "plot #3 100%") == "jobs/j/attempts/a/artifacts/plot %233 100%25"
 
 

@@ -155,9 +155,7 @@ def test_list_goes_by_folders(store: Store) -> None:
     assert sorted(key for key, _ in store.list("")) == ["a/1", "a/b/2", "ab/3", "c"]
 
 
-@pytest.mark.parametrize(
-    "key", ["", "/abs", "../up", "a/../b", "a//b", "a\\b", "a\x00", "k#1", f"{STAGING}/x"]
-)
+@pytest.mark.parametrize("key", ["", "/abs", "../up", "a/../b", "a//b", "a\\b", "a\x00", "k#1", f"{STAGING}/x"])
 def test_unsafe_keys_are_refused_everywhere(key: str, store: Store, tmp_path: Path) -> None:
     path = tmp_path / "arrived"
     path.write_bytes(b"")
@@ -174,9 +172,7 @@ DATA = bytes(range(256)) * 20
 
 @settings(max_examples=80, deadline=None)
 @given(start=st.integers(0, 6000), length=st.integers(0, 6000), chunk=st.integers(1, 3000))
-def test_ranges_are_slices(
-    start: int, length: int, chunk: int, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_ranges_are_slices(start: int, length: int, chunk: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     for store in (open_store(str(tmp_path_factory.getbasetemp() / "ranges")), ObjectStore(MemoryStore())):
         store.put("k", DATA)
         assert store.get_range("k", start, length) == DATA[start : start + length]

@@ -105,9 +105,7 @@ def device(rng: random.Random) -> bytes:
 
 def duplicate(rng: random.Random) -> bytes:
     twice = rng.choice([a_file("f"), a_link("f", "g"), (info_of("f", tarfile.DIRTYPE), b"")])
-    return built(
-        rng.choice([a_file("f"), twice]), a_file("other"), twice if twice[0].isdir() else a_file("f")
-    )
+    return built(rng.choice([a_file("f"), twice]), a_file("other"), twice if twice[0].isdir() else a_file("f"))
 
 
 def file_as_folder(rng: random.Random) -> bytes:
@@ -129,9 +127,7 @@ def odd_name(rng: random.Random) -> bytes:
         "a\x7f",
     ]
     name = rng.choice(names)
-    form: Format = (
-        tarfile.GNU_FORMAT if "\udcff" in name else rng.choice([tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
-    )
+    form: Format = tarfile.GNU_FORMAT if "\udcff" in name else rng.choice([tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
     return built(a_file(name), form=form)
 
 
@@ -209,9 +205,7 @@ def broken_header(rng: random.Random) -> bytes:
 
 def no_archive(rng: random.Random) -> bytes:
     noise = rng.randbytes(rng.randint(0, 2000))
-    return rng.choice(
-        [noise, gzip.compress(noise + b"x"), packed(ENTRIES) + b"trailing", b"\x1f\x8b" + noise]
-    )
+    return rng.choice([noise, gzip.compress(noise + b"x"), packed(ENTRIES) + b"trailing", b"\x1f\x8b" + noise])
 
 
 HOSTILE: list[Callable[[random.Random], bytes]] = [

@@ -213,18 +213,14 @@ def test_a_flipped_bit_is_noticed_or_harmless(tmp_path: Path) -> None:
         except BadArchive:
             assert list(out.parent.iterdir()) == []
         else:
-            same = {
-                path.removeprefix(str(tmp_path)): what for path, what in snapshot(tmp_path / "sound").items()
-            }
+            same = {path.removeprefix(str(tmp_path)): what for path, what in snapshot(tmp_path / "sound").items()}
             prefix = str(out.parent)
             assert {path.removeprefix(prefix): what for path, what in snapshot(out).items()} == same
 
 
 @settings(max_examples=150, deadline=None)
 @given(body=st.binary(max_size=3000))
-def test_any_tar_bytes_are_refused_or_stay_inside(
-    body: bytes, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_any_tar_bytes_are_refused_or_stay_inside(body: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
     top = tmp_path_factory.mktemp("any")
     try:
         unpacked(gzip.compress(body + b"\x00" * 1024), top / "out")

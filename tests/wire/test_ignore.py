@@ -61,9 +61,7 @@ def test_a_file_is_not_taken_back_from_an_ignored_folder() -> None:
     assert not rules.ignores_on_the_way("other/keep.txt")
 
 
-@pytest.mark.parametrize(
-    "name", [".git", "__pycache__", ".venv", "venv", "node_modules", ".ipynb_checkpoints"]
-)
+@pytest.mark.parametrize("name", [".git", "__pycache__", ".venv", "venv", "node_modules", ".ipynb_checkpoints"])
 def test_what_nobody_wants_to_send_is_built_in(name: str) -> None:
     assert Ignore(BUILT_IN).ignores(name, is_folder=True)
     assert Ignore(BUILT_IN).ignores(f"deep/{name}", is_folder=True)

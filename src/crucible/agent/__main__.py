@@ -57,9 +57,7 @@ def _runner(folder: Path) -> int:
     logging.basicConfig(level=logging.INFO, format=_FORMAT)
     devices = detect_devices(Probe())
     limiter = choose(LimitsProbe(folder=folder.parent.parent / "limits"))
-    return run_attempt(
-        AttemptFolder(folder.absolute()), Machine(limiter, dict(os.environ), bool(devices.gpus))
-    )
+    return run_attempt(AttemptFolder(folder.absolute()), Machine(limiter, dict(os.environ), bool(devices.gpus)))
 
 
 def _log_to(path: Path) -> None:

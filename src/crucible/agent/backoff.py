@@ -12,9 +12,7 @@ MOST = 5.0
 class Backoff:
     """Doubling from 0.1 to 5 seconds with jitter, so that many agents do not return at the same instant."""
 
-    def __init__(
-        self, first: float = FIRST, most: float = MOST, chance: Callable[[], float] = random.random
-    ) -> None:
+    def __init__(self, first: float = FIRST, most: float = MOST, chance: Callable[[], float] = random.random) -> None:
         self._first = first
         self._most = most
         self._chance = chance

@@ -116,9 +116,7 @@ class HttpChannel:
 
     def desired(self, known: AttemptWish, wait: float) -> AttemptWish | None:
         asked = urlencode({"stop": int(known.stop), "checkpoint": known.checkpoint, "wait": f"{wait:g}"})
-        answer = self._link.ask(
-            Request("GET", f"{self._path}/desired?{asked}", seconds=wait + LONG_POLL_SLACK)
-        )
+        answer = self._link.ask(Request("GET", f"{self._path}/desired?{asked}", seconds=wait + LONG_POLL_SLACK))
         if answer.status != 200:
             return None
         wish = answer.json()
@@ -151,9 +149,7 @@ class HttpChannel:
     def put_artifact(self, name: str, content: BinaryIO, size: int, sha256: str) -> None:
         path = f"{self._path}/artifacts/{quote(name)}"
         headers = {"X-Content-SHA256": sha256}
-        answer = self._link.receive(
-            Request("PUT", path, content, size, headers, seconds=upload_seconds(size))
-        )
+        answer = self._link.receive(Request("PUT", path, content, size, headers, seconds=upload_seconds(size)))
         try:
             self._link.check(answer)
         except Unreachable as error:

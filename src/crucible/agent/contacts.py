@@ -52,9 +52,7 @@ class Contacts:
 class Listener(threading.Thread):
     """Asks again and again what is wanted of the attempt; tells of a stop once."""
 
-    def __init__(
-        self, channel: Channel, contacts: Contacts, stop_wanted: Callable[[], None], stop: bool
-    ) -> None:
+    def __init__(self, channel: Channel, contacts: Contacts, stop_wanted: Callable[[], None], stop: bool) -> None:
         super().__init__(name="listener", daemon=True)
         self._channel = channel
         self._contacts = contacts

@@ -86,9 +86,7 @@ class Build:
         shutil.rmtree(self.home, ignore_errors=True)
         python = self.python or self.wanted
         assert python is not None
-        steps: list[tuple[str, ...]] = [
-            (uv, "venv", "--quiet", "--no-project", "--python", python, str(self.home))
-        ]
+        steps: list[tuple[str, ...]] = [(uv, "venv", "--quiet", "--no-project", "--python", python, str(self.home))]
         if installed:
             steps.append((uv, "pip", "install", "--python", self._target, *installed))
         return self._steps(steps, {**for_uv(self.env), **self.env})

@@ -150,9 +150,7 @@ class Link:
         assert connection.sock is not None
         connection.sock.settimeout(request.seconds)
         try:
-            connection.request(
-                request.method, self._base + request.path, request.body, self._all_headers(request)
-            )
+            connection.request(request.method, self._base + request.path, request.body, self._all_headers(request))
         except (BrokenPipeError, ConnectionResetError):
             pass  # it may have answered before it read everything; `response` finds out
         except (OSError, http.client.HTTPException) as error:
@@ -225,9 +223,7 @@ class Link:
 def _connection(scheme: str, host: str, port: int | None) -> http.client.HTTPConnection:
     if scheme == "https":
         context = ssl.create_default_context()
-        return http.client.HTTPSConnection(
-            host, port, timeout=CONNECT_SECONDS, context=context, blocksize=65536
-        )
+        return http.client.HTTPSConnection(host, port, timeout=CONNECT_SECONDS, context=context, blocksize=65536)
     return http.client.HTTPConnection(host, port, timeout=CONNECT_SECONDS, blocksize=65536)
 
 

@@ -20,9 +20,7 @@ GUARD_SECONDS = 1.0
 class Meter:
     """Call `tick` often; it keeps its own intervals."""
 
-    def __init__(
-        self, pgid: int, confinement: Confinement, telemetry: Telemetry, gpus: tuple[int, ...]
-    ) -> None:
+    def __init__(self, pgid: int, confinement: Confinement, telemetry: Telemetry, gpus: tuple[int, ...]) -> None:
         self._pgid = pgid
         self._confinement = confinement
         self._telemetry = telemetry

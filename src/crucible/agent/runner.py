@@ -267,9 +267,7 @@ class Life:
         assert self._user.confinement is not None
         self._pump = Pump(self._reading, self._log, self._telemetry, self._courier.wake)
         self._pump.start()
-        self._meter = Meter(
-            self._user.pid, self._user.confinement, self._telemetry, self._assignment.limits.gpus
-        )
+        self._meter = Meter(self._user.pid, self._user.confinement, self._telemetry, self._assignment.limits.gpus)
         known: dict[str, object] = read_json(self._folder.runner) or {}
         job = {"pgid": self._user.pid, "process_start_time": self._user.process.start_time}
         write_json(self._folder.runner, {**known, **job})

@@ -84,9 +84,7 @@ class StageWork:
             lock = RemovableLock.take(path)
         return lock
 
-    def run(
-        self, command: Sequence[str], folder: Path, env: Mapping[str, str], seconds: float
-    ) -> tuple[bool, str]:
+    def run(self, command: Sequence[str], folder: Path, env: Mapping[str, str], seconds: float) -> tuple[bool, str]:
         """Run a program with its output in the job's log; whether it succeeded, and its last lines."""
         self.log("$ " + " ".join(command))
         try:

@@ -79,9 +79,7 @@ class Stager:
             return path
         self.cache.mkdir(parents=True, exist_ok=True)
         path = self.cache / f"{sha256}.tar.gz"
-        lock = self.work.take_lock(
-            self.cache / f"{sha256}.lock", "waiting for the code that another job fetches"
-        )
+        lock = self.work.take_lock(self.cache / f"{sha256}.lock", "waiting for the code that another job fetches")
         try:
             if not path.exists() or _sha256(path) != sha256:
                 self._fetch(sha256, path)

@@ -81,18 +81,14 @@ class UserProcess:
     ran: Stopwatch = field(default_factory=Stopwatch)
 
     @classmethod
-    def prepare(
-        cls, confinement: Confinement, output: int, record: Path, marks: Mapping[str, str]
-    ) -> UserProcess:
+    def prepare(cls, confinement: Confinement, output: int, record: Path, marks: Mapping[str, str]) -> UserProcess:
         """Fork what will become the user's process. Call it while there are no threads."""
         launcher = Launcher.prepare(confinement.enter, output)
         process = Process(launcher.pid, start_time(launcher.pid) or "")
         return cls(process, record, marks, confinement, launcher)
 
     @classmethod
-    def left_behind(
-        cls, record: Path, marks: Mapping[str, str], confinement: Confinement | None
-    ) -> UserProcess:
+    def left_behind(cls, record: Path, marks: Mapping[str, str], confinement: Confinement | None) -> UserProcess:
         """What a runner that died may have left running."""
         doc = read_json(record) or {}
         pid = doc.get("pid")

@@ -20,9 +20,7 @@ NOTE_LENGTH = 2000
 class Voice:
     """Usable from any thread. `heard` is called after each message, so that somebody carries it away."""
 
-    def __init__(
-        self, spool: Spool, heard: Callable[[], None], sleep: Callable[[float], None] = time.sleep
-    ) -> None:
+    def __init__(self, spool: Spool, heard: Callable[[], None], sleep: Callable[[float], None] = time.sleep) -> None:
         self._spool = spool
         self._heard = heard
         self._sleep = sleep

@@ -29,9 +29,7 @@ class Row:
 
 
 COMMANDS = (
-    Row(
-        "run", "run:run", "Run a script, directory, notebook, git address, code or job file.", arguments=True
-    ),
+    Row("run", "run:run", "Run a script, directory, notebook, git address, code or job file.", arguments=True),
     Row("status", "jobs:status", "Show all active jobs, or one job."),
     Row("jobs", "jobs:jobs", "List jobs, newest first."),
     Row("logs", "logs:logs", "Print a job's output; -f follows it."),
@@ -56,6 +54,19 @@ class Command(TyperCommand):
         super().__init__(*arguments, **settings)
         self.params.extend(shared_options())
 
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return ["[OPTIONS]", *(_stands_for(param) for param in self.get_params(ctx) if _is_argument(param))]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Arguments and options by what stands for them, without the types that the library would add."""
+        params: list[Any] = list(self.get_params(ctx))
+        arguments = [(_stands_for(param).strip("[]"), param.help or "") for param in params if _is_argument(param)]
+        options = [param.get_help_record(ctx) for param in params if not _is_argument(param)]
+        for name, rows in (("Arguments", arguments), ("Options", options)):
+            if rows:
+                with formatter.section(name):
+                    formatter.write_dl(rows)
+
 
 class ProgramCommand(Command):
     """A command whose arguments after `--` are the user's program's, and not ours to read."""
@@ -64,14 +75,18 @@ class ProgramCommand(Command):
         if "--" in args:
             at = args.index("--")
             args, ctx.meta[ARGUMENTS] = args[:at], tuple(args[at + 1 :])
-        try:
-            return super().parse_args(ctx, args)
-        except typer.TyperException as error:
-            error.message += " What your own program takes stands after --."
-            raise
+        return super().parse_args(ctx, args)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         return [*super().collect_usage_pieces(ctx), "[-- ARGUMENTS]"]
+
+
+def _is_argument(param: Any) -> bool:
+    return bool(param.param_type_name == "argument")
+
+
+def _stands_for(param: Any) -> str:
+    return str(param.metavar or param.name.upper())
 
 
 class LazyGroup(TyperGroup):
@@ -112,9 +127,7 @@ def note_flag(ctx: typer.Context, param: typer.CallbackParam, value: Any) -> Non
 
 Server = Annotated[
     str | None,
-    typer.Option(
-        "--server", metavar="URL", help="Server to talk to.", callback=note_flag, expose_value=False
-    ),
+    typer.Option("--server", metavar="URL", help="Server to talk to.", callback=note_flag, expose_value=False),
 ]
 Json = Annotated[
     bool,

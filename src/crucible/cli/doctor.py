@@ -55,6 +55,9 @@ def _up(url: str, about: ServerView, *, named: bool) -> Check:
 
 def _down(session: Session) -> Check:
     """Not being up is no fault, but having failed to start is."""
+    if "CRUCIBLE_JOB_ID" in session.environ:
+        fix = "To use one from inside the job, name it with CRUCIBLE_SERVER and CRUCIBLE_TOKEN."
+        return Check("server", State.INFO, "none is named, and inside a job none is started", fix)
     failed = last_error(session.embedded.log)
     if failed is None:
         return Check("server", State.INFO, "not up; the first command that needs it starts it")

@@ -25,7 +25,7 @@ args: []
 # backend: local
 # tier: CPU_SMALL
 # cpus: 2
-# memory: 4G
+# memory: 4G          (4 GiB)
 # gpus: 1
 # time: 1h
 
@@ -40,12 +40,13 @@ args: []
 
 # Retries after the code itself failed (places that go away are retried anyway).
 # retries: 0
+# retry_wait: 60s
 """
 
 
 def init(
     ctx: typer.Context,
-    file: Annotated[Path, typer.Argument(help="The file to write.")] = Path("job.yaml"),
+    file: Annotated[Path, typer.Argument(metavar="[FILE]", help="The file to write.")] = Path("job.yaml"),
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file if it is there.")] = False,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema of job files.")] = False,
 ) -> None:

@@ -3,63 +3,89 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 import typer
 
+from crucible.cli.arguments import NAMED, Job
 from crucible.cli.output import Output
 from crucible.cli.session import Session
-from crucible.cli.words import age_words, cost_words, lasted, place_words, progress_words, reason_words
+from crucible.cli.words import (
+    age_words,
+    amount_words,
+    command_words,
+    cost_words,
+    lasted,
+    name_words,
+    place_words,
+    progress_words,
+    python_words,
+    reason_words,
+)
 from crucible.client.api import Api
+from crucible.client.finding import MOST_PAGES, PAGE, find_job, select
 from crucible.client.views import JobView
 from crucible.core.errors import UnknownName
 from crucible.core.resources import format_duration
 
 STATUSES = ("queued", "running", "completed", "failed", "cancelled")
-PAGE = 500
+_COMMAND = 60
 
 
-def status(
-    ctx: typer.Context,
-    job: Annotated[str | None, typer.Argument(help="Id, short id, an ending of it, or `last`.")] = None,
-) -> None:
+def status(ctx: typer.Context, job: Annotated[str | None, typer.Argument(metavar="[ID]", help=NAMED)] = None) -> None:
     """Show all active jobs, or one job."""
     session = Session.of(ctx)
     with session.api() as api:
         if job is None:
             _list(session.out, api.jobs(active=True, limit=PAGE).items, "No job is active.")
         else:
-            _one(session.out, api.job(job))
+            _one(session.out, find_job(api, job))
 
 
 def jobs(
     ctx: typer.Context,
-    status: Annotated[list[str] | None, typer.Option("--status", help="Only these. Repeatable.")] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=100_000, help="At most this many.")] = 20,
+    status: Annotated[
+        list[str] | None, typer.Option("--status", metavar="STATUS", help="Only these. Repeatable.")
+    ] = None,
+    name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="Only those of this name.")] = None,
+    tag: Annotated[
+        list[str] | None, typer.Option("--tag", metavar="TAG", help="Only those with this label. Repeatable.")
+    ] = None,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", metavar="N", min=1, max=100_000, help="At most this many.")
+    ] = 20,
 ) -> None:
     """List jobs, newest first."""
     session = Session.of(ctx)
-    wanted = [_status(name) for item in status or () for name in item.split(",")]
+    wanted = [_status(item) for given in status or () for item in given.split(",")]
     with session.api() as api:
-        _list(session.out, _pages(api, wanted, limit), "There are no jobs yet. Try: crucible run train.py")
+        if name is None and not tag:
+            none = "There is no such job." if wanted else "There are no jobs yet. Try: crucible run train.py"
+            _list(session.out, _pages(api, wanted, limit), none)
+            return
+        tags = frozenset(tag or ())
+        found = select(api, lambda job: _fits(job, name, tags), statuses=wanted, limit=limit)
+        _list(session.out, found, f"There is no such job among the newest {MOST_PAGES * PAGE}.")
 
 
-def events(
-    ctx: typer.Context, job: Annotated[str, typer.Argument(help="Id, short id, an ending of it, or `last`.")]
-) -> None:
+def _fits(job: JobView, name: str | None, tags: frozenset[str]) -> bool:
+    return (name is None or job.name == name) and tags <= frozenset(job.tags)
+
+
+def events(ctx: typer.Context, job: Job) -> None:
     """List what happened to a job."""
     session = Session.of(ctx)
     with session.api() as api:
-        after = 0
-        while found := api.events(job, after=after):
-            for event in found:
+        found, after = find_job(api, job).id, 0
+        while page := api.events(found, after=after):
+            for event in page:
                 if session.out.as_json:
                     session.out.json(event.as_json())
                 else:
                     details = json.dumps(event.data) if event.data else ""
                     session.out.data(f"{event.n:>4}  {event.at}  {event.type}  {details}".rstrip())
-            after = found[-1].n
+            after = page[-1].n
 
 
 def _pages(api: Api, wanted: Sequence[str], limit: int) -> tuple[JobView, ...]:
@@ -89,7 +115,7 @@ def _list(out: Output, found: Sequence[JobView], none: str) -> None:
     elif not found:
         out.say(none)
     else:
-        heads = ("JOB", "NAME", "STATUS", "BACKEND", "AGE", "RAN", "COST", "PROGRESS")
+        heads = ("JOB", "NAME", "STATUS", "BACKEND", "AGE", "RAN", "COST", "PROGRESS", "COMMAND", "PYTHON")
         out.table(heads, (_row(job) for job in found))
 
 
@@ -97,14 +123,25 @@ def _row(job: JobView) -> tuple[str, ...]:
     seconds = lasted(job)
     return (
         job.called,
-        job.name or "",
+        name_words(job),
         job.status if job.status in (job.phase, "queued") else f"{job.status} ({job.phase})",
         job.backend or "",
         age_words(job),
         format_duration(seconds) if seconds is not None else "",
         cost_words(job.cost),
-        progress_words(job.progress) if not job.ended else " ".join(reason_words(job)[:1]),
+        _news(job),
+        command_words(job.command, _COMMAND),
+        job.environment.interpreter or job.environment.origin,
     )
+
+
+def _news(job: JobView) -> str:
+    """How far it is, why it waits, or why it ended so."""
+    if job.ended:
+        return " ".join(reason_words(job)[:1])
+    if job.waits and job.waiting:
+        return f"waiting: {job.waiting}"
+    return "being cancelled" if job.desired == "cancel" else progress_words(job.progress)
 
 
 def _one(out: Output, job: JobView) -> None:
@@ -114,29 +151,43 @@ def _one(out: Output, job: JobView) -> None:
     if out.quiet:
         out.data(job.id)
         return
-    seconds = lasted(job)
-    out.fields(
-        (
-            ("Job", job.id),
-            ("Name", job.name),
-            ("Status", job.status if job.status == job.phase else f"{job.status} ({job.phase})"),
-            ("Why", " ".join(reason_words(job))),
-            ("Waiting", job.waiting),
-            ("Running on" if not job.ended else "Ran on", place_words(job) or job.backend),
-            ("Progress", progress_words(job.progress)),
-            ("Attempt", str(job.attempt) if job.attempt else None),
-            ("Exit code", None if job.exit_code is None else str(job.exit_code)),
-            ("Signal", str(job.signal) if job.signal else None),
-            ("Created", job.created_at),
-            ("Ran", format_duration(seconds) if seconds is not None else None),
-            ("Cost", cost_words(job.cost)),
-            ("Metrics", ", ".join(f"{name}={value:.4g}" for name, value in _numbers(job))),
-        )
-    )
+    out.fields(_fields(job))
     if job.recent_logs:
         out.data("\nLast output:")
         for line in job.recent_logs[-10:]:
             out.data(f"  {line}")
+
+
+def _fields(job: JobView) -> Iterator[tuple[str, str | None]]:
+    seconds = lasted(job)
+    yield "Job", job.called
+    yield "Id", job.id
+    yield "Name", job.name
+    yield "Tags", ", ".join(job.tags)
+    yield "Command", command_words(job.command, 200)
+    yield "Python", python_words(job.environment) if job.command else None
+    yield "Status", job.status if job.status == job.phase else f"{job.status} ({job.phase})"
+    yield "Why", "\n".join(reason_words(job))
+    yield "Waiting", job.waiting if not job.ended else None
+    yield _place(job)
+    yield "Progress", progress_words(job.progress)
+    yield "Attempt", str(job.attempt) if job.attempt else None
+    yield "Exit code", None if job.exit_code is None else str(job.exit_code)
+    yield "Signal", str(job.signal) if job.signal else None
+    yield "Created", job.created_at
+    yield "Ran", format_duration(seconds) if seconds is not None else None
+    yield "Cost", cost_words(job.cost)
+    yield "Metrics", ", ".join(f"{name}={amount_words(name, value)}" for name, value in _numbers(job))
+
+
+def _place(job: JobView) -> tuple[str, str | None]:
+    """Where it runs, ran or will run; one that ended before it began ran nowhere."""
+    place = place_words(job) or job.backend
+    if job.waits:
+        return "Will run on", place
+    if not job.ended:
+        return "Running on", place
+    return "Ran on", place if job.started_at is not None else None
 
 
 def _numbers(job: JobView) -> list[tuple[str, float]]:

@@ -4,52 +4,74 @@ from __future__ import annotations
 
 import codecs
 import re
-import sys
 import time
 from collections.abc import Iterator
 from typing import Annotated
 
 import typer
 
-from crucible.cli.follow import detached
+from crucible.cli.arguments import Job
+from crucible.cli.follow import Told, detached
+from crucible.cli.lines import MARK, Piece, Splitter
+from crucible.cli.screens import PlainScreen, show_piece
 from crucible.cli.session import Session
+from crucible.cli.words import end_words, reason_words
 from crucible.client.api import Api
+from crucible.client.finding import find_job
 from crucible.client.stream import Cursors
+from crucible.client.views import JobView
 from crucible.core.errors import BadInput
 from crucible.core.resources import parse_duration
 
 
 def logs(
     ctx: typer.Context,
-    job: Annotated[str, typer.Argument(help="Id, short id, an ending of it, or `last`.")],
+    job: Job,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job ends.")] = False,
-    since: Annotated[str | None, typer.Option("--since", help="Only what is younger, such as 10m.")] = None,
-    grep: Annotated[str | None, typer.Option("--grep", help="Only lines that match this expression.")] = None,
-    attempt: Annotated[int | None, typer.Option("--attempt", min=1, help="Not the newest attempt.")] = None,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="TIME", help="Only what is younger, such as 10m.")
+    ] = None,
+    grep: Annotated[
+        str | None, typer.Option("--grep", metavar="PATTERN", help="Only lines that match this expression.")
+    ] = None,
+    attempt: Annotated[
+        int | None, typer.Option("--attempt", metavar="N", min=1, help="Not the newest attempt.")
+    ] = None,
 ) -> int:
     """Print a job's output. With -f the exit code is the job's own; Ctrl-C detaches."""
     session = Session.of(ctx)
     lines = _Lines(session, _pattern(grep))
     start = None if since is None else time.time() - parse_duration(since)
     with session.api() as api:
-        found = api.job(job)
-        cursors = _printed(api, found.id, attempt, start, lines)
+        found = find_job(api, job)
         if not follow:
+            if found.waits:
+                session.out.say(f"{found.called} has not started. Waiting: {found.waiting or 'for its turn'}")
+            _printed(api, found.id, attempt, start, lines)
             lines.end()
             return 0
-        try:
-            for frame in api.stream(found.id, cursors=cursors, notice=session.out.warn):
-                if frame.text is not None:
-                    lines.add(frame.text, frame.attempt)
-                found = frame.job or found
-        except KeyboardInterrupt:
-            return detached(found, session.out)
-        lines.end()
-        if found.status != "completed":
-            session.out.say(
-                f"{found.called} {found.status}" + (f": {found.reason.message}" if found.reason else "")
-            )
-        return found.own_code
+        return _followed(session, api, found, lines, _printed(api, found.id, attempt, start, lines))
+
+
+def _followed(session: Session, api: Api, job: JobView, lines: _Lines, cursors: Cursors) -> int:
+    told = Told(PlainScreen(session.out))
+    try:
+        if job.waits:
+            told.about(job)
+        for frame in api.stream(job.id, cursors=cursors, notice=session.out.warn):
+            if frame.text is not None:
+                lines.add(frame.text, frame.attempt)
+            job = frame.job or job
+            if job.waits:
+                told.about(job)
+    except KeyboardInterrupt:
+        return detached(job, session.out)
+    lines.end()
+    session.out.say(end_words(job))
+    if job.status != "completed":
+        for text in reason_words(job)[:1]:
+            session.out.explain(text)
+    return job.own_code
 
 
 class _Lines:
@@ -57,6 +79,7 @@ class _Lines:
 
     def __init__(self, session: Session, pattern: re.Pattern[str] | None) -> None:
         self._out, self._pattern = session.out, pattern
+        self._splitter = Splitter()
         self._rest = ""
         self._attempt: int | None = None
 
@@ -65,14 +88,16 @@ class _Lines:
             self.end()
         self._attempt = attempt
         if self._pattern is None and not self._out.as_json:
-            sys.stdout.write(text)
-            sys.stdout.flush()
+            for piece in self._splitter.feed(text):
+                show_piece(self._out, piece)
             return
         *lines, self._rest = (self._rest + text).split("\n")
         for line in lines:
             self._line(line)
 
     def end(self) -> None:
+        for piece in self._splitter.finish():
+            show_piece(self._out, piece)
         if self._rest:
             self._line(self._rest)
             self._rest = ""
@@ -83,7 +108,7 @@ class _Lines:
         if self._out.as_json:
             self._out.json({"attempt": self._attempt, "line": line})
         else:
-            self._out.data(line)
+            show_piece(self._out, Piece(f"{line}\n", line.startswith(MARK)))
 
 
 def _printed(api: Api, job: str, attempt: int | None, since: float | None, lines: _Lines) -> Cursors:

@@ -10,7 +10,7 @@ import typer
 
 from crucible import __version__
 from crucible.cli.commands import Debug, Json, LazyGroup, Quiet, Server
-from crucible.core.errors import BadInput, CrucibleError
+from crucible.core.errors import CrucibleError
 
 INTERRUPTED = 130
 
@@ -84,9 +84,9 @@ def _tell(error: CrucibleError, as_json: bool) -> int:
 
 
 def _tell_usage(error: Any, as_json: bool) -> int:
-    if as_json:
-        return _tell(BadInput(error.format_message(), fix="See `crucible --help`."), True)
-    show = getattr(error, "show", None)
-    if show is not None:
-        show()
-    return int(error.exit_code)
+    from crucible.cli.usage import usage_error
+
+    if type(error).__name__ == "NoArgsIsHelpError" and not as_json:
+        error.show()
+        return int(error.exit_code)
+    return _tell(usage_error(error), as_json)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import TextIO
@@ -24,17 +26,15 @@ def tell_error(error: CrucibleError, *, as_json: bool, file: TextIO | None = Non
         return
     print(f"Error: {error.what}", file=out)
     if error.why:
-        print(f"  {error.why}", file=out)
+        print(textwrap.indent(error.why, "  "), file=out)
     if error.fix:
-        print(f"  Fix: {error.fix}", file=out)
+        print(textwrap.indent(f"Fix: {error.fix}", "  "), file=out)
 
 
 class Output:
     """Where a command writes. `quiet` leaves out the words, not the data."""
 
-    def __init__(
-        self, *, quiet: bool = False, as_json: bool = False, environ: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, *, quiet: bool = False, as_json: bool = False, environ: Mapping[str, str] | None = None) -> None:
         self.quiet = quiet
         self.as_json = as_json
         self._environ = environ or {}
@@ -68,21 +68,66 @@ class Output:
         if not self.quiet:
             print(text, file=sys.stderr, flush=True)
 
+    def explain(self, text: str) -> None:
+        """Words that may be long or of several lines, indented; wrapped where the terminal ends."""
+        for line in text.splitlines():
+            self.say("\n".join(_wrapped(line, self._width(sys.stderr), "  ")))
+
+    def _width(self, stream: TextIO) -> int | None:
+        """Columns of the terminal; None off one, where nothing is wrapped or cut."""
+        return shutil.get_terminal_size().columns if stream.isatty() else None
+
     def table(self, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-        """Columns as wide as their widest cell, the last one free."""
+        """Columns as wide as their widest cell; on a terminal the widest are cut until a row fits its line."""
         body = [[_one_line(cell) for cell in row] for row in rows]
-        widths = [max(map(len, column)) for column in zip(heads, *body, strict=True)]
+        widest = [max(map(len, column)) for column in zip(heads, *body, strict=True)]
+        room = self._width(sys.stdout)
+        widths = widest if room is None else fitted(widest, room)
         for number, row in enumerate([list(heads), *body]):
-            cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+            cells = [_cut(cell, width).ljust(width) for cell, width in zip(row, widths, strict=True)]
             line = "  ".join(cells).rstrip()
+            line = line if room is None else _cut(line, room)
             self.data(f"\x1b[1m{line}\x1b[0m" if number == 0 and self.colours else line)
 
     def fields(self, pairs: Iterable[tuple[str, str | None]]) -> None:
-        """Name and value, one a line; those without a value are left out."""
+        """Name and value, one a line; those without a value are left out. A long value goes on below itself."""
         known = [(name, value) for name, value in pairs if value]
-        width = max((len(name) for name, _ in known), default=0)
+        width = max((len(name) for name, _ in known), default=0) + 2
         for name, value in known:
-            self.data(f"{name.ljust(width)}  {value}")
+            lines = [part for line in value.splitlines() for part in self._under(line, width)]
+            self.data("\n".join((name.ljust(width) + lines[0].lstrip(), *lines[1:])))
+
+    def _under(self, line: str, width: int) -> list[str]:
+        return _wrapped(line, self._width(sys.stdout), " " * width)
+
+
+_NARROWEST = 6
+
+
+def fitted(widths: Sequence[int], room: int) -> list[int]:
+    """Widths that fit into `room` with two blanks between: the widest give way, the first column never does."""
+    found = list(widths)
+    while sum(found) + 2 * (len(found) - 1) > room:
+        widest = max(range(1, len(found)), key=lambda index: found[index], default=0)
+        if widest == 0 or found[widest] <= _NARROWEST:
+            break
+        found[widest] -= 1
+    return found
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: max(width - 1, 0)] + "…"
+
+
+def _wrapped(line: str, room: int | None, indent: str) -> list[str]:
+    """The line behind the indentation, and its own kept for what goes over the edge."""
+    own = indent + line[: len(line) - len(line.lstrip())]
+    if room is None or len(indent) + 20 > room:
+        return [indent + line]
+    found = textwrap.wrap(
+        line.strip(), room, initial_indent=own, subsequent_indent=own, break_long_words=False, break_on_hyphens=False
+    )
+    return found or [""]
 
 
 def sparkline(values: Sequence[float], width: int = 40) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from crucible.cli.session import Session
@@ -18,9 +20,7 @@ def backends(ctx: typer.Context) -> None:
     if session.out.as_json:
         session.out.json({"items": [backend.as_json() for backend in found]})
         return
-    rows = [
-        (item.name, "yes" if item.connected else "no", _offers(item), item.detail or "") for item in found
-    ]
+    rows = [(item.name, "yes" if item.connected else "no", _offers(item), item.detail or "") for item in found]
     session.out.table(("BACKEND", "CONNECTED", "OFFERS", "DETAIL"), rows)
 
 
@@ -46,11 +46,14 @@ def tiers(ctx: typer.Context) -> None:
     session.out.table(("TIER", "CPUS", "MEMORY", "GPU", "TIME", "LIST PRICE", "FOR"), rows)
 
 
-def machines(ctx: typer.Context) -> None:
+def machines(
+    ctx: typer.Context,
+    everything: Annotated[bool, typer.Option("--all", help="Also those that are gone.")] = False,
+) -> None:
     """List machines in use."""
     session = Session.of(ctx)
     with session.api() as api:
-        found = api.machines()
+        found = [machine for machine in api.machines() if everything or not machine.gone]
     if session.out.as_json:
         session.out.json({"items": [machine.as_json() for machine in found]})
     elif not found:

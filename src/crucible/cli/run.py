@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
 from crucible.cli.follow import detached, follow, summary
+from crucible.cli.hints import hints
 from crucible.cli.session import Session
+from crucible.cli.words import command_words, python_words
 from crucible.client.inputs import read_data, read_variables
 from crucible.client.jobfile import read_job_file
 from crucible.client.payload import JOB_FILES, Payload, Request, from_code, from_shell, make_payload
@@ -25,6 +27,7 @@ from crucible.core.resources import parse_duration, parse_memory
 from crucible.core.spec import Kind
 from crucible.core.tiers import get_tier
 
+T = TypeVar("T")
 Text = str | None
 Texts = list[str] | None
 
@@ -52,6 +55,7 @@ class Options:
     gpu_memory: str | None = None
     time: str | None = None
     retries: int | None = None
+    retry_wait: str | None = None
     grace: str | None = None
     name: str | None = None
     kind: str | None = None
@@ -62,24 +66,18 @@ class Options:
 def run(
     ctx: typer.Context,
     target: Annotated[
-        Text, typer.Argument(metavar="TARGET", help="Script, directory, notebook, git URL, job file, or -.")
+        Text, typer.Argument(metavar="[TARGET]", help="Script, directory, notebook, git URL, job file, or -.")
     ] = None,
     code: Annotated[Text, typer.Option("--code", "-c", metavar="CODE", help="Run this Python code.")] = None,
-    shell: Annotated[
-        Text, typer.Option("--shell", metavar="COMMAND", help="Run this command with /bin/sh.")
-    ] = None,
+    shell: Annotated[Text, typer.Option("--shell", metavar="COMMAND", help="Run this command with /bin/sh.")] = None,
     entry: Annotated[
         Text, typer.Option("--entry", metavar="FILE", help="File of a directory or repository to run.")
     ] = None,
-    ref: Annotated[
-        Text, typer.Option("--ref", metavar="REF", help="Branch, tag or commit of a git URL.")
-    ] = None,
+    ref: Annotated[Text, typer.Option("--ref", metavar="REF", help="Branch, tag or commit of a git URL.")] = None,
     include: Annotated[
         Texts, typer.Option("--include", metavar="PATTERN", help="More files to send: a pattern. Repeatable.")
     ] = None,
-    in_place: Annotated[
-        bool, typer.Option("--in-place", help="Run in the folder itself, not a copy.")
-    ] = False,
+    in_place: Annotated[bool, typer.Option("--in-place", help="Run in the folder itself, not a copy.")] = False,
     python: Annotated[
         Text, typer.Option("--python", metavar="PATH", help="Interpreter or virtual environment.")
     ] = None,
@@ -93,31 +91,24 @@ def run(
         Texts, typer.Option("--data", metavar="[NAME=]PATH", help="Input: a path or URI. Repeatable.")
     ] = None,
     backend: Annotated[Text, typer.Option("--backend", metavar="NAME", help="Where to run.")] = None,
-    tier: Annotated[
-        Text, typer.Option("--tier", metavar="TIER", help="A named size; see `crucible tiers`.")
-    ] = None,
+    tier: Annotated[Text, typer.Option("--tier", metavar="TIER", help="A named size; see `crucible tiers`.")] = None,
     cpus: Annotated[float | None, typer.Option("--cpus", metavar="N", help="CPUs, also fractions.")] = None,
-    memory: Annotated[
-        Text, typer.Option("--memory", metavar="SIZE", help="Memory limit, such as 4G.")
-    ] = None,
+    memory: Annotated[Text, typer.Option("--memory", metavar="SIZE", help="Memory limit, such as 4G (4 GiB).")] = None,
     gpus: Annotated[int | None, typer.Option("--gpus", metavar="N", help="Number of GPUs.")] = None,
     gpu_memory: Annotated[
-        Text, typer.Option("--gpu-memory", metavar="SIZE", help="Memory of each GPU, such as 16G.")
+        Text, typer.Option("--gpu-memory", metavar="SIZE", help="Memory of each GPU, such as 16G (16 GiB).")
     ] = None,
     time: Annotated[Text, typer.Option("--time", metavar="TIME", help="Time limit, such as 1h30m.")] = None,
     retries: Annotated[
         int | None, typer.Option("--retries", metavar="N", help="Retries after the code failed.")
     ] = None,
-    grace: Annotated[
-        Text, typer.Option("--grace", metavar="TIME", help="Time between TERM and KILL.")
+    retry_wait: Annotated[
+        Text, typer.Option("--retry-wait", metavar="TIME", help="Time before a retry; 60s unless given.")
     ] = None,
+    grace: Annotated[Text, typer.Option("--grace", metavar="TIME", help="Time between TERM and KILL.")] = None,
     name: Annotated[Text, typer.Option("--name", metavar="NAME", help="What to call the job.")] = None,
-    kind: Annotated[
-        Text, typer.Option("--kind", metavar="KIND", help="train, inference, benchmark or serve.")
-    ] = None,
-    tag: Annotated[
-        Texts, typer.Option("--tag", metavar="TAG", help="Label to find it by. Repeatable.")
-    ] = None,
+    kind: Annotated[Text, typer.Option("--kind", metavar="KIND", help="train, inference, benchmark or serve.")] = None,
+    tag: Annotated[Texts, typer.Option("--tag", metavar="TAG", help="Label to find it by. Repeatable.")] = None,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Submit, print the id, return.")] = False,
 ) -> int:
     """Run code as a job, follow it, and return its exit code.
@@ -135,21 +126,22 @@ def run_job(session: Session, options: Options) -> int:
     with tempfile.TemporaryDirectory(prefix="crucible-") as scratch:
         payload, wishes = take_up(session, options, Path(scratch))
         make_spec(payload, wishes, bundle=None)
-        for note in payload.notes:
-            session.out.warn(f"Note: {note}")
         with session.api() as api:
             job = submit(api, payload, wishes, Path(scratch))
+            for note in payload.notes:
+                session.out.warn(f"Note: {note}")
             if options.detach:
                 return _submitted(session, job)
-            session.out.say(f"Submitted {job.called}: {_command(payload)} with {_python(payload)}")
+            session.out.say(f"Submitted {job.called}: {_words(payload)}")
             try:
-                job = follow(api, job, session.out)
+                followed = follow(api, job, session.out)
             except KeyboardInterrupt:
                 return detached(job, session.out)
+            job = followed.job
             if session.out.as_json:
                 session.out.json(api.job(job.id).as_json())
             else:
-                summary(api, job, session.out)
+                summary(api, job, session.out, hints(followed.tail, payload, session.folder))
             return job.own_code
 
 
@@ -206,8 +198,8 @@ def _wishes(session: Session, options: Options) -> Wishes:
         resources=_resources(options),
         env=read_variables(options.env, options.env_file, session.environ),
         data=read_data(options.data, session.folder),
-        retries={} if options.retries is None else {"user": options.retries},
-        grace_seconds=None if options.grace is None else parse_duration(options.grace),
+        retries=_retries(options),
+        grace_seconds=_parsed("--grace", options.grace, parse_duration),
         tags=options.tag,
     )
     _check_tier(wishes)
@@ -222,12 +214,25 @@ def _check_tier(wishes: Wishes) -> None:
 def _resources(options: Options) -> dict[str, float | int]:
     said = {
         "cpus": options.cpus,
-        "memory_bytes": None if options.memory is None else parse_memory(options.memory),
+        "memory_bytes": _parsed("--memory", options.memory, parse_memory),
         "gpus": options.gpus,
-        "gpu_memory_bytes": None if options.gpu_memory is None else parse_memory(options.gpu_memory),
-        "seconds": None if options.time is None else parse_duration(options.time),
+        "gpu_memory_bytes": _parsed("--gpu-memory", options.gpu_memory, parse_memory),
+        "seconds": _parsed("--time", options.time, parse_duration),
     }
     return {name: value for name, value in said.items() if value is not None}
+
+
+def _retries(options: Options) -> dict[str, float | int]:
+    wait = _parsed("--retry-wait", options.retry_wait, parse_duration)
+    said = {"user": options.retries, "wait_seconds": wait}
+    return {name: value for name, value in said.items() if value is not None}
+
+
+def _parsed(flag: str, text: str | None, parse: Callable[[str], T]) -> T | None:
+    try:
+        return None if text is None else parse(text)
+    except BadInput as error:
+        raise BadInput(f"{flag}: {error.what}", fix=error.fix, field=flag) from error
 
 
 def _kind(text: str | None) -> Kind | None:
@@ -248,15 +253,5 @@ def _submitted(session: Session, job: JobView) -> int:
     return 0
 
 
-def _command(payload: Payload) -> str:
-    words = shlex.join(payload.command[:8]).replace("'{python}'", "python")
-    return words if len(words) <= 100 else f"{words[:99]}…"
-
-
-def _python(payload: Payload) -> str:
-    environment = payload.environment
-    if environment.interpreter:
-        return f"{environment.interpreter} ({environment.origin})"
-    return (
-        f"an environment built from {environment.origin}" if environment.origin else "this computer's python3"
-    )
+def _words(payload: Payload) -> str:
+    return f"{command_words(payload.command)} with {python_words(payload.environment)}"

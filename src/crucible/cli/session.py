@@ -38,9 +38,7 @@ class Session:
 
     @cached_property
     def out(self) -> Output:
-        return Output(
-            quiet=bool(self.flags.get("quiet")), as_json=bool(self.flags.get("json")), environ=self.environ
-        )
+        return Output(quiet=bool(self.flags.get("quiet")), as_json=bool(self.flags.get("json")), environ=self.environ)
 
     @cached_property
     def settings(self) -> Settings:
@@ -81,12 +79,16 @@ class Session:
             if api is not None:
                 api.close()
 
-    def confirm(self, question: str, *, yes: bool) -> bool:
-        """Ask on a terminal. Without one nobody can answer, so `--yes` has to be given."""
+    def confirm(self, question: str, *, yes: bool, why: str = "") -> bool:
+        """Ask on a terminal, saying first why. Without one nobody can answer, so `--yes` has to be given."""
         if yes:
+            self.out.say(why) if why else None
             return True
         if not sys.stdin.isatty():
-            raise BadInput(question, why="Nobody can be asked here: this is no terminal.", fix="Add --yes.")
+            nobody = "Nobody can be asked here: this is no terminal."
+            fix = "Add --yes if that is what you want."
+            raise BadInput(f"Not confirmed: {question}", why=f"{why} {nobody}".strip(), fix=fix)
+        self.out.say(why) if why else None
         return typer.confirm(question, err=True)
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from pathlib import PurePath
 
-from crucible.client.views import CostView, JobView, ProgressView
-from crucible.core.resources import format_duration
+from crucible.client.views import CostView, EnvironmentView, JobView, ProgressView
+from crucible.core.resources import format_duration, format_memory
+from crucible.core.spec import PYTHON, EnvironmentSpec
 
 
 def progress_words(progress: ProgressView | None) -> str:
@@ -38,8 +42,57 @@ def place_words(job: JobView) -> str | None:
     return job.placement if job.placement.startswith(backend) else f"{backend}: {job.placement}"
 
 
+def command_words(command: Sequence[str], most: int = 100) -> str:
+    """The command as one would type it, shortened; code on one line."""
+    shown = ["python" if word == PYTHON else word for word in command[:20]]
+    if shown[:2] == ["/bin/sh", "-c"] and len(shown) > 2:
+        words = " ".join([shown[2], *map(shlex.quote, shown[4:])])
+    else:
+        words = shlex.join(shown)
+    line = " ".join(words.split())
+    return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
+def name_words(job: JobView) -> str:
+    """The name it was given, else what it was made from."""
+    if job.name:
+        return job.name
+    source = job.source
+    if source.kind in ("code", "shell"):
+        return f"({source.kind})"
+    return PurePath(source.path or source.url or "").name.removesuffix(".git")
+
+
+def python_words(environment: EnvironmentView | EnvironmentSpec) -> str:
+    """Which Python, and how it was chosen."""
+    origin = environment.origin
+    if environment.interpreter:
+        return f"{environment.interpreter} ({origin})" if origin else environment.interpreter
+    return f"an environment built from {origin}" if origin else "this computer's python3"
+
+
+def amount_words(name: str, value: float | None) -> str:
+    """A metric's value; what is in bytes in units that people read."""
+    if value is None:
+        return ""
+    if name.endswith("_bytes") and value >= 0:
+        return format_memory(value)
+    return f"{value:.4g}"
+
+
+def end_words(job: JobView) -> str:
+    """`job-abc123 failed after 42s (exit code 3)`."""
+    seconds = lasted(job)
+    after = f" after {format_duration(seconds)}" if seconds is not None else ""
+    code = f" (exit code {job.exit_code})" if job.exit_code else ""
+    signal = f" (signal {job.signal})" if job.signal else ""
+    return f"{job.called} {job.status}{after}{code or signal}"
+
+
 def lasted(job: JobView, now: datetime | None = None) -> float | None:
-    """Seconds from start to end, or to now; None before it started."""
+    """Seconds that the program itself ran; where the server does not say, from start to end, or to now."""
+    if job.ran_seconds is not None:
+        return job.ran_seconds
     started, ended = _instant(job.started_at), _instant(job.ended_at)
     if started is None:
         return None

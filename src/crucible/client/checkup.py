@@ -112,9 +112,7 @@ def check_machine(machine: Machine, home: Path) -> Iterator[Check]:
 def _python(machine: Machine) -> Check:
     shown = ".".join(map(str, machine.version))
     if machine.version < OLDEST:
-        return Check(
-            "python", State.BROKEN, f"{shown} at {machine.executable}", "Install Python 3.11 or newer."
-        )
+        return Check("python", State.BROKEN, f"{shown} at {machine.executable}", "Install Python 3.11 or newer.")
     return Check("python", State.OK, f"{shown} at {machine.executable}")
 
 

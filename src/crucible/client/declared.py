@@ -19,6 +19,10 @@ _OTHER_FILE = re.compile(r"^(?:-c|--constraint)(?:\s+|=)(.+)$")
 _COMMENT = re.compile(r"(^|\s+)#.*$")
 
 
+class NotToml(BadInput):
+    """A file that should be TOML is not."""
+
+
 @dataclass(frozen=True)
 class _Requirements:
     lines: tuple[str, ...]
@@ -26,20 +30,25 @@ class _Requirements:
 
 
 def from_script_block(code: str, name: str) -> EnvironmentSpec | None:
-    """The environment of a PEP 723 block; None if there is none, or it asks for no packages."""
+    """The environment of a PEP 723 block; None if there is none, or it asks for nothing.
+
+    A block that names no packages but a range of Pythons gives an environment with `python` alone.
+    """
     blocks = [found for found in _BLOCK.finditer(code) if found["type"] == "script"]
     if not blocks:
         return None
     if len(blocks) > 1:
         raise BadInput(f"{name} has {len(blocks)} `# /// script` blocks.", fix="Leave one of them.")
     content = "".join(
-        line[2:] if line.startswith("# ") else line[1:]
-        for line in blocks[0]["content"].splitlines(keepends=True)
+        line[2:] if line.startswith("# ") else line[1:] for line in blocks[0]["content"].splitlines(keepends=True)
     )
-    table = _toml(content, f"the `# /// script` block of {name}")
+    # Empty lines before it, so that an error names the line of the file.
+    above = "\n" * (code.count("\n", 0, blocks[0].start()) + 1)
+    fix = "Mend the block (https://peps.python.org/pep-0723/ shows one), or remove it and pass --python."
+    table = _toml(above + content, f"The `# /// script` block of {name}", fix)
     wanted = _strings(table, "dependencies", name)
     python = _text(table, "requires-python", name)
-    if not wanted:
+    if not wanted and not python:
         return None
     return EnvironmentSpec(requirements=wanted, python=python, origin=f"the script block in {name}")
 
@@ -62,12 +71,16 @@ def from_requirements(root: Path, file: Path) -> EnvironmentSpec | None:
 
 
 def from_pyproject(root: Path, file: Path, *, whole: bool) -> EnvironmentSpec | None:
-    """The environment of a pyproject.toml; None if it declares none.
+    """The environment of a pyproject.toml; None if it declares none. Raises NotToml for a broken one.
 
     `whole` says that its folder travels with the job, so that the project itself can be installed.
     """
     shown = _shown(root, file)
-    table = _toml(file.read_text(encoding="utf-8"), shown)
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise NotToml(f"{file} cannot be read.", why=str(error), fix="Mend or remove it.") from error
+    table = _toml(text, str(file), "Mend it at that place, or remove it.")
     project = table.get("project")
     if whole and "build-system" in table:
         folder = file.parent.relative_to(root).as_posix()
@@ -147,11 +160,11 @@ def _shown(root: Path, file: Path) -> str:
     return file.relative_to(root).as_posix() if file.is_relative_to(root) else file.name
 
 
-def _toml(text: str, where: str) -> dict[str, object]:
+def _toml(text: str, where: str, fix: str) -> dict[str, object]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise BadInput(f"{where[0].upper()}{where[1:]} is not valid TOML.", why=str(error)) from error
+        raise NotToml(f"{where} is not valid TOML.", why=f"{error}.", fix=fix) from error
 
 
 def _strings(table: dict[str, object], key: str, where: str) -> tuple[str, ...]:

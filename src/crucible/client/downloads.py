@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import errno
 import fnmatch
 import hashlib
@@ -11,10 +12,11 @@ from pathlib import Path
 
 from crucible.client.api import Api
 from crucible.client.views import ArtifactView
-from crucible.core.errors import BadInput, CrucibleError, DiskFull, NotFound, Trouble, Unreachable
+from crucible.core.errors import BadInput, Conflict, CrucibleError, DiskFull, NotFound, Trouble, Unreachable
 from crucible.wire.paths import UnsafePath, safe_join
 
 TRIES = 5
+_NAMED = 10
 _CHUNK = 256 * 1024
 
 
@@ -32,10 +34,40 @@ def choose(artifacts: Iterable[ArtifactView], wanted: Iterable[str]) -> tuple[Ar
     return tuple(chosen.values()) if patterns else known
 
 
+class Present(enum.Enum):
+    """What is at the place of an artifact on this computer."""
+
+    ABSENT = "absent"
+    SOUND = "sound"
+    DIFFERENT = "different"
+
+
+def present(artifact: ArtifactView, into: Path) -> Present:
+    """Whether the artifact is already below `into`, whole, or something else is in its place."""
+    target = _target(into, artifact.path)
+    if not os.path.lexists(target):
+        return Present.ABSENT
+    return Present.SOUND if _is_sound(target, artifact) else Present.DIFFERENT
+
+
+def refuse_to_overwrite(artifacts: Iterable[ArtifactView], into: Path) -> None:
+    """Raise Conflict, naming them, if files that are there differ from what would be written."""
+    others = [item.path for item in artifacts if present(item, into) is Present.DIFFERENT]
+    if others:
+        more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
+        raise Conflict(
+            f"{', '.join(others[:_NAMED])}{more} in {into} would be overwritten.",
+            why="What is there differs from what the job left.",
+            fix="Choose another folder with --to, or overwrite with --force.",
+            files=others,
+        )
+
+
 def download(
     api: Api, ref: str, artifact: ArtifactView, into: Path, *, progress: Callable[[int], None] | None = None
 ) -> Path:
-    """Fetch one artifact below `into` and return its path. A whole, sound file that is there is kept.
+    """Fetch one artifact below `into` and return its path. A whole, sound file that is there is kept; any
+    other is replaced, so ask `refuse_to_overwrite` first.
 
     What came so far stays in `<name>.part`, and the next call goes on from there. `progress` is told the
     bytes that are there.
@@ -121,12 +153,8 @@ def _sha256(path: Path) -> str:
 
 def _disk_error(target: Path, error: OSError) -> CrucibleError:
     if error.errno == errno.ENOSPC:
-        return DiskFull(
-            f"There is no room left for {target}.", fix="Make room, then download again: it resumes."
-        )
-    return Trouble(
-        f"{target} cannot be written.", why=error.strerror or str(error), fix="Choose another --to."
-    )
+        return DiskFull(f"There is no room left for {target}.", fix="Make room, then download again: it resumes.")
+    return Trouble(f"{target} cannot be written.", why=error.strerror or str(error), fix="Choose another --to.")
 
 
 def _silent(_bytes: int) -> None:

@@ -80,9 +80,7 @@ class Embedded:
                 return True
             running.process.send(number)
         if not self._wait_for_end(running):
-            raise TimedOut(
-                f"The server (process {running.pid}) does not end.", fix=f"Look at {self.log}, then end it."
-            )
+            raise TimedOut(f"The server (process {running.pid}) does not end.", fix=f"Look at {self.log}, then end it.")
         return True
 
     # Starting

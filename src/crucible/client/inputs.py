@@ -5,28 +5,34 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from crucible.core.errors import BadInput
 from crucible.core.spec import DataInput
 
 _NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
 _URI = re.compile(r"^[a-z][a-z0-9+.-]+://")
+_READABLE = ("file", "http", "https")
 _NAMED = re.compile(r"^([A-Za-z0-9_.-]+)=(.+)$", re.DOTALL)
 
 
-def read_variables(named: Iterable[str], files: Iterable[Path], environ: Mapping[str, str]) -> dict[str, str]:
-    """The job's variables: those of the files, then the named ones (`NAME` takes the shell's value)."""
+def read_variables(
+    named: Iterable[str], files: Iterable[Path], environ: Mapping[str, str], where: str = "--env"
+) -> dict[str, str]:
+    """The job's variables: those of the files, then the named ones (`NAME` takes the shell's value).
+
+    `where` says in errors who named them.
+    """
     found: dict[str, str] = {}
     for file in files:
         found.update(read_env_file(file))
     for item in named:
         name, equals, value = item.partition("=")
-        _check_name(name, "--env")
+        _check_name(name, where)
         if not equals and name not in environ:
             raise BadInput(
-                f"--env {name}: the shell has no variable {name}.",
-                fix=f"Set it (export {name}=…), or write --env {name}=VALUE.",
+                f"{where} {name}: the shell has no variable {name}.",
+                fix=f"Set it (export {name}=…), or give the value: --env {name}=VALUE.",
             )
         found[name] = value if equals else environ[name]
     return found
@@ -51,36 +57,54 @@ def read_env_file(file: Path) -> dict[str, str]:
     return found
 
 
-def read_data(items: Iterable[str], folder: Path) -> tuple[DataInput, ...]:
-    """`PATH`, `URI`, or `NAME=` either of them. Paths are made absolute and must exist."""
-    found = tuple(_one(item, folder) for item in items)
+def read_data(items: Iterable[str], folder: Path, where: str = "--data") -> tuple[DataInput, ...]:
+    """`PATH`, `URI`, or `NAME=` either of them. Paths are made absolute and must exist.
+
+    `where` says in errors who named them.
+    """
+    found = tuple(_one(item, folder, where) for item in items)
     names = [item.name for item in found]
     double = next((name for name in names if names.count(name) > 1), None)
     if double is not None:
-        raise BadInput(f"Two --data inputs are called {double!r}.", fix=f"Name one: --data other={double}.")
+        raise BadInput(f"Two {where} inputs are called {double!r}.", fix=f"Name one: --data other={double}.")
     return found
 
 
-def _one(item: str, folder: Path) -> DataInput:
+def _one(item: str, folder: Path, where: str) -> DataInput:
     named = _NAMED.match(item)
     if named and not (folder / item).exists():
-        return DataInput(name=named[1], source=_source(named[2], folder))
-    source = _source(item, folder)
+        return DataInput(name=named[1], source=_source(named[2], folder, where))
+    source = _source(item, folder, where)
     name = (urlsplit(source).path if _URI.match(source) else source).rstrip("/").rpartition("/")[2]
     if not name or name in (".", ".."):
-        raise BadInput(f"--data {item} has no name of its own.", fix=f"Give it one: --data NAME={item}.")
+        raise BadInput(f"{where} {item} has no name of its own.", fix=f"Give it one: --data NAME={item}.")
     return DataInput(name=name, source=source)
 
 
-def _source(text: str, folder: Path) -> str:
+def _source(text: str, folder: Path, where: str) -> str:
     if _URI.match(text):
-        return text
+        return _address(text, where)
     path = (folder / Path(text).expanduser()).resolve()
     if not path.exists():
-        raise BadInput(
-            f"--data {text} does not exist.", why=f"It was looked for at {path}.", fix="Check the path."
-        )
+        raise _absent(text, path, where)
     return str(path)
+
+
+def _address(text: str, where: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in _READABLE:
+        raise BadInput(
+            f"{where} {text}: {parts.scheme}:// cannot be read.",
+            why="What works: a path on this computer, file://, http:// and https://.",
+            fix="Copy it here first and pass its path, or pass an https:// address of it.",
+        )
+    if parts.scheme == "file" and not Path(unquote(parts.path)).exists():
+        raise _absent(text, Path(unquote(parts.path)), where)
+    return text
+
+
+def _absent(text: str, path: Path, where: str) -> BadInput:
+    return BadInput(f"{where} {text} does not exist.", why=f"It was looked for at {path}.", fix="Check the path.")
 
 
 def _check_name(name: str, where: str) -> None:

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import ValidationError
 
 from crucible.client.inputs import read_data, read_variables
-from crucible.client.payload.base import Request, missing, nearest
-from crucible.client.wishes import Wishes
+from crucible.client.payload.base import Request, missing
+from crucible.client.payload.near import nearest
+from crucible.client.wishes import Wishes, check_bounds
 from crucible.core.errors import BadInput
-from crucible.core.jobfile import PAYLOADS, JobFile
+from crucible.core.jobfile import PAYLOADS, JobFile, as_text
 from crucible.core.resources import parse_duration, parse_memory
+
+if TYPE_CHECKING:
+    import yaml
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -37,12 +44,13 @@ def read_job_file(shown: str, request: Request) -> JobFileRun:
         raise missing(path, shown) from None
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"{shown} cannot be read.", why=str(error)) from error
-    file = parse_job_file(text, path.suffix, shown)
+    read = _parse(text, path.suffix, shown)
+    file = read.file
     around = replace(request.around, folder=path.parent)
     taken = replace(
         request,
         around=around,
-        arguments=(*map(str, file.args), *request.arguments),
+        arguments=(*map(as_text, file.args), *request.arguments),
         python=request.python or file.python,
         include=(*file.include, *request.include),
         entry=request.entry or file.entry,
@@ -50,17 +58,41 @@ def read_job_file(shown: str, request: Request) -> JobFileRun:
         in_place=request.in_place or file.in_place,
     )
     kind = next(name for name in PAYLOADS if getattr(file, name) is not None)
-    return JobFileRun(kind, getattr(file, kind), taken, _wishes(file, path.parent, around.environ))
+    return JobFileRun(kind, getattr(file, kind), taken, _wishes(read, path.parent, around.environ))
 
 
 def parse_job_file(text: str, suffix: str, shown: str) -> JobFile:
+    return _parse(text, suffix, shown).file
+
+
+@dataclass(frozen=True)
+class _Read:
+    """A file as it was read, with where its fields stand."""
+
+    file: JobFile
+    lines: Mapping[str, int]
+    shown: str
+
+    def where(self, field: str) -> str:
+        """`job.yaml, line 3: memory`."""
+        return f"{_where(self.shown, self.lines, field)}: {field}"
+
+    def parsed(self, field: str, parse: Callable[[str], T]) -> T | None:
+        value = getattr(self.file, field)
+        try:
+            return None if value is None else parse(str(value))
+        except BadInput as error:
+            raise BadInput(f"{self.where(field)}: {error.what}", fix=error.fix, field=field) from error
+
+
+def _parse(text: str, suffix: str, shown: str) -> _Read:
     content, lines = _load(text, suffix, shown)
     if not isinstance(content, dict):
         raise BadInput(f"{shown} is no job file.", why="It holds no table of fields.", fix=_INIT)
     if "command" in content and "bundle" in content:
         raise BadInput(f"{shown} is a submitted job, not a job file.", fix=_INIT)
     try:
-        return JobFile.model_validate(content)
+        return _Read(JobFile.model_validate(content), lines, shown)
     except ValidationError as error:
         raise _explain(error, lines, shown) from error
 
@@ -73,16 +105,15 @@ def _load(text: str, suffix: str, shown: str) -> tuple[object, Mapping[str, int]
     import yaml
 
     try:
+        # A number stays the text it was: 3.10 is not 3.1 to a program that gets it as an argument.
         if suffix == ".toml":
-            return tomllib.loads(text), {}
+            return tomllib.loads(text, parse_float=str), {}
         if suffix == ".json":
-            return json.loads(text), {}
+            return json.loads(text, parse_float=str), {}
         node = yaml.compose(text, Loader=yaml.SafeLoader)
-        lines = {
-            str(key.value): key.start_mark.line + 1
-            for key, _ in (node.value if isinstance(node, yaml.MappingNode) else ())
-        }
-        return yaml.safe_load(text), lines
+        fields = node.value if isinstance(node, yaml.MappingNode) else []
+        lines = {str(key.value): key.start_mark.line + 1 for key, _ in fields}
+        return _as_written(yaml.safe_load(text), {key.value: value for key, value in fields}), lines
     except (tomllib.TOMLDecodeError, json.JSONDecodeError) as error:
         raise BadInput(f"{shown} is not valid {suffix[1:].upper()}.", why=str(error), fix=_INIT) from error
     except yaml.YAMLError as error:
@@ -92,43 +123,96 @@ def _load(text: str, suffix: str, shown: str) -> tuple[object, Mapping[str, int]
         raise BadInput(f"{shown} is not valid YAML{where}.", why=f"{problem}.", fix=_INIT) from error
 
 
+_PLAIN = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("bool", "int", "float"))
+
+
+def _as_written(content: object, nodes: Mapping[str, yaml.Node]) -> object:
+    """Arguments and variables as the texts that stand in the file: `True`, `yes`, `007` and `1e3` stay so."""
+    if not isinstance(content, dict):
+        return content
+    args, env = nodes.get("args"), nodes.get("env")
+    if isinstance(content.get("args"), list) and args is not None:
+        pairs = zip(content["args"], args.value, strict=True)
+        content["args"] = [_written(value, node) for value, node in pairs]
+    if isinstance(content.get("env"), dict) and env is not None:
+        written = {key.value: node.value for key, node in env.value if node.tag in _PLAIN}
+        content["env"] = {name: written.get(str(name), value) for name, value in content["env"].items()}
+    return content
+
+
+def _written(value: object, node: yaml.Node) -> object:
+    return node.value if node.tag in _PLAIN else value
+
+
+def _where(shown: str, lines: Mapping[str, int], field: str) -> str:
+    return f"{shown}, line {lines[field]}" if field in lines else shown
+
+
 def _explain(error: ValidationError, lines: Mapping[str, int], shown: str) -> BadInput:
     first = error.errors(include_url=False, include_context=False)[0]
     field = str(first["loc"][0]) if first["loc"] else ""
-    where = f"{shown}, line {lines[field]}" if field in lines else shown
+    where = _where(shown, lines, field)
     if first["type"] == "extra_forbidden":
         near = nearest(field, JobFile.model_fields)
         fix = f"Did you mean {near!r}?" if near else _INIT
         return BadInput(f"{where}: there is no field {field!r}.", fix=fix, field=field, meant=near)
-    message = first["msg"].removeprefix("Value error, ")
+    message = _message(first["type"], first["msg"])
     what = f"{where}: {field}: {message}." if field else f"{where}: {message}."
     return BadInput(what, fix=_INIT, field=field, line=lines.get(field))
 
 
-def _wishes(file: JobFile, folder: Path, environ: Mapping[str, str]) -> Wishes:
-    named = [name if value is None else f"{name}={value}" for name, value in file.env.items()]
+_KINDS = {
+    "string_type": "this has to be a text",
+    "int_type": "this has to be a whole number",
+    "int_parsing": "this has to be a whole number",
+    "int_from_float": "this has to be a whole number",
+    "float_type": "this has to be a number",
+    "float_parsing": "this has to be a number",
+    "bool_type": "this has to be true or false",
+    "bool_parsing": "this has to be true or false",
+    "tuple_type": "this has to be a list",
+    "dict_type": "this has to be a table",
+    "greater_than_equal": "this is too small",
+}
+
+
+def _message(kind: str, message: str) -> str:
+    return _KINDS.get(kind) or message.removeprefix("Value error, ")
+
+
+def _wishes(read: _Read, folder: Path, environ: Mapping[str, str]) -> Wishes:
+    file = read.file
+    named = [name if value is None else f"{name}={as_text(value)}" for name, value in file.env.items()]
     data = [f"{k}={v}" for k, v in file.data.items()] if isinstance(file.data, dict) else list(file.data)
-    retries = {"user": file.retries} if isinstance(file.retries, int) else (file.retries or {})
-    return Wishes(
+    wishes = Wishes(
         name=file.name,
         kind=file.kind,
         backend=file.backend,
         tier=file.tier,
-        resources=_resources(file),
-        env=read_variables(named, [folder / name for name in file.env_files], environ),
-        data=read_data(data, folder),
-        retries=retries,
-        grace_seconds=None if file.grace is None else parse_duration(str(file.grace)),
+        resources=_resources(read),
+        env=read_variables(named, [folder / name for name in file.env_files], environ, f"{read.shown}: env"),
+        data=read_data(data, folder, f"{read.shown}: data"),
+        retries=_retries(read),
+        grace_seconds=read.parsed("grace", parse_duration),
         tags=file.tags,
     )
+    check_bounds(wishes, read.where)
+    return wishes
 
 
-def _resources(file: JobFile) -> dict[str, float | int]:
+def _retries(read: _Read) -> dict[str, float | int]:
+    said = read.file.retries
+    found: dict[str, float | int] = {"user": said} if isinstance(said, int) else dict(said or {})
+    wait = read.parsed("retry_wait", parse_duration)
+    return found if wait is None else {**found, "wait_seconds": wait}
+
+
+def _resources(read: _Read) -> dict[str, float | int]:
     said: dict[str, float | int | None] = {
-        "cpus": file.cpus,
-        "memory_bytes": None if file.memory is None else parse_memory(str(file.memory)),
-        "gpus": file.gpus,
-        "gpu_memory_bytes": None if file.gpu_memory is None else parse_memory(str(file.gpu_memory)),
-        "seconds": None if file.time is None else parse_duration(str(file.time)),
+        "cpus": read.file.cpus,
+        "memory_bytes": read.parsed("memory", parse_memory),
+        "gpus": read.file.gpus,
+        "gpu_memory_bytes": read.parsed("gpu_memory", parse_memory),
+        "seconds": read.parsed("time", parse_duration),
     }
     return {name: value for name, value in said.items() if value is not None}

@@ -39,9 +39,7 @@ _BY_STATUS: dict[int, type[CrucibleError]] = {
 }
 
 _BY_CODE: dict[str, type[CrucibleError]] = {
-    kind.code: kind
-    for kind in vars(errors).values()
-    if isinstance(kind, type) and issubclass(kind, CrucibleError)
+    kind.code: kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, CrucibleError)
 }
 """Leaves that other rooms add come as the nearest kind of the core, with their own code in `data`."""
 

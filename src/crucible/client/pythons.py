@@ -10,10 +10,12 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from crucible.client.declared import from_pyproject, from_requirements, from_script_block
+from crucible.client import interpreters, versions
+from crucible.client.declared import NotToml, from_pyproject, from_requirements, from_script_block
+from crucible.client.interpreters import Interpreter, NoInterpreter
 from crucible.core.errors import BadInput
 from crucible.core.spec import EnvironmentSpec
 
@@ -32,6 +34,11 @@ class Surroundings:
     own_base: str = sys.base_prefix
     is_program: Callable[[str], bool] = _is_program
     realpath: Callable[[str], str] = os.path.realpath
+    probe: Callable[[str, Mapping[str, str], Path], Interpreter] = interpreters.probe
+
+    def ask(self, python: str) -> Interpreter:
+        """What this interpreter says of itself; raises NoInterpreter."""
+        return self.probe(python, self.environ, self.folder)
 
 
 @dataclass(frozen=True)
@@ -53,27 +60,82 @@ class Choice:
     notes: tuple[str, ...] = field(default=())
 
 
+NO_PACKAGES = "# nothing but Python itself"
+"""As the only requirement: an environment is built, with the Python that was asked for and no packages."""
+
+
 def choose_python(named: str | None, code: Code, around: Surroundings) -> Choice:
     """The environment for this code. Raises BadInput for a `--python` that is none, or a bad declaration."""
     if named:
-        return Choice(_named(named, around))
+        return _named(named, code, around)
     found = declared(code)
-    if found is not None:
-        return Choice(found)
-    return _of_the_shell(around)
+    if found.environment is None:
+        return _with_notes(_of_the_shell(around), found.notes)
+    if found.environment.requirements or found.environment.project:
+        return Choice(found.environment, found.notes)
+    return _with_notes(_fitting(found.environment, around), found.notes)
 
 
-def declared(code: Code) -> EnvironmentSpec | None:
-    """What the code itself asks for, if anything."""
+@dataclass(frozen=True)
+class Declared:
+    """What the code itself asks for, if anything, and what could not be read."""
+
+    environment: EnvironmentSpec | None
+    notes: tuple[str, ...] = ()
+
+
+def declared(code: Code) -> Declared:
     if code.entry is not None or code.text:
         block = from_script_block(code.text, code.entry or "the code")
         if block is not None:
-            return block
+            return Declared(block)
+    notes: list[str] = []
     for folder in _folders(code):
-        found = _in_folder(code, folder)
+        try:
+            found = _in_folder(code, folder)
+        except NotToml as error:
+            notes.append(f"{error.what.rstrip('.')}, so its dependencies are not known ({error.why})")
+            continue
         if found is not None:
-            return found
-    return None
+            return Declared(found, tuple(notes))
+    return Declared(None, tuple(notes))
+
+
+def _with_notes(choice: Choice, notes: tuple[str, ...]) -> Choice:
+    return replace(choice, notes=(*notes, *choice.notes))
+
+
+def _fitting(wanted: EnvironmentSpec, around: Surroundings) -> Choice:
+    """The first Python here that lies in the wanted range; else one is built, which may fetch it."""
+    assert wanted.python is not None
+    for origin, python in _candidates(around):
+        try:
+            found = around.ask(python)
+        except NoInterpreter:
+            continue
+        if versions.satisfies(found.version, wanted.python):
+            why = f"{origin}, Python {versions.shown(found.version)} as {wanted.origin} requires"
+            return Choice(EnvironmentSpec(interpreter=_lasting(found), python=wanted.python, origin=why))
+    built = wanted.model_copy(update={"requirements": (NO_PACKAGES,)})
+    return Choice(built, (f"No Python {wanted.python} was found here; one is fetched for the job.",))
+
+
+def _candidates(around: Surroundings) -> Iterator[tuple[str, str]]:
+    """Every Python that could be chosen, those that would be chosen anyway first; never Crucible's own."""
+    own = around.realpath(around.own_prefix)
+    for origin, prefix in _prefixes(around):
+        python = os.path.join(prefix, "bin", "python")
+        if around.is_program(python) and around.realpath(prefix) != own:
+            yield origin, python
+    for name in ("python3", *(f"python3.{minor}" for minor in range(30, 7, -1))):
+        for folder in around.environ.get("PATH", os.defpath).split(os.pathsep):
+            python = os.path.join(folder, name)
+            if folder and around.is_program(python) and _prefix_of(folder, around) != own:
+                yield f"{name} on PATH", python
+
+
+def _prefix_of(folder: str, around: Surroundings) -> str:
+    return around.realpath(os.path.dirname(folder.rstrip(os.sep)))
 
 
 def _folders(code: Code) -> Iterator[Path]:
@@ -98,7 +160,7 @@ def _in_folder(code: Code, folder: Path) -> EnvironmentSpec | None:
     return None
 
 
-def _named(named: str, around: Surroundings) -> EnvironmentSpec:
+def _named(named: str, code: Code, around: Surroundings) -> Choice:
     if os.sep in named or named.startswith("~"):
         path = os.path.abspath(os.path.join(around.folder, os.path.expanduser(named)))
         path = _inside_environment(path, around)
@@ -109,7 +171,36 @@ def _named(named: str, around: Surroundings) -> EnvironmentSpec:
             f"--python {named} is no program that can be run.",
             fix="Give the path of an interpreter or a virtual environment, or a name on PATH.",
         )
-    return EnvironmentSpec(interpreter=path, origin=f"--python {named}")
+    try:
+        found = around.ask(path)
+    except NoInterpreter as error:
+        raise _not_running(named, path, error) from error
+    environment = EnvironmentSpec(interpreter=_lasting(found), origin=f"--python {named}")
+    return Choice(environment, tuple(_misfit(named, found, code)))
+
+
+def _lasting(found: Interpreter) -> str:
+    """A version manager's stand-in may choose otherwise where the job runs; the program behind it does not."""
+    return found.executable if interpreters.is_shim(found.path) else found.path
+
+
+def _not_running(named: str, path: str, error: NoInterpreter) -> BadInput:
+    if interpreters.is_shim(path):
+        fix = "Choose a version for it (pyenv versions; pyenv local VERSION), or give an interpreter's path."
+    else:
+        fix = "Give the path of an interpreter or a virtual environment that runs."
+    return BadInput(f"--python {named} does not run as a Python.", why=f"{path} said:\n{error}", fix=fix)
+
+
+def _misfit(named: str, found: Interpreter, code: Code) -> Iterator[str]:
+    """A note when the named Python is not one that the code's own block asks for."""
+    block = from_script_block(code.text, code.entry or "the code") if code.text else None
+    wanted = block.python if block is not None else None
+    if wanted and not versions.satisfies(found.version, wanted):
+        yield (
+            f"--python {named} is Python {versions.shown(found.version)}, while {code.entry or 'the code'} "
+            f"requires {wanted}."
+        )
 
 
 def _inside_environment(path: str, around: Surroundings) -> str:
@@ -125,9 +216,7 @@ def _of_the_shell(around: Surroundings) -> Choice:
         if not around.is_program(python):
             continue
         if around.realpath(prefix) == around.realpath(around.own_prefix):
-            notes.append(
-                f"{origin[0].upper()}{origin[1:]} is Crucible's own environment and was passed over."
-            )
+            notes.append(f"{origin[0].upper()}{origin[1:]} is Crucible's own environment and was passed over.")
             continue
         return Choice(EnvironmentSpec(interpreter=python, origin=origin), tuple(notes))
     return _on_path(around, tuple(notes))
@@ -148,7 +237,7 @@ def _on_path(around: Surroundings, notes: tuple[str, ...]) -> Choice:
         python = os.path.join(folder, "python3")
         if not folder or not around.is_program(python):
             continue
-        if around.realpath(os.path.dirname(folder.rstrip(os.sep))) != own:
+        if _prefix_of(folder, around) != own:
             return Choice(EnvironmentSpec(interpreter=python, origin="python3 on PATH"), notes)
         shared = shared or python
     return _last_resort(around, shared, notes)

@@ -18,6 +18,7 @@ from websockets.sync.client import ClientConnection, connect
 from crucible.client.transport import Endpoint, Transport, bearer, is_loopback, unreachable
 from crucible.client.views import EventView, JobView, LogPage, ProgressView, View
 from crucible.core.errors import TimedOut, Unreachable
+from crucible.core.ids import is_id, short
 
 OPEN_SECONDS = 10.0
 GOING_AWAY = frozenset({1001, 1012})
@@ -129,9 +130,7 @@ class _Seen:
         return True
 
 
-def follow(
-    link: Link, ref: str, cursors: Cursors, notice: Callable[[str], None], timing: Timing
-) -> Iterator[Frame]:
+def follow(link: Link, ref: str, cursors: Cursors, notice: Callable[[str], None], timing: Timing) -> Iterator[Frame]:
     """Frames until the job has ended and its log is out; each event and each piece of log once."""
     seen = _Seen(cursors)
     frames = _socket
@@ -190,7 +189,7 @@ class _Away:
         raise Unreachable(
             "The server was stopped.",
             why="Jobs go on without it; their news waits for the next server.",
-            fix=f"Follow again with `crucible logs -f {ref}`: that starts the server.",
+            fix=f"Follow again with `crucible logs -f {short(ref) if is_id(ref) else ref}`: that starts the server.",
         )
 
 

@@ -50,6 +50,23 @@ class AttemptView(View):
     signal: int | None = None
 
 
+class SourceView(View):
+    """Where the code came from."""
+
+    kind: str = ""
+    path: str | None = None
+    url: str | None = None
+
+
+class EnvironmentView(View):
+    """Which Python was chosen; `origin` says in words how."""
+
+    interpreter: str | None = None
+    requirements: tuple[str, ...] = ()
+    project: str | None = None
+    origin: str = ""
+
+
 class JobView(View):
     """A job as the server sees it. Times are ISO texts in UTC."""
 
@@ -74,6 +91,13 @@ class JobView(View):
     created_at: str | None = None
     started_at: str | None = None
     ended_at: str | None = None
+    ran_seconds: float | None = None
+    desired: str = "run"
+    grace_seconds: float | None = None
+    command: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    source: SourceView = SourceView()
+    environment: EnvironmentView = EnvironmentView()
     simulated: bool = False
     recent_logs: tuple[str, ...] = ()
     metrics: dict[str, float | None] = {}
@@ -81,6 +105,11 @@ class JobView(View):
     @property
     def ended(self) -> bool:
         return self.status in TERMINAL
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is still to be started, for the first time or again."""
+        return self.status == "queued"
 
     @property
     def called(self) -> str:
@@ -158,6 +187,10 @@ class MachineView(View):
     short: str = ""
     state: str = ""
     backend: str | None = None
+
+    @property
+    def gone(self) -> bool:
+        return self.state == "gone"
 
 
 class MachinePage(View):

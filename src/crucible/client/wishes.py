@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 
 from pydantic import ValidationError
 
 from crucible.client.payload.base import Payload
 from crucible.core.errors import BadInput
-from crucible.core.resources import Resources
+from crucible.core.resources import Resources, format_duration, format_memory
 from crucible.core.spec import DataInput, JobSpec, Kind, Retries
 from crucible.core.tiers import get_tier
 
@@ -25,7 +25,7 @@ class Wishes:
     resources: Mapping[str, float | int] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
     data: tuple[DataInput, ...] = ()
-    retries: Mapping[str, int] = field(default_factory=dict)
+    retries: Mapping[str, float | int] = field(default_factory=dict)
     grace_seconds: float | None = None
     tags: tuple[str, ...] = ()
 
@@ -52,49 +52,110 @@ def make_spec(payload: Payload, wishes: Wishes, *, bundle: str | None) -> JobSpe
     """The job as it is submitted. Raises BadInput naming the option that is out of bounds."""
     tier = get_tier(wishes.tier).id if wishes.tier else None
     said: dict[str, object] = {
-        "name": wishes.name,
         "command": payload.command,
         "bundle": bundle,
         "in_place": payload.in_place,
         "environment": payload.environment,
-        "env": dict(wishes.env),
-        "data": wishes.data,
-        "backend": wishes.backend,
-        "tier": tier,
-        "tags": wishes.tags,
         "source": payload.source,
     }
     try:
-        said["resources"] = Resources.model_validate(dict(wishes.resources))
-        said["retries"] = Retries.model_validate(dict(wishes.retries))
-        if wishes.kind is not None:
-            said["kind"] = wishes.kind
-        if wishes.grace_seconds is not None:
-            said["grace_seconds"] = wishes.grace_seconds
-        return JobSpec.model_validate(said)
+        return _spec({**said, "tier": tier}, wishes)
     except ValidationError as error:
         raise out_of_bounds(error) from error
 
 
-_OPTIONS = {
+def _spec(said: Mapping[str, object], wishes: Wishes) -> JobSpec:
+    known = {
+        "name": wishes.name,
+        "env": dict(wishes.env),
+        "data": wishes.data,
+        "backend": wishes.backend,
+        "tags": wishes.tags,
+        "kind": wishes.kind,
+        "grace_seconds": wishes.grace_seconds,
+        "resources": Resources.model_validate(dict(wishes.resources)),
+        "retries": Retries.model_validate(dict(wishes.retries)),
+    }
+    return JobSpec.model_validate({**said, **{key: value for key, value in known.items() if value is not None}})
+
+
+def check_bounds(wishes: Wishes, called: Callable[[str], str]) -> None:
+    """Raise BadInput for what is out of bounds whatever the code is; `called` gives a field's name."""
+    bare = replace(wishes, tier=None)
+    try:
+        _spec({"command": ("true",)}, bare)
+    except ValidationError as error:
+        raise out_of_bounds(error, called) from error
+
+
+def flag(field: str) -> str:
+    """What a field of a job file is called on the command line."""
+    return f"--{_FLAGS.get(field, field.replace('_', '-'))}"
+
+
+_FLAGS = {"tags": "tag"}
+_FIELDS = {
     "memory_bytes": "memory",
-    "gpu_memory_bytes": "gpu-memory",
+    "gpu_memory_bytes": "gpu_memory",
     "seconds": "time",
     "grace_seconds": "grace",
     "user": "retries",
-    "tags": "tag",
+    "interruption": "retries",
+    "infrastructure": "retries",
+    "wait_seconds": "retry_wait",
 }
 
 
-def out_of_bounds(error: ValidationError) -> BadInput:
-    """The first thing that a check of ours found, in words."""
-    first = error.errors(include_url=False, include_context=False)[0]
+def out_of_bounds(error: ValidationError, called: Callable[[str], str] = flag) -> BadInput:
+    """The first thing that a check of ours found, in words and with units."""
+    first = error.errors(include_url=False)[0]
     path = [str(part) for part in first["loc"]]
     name = next((part for part in reversed(path) if not part.isdigit()), "")
-    message = first["msg"].removeprefix("Value error, ")
-    said = f" It is {first['input']!r}." if isinstance(first["input"], str | int | float) else ""
-    option = _OPTIONS.get(name, name.replace("_", "-"))
-    what = f"--{option}: {message}." if option else f"{message[0].upper()}{message[1:]}."
-    return BadInput(
-        what, why=said.strip(), fix="`crucible run --help` explains the options.", field=".".join(path)
-    )
+    message = _bound(name, first["type"], first.get("ctx", {}))
+    said = first["msg"].removeprefix("Value error, ")
+    if not name:
+        what = f"{said[0].upper()}{said[1:]}."
+    else:
+        what = f"{called(_FIELDS.get(name, name))} {message}." if message else f"{called(name)}: {said}."
+    fix = _fix(name, first["input"]) or "`crucible run --help` explains the options."
+    return BadInput(what, why=_value(name, first["input"]), fix=fix, field=".".join(path))
+
+
+def _bound(name: str, kind: str, limits: Mapping[str, object]) -> str:
+    """`must be at least 16 MiB`; empty for a check that has words of its own."""
+    if kind == "greater_than_equal":
+        return f"must be at least {_amount(name, limits['ge'])}"
+    if kind == "less_than_equal":
+        return f"must be at most {_amount(name, limits['le'])}"
+    return {
+        "finite_number": "must be a number",
+        "float_parsing": "must be a number",
+        "int_parsing": "must be a whole number",
+        "int_from_float": "must be a whole number",
+        "string_too_short": "must not be empty",
+        "string_too_long": f"must not be longer than {limits.get('max_length')} characters",
+        "too_long": f"may be given {limits.get('max_length')} times at most",
+        "string_pattern_mismatch": "must not hold slashes, backslashes or control characters",
+    }.get(kind, "")
+
+
+def _amount(name: str, value: object) -> str:
+    if not isinstance(value, int | float):
+        return str(value)
+    if name.endswith("_bytes"):
+        return format_memory(value)
+    return format_duration(value) if name.endswith("seconds") else f"{value:g}"
+
+
+def _value(name: str, value: object) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return ""
+    if isinstance(value, str):
+        return f"It is {value!r}." if len(value) <= 200 else ""
+    return f"It is {_amount(name, value)}."
+
+
+def _fix(name: str, value: object) -> str:
+    if name.endswith("_bytes") and isinstance(value, int) and value < 1024:
+        return f"A number without a unit is bytes; write {value}G for {value} GiB."
+    return ""

@@ -81,9 +81,7 @@ class Agents:
         """Raises NotAllowed unless the bearer is this machine's or attempt's own secret."""
         secret = derive_secret(self._tools.key, purpose, name)
         if not hmac.compare_digest(secret, bearer.encode(errors="replace")):
-            raise NotAllowed(
-                f"This is not the secret of that {purpose}.", fix="Agents take it from their launch."
-            )
+            raise NotAllowed(f"This is not the secret of that {purpose}.", fix="Agents take it from their launch.")
 
     async def claim(self, machine: str, nonce: str, native_id: str) -> str:
         """The machine's secret, for the one host that comes first; every other gets Conflict."""
@@ -108,9 +106,7 @@ class Agents:
         crashpoint("desired.before_answer")
         return document if document.version != version else None
 
-    async def attempt_desired(
-        self, attempt: str, rank: int, stop: bool, checkpoint: int, wait: float
-    ) -> View | None:
+    async def attempt_desired(self, attempt: str, rank: int, stop: bool, checkpoint: int, wait: float) -> View | None:
         """What is wanted of one attempt, once it differs from what its runner knows."""
         machine = await self._machine_of(attempt)
         with self._tools.ports.wakeups.listening(f"machine:{machine}") as listener:
@@ -140,9 +136,7 @@ class Agents:
         crashpoint("ingest.after_commit")
         return acked
 
-    async def put_log(
-        self, attempt: str, rank: int, n: int, start: int, lines: int, sha256: str, data: bytes
-    ) -> None:
+    async def put_log(self, attempt: str, rank: int, n: int, start: int, lines: int, sha256: str, data: bytes) -> None:
         """Stores a segment. It counts once its LOG message has come; from then on it never changes."""
         job = await self._job_of(attempt)
         if not await self._announced(attempt, rank, n):
@@ -160,9 +154,7 @@ class Agents:
         if attempt in self._jobs:
             self._tools.feed.publish(self._jobs[attempt], {Hint.LOG})
 
-    async def put_artifact(
-        self, attempt: str, rank: int, path: str, sha256: str, chunks: AsyncIterator[bytes]
-    ) -> None:
+    async def put_artifact(self, attempt: str, rank: int, path: str, sha256: str, chunks: AsyncIterator[bytes]) -> None:
         job = await self._job_of(attempt)
         await self._uploads.object(artifact_key(job, attempt, path), sha256, chunks, LARGEST_ARTIFACT)
         crashpoint("artifact.after_put")
@@ -183,9 +175,7 @@ class Agents:
         key = self._tools.key
         found = await self._tools.ports.db.read(lambda conn: desired.desired_document(conn, machine, key))
         if found is None:
-            raise MachineUnwanted(
-                "This machine is not wanted any more.", fix="Its host ends when nothing runs."
-            )
+            raise MachineUnwanted("This machine is not wanted any more.", fix="Its host ends when nothing runs.")
         return found
 
     async def _wishes(self, attempt: str) -> View:

@@ -143,9 +143,7 @@ def attempt_row(attempt: Attempt) -> dict[str, object]:
 
 
 def slot_of(row: RowMapping) -> Slot:
-    return Slot(
-        row["rank"], row["machine"], Allocation.model_validate_json(row["allocation"]), bool(row["ended"])
-    )
+    return Slot(row["rank"], row["machine"], Allocation.model_validate_json(row["allocation"]), bool(row["ended"]))
 
 
 def slot_row(attempt: str, slot: Slot) -> dict[str, object]:
@@ -174,8 +172,6 @@ def machine_row(machine: Machine) -> dict[str, object]:
         **{name: getattr(machine, name) for name in _MACHINE_PLAIN},
         "version": machine.version,
         "state": machine.state.value,
-        "billing": json.dumps(
-            {"granularity": machine.billing.granularity, "minimum": machine.billing.minimum}
-        ),
+        "billing": json.dumps({"granularity": machine.billing.granularity, "minimum": machine.billing.minimum}),
         "capacity": machine.capacity.model_dump_json(),
     }

@@ -42,9 +42,7 @@ _COLUMNS = (
     t.jobs.c.spec,
     t.jobs.c.resources,
 )
-_JOINED = t.slots.join(t.attempts, t.attempts.c.id == t.slots.c.attempt).join(
-    t.jobs, t.jobs.c.id == t.attempts.c.job
-)
+_JOINED = t.slots.join(t.attempts, t.attempts.c.id == t.slots.c.attempt).join(t.jobs, t.jobs.c.id == t.attempts.c.job)
 
 
 _ASSIGNED = (
@@ -75,9 +73,7 @@ def _assignment(row: RowMapping, key: bytes) -> Assignment:
         environment=Environment(**spec.environment.model_dump()),
         env={**spec.env, "CRUCIBLE_ATTEMPT": str(row["number"])},
         data=tuple(DataItem(item.name, item.source) for item in spec.data),
-        limits=Limits(
-            memory_bytes=size.memory_bytes, cpus=size.cpus, seconds=size.seconds, gpus=allocation.gpus
-        ),
+        limits=Limits(memory_bytes=size.memory_bytes, cpus=size.cpus, seconds=size.seconds, gpus=allocation.gpus),
         grace=spec.grace_seconds,
         stop=_stop(row),
     )

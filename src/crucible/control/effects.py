@@ -96,9 +96,7 @@ class Performer:
             else:
                 await self._terminate(effect)
         except CrucibleError as error:
-            log.warning(
-                "effect failed", effect=effect.kind.value, machine=effect.machine.id, error=str(error)
-            )
+            log.warning("effect failed", effect=effect.kind.value, machine=effect.machine.id, error=str(error))
             await self._later(effect, str(error))
 
     async def _launch(self, effect: Claimed) -> None:

@@ -52,15 +52,11 @@ class Logs:
         self._tails = tails
         self._store = LogStore(ports.store)
 
-    async def page(
-        self, job: str, attempt: int | None, offset: int, limit: int, since: float | None
-    ) -> LogPage:
+    async def page(self, job: str, attempt: int | None, offset: int, limit: int, since: float | None) -> LogPage:
         """Up to `limit` bytes from `offset` (negative: from the end). A job that never ran has none."""
         size = max(1, min(limit, LARGEST_PAGE))
         reach = self._tails.reach
-        extent = await self._ports.db.read(
-            lambda conn: _extent(conn, job, attempt, offset, size, since, reach)
-        )
+        extent = await self._ports.db.read(lambda conn: _extent(conn, job, attempt, offset, size, since, reach))
         if extent is None:
             over = await self._ports.db.read(lambda conn: _over(conn, job))
             return LogPage(0, 0, 0, 0, over, b"")
@@ -114,14 +110,10 @@ def _extent(
     return _Extent(chosen.id, chosen.number, len(rows), ended, end, start, keys)
 
 
-def _start(
-    conn: Connection, mine: tuple[ColumnElement[bool], ...], offset: int, since: float | None, end: int
-) -> int:
+def _start(conn: Connection, mine: tuple[ColumnElement[bool], ...], offset: int, since: float | None, end: int) -> int:
     if since is not None:
         segments = t.log_segments.c
-        query = (
-            select(segments.start).where(*mine, segments.stored_at >= since).order_by(segments.start).limit(1)
-        )
+        query = select(segments.start).where(*mine, segments.stored_at >= since).order_by(segments.start).limit(1)
         first = conn.execute(query).scalar()
         return max(end if first is None else int(first), offset)
     return max(end + offset, 0) if offset < 0 else offset

@@ -33,18 +33,14 @@ def find_job(conn: Connection, ref: str) -> str:
     else:
         ending = ref.lower().removeprefix("job-")
         if len(ending) < 3 or not ending.isalnum():
-            raise NotFound(
-                f"{ref!r} names no job.", fix="`crucible jobs` lists them; three characters are enough."
-            )
+            raise NotFound(f"{ref!r} names no job.", fix="`crucible jobs` lists them; three characters are enough.")
         first = ending[::-1]
         near = (c.backwards >= first, c.backwards < first + "~")
         found = conn.execute(select(c.id).where(*near).order_by(c.id.desc()).limit(5)).scalars().all()
     if not found:
         raise NotFound(f"There is no job {ref!r}.", fix="`crucible jobs` lists them.", id=ref)
     if len(found) > 1:
-        raise Conflict(
-            f"{ref!r} fits several jobs.", fix="Type more of the id.", candidates=[short(i) for i in found]
-        )
+        raise Conflict(f"{ref!r} fits several jobs.", fix="Type more of the id.", candidates=[short(i) for i in found])
     return str(found[0])
 
 
@@ -53,9 +49,7 @@ def one_job(conn: Connection, job: str, now: float) -> View:
     if world is None:
         raise NotFound(f"There is no job {short(job)}.", fix="`crucible jobs` lists them.")
     attempts = [a.id for a in world.attempts]
-    ahead = (
-        _ahead(conn, job, world.job.spec.backend or codec.LOCAL) if world.job.state is JobState.QUEUED else 0
-    )
+    ahead = _ahead(conn, job, world.job.spec.backend or codec.LOCAL) if world.job.state is JobState.QUEUED else 0
     return job_view(world, _details(conn, attempts), segments_of(conn, world.machines), ahead, now)
 
 
@@ -132,9 +126,7 @@ def latest_metrics(conn: Connection, job: str) -> dict[str, float | None]:
 
 
 def list_machines(conn: Connection, now: float) -> list[View]:
-    rows = (
-        conn.execute(select(t.machines).order_by(t.machines.c.id.desc()).limit(LARGEST_PAGE)).mappings().all()
-    )
+    rows = conn.execute(select(t.machines).order_by(t.machines.c.id.desc()).limit(LARGEST_PAGE)).mappings().all()
     machines = [codec.machine_of(row) for row in rows]
     prices = segments_of(conn, [m.id for m in machines])
     return [machine_view(m, prices.get(m.id, ()), now) for m in machines]
@@ -143,9 +135,7 @@ def list_machines(conn: Connection, now: float) -> list[View]:
 def counts(conn: Connection) -> dict[str, int]:
     """How much is going on: running, queued, machines that bill."""
     c = t.jobs.c
-    by_state = {
-        r.state: r.n for r in conn.execute(select(c.state, func.count().label("n")).group_by(c.state)).all()
-    }
+    by_state = {r.state: r.n for r in conn.execute(select(c.state, func.count().label("n")).group_by(c.state)).all()}
     billing = select(func.count()).where(
         t.machines.c.state != MachineState.GONE.value, t.machines.c.bills.is_(True), t.machines.c.rate > 0
     )
@@ -174,8 +164,7 @@ def _details(conn: Connection, attempts: Sequence[str]) -> dict[str, dict[str, o
     c = t.attempts.c
     rows = conn.execute(select(c.id, c.progress, c.facts).where(c.id.in_(attempts))).all()
     return {
-        r.id: {"progress": json.loads(r.progress) if r.progress else None, "facts": json.loads(r.facts)}
-        for r in rows
+        r.id: {"progress": json.loads(r.progress) if r.progress else None, "facts": json.loads(r.facts)} for r in rows
     }
 
 

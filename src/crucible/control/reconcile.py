@@ -87,9 +87,7 @@ class Reconciler:
         if world is None:
             return
         after = unit.advance(world, Tick(self._listening_since))
-        unit.conn.execute(
-            update(t.jobs).where(t.jobs.c.id == job).values(claimed_by=None, claimed_until=None)
-        )
+        unit.conn.execute(update(t.jobs).where(t.jobs.c.id == job).values(claimed_by=None, claimed_until=None))
         if world.live is not None and after.live is None:
             self._scheduler.place(unit)
 

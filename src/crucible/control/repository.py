@@ -29,9 +29,7 @@ def load_world(conn: Connection, job_id: str) -> World | None:
     if row is None:
         return None
     attempts = load_attempts(conn, job_id)
-    return World(
-        codec.job_of(row), attempts, load_machines(conn, {s.machine for a in attempts for s in a.slots})
-    )
+    return World(codec.job_of(row), attempts, load_machines(conn, {s.machine for a in attempts for s in a.slots}))
 
 
 def load_attempts(conn: Connection, job_id: str) -> tuple[Attempt, ...]:
@@ -84,9 +82,7 @@ def save_step(conn: Connection, before: World, step: Step, now: float) -> World:
     return World(job, world.attempts, machines)
 
 
-def save_machine(
-    conn: Connection, before: Machine, after: Machine, effects: Iterable[Effect], now: float
-) -> Machine:
+def save_machine(conn: Connection, before: Machine, after: Machine, effects: Iterable[Effect], now: float) -> Machine:
     saved = _save_machine(conn, before, after, now)
     add_effects(conn, effects, now)
     return saved

@@ -67,9 +67,7 @@ class Scheduler:
         c = t.machines.c
         row = (
             unit.conn.execute(
-                select(t.machines).where(
-                    c.backend == backend, c.owner == f"pool:{backend}", c.state.in_(_USABLE)
-                )
+                select(t.machines).where(c.backend == backend, c.owner == f"pool:{backend}", c.state.in_(_USABLE))
             )
             .mappings()
             .first()
@@ -81,11 +79,7 @@ class Scheduler:
         if place is None or place.backend.capabilities.slots is not Slots.COUNTED:
             return None
         if machine is None:
-            return (
-                None
-                if self._leaving(unit, backend)
-                else scheduling.Place(backend, None, place.offer.capacity)
-            )
+            return None if self._leaving(unit, backend) else scheduling.Place(backend, None, place.offer.capacity)
         return scheduling.Place(backend, machine.id, machine.capacity, self._taken(unit, machine.id))
 
     def _leaving(self, unit: Unit, backend: str) -> bool:
@@ -100,13 +94,9 @@ class Scheduler:
             .join(t.attempts, t.attempts.c.id == t.slots.c.attempt)
             .where(t.slots.c.machine == machine, t.slots.c.ended.is_(False))
         )
-        return tuple(
-            scheduling.Taken(short(r.job), Allocation.model_validate_json(r.allocation)) for r in rows.all()
-        )
+        return tuple(scheduling.Taken(short(r.job), Allocation.model_validate_json(r.allocation)) for r in rows.all())
 
-    def _give(
-        self, unit: Unit, world: World, backend: str, allocation: Allocation, machine: Machine | None
-    ) -> Machine:
+    def _give(self, unit: Unit, world: World, backend: str, allocation: Allocation, machine: Machine | None) -> Machine:
         new = machine is None
         place = self._places.place(backend)
         assert place is not None, "a decision is only made for a place that is ready"

@@ -219,17 +219,13 @@ class Control:
         """The job without its output and metrics: cheap enough to be asked at every change."""
         return await self._view(await self.find_job(ref))
 
-    async def jobs(
-        self, *, statuses: frozenset[str] | None, active: bool, limit: int, cursor: str | None
-    ) -> View:
+    async def jobs(self, *, statuses: frozenset[str] | None, active: bool, limit: int, cursor: str | None) -> View:
         now = self._ports.clock.now()
         return await self._ports.db.read(
             lambda conn: queries.list_jobs(conn, statuses or frozenset(), active, limit, cursor, now)
         )
 
-    async def logs(
-        self, ref: str, *, attempt: int | None, offset: int, limit: int, since: float | None
-    ) -> LogPage:
+    async def logs(self, ref: str, *, attempt: int | None, offset: int, limit: int, since: float | None) -> LogPage:
         return await self._logs.page(await self.find_job(ref), attempt, offset, limit, since)
 
     async def metrics(self, ref: str, *, series: list[str], points: int) -> View:

@@ -65,9 +65,7 @@ class ThreadCalls:
             async with asyncio.timeout(deadline):
                 return await asyncio.get_running_loop().run_in_executor(pool, guarded, lane, work)
         except TimeoutError:
-            raise TimedOut(
-                f"{lane} did not answer within {deadline:g} s.", fix="It will be asked again."
-            ) from None
+            raise TimedOut(f"{lane} did not answer within {deadline:g} s.", fix="It will be asked again.") from None
 
     async def close(self) -> None:
         for pool in self._lanes.values():

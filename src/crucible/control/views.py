@@ -46,6 +46,7 @@ def job_view(
         "backend": last.backend if last else spec.backend or "local",
         "machine": last.slots[0].machine if last else None,
         "tier": spec.tier,
+        "grace_seconds": spec.grace_seconds,
         "resources": job.resources.model_dump(),
         "reason": _reason(job),
         "waiting": _waiting(job, ahead),

@@ -53,7 +53,7 @@ class JobFile(BaseModel):
         default=None, description="Retries after the code itself failed, or one number per cause."
     )
     retry_wait: str | int | float | None = Field(
-        default=None, description="Time before the first retry; 60s unless said.", examples=["30s"]
+        default=None, description="Time before a retry; 60s unless said.", examples=["30s"]
     )
     grace: str | int | float | None = Field(default=None, description="Time between TERM and KILL.")
     tags: tuple[str, ...] = Field(default=(), description="Labels to find it by.")

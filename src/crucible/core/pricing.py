@@ -36,9 +36,7 @@ def machine_cost(segments: Sequence[Segment], billing: Billing, now: float) -> i
     lengths = [_length(segment, now) for segment in segments]
     used = sum(lengths, Fraction(0))
     billed = max(_round_up(used, billing.granularity), Fraction(billing.minimum))
-    exact = sum(
-        (length * segment.rate for length, segment in zip(lengths, segments, strict=True)), Fraction(0)
-    )
+    exact = sum((length * segment.rate for length, segment in zip(lengths, segments, strict=True)), Fraction(0))
     exact += (billed - used) * segments[-1].rate
     return _ceil(exact / 3600)
 

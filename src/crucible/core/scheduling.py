@@ -87,11 +87,7 @@ def place_fifo(queue: Iterable[Waiting], places: Sequence[Place]) -> list[Decisi
 def allocate(need: Resources, place: Place) -> Allocation | None:
     """The slots for this need, or None when they are not free now."""
     wanted, free = demand(need, place.capacity), place.free
-    if (
-        wanted.cpus > free.cpus + 1e-9
-        or wanted.memory_bytes > free.memory_bytes
-        or wanted.gpus > len(free.gpus)
-    ):
+    if wanted.cpus > free.cpus + 1e-9 or wanted.memory_bytes > free.memory_bytes or wanted.gpus > len(free.gpus):
         return None
     return Allocation(cpus=wanted.cpus, memory_bytes=wanted.memory_bytes, gpus=free.gpus[: wanted.gpus])
 
@@ -141,9 +137,7 @@ def why_full(need: Resources, place: Place) -> str:
     """Which slots are missing and who holds them."""
     holders = ", ".join(sorted({t.holder for t in place.taken})) or "nobody"
     if need.whole_machine:
-        return (
-            f"wants the whole computer, which {holders} uses now; with --cpus or --tier it could run beside"
-        )
+        return f"wants the whole computer, which {holders} uses now; with --cpus or --tier it could run beside"
     wanted, free = demand(need, place.capacity), place.free
     if wanted.gpus > len(free.gpus):
         gpus = _count(wanted.gpus, "GPU")

@@ -69,9 +69,7 @@ def _named(source: Source, step: Optional[int]) -> str:
 
 def _checked(name: str) -> str:
     if not name or name.startswith(".") or Path(name).name != name or "\0" in name:
-        raise ValueError(
-            f"a checkpoint is named by a plain file name that does not begin with a dot, not {name!r}"
-        )
+        raise ValueError(f"a checkpoint is named by a plain file name that does not begin with a dot, not {name!r}")
     return name
 
 

@@ -160,9 +160,7 @@ async def put_log(
 
 
 @attempts.post("/tail", status_code=204)
-async def put_tail(
-    attempt: Name, rank: Rank, start: Offset, request: Request, control: AgentsControl
-) -> Response:
+async def put_tail(attempt: Name, rank: Rank, start: Offset, request: Request, control: AgentsControl) -> Response:
     """Show output that is not stored yet. A hint: it may be lost."""
     control.put_tail(attempt, rank, start, await whole(request, MAX_TAIL, "The tail"))
     return Response(status_code=204)

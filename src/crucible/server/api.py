@@ -34,8 +34,7 @@ from crucible.server.limits import MAX_BUNDLE, BodyLimit
 from crucible.server.ports import JobsPort
 
 ROUTERS = tuple(
-    module.router
-    for module in (jobs, logs, metrics, events, artifacts, bundles, backends, machines, system, streams)
+    module.router for module in (jobs, logs, metrics, events, artifacts, bundles, backends, machines, system, streams)
 )
 STREAMED = re.compile(r"/api/v1/bundles/[^/]*")
 

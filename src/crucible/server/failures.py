@@ -63,9 +63,7 @@ def bad_fields(errors: Sequence[Any]) -> BadInput:
 async def _crucible_error(connection: HTTPConnection, error: Exception) -> Response | None:
     assert isinstance(error, CrucibleError)
     if error.http_status >= 500:
-        log.warning(
-            "request failed", code=error.code, what=error.what, why=error.why, path=connection.url.path
-        )
+        log.warning("request failed", code=error.code, what=error.what, why=error.why, path=connection.url.path)
     return await refuse(connection, error)
 
 
@@ -93,9 +91,7 @@ async def _unsafe_path(connection: HTTPConnection, error: Exception) -> Response
 
 
 async def _client_left(connection: HTTPConnection, error: Exception) -> Response | None:
-    return await refuse(
-        connection, BrokenRequest("The request ended before its body did.", fix="Send it again.")
-    )
+    return await refuse(connection, BrokenRequest("The request ended before its body did.", fix="Send it again."))
 
 
 def _from_http(error: HTTPException, connection: HTTPConnection) -> CrucibleError:

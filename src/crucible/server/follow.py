@@ -212,9 +212,7 @@ class FollowJob:
         if view["progress"] and view["progress"] != self._progress:
             self._progress = view["progress"]
             await self._sender.send([frames.progress(view["progress"])])
-        shown = tuple(
-            repr(view.get(name)) for name in ("phase", "desired", "waiting", "conditions", "attempt")
-        )
+        shown = tuple(repr(view.get(name)) for name in ("phase", "desired", "waiting", "conditions", "attempt"))
         if shown != self._shown and not ended:
             await self._sender.send([frames.job(view)])
         self._shown = shown

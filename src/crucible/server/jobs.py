@@ -19,12 +19,8 @@ STATUSES = ("queued", "running", "completed", "failed", "cancelled")
 router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"])
 
 
-@router.post(
-    "", status_code=201, responses={200: {"description": "the same key again"}, **documented(404, 409, 413)}
-)
-async def submit(
-    spec: JobSpec, control: Control, key: Annotated[str | None, Depends(idempotency_key)]
-) -> Response:
+@router.post("", status_code=201, responses={200: {"description": "the same key again"}, **documented(404, 409, 413)})
+async def submit(spec: JobSpec, control: Control, key: Annotated[str | None, Depends(idempotency_key)]) -> Response:
     """Submit a job. Once this answers, the job is stored and will run."""
     submitted = await control.submit(spec, key)
     where = {"Location": f"/api/v1/jobs/{submitted.view['id']}"}
@@ -34,9 +30,7 @@ async def submit(
 @router.get("")
 async def list_jobs(
     control: Control,
-    status: Annotated[
-        list[str] | None, Query(max_length=20, description=f"any of {', '.join(STATUSES)}")
-    ] = None,
+    status: Annotated[list[str] | None, Query(max_length=20, description=f"any of {', '.join(STATUSES)}")] = None,
     active: Annotated[bool, Query(description="only jobs that have not ended")] = False,
     limit: PageSize = 50,
     cursor: Cursor = None,

@@ -76,9 +76,7 @@ def _cannot_bind(host: str, port: int, error: Exception) -> Trouble:
             fix="Leave --port out to get a free one, or name another.",
             port=port,
         )
-    return Trouble(
-        f"Cannot listen on port {port} of {host}.", why=str(error), fix="Name another port.", port=port
-    )
+    return Trouble(f"Cannot listen on port {port} of {host}.", why=str(error), fix="Name another port.", port=port)
 
 
 class Listener(uvicorn.Server):

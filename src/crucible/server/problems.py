@@ -57,9 +57,7 @@ def problem(error: CrucibleError, request: str, headers: dict[str, str] | None =
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """The problems a route may answer with, for its OpenAPI entry."""
     content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
-    return {
-        status: {"description": HTTPStatus(status).phrase, "content": content} for status in sorted(statuses)
-    }
+    return {status: {"description": HTTPStatus(status).phrase, "content": content} for status in sorted(statuses)}
 
 
 async def refuse(connection: HTTPConnection, error: CrucibleError) -> Response | None:

@@ -29,8 +29,6 @@ class BundleStore:
         """
         return self._store.put_new(bundle_key(sha256), content, sha256=checked_sha256(sha256))
 
-    def open(
-        self, sha256: str, start: int = 0, end: int | None = None, chunk: int = CHUNK
-    ) -> Iterator[bytes]:
+    def open(self, sha256: str, start: int = 0, end: int | None = None, chunk: int = CHUNK) -> Iterator[bytes]:
         """The archive's bytes from `start`, in pieces; NotFound at once if it is not there."""
         return self._store.open_range(bundle_key(sha256), start, end, chunk)

@@ -63,9 +63,7 @@ class Store(Protocol):
         """Up to `length` bytes from `start`; fewer, or none, where the object ends."""
         ...
 
-    def open_range(
-        self, key: str, start: int = 0, end: int | None = None, chunk: int = CHUNK
-    ) -> Iterator[bytes]:
+    def open_range(self, key: str, start: int = 0, end: int | None = None, chunk: int = CHUNK) -> Iterator[bytes]:
         """The bytes from `start` up to, not including, `end`, in pieces of about `chunk`.
 
         Raises NotFound at once, not at the first piece. A later put does not change what is being read.
@@ -138,9 +136,7 @@ class ObjectStore:
         with translated(key):
             return bytes(obstore.get_range(self._inner, key, start=start, end=end))
 
-    def open_range(
-        self, key: str, start: int = 0, end: int | None = None, chunk: int = CHUNK
-    ) -> Iterator[bytes]:
+    def open_range(self, key: str, start: int = 0, end: int | None = None, chunk: int = CHUNK) -> Iterator[bytes]:
         size = self._size(key)
         end = size if end is None else min(end, size)
         if not 0 <= start < end:

@@ -41,9 +41,7 @@ class BundleTooLarge(ValueError):
     def __init__(self, size: int, limit: int, biggest: list[tuple[str, int]], *, files: int = 0) -> None:
         over = f"{files:,} files or more" if files else f"{size:,} bytes; at most {limit:,} are allowed"
         listed = ", ".join(f"{name} ({count:,} bytes)" for name, count in biggest)
-        super().__init__(
-            f"The code to send holds {over}. Biggest: {listed}. Name what to leave in {IGNORE_FILE}."
-        )
+        super().__init__(f"The code to send holds {over}. Biggest: {listed}. Name what to leave in {IGNORE_FILE}.")
         self.size = size
         self.limit = limit
         self.biggest = biggest

@@ -98,9 +98,7 @@ def _from_ps(pid: int, zombies: bool) -> str | None:
     command = ["ps", "-o", "stat=", "-o", "lstart=", "-p", str(pid)]
     plain = {"LC_ALL": "C", "PATH": os.defpath}
     try:
-        answer = subprocess.run(
-            command, capture_output=True, text=True, timeout=_PS_SECONDS, env=plain, check=False
-        )
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=_PS_SECONDS, env=plain, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
     state, _, started = answer.stdout.strip().partition(" ")

@@ -95,9 +95,7 @@ class LocalPlace(Place):
     def hosts(self, machine: str) -> list[psutil.Process]:
         bootstrap = str(self.home / "machines" / machine / "bootstrap.json")
         processes = psutil.process_iter(["cmdline", "status"])
-        return [
-            p for p in processes if bootstrap in (p.info["cmdline"] or ()) and "-c" not in p.info["cmdline"]
-        ]
+        return [p for p in processes if bootstrap in (p.info["cmdline"] or ()) and "-c" not in p.info["cmdline"]]
 
     def crash_launch(self, call: LaunchCall) -> None:
         """The server is killed while it waits for a host that never comes up."""

@@ -100,9 +100,7 @@ class TestOffers:
             (Resources(cpus=5, gpus=2), "asks for 5 CPUs and 2 GPUs; this computer has 4 and none"),
         ],
     )
-    def test_too_much_is_said_with_both_numbers(
-        self, backend: LocalBackend, need: Resources, why: str
-    ) -> None:
+    def test_too_much_is_said_with_both_numbers(self, backend: LocalBackend, need: Resources, why: str) -> None:
         assert [offer.why_not for offer in backend.offers(need)] == [why]
 
     def test_gpus_have_to_be_large_enough(self) -> None:
@@ -118,9 +116,7 @@ class TestOffers:
 
 
 class TestLaunch:
-    def test_the_host_is_told_what_it_needs_and_nobody_else(
-        self, place: LocalPlace, backend: LocalBackend
-    ) -> None:
+    def test_the_host_is_told_what_it_needs_and_nobody_else(self, place: LocalPlace, backend: LocalBackend) -> None:
         ref = launch(backend)
         path = place.folder(ref) / "bootstrap.json"
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -138,9 +134,7 @@ class TestLaunch:
             "shared": True,
         }
 
-    def test_the_host_is_nobodys_child_and_has_its_own_session(
-        self, place: LocalPlace, backend: LocalBackend
-    ) -> None:
+    def test_the_host_is_nobodys_child_and_has_its_own_session(self, place: LocalPlace, backend: LocalBackend) -> None:
         pid = process_of(place.folder(launch(backend)) / "host.json").pid
         assert psutil.Process(pid).ppid() != os.getpid()
         assert os.getsid(pid) == pid
@@ -151,9 +145,7 @@ class TestLaunch:
         log = str(folder / "host.log")
         assert json.loads((folder / "fds.json").read_text()) == ["/dev/null", log, log]
 
-    def test_the_host_inherits_no_open_file(
-        self, place: LocalPlace, backend: LocalBackend, tmp_path: Path
-    ) -> None:
+    def test_the_host_inherits_no_open_file(self, place: LocalPlace, backend: LocalBackend, tmp_path: Path) -> None:
         with open(tmp_path / "secret", "w") as file:
             os.set_inheritable(file.fileno(), True)
             pid = process_of(place.folder(launch(backend)) / "host.json").pid
@@ -173,10 +165,7 @@ class TestLaunch:
         }
         folder = place.folder(launch(place.backend(environ=environ)))
         seen_by_host = json.loads((folder / "environ.json").read_text())
-        assert (
-            seen_by_host.items()
-            >= {"PATH": "/usr/bin:/bin", "HOME": "/somewhere", "NO_PROXY": "localhost"}.items()
-        )
+        assert seen_by_host.items() >= {"PATH": "/usr/bin:/bin", "HOME": "/somewhere", "NO_PROXY": "localhost"}.items()
         assert "secret" not in json.dumps(seen_by_host)
         assert not [name for name in seen_by_host if name.startswith("CRUCIBLE_")]
 
@@ -234,9 +223,7 @@ class TestLaunch:
             with pytest.raises(BadInput):
                 backend.launch(call, BOOTSTRAP)
 
-    def test_a_state_folder_that_cannot_be_written_is_refused(
-        self, place: LocalPlace, backend: LocalBackend
-    ) -> None:
+    def test_a_state_folder_that_cannot_be_written_is_refused(self, place: LocalPlace, backend: LocalBackend) -> None:
         (place.home / "machines").write_text("in the way")
         with pytest.raises(LaunchRefused):
             launch(backend)
@@ -265,9 +252,7 @@ class TestPoll:
         (place.folder(ref) / "host.json").write_text(json.dumps(impostor))
         assert seen(backend, ref) is Seen.GONE
 
-    def test_a_living_process_without_the_lock_is_not_our_host(
-        self, place: LocalPlace, backend: LocalBackend
-    ) -> None:
+    def test_a_living_process_without_the_lock_is_not_our_host(self, place: LocalPlace, backend: LocalBackend) -> None:
         ref = launch(backend)
         place.kill_host(ref)
         me = {"pid": os.getpid(), "start_time": start_time(os.getpid())}
@@ -307,9 +292,7 @@ class TestTerminate:
         eventually(lambda: is_gone(backend, ref))
         assert place.count(ref.machine) == 0
 
-    def test_the_next_server_goes_on_where_the_last_one_stopped(
-        self, place: LocalPlace, backend: LocalBackend
-    ) -> None:
+    def test_the_next_server_goes_on_where_the_last_one_stopped(self, place: LocalPlace, backend: LocalBackend) -> None:
         place.set_mode("deaf")
         ref = launch(backend)
         assert not is_gone(backend, ref)
@@ -332,9 +315,7 @@ class TestTerminate:
         assert not any(process.alive for process in group)
         assert not place.folder(ref).exists()
 
-    def test_a_child_that_ignores_term_and_hides_is_killed(
-        self, place: LocalPlace, backend: LocalBackend
-    ) -> None:
+    def test_a_child_that_ignores_term_and_hides_is_killed(self, place: LocalPlace, backend: LocalBackend) -> None:
         ref = launch(backend)
         folder = place.start_runner(ref, deaf=True)
         group = group_members(process_of(folder / "process.json"))
@@ -344,18 +325,14 @@ class TestTerminate:
         eventually(lambda: is_gone(backend, ref))
         assert not any(process.alive for process in group)
 
-    def test_what_left_its_group_is_found_by_its_variable(
-        self, place: LocalPlace, backend: LocalBackend
-    ) -> None:
+    def test_what_left_its_group_is_found_by_its_variable(self, place: LocalPlace, backend: LocalBackend) -> None:
         ref = launch(backend)
         (place.leave_work(ref, "att-stray") / "done").touch()
         stray = place.start_stray("att-stray")
         eventually(lambda: is_gone(backend, ref))
         assert stray.wait(30) == -signal.SIGTERM
 
-    def test_others_with_the_same_numbers_are_left_alone(
-        self, place: LocalPlace, backend: LocalBackend
-    ) -> None:
+    def test_others_with_the_same_numbers_are_left_alone(self, place: LocalPlace, backend: LocalBackend) -> None:
         ref = launch(backend)
         stranger = place.start_stray("att-of-somebody-else")
         folder = place.leave_work(ref)
@@ -365,9 +342,7 @@ class TestTerminate:
         stranger.send_signal(signal.SIGUSR1)
         assert stranger.wait(30) == -signal.SIGUSR1
 
-    def test_a_machine_that_is_being_ended_is_not_started_again(
-        self, place: LocalPlace, backend: LocalBackend
-    ) -> None:
+    def test_a_machine_that_is_being_ended_is_not_started_again(self, place: LocalPlace, backend: LocalBackend) -> None:
         place.set_mode("deaf")
         ref = launch(backend)
         assert not is_gone(backend, ref)

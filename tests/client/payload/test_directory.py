@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -112,3 +113,21 @@ def test_requirements_of_the_directory_make_the_environment(folder: Path, ask: A
     write(folder, "main.py")
     (folder / "requirements.txt").write_text("numpy\n")
     assert make_payload(".", ask()).environment.requirements == ("numpy",)
+
+
+def test_the_folder_is_named_in_words(folder: Path, ask: Ask) -> None:
+    write(folder, "main.py")
+    with pytest.raises(BadInput) as caught:
+        make_payload(".", ask(entry="nope.py"))
+    assert caught.value.what == f"There is no nope.py in {folder}."
+    assert caught.value.fix == "It has main.py."
+
+
+def test_pipes_and_sockets_are_left_out_and_that_is_said(folder: Path, ask: Ask) -> None:
+    write(folder, "main.py", "lib/a.py", ".venv/bin/x.py")
+    os.mkfifo(folder / "lib" / "feed")
+    os.mkfifo(folder / ".venv" / "hidden")
+    payload = make_payload(".", ask())
+    assert names(payload) == ["lib/a.py", "main.py"]
+    assert payload.notes == ("lib/feed is left out: pipes, sockets and devices cannot be sent.",)
+    assert make_payload(".", ask(in_place=True)).notes == ()

@@ -15,8 +15,7 @@ from crucible.core.spec import SourceKind
 
 def write(folder: Path, *cells: str, name: str = "study.ipynb") -> None:
     made = [
-        {"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": [], "source": cell}
-        for cell in cells
+        {"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": [], "source": cell} for cell in cells
     ]
     text = {"cell_type": "markdown", "metadata": {}, "source": "# Title"}
     notebook = {"cells": [text, *made], "metadata": {}, "nbformat": 4, "nbformat_minor": 4}
@@ -94,3 +93,14 @@ def test_text_that_is_not_utf8_is_bad_input(folder: Path, ask: Ask) -> None:
     (folder / "study.ipynb").write_bytes(b'{"cells": "\xff"}')
     with pytest.raises(BadInput, match="not UTF-8"):
         make_payload("study.ipynb", ask())
+
+
+def test_an_older_notebook_is_read_without_a_word(
+    folder: Path, ask: Ask, capfd: pytest.CaptureFixture[str], recwarn: pytest.WarningsRecorder
+) -> None:
+    write(folder, "print(1)")
+    content = json.loads((folder / "study.ipynb").read_text())
+    (folder / "study.ipynb").write_text(json.dumps({**content, "nbformat_minor": 5}))
+    assert make_payload("study.ipynb", ask()).notes == ()
+    assert capfd.readouterr().err == ""
+    assert not recwarn.list

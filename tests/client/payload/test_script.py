@@ -22,9 +22,7 @@ def test_a_script_becomes_itself_and_its_arguments(folder: Path, ask: Ask) -> No
 
 
 def test_local_modules_come_along_with_what_they_import(folder: Path, ask: Ask) -> None:
-    (folder / "train.py").write_text(
-        "import json, helper\nfrom models.net import Net\nimport_module('late')\n"
-    )
+    (folder / "train.py").write_text("import json, helper\nfrom models.net import Net\nimport_module('late')\n")
     (folder / "helper.py").write_text("import deeper.inside.leaf\n")
     (folder / "late.py").write_text("")
     (folder / "unused.py").write_text("")

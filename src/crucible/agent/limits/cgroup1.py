@@ -34,11 +34,7 @@ class Cgroup1Confinement(CgroupConfinement):
         memory = self._by["memory"]
         cached = field(self._files.read(memory / "memory.stat"), "total_inactive_file")
         used = number(self._files.read(memory / "memory.usage_in_bytes"))
-        seconds = (
-            number(self._files.read(self._by["cpuacct"] / "cpuacct.usage")) / 1e9
-            if "cpuacct" in self._by
-            else 0
-        )
+        seconds = number(self._files.read(self._by["cpuacct"] / "cpuacct.usage")) / 1e9 if "cpuacct" in self._by else 0
         return seconds, max(0, used - cached)
 
     def peak_memory(self) -> int:
@@ -78,9 +74,7 @@ class Cgroup1Limiter(Limiter):
     @classmethod
     def open(cls, files: Files, mounts: Mounts) -> Optional[Cgroup1Limiter]:
         """None where memory cannot be limited this way."""
-        found = {
-            controller: _place(files, mounts.get(controller), proof) for controller, proof in _PROOF.items()
-        }
+        found = {controller: _place(files, mounts.get(controller), proof) for controller, proof in _PROOF.items()}
         places = {controller: place for controller, place in found.items() if place is not None}
         return cls(files, places, mounts) if "memory" in places else None
 

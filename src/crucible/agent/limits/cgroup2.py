@@ -73,9 +73,7 @@ class Cgroup2Limiter(Limiter):
         names = {"memory": "memory", "cpu": "CPU", "pids": "number of processes"}
         on = [label for controller, label in names.items() if controller in self._usable]
         off = [label for controller, label in names.items() if controller not in self._usable]
-        return (
-            f"cgroup v2: enforced: {', '.join(on) or 'nothing'}; not enforced: {', '.join(off) or 'nothing'}"
-        )
+        return f"cgroup v2: enforced: {', '.join(on) or 'nothing'}; not enforced: {', '.join(off) or 'nothing'}"
 
     def prepare(
         self,
@@ -105,9 +103,7 @@ class Cgroup2Limiter(Limiter):
             self._files.make(self._place)
             self._hand_down()
             self._files.make(probe)
-            return [
-                controller for controller in _CONTROLLERS if self._files.exists(probe / f"{controller}.max")
-            ]
+            return [controller for controller in _CONTROLLERS if self._files.exists(probe / f"{controller}.max")]
         except OSError:
             return []
         finally:

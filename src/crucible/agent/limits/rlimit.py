@@ -96,17 +96,13 @@ class RlimitConfinement(Confinement):
         return [process for process in members if process.pid != os.getpid()]
 
     def _marked(self) -> list[int]:
-        return (
-            marked(f"CRUCIBLE_ATTEMPT_ID={self._path.name}", self._proc) if os.path.isdir(self._proc) else []
-        )
+        return marked(f"CRUCIBLE_ATTEMPT_ID={self._path.name}", self._proc) if os.path.isdir(self._proc) else []
 
     def _roots(self) -> set[tuple[int, int]]:
         return {(int(row[1]), int(row[2])) for row in self._rows() if row[0] == _ROOT and len(row) == 3}
 
     def _value(self, name: str) -> Optional[float]:
-        return next(
-            (float(row[1]) for row in reversed(self._rows()) if row[0] == name and len(row) > 1), None
-        )
+        return next((float(row[1]) for row in reversed(self._rows()) if row[0] == name and len(row) > 1), None)
 
     def _rows(self) -> list[list[str]]:
         try:

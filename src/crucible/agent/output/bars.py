@@ -55,9 +55,7 @@ def _tqdm(label: str, step: str, total: Optional[str], inner: str) -> Optional[S
 
 def _rich(bar: re.Match[str]) -> Seen:
     # Lightning counts epochs from 0 and prints the last number, not how many there are.
-    return Seen(
-        count(bar[3]), int(bar[1]), count(bar[4]), int(bar[2]) + 1, _metrics(bar[5]), within_epoch=True
-    )
+    return Seen(count(bar[3]), int(bar[1]), count(bar[4]), int(bar[2]) + 1, _metrics(bar[5]), within_epoch=True)
 
 
 def _metrics(text: str) -> Metrics:

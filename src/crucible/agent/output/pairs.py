@@ -22,9 +22,7 @@ _OPEN = r"[\s:=#\[(]{0,4}"
 _EPOCH = re.compile(
     rf"(?<![\w.-])epoch{_OPEN}(\d{{1,9}}(?:\.\d{{1,9}})?)(?![\w.]\w|\w)(?:{_OF}(\d{{1,9}}))?", re.IGNORECASE
 )
-_STEP_OF_EPOCH = re.compile(
-    r"[\])\s:|,-]{0,6}[\[(]?\s{0,6}(?:batch\s)?(\d{1,15})\s?/\s?(\d{1,15})", re.IGNORECASE
-)
+_STEP_OF_EPOCH = re.compile(r"[\])\s:|,-]{0,6}[\[(]?\s{0,6}(?:batch\s)?(\d{1,15})\s?/\s?(\d{1,15})", re.IGNORECASE)
 _STEP = re.compile(
     rf"(?<![\w.-])(global[_ ])?(?:step|iter|iteration|batch|update){_OPEN}(\d{{1,15}})(?![\w.]\w|\w)"
     rf"(?:{_OF}(\d{{1,15}}))?",

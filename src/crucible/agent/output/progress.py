@@ -146,18 +146,14 @@ def _loss(metrics: Metrics) -> Optional[float]:
     known = next((values[name] for name in _LOSSES if name in values), None)
     if known is not None:
         return known
-    return next(
-        (value for name, value in metrics if name.endswith("loss") and not _HELD_OUT.match(name)), None
-    )
+    return next((value for name, value in metrics if name.endswith("loss") and not _HELD_OUT.match(name)), None)
 
 
 def _message(progress: Progress) -> str:
     if progress.source <= _BARE and progress.epoch is None and progress.fraction is not None:
         return f"Running {progress.step}/{progress.total_steps}"
     if progress.epoch is not None:
-        shown = (
-            progress.epoch + 1 if progress.from_zero and isinstance(progress.epoch, int) else progress.epoch
-        )
+        shown = progress.epoch + 1 if progress.from_zero and isinstance(progress.epoch, int) else progress.epoch
         of = f"/{progress.total_epochs}" if progress.total_epochs else ""
         return f"Training epoch {shown:g}{of}"
     if progress.step is not None:

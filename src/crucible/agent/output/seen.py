@@ -13,9 +13,7 @@ Metrics = tuple[tuple[str, float], ...]
 MAX_METRICS = 64
 
 _EXPONENT = r"(?:[eE][-+]?\d{1,4})?"
-NUMBER = (
-    rf"[-+]?(?:\d{{1,20}}(?:\.\d{{0,20}})?{_EXPONENT}|\.\d{{1,20}}{_EXPONENT}|[nN]a[nN]|[iI]nf(?:inity)?)"
-)
+NUMBER = rf"[-+]?(?:\d{{1,20}}(?:\.\d{{0,20}})?{_EXPONENT}|\.\d{{1,20}}{_EXPONENT}|[nN]a[nN]|[iI]nf(?:inity)?)"
 """Every count is bounded, so that no text makes matching slow."""
 
 

@@ -62,9 +62,7 @@ class Nvml:
         number = ctypes.c_uint()
         if not self._up or self._library.nvmlDeviceGetCount_v2(ctypes.byref(number)) != 0:
             return []
-        return [
-            (index, handle) for index in range(number.value) if (handle := self._handle(index)) is not None
-        ]
+        return [(index, handle) for index in range(number.value) if (handle := self._handle(index)) is not None]
 
     def _handle(self, index: int) -> Any:
         handle = ctypes.c_void_p()

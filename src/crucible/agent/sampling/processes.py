@@ -37,9 +37,7 @@ def read_table(proc: str = "/proc") -> Table:
 def tree(table: Table, pids: Iterable[int] = (), pgid: int | None = None) -> list[Process]:
     """The living processes with these pids, in this process group or session, and all their descendants."""
     roots = set(pids)
-    chosen = {
-        p.pid for p in table.values() if p.pid in roots or (pgid is not None and pgid in (p.pgid, p.sid))
-    }
+    chosen = {p.pid for p in table.values() if p.pid in roots or (pgid is not None and pgid in (p.pgid, p.sid))}
     children: dict[int, list[int]] = {}
     for process in table.values():
         children.setdefault(process.ppid, []).append(process.pid)

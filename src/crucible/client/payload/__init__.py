@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from crucible.client.payload.base import Payload, Request, missing
@@ -13,6 +14,8 @@ from crucible.client.payload.script import from_script
 from crucible.client.payload.shell import from_shell
 from crucible.core.errors import BadInput
 
+_HOST = re.compile(r"^[a-z0-9-]+(\.[a-z0-9-]+)*\.[a-z]{2,}/[^/]+/[^/]+", re.IGNORECASE)
+
 JOB_FILES = frozenset({".yaml", ".yml", ".toml", ".json"})
 
 __all__ = ["JOB_FILES", "Payload", "Request", "from_code", "from_shell", "make_payload"]
@@ -21,16 +24,14 @@ __all__ = ["JOB_FILES", "Payload", "Request", "from_code", "from_shell", "make_p
 def make_payload(target: str, request: Request) -> Payload:
     """The payload of a path or an address, by what it is. Job files are read by `jobfile.py` before this."""
     if not target.strip():
-        raise BadInput(
-            "There is nothing to run.", fix="Name a script, a directory, a notebook or a git address."
-        )
+        raise BadInput("There is nothing to run.", fix="Name a script, a directory, a notebook or a git address.")
     if looks_like_git(target):
         return from_git(target, request)
     path = request.folder / Path(target).expanduser()
     if path.is_dir():
         return from_directory(target, request)
     if not path.exists():
-        raise missing(path, target)
+        raise _not_there(path, target)
     if path.suffix == ".ipynb":
         return from_notebook(target, request)
     if path.suffix in (".py", ""):
@@ -39,4 +40,15 @@ def make_payload(target: str, request: Request) -> Payload:
         f"{target} cannot be run as it is.",
         why="Scripts (.py), notebooks (.ipynb), directories, git addresses and job files (.yaml, …) can.",
         fix=f"For another program use --shell, as in --shell './{path.name}' --include {path.name}.",
+    )
+
+
+def _not_there(path: Path, target: str) -> BadInput:
+    """The error for a path that is none; one that begins with a host is likely an address."""
+    if not _HOST.match(target):
+        return missing(path, target)
+    return BadInput(
+        f"{target} does not exist.",
+        why=f"It was looked for as a path, at {path}.",
+        fix=f"If it is a git repository, write https://{target}.",
     )

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from crucible.client.payload.near import nearest_file
 from crucible.client.pythons import Surroundings
 from crucible.core.errors import BadInput
 from crucible.core.spec import EnvironmentSpec, Source
@@ -50,13 +49,9 @@ class Payload:
 
 def missing(path: Path, shown: str) -> BadInput:
     """The error for a path that is not there, with the nearest name that is."""
-    near = nearest(path.name, _names(path.parent))
+    near = nearest_file(path.name, _names(path.parent))
     hint = f"Did you mean {str(Path(shown).parent / near)!r}?" if near else "Check the path."
     return BadInput(f"{shown} does not exist.", why=f"It was looked for at {path}.", fix=hint, meant=near)
-
-
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)), None)
 
 
 def _names(folder: Path) -> list[str]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import Path, PurePath
 
-from crucible.client.payload.base import Payload, Request, nearest
+from crucible.client.payload.base import Payload, Request
 from crucible.client.payload.files import gather, read_code, syntax_note
+from crucible.client.payload.near import nearest_file
 from crucible.client.payload.repository import git_state, listed_files
+from crucible.client.payload.special import special_note
 from crucible.client.pythons import Code, choose_python
 from crucible.core.errors import BadInput
 from crucible.core.spec import PYTHON, Source, SourceKind
@@ -31,22 +33,25 @@ def from_directory(shown: str, request: Request) -> Payload:
 
 def from_root(root: Path, shown: str, source: Source, request: Request) -> Payload:
     """The payload of a folder that is on this computer, wherever it came from."""
-    entry = find_entry(root, shown, request.entry)
-    text = read_code(root / entry, f"{shown.rstrip('/')}/{entry}")
+    entry = find_entry(root, _named_folder(root, shown), request.entry)
+    text = read_code(root / entry, str(PurePath(shown) / entry) if source.path else entry)
     choice = choose_python(request.python, Code(root, entry, text, whole=True), request.around)
     entries = None if request.in_place else gather(root, listed_files(root), request.limit)
     if entries is not None and all(item.name != entry for item in entries):
-        raise BadInput(
-            f"The entry {entry} is left out by .gitignore or .crucibleignore.", fix="Take it out of there."
-        )
+        raise BadInput(f"The entry {entry} is left out by .gitignore or .crucibleignore.", fix="Take it out of there.")
     return Payload(
         command=(PYTHON, entry, *request.arguments),
         environment=choice.environment,
         source=source,
         entries=entries,
         in_place=str(root) if request.in_place else None,
-        notes=(*choice.notes, *syntax_note(text, entry)),
+        notes=(*choice.notes, *syntax_note(text, entry), *(special_note(root) if entries is not None else ())),
     )
+
+
+def _named_folder(root: Path, shown: str) -> str:
+    """The folder as a sentence can name it: `.` and `..` say little."""
+    return str(root) if PurePath(shown).name in ("", "..") else shown
 
 
 def find_entry(root: Path, shown: str, named: str | None) -> str:
@@ -60,15 +65,11 @@ def find_entry(root: Path, shown: str, named: str | None) -> str:
     if len(scripts) == 1:
         return scripts[0]
     candidates = scripts or _below(root)
-    listed = (
-        f"Candidates: {', '.join(candidates[:_LISTED])}." if candidates else "There is no Python file in it."
-    )
+    listed = f"Candidates: {', '.join(candidates[:_LISTED])}." if candidates else "There is no Python file in it."
     raise BadInput(
         f"Nothing says which file of {shown} to run.",
         why=f"There is no {', '.join(ENTRIES)}. {listed}",
-        fix="Name it with --entry FILE."
-        if candidates
-        else "Add a main.py, or use --shell for another command.",
+        fix="Name it with --entry FILE." if candidates else "Add a main.py, or use --shell for another command.",
         candidates=candidates,
     )
 
@@ -79,13 +80,17 @@ def _named(root: Path, shown: str, named: str, scripts: list[str]) -> str:
     except UnsafePath as error:
         raise BadInput(f"--entry {named} {error.why}.", fix=f"Name a file inside {shown}.") from error
     if not path.is_file():
-        near = nearest(named, scripts)
+        near = nearest_file(named, scripts)
         raise BadInput(
             f"There is no {named} in {shown}.",
-            fix=f"Did you mean {near!r}?" if near else "Check --entry.",
+            fix=f"Did you mean {near!r}?" if near else _known(scripts),
             candidates=scripts,
         )
     return path.relative_to(root).as_posix()
+
+
+def _known(scripts: list[str]) -> str:
+    return f"It has {', '.join(scripts[:_LISTED])}." if scripts else "It is relative to that folder; check --entry."
 
 
 def _below(root: Path) -> list[str]:

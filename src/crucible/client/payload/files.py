@@ -12,7 +12,7 @@ from crucible.client.payload.base import missing
 from crucible.core.errors import BadInput
 from crucible.core.resources import format_memory
 from crucible.wire.archive import Entry
-from crucible.wire.bundle import IGNORE_FILE, BundleTooLarge, collect
+from crucible.wire.bundle import DEFAULT_LIMIT, IGNORE_FILE, BundleTooLarge, collect
 from crucible.wire.paths import UnsafePath, is_inside
 
 
@@ -99,22 +99,25 @@ def _matches(root: Path, pattern: str) -> list[str]:
     if not found:
         raise BadInput(f"--include {pattern} matches nothing.", fix=f"It is relative to {root}.")
     if any(not is_inside(root, path.parent) or ".." in path.parts for path in found):
-        raise BadInput(
-            f"--include {pattern} leads out of {root}.", fix="Pass data from elsewhere with --data."
-        )
+        raise BadInput(f"--include {pattern} leads out of {root}.", fix="Pass data from elsewhere with --data.")
     return sorted(path.relative_to(root).as_posix() for path in found)
 
 
 def _too_large(root: Path, error: BundleTooLarge) -> BadInput:
     biggest = "\n".join(f"    {format_memory(size):>10}  {name}" for name, size in error.biggest)
     over = f"{error.files:,} files" if error.files else format_memory(error.size)
-    allowed = "" if error.files else f"; at most {format_memory(error.limit)} may be sent"
+    allowed = "" if error.files else f"; at most {_limit(error.limit)} may be sent"
     return BadInput(
         f"The code in {root} is {over}{allowed}.",
         why=f"The biggest files:\n{biggest}",
         fix=f"Name what is not code in {root / IGNORE_FILE}, and pass data with --data.",
         biggest=[[name, size] for name, size in error.biggest],
     )
+
+
+def _limit(size: int) -> str:
+    """The default is a round number in decimal units, and is called so everywhere."""
+    return f"500 MB ({format_memory(size)})" if size == DEFAULT_LIMIT else format_memory(size)
 
 
 def _declared_encoding(data: bytes) -> str:

@@ -53,9 +53,7 @@ def parse_address(target: str, ref: str | None = None) -> Address:
 
 def from_git(target: str, request: Request) -> Payload:
     if request.in_place:
-        raise BadInput(
-            "A git address cannot run in place.", fix="Clone it yourself, or leave out --in-place."
-        )
+        raise BadInput("A git address cannot run in place.", fix="Clone it yourself, or leave out --in-place.")
     address = parse_address(target, request.ref)
     root = request.scratch / "clone" / (address.name or "repository")
     commit = fetch(address, root, request.around.environ)
@@ -121,6 +119,4 @@ def _failed(address: Address, said: str) -> BadInput | Unreachable:
     why = said[-1000:] or "git did not say why."
     if "resolve host" in said or "Connection" in said:
         return Unreachable(what, why=why, fix="Check the network and the address.")
-    return BadInput(
-        what, why=why, fix="Check the address, the ref, and that you have access (git ls-remote URL)."
-    )
+    return BadInput(what, why=why, fix="Check the address, the ref, and that you have access (git ls-remote URL).")

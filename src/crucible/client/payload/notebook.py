@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -72,7 +73,10 @@ def read_cells(data: bytes, shown: str) -> tuple[str, ...]:
     if not data.strip():
         raise BadInput(f"{shown} is empty.", fix="Check that it was saved.")
     try:
-        notebook = nbformat.reads(data.decode("utf-8"), as_version=4)  # type: ignore[no-untyped-call]
+        with warnings.catch_warnings():
+            # That cells of an older notebook have no ids is nothing to tell anybody here.
+            warnings.simplefilter("ignore")
+            notebook = nbformat.reads(data.decode("utf-8"), as_version=4)  # type: ignore[no-untyped-call]
         cells = tuple(str(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code")
     except UnicodeDecodeError as error:
         raise BadInput(

@@ -128,11 +128,7 @@ def _phase(world: World) -> JobState:
         return JobState.RUNNING
     if attempt.state is AttemptState.STAGING:
         return JobState.STARTING
-    up = all(
-        world.machines[s.machine].state is MachineState.UP
-        for s in attempt.slots
-        if s.machine in world.machines
-    )
+    up = all(world.machines[s.machine].state is MachineState.UP for s in attempt.slots if s.machine in world.machines)
     return JobState.STARTING if up else JobState.PROVISIONING
 
 

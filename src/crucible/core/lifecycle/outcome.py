@@ -29,9 +29,7 @@ def end_attempt(world: World, attempt: Attempt, reason: Reason, now: float, *, d
         detail=attempt.detail or detail,
         ended_at=now,
     )
-    event = Event(
-        "attempt_ended", {"attempt": attempt.number, "reason": judged.value, "detail": ended.detail}
-    )
+    event = Event("attempt_ended", {"attempt": attempt.number, "reason": judged.value, "detail": ended.detail})
     touched = frozenset(slot.machine for slot in attempt.slots)
     step = Step(world.with_attempt(ended), (event,), (), touched)
     step = step.then(give_back(step.world, ended, "its attempt has ended", now))

@@ -97,9 +97,7 @@ _VERDICTS = {
         "The machine went away.",
         "The computer was restarted, or its agent ended.",
     ),
-    Reason.NOT_BEGUN: _failed(
-        Retry.UNBEGUN, Payer.PLATFORM, "The machine went away before the job had begun there."
-    ),
+    Reason.NOT_BEGUN: _failed(Retry.UNBEGUN, Payer.PLATFORM, "The machine went away before the job had begun there."),
     Reason.RUNNER_LOST: _failed(
         Retry.INFRASTRUCTURE,
         Payer.PLATFORM,

@@ -43,9 +43,7 @@ def _staging(world: World, attempt: Attempt, what: str) -> Step:
 def _started(world: World, attempt: Attempt, rank: int, pid: int | None, now: float) -> Step:
     if attempt.state not in _BEFORE_RUN:
         return Step(world)
-    running = replace(
-        attempt, state=AttemptState.RUNNING, started_at=now, pid=pid if rank == 0 else attempt.pid
-    )
+    running = replace(attempt, state=AttemptState.RUNNING, started_at=now, pid=pid if rank == 0 else attempt.pid)
     begun = world.with_attempt(running).with_job(started_at=world.job.started_at or now)
     return Step(begun, (Event("started", {"attempt": attempt.number, "pid": pid}),))
 

@@ -1,0 +1,143 @@
+"""What `status`, `jobs` and `logs` say about jobs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.cli.conftest import Cli
+from tests.client.fake_server import JOB, FakeServer, completed, failed, job_view
+
+pytestmark = pytest.mark.enable_socket
+
+PLACE = "local (this computer, 2 CPUs): nothing else was asked for"
+
+
+def queued(**changes: Any) -> dict[str, Any]:
+    view = job_view(status="queued", phase="queued", placement=PLACE, started_at=None, attempt=0, attempts=[])
+    return {**view, "waiting": "behind 2 other jobs in the queue", **changes}
+
+
+def test_what_runs_is_shown(cli: Cli, server: FakeServer) -> None:
+    server.jobs[JOB] = job_view(
+        command=["{python}", "train.py", "--epochs", "3"],
+        source={"kind": "script", "path": "/home/me/train.py"},
+        environment={"interpreter": "/opt/venv/bin/python", "origin": "the shell's VIRTUAL_ENV"},
+        tags=["a", "b"],
+    )
+    row = cli("jobs").out.splitlines()[1]
+    assert "train.py" in row.split()
+    assert "python train.py --epochs 3" in row
+    assert "/opt/venv/bin/python" in row
+    shown = cli("status", JOB).out
+    assert "Command     python train.py --epochs 3" in shown
+    assert "Python      /opt/venv/bin/python (the shell's VIRTUAL_ENV)" in shown
+    assert "Tags        a, b" in shown
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ({"kind": "git", "url": "https://host/team/project.git"}, "project"),
+        ({"kind": "directory", "path": "/home/me/model"}, "model"),
+        ({"kind": "notebook", "path": "/home/me/look.ipynb"}, "look.ipynb"),
+        ({"kind": "code"}, "(code)"),
+    ],
+)
+def test_a_job_without_a_name_goes_by_what_it_was_made_from(
+    cli: Cli, server: FakeServer, source: dict[str, str], name: str
+) -> None:
+    server.jobs[JOB] = job_view(source=source)
+    assert cli("jobs").out.splitlines()[1].split()[1] == name
+    server.jobs[JOB] = job_view(source=source, name="mine")
+    assert cli("jobs").out.splitlines()[1].split()[1] == "mine"
+
+
+def test_a_shell_command_is_shown_as_it_was_written(cli: Cli, server: FakeServer) -> None:
+    server.jobs[JOB] = job_view(command=["/bin/sh", "-c", "make   train\n | tee log", "sh", "a b"])
+    assert "make train | tee log 'a b'" in cli("jobs").out
+
+
+def test_why_jobs_wait_is_shown(cli: Cli, server: FakeServer) -> None:
+    server.jobs[JOB] = queued()
+    assert "waiting: behind 2 other jobs in the queue" in cli("status").out
+    shown = cli("status", JOB).out
+    assert f"Will run on  {PLACE}" in shown
+    assert "Running on" not in shown
+    assert "Waiting      behind 2 other jobs" in shown
+
+
+def test_a_job_that_never_ran_ran_nowhere(cli: Cli, server: FakeServer) -> None:
+    server.jobs[JOB] = queued(status="cancelled", phase="cancelled", ended_at="2026-11-15T10:00:43.000Z")
+    shown = cli("status", JOB).out
+    assert "Ran on" not in shown
+    assert "Waiting" not in shown
+
+
+def test_how_long_it_ran_is_the_servers_word(cli: Cli, server: FakeServer) -> None:
+    server.jobs[JOB] = completed(ran_seconds=7.3)
+    assert "Ran        7s" in cli("status", JOB).out
+
+
+def test_reasons_of_several_lines_stay_aligned(cli: Cli, server: FakeServer) -> None:
+    server.jobs[JOB] = failed()
+    assert "Why        The code failed.\n           Look at the last output.\n" in cli("status", JOB).out
+
+
+def test_a_job_goes_by_its_name_the_newest_one_of_it(cli: Cli, server: FakeServer) -> None:
+    server.page = 1
+    server.jobs = {
+        "ccc": job_view(id="ccc", short="job-c", name="other"),
+        "bbb": job_view(id="bbb", short="job-b", name="mine"),
+        "aaa": completed(id="aaa", short="job-a", name="mine"),
+    }
+    assert cli("status", "mine", "-q").out == "bbb\n"
+    assert cli("events", "mine").code == 0
+    assert cli("logs", "mine").code == 0
+    assert cli("metrics", "mine").code == 0
+    assert "job-b cancelled" in cli("cancel", "mine").err
+    assert cli("status", "nobody").code == 3
+
+
+def test_jobs_are_filtered_by_name_and_tag(cli: Cli, server: FakeServer) -> None:
+    server.page = 1
+    server.jobs = {
+        "ccc": job_view(id="ccc", short="job-c", name="x", tags=["red", "big"]),
+        "bbb": failed(id="bbb", short="job-b", name="y", tags=["red"]),
+        "aaa": job_view(id="aaa", short="job-a", name="x"),
+    }
+    assert cli("jobs", "--name", "x", "-q").out == "ccc\naaa\n"
+    assert cli("jobs", "--name", "x", "-n", "1", "-q").out == "ccc\n"
+    assert cli("jobs", "--tag", "red", "-q").out == "ccc\nbbb\n"
+    assert cli("jobs", "--tag", "red", "--tag", "big", "-q").out == "ccc\n"
+    assert cli("jobs", "--tag", "red", "--status", "failed", "-q").out == "bbb\n"
+    assert "no such job" in cli("jobs", "--tag", "blue").err
+
+
+def test_logs_of_a_job_that_waits_say_so(cli: Cli, server: FakeServer) -> None:
+    server.jobs[JOB] = queued()
+    ran = cli("logs", JOB)
+    assert (ran.code, ran.out) == (0, "")
+    assert "job-abc123 has not started. Waiting: behind 2 other jobs in the queue" in ran.err
+    assert cli("logs", JOB, "--json").err == ""
+
+
+def test_followed_logs_say_why_a_job_waits_and_how_it_ended(cli: Cli, server: FakeServer) -> None:
+    server.jobs[JOB] = queued()
+    log = {"stream": "log", "attempt": 1, "cursor": 4, "text": "one\n"}
+    server.acts = [([{"stream": "job", "job": queued()}, log, {"stream": "job", "job": completed()}], 1000)]
+    ran = cli("logs", "-f", JOB)
+    assert ran.out == "one\n"
+    assert f"Will run on {PLACE}; waiting: behind 2 other jobs in the queue" in ran.err
+    assert ran.err.count("Will run on") == 1
+    assert "job-abc123 completed after 42s" in ran.err
+
+
+def test_crucibles_own_lines_in_a_log_go_to_standard_error(cli: Cli, server: FakeServer) -> None:
+    server.jobs[JOB], server.log = completed(), b"[crucible] building\none\n[crucible] built\ntwo"
+    ran = cli("logs", JOB)
+    assert ran.out == "one\ntwo"
+    assert ran.err == "[crucible] building\n[crucible] built\n"
+    quiet = cli("logs", JOB, "--quiet")
+    assert (quiet.out, quiet.err) == ("one\ntwo", "")
+    assert cli("logs", JOB, "--grep", "buil", "-q").out == ""
