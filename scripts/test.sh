@@ -20,12 +20,13 @@ suite_templates() { "$bin/python" -m pytest tests/templates/nanogpt -q; }
 suite_e2e() { "$bin/python" -m pytest tests/e2e -q; }
 suite_faults() { "$bin/python" -m pytest tests/faults -q; }
 
-# Tests read system calls with strace and make repositories with git.
+# Tests read system calls with strace, make repositories with git and run a PostgreSQL server of their own.
 bring_system_packages() {
     local tool missing=()
     for tool in git strace; do
         command -v "$tool" >/dev/null || missing+=("$tool")
     done
+    command -v initdb >/dev/null || compgen -G "/usr/lib/postgresql/*/bin/initdb" >/dev/null || missing+=(postgresql)
     [ ${#missing[@]} = 0 ] && return
     apt_install "${missing[@]}" || say "missing: ${missing[*]}; tests that need them will say so. $(how_to_install "${missing[@]}")"
 }

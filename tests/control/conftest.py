@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -25,8 +26,12 @@ def database(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
         return
     server: Server = request.getfixturevalue("postgres_server")
-    with server.database() as url, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(world, "new_database", lambda: PostgresDb(url, server_clock=False))
+    with ExitStack() as databases, pytest.MonkeyPatch.context() as patch:
+
+        def new_database() -> PostgresDb:
+            return PostgresDb(databases.enter_context(server.database()), server_clock=False)
+
+        patch.setattr(world, "new_database", new_database)
         yield
 
 

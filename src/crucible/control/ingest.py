@@ -261,8 +261,8 @@ def _store_artifact(unit: Unit, batch: Batch, job: str, message: Message) -> Non
 
 
 def _text(value: object, longest: int) -> str:
-    """Text that every database can hold: what is no character (half of a pair) is replaced."""
-    return str(value or "")[:longest].encode(errors="replace").decode()
+    """Text that every database can hold: NUL, and what is no character (half of a pair), is replaced."""
+    return str(value or "")[:longest].replace("\0", "\ufffd").encode(errors="replace").decode()
 
 
 def _whole(value: object) -> int | None:

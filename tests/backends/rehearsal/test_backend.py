@@ -147,8 +147,9 @@ class TestLaunch:
         ref = launch(backend)
         pid = place.cloud.census()[ref.native_id]["pid"]
         assert BOOTSTRAP.nonce.encode() not in Path(f"/proc/{pid}/cmdline").read_bytes()
-        environ = Path(f"/proc/{pid}/environ").read_bytes()
-        assert b"CLOUD_METADATA_URL=" in environ
+        path = Path(f"/proc/{pid}/environ")
+        eventually(lambda: b"CLOUD_METADATA_URL=" in path.read_bytes())
+        environ = path.read_bytes()
         assert b"hunter2" not in environ
         script = place.cloud.folder(ref.native_id) / "user-data"
         assert stat.S_IMODE(script.stat().st_mode) == 0o600

@@ -84,9 +84,7 @@ def next_steps(tmp_path: Path) -> Callable[[str], Steps]:
         folder = tmp_path / "100% new"
         shutil.copytree(MIGRATIONS, folder)
         head = "from alembic import op\nimport sqlalchemy as sa\nrevision, down_revision = '0002', '0001'\n"
-        (folder / "versions" / "v0002_next.py").write_text(
-            f"{head}def upgrade():\n{textwrap.indent(upgrade, '    ')}"
-        )
+        (folder / "versions" / "v0002_next.py").write_text(f"{head}def upgrade():\n{textwrap.indent(upgrade, '    ')}")
         return Steps((*REVISIONS, "0002"), folder)
 
     return steps
@@ -118,9 +116,7 @@ def contents(path: Path) -> list[tuple[object, ...]]:
         ]
 
 
-def test_an_older_database_is_brought_up_and_keeps_its_rows(
-    tmp_path: Path, next_steps: Callable[[str], Steps]
-) -> None:
+def test_an_older_database_is_brought_up_and_keeps_its_rows(tmp_path: Path, next_steps: Callable[[str], Steps]) -> None:
     path = tmp_path / "crucible.db"
     fill(path)
     bring_up_to_date(path, next_steps(BUILD_NOTES_ANEW))
@@ -202,8 +198,7 @@ def test_a_network_file_system_is_refused_before_anything_is_made(tmp_path: Path
 def test_several_that_open_at_once_make_one_database(tmp_path: Path) -> None:
     path = tmp_path / "home" / "crucible.db"
     openers = [
-        subprocess.Popen([sys.executable, "-c", OPEN, path], stderr=subprocess.PIPE, text=True)
-        for _ in range(4)
+        subprocess.Popen([sys.executable, "-c", OPEN, path], stderr=subprocess.PIPE, text=True) for _ in range(4)
     ]
     errors = [opener.communicate(timeout=60)[1] for opener in openers]
     assert [opener.returncode for opener in openers] == [0] * 4, errors

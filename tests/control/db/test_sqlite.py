@@ -43,9 +43,7 @@ async def test_reads_go_on_during_a_long_write(sqlite_db: SqliteDb, gate: Gate, 
     assert await sqlite_db.read(table.ids) == [1, 2]
 
 
-async def test_a_read_sees_one_snapshot_from_its_first_statement(
-    sqlite_db: SqliteDb, gate: Gate, table: Notes
-) -> None:
+async def test_a_read_sees_one_snapshot_from_its_first_statement(sqlite_db: SqliteDb, gate: Gate, table: Notes) -> None:
     await sqlite_db.write(table.add(1))
 
     def twice(connection: Connection) -> tuple[list[int], list[int]]:
@@ -73,9 +71,7 @@ async def test_writes_beyond_the_bound_wait_and_do_not_fail(tmp_path: Path, gate
     await db.close()
 
 
-async def test_close_finishes_what_it_took_and_folds_the_wal(
-    tmp_path: Path, gate: Gate, table: Notes
-) -> None:
+async def test_close_finishes_what_it_took_and_folds_the_wal(tmp_path: Path, gate: Gate, table: Notes) -> None:
     db = SqliteDb(tmp_path / "closing.db")
     await db.write(table.create)
     busy = asyncio.create_task(db.write(lambda connection: gate.hold()))

@@ -47,17 +47,13 @@ async def test_many_writes_at_once_need_few_commits(sqlite_db: SqliteDb, trace: 
     assert trace.count("COMMIT") - before < 100
 
 
-async def test_waiting_writes_share_one_commit(
-    sqlite_db: SqliteDb, trace: Trace, gate: Gate, table: Notes
-) -> None:
+async def test_waiting_writes_share_one_commit(sqlite_db: SqliteDb, trace: Trace, gate: Gate, table: Notes) -> None:
     before = trace.count("COMMIT")
     assert await as_one_group(sqlite_db, gate, [table.add(n) for n in range(5)]) == [0, 1, 2, 3, 4]
     assert trace.count("COMMIT") - before <= 2  # the busy one, and the group
 
 
-async def test_one_that_fails_in_a_group_is_undone_alone(
-    sqlite_db: SqliteDb, gate: Gate, table: Notes
-) -> None:
+async def test_one_that_fails_in_a_group_is_undone_alone(sqlite_db: SqliteDb, gate: Gate, table: Notes) -> None:
     def fails(connection: Connection) -> None:
         table.add(99)(connection)
         raise LookupError
@@ -76,9 +72,7 @@ async def test_later_functions_of_a_group_see_what_earlier_ones_did(
     assert await as_one_group(sqlite_db, gate, [table.add(1), table.ids]) == [1, [1]]
 
 
-async def test_no_answer_leaves_before_the_commit(
-    sqlite_db: SqliteDb, trace: Trace, gate: Gate, table: Notes
-) -> None:
+async def test_no_answer_leaves_before_the_commit(sqlite_db: SqliteDb, trace: Trace, gate: Gate, table: Notes) -> None:
     trace.before = lambda statement: gate.hold() if statement == "COMMIT" else None
     writes = [asyncio.create_task(sqlite_db.write(table.add(n))) for n in range(3)]
     await until(gate.reached)
@@ -133,9 +127,7 @@ async def test_a_group_torn_by_a_full_disk_is_run_again_one_by_one(
 async def test_a_constraint_found_at_commit_fails_only_its_own_write(
     sqlite_db: SqliteDb, gate: Gate, table: Notes
 ) -> None:
-    first, orphan, third = await as_one_group(
-        sqlite_db, gate, [table.add(1), table.reply(1, note=404), table.add(3)]
-    )
+    first, orphan, third = await as_one_group(sqlite_db, gate, [table.add(1), table.reply(1, note=404), table.add(3)])
     assert (first, third) == (1, 3)
     assert isinstance(orphan, IntegrityError)
     assert await sqlite_db.read(table.ids) == [1, 3]
@@ -147,18 +139,14 @@ async def test_a_lock_held_elsewhere_fails_all_that_wait_with_one_wait(
     await sqlite_db.write(lambda c: c.execute(text("PRAGMA busy_timeout=1")).scalar())
     other = sqlite3.connect(tmp_path / "notes.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    outcomes = await asyncio.gather(
-        *(sqlite_db.write(table.add(n)) for n in range(3)), return_exceptions=True
-    )
+    outcomes = await asyncio.gather(*(sqlite_db.write(table.add(n)) for n in range(3)), return_exceptions=True)
     assert all(isinstance(outcome, DatabaseBusy) for outcome in outcomes)
     other.execute("ROLLBACK")
     other.close()
     assert await sqlite_db.write(table.add(9)) == 9
 
 
-async def test_a_write_cancelled_while_it_waits_is_not_run(
-    sqlite_db: SqliteDb, gate: Gate, table: Notes
-) -> None:
+async def test_a_write_cancelled_while_it_waits_is_not_run(sqlite_db: SqliteDb, gate: Gate, table: Notes) -> None:
     busy = asyncio.create_task(sqlite_db.write(lambda connection: gate.hold()))
     await until(gate.reached)
     cancelled, kept = (asyncio.create_task(sqlite_db.write(table.add(n))) for n in (1, 2))

@@ -51,9 +51,7 @@ def open_volatile(path: str) -> Connection:
 
 
 def close(connection: Connection) -> None:
-    event.remove(
-        connection.engine, "rollback", _refuse_to_end
-    )  # SQLAlchemy ends its own idea of a transaction
+    event.remove(connection.engine, "rollback", _refuse_to_end)  # SQLAlchemy ends its own idea of a transaction
     connection.close()
 
 

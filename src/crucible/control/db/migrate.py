@@ -1,4 +1,4 @@
-"""Opening the database file: in the right place, private, and at this version's schema."""
+"""Opening the database: in the right place, private, and at this version's schema."""
 
 from __future__ import annotations
 
@@ -8,30 +8,52 @@ import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, text
 
+from crucible.control.db import feed_order
 from crucible.control.db.connection import close, driver_of, open_writer
 from crucible.control.db.failures import translating
 from crucible.control.db.filesystem import mount_table, refuse_network
 from crucible.control.db.migrations import REVISIONS, SCHEMA_VERSION
-from crucible.control.db.port import DamagedDatabase, DatabaseError, DiskFull, NewerDatabase
+from crucible.control.db.port import DamagedDatabase, DatabaseError, Db, DiskFull, NewerDatabase
 from crucible.control.db.schema import metadata
 from crucible.control.db.sqlite import SqliteDb
 
 MIGRATIONS = Path(__file__).parent / "migrations"
+VERSION_TABLE = "alembic_version"
 
 
-def open_database(path: str | os.PathLike[str], *, mounts: str | None = None) -> SqliteDb:
-    """Open the database file, made and brought to this version's schema where needed.
+def open_database(path: str | os.PathLike[str], *, mounts: str | None = None) -> Db:
+    """Open the database, made and brought to this version's schema where needed.
 
-    Of several processes that do this at once, one does the work and the others wait for it.
+    `path` is a file for SQLite, or the URL of a PostgreSQL database (`postgresql://…`). Of several processes
+    that do this at once, one does the work and the others wait for it.
     `mounts` is the text of the mount table to go by, the kernel's own by default.
     """
+    if is_postgres(path):
+        return _open_postgres(str(path))
     resolved = Path(path).resolve()
     refuse_network(resolved, mount_table() if mounts is None else mounts)
     make_private(resolved)
     bring_up_to_date(resolved)
     return SqliteDb(resolved)
+
+
+def is_postgres(where: str | os.PathLike[str]) -> bool:
+    return isinstance(where, str) and where.startswith(("postgresql://", "postgres://"))
+
+
+def _open_postgres(url: str) -> Db:
+    try:
+        from crucible.control.db import postgres, postgres_schema
+    except ImportError as error:
+        raise DatabaseError(
+            "The driver for PostgreSQL is not installed.",
+            why=f"{error}.",
+            fix='pip install "crucible-ml[postgres]"',
+        ) from error
+    postgres_schema.bring_up_to_date(url)
+    return postgres.PostgresDb(url)
 
 
 def make_private(path: Path) -> None:
@@ -76,12 +98,14 @@ def revision_of(driver: sqlite3.Connection, steps: Steps = STEPS) -> str | None:
     tables = {row[0] for row in driver.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if not tables:
         return None
-    if "alembic_version" not in tables:
-        raise DamagedDatabase(
-            "The database file was not made by Crucible.", fix="Set CRUCIBLE_HOME to another folder."
-        )
-    rows = driver.execute("SELECT version_num FROM alembic_version").fetchall()
-    revision = rows[0][0] if rows else None
+    if VERSION_TABLE not in tables:
+        raise DamagedDatabase("The database file was not made by Crucible.", fix="Set CRUCIBLE_HOME to another folder.")
+    rows = driver.execute(f"SELECT version_num FROM {VERSION_TABLE}").fetchall()  # noqa: S608  a constant
+    return known_revision(rows[0][0] if rows else None, steps)
+
+
+def known_revision(revision: str | None, steps: Steps) -> str:
+    """The revision, unless it is none of those known."""
     if revision not in steps.revisions:
         raise NewerDatabase(
             "This database was written by a newer Crucible.",
@@ -90,7 +114,7 @@ def revision_of(driver: sqlite3.Connection, steps: Steps = STEPS) -> str | None:
             revision=revision,
             known=steps.last,
         )
-    return str(revision)
+    return revision
 
 
 def _upgrade(connection: Connection, steps: Steps) -> None:
@@ -118,11 +142,12 @@ def create(connection: Connection) -> None:
     A first start then does not wait for Alembic to load; a test compares the two ways.
     """
     metadata.create_all(connection)
+    feed_order.install(connection)
     connection.exec_driver_sql(
         "CREATE TABLE alembic_version (\n\tversion_num VARCHAR(32) NOT NULL, \n\t"
         "CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)\n)"
     )
-    connection.exec_driver_sql("INSERT INTO alembic_version VALUES (?)", (SCHEMA_VERSION,))
+    connection.execute(text("INSERT INTO alembic_version VALUES (:revision)"), {"revision": SCHEMA_VERSION})
 
 
 def run_migrations(connection: Connection, steps: Steps = STEPS) -> None:

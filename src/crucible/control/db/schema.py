@@ -22,6 +22,11 @@ from sqlalchemy import (
 _SERIAL = BigInteger().with_variant(Integer, "sqlite")
 """SQLite numbers rows by itself only in a column of type INTEGER."""
 
+_ORDERED = String(40).with_variant(String(40, collation="C"), "postgresql")
+"""Ids are compared byte by byte, whatever language a database server was set up for."""
+
+_DUE = text("due_at IS NOT NULL")
+
 metadata = MetaData(
     naming_convention={
         "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -49,8 +54,8 @@ bundles = Table(
 jobs = Table(
     "jobs",
     metadata,
-    Column("id", String(40), primary_key=True),
-    Column("backwards", String(40), nullable=False),
+    Column("id", _ORDERED, primary_key=True),
+    Column("backwards", _ORDERED, nullable=False),
     Column("project", String(100), nullable=False),
     Column("version", Integer, nullable=False),
     Column("generation", Integer, nullable=False),
@@ -67,8 +72,8 @@ jobs = Table(
     Column("resources", Text, nullable=False),
     Column("attempts", Integer, nullable=False),
     Column("events", Integer, nullable=False),
-    Column("exit_code", Integer),
-    Column("signal", Integer),
+    Column("exit_code", BigInteger),
+    Column("signal", BigInteger),
     Column("created_at", Float, nullable=False),
     Column("started_at", Float),
     Column("ended_at", Float),
@@ -78,7 +83,7 @@ jobs = Table(
     Column("claimed_until", Float),
     Index("ix_jobs_state", "state", "id"),
     Index("ix_jobs_backwards", "backwards"),
-    Index("ix_jobs_due_at", "due_at", sqlite_where=text("due_at IS NOT NULL")),
+    Index("ix_jobs_due_at", "due_at", sqlite_where=_DUE, postgresql_where=_DUE),
 )
 
 attempts = Table(
@@ -92,9 +97,9 @@ attempts = Table(
     Column("state", String(20), nullable=False),
     Column("reason", String(40)),
     Column("detail", Text, nullable=False),
-    Column("exit_code", Integer),
-    Column("signal", Integer),
-    Column("pid", Integer),
+    Column("exit_code", BigInteger),
+    Column("signal", BigInteger),
+    Column("pid", BigInteger),
     Column("placed_at", Float, nullable=False),
     Column("started_at", Float),
     Column("exited_at", Float),
@@ -113,7 +118,7 @@ slots = Table(
     Column("machine", String(40), nullable=False),
     Column("allocation", Text, nullable=False),
     Column("ended", Boolean, nullable=False),
-    Column("acked", Integer, nullable=False, server_default="0"),
+    Column("acked", BigInteger, nullable=False, server_default="0"),
     Index("ix_slots_machine", "machine", "ended"),
 )
 
@@ -199,7 +204,7 @@ log_segments = Table(
     Column("n", Integer, primary_key=True),
     Column("start", BigInteger, nullable=False),
     Column("end", BigInteger, nullable=False),
-    Column("lines", Integer, nullable=False),
+    Column("lines", BigInteger, nullable=False),
     Column("sha256", String(64), nullable=False),
     Column("stored_at", Float, nullable=False),
     Index("ix_log_segments_end", "attempt", "rank", "end"),

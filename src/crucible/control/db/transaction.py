@@ -81,9 +81,7 @@ def _forget(connection: Connection) -> None:
         connection.rollback()
 
 
-def _committed(
-    connection: Connection, taken: Sequence[Fn], outcomes: list[Outcome[Any]]
-) -> list[Outcome[Any]]:
+def _committed(connection: Connection, taken: Sequence[Fn], outcomes: list[Outcome[Any]]) -> list[Outcome[Any]]:
     driver = driver_of(connection)
     try:
         driver.execute("COMMIT").close()

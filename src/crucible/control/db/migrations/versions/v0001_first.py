@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from alembic import op
 
+from crucible.control.db import feed_order
 from crucible.control.db.schema import metadata
 
 revision = "0001"
@@ -18,3 +19,4 @@ def upgrade() -> None:
     The next revision must be explicit, and first freeze these tables here as they are now.
     """
     metadata.create_all(op.get_bind())
+    feed_order.install(op.get_bind())

@@ -1,0 +1,181 @@
+"""A real PostgreSQL server for tests: on the loopback, in a temporary folder, gone with the tests."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+import pwd
+import random
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg.sql import SQL, Identifier
+
+BINARIES = "/usr/lib/postgresql"
+MISSING = "PostgreSQL's server programs are not installed. To fix it: apt-get install postgresql"
+START_SECONDS = 60
+_names = itertools.count(1)
+
+GUARD = 'exec 3<&0; "$@" & child=$!; (read -r _ <&3; kill -QUIT $child) 2>/dev/null & wait $child'
+"""Ends the server when whoever holds the other end of its standard input is gone, however that happened."""
+
+
+@functools.cache
+def binaries() -> Path | None:
+    """The newest installed server's programs, on the PATH or where Debian puts them."""
+    found = sorted(Path(BINARIES).glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
+    on_path = shutil.which("initdb")
+    return found[-1].parent if found else Path(on_path).parent if on_path else None
+
+
+def need_postgres() -> Path:
+    found = binaries()
+    if found is None:
+        pytest.skip(MISSING)
+    return found
+
+
+@dataclass
+class Server:
+    """One server process. Files survive `kill`; only `remove` deletes them."""
+
+    folder: Path
+    programs: Path
+    options: tuple[str, ...] = ()
+    port: int = 0
+    process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+
+    def url(self, database: str = "postgres") -> str:
+        return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
+
+    def create(self, *options: str) -> None:
+        os.chown(self.folder, *_owner())
+        command = ["initdb", "-D", str(self.data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync"]
+        self._run(*command, "--locale=C.UTF-8", *options)
+
+    @property
+    def data(self) -> Path:
+        return self.folder / "data"
+
+    def start(self) -> None:
+        """Keeps its port once it has one: clients come back to it."""
+        while True:
+            port = self.port or random.randint(20_000, 32_000)
+            self.process = subprocess.Popen(
+                [
+                    *_as_postgres(),
+                    *("sh", "-c", GUARD, "guard", str(self.programs / "postgres")),
+                    *("-D", str(self.data), "-p", str(port), "-k", str(self.folder)),
+                    *("-c", "listen_addresses=127.0.0.1", "-c", "max_connections=200"),
+                    *itertools.chain.from_iterable(("-c", option) for option in self.options),
+                ],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=(self.folder / "log").open("ab"),
+                cwd="/",
+            )
+            if self._answers(port):
+                self.port = port
+                return
+            assert not self.port, self.log()
+
+    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
+        """SIGINT ends every session and stops cleanly; SIGQUIT is a crash."""
+        if self.process is not None and self.process.stdin is not None:
+            with suppress(FileNotFoundError, ProcessLookupError):
+                os.kill(int((self.data / "postmaster.pid").read_text().split()[0]), how)
+            self.process.wait(START_SECONDS)
+            self.process.stdin.close()
+            self.process = None
+
+    def restart(self, how: signal.Signals = signal.SIGINT) -> None:
+        self.stop(how)
+        self.start()
+
+    def remove(self) -> None:
+        self.stop(signal.SIGQUIT)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def log(self) -> str:
+        return (self.folder / "log").read_text(errors="replace")
+
+    @contextmanager
+    def database(self) -> Iterator[str]:
+        """The URL of an empty database of its own."""
+        name = f"test_{os.getpid()}_{next(_names)}"
+        with psycopg.connect(self.url(), autocommit=True) as admin:
+            admin.execute(SQL("CREATE DATABASE {}").format(Identifier(name)))
+        yield self.url(name)
+        with psycopg.connect(self.url(), autocommit=True) as admin:
+            admin.execute(SQL("DROP DATABASE {} WITH (FORCE)").format(Identifier(name)))
+
+    def _answers(self, port: int) -> bool:
+        assert self.process is not None
+        end = time.monotonic() + START_SECONDS
+        while self.process.poll() is None and time.monotonic() < end:
+            with suppress(psycopg.OperationalError):
+                url = f"postgresql://postgres@127.0.0.1:{port}/postgres"
+                psycopg.connect(url, connect_timeout=5).close()
+                return True
+            time.sleep(0.02)
+        return False
+
+    def _run(self, program: str, *arguments: str) -> None:
+        command = [*_as_postgres(), str(self.programs / program), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, cwd="/", check=False, timeout=120)
+        assert done.returncode == 0, done.stderr
+
+
+@contextmanager
+def server(*options: str) -> Iterator[Server]:
+    """A new server with these settings. It dies with the process that started it."""
+    programs = need_postgres()
+    made = Server(Path(tempfile.mkdtemp(prefix="crucible-pg-")), programs, options)
+    try:
+        made.create()
+        made.start()
+        yield made
+    finally:
+        made.remove()
+
+
+def _owner() -> tuple[int, int]:
+    """PostgreSQL refuses to run as root."""
+    if os.geteuid() != 0:
+        return os.geteuid(), os.getegid()
+    with suppress(KeyError):
+        user = pwd.getpwnam("postgres")
+        return user.pw_uid, user.pw_gid
+    nobody = pwd.getpwnam("nobody")
+    return nobody.pw_uid, nobody.pw_gid
+
+
+def _as_postgres() -> list[str]:
+    user, group = _owner()
+    if os.geteuid() == user:
+        return []
+    return ["setpriv", f"--reuid={user}", f"--regid={group}", "--clear-groups"]
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Server]:
+    """One server for all tests of a session: quick, because a test's database need not survive the computer."""
+    with server("fsync=off") as made:
+        yield made
+
+
+@pytest.fixture
+def postgres_url(postgres_server: Server) -> Iterator[str]:
+    """An empty database."""
+    with postgres_server.database() as url:
+        yield url
