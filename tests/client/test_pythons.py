@@ -15,7 +15,7 @@ OWN = "/opt/crucible"
 
 
 def around(
-    folder: Path = Path("/work"), programs: tuple[str, ...] = (), base: str = "/usr", **environ: str
+    folder: Path = Path("/project"), programs: tuple[str, ...] = (), base: str = "/usr", **environ: str
 ) -> Surroundings:
     """A shell in which just these programs exist, with Crucible installed in /opt/crucible."""
     return Surroundings(
@@ -55,7 +55,7 @@ def test_the_shells_virtual_environment_comes_first() -> None:
 def test_then_conda_then_the_folders_own_then_the_path() -> None:
     shell = around(programs=("/conda/bin/python",), CONDA_PREFIX="/conda")
     assert choose(shell).environment.interpreter == "/conda/bin/python"
-    shell = around(programs=("/work/.venv/bin/python", "/usr/bin/python3"))
+    shell = around(programs=("/project/.venv/bin/python", "/usr/bin/python3"))
     assert choose(shell).environment.origin == "./.venv"
     shell = around(programs=("/usr/bin/python3",))
     assert choose(shell).environment.interpreter == "/usr/bin/python3"
@@ -91,9 +91,9 @@ def test_a_virtual_environment_that_is_gone_is_passed_over() -> None:
 
 
 def test_python_may_be_named_by_path_or_environment_folder() -> None:
-    shell = around(programs=("/work/env/bin/python", "/x/python3.12"), VIRTUAL_ENV="/venv")
+    shell = around(programs=("/project/env/bin/python", "/x/python3.12"), VIRTUAL_ENV="/venv")
     assert choose(shell, "/x/python3.12").environment.interpreter == "/x/python3.12"
-    assert choose(shell, "./env").environment.interpreter == "/work/env/bin/python"
+    assert choose(shell, "./env").environment.interpreter == "/project/env/bin/python"
 
 
 def test_a_named_python_that_is_none_is_bad_input() -> None:

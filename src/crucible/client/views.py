@@ -26,8 +26,8 @@ class ReasonView(View):
 
 class ProgressView(View):
     fraction: float | None = None
-    epoch: float | None = None
-    total_epochs: float | None = None
+    epoch: int | float | None = None
+    total_epochs: int | float | None = None
     step: int | None = None
     total_steps: int | None = None
     loss: float | None = None
