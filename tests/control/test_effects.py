@@ -5,11 +5,12 @@ from dataclasses import asdict, replace
 from typing import Any, TypeVar
 
 import pytest
+from structlog.testing import capture_logs
 from tests.control.world import Rig, secret
 
 from crucible.backends.base import NotYetGone, Seen
 from crucible.control.db import schema as t
-from crucible.control.effects import LONGEST_WAIT
+from crucible.control.effects import LONGEST_WAIT, LOUD_AFTER
 from crucible.control.outbox import CALL_DEADLINE, CLAIM_SECONDS
 from crucible.core.errors import Unreachable
 from crucible.core.lifecycle import JobState, Machine, MachineState
@@ -298,6 +299,16 @@ async def test_a_termination_is_tried_for_ever(rig: Rig) -> None:
     assert len(rig.backend.terminated) == 61
     assert (await rig.machine()).state is MachineState.GONE
     assert rig.clock.now() > (await rig.rows(t.effects))[-1]["created_at"] + 50 * LONGEST_WAIT * 0.9
+
+
+@pytest.mark.parametrize("answer", [Unreachable("503"), NotYetGone("Stopping."), "accepted, and nothing happens"])
+async def test_a_machine_that_does_not_end_is_told_loudly(rig: Rig, answer: object) -> None:
+    await up_and_released(rig)
+    rig.backend.ends = [*[answer] * (LOUD_AFTER + 3), "ok"]
+    with capture_logs() as told:
+        await settle(rig, 100)
+    assert [line["log_level"] for line in told].count("error") == 3
+    assert {line["event"] for line in told if line["log_level"] == "error"} == {"a machine does not end"}
 
 
 async def test_what_is_still_there_after_a_termination_is_ended_again(rig: Rig) -> None:

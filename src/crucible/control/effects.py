@@ -34,6 +34,8 @@ log = structlog.get_logger(__name__)
 
 FIRST_WAIT = 0.5
 LONGEST_WAIT = 60.0
+LOUD_AFTER = 5
+"""Failed terminations of one machine after which the log says so as an error, each time."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,14 @@ class Performer:
         for effect in await self._writer.write(self._claim):
             task = asyncio.create_task(self._perform(effect))
             self._under_way.add(task)
-            task.add_done_callback(self._under_way.discard)
+            task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """What broke in a way nobody expected is told; it is tried again when its claim runs out."""
+        self._under_way.discard(task)
+        broken = None if task.cancelled() else task.exception()
+        if broken is not None:
+            log.error("an effect broke", exc_info=broken)
 
     async def stop(self) -> None:
         """Leaves what is under way: its claim runs out, and what it did is found by its token."""
@@ -96,8 +105,15 @@ class Performer:
             else:
                 await self._terminate(effect)
         except CrucibleError as error:
-            log.warning("effect failed", effect=effect.kind.value, machine=effect.machine.id, error=str(error))
+            self._tell(effect, str(error))
             await self._later(effect, str(error))
+
+    def _tell(self, effect: Claimed, why: str) -> None:
+        """A machine that does not end after several tries may cost somebody money: that is told loudly."""
+        loud = effect.kind is EffectKind.TERMINATE and effect.tries >= LOUD_AFTER
+        tell = log.error if loud else log.warning
+        what = "a machine does not end" if loud else "effect failed"
+        tell(what, effect=effect.kind.value, machine=effect.machine.id, tries=effect.tries + 1, why=why)
 
     async def _launch(self, effect: Claimed) -> None:
         machine = effect.machine
@@ -171,6 +187,7 @@ class Performer:
         """Done when the machine is gone by its row."""
         machine = await self._note(effect)
         if machine.alive:
+            self._tell(effect, "still there")
             return await self._later(effect, "still there")
         await self._answered(effect)
 

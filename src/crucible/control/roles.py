@@ -56,9 +56,7 @@ class Duties:
         return duty in self._epochs
 
     def holds(self, conn: Connection, duty: Duty) -> bool:
-        """Whether the duty is still held under the epoch it was taken with: what a holder writes depends on
-        it.
-        """
+        """Whether the duty is still held under the epoch it was taken with: what a holder writes depends on it."""
         epoch = self._epochs.get(duty)
         if epoch is None:
             return False

@@ -232,9 +232,7 @@ def _part(slot: Slot, machine: Machine) -> float:
 
 
 def _attempt_cost(world: World, attempt: Attempt, prices: Mapping[str, Sequence[Segment]], now: float) -> int:
-    """An attempt pays for its own machines whole, and for a pool's by its time there and its part of the
-    slots.
-    """
+    """An attempt pays for its own machines whole, and for a pool's by its time there and its part of the slots."""
     total = 0
     for slot in attempt.slots:
         machine = world.machines.get(slot.machine)

@@ -42,13 +42,6 @@ def short(full: str) -> str:
     return f"{prefix}-{body[-_SHORT:]}"
 
 
-def matches(full: str, typed: str) -> bool:
-    """Whether what a person typed names this id: the whole id, or an ending of its body."""
-    prefix, _, body = full.partition("-")
-    wanted = typed.lower().removeprefix(prefix + "-")
-    return len(wanted) >= 3 and body.endswith(wanted)
-
-
 def _encode(value: int) -> str:
     out = []
     for _ in range(_BODY):

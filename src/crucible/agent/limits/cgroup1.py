@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Optional
 
 from crucible.agent.limits.base import Confinement, Limiter, checked_name
-from crucible.agent.limits.cgroups import FOLDER, PERIOD, CgroupConfinement, quota
+from crucible.agent.limits.cgroups import FOLDER, PERIOD, CgroupConfinement, enforced, quota
 from crucible.agent.limits.files import Files, field, number
 from crucible.agent.sampling.mounts import Mount, Mounts
 
@@ -79,10 +79,7 @@ class Cgroup1Limiter(Limiter):
         return cls(files, places, mounts) if "memory" in places else None
 
     def describe(self) -> str:
-        names = {"memory": "memory", "cpu": "CPU", "pids": "number of processes"}
-        on = [label for controller, label in names.items() if controller in self._places]
-        off = [label for controller, label in names.items() if controller not in self._places]
-        return f"cgroup v1: enforced: {', '.join(on)}; not enforced: {', '.join(off) or 'nothing'}"
+        return enforced("v1", self._places)
 
     def prepare(
         self,

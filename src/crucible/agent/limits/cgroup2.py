@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Optional
 
 from crucible.agent.limits.base import Confinement, Limiter, checked_name
-from crucible.agent.limits.cgroups import FOLDER, PERIOD, CgroupConfinement, quota
+from crucible.agent.limits.cgroups import FOLDER, PERIOD, CgroupConfinement, enforced, quota
 from crucible.agent.limits.files import Files, field, number
 from crucible.agent.sampling.mounts import UNIFIED, Mounts
 
@@ -70,10 +70,7 @@ class Cgroup2Limiter(Limiter):
         return next((limiter for limiter in limiters if "memory" in limiter._usable), None)
 
     def describe(self) -> str:
-        names = {"memory": "memory", "cpu": "CPU", "pids": "number of processes"}
-        on = [label for controller, label in names.items() if controller in self._usable]
-        off = [label for controller, label in names.items() if controller not in self._usable]
-        return f"cgroup v2: enforced: {', '.join(on) or 'nothing'}; not enforced: {', '.join(off) or 'nothing'}"
+        return enforced("v2", self._usable)
 
     def prepare(
         self,

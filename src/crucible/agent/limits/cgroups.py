@@ -7,7 +7,7 @@ import errno
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from crucible.agent.limits.base import KILL_DEADLINE, Confinement, StillBusy
@@ -21,6 +21,16 @@ LEAST_QUOTA = 1000
 """Microseconds: the kernel takes no less."""
 
 _PAUSE = 0.01
+
+
+_CONTROLLERS = {"memory": "memory", "cpu": "CPU", "pids": "number of processes"}
+
+
+def enforced(version: str, usable: Collection[str]) -> str:
+    """For people: what these controllers enforce, and what nothing does."""
+    on = [label for controller, label in _CONTROLLERS.items() if controller in usable]
+    off = [label for controller, label in _CONTROLLERS.items() if controller not in usable]
+    return f"cgroup {version}: enforced: {', '.join(on) or 'nothing'}; not enforced: {', '.join(off) or 'nothing'}"
 
 
 def quota(cpus: float) -> int:
