@@ -150,6 +150,10 @@ def test_variables_that_crucible_sets_are_refused(name: str) -> None:
     refused(f"{name} is set by Crucible itself", env={name: "1"})
 
 
+def test_a_program_may_ask_for_the_signal_of_a_checkpoint() -> None:
+    assert spec(env={"CRUCIBLE_CHECKPOINT_SIGNAL": "USR1"}).env == {"CRUCIBLE_CHECKPOINT_SIGNAL": "USR1"}
+
+
 @pytest.mark.parametrize("value", ["a\x00b", "x" * (64 * 1024 + 1), "é" * (32 * 1024 + 1)])
 def test_values_of_environment_variables_have_a_size_in_bytes(value: str) -> None:
     refused("64 KiB or holds a NUL", env={"A": value})

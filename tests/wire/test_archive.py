@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.wire.hostile import HOSTILE, a_file, a_link, built, file_info, info_of
 from tests.wire.sound import ENTRIES, packed
 
-from crucible.wire.archive import BadArchive, Entry, Folder, Link, unpack
+from crucible.wire.archive import BadArchive, Entry, Folder, Link, pack, unpack
 from crucible.wire.paths import UnsafePath
 
 
@@ -38,6 +38,22 @@ def test_what_is_packed_comes_back(tmp_path: Path) -> None:
     assert (out / "data/tool").read_bytes() == b"#!/bin/sh\n"
     assert (out / "logs/empty").is_dir()
     assert list(tmp_path.iterdir()) == [out]
+
+
+def test_a_plain_tar_comes_back_or_is_refused_where_it_is_cut(tmp_path: Path) -> None:
+    raw = io.BytesIO()
+    pack(ENTRIES, raw, compressed=False)
+    data = raw.getvalue()
+    limits = {"max_bytes": 10_000_000, "max_files": 1000, "compressed": False}
+    names = unpack(io.BytesIO(data), tmp_path / "out", **limits)
+    assert names == unpacked(packed(ENTRIES), tmp_path / "same")
+    with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as tar:
+        assert {member.name for member in tar} == {entry.name for entry in ENTRIES}
+        end = max(member.offset_data + -(-member.size // 512) * 512 for member in tar)
+    for cut in range(0, end + 512, 61):
+        with pytest.raises(BadArchive):
+            unpack(io.BytesIO(data[:cut]), tmp_path / "cut", **limits)
+    assert not (tmp_path / "cut").exists()
 
 
 def test_the_same_content_gives_the_same_bytes(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ class Prefix(enum.StrEnum):
     JOB = "job"
     ATTEMPT = "att"
     MACHINE = "mch"
+    CHECKPOINT = "ckp"
     GROUP = "grp"
     DEPLOYMENT = "dep"
 

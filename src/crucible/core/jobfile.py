@@ -35,7 +35,14 @@ class JobFile(BaseModel):
     python: str | None = Field(default=None, description="Interpreter or virtual environment of the job.")
     name: str | None = Field(default=None, description="What to call the job.")
     kind: Kind | None = Field(default=None, description="A label with defaults.")
-    backend: str | None = Field(default=None, description="Where to run.")
+    backend: str | None = Field(
+        default=None, description="Where to run; places after the first are its fallback.", examples=["rehearsal,local"]
+    )
+    fallback: str | tuple[str, ...] = Field(
+        default=(), description="Where to go on, in this order, when a place has no machine or took it back."
+    )
+    market: str | None = Field(default=None, description="spot, on_demand or reserved.", examples=["spot"])
+    regions: str | tuple[str, ...] = Field(default=(), description="Only these regions.")
     tier: str | None = Field(default=None, description="A named size; see `crucible tiers`.")
     cpus: float | None = Field(default=None, description="CPUs, also fractions.")
     memory: str | int | None = Field(default=None, description="Memory limit; 4G is 4 GiB.", examples=["4G"])
@@ -55,6 +62,11 @@ class JobFile(BaseModel):
     retry_wait: str | int | float | None = Field(
         default=None, description="Time before a retry; 60s unless said.", examples=["30s"]
     )
+    keep: Annotated[int, Field(ge=1)] | dict[str, int | bool] | None = Field(
+        default=None, description="How many of the newest checkpoints stay, or a table of latest, best, every."
+    )
+    seed: int | None = Field(default=None, description="What $CRUCIBLE_SEED says.")
+    resume_from: str | None = Field(default=None, description="A checkpoint of any job to start from, by its id.")
     grace: str | int | float | None = Field(default=None, description="Time between TERM and KILL.")
     tags: tuple[str, ...] = Field(default=(), description="Labels to find it by.")
 
@@ -82,6 +94,14 @@ class JobFile(BaseModel):
         known = ("interruption", "infrastructure", "user")
         if isinstance(value, dict) and not set(value) <= set(known):
             raise ValueError(f"the causes are {', '.join(known)}")
+        return value
+
+    @field_validator("keep")
+    @classmethod
+    def _kept(cls, value: int | dict[str, int | bool] | None) -> int | dict[str, int | bool] | None:
+        known = ("latest", "best", "every", "higher_is_better")
+        if isinstance(value, dict) and not set(value) <= set(known):
+            raise ValueError(f"its fields are {', '.join(known)}")
         return value
 
     @model_validator(mode="after")

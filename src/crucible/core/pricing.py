@@ -18,21 +18,30 @@ MICROS = 1_000_000
 
 @dataclass(frozen=True)
 class Segment:
-    """A stretch of time at one rate. `ends_at` is None while it runs."""
+    """A stretch of time at one rate. `ends_at` is None while it runs.
+
+    `instance` tells apart what a provider meters apart: usually a machine is one instance.
+    """
 
     starts_at: float
     ends_at: float | None
     rate: int
+    instance: str = ""
 
 
 def machine_cost(segments: Sequence[Segment], billing: Billing, now: float) -> int:
-    """Micro-dollars for a machine so far.
+    """Micro-dollars for a machine so far: the sum of its instances, each billed by itself."""
+    instances: dict[str, list[Segment]] = {}
+    for segment in segments:
+        instances.setdefault(segment.instance, []).append(segment)
+    return sum(_instance_cost(parts, billing, now) for parts in instances.values())
 
-    The provider rounds the machine's whole time up to its granularity and charges at least its minimum; what
-    is added by that is charged at the last segment's rate.
+
+def _instance_cost(segments: Sequence[Segment], billing: Billing, now: float) -> int:
+    """The provider rounds the whole time up to its granularity and charges at least its minimum.
+
+    What is added by that is charged at the last segment's rate.
     """
-    if not segments:
-        return 0
     lengths = [_length(segment, now) for segment in segments]
     used = sum(lengths, Fraction(0))
     billed = max(_round_up(used, billing.granularity), Fraction(billing.minimum))

@@ -53,12 +53,13 @@ class Place:
 
 @dataclass(frozen=True)
 class Decision:
-    """`allocation` is None when the job waits; `why` explains."""
+    """`allocation` is None when the job waits; `why` explains. `never`: it can never be held there."""
 
     job: str
     backend: str
     allocation: Allocation | None
     why: str
+    never: bool = False
 
 
 def place_fifo(queue: Iterable[Waiting], places: Sequence[Place]) -> list[Decision]:
@@ -71,7 +72,7 @@ def place_fifo(queue: Iterable[Waiting], places: Sequence[Place]) -> list[Decisi
             continue
         never = why_never(waiting.need, place.capacity)
         if never:
-            decisions.append(Decision(waiting.job, waiting.backend, None, never))
+            decisions.append(Decision(waiting.job, waiting.backend, None, never, never=True))
             continue
         allocation = allocate(waiting.need, place)
         if allocation is None:

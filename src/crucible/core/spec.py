@@ -13,6 +13,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from crucible.core.offers import Market
 from crucible.core.resources import Resources
 
 PYTHON = "{python}"
@@ -25,6 +26,7 @@ MAX_DIFF = 256 * 1024
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SHA256 = r"^[0-9a-f]{64}$"
 _RESERVED = ("CRUCIBLE_", "CUDA_VISIBLE_DEVICES")
+_ASKED_FOR = "CRUCIBLE_CHECKPOINT_SIGNAL"  # the program says by it that it wants a signal
 _NAME = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f-\x9f/\\]+$")]
 _TEXT = Annotated[str, Field(max_length=4096, pattern=r"^[^\x00]*$")]
 
@@ -110,6 +112,15 @@ class Retries(_Frozen):
     wait_seconds: Annotated[float, Field(ge=0, le=86400)] = 60.0
 
 
+class Keeping(_Frozen):
+    """Which checkpoints stay: the newest, the best by their metric, and one every so many steps."""
+
+    latest: Annotated[int, Field(ge=1, le=1000)] = 3
+    best: Annotated[int, Field(ge=0, le=1000)] = 1
+    every: Annotated[int, Field(ge=1)] | None = None
+    higher_is_better: bool = False
+
+
 class JobSpec(_Frozen):
     command: Annotated[tuple[str, ...], Field(min_length=1, max_length=10_000)]
     name: _NAME | None = None
@@ -121,9 +132,19 @@ class JobSpec(_Frozen):
     env: Annotated[dict[str, str], Field(max_length=MAX_ENV)] = Field(default_factory=dict)
     data: Annotated[tuple[DataInput, ...], Field(max_length=256)] = ()
     backend: _TEXT | None = None
+    fallback: Annotated[tuple[_TEXT, ...], Field(max_length=16)] = ()
+    """Places to go to, in this order, when the one before took its machine back or has none."""
+    market: Market | None = None
+    regions: Annotated[tuple[_TEXT, ...], Field(max_length=64)] = ()
     tier: _TEXT | None = None
     resources: Resources = Resources()
     retries: Retries = Retries()
+    keep: Keeping = Keeping()
+    seed: Annotated[int, Field(ge=0, lt=2**32)] | None = None
+    """What $CRUCIBLE_SEED says; made from the job's id when nobody chose one."""
+    resume_from: _TEXT | None = None
+    """The id of a checkpoint, of any job, that the first attempt starts from."""
+    rerun_of: _TEXT | None = None
     grace_seconds: Annotated[float, Field(ge=0, le=3600)] = 10.0
     tags: Annotated[tuple[_NAME, ...], Field(max_length=50)] = ()
     source: Source = Source()
@@ -145,7 +166,7 @@ class JobSpec(_Frozen):
         for name, text in value.items():
             if not _ENV_NAME.fullmatch(name):
                 raise ValueError(f"{name!r} is no name of an environment variable")
-            if name.startswith(_RESERVED):
+            if name.startswith(_RESERVED) and name != _ASKED_FOR:
                 raise ValueError(f"{name} is set by Crucible itself")
             if "\x00" in text or len(text.encode()) > 64 * 1024:
                 raise ValueError(f"the value of {name} is longer than 64 KiB or holds a NUL character")

@@ -58,22 +58,27 @@ class Entry:
         return cls(name, path, info.st_size, bool(info.st_mode & stat.S_IXUSR))
 
 
-def pack(files: Iterable[Entry], out: BinaryIO) -> None:
+def pack(files: Iterable[Entry], out: BinaryIO, *, compressed: bool = True) -> None:
     """Write the entries as a tar.gz: the same names, contents and executable bits give the same bytes.
 
+    Not `compressed` it is a plain tar: for content that does not shrink.
     Order, times, owners and other mode bits do not matter (the version of zlib may). Raises UnsafePath for a
     name or link that leads out, BadArchive for a name that is there twice, OSError for a file that cannot be
     read or shrinks meanwhile.
     """
     entries = sorted(files, key=lambda entry: entry.name)
     _check_names(entries)
+    if not compressed:
+        _write_tar(entries, out)
+        return
     with gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=out, mtime=0) as packed:
         _write_tar(entries, packed)
 
 
-def unpack(source: BinaryIO, dest: Path, *, max_bytes: int, max_files: int) -> list[str]:
+def unpack(source: BinaryIO, dest: Path, *, max_bytes: int, max_files: int, compressed: bool = True) -> list[str]:
     """Unpack a tar.gz into the new folder `dest` and return the sorted names of its files and links.
 
+    Not `compressed` it is a plain tar.
     `dest` must be absent or empty (else FileExistsError). It appears at once and whole, or not at all: the
     work is done in a folder beside it. `max_bytes` bounds the content, `max_files` everything created,
     folders too; both are kept while reading. Raises BadArchive. Owners, times and all mode bits but
@@ -84,7 +89,7 @@ def unpack(source: BinaryIO, dest: Path, *, max_bytes: int, max_files: int) -> l
     work = Path(tempfile.mkdtemp(prefix=".unpacking-", dir=dest.parent))
     try:
         unpacking = _Unpacking(work, max_bytes, max_files)
-        for member in members(source):
+        for member in members(source, compressed=compressed):
             unpacking.add(member)
         unpacking.make_links()
         work.chmod(0o755)
@@ -128,7 +133,7 @@ def _check_link(name: str, target: str) -> None:
         raise UnsafePath(name, f"is a link to {target!a}, which is outside its folder")
 
 
-def _write_tar(entries: list[Entry], out: gzip.GzipFile) -> None:
+def _write_tar(entries: list[Entry], out: Union[BinaryIO, gzip.GzipFile]) -> None:
     with tarfile.open(fileobj=out, mode="w|", format=tarfile.PAX_FORMAT, encoding="utf-8") as tar:
         for entry in entries:
             _add(tar, entry)

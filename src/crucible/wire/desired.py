@@ -50,8 +50,23 @@ class DataItem:
 
 
 @dataclass(frozen=True)
+class Resume:
+    """The checkpoint to start from. `form` is `file`, or `folder`: then its bytes are a tar of that folder."""
+
+    id: str
+    name: str
+    form: str
+    size: int
+    sha256: str
+    step: Optional[int] = None
+
+
+@dataclass(frozen=True)
 class Assignment:
-    """One rank of one attempt on this machine. `stop` says: end it, `grace` seconds between TERM and KILL."""
+    """One rank of one attempt on this machine. `stop` says: end it, `grace` seconds between TERM and KILL.
+
+    `checkpoint` counts the times a checkpoint was asked for: when it rises, the program is told to save one.
+    """
 
     attempt: str
     job: str
@@ -65,7 +80,7 @@ class Assignment:
     data: tuple[DataItem, ...] = ()
     limits: Limits = field(default_factory=Limits)
     grace: float = 10.0
-    resume_from: Optional[str] = None
+    resume_from: Optional[Resume] = None
     stop: bool = False
     checkpoint: int = 0
 
@@ -74,13 +89,15 @@ class Assignment:
 class Desired:
     """`lease_seconds` is the agent's right to run without contact; None (places that do not bill): for ever.
 
-    `release` says: no work will come, end when idle.
+    `ends_in` is how many seconds the machine may still live, from the moment this document was made: before
+    that time is over the agent saves and ends what runs. `release` says: no work will come, end when idle.
     """
 
     machine: str
     version: int
     assignments: tuple[Assignment, ...] = ()
     lease_seconds: Optional[float] = None
+    ends_in: Optional[float] = None
     release: bool = False
 
 
@@ -112,8 +129,13 @@ def _assignment(doc: dict[str, Any]) -> Assignment:
         "limits": Limits(**_known(Limits, limits)),
         "environment": Environment(**_known(Environment, environment)),
         "data": tuple(DataItem(**_known(DataItem, item)) for item in doc["data"]),
+        "resume_from": _resume(doc.get("resume_from")),
     }
     return Assignment(**{**_known(Assignment, doc), **parts})
+
+
+def _resume(doc: Optional[dict[str, Any]]) -> Optional[Resume]:
+    return None if doc is None else Resume(**_known(Resume, doc))
 
 
 def _known(kind: type, doc: dict[str, Any]) -> dict[str, Any]:

@@ -27,6 +27,8 @@ class Kind(str, enum.Enum):
     PROGRESS = "progress"  # fraction, epoch, total_epochs, step, total_steps, loss, eta_seconds, message
     LOG = "log"  # n, start, end (byte offsets in the attempt's output), lines, sha256: a stored segment
     ARTIFACT = "artifact"  # path, size, sha256: a stored file
+    CHECKPOINT = "checkpoint"  # name, form (file | folder), size, sha256, step, metric: a stored checkpoint
+    NOTICE = "notice"  # seconds, text: the place announced that it takes the machine back
     NOTE = "note"  # text: something a person should see (output cut, limit not enforced)
     EXITED = "exited"  # code: int|None, signal: int|None, cause: Cause value, text, seconds, cpu_seconds, peak_memory
     ENDED = "ended"  # nothing follows: outputs are in. complete: bool, text
@@ -46,6 +48,8 @@ class Cause(str, enum.Enum):
     STAGING_FAILED = "staging_failed"  # bundle, environment or data could not be prepared
     NOT_STARTED = "not_started"  # stopped before anything ran
     RUNNER_LOST = "runner_lost"  # the runner died; the host ended what was left
+    INTERRUPTED = "interrupted"  # the place takes the machine back
+    SUSPENDED = "suspended"  # the machine's time is nearly over
     FENCED = "fenced"  # out of contact for longer than the lease allows
 
 

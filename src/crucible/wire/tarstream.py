@@ -1,4 +1,4 @@
-"""Reading a tar.gz that nobody trusts, member by member and within bounds.
+"""Reading a tar, plain or gzipped, that nobody trusts, member by member and within bounds.
 
 The blocks are walked here and not by `tarfile`'s own loop, which takes a broken header for the end of the
 archive and reads name records of any size into memory. What may be done with a member is for the caller to
@@ -13,7 +13,7 @@ import tarfile
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import BinaryIO, Union
 
 FILES = (tarfile.REGTYPE, tarfile.AREGTYPE)
 FOLDER = tarfile.DIRTYPE
@@ -60,7 +60,7 @@ class Member:
 class _TarStream:
     """The decompressed bytes. Every fault of the source becomes BadArchive."""
 
-    def __init__(self, source: gzip.GzipFile) -> None:
+    def __init__(self, source: Union[BinaryIO, gzip.GzipFile]) -> None:
         self._source = source
 
     def read(self, size: int) -> bytes:
@@ -103,9 +103,9 @@ class _TarStream:
             raise BadArchive(f"it is not a sound gzip file: {error}") from error
 
 
-def members(source: BinaryIO) -> Iterator[Member]:
+def members(source: BinaryIO, *, compressed: bool = True) -> Iterator[Member]:
     """The members in their order. BadArchive for anything that is not a sound archive, to its very end."""
-    stream = _TarStream(gzip.GzipFile(fileobj=source, mode="rb"))
+    stream = _TarStream(gzip.GzipFile(fileobj=source, mode="rb") if compressed else source)
     while True:
         block = stream.read_exactly(_BLOCK)
         if not block.strip(b"\x00"):

@@ -28,7 +28,7 @@ from crucible.core.lifecycle import (
     advance_machine,
 )
 from crucible.core.lifecycle import facts as f
-from crucible.core.lifecycle.outcome import UNBEGUN_TRIES
+from crucible.core.lifecycle.outcome import REFUSALS, SUSPENSIONS, UNBEGUN_TRIES
 from crucible.core.lifecycle.reasons import Retry
 from crucible.core.spec import Retries
 
@@ -60,7 +60,10 @@ class AnyOrder(RuleBasedStateMachine):
         before = self.world
         step = advance(before, fact, self.now)
         self.launches += [e.machine for e in step.effects if e.kind is EffectKind.LAUNCH]
-        check_step(before, step)
+        if before.job.state.terminal and isinstance(fact, f.ResumeRequested):
+            check_reopened(before, step)
+        else:
+            check_step(before, step)
         self.world = step.world
 
     @rule(own=st.booleans(), stale=st.booleans(), state=st.sampled_from(MachineState), data=st.data())
@@ -126,6 +129,18 @@ class AnyOrder(RuleBasedStateMachine):
     def give_up(self) -> None:
         self.tell(f.Impossible("too large"))
 
+    @rule(kind=st.sampled_from(["notice", "checkpoint", "moved on", "unsaved", "resume"]), seconds=st.floats(0, 120))
+    def all_else(self, kind: str, seconds: float) -> None:
+        attempt = self.world.attempts[-1].id if self.world.attempts else "att-0"
+        facts: dict[str, Fact] = {
+            "notice": f.Noticed(attempt, seconds),
+            "checkpoint": f.CheckpointRequested(),
+            "moved on": f.MovedOn("elsewhere", "sold out"),
+            "unsaved": f.Unsaved(),
+            "resume": f.ResumeRequested("ckp-1"),
+        }
+        self.tell(facts[kind])
+
     @rule(chance=st.integers(0, 9))
     def seldom(self, chance: int) -> None:
         """Ends of the whole job at any time, but not so often that nothing else is seen."""
@@ -156,12 +171,26 @@ def check_step(before: World, step: Step) -> None:
             assert attempt in step.world.attempts, "what has ended does not change"
 
 
+def check_reopened(before: World, step: Step) -> None:
+    job = step.world.job
+    assert (job.state, job.desired) == (JobState.QUEUED, Wish.RUN)
+    assert job.generation == before.job.generation + 1
+    assert job.reopened_at == len(before.attempts)
+    assert step.world.attempts == before.attempts
+    assert step.effects == ()
+
+
 def check_world(world: World) -> None:
     job, live = world.job, world.live
     assert [a.number for a in world.attempts] == list(range(1, job.attempts + 1))
     assert all(not a.live for a in world.attempts[:-1]), "at most the last attempt lives"
     assert Retry.NEVER not in job.used
-    budgets = {**job.spec.retries.model_dump(), Retry.UNBEGUN.value: UNBEGUN_TRIES}
+    budgets = {
+        **job.spec.retries.model_dump(),
+        Retry.UNBEGUN.value: UNBEGUN_TRIES,
+        Retry.REFUSAL.value: REFUSALS,
+        Retry.SUSPENSION.value: SUSPENSIONS,
+    }
     assert all(used <= budgets[retry.value] for retry, used in job.used.items())
     if live is None:
         check_at_rest(world)

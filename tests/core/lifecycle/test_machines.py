@@ -231,3 +231,10 @@ def check_change(before: Machine, after_: Machine) -> None:
     assert (after_.id, after_.owner, after_.call) == (before.id, before.owner, before.call)
     assert after_.native_id is not None or before.native_id is None
     assert before.up_at is None or after_.up_at is not None
+
+
+def test_a_call_that_is_over_cannot_take_effect_for_as_long_as_one_under_way() -> None:
+    machine = advance_machine(own_machine("att-1"), f.LaunchSent(NOW + 125), NOW).machine
+    assert advance_machine(machine, f.LaunchLost("timed out"), NOW).machine.launch_deadline == NOW + 125
+    assert advance_machine(machine, f.LaunchLost("cut off", NOW + 15), NOW).machine.launch_deadline == NOW + 15
+    assert advance_machine(machine, f.LaunchLost("cut off", NOW + 900), NOW).machine.launch_deadline == NOW + 125

@@ -10,15 +10,16 @@ from tests.core.lifecycle.builders import (
     lose_machine,
     new_world,
     placed,
+    pool_machine,
     run,
     run_step,
     running,
     types,
 )
 
-from crucible.core.lifecycle import JobState, Reason, World
+from crucible.core.lifecycle import JobState, MachineState, Reason, World
 from crucible.core.lifecycle import facts as f
-from crucible.core.lifecycle.outcome import UNBEGUN_TRIES
+from crucible.core.lifecycle.outcome import REFUSALS, SUSPENSIONS, UNBEGUN_TRIES
 from crucible.core.lifecycle.reasons import Payer, Retry
 from crucible.core.spec import Retries
 
@@ -34,14 +35,22 @@ VERDICTS = {
     Reason.TIME_LIMIT: (JobState.FAILED, Retry.NEVER, Payer.USER),
     Reason.STAGING_FAILED: (JobState.FAILED, Retry.NEVER, Payer.USER),
     Reason.INTERRUPTED: (JobState.FAILED, Retry.INTERRUPTION, Payer.PLATFORM),
+    Reason.SUSPENDED: (JobState.FAILED, Retry.SUSPENSION, Payer.USER),
     Reason.MACHINE_LOST: (JobState.FAILED, Retry.INFRASTRUCTURE, Payer.PLATFORM),
     Reason.NOT_BEGUN: (JobState.FAILED, Retry.UNBEGUN, Payer.PLATFORM),
+    Reason.REFUSED: (JobState.FAILED, Retry.REFUSAL, Payer.PLATFORM),
     Reason.RUNNER_LOST: (JobState.FAILED, Retry.INFRASTRUCTURE, Payer.PLATFORM),
     Reason.LAUNCH_FAILED: (JobState.FAILED, Retry.INFRASTRUCTURE, Payer.PLATFORM),
     Reason.FENCED: (JobState.FAILED, Retry.INFRASTRUCTURE, Payer.PLATFORM),
     Reason.NO_CAPACITY: (JobState.FAILED, Retry.NEVER, Payer.PLATFORM),
 }
+SPENT = {Retry.UNBEGUN: UNBEGUN_TRIES, Retry.REFUSAL: REFUSALS, Retry.SUSPENSION: SUSPENSIONS}
 REPORTED = [reason for reason in Reason if reason is not Reason.CANCELLED]
+
+
+def begun(world: World, reason: Reason) -> World:
+    """As far as an attempt that ends for this reason comes."""
+    return placed(world) if reason in (Reason.NOT_BEGUN, Reason.REFUSED) else running(world)
 
 
 def test_every_reason_has_a_verdict() -> None:
@@ -57,8 +66,8 @@ def test_every_verdict_speaks_in_a_sentence(reason: Reason) -> None:
 
 @pytest.mark.parametrize("reason", REPORTED)
 def test_without_a_budget_each_reason_ends_the_job_with_its_outcome(reason: Reason) -> None:
-    world = new_world(NONE).with_job(used={Retry.UNBEGUN: UNBEGUN_TRIES})
-    step = finish(running(world), reason, 7)
+    world = new_world(NONE).with_job(used=SPENT)
+    step = finish(begun(world, reason), reason, 7)
     job = step.world.job
     assert (job.state, job.reason, job.exit_code) == (reason.verdict.outcome, reason, 7)
     assert types(step.events)[-2:] == ["attempt_ended", reason.verdict.outcome.value]
@@ -82,7 +91,7 @@ def test_running_out_of_memory_is_never_tried_again() -> None:
 
 def tries_until_the_end(world: World, reason: Reason) -> int:
     while not world.job.state.terminal:
-        world = finish(running(world), reason).world
+        world = finish(begun(world, reason), reason).world
     return world.job.attempts
 
 
@@ -107,7 +116,7 @@ def test_each_budget_gives_that_many_more_tries(reason: Reason, tries: int) -> N
 def test_budgets_are_separate() -> None:
     world = new_world(Retries(interruption=1, infrastructure=1, user=1))
     for reason in (Reason.INTERRUPTED, Reason.RUNNER_LOST, Reason.EXIT_CODE):
-        world = finish(running(world), reason).world
+        world = finish(begun(world, reason), reason).world
         assert world.job.state is JobState.QUEUED
     assert world.job.used == {Retry.INTERRUPTION: 1, Retry.INFRASTRUCTURE: 1, Retry.USER: 1}
     assert finish(running(world), Reason.KILLED).world.job.reason is Reason.KILLED
@@ -116,7 +125,7 @@ def test_budgets_are_separate() -> None:
 def waits(reason: Reason, retries: Retries, count: int) -> list[float]:
     world, found = new_world(retries), list[float]()
     for _ in range(count):
-        world = finish(running(world), reason).world
+        world = finish(begun(world, reason), reason).world
         found.append(world.job.not_before - NOW)
     return found
 
@@ -173,9 +182,14 @@ def test_a_machine_of_its_own_is_given_back_with_every_try() -> None:
 
 
 def test_a_machine_that_could_not_be_started_counts_as_ours() -> None:
-    step = lose_machine(launching(new_world(NONE)))
+    step = lose_machine(placed(new_world(NONE), pool_machine(MachineState.CREATING)))
     assert step.world.job.reason is Reason.LAUNCH_FAILED
     assert step.effects == ()
+
+
+def test_a_machine_of_its_own_that_never_came_is_not_charged() -> None:
+    job = lose_machine(launching(new_world(NONE))).world.job
+    assert (job.state, job.used) == (JobState.QUEUED, {Retry.REFUSAL: 1})
 
 
 def test_a_failure_to_find_a_place_between_tries_ends_the_job() -> None:

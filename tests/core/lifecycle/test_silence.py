@@ -16,6 +16,7 @@ from tests.core.lifecycle.builders import (
     lose_machine,
     new_world,
     placed,
+    pool_machine,
     run,
     run_step,
     running,
@@ -26,7 +27,7 @@ from tests.core.lifecycle.builders import (
     with_machine_gone,
 )
 
-from crucible.core.lifecycle import AttemptState, JobState, Reason, World, advance
+from crucible.core.lifecycle import AttemptState, JobState, MachineState, Reason, World, advance
 from crucible.core.lifecycle import facts as f
 from crucible.core.lifecycle.silence import NOTICE_AFTER, SETTLE_WINDOW
 from crucible.core.lifecycle.states import Condition
@@ -89,7 +90,9 @@ def test_a_machine_that_was_taken_back_before_it_began_is_an_interruption() -> N
 
 
 def test_a_machine_that_never_came_up_is_a_failed_launch() -> None:
-    assert lose_machine(launching()).world.attempts[0].reason is Reason.LAUNCH_FAILED
+    shared = placed(machine=pool_machine(MachineState.CREATING))
+    assert lose_machine(shared).world.attempts[0].reason is Reason.LAUNCH_FAILED
+    assert lose_machine(launching()).world.attempts[0].reason is Reason.REFUSED
 
 
 def test_silence_is_shown() -> None:

@@ -3,8 +3,9 @@
     advance(world, fact, now) -> Step(world, events, effects, touched)
 
 Pure and total: any fact in any state gives an answer, and a fact that means nothing there changes nothing.
-Facts may come twice, late or out of order. The outcome of an attempt is decided by its runner's exit report;
-where none can come (its machine is gone and the settle window has passed) by what the place says.
+Facts may come twice, late or out of order. What has ended stays ended, unless somebody asks to resume it. The
+outcome of an attempt is decided by its runner's exit report; where none can come (its machine is gone and the
+settle window has passed) by what the place says.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from dataclasses import replace
 from crucible.core.lifecycle import facts as f
 from crucible.core.lifecycle.outcome import conclude, end_attempt, give_back
 from crucible.core.lifecycle.reasons import Reason
-from crucible.core.lifecycle.reports import reported
-from crucible.core.lifecycle.silence import NOTICE_AFTER, believed_at, heard, look
+from crucible.core.lifecycle.reopening import reopen
+from crucible.core.lifecycle.reports import noticed, reported
+from crucible.core.lifecycle.silence import NOTICE_AFTER, believed_at, deadlines, heard, look
 from crucible.core.lifecycle.states import AttemptState, Condition, JobState, MachineState, Wish
 from crucible.core.lifecycle.values import Attempt, Effect, EffectKind, Event, Job, Step, World
 
@@ -24,7 +26,7 @@ LOOK_AGAIN = 5.0
 
 
 def advance(world: World, fact: f.Fact, now: float) -> Step:
-    if world.job.state.terminal:
+    if world.job.state.terminal and not isinstance(fact, f.ResumeRequested):
         return Step(world)
     return _finish(_decide(world, fact, now), now)
 
@@ -39,8 +41,18 @@ def _decide(world: World, fact: f.Fact, now: float) -> Step:
             return _placed(world, fact)
         case f.Impossible(why):
             return _impossible(world, why, now)
+        case f.Unsaved():
+            return _unsaved(world, now)
+        case f.MovedOn(backend, why):
+            return _moved_on(world, backend, why)
         case f.CancelRequested(by):
             return _cancel(world, by, now)
+        case f.ResumeRequested():
+            return reopen(world, fact, now)
+        case f.CheckpointRequested(by):
+            return _ask_checkpoint(world, by)
+        case f.Noticed(attempt, seconds):
+            return noticed(world, attempt, seconds, now)
         case f.Heard(attempt):
             return heard(world, attempt, now)
         case f.Tick(listening_since):
@@ -84,6 +96,28 @@ def _impossible(world: World, why: str, now: float) -> Step:
     if world.job.state not in (JobState.PENDING, JobState.QUEUED) or world.live:
         return Step(world)
     return conclude(world, Reason.NO_CAPACITY, why, now)
+
+
+def _unsaved(world: World, now: float) -> Step:
+    if world.job.state is not JobState.QUEUED or world.live or not world.attempts:
+        return Step(world)
+    why = "it saved no checkpoint in that time, so it would only begin again"
+    return conclude(world, Reason.SUSPENDED, why, now, world.attempts[-1])
+
+
+def _moved_on(world: World, backend: str, why: str) -> Step:
+    if world.job.state is not JobState.QUEUED or world.job.backend == backend:
+        return Step(world)
+    told = {"from": world.job.backend, "to": backend, "why": why}
+    return Step(world.with_job(backend=backend, waiting=why), (Event("moved_on", told),))
+
+
+def _ask_checkpoint(world: World, by: str) -> Step:
+    attempt = world.live
+    if attempt is None or attempt.state is not AttemptState.RUNNING:
+        return Step(world)
+    asked = world.with_job(checkpoint=world.job.checkpoint + 1)
+    return Step(asked, (Event("checkpoint_requested", {"by": by}),), (), _machines_of(attempt))
 
 
 def _cancel(world: World, by: str, now: float) -> Step:
@@ -144,10 +178,13 @@ def _due(world: World, now: float) -> float | None:
     gone = [at for machine in held if (at := believed_at(machine, attempt)) is not None]
     if gone:
         return min(gone)
-    due = world.job.due_at
-    if due is not None and due > now:
-        return due
-    if Condition.UNREACHABLE in world.job.conditions:
+    return min([_next_look(world.job, attempt, now), *(max(at, now + LOOK_AGAIN) for at in deadlines(world, attempt))])
+
+
+def _next_look(job: Job, attempt: Attempt, now: float) -> float:
+    if job.due_at is not None and job.due_at > now:
+        return job.due_at
+    if Condition.UNREACHABLE in job.conditions:
         return now + NOTICE_AFTER
     return max((attempt.last_seen or now) + NOTICE_AFTER, now + LOOK_AGAIN)
 

@@ -38,8 +38,45 @@ class Impossible:
 
 
 @dataclass(frozen=True)
+class Unsaved:
+    """The machine's time was over and nothing was saved: the next try would begin where this one did."""
+
+
+@dataclass(frozen=True)
+class MovedOn:
+    """The place the job waits for has nothing for it; it goes on to the next in its line."""
+
+    backend: str
+    why: str
+
+
+@dataclass(frozen=True)
 class CancelRequested:
     by: str = "user"
+
+
+@dataclass(frozen=True)
+class ResumeRequested:
+    """The ended job is wanted again: from this checkpoint (None: the newest), at this place (None: its line)."""
+
+    resume_from: str | None = None
+    backend: str | None = None
+    by: str = "user"
+
+
+@dataclass(frozen=True)
+class CheckpointRequested:
+    """The running program is to save a checkpoint now."""
+
+    by: str = "user"
+
+
+@dataclass(frozen=True)
+class Noticed:
+    """The place announced to an attempt's machine that it takes it back in so many seconds."""
+
+    attempt: str
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -95,7 +132,8 @@ class Tick:
 
 
 RunnerFact = RunnerStaging | RunnerStarted | RunnerExited | RunnerEnded
-Fact = Planned | Waits | Placed | Impossible | CancelRequested | RunnerFact | Heard | Tick
+UserFact = CancelRequested | ResumeRequested | CheckpointRequested
+Fact = Planned | Waits | Placed | Impossible | Unsaved | MovedOn | UserFact | RunnerFact | Noticed | Heard | Tick
 
 
 @dataclass(frozen=True)
@@ -119,9 +157,13 @@ class LaunchRefused:
 
 @dataclass(frozen=True)
 class LaunchLost:
-    """The call gave no answer: there may be a machine."""
+    """The call gave no answer: there may be a machine.
+
+    `until`: when it can no longer take effect, where the call itself is over; None: as announced before it.
+    """
 
     why: str
+    until: float | None = None
 
 
 @dataclass(frozen=True)

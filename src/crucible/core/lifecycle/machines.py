@@ -35,8 +35,8 @@ def advance_machine(machine: Machine, fact: f.MachineFact, now: float) -> Machin
             return MachineStep(_answered(machine, native_id))
         case f.LaunchRefused(why):
             return MachineStep(_refused(machine, why, now))
-        case f.LaunchLost(why):
-            return MachineStep(replace(machine, empty_finds=0, detail=why))
+        case f.LaunchLost(why, until):
+            return MachineStep(_lost(machine, why, until))
         case f.FoundNothing():
             return MachineStep(_found_nothing(machine, now))
         case f.HostSeen():
@@ -54,6 +54,11 @@ def advance_machine(machine: Machine, fact: f.MachineFact, now: float) -> Machin
 def _sent(machine: Machine, until: float) -> Machine:
     """Stored before each call: what was not found earlier may still come to be."""
     return replace(machine, launch_deadline=max(machine.launch_deadline, until), empty_finds=0)
+
+
+def _lost(machine: Machine, why: str, until: float | None) -> Machine:
+    deadline = machine.launch_deadline if until is None else min(machine.launch_deadline, until)
+    return replace(machine, empty_finds=0, detail=why, launch_deadline=deadline)
 
 
 def _answered(machine: Machine, native_id: str) -> Machine:

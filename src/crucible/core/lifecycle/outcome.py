@@ -9,13 +9,19 @@ from crucible.core.lifecycle.machines import advance_machine
 from crucible.core.lifecycle.reasons import Reason, Retry
 from crucible.core.lifecycle.states import AttemptState, Condition, JobState, Wish
 from crucible.core.lifecycle.values import Attempt, Event, Job, Step, World
+from crucible.core.places import place_after
 
 FIRST_WAIT = 2.0
 """Seconds before the first retry after trouble of ours; doubles up to the job's own wait."""
 
-
 UNBEGUN_TRIES = 20
 """A job that never began anywhere is not charged for it, but a place that keeps vanishing has an end."""
+
+REFUSALS = 100_000
+"""A place without capacity is asked again for as long as somebody wants the job."""
+
+SUSPENSIONS = 1000
+"""Times a job may go on after its place's time was over."""
 
 
 def end_attempt(world: World, attempt: Attempt, reason: Reason, now: float, *, detail: str = "") -> Step:
@@ -68,7 +74,7 @@ def give_back(world: World, attempt: Attempt, why: str, now: float) -> Step:
     step = Step(world)
     for slot in attempt.slots:
         machine = world.machines.get(slot.machine)
-        if machine and machine.owner == f"attempt:{attempt.id}":
+        if machine and machine.belongs_to(attempt):
             released = advance_machine(machine, Unwanted(why), now)
             step = step.then(Step(step.world.with_machine(released.machine), (), released.effects))
     return step
@@ -82,6 +88,7 @@ def _next(world: World, attempt: Attempt, reason: Reason, now: float) -> Step:
     wait = _wait(world.job, retry, used)
     queued = world.with_job(
         state=JobState.QUEUED,
+        backend=place_after(world.job.spec, world.job.backend) if reason.leaves else world.job.backend,
         used={**world.job.used, retry: used + 1},
         not_before=now + wait,
         waiting=f"try {attempt.number + 1} follows {wait:g} s after the last: {reason.verdict.message}",
@@ -97,6 +104,8 @@ def _budget(job: Job, retry: Retry) -> int:
         Retry.INFRASTRUCTURE: retries.infrastructure,
         Retry.USER: retries.user,
         Retry.UNBEGUN: UNBEGUN_TRIES,
+        Retry.REFUSAL: REFUSALS,
+        Retry.SUSPENSION: SUSPENSIONS,
     }[retry]
 
 
@@ -105,7 +114,7 @@ def _wait(job: Job, retry: Retry, used: int) -> float:
     match retry:
         case Retry.USER:
             return longest
-        case Retry.INFRASTRUCTURE | Retry.UNBEGUN:
-            return min(FIRST_WAIT * 2.0**used, longest)
+        case Retry.INFRASTRUCTURE | Retry.UNBEGUN | Retry.REFUSAL:
+            return min(FIRST_WAIT * 2.0 ** min(used, 16), longest)
         case _:
             return 0.0

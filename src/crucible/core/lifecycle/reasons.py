@@ -9,13 +9,19 @@ from crucible.core.lifecycle.states import JobState
 
 
 class Retry(enum.StrEnum):
-    """Which budget another try is taken from. NEVER: there is none. UNBEGUN: nothing ran, nothing is charged."""
+    """Which budget another try is taken from. NEVER: there is none.
+
+    UNBEGUN: nothing ran, nothing is charged. REFUSAL: a place had nothing, which may last. SUSPENSION: the
+    place's time was over, which was known before.
+    """
 
     NEVER = "never"
     INTERRUPTION = "interruption"
     INFRASTRUCTURE = "infrastructure"
     USER = "user"
     UNBEGUN = "unbegun"
+    REFUSAL = "refusal"
+    SUSPENSION = "suspension"
 
 
 class Payer(enum.StrEnum):
@@ -41,8 +47,10 @@ class Reason(enum.StrEnum):
     CANCELLED = "cancelled"
     STAGING_FAILED = "staging_failed"
     INTERRUPTED = "interrupted"
+    SUSPENDED = "suspended"
     MACHINE_LOST = "machine_lost"
     NOT_BEGUN = "not_begun"
+    REFUSED = "refused"
     RUNNER_LOST = "runner_lost"
     LAUNCH_FAILED = "launch_failed"
     FENCED = "fenced"
@@ -51,6 +59,11 @@ class Reason(enum.StrEnum):
     @property
     def verdict(self) -> Verdict:
         return _VERDICTS[self]
+
+    @property
+    def leaves(self) -> bool:
+        """Whether the place failed the job, so that the next try goes to the next place in its line."""
+        return self in _LEAVES
 
 
 def _failed(retry: Retry, payer: Payer, message: str, advice: str = "") -> Verdict:
@@ -91,6 +104,12 @@ _VERDICTS = {
         "The log says which step failed: crucible logs {job}",
     ),
     Reason.INTERRUPTED: _failed(Retry.INTERRUPTION, Payer.PLATFORM, "The place took the machine back."),
+    Reason.SUSPENDED: _failed(
+        Retry.SUSPENSION,
+        Payer.USER,
+        "The machine's time was over.",
+        "Save checkpoints to go on from, or give it a time that fits: --time 2h.",
+    ),
     Reason.MACHINE_LOST: _failed(
         Retry.INFRASTRUCTURE,
         Payer.PLATFORM,
@@ -98,6 +117,7 @@ _VERDICTS = {
         "The computer was restarted, or its agent ended.",
     ),
     Reason.NOT_BEGUN: _failed(Retry.UNBEGUN, Payer.PLATFORM, "The machine went away before the job had begun there."),
+    Reason.REFUSED: _failed(Retry.REFUSAL, Payer.PLATFORM, "The place had no machine for it."),
     Reason.RUNNER_LOST: _failed(
         Retry.INFRASTRUCTURE,
         Payer.PLATFORM,
@@ -115,3 +135,5 @@ _VERDICTS = {
     ),
     Reason.NO_CAPACITY: _failed(Retry.NEVER, Payer.PLATFORM, "Nothing that is connected can hold this job."),
 }
+
+_LEAVES = frozenset({Reason.INTERRUPTED, Reason.MACHINE_LOST, Reason.LAUNCH_FAILED, Reason.FENCED})

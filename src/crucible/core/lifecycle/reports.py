@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from crucible.core.lifecycle import facts as f
 from crucible.core.lifecycle.outcome import end_attempt
-from crucible.core.lifecycle.reasons import Reason
+from crucible.core.lifecycle.reasons import Reason, Retry
 from crucible.core.lifecycle.silence import heard
 from crucible.core.lifecycle.states import AttemptState
 from crucible.core.lifecycle.values import Attempt, Event, Step, World
@@ -33,6 +33,16 @@ def reported(world: World, fact: f.RunnerFact, now: float) -> Step:
             return told.then(_ended(told.world, seen, fact, now))
 
 
+def noticed(world: World, attempt_id: str, seconds: float, now: float) -> Step:
+    """Its runner has saved and is ending: nothing to do but to know why, should its last words get lost."""
+    attempt = world.live
+    if attempt is None or attempt.id != attempt_id or attempt.noticed_at is not None:
+        return Step(world)
+    told = {"attempt": attempt.number, "seconds": seconds}
+    event = Event("interruption_notice", told)
+    return Step(world.with_attempt(replace(attempt, noticed_at=now)), (event,))
+
+
 def _staging(world: World, attempt: Attempt, what: str) -> Step:
     if attempt.state not in _BEFORE_RUN:
         return Step(world)
@@ -44,7 +54,9 @@ def _started(world: World, attempt: Attempt, rank: int, pid: int | None, now: fl
     if attempt.state not in _BEFORE_RUN:
         return Step(world)
     running = replace(attempt, state=AttemptState.RUNNING, started_at=now, pid=pid if rank == 0 else attempt.pid)
-    begun = world.with_attempt(running).with_job(started_at=world.job.started_at or now)
+    unstarted = (Retry.UNBEGUN, Retry.REFUSAL)
+    used = {retry: count for retry, count in world.job.used.items() if retry not in unstarted}
+    begun = world.with_attempt(running).with_job(started_at=world.job.started_at or now, used=used)
     return Step(begun, (Event("started", {"attempt": attempt.number, "pid": pid}),))
 
 
@@ -71,4 +83,5 @@ def _ended(world: World, attempt: Attempt, fact: f.RunnerEnded, now: float) -> S
     step = Step(world.with_attempt(marked), () if fact.complete else (Event("outputs_incomplete", missing),))
     if not all(slot.ended for slot in slots):
         return step
-    return step.then(end_attempt(step.world, marked, marked.reason or Reason.RUNNER_LOST, now))
+    unsaid = Reason.RUNNER_LOST if marked.noticed_at is None else Reason.INTERRUPTED
+    return step.then(end_attempt(step.world, marked, marked.reason or unsaid, now))

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from crucible.core.lifecycle.outcome import end_attempt
+from crucible.core.lifecycle.outcome import end_attempt, give_back
 from crucible.core.lifecycle.reasons import Reason
-from crucible.core.lifecycle.states import Condition
+from crucible.core.lifecycle.states import Condition, Wish
 from crucible.core.lifecycle.values import Attempt, Event, Machine, Step, World
 
 NOTICE_AFTER = 45.0
 """Seconds of silence after which a job is shown as unreachable. Nothing else follows from it."""
+
+REPLACE_MARGIN = 300.0
+"""Seconds after the end of its lease until a silent attempt may be replaced."""
+
+ENDING_MARGIN = 60.0
+"""A machine that is gone so many seconds before its end, or later, has come to its end."""
+
+HOST_GRACE = 120.0
+"""Seconds that hosts and runners have to make contact once somebody listens again."""
 
 SETTLE_WINDOW = 5.0
 """Seconds that a vanished machine's last messages may still take to arrive."""
@@ -19,12 +28,14 @@ SETTLE_WINDOW = 5.0
 def believed_at(machine: Machine, attempt: Attempt) -> float | None:
     """When the end of an attempt's machine is judged; None while it is not gone.
 
-    Where nothing was ever heard of either, no last words can be under way: at once.
+    Where nothing was ever heard of either, no last words can be under way: at once. While its last words are
+    still coming in, it is not judged.
     """
     if machine.gone_at is None:
         return None
-    silent = machine.up_at is None and attempt.last_seen is None
-    return machine.gone_at if silent else machine.gone_at + SETTLE_WINDOW
+    if machine.up_at is None and attempt.last_seen is None:
+        return machine.gone_at
+    return max(machine.gone_at, attempt.last_seen or 0.0) + SETTLE_WINDOW
 
 
 def heard(world: World, attempt_id: str, now: float) -> Step:
@@ -43,7 +54,59 @@ def look(world: World, now: float, listening_since: float = 0.0) -> Step:
     lost = [world.machines[s.machine] for s in attempt.slots if _lost(world, attempt, s.machine, now)]
     if lost:
         return _machines_lost(world, attempt, lost, now)
-    return _silence(world, attempt, now, listening_since)
+    fence = fenced_at(world, attempt)
+    if fence is not None and now >= max(fence, listening_since + HOST_GRACE):
+        why = Reason.FENCED if attempt.noticed_at is None else Reason.INTERRUPTED
+        return end_attempt(world, attempt, attempt.reason or why, now, detail="nothing was heard of it")
+    over = overdue(world, attempt, now, listening_since)
+    step = give_back(world, attempt, over, now) if over else Step(world)
+    return step.then(_silence(step.world, attempt, now, listening_since))
+
+
+def fenced_at(world: World, attempt: Attempt) -> float | None:
+    """When the attempt may be replaced though its place cannot say what became of it; None: never.
+
+    By then its agents, which count the same silence, have long ended it by themselves.
+    """
+    held = _held(world, attempt)
+    if not held or any(machine.lease_seconds is None for machine in held):
+        return None
+    heard_at = attempt.last_seen or max(machine.up_at or attempt.placed_at for machine in held)
+    lease = max(machine.lease_seconds or 0.0 for machine in held)
+    return max(heard_at, attempt.placed_at) + lease + REPLACE_MARGIN
+
+
+def overdue(world: World, attempt: Attempt, now: float, listening_since: float) -> str:
+    """Why a machine of the attempt must go, in words; empty while it may stay."""
+    held = _held(world, attempt)
+    if any(machine.ends_at is not None and now >= machine.ends_at for machine in held):
+        return "its time is over"
+    if world.job.desired is Wish.CANCEL and now >= _mute_at(world, attempt, listening_since):
+        return "the job was cancelled and its agent is silent"
+    late = [m for m in held if m.up_at is None and m.host_due is not None]
+    if any(now >= max(m.host_due or 0.0, listening_since + HOST_GRACE) for m in late):
+        return "its host did not come"
+    return ""
+
+
+def _mute_at(world: World, attempt: Attempt, listening_since: float) -> float:
+    """When an agent that was told to stop has been silent for longer than stopping takes."""
+    heard_at = max(attempt.last_seen or attempt.placed_at, listening_since)
+    return heard_at + NOTICE_AFTER + world.job.spec.grace_seconds
+
+
+def deadlines(world: World, attempt: Attempt) -> list[float]:
+    """The instants at which something follows from time alone."""
+    held = [m for m in _held(world, attempt) if m.wanted]
+    ends = [m.ends_at for m in held if m.ends_at is not None]
+    hosts = [m.host_due for m in held if m.host_due is not None and m.up_at is None]
+    fence = fenced_at(world, attempt)
+    return [*ends, *hosts, *([] if fence is None else [fence])]
+
+
+def _held(world: World, attempt: Attempt) -> list[Machine]:
+    """The machines its runners may still be on."""
+    return [world.machines[s.machine] for s in attempt.slots if not s.ended and s.machine in world.machines]
 
 
 def _lost(world: World, attempt: Attempt, machine_id: str, now: float) -> bool:
@@ -62,11 +125,19 @@ def _machines_lost(world: World, attempt: Attempt, lost: list[Machine], now: flo
 
 
 def _why_lost(attempt: Attempt, lost: list[Machine]) -> Reason:
-    if any(machine.interrupted for machine in lost):
+    if attempt.noticed_at is not None or any(machine.interrupted for machine in lost):
         return Reason.INTERRUPTED
     if any(machine.up_at is None for machine in lost):
-        return Reason.LAUNCH_FAILED
+        return _why_never_up(attempt, lost)
+    if any(m.ends_at is not None and (m.gone_at or 0.0) >= m.ends_at - ENDING_MARGIN for m in lost):
+        return Reason.SUSPENDED
     return Reason.MACHINE_LOST if attempt.last_seen is not None else Reason.NOT_BEGUN
+
+
+def _why_never_up(attempt: Attempt, lost: list[Machine]) -> Reason:
+    if not all(machine.belongs_to(attempt) for machine in lost):
+        return Reason.LAUNCH_FAILED
+    return Reason.REFUSED if all(machine.native_id is None for machine in lost) else Reason.NOT_BEGUN
 
 
 def _silence(world: World, attempt: Attempt, now: float, listening_since: float = 0.0) -> Step:

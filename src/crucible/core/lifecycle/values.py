@@ -8,14 +8,19 @@ from dataclasses import dataclass, field, replace
 
 from crucible.core.lifecycle.reasons import Reason, Retry
 from crucible.core.lifecycle.states import AttemptState, Condition, JobState, MachineState, Wish
-from crucible.core.offers import Billing
+from crucible.core.offers import Billing, Market
+from crucible.core.places import DEFAULT_PLACE
 from crucible.core.resources import Allocation, Capacity, Resources
 from crucible.core.spec import JobSpec
 
 
 @dataclass(frozen=True)
 class Job:
-    """`due_at` is when the sweep should look again; None: only a message can move it."""
+    """`due_at` is when the sweep should look again; None: only a message can move it.
+
+    `backend` is the place it is at or goes to next. `reopened_at`: attempts there were when it was last
+    reopened; `resume_from`: the checkpoint chosen then. `checkpoint` counts the checkpoints asked for.
+    """
 
     id: str
     spec: JobSpec
@@ -40,6 +45,10 @@ class Job:
     ended_at: float | None = None
     not_before: float = 0.0
     due_at: float | None = None
+    backend: str = DEFAULT_PLACE
+    resume_from: str | None = None
+    reopened_at: int = 0
+    checkpoint: int = 0
 
 
 @dataclass(frozen=True)
@@ -71,6 +80,8 @@ class Attempt:
     exited_at: float | None = None
     ended_at: float | None = None
     last_seen: float | None = None
+    resume_from: str | None = None
+    noticed_at: float | None = None
 
     @property
     def live(self) -> bool:
@@ -83,7 +94,8 @@ class Machine:
 
     `call` is the rendered LaunchCall as JSON, opaque here. `launch_settled`: the launch was answered,
     definitely refused, or its time passed and two finds by token came back empty; before that nothing is
-    believed absent.
+    believed absent. `lease_seconds` is how long its agent goes on without contact (None: for ever);
+    `host_due` when its host must have come; `ends_at` when it is over in any case.
     """
 
     id: str
@@ -96,6 +108,10 @@ class Machine:
     capacity: Capacity
     instance_type: str = ""
     region: str = ""
+    market: Market = Market.ON_DEMAND
+    simulated: bool = False
+    lease_seconds: float | None = None
+    host_due: float | None = None
     billing: Billing = Billing()
     bills: bool = True
     version: int = 0
@@ -117,6 +133,10 @@ class Machine:
     @property
     def alive(self) -> bool:
         return self.state is not MachineState.GONE
+
+    def belongs_to(self, attempt: Attempt) -> bool:
+        """Whether it was made for this attempt alone."""
+        return self.owner == f"attempt:{attempt.id}"
 
     @property
     def wanted(self) -> bool:

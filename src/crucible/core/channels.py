@@ -1,0 +1,90 @@
+"""Channels: the ways an agent and the control plane can talk, and which one a place allows.
+
+Pure: the answer follows from how a place reaches us, the server's address and the store's address alone.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+
+class Channel(enum.StrEnum):
+    HTTPS = "https"
+    """The agent calls the agents' listener."""
+    STORE = "store"
+    """Both sides read and write a shared folder or a bucket."""
+    TUNNEL = "tunnel"
+    """Https through the place's own ssh."""
+
+
+@dataclass(frozen=True)
+class ChannelChoice:
+    """`channel` is None when there is none: then `why`, and the `fix`, a setting, say what is missing."""
+
+    channel: Channel | None
+    why: str
+    fix: str = ""
+
+
+BUCKETS = ("s3", "gs", "az", "azure", "abfs")
+
+
+def choose_channel(reach: str, server_url: str, store_url: str, wanted: Channel = Channel.HTTPS) -> ChannelChoice:
+    """The channel for agents on machines of that reach (`backends.base.Reach`).
+
+    `server_url` is the agents' listener, `store_url` a path or the URL of a bucket. `wanted` is taken where
+    both ways would do.
+    """
+    if reach == "tunnel":
+        return ChannelChoice(Channel.TUNNEL, "the place is reached by ssh")
+    https, store = _calls(reach, server_url), _stores(reach, store_url)
+    if wanted is Channel.STORE and store:
+        return ChannelChoice(Channel.STORE, store)
+    if https:
+        return ChannelChoice(Channel.HTTPS, https)
+    if store:
+        return ChannelChoice(Channel.STORE, f"{store}; the server's address is for this computer alone")
+    return ChannelChoice(None, _why_none(reach), _fix(reach))
+
+
+def _calls(reach: str, server_url: str) -> str:
+    """Why agents there can call the server; empty when they cannot."""
+    if not server_url:
+        return ""
+    if reach == "loopback":
+        return "the machine is this computer"
+    return "" if is_loopback(server_url) else "the server's address is open to it"
+
+
+def _stores(reach: str, store_url: str) -> str:
+    """Why agents there can use the store; empty when they cannot."""
+    scheme = urlsplit(store_url).scheme if "://" in store_url else ""
+    if scheme in BUCKETS:
+        return "the store is a bucket"
+    if store_url and scheme in ("", "file") and reach in ("loopback", "mount", "shared_dir"):
+        return "the store is a folder that it sees"
+    return ""
+
+
+def _why_none(reach: str) -> str:
+    if reach == "internet":
+        return "its machines can neither call this server, which listens on this computer alone, nor see its folder"
+    return "its machines can neither call this server nor see the store"
+
+
+def _fix(reach: str) -> str:
+    if reach == "internet":
+        return "Set store to a bucket (s3://…, gs://…, az://…), or serve on an address that the place can reach."
+    return "Set store to a folder that the place shares with this computer, or to a bucket."
+
+
+def is_loopback(url: str) -> bool:
+    """Whether the address means "this computer" to everybody."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return ip_address(host).is_loopback or ip_address(host).is_unspecified
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")

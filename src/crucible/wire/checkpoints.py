@@ -1,0 +1,28 @@
+"""What names say about checkpoints."""
+
+from __future__ import annotations
+
+import re
+from typing import Optional
+
+UNFINISHED = (".tmp", ".part", ".partial")
+MAX_STEP = 2**53
+
+_WORDS = ("global_?step|steps?", "iter(?:ation)?s?", "ckpt|checkpoint", "epochs?")
+_PATTERNS = tuple(re.compile(rf"(?:{word})[-_=.]?(\d{{1,16}})(?!\d)", re.IGNORECASE) for word in _WORDS)
+_NUMBER = re.compile(r"(\d{1,16})(?:\.[A-Za-z]\w*)?")
+
+
+def is_unfinished(name: str) -> bool:
+    """Whether a file or folder of this name is work in progress, and never a checkpoint."""
+    return name.startswith(".") or name.endswith(UNFINISHED)
+
+
+def step_in_name(name: str) -> Optional[int]:
+    """The step in `step-00000005.pt`, `ckpt_1200.pt`, `checkpoint-500`, `epoch_3.pth`, `500`; else None.
+
+    Where a name has several, a step counts more than an epoch.
+    """
+    found = next(filter(None, (pattern.search(name) for pattern in _PATTERNS)), None) or _NUMBER.fullmatch(name)
+    step = int(found.group(1)) if found is not None else None
+    return step if step is not None and step < MAX_STEP else None

@@ -1,0 +1,64 @@
+"""Which way agents can talk with the control plane."""
+
+from __future__ import annotations
+
+import pytest
+
+from crucible.backends.base import Reach
+from crucible.core.channels import Channel, choose_channel, is_loopback
+
+HERE = "http://127.0.0.1:4000"
+OPEN = "https://crucible.example.org"
+FOLDER = "/srv/crucible"
+BUCKET = "s3://bucket/prefix"
+
+
+@pytest.mark.parametrize(
+    ("reach", "server", "store", "wanted", "channel"),
+    [
+        (Reach.LOOPBACK, HERE, FOLDER, Channel.HTTPS, Channel.HTTPS),
+        (Reach.LOOPBACK, HERE, FOLDER, Channel.STORE, Channel.STORE),
+        (Reach.LOOPBACK, HERE, BUCKET, Channel.STORE, Channel.STORE),
+        (Reach.SHARED_DIR, HERE, FOLDER, Channel.HTTPS, Channel.STORE),
+        (Reach.SHARED_DIR, HERE, "file:///srv/crucible", Channel.HTTPS, Channel.STORE),
+        (Reach.SHARED_DIR, OPEN, FOLDER, Channel.HTTPS, Channel.HTTPS),
+        (Reach.MOUNT, HERE, FOLDER, Channel.HTTPS, Channel.STORE),
+        (Reach.INTERNET, OPEN, FOLDER, Channel.HTTPS, Channel.HTTPS),
+        (Reach.INTERNET, OPEN, FOLDER, Channel.STORE, Channel.HTTPS),
+        (Reach.INTERNET, HERE, BUCKET, Channel.HTTPS, Channel.STORE),
+        (Reach.INTERNET, HERE, "az://container", Channel.HTTPS, Channel.STORE),
+        (Reach.INTERNET, HERE, FOLDER, Channel.HTTPS, None),
+        (Reach.INTERNET, "", "", Channel.HTTPS, None),
+        (Reach.LOOPBACK, "", "", Channel.HTTPS, None),
+        (Reach.TUNNEL, HERE, FOLDER, Channel.HTTPS, Channel.TUNNEL),
+    ],
+)
+def test_choice(reach: Reach, server: str, store: str, wanted: Channel, channel: Channel | None) -> None:
+    choice = choose_channel(reach, server, store, wanted)
+    assert choice.channel is channel
+    assert choice.why
+
+
+@pytest.mark.parametrize("reach", list(Reach))
+def test_where_there_is_none_the_setting_is_named(reach: Reach) -> None:
+    choice = choose_channel(reach, "", "")
+    assert (choice.channel is None) == ("store" in choice.fix)
+
+
+def test_a_place_on_the_internet_needs_a_bucket() -> None:
+    assert "s3://" in choose_channel(Reach.INTERNET, HERE, FOLDER).fix
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        (HERE, True),
+        ("http://[::1]:80", True),
+        ("http://localhost:80", True),
+        ("http://0.0.0.0:80", True),
+        (OPEN, False),
+        ("http://10.0.0.1:80", False),
+    ],
+)
+def test_loopback(url: str, expected: bool) -> None:
+    assert is_loopback(url) is expected

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+from crucible.core.elastic import Sought, choose, kind_of, whole
+from crucible.core.offers import Market, Offer
+from crucible.core.resources import Capacity, GiB, Resources
+
+SMALL = Capacity(cpus=2, memory_bytes=4 * GiB)
+LARGE = Capacity(cpus=16, memory_bytes=64 * GiB, gpus=(0, 1, 2, 3), gpu_memory_bytes=16 * GiB)
+
+
+def offer(rate: int, capacity: Capacity = SMALL, region: str = "north-1", **more: object) -> Offer:
+    return Offer("cloud", region, f"type-{capacity.cpus:g}", capacity, rate, **more)  # type: ignore[arg-type]
+
+
+def test_the_cheapest_that_fits() -> None:
+    offers = [offer(300), offer(100), offer(200)]
+    assert choose(Sought(Resources()), offers).offer == offers[1]
+    assert choose(Sought(Resources(gpus=1)), [*offers, offer(900, LARGE)]).offer == offer(900, LARGE)
+
+
+def test_what_can_be_taken_back_is_only_taken_when_asked_for() -> None:
+    spot, safe = offer(10, market=Market.SPOT), offer(100)
+    assert choose(Sought(Resources()), [spot, safe]).offer == safe
+    assert choose(Sought(Resources(), Market.SPOT), [spot, safe]).offer == spot
+
+
+def test_only_the_regions_asked_for() -> None:
+    near, far = offer(100, region="south-2"), offer(10, region="north-1")
+    assert choose(Sought(Resources(), regions=("south",)), [near, far]).offer == near
+    none = choose(Sought(Resources(), regions=("west",)), [near, far])
+    assert none.offer is None
+    assert "west" in none.why
+
+
+def test_what_was_refused_lately_is_passed_over() -> None:
+    cheap, other = offer(10), offer(20, region="north-2")
+    failures = {kind_of(cheap): 1}
+    assert choose(Sought(Resources()), [cheap, other], failures).offer == other
+    again = choose(Sought(Resources()), [cheap], failures)
+    assert (again.offer, again.tired) == (cheap, True)
+    tired = choose(Sought(Resources()), [cheap, other], {kind_of(cheap): 1, kind_of(other): 2})
+    assert (tired.offer, tired.tired) == (cheap, True), "the one that failed least often"
+
+
+def test_sold_out_says_so() -> None:
+    gone = offer(10, why_not="none left in north-1")
+    assert choose(Sought(Resources()), [gone]).why == "none left in north-1"
+    assert choose(Sought(Resources()), [offer(1, market=Market.SPOT), gone]).why == "none left in north-1"
+    assert choose(Sought(Resources()), []).why == "nothing is offered there just now"
+
+
+def test_too_large_for_all_says_what_is_missing() -> None:
+    why = choose(Sought(Resources(gpus=8)), [offer(900, LARGE)]).why
+    assert "8 GPUs" in why
+
+
+def test_a_machine_of_its_own_is_all_its_own() -> None:
+    slots = whole(Resources(cpus=1, gpus=2), offer(900, LARGE))
+    assert (slots.cpus, slots.memory_bytes, slots.gpus) == (16, 64 * GiB, (0, 1))
