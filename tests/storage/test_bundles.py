@@ -8,7 +8,7 @@ import pytest
 
 from crucible.storage.bundles import BundleStore
 from crucible.storage.errors import HashMismatch, NotFound
-from crucible.storage.store import open_store
+from crucible.storage.opening import open_store
 from crucible.wire.bundle import collect, make_bundle
 from crucible.wire.paths import UnsafePath
 

@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crucible.storage.layout import artifact_key, bundle_key, log_segment_key
+from crucible.storage.layout import (
+    artifact_key,
+    attempt_prefix,
+    bundle_key,
+    checkpoint_key,
+    job_prefix,
+    log_segment_key,
+)
 from crucible.wire.paths import UnsafePath
 
 SHA = "ab" + "0" * 62
@@ -14,7 +21,17 @@ def test_keys() -> None:
     assert bundle_key(SHA) == f"bundles/ab/{SHA}.tar.gz"
     assert log_segment_key("job-1", "att-2", 3, 45) == "jobs/job-1/attempts/att-2/logs/3/00000045.log"
     assert artifact_key("job-1", "att-2", "model/best.pt") == "jobs/job-1/attempts/att-2/artifacts/model/best.pt"
+    assert checkpoint_key("job-1", SHA) == f"jobs/job-1/checkpoints/{SHA}"
     assert artifact_key("j", "a", "plot #3 100%") == "jobs/j/attempts/a/artifacts/plot %233 100%25"
+
+
+def test_what_is_kept_for_a_job_lies_below_its_folder() -> None:
+    attempt = attempt_prefix("job-1", "att-2")
+    assert attempt == "jobs/job-1/attempts/att-2"
+    for key in (artifact_key("job-1", "att-2", "x"), log_segment_key("job-1", "att-2", 0, 0)):
+        assert key.startswith(f"{attempt}/")
+    for key in (attempt, checkpoint_key("job-1", SHA)):
+        assert key.startswith(f"{job_prefix('job-1')}/")
 
 
 def test_log_segments_sort_by_number() -> None:
@@ -23,9 +40,11 @@ def test_log_segments_sort_by_number() -> None:
 
 
 @pytest.mark.parametrize("sha", ["", "ab", SHA.upper(), SHA + "0", "../" + SHA[3:], SHA + "\n"])
-def test_a_bundle_needs_a_real_hash(sha: str) -> None:
+def test_what_goes_by_its_hash_needs_a_real_hash(sha: str) -> None:
     with pytest.raises(UnsafePath):
         bundle_key(sha)
+    with pytest.raises(UnsafePath):
+        checkpoint_key("j", sha)
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "/a", "a\\b", "a\x00", "C:", "a#1"])
@@ -35,6 +54,11 @@ def test_ids_are_single_names(name: str) -> None:
             artifact_key(job, attempt, "x")
         with pytest.raises(UnsafePath):
             log_segment_key(job, attempt, 0, 0)
+        with pytest.raises(UnsafePath):
+            attempt_prefix(job, attempt)
+    for make in (job_prefix, lambda job: checkpoint_key(job, SHA)):
+        with pytest.raises(UnsafePath):
+            make(name)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ from obstore.store import MemoryStore
 from crucible.storage.errors import NotFound, StorageError
 from crucible.storage.layout import log_segment_key
 from crucible.storage.logs import Line, LogStore, Segment
-from crucible.storage.store import ObjectStore, Store
+from crucible.storage.objects import ObjectStore
+from crucible.storage.store import Store
 
 
 def stored(store: Store, parts: list[bytes]) -> list[Segment]:

@@ -1,20 +1,40 @@
 """Object stores, and what is kept in them: bundles, log segments, artifacts."""
 
+from crucible.storage.addresses import BadAddress
+from crucible.storage.buckets import BucketStore
 from crucible.storage.bundles import BundleStore
-from crucible.storage.errors import HashMismatch, NotFound, StorageError, StoreFull
+from crucible.storage.errors import (
+    HashMismatch,
+    NoSuchStore,
+    NotFound,
+    StorageError,
+    StoreDenied,
+    StoreFull,
+    StoreUnreachable,
+)
 from crucible.storage.logs import LogStore, Segment
-from crucible.storage.store import ObjectStore, Store, Stored, open_store
+from crucible.storage.objects import ObjectStore
+from crucible.storage.opening import open_store
+from crucible.storage.options import StoreOptions
+from crucible.storage.store import Signs, Store, Stored
 
 __all__ = [
+    "BadAddress",
+    "BucketStore",
     "BundleStore",
     "HashMismatch",
     "LogStore",
+    "NoSuchStore",
     "NotFound",
     "ObjectStore",
     "Segment",
+    "Signs",
     "StorageError",
     "Store",
+    "StoreDenied",
     "StoreFull",
+    "StoreOptions",
+    "StoreUnreachable",
     "Stored",
     "open_store",
 ]

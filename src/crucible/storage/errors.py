@@ -1,24 +1,27 @@
 """What can go wrong with stored things.
 
-StorageError     the store cannot do it (Trouble)
-├── NotFound     there is no such object (also core's NotFound)
-├── StoreFull    no room is left (also core's DiskFull)
-└── HashMismatch what arrived is not what was announced (also core's BadInput)
+StorageError         the store cannot do it (Trouble)
+├── NotFound         there is no such object (also core's NotFound)
+├── NoSuchStore      there is no such bucket
+├── StoreFull        no room is left (also core's DiskFull)
+├── StoreDenied      the store does not accept our credentials
+├── StoreUnreachable the store does not answer, or only with failures (also core's Unreachable)
+├── HashMismatch     what arrived is not what was announced (also core's BadInput)
+└── BadAddress       the text names no store (also core's BadInput; in addresses.py)
 """
 
 from __future__ import annotations
 
 import errno
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import obstore.exceptions
 
 from crucible.core import errors
+from crucible.storage.complaints import Complaint
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
-_OS_ERROR = re.compile(r"\(os error (\d+)\)")
 
 
 class StorageError(errors.Trouble):
@@ -29,8 +32,26 @@ class NotFound(errors.NotFound, StorageError):
     """Nothing is stored under this key."""
 
 
+class NoSuchStore(StorageError):
+    """The bucket or container is not there."""
+
+    code = "no_such_store"
+
+
 class StoreFull(errors.DiskFull, StorageError):
     """The disk, or our share of it, is full. Nothing was stored."""
+
+
+class StoreDenied(StorageError):
+    """The store refuses our credentials, or there are none. Not core's NotAllowed: the caller's are fine."""
+
+    code = "store_denied"
+
+
+class StoreUnreachable(errors.Unreachable, StorageError):
+    """No answer within the deadline, or failures only. What was put may be stored, and then it is whole."""
+
+    code = "store_unreachable"
 
 
 class HashMismatch(errors.BadInput, StorageError):
@@ -40,31 +61,65 @@ class HashMismatch(errors.BadInput, StorageError):
 
 
 @contextmanager
-def translated(key: str) -> Iterator[None]:
-    """Turn what the file system and the object store raise about `key` into errors of this room."""
+def translated(key: str, store: str = "") -> Iterator[None]:
+    """Turn what the file system and the object store raise about `key` into errors of this room.
+
+    `store` is the address of a bucket, for the reader of the message.
+    """
     try:
         yield
-    except FileNotFoundError as error:
-        raise NotFound(f"Nothing is stored as {key!r}.", key=key) from error
     except (OSError, obstore.exceptions.BaseError) as error:
-        raise _from_store(key, error) from error
+        complaint = Complaint.of(error)
+        cause = None if complaint.shows_secrets else error
+        raise _from_store(key, store, error, complaint) from cause
 
 
-def _from_store(key: str, error: Exception) -> StorageError:
-    text = str(error)
-    why = text.splitlines()[0] if text else type(error).__name__
-    if _errno(error, why) in _NO_ROOM:
-        return StoreFull(
-            f"There is no room left to store {key!r}.",
-            why=why,
-            fix="Free some space on the disk of the store.",
-            key=key,
-        )
-    return StorageError(f"The store failed on {key!r}.", why=why, key=key)
+def _from_store(key: str, store: str, error: Exception, said: Complaint) -> StorageError:
+    if said.no_bucket:
+        return _no_bucket(key, store, said)
+    if isinstance(error, FileNotFoundError):
+        return NotFound(f"Nothing is stored as {key!r}.", key=key)
+    if said.errno in _NO_ROOM or said.full:
+        return _full(key, store, said)
+    if said.no_credentials or said.denied:
+        return _denied(key, store, said)
+    if said.unreachable:
+        return _unreachable(key, store, said)
+    return StorageError(f"The store failed on {key!r}.", why=said.why, key=key)
 
 
-def _errno(error: Exception, text: str) -> int | None:
-    if isinstance(error, OSError):
-        return error.errno
-    found = _OS_ERROR.search(text)
-    return int(found.group(1)) if found else None
+def _no_bucket(key: str, store: str, said: Complaint) -> NoSuchStore:
+    return NoSuchStore(
+        f"The store {store or key} does not exist.",
+        why=said.why,
+        fix="Create the bucket, or correct the setting 'store'.",
+        key=key,
+    )
+
+
+def _full(key: str, store: str, said: Complaint) -> StoreFull:
+    where = f"in {store}, or raise its quota" if store else "on the disk of the store"
+    return StoreFull(f"There is no room left to store {key!r}.", why=said.why, fix=f"Free some space {where}.", key=key)
+
+
+def _denied(key: str, store: str, said: Complaint) -> StoreDenied:
+    if said.no_credentials:
+        what, verb = f"There are no credentials for the store {store}.".replace(" .", "."), "Set"
+    else:
+        what, verb = f"The store {store} does not let us at {key!r}.".replace("  ", " "), "Correct"
+    return StoreDenied(
+        what,
+        why=said.why,
+        fix=f"{verb} store_access_key and store_secret_key, or the provider's own environment variables, "
+        "and let them read, write, list and delete there.",
+        key=key,
+    )
+
+
+def _unreachable(key: str, store: str, said: Complaint) -> StoreUnreachable:
+    return StoreUnreachable(
+        f"The store {store} cannot be reached.".replace("  ", " "),
+        why=said.why,
+        fix="Check the network and the setting store_endpoint, then try again.",
+        key=key,
+    )

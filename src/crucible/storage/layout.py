@@ -15,7 +15,7 @@ def bundle_key(sha256: str) -> str:
 
 def log_segment_key(job: str, attempt: str, rank: int, n: int) -> str:
     """Segment `n` (from 0) of the output of one rank."""
-    return f"{_attempt(job, attempt)}/logs/{_count(rank)}/{_count(n):08d}.log"
+    return f"{attempt_prefix(job, attempt)}/logs/{_count(rank)}/{_count(n):08d}.log"
 
 
 def artifact_key(job: str, attempt: str, path: str) -> str:
@@ -25,7 +25,22 @@ def artifact_key(job: str, attempt: str, path: str) -> str:
     digits. Different paths have different keys.
     """
     written = safe_name(path).replace("%", "%25").replace("#", "%23")
-    return safe_name(f"{_attempt(job, attempt)}/artifacts/{written}")
+    return safe_name(f"{attempt_prefix(job, attempt)}/artifacts/{written}")
+
+
+def checkpoint_key(job: str, sha256: str) -> str:
+    """A checkpoint belongs to the job, not to the attempt that wrote it; the same bytes are kept once."""
+    return f"{job_prefix(job)}/checkpoints/{checked_sha256(sha256)}"
+
+
+def job_prefix(job: str) -> str:
+    """Everything that is kept for one job lies below this folder, but its bundle."""
+    return f"jobs/{_part(job)}"
+
+
+def attempt_prefix(job: str, attempt: str) -> str:
+    """The logs and artifacts of one attempt lie below this folder."""
+    return f"{job_prefix(job)}/attempts/{_part(attempt)}"
 
 
 def checked_sha256(text: str) -> str:
@@ -33,10 +48,6 @@ def checked_sha256(text: str) -> str:
     if not _SHA256.fullmatch(text):
         raise UnsafePath(text, "is not a SHA-256 in lower-case hex")
     return text
-
-
-def _attempt(job: str, attempt: str) -> str:
-    return f"jobs/{_part(job)}/attempts/{_part(attempt)}"
 
 
 def _part(name: str) -> str:

@@ -1,0 +1,123 @@
+"""Addresses of stores: the text a person writes, read once and checked."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from crucible.core.errors import BadInput
+from crucible.storage.errors import StorageError
+from crucible.wire.paths import UnsafePath, safe_name
+
+FORMS = "Give a path, file:///path, s3://bucket/prefix, gs://bucket/prefix or az://container/prefix."
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+class BadAddress(BadInput, StorageError):
+    """The text is not the address of a store. Its message never repeats credentials found in it."""
+
+    code = "bad_address"
+
+
+class Provider(StrEnum):
+    """Who keeps the bucket; the value is how addresses are written."""
+
+    S3 = "s3"
+    GCS = "gs"
+    AZURE = "az"
+
+
+_SCHEMES = {
+    "s3": Provider.S3,
+    "gs": Provider.GCS,
+    "az": Provider.AZURE,
+    "azure": Provider.AZURE,
+    "abfs": Provider.AZURE,
+}
+
+
+@dataclass(frozen=True)
+class FolderAddress:
+    path: Path
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+
+@dataclass(frozen=True)
+class BucketAddress:
+    """`prefix` is "" or a safe name: everything is kept below it."""
+
+    provider: Provider
+    bucket: str
+    prefix: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.provider}://{self.bucket}" + (f"/{self.prefix}" if self.prefix else "")
+
+
+Address = FolderAddress | BucketAddress
+
+
+def parse_address(text: str) -> Address:
+    """A folder (a path or `file:///path`) or a bucket; else BadAddress with the fix."""
+    try:
+        parts = urlsplit(text)
+    except ValueError as error:
+        raise _bad("This text", str(error).capitalize() + ".", FORMS) from error
+    if not parts.scheme:
+        return FolderAddress(_folder(text))
+    if parts.scheme == "file" and parts.netloc in ("", "localhost"):
+        return FolderAddress(_folder(unquote(parts.path)))
+    if parts.scheme not in _SCHEMES:
+        raise _bad(_shown(parts), "No such store is known.", FORMS)
+    _refuse_credentials(parts)
+    return BucketAddress(_SCHEMES[parts.scheme], _bucket(parts), _prefix(parts))
+
+
+def _folder(path: str) -> Path:
+    return Path(path).expanduser().absolute()
+
+
+def _refuse_credentials(parts: SplitResult) -> None:
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        raise _bad(
+            _shown(parts),
+            "An address ends up in logs, so it carries neither credentials nor options.",
+            "Leave out what stands before '@' and from '?' or '#' on; "
+            "give credentials as store_access_key and store_secret_key.",
+        )
+
+
+def _bucket(parts: SplitResult) -> str:
+    if not parts.netloc:
+        raise _bad(
+            _shown(parts), "It names no bucket.", f"Write {parts.scheme}://bucket or {parts.scheme}://bucket/prefix."
+        )
+    if not _BUCKET.fullmatch(parts.netloc):
+        raise _bad(
+            _shown(parts),
+            f"{parts.netloc!r} is not the name of a bucket.",
+            "Name the bucket alone; a server of your own is named by store_endpoint.",
+        )
+    return parts.netloc
+
+
+def _prefix(parts: SplitResult) -> str:
+    prefix = parts.path.strip("/")
+    try:
+        return safe_name(prefix) if prefix else ""
+    except UnsafePath as error:
+        raise _bad(_shown(parts), f"{error}.", "Choose another prefix.") from error
+
+
+def _shown(parts: SplitResult) -> str:
+    """The address without what may be secret."""
+    return repr(f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}")
+
+
+def _bad(shown: str, why: str, fix: str) -> BadAddress:
+    return BadAddress(f"{shown} is not the address of a store.", why=why, fix=fix)

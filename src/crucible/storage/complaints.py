@@ -1,0 +1,109 @@
+"""What a store's client says when it fails, read out of its text: the client has no types for most of it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from obstore.exceptions import PermissionDeniedError, UnauthenticatedError
+
+_OS_ERROR = re.compile(r"\(os error (\d+)\)")
+_STATUS = re.compile(r"status code: (\d{3})([A-Za-z ]*)")
+_CODE = re.compile(r"<Code>([^<]+)</Code>")
+_MESSAGE = re.compile(r"<Message>([^<\n]+)")
+_SERVER = re.compile(r"Error performing [A-Z]+ (\w+://[^/\s?]+)")
+_QUERY = re.compile(r"\?\S+")
+_INSTANCE = re.compile(r"://(169\.254\.169\.254|169\.254\.170\.2|metadata[./:])|/latest/api/token|/computeMetadata/")
+
+_NO_BUCKET = {"NoSuchBucket", "ContainerNotFound"}
+_NO_ROOM = {"InsufficientStorage", "QuotaExceeded", "StorageFull", "XMinioStorageFull", "AccountIsFull"}
+_DENIED = {401, 403}
+_BUSY = {408, 429}
+_FULL = 507
+_LONGEST = 300
+
+
+@dataclass(frozen=True)
+class Complaint:
+    """`said`: the client's own text. `detail`: what it adds for debugging. `status`, `code`: the server's answer."""
+
+    said: str
+    detail: str = ""
+    errno: int | None = None
+    status: int | None = None
+    code: str = ""
+    refused: bool = False
+
+    @classmethod
+    def of(cls, error: Exception) -> Complaint:
+        said, _, detail = str(error).partition("\n\nDebug source:")
+        if isinstance(error, OSError) and error.errno is not None:
+            return cls(said, errno=error.errno)
+        number, status, code = _OS_ERROR.search(said), _STATUS.search(said), _CODE.search(said)
+        return cls(
+            said or type(error).__name__,
+            detail,
+            int(number.group(1)) if number else None,
+            int(status.group(1)) if status else None,
+            code.group(1) if code else "",
+            isinstance(error, PermissionDeniedError | UnauthenticatedError),
+        )
+
+    @property
+    def no_bucket(self) -> bool:
+        return self.code in _NO_BUCKET
+
+    @property
+    def full(self) -> bool:
+        return self.status == _FULL or self.code in _NO_ROOM
+
+    @property
+    def no_credentials(self) -> bool:
+        """The client found none and asked the machine it runs on, which has none either."""
+        return bool(_INSTANCE.search(self.said))
+
+    @property
+    def denied(self) -> bool:
+        return self.refused or self.status in _DENIED
+
+    @property
+    def unreachable(self) -> bool:
+        if self.status is not None:
+            return self.status >= 500 or self.status in _BUSY
+        return "HTTP error" in self.said and "BadScheme" not in self.detail
+
+    @property
+    def shows_secrets(self) -> bool:
+        """Azure's shared signatures stand in the URL of a request."""
+        return "sig=" in self.said or "sig=" in self.detail
+
+    @property
+    def why(self) -> str:
+        """One line, without the query of any URL."""
+        if self.no_credentials:
+            return "None were given, and the machine it runs on has none."
+        if self.status is not None:
+            return _sentence(f"It answered {self._answer()}")
+        if self.unreachable:
+            return self._silence()
+        if "BadScheme" in self.detail:
+            return "Its endpoint begins with http://, which is allowed only where store_endpoint says so."
+        return _QUERY.sub("?...", self.said.splitlines()[0])[:_LONGEST]
+
+    def _answer(self) -> str:
+        status, message = _STATUS.search(self.said), _MESSAGE.search(self.said)
+        name = (status.group(1) + status.group(2)).strip() if status else ""
+        return ": ".join(part for part in (name, self.code, message.group(1).strip() if message else "") if part)
+
+    def _silence(self) -> str:
+        server = _SERVER.search(self.said)
+        at = f" at {server.group(1)}" if server else ""
+        if "kind: Timeout" in self.detail:
+            return f"The server{at} did not answer in time."
+        if "kind: Connect" in self.detail:
+            return f"No server answers{at}."
+        return f"The connection to the server{at} broke."
+
+
+def _sentence(text: str) -> str:
+    return text[:_LONGEST].rstrip(". ") + "."
