@@ -6,12 +6,12 @@ Importing this package costs next to nothing, because a user's script may do it 
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from crucible.inside import checkpoint, report, should_stop
+    from crucible.inside import checkpoint, report, should_checkpoint, should_stop
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "checkpoint", "report", "should_stop"]
+__all__ = ["__version__", "checkpoint", "report", "should_checkpoint", "should_stop"]
 
-_INSIDE = frozenset({"checkpoint", "report", "should_stop"})
+_INSIDE = frozenset({"checkpoint", "report", "should_checkpoint", "should_stop"})
 
 
 def __getattr__(name: str) -> object:

@@ -30,6 +30,8 @@ class Attempt:
     tails: list[tuple[int, bytes]] = field(default_factory=list)
     stop: bool = False
     gone: bool = False
+    checkpoint: int = 0
+    terms: dict[str, object] = field(default_factory=dict)
 
     def of(self, kind: Kind) -> list[Message]:
         return [message for message in self.messages if message.kind is kind]
@@ -60,9 +62,12 @@ class FakeControl:
         self.url_file = folder / "agents.url"
         self.attempts: dict[str, Attempt] = {}
         self.bundles: dict[str, bytes] = {}
+        self.checkpoints: dict[str, bytes] = {}
         self.claims: list[str] = []
         self.devices: list[str] = []
         self.unwanted = False
+        self.lease_seconds: float | None = None
+        self.ends_in: float | None = None
         self.requests: list[tuple[str, str]] = []
         self.fault: Callable[[str, str], int | None] = lambda method, path: None
         self.cut_downloads_after: int | None = None
@@ -112,6 +117,13 @@ class FakeControl:
             self.attempts[attempt].stop = True
             self.changed.notify_all()
 
+    def ask_checkpoint(self, attempt: str, **terms: object) -> None:
+        """`terms` are told along with it: lease_seconds, ends_in."""
+        with self.changed:
+            self.attempts[attempt].checkpoint += 1
+            self.attempts[attempt].terms = terms
+            self.changed.notify_all()
+
     def forget(self, attempt: str) -> None:
         with self.changed:
             self.attempts[attempt].gone = True
@@ -119,7 +131,7 @@ class FakeControl:
 
     def _set(self, assignments: tuple[Assignment, ...], release: bool = False) -> None:
         version = self._desired.version + 1
-        self._desired = Desired(self.machine, version, assignments, None, release)
+        self._desired = Desired(self.machine, version, assignments, self.lease_seconds, self.ends_in, release)
         self.changed.notify_all()
 
     # Waiting, for tests
@@ -234,9 +246,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _bundle(self, sha256: str) -> None:
         control = self.server.control
-        data = control.bundles.get(sha256)
+        return self._download(control.bundles.get(sha256))
+
+    def _download(self, data: bytes | None) -> None:
+        control = self.server.control
         if data is None:
-            return self._answer(404, {"detail": "no such bundle"})
+            return self._answer(404, {"detail": "there is none"})
         start = int((self.headers.get("Range") or "bytes=0-")[6:-1])
         piece = data[start:]
         self.send_response(206 if start else 200)
@@ -257,6 +272,8 @@ class _Handler(BaseHTTPRequestHandler):
             return self._answer(410, {"detail": "settled"})
         if what == "desired":
             return self._attempt_desired(attempt)
+        if (method, what) == ("GET", "checkpoints"):
+            return self._download(control.checkpoints.get(rest[0]))
         with control.changed:
             self._store(attempt, name, what, rest)
             control.changed.notify_all()
@@ -264,17 +281,20 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _attempt_desired(self, attempt: Attempt) -> None:
         control = self.server.control
-        knows_stop = self.query["stop"] == "1"
+        known = (self.query["stop"] == "1", int(self.query["checkpoint"]))
         with control.changed:
-            differs = control.changed.wait_for(
-                lambda: attempt.gone or attempt.stop != knows_stop or control._server is not self.server,
+            control.changed.wait_for(
+                lambda: (
+                    attempt.gone or (attempt.stop, attempt.checkpoint) != known or control._server is not self.server
+                ),
                 float(self.query["wait"]),
             )
         if attempt.gone:
             return self._answer(410, {"detail": "settled"})
-        if not differs or attempt.stop == knows_stop:
+        if (attempt.stop, attempt.checkpoint) == known:
             return self._answer(304)
-        return self._answer(200, {"stop": attempt.stop, "checkpoint": 0, "settled": False})
+        wish = {"stop": attempt.stop, "checkpoint": attempt.checkpoint, "settled": False}
+        return self._answer(200, {**wish, "something": "new", **attempt.terms})
 
     def _store(self, attempt: Attempt, name: str, what: str, rest: list[str]) -> None:
         if what == "messages":
@@ -287,6 +307,8 @@ class _Handler(BaseHTTPRequestHandler):
         if what == "logs":
             attempt.logs[int(rest[0])] = (int(self.query["start"]), self.body)
             assert int(self.query["lines"]) == self.body.count(b"\n")
+        elif what == "checkpoints":
+            self.server.control.checkpoints[rest[0]] = self.body
         else:
             attempt.artifacts["/".join(rest)] = self.body
         return self._answer(204)

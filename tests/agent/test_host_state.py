@@ -9,7 +9,7 @@ def assignment(name: str, **changes: object) -> Assignment:
 
 
 def listing(*names: str, release: bool = False) -> Desired:
-    return Desired("m", 1, tuple(assignment(name) for name in names), None, release)
+    return Desired("m", 1, tuple(assignment(name) for name in names), release=release)
 
 
 class Play:
@@ -133,4 +133,6 @@ def test_a_busy_host_outlives_any_silence() -> None:
 def test_a_machine_that_slept_asks_once_before_it_believes_in_silence() -> None:
     play = Play(idle=60.0)
     assert play(hs.Tick(5000.0)) == ()
-    assert play(hs.ContactLost(5001.0)) == (hs.Quit("idle, and nobody answers"),)
+    assert play(hs.ContactLost(5001.0, began=10.0)) == ()
+    assert play(hs.Tick(5040.0)) == ()
+    assert play(hs.ContactLost(5041.0, began=5040.0)) == (hs.Quit("idle, and nobody answers"),)

@@ -23,6 +23,7 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("DATA_DIR", "data"),
         ("REPORT_FILE", "report.jsonl"),
         ("STOP_FILE", "stop"),
+        ("CHECKPOINT_NOW", "checkpoint-now"),
     ):
         monkeypatch.setenv(f"CRUCIBLE_{variable}", str(tmp_path / name))
     return tmp_path

@@ -28,7 +28,29 @@ def test_bytes_with_a_step(job: Path) -> None:
         "checkpoint": "step-00000005",
         "step": 5,
         "metric": 0.25,
+        "inode": path.stat().st_ino,
+        "mtime_ns": path.stat().st_mtime_ns,
     }
+
+
+def test_a_folder_is_noted_as_it_is(job: Path) -> None:
+    def folder(path: Path) -> None:
+        path.mkdir()
+        (path / "a").write_text("1")
+
+    path = checkpoint.save(folder, name="last")
+    noted = json.loads((job / "report.jsonl").read_text())
+    assert (noted["checkpoint"], noted["step"], noted["metric"]) == ("last", None, None)
+    assert (noted["inode"], noted["mtime_ns"]) == (path.stat().st_ino, path.stat().st_mtime_ns)
+
+
+def test_a_step_may_be_any_kind_of_whole_number(job: Path) -> None:
+    class Seven:
+        def __index__(self) -> int:
+            return 7
+
+    assert checkpoint.save(b"x", step=Seven()).name == "step-00000007"
+    assert json.loads((job / "report.jsonl").read_text())["step"] == 7
 
 
 def test_off_platform_it_goes_to_the_working_directory(off_platform: Path) -> None:
@@ -79,7 +101,7 @@ def test_a_failed_save_leaves_the_old_one_and_nothing_else(job: Path) -> None:
     assert (job / "checkpoints" / "last").read_bytes() == b"old"
 
 
-@pytest.mark.parametrize("name", ["../out", "a/b", ".hidden", "/abs", "a\0b"])
+@pytest.mark.parametrize("name", ["../out", "a/b", ".hidden", "/abs", "a\0b", "a.tmp", "b.part", "c.partial"])
 def test_a_name_is_a_plain_file_name(job: Path, name: str) -> None:
     with pytest.raises(ValueError, match="plain file name"):
         checkpoint.save(b"x", name=name)
@@ -97,6 +119,7 @@ def test_latest_is_the_newest_whole_one(job: Path) -> None:
     newest = checkpoint.save(b"2", step=1)
     os.utime(newest, ns=(time.time_ns(), time.time_ns() + 10**9))
     (checkpoint.dir() / ".step-3.99.tmp").write_bytes(b"half")
+    (checkpoint.dir() / "step-4.partial").write_bytes(b"half")
     assert checkpoint.latest() == newest
 
 

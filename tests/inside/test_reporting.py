@@ -135,5 +135,5 @@ def test_public_names() -> None:
     from crucible import inside
 
     assert set(inside.__all__) == {
-        "checkpoint", "data_dir", "on_stop", "output_dir", "report", "resume_from", "should_stop",
+        "checkpoint", "data_dir", "on_stop", "output_dir", "report", "resume_from", "should_checkpoint", "should_stop",
     }  # fmt: skip

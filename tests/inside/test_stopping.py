@@ -10,7 +10,7 @@ import pytest
 
 PREAMBLE = """
 import os, signal, sys, threading
-from crucible.inside import on_stop, should_stop
+from crucible.inside import on_stop, should_checkpoint, should_stop
 def term(): os.kill(os.getpid(), signal.SIGTERM)
 """
 
@@ -61,6 +61,31 @@ def test_another_thread_may_ask() -> None:
     assert out(code) == ["False", "False"]
 
 
+def test_each_request_for_a_checkpoint_is_seen_once(job: Path) -> None:
+    now = str(job / "checkpoint-now")
+    ask = f"open({now!r}, 'a').close(); os.utime({now!r}, ns=(1, n))"
+    code = f"""
+print(should_checkpoint())
+for n in (1, 2):
+    {ask}
+    print(should_checkpoint(), should_checkpoint())
+"""
+    assert out(code) == ["False", "True", "False", "True", "False"]
+
+
+def test_a_request_that_the_program_took_away_may_come_again(job: Path) -> None:
+    now = str(job / "checkpoint-now")
+    code = f"""
+for n in (1, 2):
+    open({now!r}, 'w').close()
+    os.utime({now!r}, ns=(n, n))
+    print(should_checkpoint())
+    os.unlink({now!r})
+    print(should_checkpoint())
+"""
+    assert out(code) == ["True", "False", "True", "False"]
+
+
 @pytest.mark.usefixtures("off_platform")
 def test_off_platform_the_answer_is_no() -> None:
-    assert out("print(should_stop())") == ["False"]
+    assert out("print(should_stop(), should_checkpoint())") == ["False", "False"]

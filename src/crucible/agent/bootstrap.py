@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from crucible.agent.clock import Deadline, boot_id
 from crucible.agent.files import read_json, write_file
 from crucible.agent.link import Address
-from crucible.wire.desired import Assignment, BadDesired, Desired, decode_desired, encode_desired
+from crucible.wire.desired import Assignment, Desired, decode_desired, encode_desired
 
 IDLE_EXIT_SECONDS = 60.0
 
@@ -22,7 +24,9 @@ class Bootstrap:
     """`work` is the machine's folder, `envs` where built environments are kept and shared by attempts.
 
     `shared`: the machine stays for other attempts, so caching pays. `avoid_python_prefixes`: installations
-    whose Python is ours and must not become a job's by accident.
+    whose Python is ours and must not become a job's by accident. `interruption_url`: where the place
+    announces on the machine itself that it takes the machine back. `store`: with it, the agent talks through a
+    store: `folder` is its path here, or `urls` are signed URLs of the mailbox.
     """
 
     machine: str
@@ -36,6 +40,8 @@ class Bootstrap:
     idle_exit_seconds: float = IDLE_EXIT_SECONDS
     shared: bool = True
     avoid_python_prefixes: tuple[str, ...] = ()
+    interruption_url: str | None = None
+    store: Mapping[str, object] | None = None
 
     @property
     def address(self) -> Address:
@@ -64,6 +70,8 @@ class Bootstrap:
                 idle_exit_seconds=float(str(doc.get("idle_exit_seconds", IDLE_EXIT_SECONDS))),
                 shared=bool(doc.get("shared", True)),
                 avoid_python_prefixes=_texts(doc.get("avoid_python_prefixes")),
+                interruption_url=_text(doc.get("interruption_url")),
+                store=_mapping(doc.get("store")),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise BadBootstrap(f"not a bootstrap file: {error}") from error
@@ -83,16 +91,18 @@ class Bootstrap:
 
 @dataclass(frozen=True)
 class Order:
-    """What a runner finds in its folder: the assignment, and where it is."""
+    """What a runner finds in its folder: the assignment, where it is, and how long the machine lives."""
 
     assignment: Assignment
     bootstrap: Bootstrap
     lease_seconds: float | None = None
+    deadline: Deadline | None = None
 
     def write(self, folder: Path) -> None:
         """Durable: once a runner was forked, its successor finds what to do."""
         desired = Desired(self.bootstrap.machine, 0, (self.assignment,), self.lease_seconds)
-        doc = {"desired": json.loads(encode_desired(desired)), "place": self.bootstrap.to_dict()}
+        ends = None if self.deadline is None else self.deadline.to_dict(boot_id())
+        doc = {"desired": json.loads(encode_desired(desired)), "place": self.bootstrap.to_dict(), "ends": ends}
         write_file(folder / "assignment.json", json.dumps(doc).encode(), durable=True)
 
     @classmethod
@@ -105,13 +115,18 @@ class Order:
             place = doc["place"]
             if not isinstance(place, dict):
                 raise BadBootstrap("the assignment does not say where it is")
-            return cls(desired.assignments[0], Bootstrap.from_dict(place), desired.lease_seconds)
-        except (KeyError, IndexError, BadDesired) as error:
+            ends = Deadline.from_dict(doc.get("ends"), boot_id())
+            return cls(desired.assignments[0], Bootstrap.from_dict(place), desired.lease_seconds, ends)
+        except (KeyError, IndexError, ValueError) as error:
             raise BadBootstrap(f"{folder} has a broken assignment: {error}") from error
 
 
 def _text(value: object) -> str | None:
     return None if value is None else str(value)
+
+
+def _mapping(value: object) -> Mapping[str, object] | None:
+    return {str(name): item for name, item in value.items()} if isinstance(value, dict) else None
 
 
 def _texts(value: object) -> tuple[str, ...]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import hashlib
 import http.client
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
 from typing import BinaryIO, Protocol
@@ -35,8 +36,10 @@ __all__ = [
     "LinkError",
     "LogSegment",
     "MachineChannel",
+    "MachineLine",
     "NoRoom",
     "Refused",
+    "Told",
     "Unreachable",
 ]
 
@@ -58,12 +61,21 @@ class ClaimedByAnother(LinkError):
 
 
 @dataclass(frozen=True)
+class Told:
+    """A number of seconds that was told, or that there is no limit (None)."""
+
+    seconds: float | None
+
+
+@dataclass(frozen=True)
 class AttemptWish:
-    """What is wanted of one attempt now."""
+    """What is wanted of one attempt now. `lease` and `ends_in` are None where nothing was told of them."""
 
     stop: bool = False
     checkpoint: int = 0
     settled: bool = False
+    lease: Told | None = field(default=None, compare=False)
+    ends_in: Told | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -78,7 +90,9 @@ class LogSegment:
 
 
 class Channel(Protocol):
-    """The way from one runner to the control plane."""
+    """The way from one runner to the control plane. `answers`: who takes what is sent is that plane itself."""
+
+    answers: bool
 
     def desired(self, known: AttemptWish, wait: float) -> AttemptWish | None:
         """What is wanted as soon as it differs from `known`; None after `wait` seconds without a change."""
@@ -95,14 +109,22 @@ class Channel(Protocol):
     def put_artifact(self, name: str, content: BinaryIO, size: int, sha256: str) -> None:
         """Store a file of the outputs. Raises NoRoom."""
 
+    def put_checkpoint(self, sha256: str, content: BinaryIO, size: int) -> None:
+        """Store a checkpoint; it is there, and has that hash, when this returns. Raises NoRoom."""
+
     def bundle(self, sha256: str, start: int) -> Iterator[bytes]:
         """The bundle's bytes from `start` on."""
+
+    def get_checkpoint(self, sha256: str, start: int) -> Iterator[bytes]:
+        """The bytes of a checkpoint of the attempt's job, from `start` on."""
 
     def close(self) -> None: ...
 
 
 class HttpChannel:
     """The agents' listener over HTTP, with the attempt's secret."""
+
+    answers = True
 
     def __init__(self, address: Address, attempt: str, rank: int, secret: str) -> None:
         self._link = Link(address, secret)
@@ -119,10 +141,7 @@ class HttpChannel:
         answer = self._link.ask(Request("GET", f"{self._path}/desired?{asked}", seconds=wait + LONG_POLL_SLACK))
         if answer.status != 200:
             return None
-        wish = answer.json()
-        checkpoint = wish.get("checkpoint")
-        settled = bool(wish.get("settled"))
-        return AttemptWish(bool(wish.get("stop")), checkpoint if isinstance(checkpoint, int) else 0, settled)
+        return wish_of(answer.json())
 
     def send(self, messages: Sequence[Message]) -> int:
         body = encode_batch(Batch(self._attempt, self._rank, tuple(messages)), self._secret)
@@ -147,7 +166,12 @@ class HttpChannel:
         self._link.ask(Request("POST", f"{self._path}/tail?start={start}", data))
 
     def put_artifact(self, name: str, content: BinaryIO, size: int, sha256: str) -> None:
-        path = f"{self._path}/artifacts/{quote(name)}"
+        self._put_file(f"{self._path}/artifacts/{quote(name)}", content, size, sha256)
+
+    def put_checkpoint(self, sha256: str, content: BinaryIO, size: int) -> None:
+        self._put_file(f"{self._path}/checkpoints/{sha256}", content, size, sha256)
+
+    def _put_file(self, path: str, content: BinaryIO, size: int, sha256: str) -> None:
         headers = {"X-Content-SHA256": sha256}
         answer = self._link.receive(Request("PUT", path, content, size, headers, seconds=upload_seconds(size)))
         try:
@@ -158,7 +182,12 @@ class HttpChannel:
             raise
 
     def bundle(self, sha256: str, start: int) -> Iterator[bytes]:
-        path = f"/agent/v1/bundles/{sha256}?{urlencode({'attempt': self._attempt})}"
+        return self._get_file(f"/agent/v1/bundles/{sha256}?{urlencode({'attempt': self._attempt})}", start)
+
+    def get_checkpoint(self, sha256: str, start: int) -> Iterator[bytes]:
+        return self._get_file(f"{self._path}/checkpoints/{sha256}", start)
+
+    def _get_file(self, path: str, start: int) -> Iterator[bytes]:
         headers = {"Range": f"bytes={start}-"} if start else {}
         response = self._link.open(Request("GET", path, headers=headers, seconds=UPLOAD_SECONDS))
         if response.status not in (200, 206):
@@ -191,6 +220,23 @@ class HttpChannel:
                 self._link.close()
 
 
+class MachineLine(Protocol):
+    """The way from a host to the control plane."""
+
+    @property
+    def socket(self) -> socket.socket | None:
+        """Where an answer will come; None where it has to be looked for."""
+
+    def claim(self, nonce: str, native_id: str) -> str:
+        """The machine's secret. Raises ClaimedByAnother, Gone, Refused (a bad nonce), Unreachable."""
+
+    def ask(self, version: int, wait: float, devices: str | None) -> float:
+        """Ask for another document than `version`; the seconds after which an answer is overdue."""
+
+    def answer(self) -> Desired | None:
+        """The document; None when it has not changed. Raises LinkError."""
+
+
 class MachineChannel:
     """The host's own way: claim the machine, then ask what is wanted of it."""
 
@@ -210,6 +256,18 @@ class MachineChannel:
             raise Unreachable("the server did not hand out a secret")
         return secret
 
+    @property
+    def socket(self) -> socket.socket | None:
+        return self.link.socket
+
+    def ask(self, version: int, wait: float, devices: str | None) -> float:
+        request = self.wish_request(version, wait, devices)
+        self.link.send(request)
+        return request.seconds
+
+    def answer(self) -> Desired | None:
+        return self.wish(self.link.finish())
+
     def wish_request(self, version: int, wait: float, devices: str | None) -> Request:
         path = f"/agent/v1/machines/{quote(self._machine, safe='')}/desired?version={version}&wait={wait:g}"
         headers = {} if devices is None else {"X-Crucible-Devices": devices}
@@ -223,6 +281,25 @@ class MachineChannel:
             return decode_desired(answer.body)
         except (BadDesired, AttributeError) as error:  # AttributeError: JSON of quite another shape
             raise Refused(200, str(error)) from error
+
+
+def wish_of(doc: Mapping[str, object]) -> AttemptWish:
+    """What this side understands of it; the rest is passed over."""
+    checkpoint = doc.get("checkpoint")
+    return AttemptWish(
+        bool(doc.get("stop")),
+        checkpoint if isinstance(checkpoint, int) else 0,
+        bool(doc.get("settled")),
+        _told(doc, "lease_seconds"),
+        _told(doc, "ends_in"),
+    )
+
+
+def _told(doc: Mapping[str, object], name: str) -> Told | None:
+    value = doc.get(name)
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return Told(float(value))
+    return Told(None) if name in doc and value is None else None
 
 
 def upload_seconds(size: int) -> float:

@@ -16,14 +16,24 @@ WAIT_SECONDS = 25.0
 
 
 class Contacts:
-    """Counts the silence over all of a runner's connections."""
+    """Counts the silence over all of a runner's connections, and holds it against the lease.
 
-    def __init__(self, gone: Callable[[], None], clock: Callable[[], float] = boottime) -> None:
+    `lease_seconds` is the right to run without contact; None: for ever.
+    """
+
+    def __init__(
+        self, gone: Callable[[], None], lease_seconds: float | None = None, clock: Callable[[], float] = boottime
+    ) -> None:
         self._gone = gone
         self._clock = clock
         self._lock = threading.Lock()
+        self._lease_seconds = lease_seconds
         self._silence = Silence.begin(clock())
         self._trouble = ""
+
+    def now(self) -> float:
+        """For `failed`: ask it before a contact is tried."""
+        return self._clock()
 
     def made(self) -> None:
         with self._lock:
@@ -32,9 +42,10 @@ class Contacts:
                 log.info("in contact again")
             self._trouble = ""
 
-    def failed(self, why: str) -> None:
+    def failed(self, why: str, began: float) -> None:
+        """A contact that was tried from `began` on was not made."""
         with self._lock:
-            self._silence = self._silence.failed(self._clock())
+            self._silence = self._silence.failed(self._clock(), began)
             if why != self._trouble:
                 log.info("no contact: %s", why)
             self._trouble = why
@@ -42,22 +53,29 @@ class Contacts:
     def gone(self) -> None:
         self._gone()
 
-    def silent_for(self, seconds: float) -> bool:
-        """Whether the silence has lasted so long; to be asked at least every few seconds."""
+    def lease(self, seconds: float | None) -> None:
+        """The lease is another from now on."""
+        with self._lock:
+            self._lease_seconds = seconds
+
+    def is_lease_over(self) -> bool:
+        """Whether the silence has outlasted the lease; to be asked at least every few seconds."""
         with self._lock:
             self._silence = self._silence.tick(self._clock())
-            return self._silence.lasts(seconds)
+            return self._lease_seconds is not None and self._silence.lasts(self._lease_seconds)
 
 
 class Listener(threading.Thread):
-    """Asks again and again what is wanted of the attempt; tells of a stop once."""
+    """Asks again and again what is wanted of the attempt; tells every answer that says something."""
 
-    def __init__(self, channel: Channel, contacts: Contacts, stop_wanted: Callable[[], None], stop: bool) -> None:
+    def __init__(
+        self, channel: Channel, contacts: Contacts, heard: Callable[[AttemptWish], None], known: AttemptWish
+    ) -> None:
         super().__init__(name="listener", daemon=True)
         self._channel = channel
         self._contacts = contacts
-        self._stop_wanted = stop_wanted
-        self._known = AttemptWish(stop)
+        self._heard = heard
+        self._known = known
         self._ending = threading.Event()
 
     def end(self) -> None:
@@ -66,13 +84,14 @@ class Listener(threading.Thread):
     def run(self) -> None:
         backoff = Backoff()
         while not self._ending.is_set():
+            began = self._contacts.now()
             try:
                 wish = self._channel.desired(self._known, WAIT_SECONDS)
             except Gone:
                 self._contacts.gone()
                 return
             except LinkError as error:
-                self._contacts.failed(str(error))
+                self._contacts.failed(str(error), began)
                 self._ending.wait(backoff.next())
                 continue
             backoff.reset()
@@ -87,6 +106,5 @@ class Listener(threading.Thread):
         if wish.settled:
             self._contacts.gone()
             return True
-        if wish.stop and not self._known.stop:
-            self._stop_wanted()
+        self._heard(wish)
         return False

@@ -54,6 +54,7 @@ class Courier(threading.Thread):
     def run(self) -> None:
         while not self._stopping.is_set():
             self._wanted.clear()
+            began = self._contacts.now()
             try:
                 if not self._round():
                     self._wanted.wait(TAIL_EVERY)
@@ -61,7 +62,7 @@ class Courier(threading.Thread):
                 self._contacts.gone()
                 break
             except (LinkError, OSError) as error:  # OSError: our own disk is full
-                self._contacts.failed(str(error))
+                self._contacts.failed(str(error), began)
                 # News does not shorten this pause, else they would become a storm.
                 self._stopping.wait(self._backoff.next())
         self._channel.close()
@@ -84,7 +85,8 @@ class Courier(threading.Thread):
 
     def _made(self) -> None:
         self._backoff.reset()
-        self._contacts.made()
+        if self._channel.answers:
+            self._contacts.made()
 
     def _send_segment(self) -> bool:
         segment = self._log.unsent()

@@ -63,6 +63,20 @@ class AttemptFolder:
         return self.root / "checkpoints"
 
     @property
+    def snapshots(self) -> Path:
+        """Copies of checkpoints on their way to the store."""
+        return self.root / "snapshots"
+
+    @property
+    def stored_checkpoints(self) -> Path:
+        return self.root / "checkpoints.json"
+
+    @property
+    def resume(self) -> Path:
+        """Holds the checkpoint that the job starts from, under its own name."""
+        return self.root / "resume"
+
+    @property
     def python(self) -> Path:
         """Holds the `crucible` that a job can import."""
         return self.root / "python"
@@ -74,6 +88,11 @@ class AttemptFolder:
     @property
     def stop(self) -> Path:
         return self.root / "stop"
+
+    @property
+    def checkpoint_now(self) -> Path:
+        """Touched each time a checkpoint is asked for."""
+        return self.root / "checkpoint-now"
 
     @property
     def exited(self) -> Path:
@@ -93,7 +112,7 @@ class AttemptFolder:
 
     def clear_stage(self) -> None:
         """Forget what an earlier runner staged and never used."""
-        for folder in (self.work, self.outputs, self.data, self.checkpoints, self.python):
+        for folder in (self.work, self.outputs, self.data, self.checkpoints, self.resume, self.python):
             shutil.rmtree(folder, ignore_errors=True)
 
     def remove(self) -> None:

@@ -21,8 +21,9 @@ from crucible.agent import host_state as hs
 from crucible.agent import shim
 from crucible.agent.backoff import Backoff
 from crucible.agent.bootstrap import Bootstrap
-from crucible.agent.channel import ClaimedByAnother, Gone, LinkError, MachineChannel, Refused, Unreachable
-from crucible.agent.clock import boottime
+from crucible.agent.channel import ClaimedByAnother, Gone, LinkError, MachineLine, Refused, Unreachable
+from crucible.agent.channels import machine_line
+from crucible.agent.clock import Deadline, boottime
 from crucible.agent.files import Lock, write_file, write_json
 from crucible.agent.limits import LimitsProbe, choose
 from crucible.agent.runner import Machine
@@ -62,19 +63,18 @@ def run_host(bootstrap: Bootstrap, after_fork: Callable[[], None] = lambda: None
     machine = Machine(limiter, dict(os.environ), bool(devices.gpus))
     shim.sources()
     runners = Runners(bootstrap, machine, after_fork)
-    channel = MachineChannel(bootstrap.address, bootstrap.machine, secret)
-    Host(bootstrap, channel, runners, json.dumps(asdict(devices))).run()
+    Host(bootstrap, machine_line(bootstrap, secret), runners, json.dumps(asdict(devices))).run()
 
 
 def claim(bootstrap: Bootstrap, secret_file: Path, clock: Callable[[], float] = boottime) -> str:
     """The machine's secret, from an earlier claim or a new one. Raises NotWanted."""
     if secret_file.exists():
         return secret_file.read_text(encoding="utf-8").strip()
-    channel = MachineChannel(bootstrap.address, bootstrap.machine, None)
+    line = machine_line(bootstrap, None)
     backoff, began = Backoff(), clock()
     while True:
         try:
-            secret = channel.claim(bootstrap.nonce, bootstrap.native_id)
+            secret = line.claim(bootstrap.nonce, bootstrap.native_id)
             write_file(secret_file, secret.encode(), durable=True)
             return secret
         except (ClaimedByAnother, Gone, Refused) as error:
@@ -88,16 +88,18 @@ def claim(bootstrap: Bootstrap, secret_file: Path, clock: Callable[[], float] = 
 class Host:
     """One request is always under way, or its time to be tried again; children are noticed meanwhile."""
 
-    def __init__(self, bootstrap: Bootstrap, channel: MachineChannel, runners: Runners, devices: str) -> None:
-        self._channel = channel
+    def __init__(self, bootstrap: Bootstrap, line: MachineLine, runners: Runners, devices: str) -> None:
+        self._line = line
         self._runners = runners
         self._devices: str | None = devices
         self._state = hs.begin(bootstrap.idle_exit_seconds, boottime())
         self._lease: float | None = None
+        self._deadline: Deadline | None = None
         self._version = 0
         self._backoff = Backoff()
         self._ask_at = 0.0
         self._asked: float | None = None
+        self._asked_at = boottime()
         self._trouble = ""
         self._quit = False
         self._wakeup = _wakeup_pipe()
@@ -121,16 +123,16 @@ class Host:
     # Asking
 
     def _ask(self) -> None:
-        request = self._channel.wish_request(self._version, WAIT_SECONDS, self._devices)
+        self._asked_at = boottime()
         try:
-            self._channel.link.send(request)
-            self._asked = time.monotonic() + request.seconds
+            seconds = self._line.ask(self._version, WAIT_SECONDS, self._devices)
+            self._asked = time.monotonic() + seconds
         except LinkError as error:
             self._failed(error)
 
     def _wait(self) -> bool:
         """Wait a turn for an answer or the end of a child; whether the answer is there (or overdue)."""
-        socket = self._channel.link.socket if self._asked is not None else None
+        socket = self._line.socket if self._asked is not None else None
         if isinstance(socket, ssl.SSLSocket) and socket.pending():
             return True
         pause = TURN_SECONDS
@@ -146,7 +148,7 @@ class Host:
     def _hear(self) -> None:
         self._asked = None
         try:
-            desired = self._channel.wish(self._channel.link.finish())
+            desired = self._line.answer()
         except Gone:
             self._step(hs.MachineUnwanted(boottime()))
             self._ask_at = time.monotonic() + self._backoff.next()
@@ -159,6 +161,7 @@ class Host:
             self._step(hs.ContactMade(boottime()))
             return
         self._version, self._lease = desired.version, desired.lease_seconds
+        self._deadline = Deadline.after(desired.ends_in, boottime())
         self._step(hs.DesiredArrived(desired, boottime()))
 
     def _heard(self) -> None:
@@ -173,7 +176,7 @@ class Host:
             log.info("no contact: %s", error)
         self._trouble = str(error)
         self._ask_at = time.monotonic() + self._backoff.next()
-        self._step(hs.ContactLost(boottime()))
+        self._step(hs.ContactLost(boottime(), self._asked_at))
 
     # Doing
 
@@ -201,7 +204,7 @@ class Host:
             if assignment is None or self._runners.has_order(key):
                 self._runners.fork(key)
             else:
-                self._runners.start(assignment, self._lease)
+                self._runners.start(assignment, self._lease, self._deadline)
         except (OSError, ValueError) as error:
             log.error("cannot start a runner for %s: %s", key, error)
             self._step(hs.RunnerEnded(*key, False, boottime()))

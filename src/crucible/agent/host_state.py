@@ -83,7 +83,10 @@ class ContactMade:
 
 @dataclass(frozen=True)
 class ContactLost:
+    """A contact was tried, from `began` until now, and not made."""
+
     now: float
+    began: float
 
 
 @dataclass(frozen=True)
@@ -154,7 +157,7 @@ def _note(state: HostState, event: Event) -> HostState:
     if isinstance(event, ContactMade):
         return replace(state, silence=state.silence.made(event.now))
     if isinstance(event, ContactLost):
-        return replace(state, silence=state.silence.failed(event.now))
+        return replace(state, silence=state.silence.failed(event.now, event.began))
     return replace(state, silence=state.silence.tick(event.now))
 
 

@@ -53,9 +53,10 @@ def _crucible(assignment: Assignment, folder: AttemptFolder) -> dict[str, str]:
         "CRUCIBLE_CHECKPOINT_DIR": str(folder.checkpoints),
         "CRUCIBLE_REPORT_FILE": str(folder.report),
         "CRUCIBLE_STOP_FILE": str(folder.stop),
+        "CRUCIBLE_CHECKPOINT_NOW": str(folder.checkpoint_now),
     }
     if assignment.resume_from is not None:
-        env["CRUCIBLE_RESUME_FROM"] = assignment.resume_from
+        env["CRUCIBLE_RESUME_FROM"] = str(folder.resume / assignment.resume_from.name)
     return env
 
 

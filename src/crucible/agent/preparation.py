@@ -9,6 +9,7 @@ from pathlib import Path
 
 from crucible.agent.bootstrap import Order
 from crucible.agent.channel import Channel
+from crucible.agent.checkpoints import fetch
 from crucible.agent.environment import Builder
 from crucible.agent.folders import AttemptFolder
 from crucible.agent.jobenv import job_environment
@@ -44,7 +45,7 @@ def prepare(
     host_env: Mapping[str, str],
     machine_has_gpus: bool,
 ) -> Prepared:
-    """Stage code, inputs and environment. Raises StageError, Abandoned, Gone."""
+    """Stage code, inputs, the checkpoint to start from and environment. Raises StageError, Abandoned, Gone."""
     assignment, place = order.assignment, order.bootstrap
     if not assignment.command:
         raise StageError("the job has no command")
@@ -54,6 +55,9 @@ def prepare(
         stager = Stager(channel, work, place.cache / "bundles" if place.shared else None)
         code = stager.code(assignment, folder)
         stager.data(assignment.data, folder)
+        if assignment.resume_from is not None:
+            resume = assignment.resume_from
+            fetch(resume, assignment.job, folder.resume / resume.name, channel, work)
         pythons = Pythons(place.cache / "pythons.json", host_env, place.avoid_python_prefixes)
         builder = Builder(place.envs, pythons, work, host_env, place.uv)
         chosen = builder.choose(assignment.environment, code, assignment.env, assignment.bundle)

@@ -13,29 +13,35 @@ import signal
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Callable
 
 from crucible.agent import runner_state as rs
 from crucible.agent.bootstrap import Order
-from crucible.agent.channel import Gone, HttpChannel
-from crucible.agent.clock import boottime
+from crucible.agent.channel import AttemptWish, Channel, Gone
+from crucible.agent.channels import runner_channels
+from crucible.agent.checkpoints import Keeper, Telling
+from crucible.agent.clock import Deadline, boottime
 from crucible.agent.contacts import Contacts, Listener
 from crucible.agent.courier import Courier
 from crucible.agent.files import Lock, read_json, write_file, write_json
 from crucible.agent.folders import AttemptFolder
+from crucible.agent.interruption import watch
 from crucible.agent.launcher import CannotExecute
 from crucible.agent.leftovers import empty_folders_note
 from crucible.agent.limits import Limiter
 from crucible.agent.meter import Meter
 from crucible.agent.outputlog import OutputLog, Room
 from crucible.agent.outputs import Outputs, Stored
+from crucible.agent.packages import installed, version_of
 from crucible.agent.preparation import Prepared, prepare
+from crucible.agent.prompting import Prompting
 from crucible.agent.pump import Pump, make_pipe
 from crucible.agent.spool import Spool
 from crucible.agent.stagework import Abandoned, StageError, StageWork
 from crucible.agent.telemetry import ReportFile, Telemetry
 from crucible.agent.userprocess import UserProcess, confinement_name, prepare_confinement
+from crucible.agent.version import version
 from crucible.agent.voice import Voice, cleaned
 from crucible.wire.messages import Cause, Kind
 from crucible.wire.process import this_process
@@ -105,11 +111,14 @@ class Life:
         self._folder = folder
         self._machine = machine
         self._events: queue.Queue[rs.Event] = queue.Queue()
+        self._new_channel = runner_channels(order.bootstrap, order.assignment)
         self._spool = Spool(folder.spool)
         self._telemetry = Telemetry()
-        self._report = ReportFile(folder.report, self._telemetry)
-        self._contacts = Contacts(lambda: self._events.put(rs.AttemptGone()))
+        self._contacts = Contacts(lambda: self._events.put(rs.AttemptGone()), order.lease_seconds)
         self._voice = Voice(self._spool, self._wake)
+        self._checkpoints = Keeper(folder, self._channel(), self._telling())
+        self._report = ReportFile(folder.report, self._telemetry, self._checkpoints.noted)
+        self._exited: Mapping[str, object] | None = None
         room = Room(self._assignment.limits.output_bytes)
         self._log = OutputLog(folder.output_log, self._voice.note, room, self._announced())
         self._courier = Courier(self._channel(), self._spool, self._log, self._contacts)
@@ -120,12 +129,15 @@ class Life:
         self._finishing: rs.Finish | None = None
         self._told_at = 0.0
         self._user, self._limits = self._make_user()
+        self._prompting = Prompting(folder, self._user)
 
     def run(self) -> None:
         """Returns once everything is acknowledged, or nothing is wanted any more."""
         self._courier.start()
         state, actions = self._begin()
-        Listener(self._channel(), self._contacts, self._stop_wanted, self._assignment.stop).start()
+        known = AttemptWish(self._assignment.stop, self._assignment.checkpoint)
+        Listener(self._channel(), self._contacts, self._heard, known).start()
+        watch(self._order.bootstrap.interruption_url, lambda seconds: self._events.put(rs.Noticed(seconds)))
         state = self._do(state, actions)
         while not self._may_leave():
             for event in self._next_events():
@@ -135,8 +147,9 @@ class Life:
 
     def _begin(self) -> rs.Step:
         self._voice.staging("preparing")
-        state, actions = rs.begin(self._assignment.grace, self._assignment.limits.seconds, boottime())
-        if self._assignment.stop:
+        a, order = self._assignment, self._order
+        state, actions = rs.begin(a.grace, a.limits.seconds, boottime(), order.deadline, a.checkpoint)
+        if a.stop:
             self._events.put(rs.StopWanted())
         return state, actions
 
@@ -147,10 +160,18 @@ class Life:
             first = self._events.get(timeout=LAST_TURN_SECONDS if self._finishing else TURN_SECONDS)
         except queue.Empty:
             return (rs.Tick(boottime()),)
+        if isinstance(first, rs.ProcessEnded):
+            first = replace(first, by_itself=self._prompting.ended_first)
         return (rs.Tick(boottime()), first)
 
-    def _stop_wanted(self) -> None:
-        self._events.put(rs.StopWanted())
+    def _heard(self, wish: AttemptWish) -> None:
+        if wish.stop:
+            self._events.put(rs.StopWanted())
+        if wish.lease is not None:
+            self._contacts.lease(wish.lease.seconds)
+        if wish.ends_in is not None:
+            self._events.put(rs.TimeGiven(Deadline.after(wish.ends_in.seconds, boottime())))
+        self._events.put(rs.CheckpointWanted(wish.checkpoint))
 
     def _may_leave(self) -> bool:
         if self._finishing is None:
@@ -158,8 +179,7 @@ class Life:
         return not self._finishing.deliver or self._courier.is_delivered
 
     def _housekeep(self, state: rs.RunnerState) -> None:
-        lease = self._order.lease_seconds
-        if self._contacts.silent_for(lease or 0.0) and lease is not None:
+        if self._contacts.is_lease_over():
             self._events.put(rs.LeaseEnded())
         self._log.cut_if_due()
         if state.phase is rs.Phase.RUNNING and self._meter is not None:
@@ -199,9 +219,11 @@ class Life:
                 # Only now: the end of a short process must not come before its beginning.
                 self._start(lambda: self._events.put(self._user.wait()), "wait")
         elif isinstance(action, rs.Signal):
-            self._user.send(action.number)
+            self._prompting.end(action.number)
         elif isinstance(action, rs.WriteStopFile):
-            self._write_stop_file()
+            self._prompting.write_stop_file()
+        elif isinstance(action, rs.AskCheckpoint):
+            self._prompting.ask_checkpoint(self._prepared.env if self._prepared is not None else {})
         elif isinstance(action, rs.StoreOutputs):
             self._start(self._store_outputs, "outputs")
         else:
@@ -211,7 +233,10 @@ class Life:
         data = cleaned(action.data)
         if action.kind is Kind.EXITED:
             data.setdefault("seconds", self._user.ran.seconds)
+            self._exited = data
             self._write_exited(data)
+        elif action.kind is Kind.NOTICE:
+            self._checkpoints.hurry()
         self._voice.say(action.kind, data)
 
     def _write_exited(self, data: dict[str, object]) -> None:
@@ -220,12 +245,6 @@ class Life:
             write_json(self._folder.exited, {"after": self._spool.last, "data": data}, durable=True)
         except OSError as error:
             log.error("cannot write down how the job ended: %s", error)
-
-    def _write_stop_file(self) -> None:
-        try:
-            self._folder.stop.touch()
-        except OSError as error:
-            log.warning("cannot write the stop file: %s", error)
 
     def _prepare(self) -> None:
         channel = self._channel()
@@ -256,10 +275,13 @@ class Life:
             return rs.SpawnFailed(126, f"the start of the job cannot be written down: {error}")
         self._start_watching()
         said = {
+            "agent": version(),
             "python": prepared.python,
             "command": list(prepared.command),
             "limits": self._limits,
             "environment": prepared.about,
+            "packages": installed(prepared.python),
+            "python_version": version_of(prepared.python),
         }
         return rs.Spawned(self._user.pid, tuple(said.items()))
 
@@ -271,6 +293,7 @@ class Life:
         known: dict[str, object] = read_json(self._folder.runner) or {}
         job = {"pgid": self._user.pid, "process_start_time": self._user.process.start_time}
         write_json(self._folder.runner, {**known, **job})
+        self._checkpoints.watch(lambda: self._user.process.alive)
 
     def _store_outputs(self) -> None:
         self._drain()
@@ -281,6 +304,7 @@ class Life:
         channel = self._channel()
         outputs = Outputs(self._folder.outputs, channel, self._stored, self._voice.note, time.sleep)
         try:
+            self._checkpoints.finish(self._how_it_ended())
             complete, text = outputs.store()
             # Who hears that the attempt has ended reads its log to the end: nothing of it comes later.
             while not self._courier.is_log_settled:
@@ -308,6 +332,20 @@ class Life:
             self._pump.join(DRAIN_SECONDS)
         self._log.finish()
 
+    def _how_it_ended(self) -> Mapping[str, object]:
+        """As it was said; by a runner before this one, if need be."""
+        if self._exited is not None:
+            return self._exited
+        data = (read_json(self._folder.exited) or {}).get("data")
+        return data if isinstance(data, dict) else _LOST
+
+    def _telling(self) -> Telling:
+        return Telling(
+            announce=lambda data: self._voice.say(Kind.CHECKPOINT, data),
+            note=self._voice.note,
+            gone=self._contacts.gone,
+        )
+
     def _stored(self, stored: Stored) -> None:
         data = {"path": stored.path, "size": stored.size, "sha256": stored.sha256}
         self._voice.say(Kind.ARTIFACT, data)
@@ -332,9 +370,8 @@ class Life:
     def _marks(self) -> Mapping[str, str]:
         return {"CRUCIBLE_ATTEMPT_ID": self._assignment.attempt, "CRUCIBLE_RANK": str(self._assignment.rank)}
 
-    def _channel(self) -> HttpChannel:
-        a = self._assignment
-        return HttpChannel(self._order.bootstrap.address, a.attempt, a.rank, a.secret)
+    def _channel(self) -> Channel:
+        return self._new_channel()
 
     def _announced(self) -> tuple[int, int]:
         """Number and end of the last log segment that was announced."""

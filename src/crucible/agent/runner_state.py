@@ -3,20 +3,92 @@
     staging ──▶ running ──▶ saving ──▶ ended
 
 A stop writes the stop file and sends TERM; `grace` seconds later KILL follows, again and again until the
-process is gone. A time limit and the end of the lease stop in the same way and differ in the cause that is
-reported.
+process is gone. The time limit, the end of the lease, a notice of the place and the end of the machine's
+time stop in the same way and differ in the cause that is reported. Where the machine is about to go, KILL
+comes early enough that what was saved can still be sent.
+
+The first cause stays, except that a wanted stop takes the place of one that another attempt would make good.
+A program that ended before the first signal was sent ended by itself. One that ends after it was stopped,
+with whatever code: that it was done just then cannot be told from having saved, so it counts as stopped and
+goes on from its checkpoint.
 """
 
 from __future__ import annotations
 
 import enum
+import math
 import signal
 from dataclasses import dataclass, replace
-from typing import Union
 
+from crucible.agent.clock import Deadline
+from crucible.agent.remaining import patience, suspends_at, told_again
+from crucible.agent.runner_words import (
+    AbandonStage,
+    Action,
+    Actions,
+    AskCheckpoint,
+    AttemptGone,
+    CheckpointWanted,
+    Event,
+    Finish,
+    LeaseEnded,
+    Noticed,
+    OutputsStored,
+    ProcessEnded,
+    Say,
+    Signal,
+    Spawn,
+    Spawned,
+    SpawnFailed,
+    Stage,
+    Staged,
+    StageFailed,
+    StopWanted,
+    StoreOutputs,
+    Tick,
+    TimeGiven,
+    WriteStopFile,
+)
 from crucible.wire.messages import Cause, Kind
 
+__all__ = [
+    "KILL_AGAIN_SECONDS",
+    "MADE_GOOD",
+    "AbandonStage",
+    "Action",
+    "Actions",
+    "AskCheckpoint",
+    "AttemptGone",
+    "CheckpointWanted",
+    "Event",
+    "Finish",
+    "LeaseEnded",
+    "Noticed",
+    "OutputsStored",
+    "Phase",
+    "ProcessEnded",
+    "RunnerState",
+    "Say",
+    "Signal",
+    "Spawn",
+    "SpawnFailed",
+    "Spawned",
+    "Stage",
+    "StageFailed",
+    "Staged",
+    "Step",
+    "StopWanted",
+    "StoreOutputs",
+    "Tick",
+    "TimeGiven",
+    "WriteStopFile",
+    "begin",
+    "step",
+]
+
 KILL_AGAIN_SECONDS = 5.0
+MADE_GOOD = frozenset({Cause.INTERRUPTED, Cause.SUSPENDED})
+"""Ends after which the job goes on in another attempt."""
 
 
 class Phase(enum.Enum):
@@ -28,7 +100,11 @@ class Phase(enum.Enum):
 
 @dataclass(frozen=True)
 class RunnerState:
-    """`now` and all times are the boot-time clock's. `stopping` is why we end the process, once we do."""
+    """`now` and all times are the boot-time clock's. `stopping` is why we end the process, once we do.
+
+    `deadline` is the end of the machine's time, `taken_at` the end that the place has announced.
+    `checkpoint` counts the checkpoints that were asked for.
+    """
 
     grace: float
     seconds: float | None
@@ -39,137 +115,19 @@ class RunnerState:
     stopping: Cause | None = None
     kill_at: float | None = None
     gone: bool = False
+    deadline: Deadline | None = None
+    taken_at: float | None = None
+    checkpoint: int = 0
 
 
-@dataclass(frozen=True)
-class Staged:
-    pass
-
-
-@dataclass(frozen=True)
-class StageFailed:
-    text: str
-
-
-@dataclass(frozen=True)
-class Spawned:
-    """The user's process runs. `data` is what the STARTED message tells beside the pid."""
-
-    pid: int
-    data: tuple[tuple[str, object], ...] = ()
-
-
-@dataclass(frozen=True)
-class SpawnFailed:
-    """The command could not be executed; `code` is what a shell would say (126, 127)."""
-
-    code: int
-    text: str
-
-
-@dataclass(frozen=True)
-class ProcessEnded:
-    """`code` or `signal` is set. `oom`: something of the job was killed for want of memory."""
-
-    code: int | None
-    signal: int | None
-    oom: bool = False
-    cpu_seconds: float | None = None
-    peak_memory: int | None = None
-
-
-@dataclass(frozen=True)
-class StopWanted:
-    pass
-
-
-@dataclass(frozen=True)
-class LeaseEnded:
-    pass
-
-
-@dataclass(frozen=True)
-class AttemptGone:
-    """The control plane has settled the attempt without us (410): nothing of it is wanted any more."""
-
-
-@dataclass(frozen=True)
-class Tick:
-    now: float
-
-
-@dataclass(frozen=True)
-class OutputsStored:
-    complete: bool
-    text: str = ""
-
-
-Event = Union[
-    Staged,
-    StageFailed,
-    Spawned,
-    SpawnFailed,
-    ProcessEnded,
-    StopWanted,
-    LeaseEnded,
-    AttemptGone,
-    Tick,
-    OutputsStored,
-]
-
-
-@dataclass(frozen=True)
-class Stage:
-    pass
-
-
-@dataclass(frozen=True)
-class AbandonStage:
-    """Stop preparing, and forget the process that would have been started."""
-
-
-@dataclass(frozen=True)
-class Spawn:
-    pass
-
-
-@dataclass(frozen=True)
-class Signal:
-    """Send it to the whole process group; KILL also to everything else that belongs to the job."""
-
-    number: int
-
-
-@dataclass(frozen=True)
-class WriteStopFile:
-    pass
-
-
-@dataclass(frozen=True)
-class Say:
-    kind: Kind
-    data: dict[str, object]
-
-
-@dataclass(frozen=True)
-class StoreOutputs:
-    pass
-
-
-@dataclass(frozen=True)
-class Finish:
-    """Leave once everything said is acknowledged; at once when `deliver` is false."""
-
-    deliver: bool = True
-
-
-Action = Union[Stage, AbandonStage, Spawn, Signal, WriteStopFile, Say, StoreOutputs, Finish]
-Actions = tuple[Action, ...]
 Step = tuple[RunnerState, Actions]
 
 
-def begin(grace: float, seconds: float | None, now: float) -> Step:
-    return RunnerState(max(0.0, grace), seconds, now), (Stage(),)
+def begin(
+    grace: float, seconds: float | None, now: float, deadline: Deadline | None = None, checkpoint: int = 0
+) -> Step:
+    """`checkpoint`: how many were asked for before; they are not asked for again."""
+    return RunnerState(max(0.0, grace), seconds, now, deadline=deadline, checkpoint=checkpoint), (Stage(),)
 
 
 def step(state: RunnerState, event: Event) -> Step:
@@ -178,6 +136,12 @@ def step(state: RunnerState, event: Event) -> Step:
         return _tick(replace(state, now=max(state.now, event.now)))
     if isinstance(event, AttemptGone):
         return _leave(state)
+    if isinstance(event, TimeGiven):
+        return _tick(replace(state, deadline=told_again(event.deadline, state.deadline)))
+    if isinstance(event, CheckpointWanted):
+        return _checkpoint(state, event.count)
+    if isinstance(event, Noticed) and state.phase in (Phase.STAGING, Phase.RUNNING):
+        return _noticed(state, event.seconds)
     if state.phase is Phase.STAGING:
         return _staging(state, event)
     if state.phase is Phase.RUNNING:
@@ -193,8 +157,10 @@ def _staging(state: RunnerState, event: Event) -> Step:
         return _spawned(state, event)
     if isinstance(event, SpawnFailed) and state.spawning:
         return _never_ran(state, Cause.STAGING_FAILED, event.text, event.code)
-    if isinstance(event, (StopWanted, LeaseEnded)):
-        return _stop_staging(state, event)
+    if isinstance(event, StopWanted):
+        return _stop_staging(state, Cause.STOPPED)
+    if isinstance(event, LeaseEnded):
+        return _stop_staging(state, Cause.FENCED)
     if isinstance(event, Staged) and not state.spawning:
         return replace(state, spawning=True), (Spawn(),)
     if isinstance(event, StageFailed) and not state.spawning:
@@ -202,13 +168,16 @@ def _staging(state: RunnerState, event: Event) -> Step:
     return state, ()
 
 
-def _stop_staging(state: RunnerState, event: Event) -> Step:
-    cause = Cause.NOT_STARTED if isinstance(event, StopWanted) else Cause.FENCED
-    if not state.spawning:
-        state, actions = _never_ran(state, cause, "stopped before it started")
-        return state, (AbandonStage(), *actions)
-    stopping = Cause.STOPPED if isinstance(event, StopWanted) else Cause.FENCED
-    return replace(state, stopping=state.stopping or stopping), ()
+def _stop_staging(state: RunnerState, cause: Cause) -> Step:
+    if state.spawning:
+        return replace(state, stopping=_stronger(state.stopping, cause)), ()
+    told = Cause.NOT_STARTED if cause is Cause.STOPPED else cause
+    state, actions = _never_ran(state, told, "stopped before it started")
+    return state, (AbandonStage(), *actions)
+
+
+def _stronger(known: Cause | None, new: Cause) -> Cause:
+    return new if known is None or (new is Cause.STOPPED and known in MADE_GOOD) else known
 
 
 def _never_ran(state: RunnerState, cause: Cause, text: str, code: int | None = None) -> Step:
@@ -230,18 +199,51 @@ def _spawned(state: RunnerState, event: Spawned) -> Step:
 def _running(state: RunnerState, event: Event) -> Step:
     if isinstance(event, ProcessEnded):
         return _process_ended(state, event)
-    if isinstance(event, StopWanted) and state.kill_at is None:
+    if isinstance(event, StopWanted):
         return _stop(state, Cause.STOPPED)
-    if isinstance(event, LeaseEnded) and state.kill_at is None:
+    if isinstance(event, LeaseEnded):
         return _stop(state, Cause.FENCED)
     return state, ()
 
 
 def _stop(state: RunnerState, cause: Cause) -> Step:
-    state = replace(state, stopping=cause, kill_at=state.now + state.grace)
-    if state.grace <= 0:
+    state = replace(state, stopping=_stronger(state.stopping, cause))
+    if state.kill_at is not None:
+        return state, ()
+    kill_at = _kill_at(state)
+    state = replace(state, kill_at=kill_at)
+    if kill_at <= state.now:
         return _kill(state, (WriteStopFile(),))
     return state, (WriteStopFile(), Signal(signal.SIGTERM))
+
+
+def _kill_at(state: RunnerState) -> float:
+    ends = (state.taken_at, None if state.deadline is None else state.deadline.at)
+    return state.now + patience(state.grace, state.now, ends)
+
+
+def _noticed(state: RunnerState, seconds: float) -> Step:
+    said: Actions = ()
+    if state.taken_at is None and not state.gone:
+        text = f"the place takes the machine back in {max(0.0, seconds):.0f} seconds"
+        said = (Say(Kind.NOTICE, {"seconds": max(0.0, seconds), "text": text}),)
+    taken_at = state.now + max(0.0, seconds)
+    state = replace(state, taken_at=taken_at if state.taken_at is None else min(state.taken_at, taken_at))
+    if state.kill_at is not None:
+        state = replace(state, kill_at=min(state.kill_at, _kill_at(state)))
+    if state.phase is Phase.STAGING:
+        state, actions = _stop_staging(state, Cause.INTERRUPTED)
+    else:
+        state, actions = _stop(state, Cause.INTERRUPTED)
+    return state, (*said, *actions)
+
+
+def _checkpoint(state: RunnerState, count: int) -> Step:
+    """A program that has not started has nothing to save; one that is being stopped saves anyway."""
+    if count <= state.checkpoint:
+        return state, ()
+    runs = state.phase is Phase.RUNNING and state.kill_at is None
+    return replace(state, checkpoint=count), (AskCheckpoint(),) if runs else ()
 
 
 def _kill(state: RunnerState, before: Actions = ()) -> Step:
@@ -250,14 +252,24 @@ def _kill(state: RunnerState, before: Actions = ()) -> Step:
 
 
 def _tick(state: RunnerState) -> Step:
-    if state.phase is not Phase.RUNNING:
-        return state, ()
-    if state.kill_at is not None:
+    if state.phase is Phase.RUNNING and state.kill_at is not None:
         return _kill(state) if state.now >= state.kill_at else (state, ())
-    assert state.started_at is not None
-    if state.seconds is not None and state.now - state.started_at >= state.seconds:
-        return _stop(state, Cause.TIME_LIMIT)
+    if state.phase is Phase.RUNNING:
+        at, cause = min(_time_limit(state), _suspension(state), key=lambda end: end[0])
+        return _stop(state, cause) if state.now >= at else (state, ())
+    if state.phase is Phase.STAGING and state.now >= _suspension(state)[0]:
+        return _stop_staging(state, Cause.SUSPENDED)
     return state, ()
+
+
+def _time_limit(state: RunnerState) -> tuple[float, Cause]:
+    assert state.started_at is not None
+    return (math.inf if state.seconds is None else state.started_at + state.seconds), Cause.TIME_LIMIT
+
+
+def _suspension(state: RunnerState) -> tuple[float, Cause]:
+    at = math.inf if state.deadline is None else suspends_at(state.deadline, state.grace)
+    return at, Cause.SUSPENDED
 
 
 def _process_ended(state: RunnerState, event: ProcessEnded) -> Step:
@@ -269,18 +281,28 @@ def _process_ended(state: RunnerState, event: ProcessEnded) -> Step:
 
 
 def _why(state: RunnerState, event: ProcessEnded) -> tuple[Cause, str]:
+    stopping = None if event.by_itself else state.stopping
+    # A worker may have died of its memory long before: an end that is made good is no failure.
+    if stopping in MADE_GOOD:
+        return stopping, _TEXTS[stopping]
     # A worker killed for memory while the job as a whole succeeded is no reason to call it a failure.
     if event.oom and event.code != 0:
         return Cause.OUT_OF_MEMORY, "it used more memory than its limit"
-    if state.stopping is Cause.TIME_LIMIT:
+    if stopping is Cause.TIME_LIMIT:
         return Cause.TIME_LIMIT, f"it ran longer than its limit of {state.seconds:g} seconds"
-    if state.stopping is Cause.FENCED:
-        return Cause.FENCED, "out of contact for longer than the lease allows"
-    if state.stopping is not None:
-        return state.stopping, "stopped on request"
+    if stopping is not None:
+        return stopping, _TEXTS[stopping]
     if event.signal is not None:
         return Cause.SIGNAL, f"ended by {_name(event.signal)}"
     return Cause.EXIT, ""
+
+
+_TEXTS = {
+    Cause.STOPPED: "stopped on request",
+    Cause.FENCED: "out of contact for longer than the lease allows",
+    Cause.INTERRUPTED: "stopped because the place takes the machine back",
+    Cause.SUSPENDED: "stopped before the machine's time is over",
+}
 
 
 def _name(number: int) -> str:
@@ -310,7 +332,7 @@ def _leave(state: RunnerState) -> Step:
         return state, ()
     state = replace(state, gone=True)
     if state.phase is Phase.RUNNING:
-        return _stop(state, Cause.STOPPED) if state.kill_at is None else (state, ())
+        return _stop(state, Cause.STOPPED)
     if state.phase is Phase.STAGING and state.spawning:
         return replace(state, stopping=Cause.STOPPED), ()
     abandon: Actions = (AbandonStage(),) if state.phase is Phase.STAGING else ()

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Callable
 
 from crucible.agent.bootstrap import Bootstrap, Order
+from crucible.agent.clock import Deadline
 from crucible.agent.files import close_descriptors, is_locked
 from crucible.agent.folders import AttemptFolder, attempts_in
 from crucible.agent.host_state import Key
@@ -39,11 +40,11 @@ class Runners:
                 self._adopted.add((attempt, rank))
             yield (attempt, rank), alive, folder.done.exists()
 
-    def start(self, assignment: Assignment, lease_seconds: float | None) -> None:
+    def start(self, assignment: Assignment, lease_seconds: float | None, deadline: Deadline | None) -> None:
         """Write the order down, then fork. Raises OSError."""
         folder = self.folder((assignment.attempt, assignment.rank))
         folder.create()
-        Order(assignment, self._bootstrap, lease_seconds).write(folder.root)
+        Order(assignment, self._bootstrap, lease_seconds, deadline).write(folder.root)
         self.fork((assignment.attempt, assignment.rank))
 
     def has_order(self, key: Key) -> bool:

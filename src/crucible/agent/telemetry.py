@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Callable, Union
 
+from crucible.agent.checkpoints.notes import Note, read_note
 from crucible.agent.output import OutputParser, Progress, Seen, fold
 
 MAX_PENDING = 20_000
@@ -110,11 +111,12 @@ def _json(value: float) -> Value:
 
 
 class ReportFile:
-    """Reads the lines that a job appends to its report file."""
+    """Reads the lines that a job appends to its report file; `noted` hears of the checkpoints it saved."""
 
-    def __init__(self, path: Path, telemetry: Telemetry) -> None:
+    def __init__(self, path: Path, telemetry: Telemetry, noted: Callable[[Note], None] = lambda note: None) -> None:
         self._path = path
         self._telemetry = telemetry
+        self._noted = noted
         self._parser = OutputParser()
         self._offset = 0
         self._rest = b""
@@ -132,6 +134,9 @@ class ReportFile:
         *lines, rest = (self._rest + data).split(b"\n")
         self._rest = rest if len(rest) < READ_BYTES else b""
         for line in lines:
+            note = read_note(line)
+            if note is not None:
+                self._noted(note)
             for seen in self._parser.feed(line.decode("utf-8", "replace")):
                 self._telemetry.see(seen)
         return len(data) == READ_BYTES

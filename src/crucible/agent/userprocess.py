@@ -15,7 +15,7 @@ from crucible.agent.files import read_json, write_json
 from crucible.agent.launcher import CannotExecute, Launcher
 from crucible.agent.limits import Confinement, Limiter, RlimitLimiter, StillBusy
 from crucible.agent.processes import kill_until_gone, signal_group, with_variables
-from crucible.agent.runner_state import ProcessEnded
+from crucible.agent.runner_words import ProcessEnded
 from crucible.wire.desired import Assignment
 from crucible.wire.process import Process, start_time
 

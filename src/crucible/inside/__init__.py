@@ -8,7 +8,7 @@ from __future__ import annotations
 from crucible.inside import checkpoint
 from crucible.inside.places import data_dir, output_dir, resume_from
 from crucible.inside.reporting import report
-from crucible.inside.stopping import on_stop, should_stop
+from crucible.inside.stopping import on_stop, should_checkpoint, should_stop
 
 __all__ = [
     "checkpoint",
@@ -17,5 +17,6 @@ __all__ = [
     "output_dir",
     "report",
     "resume_from",
+    "should_checkpoint",
     "should_stop",
 ]

@@ -1,20 +1,22 @@
 """Checkpoints: whole files or folders in $CRUCIBLE_CHECKPOINT_DIR (off-platform: ./checkpoints).
 
-A checkpoint appears under its name only when it is complete and on disk. Names that begin with a dot are
-unfinished work and belong to nobody.
+A checkpoint appears under its name only when it is complete and on disk. Names that begin with a dot or end
+in .tmp, .part or .partial are unfinished work and belong to nobody.
 """
 
 from __future__ import annotations
 
+import operator
 import os
 import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Callable, Optional, SupportsFloat, Union
+from typing import Callable, Optional, SupportsFloat, SupportsIndex, Union
 
 from crucible.inside.places import checkpoint_dir, resume_from
 from crucible.inside.reporting import note
+from crucible.wire.checkpoints import is_unfinished
 
 Source = Union[bytes, bytearray, memoryview, str, "os.PathLike[str]", Callable[[Path], object]]
 
@@ -28,13 +30,13 @@ def dir() -> Path:
 
 def latest() -> Optional[Path]:
     """The newest whole checkpoint of this attempt, else the one to resume from, else None."""
-    found = [path for path in checkpoint_dir().iterdir() if not path.name.startswith(".")]
+    found = [path for path in checkpoint_dir().iterdir() if not is_unfinished(path.name)]
     return max(found, key=_age) if found else resume_from()
 
 
 def save(
     source: Source,
-    step: Optional[int] = None,
+    step: Optional[SupportsIndex] = None,
     metric: Optional[SupportsFloat] = None,
     name: Optional[str] = None,
 ) -> Path:
@@ -47,17 +49,20 @@ def save(
     half-written is left.
     """
     score = None if metric is None else float(metric)
-    target = checkpoint_dir() / _checked(name or _named(source, step))
+    at = None if step is None else operator.index(step)
+    target = checkpoint_dir() / _checked(name or _named(source, at))
     unfinished = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     _discard(unfinished)
     try:
         _write(source, unfinished)
         _sync(unfinished)
+        # What a rename keeps: by it the platform tells this content from the next under the same name.
+        written = os.stat(unfinished)
         _replace(unfinished, target)
     finally:
         _discard(unfinished)
     _sync_one(target.parent)
-    note(checkpoint=target.name, step=step, metric=score)
+    note(checkpoint=target.name, step=at, metric=score, inode=written.st_ino, mtime_ns=written.st_mtime_ns)
     return target
 
 
@@ -68,8 +73,11 @@ def _named(source: Source, step: Optional[int]) -> str:
 
 
 def _checked(name: str) -> str:
-    if not name or name.startswith(".") or Path(name).name != name or "\0" in name:
-        raise ValueError(f"a checkpoint is named by a plain file name that does not begin with a dot, not {name!r}")
+    if not name or is_unfinished(name) or Path(name).name != name or "\0" in name:
+        raise ValueError(
+            "a checkpoint is named by a plain file name that does not begin with a dot or end in .tmp, .part or "
+            f".partial, not {name!r}"
+        )
     return name
 
 

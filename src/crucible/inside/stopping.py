@@ -1,4 +1,4 @@
-"""Whether the platform asked the job to stop: SIGTERM, or the stop file.
+"""Whether the platform asked the job to stop (SIGTERM, or the stop file), or to save a checkpoint and go on.
 
 Nothing is installed by importing. The first `should_stop()` or `on_stop()` in the main thread puts a
 handler on SIGTERM; from then on SIGTERM no longer ends the process by itself, and a handler the program
@@ -39,7 +39,19 @@ class _Stop:
             self._before(number, frame)
 
 
+class _Asked:
+    """The last request for a checkpoint that this process has seen."""
+
+    def __init__(self) -> None:
+        self._seen: Optional[tuple[int, int]] = None
+
+    def is_new(self, request: tuple[int, int]) -> bool:
+        new, self._seen = request != self._seen, request
+        return new
+
+
 _stop = _Stop()
+_asked = _Asked()
 
 
 def should_stop() -> bool:
@@ -62,3 +74,18 @@ def on_stop(callback: Optional[Callable[[], object]] = None) -> None:
         callback()
     else:
         _stop.callbacks.append(callback)
+
+
+def should_checkpoint() -> bool:
+    """True once for each time a checkpoint was asked for, in each process that asks: save one and go on.
+
+    Cheap; ask every step. Off the platform it is always False.
+    """
+    path = os.environ.get("CRUCIBLE_CHECKPOINT_NOW")
+    if not path:
+        return False
+    try:
+        found = os.stat(path)
+    except OSError:
+        return False
+    return _asked.is_new((found.st_ino, found.st_mtime_ns))

@@ -1,0 +1,61 @@
+"""Which way an agent talks: over https, or through a store when its bootstrap names one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Callable
+
+from crucible.agent.bootstrap import Bootstrap
+from crucible.agent.channel import Channel, HttpChannel, MachineChannel, MachineLine
+from crucible.agent.files import read_json, write_file
+from crucible.agent.storelink.bucket import BucketMail
+from crucible.agent.storelink.channel import StoreChannel
+from crucible.agent.storelink.machine import StoreMachineLine
+from crucible.agent.storelink.mail import FolderMail
+from crucible.agent.storelink.party import Party
+from crucible.agent.storelink.urls import Urls
+from crucible.wire.desired import Assignment
+from crucible.wire.mailbox import HOST, host_key, party_of, runner_key
+
+
+def runner_channels(bootstrap: Bootstrap, assignment: Assignment) -> Callable[[], Channel]:
+    """Makes channels of one runner; each is for one thread."""
+    a = assignment
+    if bootstrap.store is None:
+        return lambda: HttpChannel(bootstrap.address, a.attempt, a.rank, a.secret)
+    name = party_of(a.attempt, a.rank)
+    party = _party(bootstrap, bootstrap.store, name, runner_key(a.secret.encode(), name))
+    return lambda: StoreChannel(party, a.attempt, a.rank, a.secret)
+
+
+def machine_line(bootstrap: Bootstrap, secret: str | None) -> MachineLine:
+    """The host's line; without a secret it can claim the machine and nothing else."""
+    if bootstrap.store is None:
+        return MachineChannel(bootstrap.address, bootstrap.machine, secret)
+    key = host_key(bootstrap.nonce.encode(), bootstrap.machine) if secret is None else secret.encode()
+    path = _urls_file(bootstrap)
+    return StoreMachineLine(_party(bootstrap, bootstrap.store, HOST, key), key, lambda urls: _keep(path, urls))
+
+
+def _party(bootstrap: Bootstrap, store: Mapping[str, object], name: str, key: bytes) -> Party:
+    folder = store.get("folder")
+    if isinstance(folder, str):
+        return Party(FolderMail(Path(folder), bootstrap.machine), name, key)
+    urls = Urls({**_texts(store.get("urls")), **_texts(read_json(_urls_file(bootstrap)))})
+    return Party(BucketMail(urls), name, key, urls)
+
+
+def _urls_file(bootstrap: Bootstrap) -> Path:
+    """Where the host keeps the URLs that it learned last: its runners, and its successor, begin with them."""
+    return bootstrap.work / "store-urls.json"
+
+
+def _keep(path: Path, urls: Mapping[str, str]) -> None:
+    if urls:
+        write_file(path, json.dumps(dict(urls)).encode())
+
+
+def _texts(value: object) -> dict[str, str]:
+    return {str(name): str(url) for name, url in value.items()} if isinstance(value, dict) else {}

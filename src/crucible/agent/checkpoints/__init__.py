@@ -1,0 +1,12 @@
+"""Checkpoints: what a program leaves in its checkpoint folder, watched, verified and stored; and fetched again.
+
+listing ──▶ watch ──▶ waiting ──▶ snapshot (whole) ──▶ upload ──▶ CHECKPOINT
+"""
+
+from __future__ import annotations
+
+from crucible.agent.checkpoints.fetch import fetch
+from crucible.agent.checkpoints.keeper import Keeper
+from crucible.agent.checkpoints.upload import Telling
+
+__all__ = ["Keeper", "Telling", "fetch"]

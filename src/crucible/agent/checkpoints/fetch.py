@@ -1,0 +1,122 @@
+"""Fetches the checkpoint that a job starts from."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from crucible.agent.backoff import Backoff
+from crucible.agent.channel import Channel, Refused, Unreachable
+from crucible.agent.stagework import StageError, StageWork
+from crucible.wire.archive import BadArchive, unpack
+from crucible.wire.desired import Resume
+from crucible.wire.paths import UnsafePath, safe_name
+
+MAX_BYTES = 1024**4
+MAX_FILES = 1_000_000
+BAD_TRIES = 5
+"""Times that a wrong answer is asked for again: a store may be behind, a transfer may be damaged."""
+KEEP_FREE = 256 * 1024**2
+_CHUNK = 1024 * 1024
+
+
+class _Wrong(Exception):
+    """An answer came, and it is not the checkpoint."""
+
+
+def fetch(resume: Resume, job: str, target: Path, channel: Channel, work: StageWork) -> None:
+    """Make `target` the checkpoint, a file or a folder, verified. Raises StageError, Abandoned, Gone.
+
+    Goes on where it broke off; tries until the server is there.
+    """
+    _Fetching(resume, job, target, channel, work).run()
+
+
+@dataclass(frozen=True)
+class _Fetching:
+    resume: Resume
+    job: str
+    target: Path
+    channel: Channel
+    work: StageWork
+
+    def run(self) -> None:
+        step = "" if self.resume.step is None else f" (step {self.resume.step})"
+        self.work.say(f"fetching checkpoint {self.resume.name}{step}")
+        self._check_name()
+        part = self.target.with_name(".part")
+        try:
+            self.target.parent.mkdir(mode=0o700, exist_ok=True)
+            self._check_room()
+            self._download(part)
+            self._place(part)
+        except OSError as error:
+            raise self._error(f"it cannot be written: {error}") from error
+
+    def _check_name(self) -> None:
+        try:
+            if "/" in safe_name(self.resume.name):
+                raise self._error("its name is not a plain one")
+        except UnsafePath as error:
+            raise self._error(f"its name {error.why}") from error
+
+    def _check_room(self) -> None:
+        copies = 2 if self.resume.form == "folder" else 1
+        if self.resume.size * copies > shutil.disk_usage(self.target.parent).free - KEEP_FREE:
+            raise self._error(f"the disk of the machine has no room for its {self.resume.size} bytes")
+
+    def _download(self, part: Path) -> None:
+        backoff, wrong = Backoff(), 0
+        while True:
+            self.work.check()
+            try:
+                self._go_on(part)
+                return
+            except Unreachable:
+                pass
+            except _Wrong as error:
+                wrong += 1
+                if wrong >= BAD_TRIES:
+                    raise self._error(str(error)) from error
+            self.work.abandoned.wait(backoff.next())
+
+    def _go_on(self, part: Path) -> None:
+        have = part.stat().st_size if part.exists() else 0
+        try:
+            with open(part, "ab") as file:
+                for chunk in self.channel.get_checkpoint(self.resume.sha256, have) if have < self.resume.size else ():
+                    self.work.check()
+                    file.write(chunk)
+        except Refused as error:
+            if error.status != 416:  # asked beyond the end: what we have is judged below
+                raise _Wrong(str(error)) from error
+        if not self._is_right(part):
+            part.unlink()
+            raise _Wrong("what came is damaged")
+
+    def _is_right(self, part: Path) -> bool:
+        found = hashlib.sha256()
+        with open(part, "rb") as file:
+            for chunk in iter(lambda: file.read(_CHUNK), b""):
+                found.update(chunk)
+        return part.stat().st_size == self.resume.size and found.hexdigest() == self.resume.sha256
+
+    def _place(self, part: Path) -> None:
+        if self.resume.form != "folder":
+            os.replace(part, self.target)
+            return
+        try:
+            with open(part, "rb") as source:
+                unpack(source, self.target, max_bytes=MAX_BYTES, max_files=MAX_FILES, compressed=False)
+        except BadArchive as error:
+            raise self._error(f"it cannot be unpacked: {error.reason}") from error
+        part.unlink()
+
+    def _error(self, why: str) -> StageError:
+        return StageError(
+            f"the checkpoint {self.resume.name} to start from cannot be used: {why}; choose another one with "
+            f"`crucible resume {self.job} --checkpoint ...` (`crucible checkpoints {self.job}` lists them)"
+        )

@@ -1,0 +1,115 @@
+"""Keeps a program's checkpoints: watches its folder while it runs and sees to it that they are stored."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Callable
+
+from crucible.agent.channel import Channel
+from crucible.agent.checkpoints.listing import list_entries
+from crucible.agent.checkpoints.notes import Note
+from crucible.agent.checkpoints.snapshot import Photographer
+from crucible.agent.checkpoints.upload import Telling, Uploader
+from crucible.agent.checkpoints.watch import Look, Program, Watch, ended_in_order, looked
+from crucible.agent.folders import AttemptFolder
+from crucible.wire.messages import Cause
+
+LOOK_SECONDS = 0.5
+REST = 20
+"""Looking takes at most this fraction of a core, however many files there are."""
+MAX_NAMED = 5
+
+_HURRY = frozenset({Cause.INTERRUPTED.value, Cause.SUSPENDED.value, Cause.FENCED.value})
+_STOPPED = _HURRY | {Cause.STOPPED.value, Cause.TIME_LIMIT.value}
+
+
+class Keeper:
+    """`noted` may be called from any thread; `watch` once, when the program runs; `finish` once, after its end."""
+
+    def __init__(self, folder: AttemptFolder, channel: Channel, tell: Telling) -> None:
+        self._folder = folder.checkpoints
+        self._note = tell.note
+        photographer = Photographer(folder.checkpoints, folder.snapshots)
+        self._uploader = Uploader(channel, photographer, folder.stored_checkpoints, tell)
+        self._lock = threading.Lock()
+        self._notes: list[Note] = []
+        self._watch = Watch()
+        self._lives: Callable[[], bool] = lambda: False
+        self._ending = threading.Event()
+        self._wake = threading.Event()
+        self._watcher: threading.Thread | None = None
+
+    def noted(self, note: Note) -> None:
+        """`crucible.checkpoint.save` said that this one is whole."""
+        with self._lock:
+            self._notes.append(note)
+        self._wake.set()
+
+    def watch(self, lives: Callable[[], bool]) -> None:
+        """Look at the folder from time to time; `lives` says whether the program still runs."""
+        self._lives = lives
+        self._uploader.start()
+        self._watcher = threading.Thread(target=self._look_on, name="watch", daemon=True)
+        self._watcher.start()
+
+    def hurry(self) -> None:
+        """The machine is about to be taken away."""
+        self._uploader.hurry()
+
+    def finish(self, exited: Mapping[str, object]) -> None:
+        """Store what is whole and not stored yet, however long it takes. `exited` is how the program ended.
+
+        All notes must have come. Raises Gone.
+        """
+        self._ending.set()
+        self._wake.set()
+        if self._watcher is not None:
+            self._watcher.join()
+        in_order = ended_in_order(exited.get("code"), exited.get("cause") in _STOPPED)
+        self._step(self._look(Program.ENDED if in_order else Program.DIED), self._take_notes())
+        self._tell_never_whole([name for name in self._watch.never_whole if name not in self._uploader.stored])
+        self._uploader.finish(hurry=exited.get("cause") in _HURRY)
+
+    def _look_on(self) -> None:
+        while not self._ending.is_set():
+            self._wake.clear()
+            notes = self._take_notes()
+            look = self._look(Program.LIVES)
+            if not self._lives():
+                # It may have died before this look: the last one judges.
+                self._give_back(notes)
+                return
+            self._step(look, notes)
+            self._ending.wait(REST * (look.done - look.began))
+            self._wake.wait(LOOK_SECONDS)
+
+    def _look(self, program: Program) -> Look:
+        began = time.monotonic()
+        entries = list_entries(self._folder)
+        return Look(began, time.monotonic(), entries, program)
+
+    def _step(self, look: Look, notes: Sequence[Note]) -> None:
+        self._watch, found = looked(self._watch, look, notes)
+        for whole in found:
+            self._uploader.offer(whole)
+
+    def _take_notes(self) -> list[Note]:
+        with self._lock:
+            notes, self._notes = self._notes, []
+            return notes
+
+    def _give_back(self, notes: list[Note]) -> None:
+        with self._lock:
+            self._notes = notes + self._notes
+
+    def _tell_never_whole(self, names: Sequence[str]) -> None:
+        if not names:
+            return
+        shown = ", ".join(f"{name!a}" for name in names[:MAX_NAMED])
+        more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+        self._note(
+            f"not kept, because the program died while it may have been writing: {shown}{more}. "
+            "crucible.checkpoint.save() makes a checkpoint count at once."
+        )

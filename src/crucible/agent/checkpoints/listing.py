@@ -1,0 +1,95 @@
+"""What is in the checkpoint folder at one moment: names, and for every file what tells it from a changed one."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from crucible.wire.checkpoints import is_unfinished
+
+
+@dataclass(frozen=True)
+class FileMark:
+    """A file below an entry. `path` is relative to the entry, and empty for an entry that is a file itself."""
+
+    path: str
+    size: int
+    mtime_ns: int
+    inode: int
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A name in the checkpoint folder. Equal entries have not been written to in between.
+
+    `inode` and `mtime_ns` are those of the file or folder itself.
+    """
+
+    name: str
+    is_folder: bool
+    inode: int
+    mtime_ns: int
+    files: tuple[FileMark, ...]
+
+    @property
+    def size(self) -> int:
+        return sum(file.size for file in self.files)
+
+    @property
+    def newest_ns(self) -> int:
+        """When it was last written to, by the file system's clock."""
+        return max((file.mtime_ns for file in self.files), default=self.mtime_ns)
+
+
+def list_entries(folder: Path) -> tuple[Entry, ...]:
+    """Everything in the folder that may be a checkpoint, by name.
+
+    Unfinished names, links, and what is neither file nor folder are passed over, and what vanishes meanwhile.
+    """
+    try:
+        names = sorted(name for name in os.listdir(folder) if not is_unfinished(name))
+    except OSError:
+        return ()
+    entries = (entry_of(folder, name) for name in names)
+    return tuple(entry for entry in entries if entry is not None)
+
+
+def entry_of(folder: Path, name: str) -> Entry | None:
+    """The entry of this name as it is now; None when there is none, or it changes too fast to be read."""
+    path = folder / name
+    try:
+        info = path.lstat()
+        if stat.S_ISREG(info.st_mode):
+            return Entry(name, False, info.st_ino, info.st_mtime_ns, (mark_of("", info),))
+        if stat.S_ISDIR(info.st_mode):
+            return Entry(name, True, info.st_ino, info.st_mtime_ns, tuple(sorted(_marks(path), key=_by_path)))
+    except OSError:
+        return None
+    return None
+
+
+def _marks(top: Path) -> Iterator[FileMark]:
+    """Everything below the folder but folders with something in them; an empty one ends in `/`."""
+    left = [(str(top), "")]
+    while left:
+        folder, below = left.pop()
+        with os.scandir(folder) as found:
+            children = list(found)
+        if below and not children:
+            yield mark_of(below, os.lstat(folder))
+        for child in children:
+            if child.is_dir(follow_symlinks=False):
+                left.append((child.path, f"{below}{child.name}/"))
+            else:
+                yield mark_of(f"{below}{child.name}", child.stat(follow_symlinks=False))
+
+
+def mark_of(path: str, info: os.stat_result) -> FileMark:
+    return FileMark(path, info.st_size, info.st_mtime_ns, info.st_ino)
+
+
+def _by_path(mark: FileMark) -> str:
+    return mark.path

@@ -1,0 +1,60 @@
+"""What `crucible.checkpoint.save` writes to the report file when a checkpoint is whole and on disk."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+
+from crucible.agent.checkpoints.listing import Entry
+from crucible.wire.checkpoints import MAX_STEP
+
+
+@dataclass(frozen=True)
+class Note:
+    """`inode` and `mtime_ns` say which content of that name is meant; None when that was not told."""
+
+    name: str
+    step: int | None = None
+    metric: float | None = None
+    inode: int | None = None
+    mtime_ns: int | None = None
+
+    def means(self, entry: Entry) -> bool:
+        """Whether this very content was noted, and not what was written to the same name since."""
+        if entry.name != self.name:
+            return False
+        return self.inode is None or (self.inode, self.mtime_ns) == (entry.inode, entry.mtime_ns)
+
+
+def read_note(line: bytes) -> Note | None:
+    """The note in a line of the report file; None for every other line."""
+    if b'"checkpoint"' not in line:
+        return None
+    try:
+        doc = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(doc, dict) or "crucible" not in doc or not isinstance(doc.get("checkpoint"), str):
+        return None
+    step = _whole(doc.get("step"))
+    return Note(
+        name=doc["checkpoint"],
+        step=step if step is not None and 0 <= step < MAX_STEP else None,
+        metric=_finite(doc.get("metric")),
+        inode=_whole(doc.get("inode")),
+        mtime_ns=_whole(doc.get("mtime_ns")),
+    )
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _finite(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        return float(value) if math.isfinite(value) else None
+    except OverflowError:
+        return None

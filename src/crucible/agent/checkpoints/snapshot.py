@@ -1,0 +1,175 @@
+"""A private copy of a checkpoint, made while the program may go on writing, or proof that none can be made."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from crucible.agent.checkpoints.listing import Entry, entry_of, mark_of
+from crucible.agent.checkpoints.whole import why_folder_torn, why_torn
+from crucible.wire.archive import BadArchive, Folder, Link, pack
+from crucible.wire.archive import Entry as Packed
+from crucible.wire.paths import UnsafePath, safe_name
+
+_CHUNK = 1024 * 1024
+
+
+class Changed(Exception):
+    """It is not what it was any more: the program writes to it, or has removed it."""
+
+
+class Torn(Exception):
+    """It is not whole, or cannot be stored; the text says why."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """`path` holds exactly the bytes to send. `is_ours`: it is a copy, to be removed."""
+
+    path: Path
+    size: int
+    sha256: str
+    is_ours: bool = True
+
+    def remove(self) -> None:
+        if self.is_ours:
+            with contextlib.suppress(OSError):
+                self.path.unlink()
+
+
+@dataclass(frozen=True)
+class Photographer:
+    """Takes snapshots of what is in `folder`. `scratch` is the attempt's own, emptied at the start."""
+
+    folder: Path
+    scratch: Path
+
+    def take(self, entry: Entry, *, verify: bool, copy: bool) -> Snapshot:
+        """The entry as it was told to be whole. Raises Changed, Torn, or OSError (no room).
+
+        `verify`: check the structure too. `copy`: the program may still write; without it a file is sent from
+        where it is.
+        """
+        self._check_name(entry.name)
+        if not entry.is_folder:
+            return self._take_file(entry, verify, copy)
+        self._check_same(entry)
+        try:
+            snapshot = self._take_folder(entry, verify)
+        except (Torn, OSError):
+            self._check_same(entry)  # that it changes is the better reason
+            raise
+        try:
+            self._check_same(entry)
+        except Changed:
+            snapshot.remove()
+            raise
+        return snapshot
+
+    def clear(self) -> None:
+        """Remove what a runner left that died."""
+        self.scratch.mkdir(mode=0o700, exist_ok=True)
+        for path in self.scratch.iterdir():
+            path.unlink()
+
+    def _check_same(self, entry: Entry) -> None:
+        if entry_of(self.folder, entry.name) != entry:
+            raise Changed(entry.name)
+
+    @staticmethod
+    def _check_name(name: str) -> None:
+        try:
+            safe_name(name)
+        except UnsafePath as error:
+            raise Torn(f"its name {error.why}") from error
+
+    def _take_file(self, entry: Entry, verify: bool, copy: bool) -> Snapshot:
+        """By the open file: that its name has come to mean another file does not matter."""
+        with _open_regular(self.folder / entry.name) as file:
+            _check_same_file(file, entry)
+            why = why_torn(file, entry.name) if verify else None
+            file.seek(0)
+            if why is not None:
+                _check_same_file(file, entry)
+                raise Torn(why)
+            if not copy:
+                size, sha256 = _digest(file)
+                _check_same_file(file, entry)
+                return Snapshot(self.folder / entry.name, size, sha256, is_ours=False)
+            with self._new_file(entry) as (out, target):
+                shutil.copyfileobj(file, out, _CHUNK)
+                _check_same_file(file, entry)
+        return _snapshot(target)
+
+    def _take_folder(self, entry: Entry, verify: bool) -> Snapshot:
+        path = self.folder / entry.name
+        why = why_folder_torn(path, entry) if verify else None
+        if why is not None:
+            raise Torn(why)
+        try:
+            with self._new_file(entry) as (out, target):
+                pack(list(_packed(path, entry)), out, compressed=False)
+        except (UnsafePath, BadArchive) as error:
+            raise Torn(str(error)) from error
+        return _snapshot(target)
+
+    @contextlib.contextmanager
+    def _new_file(self, entry: Entry) -> Iterator[tuple[BinaryIO, Path]]:
+        """A file in the scratch folder, removed unless it is filled without an error."""
+        self.scratch.mkdir(mode=0o700, exist_ok=True)
+        target = self.scratch / f"{entry.inode}-{entry.newest_ns}"
+        try:
+            with open(target, "wb") as out:
+                yield out, target
+        except BaseException:
+            with contextlib.suppress(OSError):
+                target.unlink()
+            raise
+
+
+def _snapshot(path: Path) -> Snapshot:
+    with open(path, "rb") as file:
+        return Snapshot(path, *_digest(file))
+
+
+def _check_same_file(file: BinaryIO, entry: Entry) -> None:
+    if mark_of("", os.fstat(file.fileno())) != entry.files[0]:
+        raise Changed(entry.name)
+
+
+def _packed(folder: Path, entry: Entry) -> Iterator[Packed]:
+    for mark in entry.files:
+        path = folder / mark.path
+        if mark.path.endswith("/"):
+            yield Packed(mark.path[:-1], Folder())
+        elif path.is_symlink():
+            yield Packed(mark.path, Link(os.readlink(path)))
+        else:
+            yield Packed.of_file(mark.path, path)
+
+
+def _open_regular(path: Path) -> BinaryIO:
+    """Without waiting, and no link to elsewhere."""
+    try:
+        file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW), "rb")
+    except FileNotFoundError as error:
+        raise Changed(path.name) from error
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise Changed(path.name)
+    return file
+
+
+def _digest(file: BinaryIO) -> tuple[int, str]:
+    found, size = hashlib.sha256(), 0
+    for chunk in iter(lambda: file.read(_CHUNK), b""):
+        found.update(chunk)
+        size += len(chunk)
+    return size, found.hexdigest()

@@ -1,0 +1,102 @@
+"""Which checkpoint is stored next. Pure.
+
+The control plane resumes from the checkpoint that was announced last, so they are announced in the order in
+which they became whole, and one that was overtaken is left out. While little waits everything is stored. When
+much waits only the newest is, and those with the lowest or highest metric: which of them is the best is not
+known here. In a hurry it is the newest alone.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from crucible.agent.checkpoints.listing import Entry
+from crucible.agent.checkpoints.notes import Note
+from crucible.agent.checkpoints.watch import How, Whole
+from crucible.wire.checkpoints import step_in_name
+
+LITTLE_BYTES = 64 * 1024**2
+LITTLE_COUNT = 10
+
+
+class Mode(enum.Enum):
+    RUNNING = "running"
+    ENDED = "ended"
+    HURRY = "hurry"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A whole checkpoint that is not stored yet; `order` counts up as they become whole."""
+
+    order: int
+    entry: Entry
+    how: How
+    note: Note | None = None
+
+    @property
+    def name(self) -> str:
+        return self.entry.name
+
+    @property
+    def step(self) -> int | None:
+        told = self.note.step if self.note is not None else None
+        return told if told is not None else step_in_name(self.name)
+
+    @property
+    def metric(self) -> float | None:
+        return self.note.metric if self.note is not None else None
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """Candidates in their order, one for each name at most. `metrics` are the lowest and the highest stored."""
+
+    candidates: tuple[Candidate, ...] = ()
+    offered: int = 0
+    metrics: tuple[float, float] = (math.inf, -math.inf)
+
+    def offer(self, whole: Whole) -> Waiting:
+        """What waited under the same name is overwritten by now, and forgotten."""
+        added = Candidate(self.offered + 1, whole.entry, whole.how, whole.note)
+        others = tuple(c for c in self.candidates if c.name != added.name)
+        return replace(self, candidates=(*others, added), offered=added.order)
+
+    def without(self, candidate: Candidate) -> Waiting:
+        return replace(self, candidates=tuple(c for c in self.candidates if c.order != candidate.order))
+
+    def stored(self, candidate: Candidate) -> Waiting:
+        """It is announced: what is older is overtaken."""
+        left = tuple(c for c in self.candidates if c.order > candidate.order)
+        if candidate.metric is None:
+            return replace(self, candidates=left)
+        low, high = self.metrics
+        return replace(self, candidates=left, metrics=(min(low, candidate.metric), max(high, candidate.metric)))
+
+    def next(self, mode: Mode) -> Candidate | None:
+        """What to store now."""
+        if mode is Mode.RUNNING and self._is_much:
+            return min(self._worthwhile(), key=_order)
+        choose = max if mode is Mode.HURRY else min
+        return choose(self.candidates, key=_order, default=None)
+
+    @property
+    def _is_much(self) -> bool:
+        size = sum(c.entry.size for c in self.candidates)
+        several = len(self.candidates) > 1
+        return several and (size > LITTLE_BYTES or len(self.candidates) > LITTLE_COUNT)
+
+    def _worthwhile(self) -> Iterable[Candidate]:
+        yield max(self.candidates, key=_order)
+        low, high = self.metrics
+        scored = [(c.metric, c.order, c) for c in self.candidates if c.metric is not None]
+        for metric, _, candidate in (min(scored), max(scored)) if scored else ():
+            if not low <= metric <= high:
+                yield candidate
+
+
+def _order(candidate: Candidate) -> int:
+    return candidate.order

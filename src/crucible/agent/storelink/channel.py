@@ -1,0 +1,94 @@
+"""A runner's channel through a store.
+
+Acknowledged means stored: a batch that lies in the store survives this machine, and the control plane takes it
+in when it can. So a job goes on, and even ends, while nobody is there. Output is followed by its segments; a
+tail that nobody would keep is not sent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterator, Sequence
+from typing import BinaryIO, Callable
+
+from crucible.agent.channel import AttemptWish, LogSegment, Unreachable, wish_of
+from crucible.agent.storelink.party import Party
+from crucible.wire.mailbox import Down, artifact_blob, checkpoint_blob, log_blob
+from crucible.wire.messages import Batch, Message, encode_batch
+
+
+class StoreChannel:
+    """All channels of one runner share its `party`."""
+
+    answers = False
+
+    def __init__(
+        self, party: Party, attempt: str, rank: int, secret: str, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        self._party = party
+        self._mail = party.mail
+        self._attempt = attempt
+        self._rank = rank
+        self._secret = secret.encode()
+        self._sleep = sleep
+        self._sent_at = 0.0
+
+    def close(self) -> None:
+        pass
+
+    def desired(self, known: AttemptWish, wait: float) -> AttemptWish | None:
+        until = time.monotonic() + wait
+        while True:
+            self._party.beat()
+            down = self._party.look()
+            wish = known if down is None else wish_of(down.body)
+            if wish != known:
+                return wish
+            if time.monotonic() + self._mail.pace > until:
+                break
+            self._sleep(self._mail.pace)
+        if not self._party.in_touch:
+            raise Unreachable("the control plane has not looked into the mailbox")
+        return None
+
+    def send(self, messages: Sequence[Message]) -> int:
+        """Several a second would only fill the store: what comes meanwhile goes with the next."""
+        self._sleep(max(0.0, self._sent_at + self._mail.pace - time.monotonic()))
+        body = encode_batch(Batch(self._attempt, self._rank, tuple(messages)), self._secret)
+        # A name is tried once: what became of a put that failed is not known.
+        while not self._mail.put_new(self._party.next_segment(), body):
+            continue
+        self._sent_at = time.monotonic()
+        self._party.sent(messages[-1].n)
+        return messages[-1].n
+
+    def put_log(self, segment: LogSegment) -> str:
+        data = segment.path.read_bytes()
+        sha256 = hashlib.sha256(data).hexdigest()
+        self._mail.put(log_blob(self._party.name, segment.n, sha256), data, len(data))
+        return sha256
+
+    def put_tail(self, start: int, data: bytes) -> None:
+        pass
+
+    def put_artifact(self, name: str, content: BinaryIO, size: int, sha256: str) -> None:
+        self._mail.put(artifact_blob(self._party.name, name, sha256), content, size)
+
+    def put_checkpoint(self, sha256: str, content: BinaryIO, size: int) -> None:
+        self._mail.put(checkpoint_blob(self._party.name, sha256), content, size)
+
+    def bundle(self, sha256: str, start: int) -> Iterator[bytes]:
+        return self._fetch(f"bundles/{sha256}", start)
+
+    def get_checkpoint(self, sha256: str, start: int) -> Iterator[bytes]:
+        return self._fetch(f"checkpoints/{sha256}", start)
+
+    def _fetch(self, name: str, start: int) -> Iterator[bytes]:
+        return self._mail.fetch(name, _key(self._party.look(), name), start)
+
+
+def _key(down: Down | None, name: str) -> str | None:
+    keys = down.body.get("keys") if down is not None else None
+    key = keys.get(name) if isinstance(keys, dict) else None
+    return key if isinstance(key, str) else None

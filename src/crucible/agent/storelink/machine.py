@@ -1,0 +1,97 @@
+"""A host's line through a store: its claim, its signs of life, and the desired document."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Mapping
+from typing import Callable
+
+from crucible.agent.channel import ClaimedByAnother, Gone, Refused, Unreachable
+from crucible.agent.storelink.party import Party
+from crucible.wire.desired import BadDesired, Desired, decode_desired
+from crucible.wire.mailbox import CLAIM, MAX_SEALED, Claim, decode_claim, encode_claim
+from crucible.wire.sealing import BadMail
+
+GRANT_SECONDS = 10.0
+
+
+class StoreMachineLine:
+    """`key` is the host's key of the mailbox: what a claim over https hands out, both sides know here."""
+
+    def __init__(
+        self,
+        party: Party,
+        key: bytes,
+        tell: Callable[[Mapping[str, str]], None] = lambda urls: None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._party = party
+        self._mail = party.mail
+        self._key = key
+        self._tell = tell
+        self._sleep = sleep
+        self._version = 0
+        self._devices: str | None = None
+
+    @property
+    def socket(self) -> socket.socket | None:
+        """There is none to wait at: the answer is looked for when its time has come."""
+        return None
+
+    def claim(self, nonce: str, native_id: str) -> str:
+        """The key, once the control plane has named this host. Raises as a claim over https does."""
+        self._put_claim(native_id)
+        until = time.monotonic() + GRANT_SECONDS
+        while time.monotonic() < until:
+            self._party.beat()
+            down = self._party.look()
+            holder = None if down is None else down.body.get("host")
+            if down is not None and down.body.get("desired") is None:
+                raise Gone("the machine is not wanted any more")
+            if holder == native_id:
+                return self._key.decode()
+            if holder is not None:
+                raise ClaimedByAnother("another machine has claimed this mailbox")
+            self._sleep(self._mail.pace)
+        raise Unreachable("the control plane has not answered the claim")
+
+    def _put_claim(self, native_id: str) -> None:
+        raw = encode_claim(self._key, Claim(native_id))
+        if self._mail.put_new(CLAIM, raw):
+            return
+        found = self._mail.get(CLAIM, MAX_SEALED)
+        try:
+            holder = decode_claim(self._key, found or b"").native_id
+        except BadMail:  # not one of ours
+            self._mail.put(CLAIM, raw, len(raw))
+            return
+        if holder != native_id:
+            raise ClaimedByAnother("another machine has claimed this mailbox")
+
+    def ask(self, version: int, wait: float, devices: str | None) -> float:
+        """Seconds after which to look for an answer."""
+        self._version = version
+        self._devices = devices or self._devices
+        self._party.beat(self._devices)
+        return self._mail.pace
+
+    def answer(self) -> Desired | None:
+        """The document if it is another version; None when it is the same. Raises Gone, Unreachable."""
+        down = self._party.look()
+        if not self._party.in_touch:
+            raise Unreachable("the control plane has not looked into the mailbox")
+        if down is None:
+            return None
+        document = down.body.get("desired")
+        if document is None:
+            raise Gone("the machine is not wanted any more")
+        try:
+            desired = decode_desired(json.dumps(document).encode())
+        except (BadDesired, AttributeError) as error:
+            raise Refused(200, str(error)) from error
+        if desired.version == self._version:
+            return None
+        self._tell(down.urls)
+        return desired

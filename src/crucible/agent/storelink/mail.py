@@ -1,0 +1,145 @@
+"""The little that an agent needs of a store: read and write objects of its own mailbox.
+
+Calls raise `Unreachable` (try again), or `NoRoom` when the store is full.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, Protocol, Union
+
+from crucible.agent.channel import NoRoom, Unreachable
+from crucible.agent.files import sync_folder
+from crucible.wire.mailbox import mailbox
+from crucible.wire.paths import UnsafePath, safe_join
+
+CHUNK = 1024 * 1024
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+Content = Union[bytes, BinaryIO]
+
+
+class Mail(Protocol):
+    """Names are relative to the mailbox. `pace` is how many seconds to wait before looking again."""
+
+    pace: float
+
+    def get(self, name: str, limit: int) -> bytes | None:
+        """The object; None when it is not there or larger than `limit`."""
+
+    def put(self, name: str, content: Content, size: int) -> None:
+        """Durable when it returns; readers see all of it or nothing."""
+
+    def put_new(self, name: str, data: bytes) -> bool:
+        """Like `put`, unless there is such an object: then False. A bucket may not be able to tell."""
+
+    def fetch(self, name: str, key: str | None, start: int) -> Iterator[bytes]:
+        """What the control plane lets us read, from byte `start`; `key` is where it lies in the store."""
+
+
+class FolderMail:
+    """A folder that both sides see. On a network file system it has to be mounted so that calls do fail."""
+
+    pace = 0.5
+
+    def __init__(self, root: Path, machine: str) -> None:
+        self._root = root
+        self._box = root / mailbox(machine)
+
+    def get(self, name: str, limit: int) -> bytes | None:
+        with _troubles(name):
+            try:
+                with open(safe_join(self._box, name), "rb") as file:
+                    data = file.read(limit + 1)
+            except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+                return None
+        return data if len(data) <= limit else None
+
+    def put(self, name: str, content: Content, size: int) -> None:
+        with _troubles(name):
+            target, staged = self._stage(name, content)
+            try:
+                os.replace(staged, target)
+            finally:
+                staged.unlink(missing_ok=True)
+            sync_folder(target.parent)
+
+    def put_new(self, name: str, data: bytes) -> bool:
+        with _troubles(name):
+            target, staged = self._stage(name, data)
+            try:
+                os.link(staged, target)
+            except FileExistsError:
+                return False
+            finally:
+                staged.unlink(missing_ok=True)
+            sync_folder(target.parent)
+        return True
+
+    def fetch(self, name: str, key: str | None, start: int) -> Iterator[bytes]:
+        if key is None:
+            raise Unreachable(f"{name} is not in the store yet")
+        with _troubles(name), open(safe_join(self._root, key), "rb") as file:
+            file.seek(start)
+            while True:
+                chunk = file.read(CHUNK)
+                if not chunk:
+                    return
+                yield chunk
+
+    def _stage(self, name: str, content: Content) -> tuple[Path, Path]:
+        """The content, synced, beside where it will be. Stores do not list names that end so."""
+        target = safe_join(self._box, name)
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        staged = target.with_name(f".{secrets.token_hex(8)}#1")
+        descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                for chunk in _chunks(content):
+                    file.write(chunk)
+                file.flush()
+                os.fsync(file.fileno())
+        except BaseException:
+            staged.unlink(missing_ok=True)
+            raise
+        return target, staged
+
+
+def _chunks(content: Content) -> Iterator[bytes]:
+    if isinstance(content, bytes):
+        yield content
+        return
+    while True:
+        try:
+            chunk = content.read(CHUNK)
+        except OSError as error:
+            raise _Unreadable(error) from error
+        if not chunk:
+            return
+        yield chunk
+
+
+class _Unreadable(Exception):
+    """What was to be stored cannot be read: no fault of the store."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+@contextlib.contextmanager
+def _troubles(name: str) -> Iterator[None]:
+    try:
+        yield
+    except _Unreadable as unreadable:
+        raise unreadable.error from unreadable
+    except OSError as error:
+        kind = NoRoom if error.errno in _FULL else Unreachable
+        raise kind(f"the store fails on {name}: {error.strerror or error}") from error
+    except UnsafePath as error:
+        raise Unreachable(f"the store has no place for {name}: {error}") from error

@@ -1,0 +1,118 @@
+"""One speaker in a mailbox, a host or a runner: its signs of life, and what is said to it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from typing import Callable
+
+from crucible.agent.channel import Unreachable
+from crucible.agent.storelink.mail import Mail
+from crucible.agent.storelink.urls import Urls
+from crucible.wire.mailbox import (
+    MAX_OUTSTANDING,
+    MAX_SEALED,
+    Alive,
+    Down,
+    alive_name,
+    decode_down,
+    down_name,
+    encode_alive,
+    new_life,
+    segment_name,
+)
+from crucible.wire.sealing import BadMail
+
+BEAT_SECONDS = 10.0
+SOON_SECONDS = 1.0
+"""How long after a sign of life the next may come, when there is something to ask for."""
+QUIET_SECONDS = 30.0
+"""Without an echo for so long, nobody is there."""
+
+
+class Party:
+    """Usable from any thread. An echo of its own sign of life is what counts as contact."""
+
+    def __init__(
+        self, mail: Mail, name: str, key: bytes, urls: Urls | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.mail = mail
+        self.name = name
+        self.urls = urls
+        self._key = key
+        self._clock = clock
+        self._life = new_life()
+        self._lock = threading.Lock()
+        self._count = 0
+        self._beat_at = 0.0
+        self._asked: tuple[str, ...] = ()
+        self._down: Down | None = None
+        self._heard_at = clock()
+        self._segments = 0
+        self._sent: deque[int] = deque()
+
+    @property
+    def in_touch(self) -> bool:
+        """Whether there was an echo lately, or there could not have been one yet."""
+        return self._clock() - self._heard_at <= QUIET_SECONDS
+
+    def beat(self, devices: str | None = None) -> None:
+        """Give a sign of life if it is time for one."""
+        with self._lock:
+            wants = self.urls.wanted() if self.urls is not None else ()
+            since = self._clock() - self._beat_at
+            soon = wants != self._asked and since >= SOON_SECONDS
+            if self._count and since < BEAT_SECONDS and not soon:
+                return
+            alive = Alive(self._life, self._count + 1, wants, devices)
+            raw = encode_alive(self._key, self.name, alive)
+            self.mail.put(alive_name(self.name), raw, len(raw))
+            self._count, self._beat_at, self._asked = alive.count, self._clock(), wants
+
+    def look(self) -> Down | None:
+        """The newest that was said to this life; None before the first."""
+        raw = self.mail.get(down_name(self.name), MAX_SEALED)
+        with self._lock:
+            if raw is not None:
+                self._hear(raw)
+            return self._down
+
+    def _hear(self, raw: bytes) -> None:
+        try:
+            down = decode_down(self._key, self.name, raw)
+        except BadMail:
+            return
+        before = self._down
+        if down.life != self._life or (before is not None and down.number <= before.number):
+            return
+        self._down = down
+        if before is None or down.count > before.count:
+            self._heard_at = self._clock()
+        if self.urls is not None:
+            self.urls.learn(down.urls)
+        acked = down.body.get("acked")
+        while self._sent and isinstance(acked, int) and self._sent[0] <= acked:
+            self._sent.popleft()
+
+    def next_segment(self) -> str:
+        """A name that was never used. Raises Unreachable while too many wait to be taken in."""
+        if len(self._sent) >= MAX_OUTSTANDING:
+            self.look()
+        with self._lock:
+            if len(self._sent) >= MAX_OUTSTANDING:
+                raise Unreachable(f"{len(self._sent)} batches wait to be taken in")
+            self._segments += 1
+            self._ask_ahead()
+            return segment_name(self.name, self._life, self._segments)
+
+    def sent(self, last: int) -> None:
+        """A segment with messages up to `last` is in the store."""
+        with self._lock:
+            self._sent.append(last)
+
+    def _ask_ahead(self) -> None:
+        """URLs for the next segments: while nobody answers, those can still be stored."""
+        if self.urls is not None:
+            for n in range(self._segments, self._segments + MAX_OUTSTANDING // 4):
+                self.urls.want("PUT", segment_name(self.name, self._life, n))

@@ -1,0 +1,138 @@
+"""The checkpoint to start from arrives whole, or the job does not start."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.agent.fake_control import Attempt, FakeControl
+
+from crucible.agent.channel import Gone, HttpChannel
+from crucible.agent.checkpoints import fetch
+from crucible.agent.link import Address
+from crucible.agent.stagework import Abandoned, StageError, StageWork
+from crucible.wire.archive import Entry, pack
+from crucible.wire.desired import Resume
+
+pytestmark = pytest.mark.enable_socket
+
+DATA = bytes(range(256)) * 1000
+
+
+@pytest.fixture
+def control(tmp_path: Path) -> Iterator[FakeControl]:
+    control = FakeControl(tmp_path)
+    control.attempts["a"] = Attempt()
+    yield control
+    control.down()
+
+
+@pytest.fixture
+def said() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def work(said: list[str]) -> StageWork:
+    return StageWork(said.append, lambda line: None, lambda text: None)
+
+
+def stored(control: FakeControl, data: bytes, **changes: object) -> Resume:
+    sha256 = hashlib.sha256(data).hexdigest()
+    control.checkpoints[sha256] = data
+    return replace(Resume("ckp-1", "step-5.pt", "file", len(data), sha256, 5), **changes)  # type: ignore[arg-type]
+
+
+def get(control: FakeControl, resume: Resume, target: Path, work: StageWork) -> None:
+    channel = HttpChannel(Address(file=control.url_file), "a", 0, control.secret("a"))
+    try:
+        fetch(resume, "job-1", target, channel, work)
+    finally:
+        channel.close()
+
+
+def test_a_file(control: FakeControl, tmp_path: Path, work: StageWork, said: list[str]) -> None:
+    target = tmp_path / "resume" / "step-5.pt"
+    get(control, stored(control, DATA), target, work)
+    assert target.read_bytes() == DATA
+    assert [path.name for path in target.parent.iterdir()] == ["step-5.pt"]
+    assert said == ["fetching checkpoint step-5.pt (step 5)"]
+
+
+def test_a_folder(control: FakeControl, tmp_path: Path, work: StageWork, said: list[str]) -> None:
+    raw = io.BytesIO()
+    pack([Entry.of_bytes("inner/a", b"1"), Entry.of_bytes("b", b"2")], raw, compressed=False)
+    target = tmp_path / "resume" / "last"
+    get(control, stored(control, raw.getvalue(), name="last", form="folder", step=None), target, work)
+    assert (target / "inner" / "a").read_bytes() == b"1"
+    assert [path.name for path in target.parent.iterdir()] == ["last"]
+    assert said == ["fetching checkpoint last"]
+
+
+def test_it_goes_on_where_it_broke_off(control: FakeControl, tmp_path: Path, work: StageWork) -> None:
+    control.cut_downloads_after = 100_000
+    target = tmp_path / "resume" / "step-5.pt"
+    get(control, stored(control, DATA), target, work)
+    assert target.read_bytes() == DATA
+    assert sum("/checkpoints/" in path for _, path in control.requests) == 3
+
+
+def test_it_waits_for_the_server(control: FakeControl, tmp_path: Path, work: StageWork) -> None:
+    bad_days = iter([503, 502, 429])
+    control.fault = lambda method, path: next(bad_days, None)
+    get(control, stored(control, DATA), tmp_path / "resume" / "a", work)
+    assert (tmp_path / "resume" / "a").read_bytes() == DATA
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"sha256": "0" * 64},
+        {"size": 17},
+        {"size": len(DATA) + 1},
+        {"name": "../out"},
+        {"name": "a/b"},
+        {"size": 2**60},
+        {"form": "folder"},
+    ],
+)
+def test_what_cannot_be_had_is_an_error_with_the_way_out(
+    control: FakeControl, tmp_path: Path, work: StageWork, wrong: dict[str, object]
+) -> None:
+    resume = replace(stored(control, DATA), **wrong)  # type: ignore[arg-type]
+    with pytest.raises(StageError) as caught:
+        get(control, resume, tmp_path / "resume" / "a", work)
+    assert resume.name in str(caught.value)
+    assert "crucible resume job-1 --checkpoint" in str(caught.value)
+    assert not (tmp_path / "resume" / "a").exists()
+
+
+def test_damaged_on_the_way(control: FakeControl, tmp_path: Path, work: StageWork) -> None:
+    resume = stored(control, DATA)
+    control.checkpoints[resume.sha256] = DATA[:-1] + b"?"
+    with pytest.raises(StageError, match="damaged"):
+        get(control, resume, tmp_path / "resume" / "a", work)
+
+
+def test_a_hostile_folder_is_not_unpacked(control: FakeControl, tmp_path: Path, work: StageWork) -> None:
+    raw = io.BytesIO()
+    pack([Entry.of_bytes("aa/out", b"1")], raw, compressed=False)
+    hostile = raw.getvalue().replace(b"aa/out", b"../out")
+    with pytest.raises(StageError, match="unpacked"):
+        get(control, stored(control, hostile, form="folder"), tmp_path / "resume" / "a", work)
+    assert not (tmp_path / "out").exists()
+    assert not (tmp_path / "resume" / "a").exists()
+
+
+def test_nobody_waits_for_it(control: FakeControl, tmp_path: Path, work: StageWork) -> None:
+    work.abandoned.set()
+    with pytest.raises(Abandoned):
+        get(control, stored(control, DATA), tmp_path / "resume" / "a", work)
+    work.abandoned.clear()
+    control.attempts["a"].gone = True
+    with pytest.raises(Gone):
+        get(control, stored(control, DATA), tmp_path / "resume" / "a", work)

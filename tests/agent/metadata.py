@@ -1,0 +1,57 @@
+"""A metadata address for tests: a real small server on the loopback."""
+
+from __future__ import annotations
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from crucible.agent.interruption import MetadataAddress
+
+
+class Metadata:
+    """Answers as a place does: 404 until something is announced. `drip` sends a body that never ends."""
+
+    def __init__(self) -> None:
+        self.status, self.body = 404, b"{}"
+        self.drip = False
+        self.asked = 0
+        self._closing = threading.Event()
+        metadata = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                metadata.asked += 1
+                self.send_response(metadata.status)
+                self.send_header("Location", "/elsewhere")
+                self.end_headers()
+                if not metadata.drip:
+                    self.wfile.write(metadata.body)
+                while metadata.drip and not metadata._closing.wait(0.02):
+                    self.wfile.write(b" ")
+
+            def log_message(self, *args: object) -> None:
+                pass
+
+        class Server(ThreadingHTTPServer):
+            daemon_threads = True
+
+            def handle_error(self, request: object, client_address: object) -> None:
+                """A client that hangs up is no news."""
+
+        self._server = Server(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/m/interruption"
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+
+    @property
+    def address(self) -> MetadataAddress:
+        return MetadataAddress.parse(self.url)
+
+    def announce(self, seconds: object) -> None:
+        self.body = json.dumps({"action": "terminate", "time": "2030-01-01T00:00:00Z", "seconds": seconds}).encode()
+        self.status = 200
+
+    def close(self) -> None:
+        self._closing.set()
+        self._server.shutdown()
+        self._server.server_close()

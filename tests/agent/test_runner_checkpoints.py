@@ -1,0 +1,194 @@
+"""Checkpoints of a real program on a real machine: kept, never torn, and given to the next attempt."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import signal
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.agent.fake_control import FakeControl, poll
+from tests.agent.machines import A1, A2, Machine, script
+
+from crucible.wire.desired import Resume
+from crucible.wire.messages import Kind, Message
+
+pytestmark = pytest.mark.enable_socket
+
+LONG = 60.0
+
+
+@pytest.fixture
+def control(tmp_path: Path) -> Iterator[FakeControl]:
+    control = FakeControl(tmp_path)
+    yield control
+    control.down()
+
+
+@pytest.fixture
+def machine(tmp_path: Path, control: FakeControl) -> Iterator[Machine]:
+    machine = Machine(tmp_path, control)
+    machine.start_host()
+    yield machine
+    machine.close()
+
+
+def told(control: FakeControl, attempt: str = A1) -> list[tuple[object, object, object]]:
+    """Name, step and metric of what was announced, each verified against what was stored."""
+    messages = control.attempts[attempt].of(Kind.CHECKPOINT)
+    for message in messages:
+        data = control.checkpoints[str(message.data["sha256"])]
+        assert len(data) == message.data["size"]
+        assert hashlib.sha256(data).hexdigest() == message.data["sha256"]
+    return [(m.data["name"], m.data["step"], m.data["metric"]) for m in messages]
+
+
+def content(control: FakeControl, message: Message) -> bytes:
+    return control.checkpoints[str(message.data["sha256"])]
+
+
+def test_all_that_a_program_left_in_order_is_stored_before_its_end(machine: Machine, control: FakeControl) -> None:
+    text = """
+import crucible, os
+crucible.checkpoint.save(b"one", step=1, metric=0.5)
+folder = os.environ["CRUCIBLE_CHECKPOINT_DIR"]
+os.mkdir(folder + "/checkpoint-2")
+open(folder + "/checkpoint-2/a", "w").write("two")
+open(folder + "/epoch_3.bin", "w").write("three")
+open(folder + "/epoch_4.tmp", "w").write("never")
+open(folder + "/epoch_5.pt", "wb").write(b"PK\\x03\\x04 torn")
+"""
+    machine.run(script(text))
+    control.wait_for(A1, Kind.ENDED, LONG)
+    assert sorted(told(control), key=str) == [
+        ("checkpoint-2", 2, None),
+        ("epoch_3.bin", 3, None),
+        ("step-00000001", 1, 0.5),
+    ]
+    kinds = [message.kind for message in control.attempts[A1].messages]
+    assert kinds[-1] is Kind.ENDED
+    folder = next(m for m in control.attempts[A1].of(Kind.CHECKPOINT) if m.data["form"] == "folder")
+    with tarfile.open(fileobj=io.BytesIO(content(control, folder))) as tar:
+        assert tar.getnames() == ["a"]
+    notes = [str(message.data["text"]) for message in control.attempts[A1].of(Kind.NOTE)]
+    assert notes == ["the checkpoint 'epoch_5.pt' was not stored: it is cut off"]
+
+
+def test_a_running_program_is_watched(machine: Machine, control: FakeControl) -> None:
+    text = """
+import crucible, os, time
+crucible.checkpoint.save(b"noted", step=1)
+with open(os.environ["CRUCIBLE_CHECKPOINT_DIR"] + "/last.bin", "wb") as file:
+    file.write(b"settled")
+time.sleep(600)
+"""
+    machine.run(script(text))
+    control.wait(lambda: len(control.attempts[A1].of(Kind.CHECKPOINT)) == 2, LONG)
+    assert [name for name, _, _ in told(control)] == ["step-00000001", "last.bin"]
+    assert control.attempts[A1].of(Kind.EXITED) == []
+    control.stop(A1)
+    control.wait_for(A1, Kind.ENDED, LONG)
+    assert len(told(control)) == 2
+
+
+def test_a_name_that_is_written_again_is_another_checkpoint(machine: Machine, control: FakeControl) -> None:
+    text = """
+import crucible, os, time
+folder = os.path.dirname(os.environ["CRUCIBLE_STOP_FILE"])
+for step in range(1, 4):
+    crucible.checkpoint.save(b"%d" % step, step=step, name="last.pt")
+    while not os.path.exists(f"{folder}/go-{step}"):
+        time.sleep(0.02)
+"""
+    machine.run(script(text))
+    for step in range(1, 4):
+        control.wait(lambda step=step: len(control.attempts[A1].of(Kind.CHECKPOINT)) == step, LONG)
+        (machine.folder() / f"go-{step}").touch()
+    control.wait_for(A1, Kind.ENDED, LONG)
+    assert told(control) == [("last.pt", step, None) for step in (1, 2, 3)]
+
+
+def test_what_a_killed_program_was_writing_is_never_taken(machine: Machine, control: FakeControl) -> None:
+    text = """
+import crucible, os, time
+crucible.checkpoint.save(b"whole", step=1)
+with open(os.environ["CRUCIBLE_CHECKPOINT_DIR"] + "/step-2.bin", "wb") as file:
+    while True:
+        file.write(b"x" * 100_000)
+        file.flush()
+        print("writing", flush=True)
+        time.sleep(0.2)
+"""
+    machine.run(script(text))
+    pid = int(str(control.wait_for(A1, Kind.STARTED).data["pid"]))
+    control.wait(lambda: bool(control.attempts[A1].tails), LONG)
+    os.kill(pid, signal.SIGKILL)
+    control.wait_for(A1, Kind.ENDED, LONG)
+    assert told(control) == [("step-00000001", 1, None)]
+    notes = [str(message.data["text"]) for message in control.attempts[A1].of(Kind.NOTE)]
+    assert any("step-2.bin" in note and "died" in note for note in notes)
+
+
+def test_a_runner_that_died_leaves_noted_checkpoints_to_its_successor(machine: Machine, control: FakeControl) -> None:
+    control.fault = lambda method, path: 503 if "/checkpoints/" in path else None
+    text = """
+import crucible, os, time
+crucible.checkpoint.save(b"whole", step=1)
+open(os.environ["CRUCIBLE_CHECKPOINT_DIR"] + "/step-2.bin", "w").write("perhaps")
+print("saved", flush=True)
+time.sleep(600)
+"""
+    machine.run(script(text))
+    control.wait(lambda: bool(control.attempts[A1].tails), LONG)
+    runner = machine.runner()
+    os.kill(runner.pid, signal.SIGKILL)
+    poll(lambda: not runner.alive)
+    control.fault = lambda method, path: None
+    control.wait_for(A1, Kind.ENDED, LONG)
+    assert told(control) == [("step-00000001", 1, None)]
+
+
+SAVES_ON_TERM = """
+import crucible, os, signal, sys, time
+start = crucible.checkpoint.latest()
+step = 0 if start is None else int(start.read_text())
+print("starting at", step, os.environ.get("CRUCIBLE_RESUME_FROM", "-").rsplit("/", 1)[-1], flush=True)
+def save(*args):
+    with open(os.environ["CRUCIBLE_CHECKPOINT_DIR"] + f"/step-{step + 1}.txt", "w") as file:
+        file.write(str(step + 1))
+    sys.exit(143)
+signal.signal(signal.SIGTERM, save)
+print("ready", flush=True)
+while True:
+    time.sleep(0.1)
+"""
+
+
+def test_saved_on_a_stop_and_resumed_elsewhere(machine: Machine, control: FakeControl) -> None:
+    machine.run(script(SAVES_ON_TERM))
+    control.wait(lambda: b"ready" in b"".join(data for _, data in control.attempts[A1].tails), LONG)
+    control.stop(A1)
+    control.wait_for(A1, Kind.ENDED, LONG)
+    (message,) = control.attempts[A1].of(Kind.CHECKPOINT)
+    assert told(control) == [("step-1.txt", 1, None)]
+    data = message.data
+    resume = Resume("ckp-1", "step-1.txt", "file", int(str(data["size"])), str(data["sha256"]), 1)
+    machine.run(script(SAVES_ON_TERM, attempt=A2, resume_from=resume))
+    control.wait(lambda: b"ready" in b"".join(piece for _, piece in control.attempts[A2].tails), LONG)
+    control.stop(A2)
+    control.wait_for(A2, Kind.ENDED, LONG)
+    assert control.attempts[A2].log() == b"starting at 1 step-1.txt\nready\n"
+    assert told(control, A2) == [("step-2.txt", 2, None)]
+    staging = [str(message.data["what"]) for message in control.attempts[A2].of(Kind.STAGING)]
+    assert "fetching checkpoint step-1.txt (step 1)" in staging
+
+
+def test_a_checkpoint_that_is_not_there_is_told(machine: Machine, control: FakeControl) -> None:
+    machine.run(script("", resume_from=Resume("ckp-1", "step-1.txt", "file", 3, "0" * 64, 1)))
+    exited = control.wait_for(A1, Kind.EXITED, LONG)
+    assert exited.data["cause"] == "staging_failed"
+    assert "crucible resume j1 --checkpoint" in str(exited.data["text"])

@@ -1,0 +1,194 @@
+"""A real runner whose place goes away, or that is asked to save: told by what arrives at the control plane."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.agent.fake_control import FakeControl, poll
+from tests.agent.machines import A1, Machine, script
+from tests.agent.metadata import Metadata
+
+from crucible.wire.desired import Limits
+from crucible.wire.messages import Kind
+
+pytestmark = pytest.mark.enable_socket
+
+SECONDS = 60.0
+"""How long something may take on a busy machine."""
+
+SAVES = """
+import os, signal, sys, time
+def save(*args):
+    print('saved', os.path.exists(os.environ['CRUCIBLE_STOP_FILE']))
+    open(os.environ['CRUCIBLE_OUTPUT_DIR'] + '/state', 'w').write('step 7')
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+print('ready', flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def control(tmp_path: Path) -> Iterator[FakeControl]:
+    control = FakeControl(tmp_path)
+    yield control
+    control.down()
+
+
+@pytest.fixture
+def metadata() -> Iterator[Metadata]:
+    metadata = Metadata()
+    yield metadata
+    metadata.close()
+
+
+@pytest.fixture
+def machine(tmp_path: Path, control: FakeControl, metadata: Metadata) -> Iterator[Machine]:
+    machine = Machine(tmp_path, control, interruption_url=metadata.url)
+    yield machine
+    machine.close()
+
+
+def wait_ready(control: FakeControl) -> None:
+    control.wait(lambda: any(b"ready" in data for _, data in control.attempts[A1].tails), SECONDS)
+
+
+def told(control: FakeControl) -> list[Kind]:
+    """What was said, from the start of the process on, in order."""
+    wanted = (Kind.STARTED, Kind.NOTICE, Kind.ARTIFACT, Kind.EXITED, Kind.ENDED)
+    return [message.kind for message in control.attempts[A1].messages if message.kind in wanted]
+
+
+def test_a_program_that_saves_on_notice_is_interrupted(
+    machine: Machine, control: FakeControl, metadata: Metadata
+) -> None:
+    machine.start_host()
+    machine.run(script(SAVES))
+    wait_ready(control)
+    metadata.announce(100)
+    exited = control.wait_for(A1, Kind.EXITED, SECONDS)
+    assert (exited.data["code"], exited.data["cause"]) == (0, "interrupted")
+    control.wait_for(A1, Kind.ENDED, SECONDS)
+    attempt = control.attempts[A1]
+    assert told(control) == [Kind.STARTED, Kind.NOTICE, Kind.EXITED, Kind.ARTIFACT, Kind.ENDED]
+    assert attempt.of(Kind.NOTICE)[0].data["seconds"] == 100.0
+    assert attempt.log() == b"ready\nsaved True\n"
+    assert attempt.artifacts == {"state": b"step 7"}
+
+
+def test_a_program_that_saves_nothing_is_killed_in_time(
+    machine: Machine, control: FakeControl, metadata: Metadata
+) -> None:
+    machine.start_host()
+    ignores = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready'); time.sleep(600)"
+    machine.run(script(ignores, grace=600.0))
+    wait_ready(control)
+    metadata.announce(3)
+    exited = control.wait_for(A1, Kind.EXITED, SECONDS)
+    assert (exited.data["signal"], exited.data["cause"]) == (signal.SIGKILL, "interrupted")
+    control.wait_for(A1, Kind.ENDED, SECONDS)
+
+
+def test_a_machine_that_is_going_starts_nothing(machine: Machine, control: FakeControl, metadata: Metadata) -> None:
+    metadata.announce(100)
+    control.fault = lambda method, path: 503 if "/bundles/" in path else None
+    machine.start_host()
+    machine.run(script(SAVES, bundle="0" * 64))
+    exited = control.wait_for(A1, Kind.EXITED, SECONDS)
+    assert exited.data["cause"] == "interrupted"
+    control.wait_for(A1, Kind.ENDED, SECONDS)
+    assert told(control) == [Kind.NOTICE, Kind.EXITED, Kind.ENDED]
+
+
+def test_before_the_machines_time_is_over_the_program_saves(machine: Machine, control: FakeControl) -> None:
+    control.ends_in = 10.0
+    machine.start_host()
+    machine.run(script(SAVES))
+    exited = control.wait_for(A1, Kind.EXITED, SECONDS)
+    assert exited.data["cause"] == "suspended"
+
+
+def test_the_machines_time_may_be_told_to_the_runner(machine: Machine, control: FakeControl) -> None:
+    machine.start_host()
+    machine.run(script(SAVES))
+    wait_ready(control)
+    control.ask_checkpoint(A1, ends_in=0.5, lease_seconds=None)
+    exited = control.wait_for(A1, Kind.EXITED, SECONDS)
+    assert (exited.data["code"], exited.data["cause"]) == (0, "suspended")
+
+
+def test_a_program_saves_at_its_time_limit(machine: Machine, control: FakeControl) -> None:
+    machine.start_host()
+    # Long enough for a slow machine to have started the program.
+    machine.run(script(SAVES, limits=Limits(seconds=5.0)))
+    exited = control.wait_for(A1, Kind.EXITED, SECONDS)
+    assert (exited.data["code"], exited.data["cause"]) == (0, "time_limit")
+    control.wait_for(A1, Kind.ENDED, SECONDS)
+    assert control.attempts[A1].log() == b"ready\nsaved True\n"
+
+
+def test_a_lease_that_came_later_fences(machine: Machine, control: FakeControl) -> None:
+    machine.start_host()
+    machine.run(script(SAVES))
+    wait_ready(control)
+    asked = len(control.requests)
+    control.ask_checkpoint(A1, lease_seconds=0.5)
+    # Its next question shows that the answer was heard.
+    control.wait(lambda: any(path.endswith("/0/desired") for _, path in control.requests[asked:]), SECONDS)
+    control.down()
+    poll((machine.folder() / "exited").exists, SECONDS)
+    control.start()
+    exited = control.wait_for(A1, Kind.EXITED, SECONDS)
+    assert (exited.data["code"], exited.data["cause"]) == (0, "fenced")
+
+
+ASKS = """
+import crucible, time
+print('ready', flush=True)
+count = 0
+while count < 2:
+    if crucible.should_checkpoint():
+        count += 1
+        print('saved', count, flush=True)
+    time.sleep(0.01)
+"""
+
+
+def test_each_checkpoint_asked_for_is_seen_by_the_program(machine: Machine, control: FakeControl) -> None:
+    machine.start_host()
+    machine.run(script(ASKS))
+    wait_ready(control)
+    control.ask_checkpoint(A1)
+    control.wait(lambda: any(b"saved 1" in data for _, data in control.attempts[A1].tails), SECONDS)
+    control.ask_checkpoint(A1)
+    exited = control.wait_for(A1, Kind.EXITED, SECONDS)
+    assert (exited.data["code"], exited.data["cause"]) == (0, "exit")
+    control.wait_for(A1, Kind.ENDED, SECONDS)
+    assert control.attempts[A1].log() == b"ready\nsaved 1\nsaved 2\n"
+
+
+SIGNALLED = """
+import os, signal, sys, time
+signal.signal(signal.SIGUSR1, lambda *args: sys.exit(9))
+print('ready', flush=True)
+now = os.environ['CRUCIBLE_CHECKPOINT_NOW']
+while not os.path.exists(now): time.sleep(0.01)
+time.sleep(float(os.environ['LINGER']))
+"""
+
+
+@pytest.mark.parametrize(
+    ("env", "code"), [({"CRUCIBLE_CHECKPOINT_SIGNAL": "USR1", "LINGER": "600"}, 9), ({"LINGER": "1"}, 0)]
+)
+def test_a_signal_only_to_a_program_that_wants_it(
+    machine: Machine, control: FakeControl, env: dict[str, str], code: int
+) -> None:
+    machine.start_host()
+    machine.run(script(SIGNALLED, env=env))
+    wait_ready(control)
+    control.ask_checkpoint(A1)
+    exited = control.wait_for(A1, Kind.EXITED, SECONDS)
+    assert (exited.data["code"], exited.data["cause"]) == (code, "exit")
