@@ -18,8 +18,8 @@ def settings(tmp_path: Path) -> BackendSettings:
     return BackendSettings(tmp_path, tmp_path / "agents.url", tmp_path / "agent.pyz", sys.executable)
 
 
-def test_local_is_there() -> None:
-    assert names() == ("local",)
+def test_what_there_is() -> None:
+    assert names() == ("local", "rehearsal")
 
 
 @pytest.mark.parametrize("name", names())

@@ -9,12 +9,13 @@ would lose: what exists is what the place itself says exists. A new backend is o
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from crucible.core.errors import CrucibleError, NoCapacity, Trouble, Unreachable
 from crucible.core.offers import Market, Offer
+from crucible.core.pricing import Segment
 from crucible.core.resources import Resources
 
 
@@ -54,6 +55,8 @@ class Capabilities:
     dedicated: bool = True
     in_place: bool = False
     """A job may run in a folder of the submitting computer, and name interpreters there."""
+    simulated: bool = False
+    """Nothing real is behind it: it is used only where somebody names it."""
     max_runtime: float | None = None
     launch_deadline: float = 30.0
     """Seconds within which `launch` has answered or never will."""
@@ -87,10 +90,14 @@ class LaunchCall:
 
 @dataclass(frozen=True)
 class Bootstrap:
-    """The secret half of a launch, handed over beside the call and never stored."""
+    """The secret half of a launch, handed over beside the call and never stored.
+
+    `store` is for agents that talk through a store instead of calling `agents_url`; it may hold signed URLs.
+    """
 
     nonce: str = field(repr=False)
     agents_url: str = ""
+    store: Mapping[str, object] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -147,6 +154,46 @@ class NotInstalled(Trouble):
     """The backend's extra is missing; the fix is the pip command."""
 
     code = "not_installed"
+
+
+@dataclass(frozen=True)
+class Metered:
+    """What one instance ran at which price, by the provider's own meter."""
+
+    ref: MachineRef
+    segments: tuple[Segment, ...]
+
+
+@runtime_checkable
+class Meters(Protocol):
+    """A backend whose provider says what it meters: its word is the ledger."""
+
+    def metered(self, refs: Sequence[MachineRef]) -> Sequence[Metered]:
+        """One for every instance of these machines that the provider still knows."""
+
+
+@runtime_checkable
+class Leaves(Protocol):
+    """A backend that keeps something going only while a server is there."""
+
+    def leave(self) -> None:
+        """The server stops: end what nobody needs any more. What runs, or bills, goes on."""
+
+
+@runtime_checkable
+class Doubles(Protocol):
+    """A place that may hold several instances of one machine, where a token was not honoured."""
+
+    def end_instance(self, ref: MachineRef) -> None:
+        """End exactly this instance, as `terminate` ends the machine with all of them."""
+
+
+def end_only(backend: Backend, ref: MachineRef) -> None:
+    """Ends what `ref` names and nothing else of its machine."""
+    if isinstance(backend, Doubles):
+        backend.end_instance(ref)
+    else:
+        backend.terminate(ref)
 
 
 class Backend(Protocol):

@@ -14,7 +14,7 @@ from crucible.core.errors import UnknownName
 
 @dataclass(frozen=True)
 class Row:
-    """`target` is `module:class`, called with the settings. `install` is the command that brings it."""
+    """`target` is `module:callable`, called with the settings. `install` is the command that brings it."""
 
     target: str
     install: str
@@ -22,6 +22,7 @@ class Row:
 
 ROWS: Mapping[str, Row] = {
     "local": Row("crucible.backends.local:LocalBackend", "pip install crucible-ml"),
+    "rehearsal": Row("crucible.backends.rehearsal:connected", "pip install crucible-ml"),
 }
 
 

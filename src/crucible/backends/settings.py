@@ -12,6 +12,7 @@ class BackendSettings:
     """`home`: the state folder. `agents_url_file`: its text is the URL of the agents' listener, now.
 
     `agent_file`: the agent as one file; `python`: the interpreter that runs it here; `uv`: the path of uv.
+    `rehearsal_state`: the folder of a simulated cloud that others use too (None: one of its own in `home`).
     `environ`: the server's own variables. A backend hands on only those it names, never secrets.
     """
 
@@ -20,4 +21,5 @@ class BackendSettings:
     agent_file: Path
     python: str
     uv: str | None = None
+    rehearsal_state: Path | None = None
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)

@@ -132,6 +132,7 @@ class TestLaunch:
             "idle_exit_seconds": 60,
             "native_id": f"local:{ref.machine}",
             "shared": True,
+            "store": None,
         }
 
     def test_the_host_is_nobodys_child_and_has_its_own_session(self, place: LocalPlace, backend: LocalBackend) -> None:

@@ -10,6 +10,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+import psutil
 import pytest
 from tests.backends.conformance import eventually
 from tests.backends.rehearsal.place import Cloud, processes_of
@@ -101,6 +102,21 @@ class TestHardDeath:
         cloud.call("POST", f"/admin/instances/{id}/kill")
         assert (processes_of(id), in_session(session)) == ([], [])
         assert cloud.census()[id]["cause"] == "hardware_failure"
+
+    def test_what_only_its_disk_or_its_parent_gives_away_dies_too(self, cloud: Cloud) -> None:
+        """Jobs lead sessions of their own and have an environment of their own."""
+        seconds = [f"{os.getpid() + 600}.{n}" for n in range(1, 5)]
+        script = (
+            f"(cd / && exec env -i PLACE=$PWD/jobs/1 setsid sleep {seconds[0]}) &"
+            f" (env -i PATH=$PATH setsid sleep {seconds[1]}) &"
+            f" (cd / && exec env -i PATH=$PATH setsid sh -c 'sleep {seconds[2]}; true') &"
+            f" exec sleep {seconds[3]}"
+        )
+        id = cloud.running(script)["id"]
+        eventually(lambda: all(sleeping(word) for word in seconds))
+        pids = [pid for word in seconds for pid in sleeping(word)]
+        cloud.call("POST", f"/admin/instances/{id}/kill")
+        assert [pid for pid in pids if psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie"] == []
 
     def test_other_machines_live_on(self, cloud: Cloud) -> None:
         dead, alive = cloud.running()["id"], cloud.running()["id"]
@@ -212,6 +228,11 @@ class TestTheCloudItself:
         for path in (state / "cloud.json", state / "cloud.db", own_cloud.folder(id) / "user-data"):
             assert path.stat().st_mode & 0o077 == 0
         assert state.stat().st_mode & 0o077 == 0
+
+
+def sleeping(seconds: str) -> list[int]:
+    found = (p for p in psutil.process_iter(["cmdline"]) if p.info["cmdline"] == ["sleep", seconds])
+    return [p.pid for p in found if p.status() != psutil.STATUS_ZOMBIE]
 
 
 def in_session(session: str) -> list[int]:

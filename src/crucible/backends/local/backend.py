@@ -194,6 +194,7 @@ class LocalBackend:
             "idle_exit_seconds": IDLE_EXIT_SECONDS,
             "native_id": _native_id(tags.machine),
             "shared": True,
+            "store": bootstrap.store,
         }
 
     # Looking

@@ -4,8 +4,8 @@
 """
 
 from crucible.backends.rehearsal.backend import RehearsalBackend
+from crucible.backends.rehearsal.connected import connected
 from crucible.backends.rehearsal.connection import Address
-from crucible.backends.rehearsal.instances import Metered
-from crucible.backends.rehearsal.starting import start_cloud, stop_cloud
+from crucible.backends.rehearsal.starting import start_cloud, stop_cloud, stop_idle_cloud
 
-__all__ = ["Address", "Metered", "RehearsalBackend", "start_cloud", "stop_cloud"]
+__all__ = ["Address", "RehearsalBackend", "connected", "start_cloud", "stop_cloud", "stop_idle_cloud"]

@@ -7,7 +7,7 @@ may have made two, and then the machine lives while either does and both are end
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
@@ -19,6 +19,7 @@ from crucible.backends.base import (
     LaunchUnknown,
     MachineOrder,
     MachineRef,
+    Metered,
     NotYetGone,
     Observation,
     Reach,
@@ -28,7 +29,7 @@ from crucible.backends.base import (
 from crucible.backends.local.host import host_environment
 from crucible.backends.rehearsal import userdata
 from crucible.backends.rehearsal.connection import CallFailed, Connection, ErrorAnswer, Json, NotSent
-from crucible.backends.rehearsal.instances import MACHINE_TAG, Instance, Metered, observe, parse
+from crucible.backends.rehearsal.instances import MACHINE_TAG, Instance, observe, parse
 from crucible.backends.rehearsal.offers import documents, make_offers
 from crucible.backends.settings import BackendSettings
 from crucible.core.errors import BadInput, Unreachable
@@ -47,24 +48,42 @@ _MISMATCH = "idempotent_parameter_mismatch"
 
 
 class RehearsalBackend:
-    """`state`: the cloud's folder (start_cloud). `list_lag`: seconds by which its lists may be behind."""
+    """`state`: the cloud's folder (start_cloud). `list_lag`: seconds by which its lists may be behind.
+
+    `keep_up` is called each time offers are wanted, and `leave` when the server stops: where the cloud is this
+    deployment's own they start and stop it.
+    """
 
     name = "rehearsal"
 
-    def __init__(self, settings: BackendSettings, state: Path | None = None, list_lag: float = LIST_LAG) -> None:
+    def __init__(
+        self,
+        settings: BackendSettings,
+        state: Path | None = None,
+        list_lag: float = LIST_LAG,
+        keep_up: Callable[[], object] = lambda: None,
+        leave: Callable[[], object] = lambda: None,
+    ) -> None:
         self._settings = settings
+        self._keep_up = keep_up
+        self._leave = leave
         self._cloud = Connection(state or settings.home / "rehearsal")
         self.capabilities = Capabilities(
             reach=Reach.LOOPBACK,
             slots=Slots.ELASTIC,
             markets=frozenset(Market),
             bills=True,
+            simulated=True,
             gpus=True,
             launch_deadline=LAUNCH_DEADLINE,
             settle_window=list_lag,
         )
 
+    def leave(self) -> None:
+        self._leave()
+
     def offers(self, need: Resources) -> Sequence[Offer]:
+        self._keep_up()
         types = self._ask("GET", "/v1/types")
         items = self._ask("GET", "/v1/offers")
         return make_offers(self.name, need, list(documents(types, "types")), list(documents(items, "offers")))
@@ -115,6 +134,10 @@ class RehearsalBackend:
         if ending:
             raise NotYetGone("The instance is shutting down.")
 
+    def end_instance(self, ref: MachineRef) -> None:
+        if self._end(ref.native_id):
+            raise NotYetGone("The instance is shutting down.")
+
     def owned(self, deployment: str) -> Sequence[MachineRef]:
         found = self._list(DEPLOYMENT_TAG, deployment)
         return [self._ref(instance) for instance in found if instance.alive]
@@ -135,9 +158,12 @@ class RehearsalBackend:
             "nonce": bootstrap.nonce,
             "agents_url": bootstrap.agents_url,
             "agents_url_file": str(self._settings.agents_url_file),
+            # No cloud has this: a real machine builds what its job needs, and what it built ends with it.
+            "envs": str(self._settings.home / "envs"),
             "uv": self._settings.uv,
             "idle_exit_seconds": IDLE_EXIT_SECONDS,
             "shared": False,
+            "store": bootstrap.store,
         }
         filled = userdata.fill(script, told, host_environment(self._settings.environ))
         return {**call.parameters, "client_token": call.token, "user_data": filled}

@@ -38,14 +38,6 @@ class Instance:
         return self.state in _ALIVE
 
 
-@dataclass(frozen=True)
-class Metered:
-    """What one instance ran, by the provider's own clock, in whole seconds."""
-
-    ref: MachineRef
-    segments: tuple[Segment, ...]
-
-
 def parse(document: object) -> Instance | None:
     """None when it is no instance."""
     if not isinstance(document, dict) or not isinstance(document.get("id"), str):

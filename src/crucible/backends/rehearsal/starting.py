@@ -71,6 +71,27 @@ def stop_cloud(state: Path, seconds: float = STOP_SECONDS) -> None:
             _pause(until, "A machine of the simulated cloud does not end.", state)
     except CallFailed as error:
         raise Trouble("The simulated cloud stopped answering.", why=f"{error}.") from error
+    _end(state, address, until)
+
+
+def stop_idle_cloud(state: Path, seconds: float = STOP_SECONDS) -> bool:
+    """Stop this cloud unless a machine lives there; whether none runs now.
+
+    Raises TimedOut when it does not end, Trouble when it stops answering.
+    """
+    address = _answering(state)
+    if address is None:
+        return True
+    try:
+        if _alive(Connection(state)):
+            return False
+    except CallFailed as error:
+        raise Trouble("The simulated cloud stopped answering.", why=f"{error}.") from error
+    _end(state, address, time.monotonic() + seconds)
+    return True
+
+
+def _end(state: Path, address: Address, until: float) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(address.pid, signal.SIGTERM)
     while _answering(state) is not None:
@@ -79,11 +100,15 @@ def stop_cloud(state: Path, seconds: float = STOP_SECONDS) -> None:
 
 def _kill_machines(connection: Connection) -> int:
     """How many were alive."""
-    found = documents(connection.call("GET", "/admin/instances"), "instances")
-    alive = [instance["id"] for instance in found if instance["state"] != "terminated"]
+    alive = _alive(connection)
     for id in alive:
         connection.call("POST", f"/admin/instances/{id}/kill")
     return len(alive)
+
+
+def _alive(connection: Connection) -> list[object]:
+    found = documents(connection.call("GET", "/admin/instances"), "instances")
+    return [instance["id"] for instance in found if instance["state"] != "terminated"]
 
 
 def _await(state: Path, seconds: float) -> Address:

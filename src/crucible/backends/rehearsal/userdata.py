@@ -13,7 +13,8 @@ import json, os, sys
 python, agent = sys.argv[1:]
 bootstrap = json.load(sys.stdin)
 work = os.getcwd()
-bootstrap.update(native_id=os.environ["CLOUD_INSTANCE_ID"], work=work, envs=os.path.join(work, "envs"))
+bootstrap.update(native_id=os.environ["CLOUD_INSTANCE_ID"], work=work)
+bootstrap["interruption_url"] = os.environ["CLOUD_METADATA_URL"] + "/interruption"
 path = os.path.join(work, "bootstrap.json")
 with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
     json.dump(bootstrap, file)

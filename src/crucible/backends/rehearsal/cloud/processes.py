@@ -1,12 +1,14 @@
 """Machines as processes: each runs its user data in a folder and a session of its own.
 
-What belongs to a machine is told by its session and by its id in the environment, which children inherit.
+What belongs to a machine: its session; whoever has its id, or a path on its disk, in the environment; whoever
+works in its folder; and the children of all these, with their sessions.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import stat
@@ -37,13 +39,14 @@ class Row:
     """A living process; one that has ended and was not waited for is none."""
 
     pid: int
+    parent: int
     session: int
     started: str
 
 
 class Machines:
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self._folder = folder.resolve()
         self._children: dict[int, subprocess.Popen[bytes]] = {}
 
     def prepare(self, id: str, user_data: str) -> None:
@@ -112,11 +115,26 @@ class Machines:
 
     def _members(self, id: str, process: Process | None) -> Iterator[Row]:
         self._reap(process)
-        rows = list(_rows())
+        rows = [row for row in _rows() if row.pid != os.getpid()]
         session = _session(rows, process)
-        for row in rows:
-            if row.session == session or (_not_older(row, process) and _instance_of(row.pid) == id):
-                yield row
+        young = [row for row in rows if _not_older(row, process)]
+        members = {row for row in rows if row.session == session}
+        members |= {row for row in young if self._is_on(row.pid, id)}
+        while more := {row for row in young if row not in members and _follows(row, members)}:
+            members |= more
+        yield from members
+
+    def _is_on(self, pid: int, id: str) -> bool:
+        """By what the process was started with, or by where it works."""
+        disk = str(self._folder / id)
+        known = _read(f"{_PROC}/{pid}/environ")
+        if _instance_in(known) == id or re.search(rb"%s(?![\w-])" % re.escape(disk.encode()), known):
+            return True
+        try:
+            place = os.readlink(f"{_PROC}/{pid}/cwd")
+        except OSError:
+            return False
+        return Path(place).is_relative_to(disk)
 
     def _reap(self, process: Process | None) -> None:
         child = self._children.get(process.pid) if process else None
@@ -130,6 +148,10 @@ def _session(rows: list[Row], process: Process | None) -> int | None:
         return None
     taken = any(row.pid == process.pid and row.started != process.started for row in rows)
     return None if taken else process.pid
+
+
+def _follows(row: Row, members: set[Row]) -> bool:
+    return any(row.parent == member.pid or row.session == member.pid for member in members)
 
 
 def _not_older(row: Row, process: Process | None) -> bool:
@@ -152,18 +174,18 @@ def _rows(*pids: int) -> Iterator[Row]:
     for pid in pids or (int(name) for name in os.listdir(_PROC) if name.isdigit()):
         fields = _read(f"{_PROC}/{pid}/stat").rpartition(b")")[2].split()
         if len(fields) > 19 and fields[0] not in (b"Z", b"X", b"x"):
-            yield Row(pid, int(fields[3]), fields[19].decode())
+            yield Row(pid, int(fields[1]), int(fields[3]), fields[19].decode())
 
 
 def _rows_by_ps(pids: tuple[int, ...]) -> Iterator[Row]:
-    command = ["ps", "-axo", "pid=,stat=,lstart="]
+    command = ["ps", "-axo", "pid=,ppid=,stat=,lstart="]
     answer = subprocess.run(command, capture_output=True, text=True, timeout=_PS_SECONDS, check=True)
     for line in answer.stdout.splitlines():
-        number, state, started = line.split(maxsplit=2)
+        number, parent, state, started = line.split(maxsplit=3)
         if state.startswith("Z") or (pids and int(number) not in pids):
             continue
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            yield Row(int(number), os.getsid(int(number)), started.strip())
+            yield Row(int(number), int(parent), os.getsid(int(number)), started.strip())
 
 
 def _read(path: str) -> bytes:
@@ -181,9 +203,13 @@ def _started(pid: int) -> str:
 
 def _instance_of(pid: int) -> str | None:
     """The id in the environment the process was started with, where the system tells."""
-    variables = _read(f"{_PROC}/{pid}/environ").split(b"\0")
+    return _instance_in(_read(f"{_PROC}/{pid}/environ"))
+
+
+def _instance_in(environ: bytes) -> str | None:
     start = f"{ID_VARIABLE}=".encode()
-    return next((v[len(start) :].decode(errors="replace") for v in variables if v.startswith(start)), None)
+    found = (v for v in environ.split(b"\0") if v.startswith(start))
+    return next((v[len(start) :].decode(errors="replace") for v in found), None)
 
 
 def _unlock(

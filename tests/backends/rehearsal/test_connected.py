@@ -1,0 +1,85 @@
+"""The backend as a server has it: the cloud starts with the first question and stops when nobody needs it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.backends.rehearsal.place import AT_ONCE, WAIT, Cloud
+
+from crucible.backends.rehearsal import Address, connected, stop_cloud, stop_idle_cloud
+from crucible.backends.rehearsal.connection import CallFailed, Connection
+from crucible.backends.settings import BackendSettings
+from crucible.core.errors import Trouble
+from crucible.core.resources import Resources
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path
+    for state in (tmp_path / "rehearsal", tmp_path / "shared"):
+        stop_cloud(state)
+
+
+def settings(home: Path, **changes: object) -> BackendSettings:
+    given = {"home": home, "agents_url_file": home / "agents.url", "agent_file": home / "a", "python": sys.executable}
+    return BackendSettings(**{**given, **changes})  # type: ignore[arg-type]
+
+
+def answers(state: Path) -> bool:
+    try:
+        return bool(Connection(state).call("GET", "/health"))
+    except CallFailed:
+        return False
+
+
+def test_it_starts_when_offers_are_wanted_and_again_when_it_has_died(home: Path) -> None:
+    backend, state = connected(settings(home)), home / "rehearsal"
+    assert not state.exists()
+    assert backend.offers(Resources())
+    first = Address.read(state)
+    Cloud(state).kill9()
+    assert backend.offers(Resources())
+    second = Address.read(state)
+    assert first is not None
+    assert second is not None
+    assert (second.key, second.pid != first.pid) == (first.key, True)
+
+
+def test_it_stops_with_the_server_unless_a_machine_lives_there(home: Path) -> None:
+    backend = connected(settings(home))
+    backend.offers(Resources())
+    cloud = Cloud(home / "rehearsal")
+    cloud.faults(**AT_ONCE)
+    id = cloud.running(WAIT)["id"]
+    backend.leave()
+    assert answers(cloud.state)
+    cloud.call("POST", f"/admin/instances/{id}/kill")
+    backend.leave()
+    assert not answers(cloud.state)
+    backend.leave()
+
+
+def test_one_that_others_use_too_is_started_and_not_stopped(home: Path) -> None:
+    state = home / "shared"
+    backend = connected(settings(home, rehearsal_state=state))
+    backend.offers(Resources())
+    backend.leave()
+    assert answers(state)
+    assert not (home / "rehearsal").exists()
+
+
+def test_where_it_cannot_start_the_offers_fail_and_say_so(home: Path) -> None:
+    backend = connected(settings(home, python="/no/such/python"))
+    with pytest.raises(Trouble, match="could not be started"):
+        backend.offers(Resources())
+
+
+def test_stopping_one_that_does_not_run_is_fine(home: Path) -> None:
+    assert stop_idle_cloud(home / "rehearsal")
+
+
+def test_everything_of_it_is_marked_simulated(home: Path) -> None:
+    assert connected(settings(home)).capabilities.simulated
