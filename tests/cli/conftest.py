@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +12,7 @@ import pytest
 from tests.client.fake_server import TOKEN, FakeServer, serving
 
 from crucible.cli.main import run
+from crucible.wire.process import start_time
 
 
 @dataclass(frozen=True)
@@ -53,3 +56,20 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeServer]:
         monkeypatch.setenv("CRUCIBLE_SERVER", fake.url)
         monkeypatch.setenv("CRUCIBLE_TOKEN", TOKEN)
         yield fake
+
+
+@pytest.fixture
+def our_server(server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeServer]:
+    """The fake as the embedded server of the state folder, with a process of its own to be ended."""
+    monkeypatch.delenv("CRUCIBLE_SERVER")
+    monkeypatch.delenv("CRUCIBLE_TOKEN")
+    child = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "token").write_text("t0ken")
+    said = {"url": server.url, "pid": child.pid, "start_time": start_time(child.pid), "version": "0.1.0"}
+    (home / "server.json").write_text(json.dumps({**said, "nonce": server.nonce}))
+    server.on_stop = child.kill
+    yield server
+    child.kill()
+    child.communicate(timeout=10)

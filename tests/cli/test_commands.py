@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Cli
 from tests.client.fake_server import JOB, FakeServer, completed, failed, job_view
-
-from crucible.wire.process import start_time
 
 pytestmark = pytest.mark.enable_socket
 
@@ -242,23 +237,6 @@ def test_machines_that_are_gone_are_left_out_unless_asked_for(cli: Cli, server: 
     assert "mch-2" not in cli("machines").out
     assert "mch-2" in cli("machines", "--all").out
     assert [item["id"] for item in cli("machines", "--json").json["items"]] == ["mch-1"]
-
-
-@pytest.fixture
-def our_server(server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeServer]:
-    """The fake as the embedded server of the state folder, with a process of its own to be ended."""
-    monkeypatch.delenv("CRUCIBLE_SERVER")
-    monkeypatch.delenv("CRUCIBLE_TOKEN")
-    child = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
-    home = tmp_path / "home"
-    home.mkdir()
-    (home / "token").write_text("t0ken")
-    said = {"url": server.url, "pid": child.pid, "start_time": start_time(child.pid), "version": "0.1.0"}
-    (home / "server.json").write_text(json.dumps({**said, "nonce": server.nonce}))
-    server.on_stop = child.kill
-    yield server
-    child.kill()
-    child.communicate(timeout=10)
 
 
 def test_up_says_where_it_is(cli: Cli, our_server: FakeServer) -> None:

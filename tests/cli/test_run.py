@@ -286,3 +286,60 @@ def test_the_spec_is_what_the_api_takes(cli: Cli, server: FakeServer) -> None:
 
     cli("run", "train.py", "-d")
     JobSpec.model_validate_json(json.dumps(server.specs[0]))
+
+
+SIMULATED = {"name": "rehearsal", "connected": True, "capabilities": {"simulated": True}}
+
+
+def test_places_markets_and_checkpoints_reach_the_server(cli: Cli, server: FakeServer) -> None:
+    server.backends.append(SIMULATED)
+    flags = ("--backend", "rehearsal,local", "--spot", "--region", "a", "--region", "b")
+    assert cli("run", "train.py", "-d", *flags, "--keep-checkpoints", "5", "--seed", "7").code == 0
+    spec = server.specs[0]
+    assert (spec["backend"], spec["fallback"], spec["market"]) == ("rehearsal", ["local"], "spot")
+    assert (spec["regions"], spec["seed"], spec["keep"]["latest"]) == (["a", "b"], 7, 5)
+
+
+def test_a_fallback_may_stand_alone(cli: Cli, server: FakeServer) -> None:
+    server.backends.append(SIMULATED)
+    assert (
+        cli("run", "train.py", "-d", "--backend", "local", "--fallback", "rehearsal", "--market", "on-demand").code == 0
+    )
+    assert (server.specs[0]["fallback"], server.specs[0]["market"]) == (["rehearsal"], "on_demand")
+
+
+def test_flags_win_over_the_places_of_a_job_file(cli: Cli, server: FakeServer, tmp_path: Path) -> None:
+    server.backends.append(SIMULATED)
+    text = "script: train.py\nbackend: rehearsal\nfallback: [local]\nmarket: spot\nkeep: 2\nseed: 1\n"
+    (tmp_path / "job.yaml").write_text(text)
+    assert cli("run", "job.yaml", "-d", "--backend", "local", "--seed", "0").code == 0
+    spec = server.specs[0]
+    assert (spec["backend"], spec["fallback"], spec["market"]) == ("local", [], "spot")
+    assert (spec["seed"], spec["keep"]["latest"]) == (0, 2)
+
+
+def test_a_simulated_place_is_called_so(cli: Cli, server: FakeServer) -> None:
+    server.backends.append(SIMULATED)
+    assert "Simulated: this place is a rehearsal" in cli("run", "train.py", "-d", "--backend", "rehearsal").err
+    assert cli("run", "train.py", "--backend", "rehearsal").err.count("Simulated: ") == 1
+    assert "Simulated" not in cli("run", "train.py", "--backend", "local").err
+    assert "rehearsal (simulated)" in cli("backends").out
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--backend", "rehersal"), "There is no backend"),
+        (("--backend", ","), "--backend names no place"),
+        (("--fallback", "nosuch"), "There is no backend"),
+        (("--market", "spott"), "Did you mean 'spot'"),
+        (("--spot", "--market", "reserved"), "contradict"),
+        (("--keep-checkpoints", "0"), "--keep-checkpoints must be at least 1"),
+        (("--seed", "-1"), "--seed must be at least 0"),
+    ],
+)
+def test_wrong_wishes_send_nothing(cli: Cli, server: FakeServer, flags: tuple[str, ...], said: str) -> None:
+    ran = cli("run", "train.py", "-d", *flags)
+    assert (ran.code, said in ran.err) == (2, True)
+    assert server.specs == []
+    assert server.bundles == {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 TOKEN = "t0ken"
 JOB = "job-01hzzzzzzzzzzzzzzzzzabc123"
+AGAIN = "job-01hzzzzzzzzzzzzzzzzzdef456"
 
 
 def job_view(**changes: Any) -> dict[str, Any]:
@@ -76,6 +78,27 @@ def failed(code: int = 3, **changes: Any) -> dict[str, Any]:
     return completed(**{"status": "failed", "phase": "failed", "exit_code": code, "reason": reason, **changes})
 
 
+def checkpoint_view(data: bytes = b"weights", **changes: Any) -> dict[str, Any]:
+    """A kept checkpoint as the server shows it."""
+    view: dict[str, Any] = {
+        "id": "ckp-01hzzzzzzzzzzzzzzzzzaaa111",
+        "short": "ckp-aaa111",
+        "name": "step_00000600.pt",
+        "form": "file",
+        "step": 600,
+        "metric": 1.25,
+        "size": len(data),
+        "sha256": hashlib.sha256(data).hexdigest(),
+        "attempt": 1,
+        "stored_at": "2026-11-15T10:00:30.000Z",
+        "kept": True,
+        "why": "latest",
+        "latest": True,
+        "best": False,
+    }
+    return {**view, **changes}
+
+
 @dataclass
 class FakeServer:
     """What it holds, and how it misbehaves.
@@ -104,6 +127,15 @@ class FakeServer:
     """Whether a job goes on though it was asked to end."""
 
     machines: list[dict[str, Any]] = field(default_factory=list)
+    orphans: list[dict[str, Any]] = field(default_factory=list)
+    checkpoints: list[dict[str, Any]] = field(default_factory=list)
+    contents: dict[str, bytes] = field(default_factory=dict)
+    """What is in the checkpoints, by their id."""
+
+    prunable: list[dict[str, Any]] = field(default_factory=list)
+    bodies: list[tuple[str, Any]] = field(default_factory=list)
+    """Paths and bodies of the requests that change something."""
+
     bundles: dict[str, bytes] = field(default_factory=dict)
     specs: list[dict[str, Any]] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
@@ -162,8 +194,90 @@ class FakeServer:
         self.jobs[view["id"]] = asked if self.stubborn or view["ended_at"] else {**asked, **ended}
         return JSONResponse(asked, 202)
 
+    async def _resume(self, request: Request) -> Response:
+        view, wish = self._find(request.path_params["ref"]), await self._heard(request)
+        if view is None:
+            return problem(404, "not_found", "There is no such job.")
+        if not view["ended_at"]:
+            return problem(409, "conflict", "The job has not ended.", fix="Wait for it, or: crucible cancel job-abc123")
+        named = wish.get("checkpoint")
+        if named is not None and self._checkpoint_of(named) is None:
+            return self._no_checkpoint(named)
+        again = {"status": "queued", "phase": "queued", "ended_at": None, "exit_code": None, "reason": None}
+        self.jobs[view["id"]] = {**view, **again, "generation": 2, "backend": wish.get("backend") or view["backend"]}
+        return JSONResponse(self.jobs[view["id"]], 202)
+
+    async def _rerun(self, request: Request) -> Response:
+        if self._find(request.path_params["ref"]) is None:
+            return problem(404, "not_found", "There is no such job.")
+        self.keys.append(request.headers["Idempotency-Key"])
+        view = job_view(id=AGAIN, short="job-def456", status="queued", phase="queued", placement=None)
+        self.jobs.setdefault(AGAIN, view)
+        return JSONResponse(self.jobs[AGAIN], 201)
+
+    async def _ask_checkpoint(self, request: Request) -> Response:
+        view = self._find(request.path_params["ref"]) or {}
+        await self._heard(request)
+        if view.get("status") != "running":
+            return problem(409, "conflict", "Nothing runs that could save one.", fix="Start it first.")
+        return JSONResponse(view, 202)
+
+    async def _checkpoints(self, request: Request) -> Response:
+        return JSONResponse({"items": self.checkpoints})
+
+    async def _checkpoint(self, request: Request) -> Response:
+        found = self._checkpoint_of(request.path_params["checkpoint"])
+        return self._no_checkpoint(request.path_params["checkpoint"]) if found is None else JSONResponse(found)
+
+    async def _content(self, request: Request) -> Response:
+        return self._part(request, self.contents[request.path_params["checkpoint"]])
+
+    def _checkpoint_of(self, ref: str) -> dict[str, Any] | None:
+        def names(view: dict[str, Any]) -> tuple[str, ...]:
+            return view["id"], view["short"], view["name"], *(mark for mark in ("latest", "best") if view[mark])
+
+        return next((view for view in self.checkpoints if ref in names(view)), None)
+
+    def _no_checkpoint(self, ref: str) -> Response:
+        fix = "`crucible checkpoints job-abc123` lists them."
+        return problem(404, "not_found", f"There is no checkpoint {ref!r}.", fix=fix)
+
+    async def _terminate(self, request: Request) -> Response:
+        ref = request.path_params["ref"]
+        await self._heard(request)
+        known = next((view for view in self.machines if view["id"] == ref), None)
+        if known is None and all(view["native_id"] != ref for view in self.orphans):
+            return problem(404, "not_found", f"There is no machine {ref!r}.", fix="`crucible machines` lists them.")
+        return JSONResponse({**(known or {"native_id": ref}), "state": "releasing"}, 202)
+
+    async def _orphans(self, request: Request) -> Response:
+        return JSONResponse({"items": self.orphans})
+
+    async def _prune(self, request: Request) -> Response:
+        wish, items = await self._heard(request), self.prunable
+        if not wish["dry_run"]:
+            self.prunable = []
+        size = sum(item["bytes"] for item in items)
+        return JSONResponse({"checkpoints": len(items), "bytes": size, "dry_run": wish["dry_run"], "items": items})
+
+    async def _backup(self, request: Request) -> Response:
+        path = (await self._heard(request))["path"]
+        return JSONResponse({"path": path, "bytes": 4096, "sha256": "ab" * 32})
+
+    async def _confirm(self, request: Request) -> Response:
+        await self._heard(request)
+        return JSONResponse({"confirmed": True})
+
+    async def _heard(self, request: Request) -> Any:
+        """The body, kept with its path."""
+        text = await request.body()
+        body = json.loads(text) if text else None
+        self.bodies.append((request.url.path, body))
+        return body
+
     async def _logs(self, request: Request) -> Response:
         offset = int(request.query_params.get("offset", 0))
+        offset = offset if offset >= 0 else max(0, len(self.log) + offset)
         data = self.log[offset : offset + int(request.query_params["limit"])]
         view = self._find(request.path_params["ref"]) or {}
         headers = {
@@ -190,7 +304,9 @@ class FakeServer:
         return JSONResponse({"items": items})
 
     async def _artifact(self, request: Request) -> Response:
-        data = self.artifacts[request.path_params["path"]]
+        return self._part(request, self.artifacts[request.path_params["path"]])
+
+    def _part(self, request: Request, data: bytes) -> Response:
         start = int(request.headers.get("Range", "bytes=0-").removeprefix("bytes=").rstrip("-"))
         part = data[start:]
         if self.cut_downloads_at is not None:
@@ -211,8 +327,10 @@ class FakeServer:
         return JSONResponse({"ok": True, "ready": True, "nonce": self.nonce, "version": self.version})
 
     async def _places(self, request: Request) -> Response:
-        items = self.backends if request.url.path.endswith("backends") else self.machines
-        return JSONResponse({"items": items})
+        if request.url.path.endswith("backends"):
+            return JSONResponse({"items": self.backends})
+        every = request.query_params.get("all") == "true"
+        return JSONResponse({"items": [view for view in self.machines if every or view["state"] != "gone"]})
 
     async def _stream(self, socket: WebSocket) -> None:
         if socket.headers.get("Authorization") != f"Bearer {TOKEN}" or not self.has_socket:
@@ -263,8 +381,19 @@ class FakeServer:
                 Route(f"{jobs}/{{ref}}/metrics", self._metrics),
                 Route(f"{jobs}/{{ref}}/artifacts", self._artifacts),
                 Route(f"{jobs}/{{ref}}/artifacts/{{path:path}}", self._artifact),
+                Route(f"{jobs}/{{ref}}/resume", self._resume, methods=["POST"]),
+                Route(f"{jobs}/{{ref}}/rerun", self._rerun, methods=["POST"]),
+                Route(f"{jobs}/{{ref}}/checkpoint", self._ask_checkpoint, methods=["POST"]),
+                Route(f"{jobs}/{{ref}}/checkpoints", self._checkpoints),
+                Route(f"{jobs}/{{ref}}/checkpoints/{{checkpoint}}", self._checkpoint),
+                Route(f"{jobs}/{{ref}}/checkpoints/{{checkpoint}}/content", self._content),
                 Route("/api/v1/backends", self._places),
                 Route("/api/v1/machines", self._places),
+                Route("/api/v1/machines/orphans", self._orphans),
+                Route("/api/v1/machines/{ref}/terminate", self._terminate, methods=["POST"]),
+                Route("/api/v1/prune", self._prune, methods=["POST"]),
+                Route("/api/v1/db/backup", self._backup, methods=["POST"]),
+                Route("/api/v1/db/confirm", self._confirm, methods=["POST"]),
                 Route("/api/v1/server", self._server),
                 Route("/api/v1/server/stop", self._stop, methods=["POST"]),
                 WebSocketRoute(f"{jobs}/{{ref}}/stream", self._stream),

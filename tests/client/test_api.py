@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.client.fake_server import JOB, TOKEN, FakeServer, completed, job_view
+from tests.client.fake_server import AGAIN, JOB, TOKEN, FakeServer, checkpoint_view, completed, job_view
 
 from crucible.client.api import Api
 from crucible.client.transport import Endpoint
@@ -106,3 +106,53 @@ def test_a_cancel_says_what_is_wanted_now(api: Api, server: FakeServer) -> None:
 
 def test_conflict_has_its_own_exit_code() -> None:
     assert Conflict("x").exit_code == 5
+
+
+def test_a_resumption_says_only_what_was_wished(api: Api, server: FakeServer) -> None:
+    server.jobs[JOB], server.checkpoints = completed(), [checkpoint_view()]
+    assert api.resume(JOB, checkpoint="latest", backend="local").status == "queued"
+    server.jobs[JOB] = completed()
+    assert api.resume(JOB).generation == 2
+    assert [body for _, body in server.bodies] == [{"checkpoint": "latest", "backend": "local"}, {}]
+
+
+def test_a_resumption_that_may_have_happened_is_not_repeated(api: Api, server: FakeServer) -> None:
+    server.jobs[JOB], server.busy_answers = completed(), 1
+    with pytest.raises(Unreachable):
+        api.resume(JOB)
+    assert len(server.requests) == 1
+
+
+def test_running_a_job_again_is_one_job_however_often_it_is_asked_for(api: Api, server: FakeServer) -> None:
+    server.jobs[JOB], server.busy_answers = completed(), 1
+    assert api.rerun(JOB).id == AGAIN
+    assert len({*server.keys}) == 1
+
+
+def test_checkpoints_are_listed_and_found(api: Api, server: FakeServer) -> None:
+    server.jobs[JOB] = job_view()
+    server.checkpoints = [checkpoint_view(form="folder", name="step 600", metric=None)]
+    [listed] = api.checkpoints(JOB)
+    assert (listed.called, listed.step, listed.file_name) == ("ckp-aaa111", 600, "step 600.tar")
+    assert api.checkpoint(JOB, "step 600") == listed
+    with pytest.raises(NotFound, match="no checkpoint"):
+        api.checkpoint(JOB, "nosuch")
+
+
+def test_views_of_an_older_server_have_defaults(api: Api, server: FakeServer) -> None:
+    view = job_view()
+    del view["conditions"]
+    server.jobs[JOB], server.machines = view, [{"id": "mch-1", "state": "up"}]
+    job, [machine] = api.job(JOB), api.machines(all=True)
+    assert (job.checkpoint, job.previous_backend, job.generation, job.conditions) == (None, None, 1, ())
+    assert (job.attempts[0].resume_from, job.is_simulated) == (None, False)
+    assert (machine.called, machine.bills) == ("mch-1", False)
+
+
+def test_upkeep(api: Api, server: FakeServer) -> None:
+    server.prunable = [{"what": "checkpoint", "job": JOB, "bytes": 7, "why": "older than 30 days"}]
+    assert api.prune(older_than=60.0, dry_run=True).is_any
+    assert (api.prune().bytes, api.prune().is_any) == (7, False)
+    assert api.backup("/b.db").bytes == 4096
+    assert api.confirm_restore().as_json() == {"confirmed": True}
+    assert server.bodies[0] == ("/api/v1/prune", {"older_than_seconds": 60.0, "dry_run": True})

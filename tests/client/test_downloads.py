@@ -3,11 +3,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.client.fake_server import JOB, FakeServer, completed
+from tests.client.fake_server import JOB, FakeServer, checkpoint_view, completed
 
 from crucible.client.api import Api
-from crucible.client.downloads import choose, download
-from crucible.client.views import ArtifactView
+from crucible.client.downloads import choose, download, download_checkpoint
+from crucible.client.views import ArtifactView, CheckpointView
 from crucible.core.errors import BadInput, NotFound, Trouble
 
 pytestmark = pytest.mark.enable_socket
@@ -85,3 +85,31 @@ def test_choosing(api: Api) -> None:
     with pytest.raises(NotFound) as caught:
         choose(known, ["nosuch"])
     assert "metrics.json" in caught.value.fix
+
+
+def checkpoint(server: FakeServer, **changes: object) -> CheckpointView:
+    view = checkpoint_view(DATA, **changes)
+    server.checkpoints, server.contents = [view], {view["id"]: DATA}
+    return CheckpointView.model_validate(view)
+
+
+def test_a_checkpoint_arrives_whole_also_after_a_break(api: Api, server: FakeServer, tmp_path: Path) -> None:
+    server.cut_downloads_at = 300_000
+    path = download_checkpoint(api, JOB, checkpoint(server), tmp_path)
+    assert (path.name, path.read_bytes()) == ("step_00000600.pt", DATA)
+
+
+def test_a_folder_is_an_archive(api: Api, server: FakeServer, tmp_path: Path) -> None:
+    path = download_checkpoint(api, JOB, checkpoint(server, name="step_600", form="folder"), tmp_path)
+    assert path == tmp_path / "step_600.tar"
+
+
+def test_a_checkpoint_that_is_not_what_was_listed_is_refused(api: Api, server: FakeServer, tmp_path: Path) -> None:
+    with pytest.raises(Trouble, match="arrived damaged"):
+        download_checkpoint(api, JOB, checkpoint(server, sha256="0" * 64), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_checkpoints_name_never_leads_out_of_the_folder(api: Api, server: FakeServer, tmp_path: Path) -> None:
+    with pytest.raises(BadInput):
+        download_checkpoint(api, JOB, checkpoint(server, name="../evil.pt"), tmp_path)

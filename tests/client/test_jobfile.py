@@ -11,6 +11,7 @@ from crucible.client.payload import Request
 from crucible.client.pythons import Surroundings
 from crucible.core.errors import BadInput
 from crucible.core.jobfile import JobFile
+from crucible.core.offers import Market
 from crucible.core.resources import GiB
 from crucible.core.spec import Kind
 
@@ -199,3 +200,46 @@ def test_what_is_out_of_bounds_is_told_with_file_and_field(tmp_path: Path, line:
 def test_the_time_before_a_retry(tmp_path: Path) -> None:
     found = read(tmp_path, "code: x\nretries: 2\nretry_wait: 30s").wishes
     assert found.retries == {"user": 2, "wait_seconds": 30}
+
+
+PLACED = """\
+script: train.py
+backend: rehearsal
+fallback: [local]
+market: on-demand
+regions: [simulated-east, simulated-west]
+keep: {latest: 5, best: 0, every: 1000, higher_is_better: true}
+seed: 7
+"""
+
+
+def test_places_checkpoints_and_the_seed_are_taken_up(tmp_path: Path) -> None:
+    wishes = read(tmp_path, PLACED).wishes
+    assert (wishes.backend, wishes.fallback, wishes.market) == ("rehearsal", ("local",), Market.ON_DEMAND)
+    assert wishes.regions == ("simulated-east", "simulated-west")
+    assert wishes.keep == {"latest": 5, "best": 0, "every": 1000, "higher_is_better": True}
+    assert wishes.seed == 7
+
+
+def test_places_may_be_one_text_and_keep_one_number(tmp_path: Path) -> None:
+    wishes = read(tmp_path, "script: a.py\nbackend: rehearsal, local\nregions: east\nkeep: 2\n").wishes
+    assert (wishes.backend, wishes.fallback, wishes.regions) == ("rehearsal", ("local",), ("east",))
+    assert wishes.keep == {"latest": 2}
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("keep: 0", "job.yaml, line 2: keep: this is too small."),
+        ("keep: {last: 3}", "job.yaml, line 2: keep: its fields are latest, best, every, higher_is_better."),
+        ("keep: {latest: 0}", "job.yaml, line 2: keep must be at least 1."),
+        ("market: spott", "job.yaml, line 2: market: There is no market 'spott'."),
+        ("seed: 4294967296", "job.yaml, line 2: seed must be less than 4294967296."),
+        ("backend: ','", "job.yaml, line 2: backend names no place."),
+        ("falback: local", "job.yaml, line 2: there is no field 'falback'."),
+    ],
+)
+def test_wrong_places_and_keeping_are_told_with_the_line(tmp_path: Path, line: str, said: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        read(tmp_path, f"script: a.py\n{line}\n")
+    assert caught.value.what.endswith(said)

@@ -7,6 +7,7 @@ import pytest
 from crucible.client.payload import Payload
 from crucible.client.wishes import Wishes, make_spec
 from crucible.core.errors import BadInput, UnknownName
+from crucible.core.offers import Market
 from crucible.core.spec import DataInput, EnvironmentSpec, Kind, Source
 
 PAYLOAD = Payload(("{python}", "train.py"), EnvironmentSpec(interpreter="/usr/bin/python3"), Source())
@@ -73,3 +74,41 @@ def test_an_unknown_tier_is_told_with_the_nearest() -> None:
     with pytest.raises(UnknownName) as caught:
         make_spec(PAYLOAD, Wishes(tier="gpu_smal"), bundle=None)
     assert caught.value.meant == "GPU_SMALL"
+
+
+def test_where_it_runs_and_what_is_kept_reach_the_spec() -> None:
+    wishes = Wishes(
+        backend="rehearsal",
+        fallback=("local",),
+        market=Market.SPOT,
+        regions=("simulated-east",),
+        keep={"latest": 5, "every": 1000},
+        seed=0,
+    )
+    spec = make_spec(PAYLOAD, wishes, bundle=None)
+    assert (spec.backend, spec.fallback, spec.market) == ("rehearsal", ("local",), Market.SPOT)
+    assert (spec.regions, spec.seed) == (("simulated-east",), 0)
+    assert (spec.keep.latest, spec.keep.best, spec.keep.every) == (5, 1, 1000)
+
+
+def test_a_backend_replaces_the_whole_line_of_places() -> None:
+    file = Wishes(backend="rehearsal", fallback=("local",), regions=("a",), keep={"latest": 2, "best": 2}, seed=1)
+    both = Wishes(backend="ssh", regions=("b",), keep={"latest": 9}, seed=0).over(file)
+    assert (both.backend, both.fallback) == ("ssh", ())
+    assert (both.regions, both.keep, both.seed) == (("b",), {"latest": 9, "best": 2}, 0)
+    other = Wishes(fallback=("ssh",)).over(file)
+    assert (other.backend, other.fallback) == ("rehearsal", ("ssh",))
+
+
+@pytest.mark.parametrize(
+    ("wishes", "said"),
+    [
+        (Wishes(keep={"latest": 0}), "--keep-checkpoints must be at least 1."),
+        (Wishes(seed=-1), "--seed must be at least 0."),
+        (Wishes(seed=2**32), "--seed must be less than 4294967296."),
+    ],
+)
+def test_what_is_kept_and_the_seed_have_bounds(wishes: Wishes, said: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        make_spec(PAYLOAD, wishes, bundle=None)
+    assert caught.value.what == said

@@ -18,6 +18,7 @@ KEY = b"k" * 32
 JOB = "job-00000000000000000000000001"
 ATTEMPT = "att-00000000000000000000000001"
 MACHINE = "mch-00000000000000000000000001"
+OLD_MACHINE = "mch-00000000000000000000000002"
 
 Point = tuple[float, float, float]
 """Step, value, the agent's time."""
@@ -93,6 +94,29 @@ class FakeWatch:
         return hints
 
 
+@dataclass(frozen=True)
+class FakeCheckpoint:
+    id: str = "ckp-00000000000000000000000001"
+    name: str = "step_00000100.pt"
+    data: bytes = b"weights"
+    form: str = "file"
+    step: int | None = 100
+    best: bool = False
+
+    def view(self, *, latest: bool) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "short": f"ckp-{self.id[-6:]}",
+            "name": self.name,
+            "form": self.form,
+            "step": self.step,
+            "size": len(self.data),
+            "sha256": hashlib.sha256(self.data).hexdigest(),
+            "latest": latest,
+            "best": self.best,
+        }
+
+
 @dataclass
 class FakeJob:
     """One job; `outputs` holds the output of each attempt, `ended` how many of them are over.
@@ -111,6 +135,7 @@ class FakeJob:
     reported: dict[str, list[Point]] = field(default_factory=dict)
     reporter: int = 1
     artifacts: dict[str, bytes] = field(default_factory=dict)
+    checkpoints: list[FakeCheckpoint] = field(default_factory=list)
 
     def view(self) -> dict[str, Any]:
         return {
@@ -158,6 +183,11 @@ class FakeControl:
         self.is_ready = True
         self.started = self.stopped = False
         self.breaks: Exception | None = None
+        self.machine_states: dict[str, str] = {MACHINE: "up", OLD_MACHINE: "gone"}
+        self.strangers: list[dict[str, Any]] = []
+        self.pruned: list[tuple[float | None, bool]] = []
+        self.backups: list[str] = []
+        self.confirmed = 0
 
     @property
     def agents(self) -> FakeControl:
@@ -213,6 +243,45 @@ class FakeControl:
         job = self.known[await self.find_job(ref)]
         return job.view(), job.status in ("queued", "running")
 
+    async def resume(self, ref: str, *, checkpoint: str | None, backend: str | None) -> dict[str, Any]:
+        job = self.known[await self.find_job(ref)]
+        self.asked.append({"checkpoint": checkpoint, "backend": backend})
+        if job.status in ("queued", "running"):
+            fix = "Wait for its end with `crucible logs -f`, or end it with `crucible cancel`."
+            raise Conflict("The job has not ended, so it cannot be resumed.", fix=fix)
+        if checkpoint is not None:
+            self._checkpoint(job, checkpoint)
+        job.status = job.phase = "queued"
+        return job.view()
+
+    async def rerun(self, ref: str, key: str | None) -> Submitted:
+        await self.find_job(ref)
+        return await self.submit(JobSpec(command=("true",), rerun_of=ref), key)
+
+    async def ask_checkpoint(self, ref: str) -> dict[str, Any]:
+        job = self.known[await self.find_job(ref)]
+        if job.status != "running":
+            raise Conflict("Nothing runs that could save a checkpoint.", fix="Start it first.")
+        self.asked.append({"checkpoint_now": job.id})
+        return job.view()
+
+    async def checkpoints(self, ref: str) -> list[dict[str, Any]]:
+        found = self.known[await self.find_job(ref)].checkpoints
+        return [item.view(latest=item is found[0]) for item in found]
+
+    async def checkpoint_file(self, ref: str, checkpoint: str) -> tuple[dict[str, Any], StoredFile]:
+        job = self.known[await self.find_job(ref)]
+        found = self._checkpoint(job, checkpoint)
+        view = found.view(latest=found is job.checkpoints[0])
+        return view, self.store.put(f"checkpoints/{found.id}", found.data)
+
+    def _checkpoint(self, job: FakeJob, ref: str) -> FakeCheckpoint:
+        for item in job.checkpoints:
+            named = (item.id, item.name, "best" if item.best else "", "latest" if item is job.checkpoints[0] else "")
+            if ref in named:
+                return item
+        raise NotFound(f"There is no checkpoint {ref!r}.", fix=f"`crucible checkpoints {job.id}` lists them.")
+
     async def logs(self, ref: str, *, attempt: int | None, offset: int, limit: int, since: float | None) -> LogPage:
         job = self.known[await self.find_job(ref)]
         self.asked.append({"attempt": attempt, "offset": offset, "limit": limit, "since": since})
@@ -252,8 +321,32 @@ class FakeControl:
     async def backends(self) -> list[dict[str, Any]]:
         return [{"name": "local", "connected": True}]
 
-    async def machines(self) -> list[dict[str, Any]]:
-        return [{"id": MACHINE}]
+    async def machines(self, *, all: bool = False) -> list[dict[str, Any]]:
+        known = [{"id": name, "state": state} for name, state in self.machine_states.items()]
+        return [view for view in known if all or view["state"] != "gone"]
+
+    async def orphans(self) -> list[dict[str, Any]]:
+        return self.strangers
+
+    async def terminate_machine(self, ref: str) -> dict[str, Any]:
+        if ref not in self.machine_states:
+            raise NotFound(f"There is no machine {ref!r}.", fix="`crucible machines` lists them.")
+        self.machine_states[ref] = "gone" if self.machine_states[ref] == "gone" else "releasing"
+        return {"id": ref, "state": self.machine_states[ref]}
+
+    async def prune(self, *, older_than: float | None, dry_run: bool) -> dict[str, Any]:
+        self.pruned.append((older_than, dry_run))
+        return {"jobs": 1, "bytes": 7, "dry_run": dry_run, "items": []}
+
+    async def backup(self, target: str) -> dict[str, Any]:
+        if target in self.backups:
+            raise Conflict(f"{target} is already there.", fix="Choose another name.")
+        self.backups.append(target)
+        return {"path": target, "bytes": 7, "sha256": "0" * 64}
+
+    async def confirm_restore(self) -> dict[str, Any]:
+        self.confirmed += 1
+        return {"confirmed": True}
 
     async def status(self) -> dict[str, Any]:
         return {
@@ -345,6 +438,14 @@ class FakeControl:
 
     async def put_artifact(self, attempt: str, rank: int, path: str, sha256: str, chunks: AsyncIterator[bytes]) -> None:
         self.uploads[f"artifact/{path}"] = b"".join([chunk async for chunk in chunks])
+
+    async def put_checkpoint(self, attempt: str, rank: int, sha256: str, chunks: AsyncIterator[bytes]) -> None:
+        self.uploads[f"checkpoint/{rank}/{sha256}"] = b"".join([chunk async for chunk in chunks])
+
+    async def open_checkpoint(self, attempt: str, rank: int, sha256: str) -> StoredFile:
+        if f"checkpoint/{rank}/{sha256}" not in self.uploads:
+            raise NotFound("This job has no such checkpoint.")
+        return self.store.put(f"checkpoints/{sha256}", self.uploads[f"checkpoint/{rank}/{sha256}"])
 
     async def open_bundle(self, sha: str) -> StoredFile:
         if sha not in self.bundles:

@@ -44,7 +44,7 @@ async def test_every_route_but_the_claim_needs_a_secret(agents_api: FastAPI, age
             assert answer.status_code == 401, f"{method} {path}"
             assert answer.headers["Content-Type"] == "application/problem+json"
             walked += 1
-    assert walked == 7
+    assert walked == 9
 
 
 @pytest.mark.parametrize(
@@ -229,6 +229,31 @@ async def test_an_artifact_larger_than_any_other_body_streams(agent: httpx2.Asyn
     answer = await agent.put(f"{RANK}/artifacts/out/model%20a.bin", content=pieces(), headers=headers)
     assert answer.status_code == 204
     assert len(control.uploads["artifact/out/model a.bin"]) == 9 * 1024**2
+
+
+async def test_a_checkpoint_larger_than_any_other_body_streams(agent: httpx2.AsyncClient, control: FakeControl) -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        for number in range(9):
+            yield bytes([number]) * 1024**2
+
+    url = f"{RANK}/checkpoints/{SHA}"
+    answer = await agent.put(url, content=pieces(), headers=AS_RUNNER)
+    assert (answer.status_code, answer.content) == (204, b"")
+    assert len(control.uploads[f"checkpoint/0/{SHA}"]) == 9 * 1024**2
+
+
+async def test_a_checkpoint_comes_whole_or_in_ranges(agent: httpx2.AsyncClient, control: FakeControl) -> None:
+    control.uploads[f"checkpoint/0/{SHA}"] = b"data"
+    url = f"{RANK}/checkpoints/{SHA}"
+    assert (await agent.get(url, headers=AS_RUNNER)).content == b"data"
+    answer = await agent.get(url, headers={**AS_RUNNER, "Range": "bytes=2-"})
+    assert (answer.status_code, answer.content) == (206, b"ta")
+
+
+async def test_a_checkpoint_is_named_by_its_hash(agent: httpx2.AsyncClient, control: FakeControl) -> None:
+    assert (await agent.put(f"{RANK}/checkpoints/last.pt", content=b"x", headers=AS_RUNNER)).status_code == 422
+    assert (await agent.get(f"{RANK}/checkpoints/{SHA}", headers=AS_RUNNER)).status_code == 404
+    assert control.uploads == {}
 
 
 @pytest.mark.parametrize("path", ["..%2fkey", "a%2f..%2fb", "/etc/passwd", "a%00b", "a//b", "%5c%5chost"])

@@ -105,3 +105,21 @@ def test_ports_are_kept_for_the_next_run(home: Home) -> None:
 def test_broken_ports_are_no_ports(home: Home, text: str) -> None:
     (home.path / "ports.json").write_text(text)
     assert home.ports() == Ports()
+
+
+def test_the_key_of_several_servers_is_read_where_it_is_named(home: Home, tmp_path: Path) -> None:
+    shared = tmp_path / "shared-key"
+    shared.write_text("5e" * 32 + "\n")
+    assert home.key(shared).reveal() == "5e" * 32
+    assert not (home.path / "key").exists()
+
+
+@pytest.mark.parametrize("content", [None, "short", "\u00e9" * 64])
+def test_a_named_key_that_is_none_is_refused_and_not_made(home: Home, tmp_path: Path, content: str | None) -> None:
+    shared = tmp_path / "shared-key"
+    if content is not None:
+        shared.write_text(content)
+    with pytest.raises(Trouble) as refused:
+        home.key(shared)
+    assert "key_file" in refused.value.fix
+    assert shared.exists() == (content is not None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import httpx2
 import pytest
-from tests.server.fake_control import JOB, FakeControl, FakeJob
+from tests.server.fake_control import JOB, FakeCheckpoint, FakeControl, FakeJob
 
 SPEC = {"command": ["{python}", "train.py"]}
 
@@ -134,3 +134,48 @@ async def test_events_of_one_job_and_of_all(http: httpx2.AsyncClient, control: F
     assert [event["n"] for event in one["items"]] == [2]
     all_ = (await http.get("/api/v1/events?after=20")).json()
     assert [event["cursor"] for event in all_["items"]] == [30]
+
+
+async def test_a_job_that_ended_is_resumed(http: httpx2.AsyncClient, control: FakeControl) -> None:
+    control.add(FakeJob(status="failed", phase="failed", checkpoints=[FakeCheckpoint()]))
+    wish = {"checkpoint": "latest", "backend": "local"}
+    answer = await http.post(f"/api/v1/jobs/{JOB}/resume", json=wish)
+    assert (answer.status_code, answer.json()["status"]) == (202, "queued")
+    assert control.asked == [wish]
+
+
+async def test_a_resumption_needs_no_body(http: httpx2.AsyncClient, control: FakeControl) -> None:
+    control.add(FakeJob(status="completed", phase="completed"))
+    assert (await http.post(f"/api/v1/jobs/{JOB}/resume")).status_code == 202
+    assert control.asked == [{"checkpoint": None, "backend": None}]
+
+
+async def test_a_job_that_runs_is_not_resumed(http: httpx2.AsyncClient, control: FakeControl) -> None:
+    control.add(FakeJob())
+    answer = await http.post(f"/api/v1/jobs/{JOB}/resume", json={})
+    assert (answer.status_code, answer.json()["code"]) == (409, "conflict")
+    assert "crucible cancel" in answer.json()["fix"]
+
+
+@pytest.mark.parametrize("body", [{"checkpoint": ""}, {"backend": 3}, {"step": 5}, []])
+async def test_a_wrong_resumption_is_refused(http: httpx2.AsyncClient, control: FakeControl, body: object) -> None:
+    control.add(FakeJob(status="failed", phase="failed"))
+    assert (await http.post(f"/api/v1/jobs/{JOB}/resume", json=body)).status_code == 422
+    assert control.asked == []
+
+
+async def test_a_resumption_from_an_unknown_checkpoint(http: httpx2.AsyncClient, control: FakeControl) -> None:
+    job = control.add(FakeJob(status="failed", phase="failed"))
+    answer = await http.post(f"/api/v1/jobs/{JOB}/resume", json={"checkpoint": "nosuch"})
+    assert (answer.status_code, job.status) == (404, "failed")
+    assert "crucible checkpoints" in answer.json()["fix"]
+
+
+async def test_a_job_is_run_again_once_per_key(http: httpx2.AsyncClient, control: FakeControl) -> None:
+    old = control.add(FakeJob(f"job-{77:026d}", "failed", "failed")).id
+    headers = {"Idempotency-Key": "k-1"}
+    first, second = [await http.post(f"/api/v1/jobs/{old}/rerun", headers=headers) for _ in range(2)]
+    assert (first.status_code, second.status_code) == (201, 200)
+    assert first.json()["id"] == second.json()["id"] != old
+    assert first.headers["Location"] == f"/api/v1/jobs/{first.json()['id']}"
+    assert (await http.post("/api/v1/jobs/nosuch/rerun")).status_code == 404

@@ -33,6 +33,7 @@ async def test_what_the_server_is(http: httpx2.AsyncClient) -> None:
     assert found.pop("started_at").endswith("Z")
     assert found == {
         "version": "1.2.3",
+        "api": 1,
         "deployment": "dep-1",
         "pid": os.getpid(),
         "url": "http://localhost:81",

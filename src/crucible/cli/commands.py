@@ -27,6 +27,9 @@ class Row:
     arguments: bool = False
     """Whether what stands after `--` belongs to the user's program."""
 
+    rows: tuple[Row, ...] = ()
+    """Commands below this one. What it does without one of them is its target; none: it shows its help."""
+
 
 COMMANDS = (
     Row("run", "run:run", "Run a script, directory, notebook, git address, code or job file.", arguments=True),
@@ -36,10 +39,43 @@ COMMANDS = (
     Row("metrics", "metrics:metrics", "Show a job's metrics as sparklines."),
     Row("events", "jobs:events", "List what happened to a job."),
     Row("cancel", "cancel:cancel", "End jobs."),
+    Row("resume", "resume:resume", "Go on with a job that has ended, from a checkpoint."),
+    Row("rerun", "resume:rerun", "Run a job once more as it was: same code, arguments and seed."),
+    Row("checkpoints", "checkpoints:checkpoints", "List a job's checkpoints, ask for one, or fetch one."),
     Row("download", "download:download", "Fetch a job's artifacts."),
+    Row(
+        "templates",
+        "templates:templates",
+        "List ready workloads.",
+        rows=(
+            Row("list", "templates:templates", "List ready workloads."),
+            Row("show", "templates:show", "Show one: its sizes, files and requirements."),
+            Row("copy", "templates:copy", "Copy one into a folder, to own and change."),
+        ),
+    ),
     Row("backends", "places:backends", "List the places that can run jobs."),
     Row("tiers", "places:tiers", "List the named sizes."),
-    Row("machines", "places:machines", "List machines in use."),
+    Row(
+        "machines",
+        "machines:machines",
+        "List machines in use; end one; look for lost ones.",
+        rows=(
+            Row("list", "machines:machines", "List machines in use."),
+            Row("terminate", "machines:terminate", "End machines, whatever runs there."),
+            Row("orphans", "machines:orphans", "List machines at our places that should not be there."),
+        ),
+    ),
+    Row("prune", "prune:prune", "Remove what is older than it needs to be kept."),
+    Row(
+        "db",
+        "",
+        "Copy the database, or put a copy in its place.",
+        rows=(
+            Row("backup", "database:backup", "Copy the database to a file, while it is in use."),
+            Row("restore", "database:restore", "Put a copy in the place of the embedded server's database."),
+            Row("confirm", "database:confirm", "After a restore: let machines be launched and ended again."),
+        ),
+    ),
     Row("init", "init:init", "Write an example job file."),
     Row("up", "server:up", "Start the embedded server."),
     Row("down", "server:down", "Stop the embedded server; jobs go on."),
@@ -110,8 +146,57 @@ class LazyGroup(TyperGroup):
             formatter.write_dl([(row.name, row.help) for row in self.rows.values()])
 
 
+class SubGroup(TyperGroup):
+    """Commands below a command. Its own target is what it does when none of them is named."""
+
+    def __init__(self, row: Row) -> None:
+        super().__init__(name=row.name, help=row.help, rich_markup_mode=None, no_args_is_help=not row.target)
+        self.row = row
+        self.rows = {item.name: item for item in row.rows}
+        self.commands = dict.fromkeys(self.rows)  # type: ignore[assignment]
+        self.params.extend(shared_options())
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        row = self.rows.get(cmd_name)
+        return load(row) if row else None
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Options may stand before the name of a command below; without a name the group's own target is meant."""
+        at = _first_word(args)
+        if at is not None:
+            args = [args[at], *args[:at], *args[at + 1 :]]
+        elif self.row.target and not {"--help", "-h"} & set(args):
+            args = [self._own, *args]
+        return super().parse_args(ctx, args)
+
+    @property
+    def _own(self) -> str:
+        return next(name for name, row in self.rows.items() if row.target == self.row.target)
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return ["[OPTIONS]", "[COMMAND]" if self.row.target else "COMMAND"]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        shown: Any = load(self.rows[self._own]) if self.row.target else self
+        records = [param.get_help_record(ctx) for param in shown.get_params(ctx) if not _is_argument(param)]
+        with formatter.section("Options"):
+            formatter.write_dl(records)
+        with formatter.section("Commands"):
+            formatter.write_dl([(row.name, row.help) for row in self.rows.values()])
+
+
+def _first_word(args: list[str]) -> int | None:
+    """Where the first word stands that is neither an option nor the value of a shared one."""
+    for at, word in enumerate(args):
+        if not word.startswith("-") and (at == 0 or args[at - 1] != "--server"):
+            return at
+    return None
+
+
 def load(row: Row) -> Any:
     """The command behind a row."""
+    if row.rows:
+        return SubGroup(row)
     module, _, function = row.target.partition(":")
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     kind = ProgramCommand if row.arguments else Command

@@ -23,6 +23,8 @@ args: []
 
 # Where and how big. Without a tier or sizes the job gets the whole machine and no time limit.
 # backend: local
+# fallback: [local]   (where to go on when a place takes its machine back)
+# market: spot
 # tier: CPU_SMALL
 # cpus: 2
 # memory: 4G          (4 GiB)
@@ -41,6 +43,10 @@ args: []
 # Retries after the code itself failed (places that go away are retried anyway).
 # retries: 0
 # retry_wait: 60s
+
+# How many of the newest checkpoints stay, and the number that $CRUCIBLE_SEED gives the program.
+# keep: 3
+# seed: 1
 """
 
 

@@ -9,14 +9,15 @@ from typing import Annotated
 import typer
 
 from crucible.cli.arguments import NAMED, Job
+from crucible.cli.attempts import attempt_lines, condition_words, short_conditions
 from crucible.cli.output import Output
 from crucible.cli.session import Session
 from crucible.cli.words import (
     age_words,
     amount_words,
     command_words,
-    cost_words,
     lasted,
+    money_words,
     name_words,
     place_words,
     progress_words,
@@ -124,15 +125,22 @@ def _row(job: JobView) -> tuple[str, ...]:
     return (
         job.called,
         name_words(job),
-        job.status if job.status in (job.phase, "queued") else f"{job.status} ({job.phase})",
+        _state(job),
         job.backend or "",
         age_words(job),
         format_duration(seconds) if seconds is not None else "",
-        cost_words(job.cost),
+        money_words(job),
         _news(job),
         command_words(job.command, _COMMAND),
         job.environment.interpreter or job.environment.origin,
     )
+
+
+def _state(job: JobView) -> str:
+    """The status, finer where it matters, and what is so beside it."""
+    finer = "" if job.status in (job.phase, "queued") else job.phase
+    beside = ", ".join(part for part in (finer, short_conditions(job)) if part)
+    return f"{job.status} ({beside})" if beside else job.status
 
 
 def _news(job: JobView) -> str:
@@ -168,23 +176,35 @@ def _fields(job: JobView) -> Iterator[tuple[str, str | None]]:
     yield "Python", python_words(job.environment) if job.command else None
     yield "Status", job.status if job.status == job.phase else f"{job.status} ({job.phase})"
     yield "Why", "\n".join(reason_words(job))
+    yield "Note", "\n".join(condition_words(job))
+    yield "Simulated", "yes: its machines are processes of one computer" if job.is_simulated else None
     yield "Waiting", job.waiting if not job.ended else None
     yield _place(job)
     yield "Progress", progress_words(job.progress)
+    yield "Checkpoint", _checkpoint(job)
     yield "Attempt", str(job.attempt) if job.attempt else None
+    yield "Attempts", "\n".join(attempt_lines(job))
+    yield "Moved", f"from {job.previous_backend} to {job.backend}" if job.previous_backend else None
     yield "Exit code", None if job.exit_code is None else str(job.exit_code)
     yield "Signal", str(job.signal) if job.signal else None
     yield "Created", job.created_at
     yield "Ran", format_duration(seconds) if seconds is not None else None
-    yield "Cost", cost_words(job.cost)
+    yield "Cost", money_words(job)
     yield "Metrics", ", ".join(f"{name}={amount_words(name, value)}" for name, value in _numbers(job))
+
+
+def _checkpoint(job: JobView) -> str | None:
+    if job.checkpoint is None:
+        return None
+    step = f" (step {job.checkpoint.step})" if job.checkpoint.step is not None else ""
+    return f"{job.checkpoint.called}{step}; crucible checkpoints {job.called}"
 
 
 def _place(job: JobView) -> tuple[str, str | None]:
     """Where it runs, ran or will run; one that ended before it began ran nowhere."""
     place = place_words(job) or job.backend
     if job.waits:
-        return "Will run on", place
+        return "Will run on" if job.started_at is None else "Ran last on", place
     if not job.ended:
         return "Running on", place
     return "Ran on", place if job.started_at is not None else None

@@ -1,8 +1,6 @@
-"""`crucible backends`, `tiers` and `machines`: where jobs can run, in which sizes, and what is in use."""
+"""`crucible backends` and `tiers`: where jobs can run, and in which sizes."""
 
 from __future__ import annotations
-
-from typing import Annotated
 
 import typer
 
@@ -20,7 +18,7 @@ def backends(ctx: typer.Context) -> None:
     if session.out.as_json:
         session.out.json({"items": [backend.as_json() for backend in found]})
         return
-    rows = [(item.name, "yes" if item.connected else "no", _offers(item), item.detail or "") for item in found]
+    rows = [(_name(item), "yes" if item.connected else "no", _offers(item), item.detail or "") for item in found]
     session.out.table(("BACKEND", "CONNECTED", "OFFERS", "DETAIL"), rows)
 
 
@@ -46,21 +44,8 @@ def tiers(ctx: typer.Context) -> None:
     session.out.table(("TIER", "CPUS", "MEMORY", "GPU", "TIME", "LIST PRICE", "FOR"), rows)
 
 
-def machines(
-    ctx: typer.Context,
-    everything: Annotated[bool, typer.Option("--all", help="Also those that are gone.")] = False,
-) -> None:
-    """List machines in use."""
-    session = Session.of(ctx)
-    with session.api() as api:
-        found = [machine for machine in api.machines() if everything or not machine.gone]
-    if session.out.as_json:
-        session.out.json({"items": [machine.as_json() for machine in found]})
-    elif not found:
-        session.out.say("No machine is in use.")
-    else:
-        rows = [(item.short or item.id, item.backend or "", item.state) for item in found]
-        session.out.table(("MACHINE", "BACKEND", "STATE"), rows)
+def _name(backend: BackendView) -> str:
+    return f"{backend.name} (simulated)" if backend.is_simulated else backend.name
 
 
 def _offers(backend: BackendView) -> str:

@@ -5,27 +5,29 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
 
-from crucible.cli.follow import detached, follow, summary
+from crucible.cli.follow import submitted, watch
 from crucible.cli.hints import hints
 from crucible.cli.session import Session
 from crucible.cli.words import command_words, python_words
 from crucible.client.inputs import read_data, read_variables
 from crucible.client.jobfile import read_job_file
 from crucible.client.payload import JOB_FILES, Payload, Request, from_code, from_shell, make_payload
+from crucible.client.placing import any_simulated, read_market, read_names, read_places
 from crucible.client.pythons import Surroundings
 from crucible.client.submission import submit
-from crucible.client.views import JobView
 from crucible.client.wishes import Wishes, make_spec
 from crucible.core.errors import BadInput, UnknownName
 from crucible.core.resources import parse_duration, parse_memory
-from crucible.core.spec import Kind
+from crucible.core.spec import Kind, Source, SourceKind
 from crucible.core.tiers import get_tier
+
+PAYLOADS = ("target", "code", "shell", "template")
 
 T = TypeVar("T")
 Text = str | None
@@ -39,6 +41,7 @@ class Options:
     target: str | None = None
     code: str | None = None
     shell: str | None = None
+    template: str | None = None
     entry: str | None = None
     ref: str | None = None
     include: tuple[str, ...] = ()
@@ -48,6 +51,10 @@ class Options:
     env_file: tuple[Path, ...] = ()
     data: tuple[str, ...] = ()
     backend: str | None = None
+    fallback: tuple[str, ...] = ()
+    market: str | None = None
+    spot: bool = False
+    region: tuple[str, ...] = ()
     tier: str | None = None
     cpus: float | None = None
     memory: str | None = None
@@ -57,6 +64,9 @@ class Options:
     retries: int | None = None
     retry_wait: str | None = None
     grace: str | None = None
+    keep_checkpoints: int | None = None
+    seed: int | None = None
+    resume_from: str | None = None
     name: str | None = None
     kind: str | None = None
     tag: tuple[str, ...] = ()
@@ -70,6 +80,9 @@ def run(
     ] = None,
     code: Annotated[Text, typer.Option("--code", "-c", metavar="CODE", help="Run this Python code.")] = None,
     shell: Annotated[Text, typer.Option("--shell", metavar="COMMAND", help="Run this command with /bin/sh.")] = None,
+    template: Annotated[
+        Text, typer.Option("--template", metavar="NAME", help="Run a ready workload; see `crucible templates`.")
+    ] = None,
     entry: Annotated[
         Text, typer.Option("--entry", metavar="FILE", help="File of a directory or repository to run.")
     ] = None,
@@ -90,7 +103,18 @@ def run(
     data: Annotated[
         Texts, typer.Option("--data", metavar="[NAME=]PATH", help="Input: a path or URI. Repeatable.")
     ] = None,
-    backend: Annotated[Text, typer.Option("--backend", metavar="NAME", help="Where to run.")] = None,
+    backend: Annotated[
+        Text, typer.Option("--backend", metavar="NAME[,NAME…]", help="Where to run, and where to go on from there.")
+    ] = None,
+    fallback: Annotated[
+        Texts,
+        typer.Option("--fallback", metavar="NAME", help="Where to go on when the place has no machine. Repeatable."),
+    ] = None,
+    market: Annotated[
+        Text, typer.Option("--market", metavar="MARKET", help="spot, on_demand or reserved machines.")
+    ] = None,
+    spot: Annotated[bool, typer.Option("--spot", help="The same as --market spot.")] = False,
+    region: Annotated[Texts, typer.Option("--region", metavar="REGION", help="Only there. Repeatable.")] = None,
     tier: Annotated[Text, typer.Option("--tier", metavar="TIER", help="A named size; see `crucible tiers`.")] = None,
     cpus: Annotated[float | None, typer.Option("--cpus", metavar="N", help="CPUs, also fractions.")] = None,
     memory: Annotated[Text, typer.Option("--memory", metavar="SIZE", help="Memory limit, such as 4G (4 GiB).")] = None,
@@ -106,6 +130,13 @@ def run(
         Text, typer.Option("--retry-wait", metavar="TIME", help="Time before a retry; 60s unless given.")
     ] = None,
     grace: Annotated[Text, typer.Option("--grace", metavar="TIME", help="Time between TERM and KILL.")] = None,
+    keep_checkpoints: Annotated[
+        int | None, typer.Option("--keep-checkpoints", metavar="N", help="Of the newest so many stay; 3 unless given.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option("--seed", metavar="N", help="What $CRUCIBLE_SEED says.")] = None,
+    resume_from: Annotated[
+        str | None, typer.Option("--resume-from", metavar="ID", help="Start from this checkpoint of any job.")
+    ] = None,
     name: Annotated[Text, typer.Option("--name", metavar="NAME", help="What to call the job.")] = None,
     kind: Annotated[Text, typer.Option("--kind", metavar="KIND", help="train, inference, benchmark or serve.")] = None,
     tag: Annotated[Texts, typer.Option("--tag", metavar="TAG", help="Label to find it by. Repeatable.")] = None,
@@ -130,19 +161,12 @@ def run_job(session: Session, options: Options) -> int:
             job = submit(api, payload, wishes, Path(scratch))
             for note in payload.notes:
                 session.out.warn(f"Note: {note}")
+            if any_simulated(api, (wishes.backend, *wishes.fallback)):
+                job = job.model_copy(update={"simulated": True})
             if options.detach:
-                return _submitted(session, job)
+                return submitted(session.out, job)
             session.out.say(f"Submitted {job.called}: {_words(payload)}")
-            try:
-                followed = follow(api, job, session.out)
-            except KeyboardInterrupt:
-                return detached(job, session.out)
-            job = followed.job
-            if session.out.as_json:
-                session.out.json(api.job(job.id).as_json())
-            else:
-                summary(api, job, session.out, hints(followed.tail, payload, session.folder))
-            return job.own_code
+            return watch(session.out, api, job, advise=lambda tail: hints(tail, payload, session.folder))
 
 
 def take_up(session: Session, options: Options, scratch: Path) -> tuple[Payload, Wishes]:
@@ -159,15 +183,17 @@ def take_up(session: Session, options: Options, scratch: Path) -> tuple[Payload,
         limit=session.settings.bundle_limit.value,
     )
     wishes = _wishes(session, options)
-    given = [name for name in ("target", "code", "shell") if getattr(options, name) is not None]
+    given = [name for name in PAYLOADS if getattr(options, name) is not None]
     if len(given) != 1:
         raise BadInput(
             "Say one thing to run." if given else "There is nothing to run.",
-            why="A target, --code and --shell exclude each other." if given else "",
+            why="A target, --code, --shell and --template exclude each other." if given else "",
             fix="For example: crucible run train.py -- --epochs 3",
         )
     if options.target is not None and Path(options.target).suffix in JOB_FILES:
         return _from_job_file(options.target, request, wishes)
+    if options.template is not None:
+        return from_template(options.template, request), replace(wishes, name=wishes.name or options.template)
     return _payload(given[0], str(getattr(options, given[0])), request), wishes
 
 
@@ -189,16 +215,42 @@ def _payload(kind: str, text: str, request: Request) -> Payload:
     return make_payload(text, request)
 
 
+def from_template(name: str, request: Request) -> Payload:
+    """A ready workload, as if its files were in a folder here; without arguments it runs its default size."""
+    from crucible.templates import copy_to, get
+
+    template = get(name)
+    if request.in_place:
+        raise BadInput(
+            "A template cannot run in place.",
+            why="It would be changed where it is installed.",
+            fix=f"Make it yours first: crucible templates copy {name}",
+        )
+    folder = request.scratch / "template" / name
+    copy_to(name, folder)
+    arguments = request.arguments or template.command[2:]
+    taken = replace(request, arguments=arguments, entry=request.entry or template.entry)
+    payload = make_payload(str(folder), taken)
+    return replace(payload, source=Source(kind=SourceKind.DIRECTORY, path=str(template.folder)))
+
+
 def _wishes(session: Session, options: Options) -> Wishes:
+    backend, fallback = read_places(options.backend, options.fallback)
     wishes = Wishes(
         name=options.name,
         kind=_kind(options.kind),
-        backend=options.backend,
+        backend=backend,
+        fallback=fallback,
+        market=read_market(options.market, spot=options.spot),
+        regions=read_names(options.region),
         tier=options.tier,
         resources=_resources(options),
         env=read_variables(options.env, options.env_file, session.environ),
         data=read_data(options.data, session.folder),
         retries=_retries(options),
+        keep={} if options.keep_checkpoints is None else {"latest": options.keep_checkpoints},
+        seed=options.seed,
+        resume_from=options.resume_from,
         grace_seconds=_parsed("--grace", options.grace, parse_duration),
         tags=options.tag,
     )
@@ -242,15 +294,6 @@ def _kind(text: str | None) -> Kind | None:
         return Kind(text.lower())
     except ValueError:
         raise UnknownName("kind of job", text, [kind.value for kind in Kind]) from None
-
-
-def _submitted(session: Session, job: JobView) -> int:
-    if session.out.as_json:
-        session.out.json(job.as_json())
-    else:
-        session.out.data(job.id)
-        session.out.say(f"Follow: crucible logs -f {job.called} · Cancel: crucible cancel {job.called}")
-    return 0
 
 
 def _words(payload: Payload) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from crucible.cli.lines import Piece, Splitter
 from crucible.cli.output import Output
-from crucible.cli.words import cost_words, lasted, progress_words
+from crucible.cli.words import lasted, money_words, progress_words
 from crucible.client.views import JobView, ProgressView
 from crucible.core.resources import format_duration
 
@@ -71,7 +71,7 @@ class LiveScreen:
         if job is not self._job:
             self._job, self._seen_at = job, time.monotonic()
         waiting = f"waiting: {job.waiting}" if job.waits and job.waiting else ""
-        parts = [f"{job.called} {job.phase}", waiting, progress_words(progress), cost_words(job.cost), self._ran(job)]
+        parts = [f"{job.called} {job.phase}", waiting, progress_words(progress), money_words(job), self._ran(job)]
         self._live.update(Text(" · ".join(part for part in parts if part), overflow="ellipsis", no_wrap=True))
 
     def finish(self) -> None:

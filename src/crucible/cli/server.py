@@ -16,7 +16,7 @@ from crucible.core.errors import BadInput, CrucibleError
 def up(ctx: typer.Context) -> None:
     """Start the embedded server if it is not up. Commands that need it do so by themselves."""
     session = Session.of(ctx)
-    _refuse_named(session)
+    refuse_named(session)
     with session.api() as api:
         about = api.server()
         if session.out.as_json:
@@ -31,7 +31,7 @@ def up(ctx: typer.Context) -> None:
 def down(ctx: typer.Context, yes: Yes = False) -> int:
     """Stop the embedded server. Jobs go on; the next command that needs it starts it again."""
     session = Session.of(ctx)
-    _refuse_named(session)
+    refuse_named(session)
     load = _load_of(session)
     if load is not None and load.is_any and not session.confirm("Stop the server?", yes=yes, why=_warning(load)):
         return 1
@@ -94,7 +94,7 @@ def _numbers(load: _Load) -> dict[str, object]:
     return {**numbers, "cancelling": list(load.cancelling)}
 
 
-def _refuse_named(session: Session) -> None:
+def refuse_named(session: Session) -> None:
     if session.settings.server.value is not None:
         raise BadInput(
             "This command is about the embedded server, but another one is named.",

@@ -31,7 +31,17 @@ def cost_words(cost: CostView) -> str:
     """`free`, or dollars with as many digits as matter."""
     if not cost.micros and not cost.rate_micros_per_hour:
         return "free"
-    return f"${cost.micros / 1e6:.2f}" if cost.micros >= 10_000 else f"${cost.micros / 1e6:.4f}"
+    return dollars(cost.micros)
+
+
+def dollars(micros: int) -> str:
+    return f"${micros / 1e6:.2f}" if micros >= 10_000 else f"${micros / 1e6:.4f}"
+
+
+def money_words(job: JobView) -> str:
+    """What a job cost, and whether that is play money."""
+    words = cost_words(job.cost)
+    return f"{words} (simulated)" if job.is_simulated and words != "free" else words
 
 
 def place_words(job: JobView) -> str | None:
@@ -100,10 +110,15 @@ def lasted(job: JobView, now: datetime | None = None) -> float | None:
 
 
 def age_words(job: JobView, now: datetime | None = None) -> str:
-    created = _instant(job.created_at)
-    if created is None:
+    return ago_words(job.created_at, now)
+
+
+def ago_words(text: str | None, now: datetime | None = None) -> str:
+    """`3m 20s ago`; empty for no time."""
+    then = _instant(text)
+    if then is None:
         return ""
-    return f"{format_duration(max(0.0, ((now or datetime.now(UTC)) - created).total_seconds()))} ago"
+    return f"{format_duration(max(0.0, ((now or datetime.now(UTC)) - then).total_seconds()))} ago"
 
 
 def reason_words(job: JobView) -> tuple[str, ...]:

@@ -19,6 +19,10 @@ from crucible.client.views import (
     ArtifactView,
     BackendPage,
     BackendView,
+    BackupView,
+    CheckpointPage,
+    CheckpointView,
+    ConfirmedView,
     EventPage,
     EventView,
     JobPage,
@@ -27,6 +31,9 @@ from crucible.client.views import (
     MachinePage,
     MachineView,
     MetricsView,
+    OrphanPage,
+    OrphanView,
+    PruneView,
     ServerView,
     View,
 )
@@ -36,6 +43,10 @@ from crucible.core.spec import JobSpec
 V = TypeVar("V", bound=View)
 
 UPLOAD_SECONDS = 600.0
+UPKEEP_SECONDS = 600.0
+ORPHANS_SECONDS = 120.0
+"""Every place is asked."""
+
 _CHUNK = 256 * 1024
 
 
@@ -114,6 +125,33 @@ class Api:
         """Ask a job to end; asking again, or for one that has ended, is harmless."""
         return _read(JobView, self.transport.request("POST", _job(ref, "cancel"), repeat=True))
 
+    def resume(self, ref: str, *, checkpoint: str | None = None, backend: str | None = None) -> JobView:
+        """Reopen a job that has ended. Not repeated: the second time it would be found running."""
+        wish = {"checkpoint": checkpoint, "backend": backend}
+        body = {name: value for name, value in wish.items() if value is not None}
+        return _read(JobView, self.transport.request("POST", _job(ref, "resume"), body=body, repeat=False))
+
+    def rerun(self, ref: str, *, key: str | None = None) -> JobView:
+        """A new job from what was recorded of this one; `key` makes it one, as in `submit`."""
+        headers = {"Idempotency-Key": key or uuid.uuid4().hex}
+        return _read(JobView, self.transport.request("POST", _job(ref, "rerun"), headers=headers, repeat=True))
+
+    def ask_checkpoint(self, ref: str) -> JobView:
+        """Have the running program save a checkpoint now; it is listed once it is stored."""
+        return _read(JobView, self.transport.request("POST", _job(ref, "checkpoint"), repeat=True))
+
+    def checkpoints(self, ref: str) -> tuple[CheckpointView, ...]:
+        """Newest first, with those that were not kept."""
+        return _read(CheckpointPage, self.transport.request("GET", _job(ref, "checkpoints"))).items
+
+    def checkpoint(self, ref: str, checkpoint: str) -> CheckpointView:
+        """One by its id, short id or name, or `latest` or `best`."""
+        path = _job(ref, f"checkpoints/{quote(checkpoint, safe='')}")
+        return _read(CheckpointView, self.transport.request("GET", path))
+
+    def checkpoint_path(self, ref: str, checkpoint: str) -> str:
+        return _job(ref, f"checkpoints/{quote(checkpoint, safe='')}/content")
+
     def logs(
         self,
         ref: str,
@@ -146,8 +184,36 @@ class Api:
     def backends(self) -> tuple[BackendView, ...]:
         return _read(BackendPage, self.transport.request("GET", "/api/v1/backends")).items
 
-    def machines(self) -> tuple[MachineView, ...]:
-        return _read(MachinePage, self.transport.request("GET", "/api/v1/machines")).items
+    def machines(self, *, all: bool = False) -> tuple[MachineView, ...]:
+        query: Query = {"all": "true" if all else None}
+        return _read(MachinePage, self.transport.request("GET", "/api/v1/machines", query=query)).items
+
+    def orphans(self) -> tuple[OrphanView, ...]:
+        """Machines at our places that carry our tag and that we do not know, or that should be gone."""
+        response = self.transport.request("GET", "/api/v1/machines/orphans", seconds=ORPHANS_SECONDS)
+        return _read(OrphanPage, response).items
+
+    def terminate_machine(self, ref: str) -> MachineView:
+        """End a machine, or an orphan by the provider's id; asking again is harmless."""
+        path = f"/api/v1/machines/{quote(ref, safe='')}/terminate"
+        return _read(MachineView, self.transport.request("POST", path, repeat=True))
+
+    # Upkeep
+
+    def prune(self, *, older_than: float | None = None, dry_run: bool = False) -> PruneView:
+        """Remove what retention allows, older than so many seconds (the server's own time unless given)."""
+        body = {"older_than_seconds": older_than, "dry_run": dry_run}
+        response = self.transport.request("POST", "/api/v1/prune", body=body, repeat=True, seconds=UPKEEP_SECONDS)
+        return _read(PruneView, response)
+
+    def backup(self, path: str) -> BackupView:
+        """Copy the database to a new file; `path` is absolute, on the server's disk."""
+        body = {"path": path}
+        response = self.transport.request("POST", "/api/v1/db/backup", body=body, seconds=UPKEEP_SECONDS)
+        return _read(BackupView, response)
+
+    def confirm_restore(self) -> ConfirmedView:
+        return _read(ConfirmedView, self.transport.request("POST", "/api/v1/db/confirm", repeat=True))
 
     def server(self) -> ServerView:
         return _read(ServerView, self.transport.request("GET", "/api/v1/server"))

@@ -1,4 +1,4 @@
-"""Fetching artifacts: resumed where it stopped, checked by hash, and never outside the target folder."""
+"""Fetching artifacts and checkpoints: resumed where it stopped, checked by hash, never outside the target folder."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from crucible.client.api import Api
-from crucible.client.views import ArtifactView
+from crucible.client.views import ArtifactView, CheckpointView
 from crucible.core.errors import BadInput, Conflict, CrucibleError, DiskFull, NotFound, Trouble, Unreachable
 from crucible.wire.paths import UnsafePath, safe_join
 
@@ -50,15 +50,18 @@ def present(artifact: ArtifactView, into: Path) -> Present:
     return Present.SOUND if _is_sound(target, artifact) else Present.DIFFERENT
 
 
-def refuse_to_overwrite(artifacts: Iterable[ArtifactView], into: Path) -> None:
-    """Raise Conflict, naming them, if files that are there differ from what would be written."""
+def refuse_to_overwrite(artifacts: Iterable[ArtifactView], into: Path, *, flag: str = "--to") -> None:
+    """Raise Conflict, naming them, if files that are there differ from what would be written.
+
+    `flag` is the option that chooses another folder.
+    """
     others = [item.path for item in artifacts if present(item, into) is Present.DIFFERENT]
     if others:
         more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
         raise Conflict(
             f"{', '.join(others[:_NAMED])}{more} in {into} would be overwritten.",
             why="What is there differs from what the job left.",
-            fix="Choose another folder with --to, or overwrite with --force.",
+            fix=f"Choose another folder with {flag}, or overwrite with --force.",
             files=others,
         )
 
@@ -72,6 +75,23 @@ def download(
     What came so far stays in `<name>.part`, and the next call goes on from there. `progress` is told the
     bytes that are there.
     """
+    return _download(api, api.artifact_path(ref, artifact.path), artifact, into, progress or _silent)
+
+
+def download_checkpoint(
+    api: Api, ref: str, checkpoint: CheckpointView, into: Path, *, progress: Callable[[int], None] | None = None
+) -> Path:
+    """The same for a checkpoint; a folder is one tar archive."""
+    source = api.checkpoint_path(ref, checkpoint.id)
+    return _download(api, source, as_file(checkpoint), into, progress or _silent)
+
+
+def as_file(checkpoint: CheckpointView) -> ArtifactView:
+    """The file that a checkpoint becomes on this computer."""
+    return ArtifactView(path=checkpoint.file_name, size=checkpoint.size, sha256=checkpoint.sha256)
+
+
+def _download(api: Api, source: str, artifact: ArtifactView, into: Path, progress: Callable[[int], None]) -> Path:
     target = _target(into, artifact.path)
     if _is_sound(target, artifact):
         return target
@@ -80,7 +100,7 @@ def download(
         target.parent.mkdir(parents=True, exist_ok=True)
         for attempt in range(TRIES):
             try:
-                _fetch(api, ref, artifact, part, progress or _silent)
+                _fetch(api, source, artifact, part, progress)
                 break
             except Unreachable:
                 if attempt == TRIES - 1:
@@ -93,7 +113,7 @@ def download(
     return target
 
 
-def _fetch(api: Api, ref: str, artifact: ArtifactView, part: Path, progress: Callable[[int], None]) -> None:
+def _fetch(api: Api, source: str, artifact: ArtifactView, part: Path, progress: Callable[[int], None]) -> None:
     """Append what is missing. A server that does not know ranges sends all again."""
     have = part.stat().st_size if part.exists() else 0
     if have > artifact.size:
@@ -102,7 +122,7 @@ def _fetch(api: Api, ref: str, artifact: ArtifactView, part: Path, progress: Cal
     if have == artifact.size and part.exists():
         return
     headers = {"Range": f"bytes={have}-", "If-Range": f'"{artifact.sha256}"'} if have else {}
-    with api.transport.download(api.artifact_path(ref, artifact.path), headers=headers) as response:
+    with api.transport.download(source, headers=headers) as response:
         if response.status_code == 416:
             part.unlink(missing_ok=True)
             raise Unreachable(f"The server has no more of {artifact.path}.")

@@ -32,6 +32,7 @@ STARTS = 3
 """A server that is killed while it starts is started again this often."""
 
 _TAIL_LINES = 12
+_LONGEST_LINE = 300
 _OURS = ("CRUCIBLE_SERVER", "CRUCIBLE_TOKEN")
 
 
@@ -207,7 +208,8 @@ class Embedded:
         )
 
     def _last_lines(self, begins: int) -> str:
-        return "\n".join(f"    {line}" for line in _log_lines(self.log, begins)[-_TAIL_LINES:])
+        lines = _log_lines(self.log, begins)[-_TAIL_LINES:]
+        return "\n".join(f"    {_shortened(line)}" for line in lines)
 
 
 def last_error(log: Path, begins: int = 0) -> CrucibleError | None:
@@ -218,6 +220,11 @@ def last_error(log: Path, begins: int = 0) -> CrucibleError | None:
     except (ValueError, KeyError, TypeError):
         return None
     return error_from(said) if isinstance(said, dict) else None
+
+
+def _shortened(line: str) -> str:
+    """A line with a traceback in it would hide the others."""
+    return line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}…"
 
 
 def _log_lines(log: Path, begins: int) -> list[str]:

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from crucible.client.inputs import read_data, read_variables
 from crucible.client.payload.base import Request, missing
 from crucible.client.payload.near import nearest
+from crucible.client.placing import read_market, read_names, read_places
 from crucible.client.wishes import Wishes, check_bounds
 from crucible.core.errors import BadInput
 from crucible.core.jobfile import PAYLOADS, JobFile, as_text
@@ -184,15 +185,22 @@ def _wishes(read: _Read, folder: Path, environ: Mapping[str, str]) -> Wishes:
     file = read.file
     named = [name if value is None else f"{name}={as_text(value)}" for name, value in file.env.items()]
     data = [f"{k}={v}" for k, v in file.data.items()] if isinstance(file.data, dict) else list(file.data)
+    backend, fallback = read_places(file.backend, _texts(file.fallback), read.where("backend"))
     wishes = Wishes(
         name=file.name,
         kind=file.kind,
-        backend=file.backend,
+        backend=backend,
+        fallback=fallback,
+        market=read.parsed("market", read_market),
+        regions=read_names(_texts(file.regions)),
         tier=file.tier,
         resources=_resources(read),
         env=read_variables(named, [folder / name for name in file.env_files], environ, f"{read.shown}: env"),
         data=read_data(data, folder, f"{read.shown}: data"),
         retries=_retries(read),
+        keep=_keep(read.file.keep),
+        seed=file.seed,
+        resume_from=file.resume_from,
         grace_seconds=read.parsed("grace", parse_duration),
         tags=file.tags,
     )
@@ -205,6 +213,14 @@ def _retries(read: _Read) -> dict[str, float | int]:
     found: dict[str, float | int] = {"user": said} if isinstance(said, int) else dict(said or {})
     wait = read.parsed("retry_wait", parse_duration)
     return found if wait is None else {**found, "wait_seconds": wait}
+
+
+def _keep(said: int | Mapping[str, int | bool] | None) -> dict[str, int | bool]:
+    return {"latest": said} if isinstance(said, int) else dict(said or {})
+
+
+def _texts(said: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (said,) if isinstance(said, str) else said
 
 
 def _resources(read: _Read) -> dict[str, float | int]:

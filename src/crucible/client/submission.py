@@ -7,9 +7,10 @@ from pathlib import Path
 
 from crucible.client.api import Api
 from crucible.client.payload import Payload
+from crucible.client.placing import check_places
 from crucible.client.views import JobView
 from crucible.client.wishes import Wishes, make_spec
-from crucible.core.errors import BadInput, UnknownName
+from crucible.core.errors import BadInput
 from crucible.wire.bundle import Bundle, make_bundle
 
 
@@ -31,15 +32,7 @@ def submit(api: Api, payload: Payload, wishes: Wishes, scratch: Path) -> JobView
     """Submit as one job, however often a request has to be repeated."""
     bundle = pack(payload, scratch)
     spec = make_spec(payload, wishes, bundle=bundle.sha256 if bundle else None)
-    if spec.backend is not None:
-        _check_backend(api, spec.backend)
+    check_places(api, [name for name in (spec.backend, *spec.fallback) if name is not None])
     if bundle is not None and not api.has_bundle(bundle.sha256):
         api.put_bundle(bundle.sha256, bundle.path)
     return api.submit(spec, key=uuid.uuid4().hex)
-
-
-def _check_backend(api: Api, name: str) -> None:
-    """Before the upload, so that a wrong name leaves nothing behind."""
-    known = [backend.name for backend in api.backends()]
-    if name not in known:
-        raise UnknownName("backend", name, known, fix="`crucible backends` lists them.")

@@ -13,6 +13,7 @@ import httpx2
 import stamina
 
 from crucible.client.problems import error_from
+from crucible.client.skew import Skew
 from crucible.core.errors import BadInput, CrucibleError, NotAllowed, TimedOut, Unreachable
 from crucible.core.secret import Secret
 
@@ -50,6 +51,7 @@ class Transport:
         self._seconds = seconds
         self._relocate = relocate
         self._http = _client(endpoint, seconds)
+        self._skew = Skew(embedded=endpoint.embedded)
 
     def close(self) -> None:
         self._http.close()
@@ -130,6 +132,7 @@ class Transport:
             headers=dict(headers or {}),
             timeout=httpx2.Timeout(seconds, connect=min(seconds, CONNECT_SECONDS)),
         )
+        self._skew.check(response.headers)
         if response.status_code in _RETRIED:
             raise _Busy(problem_of(response))
         if response.status_code >= 400 and method != "HEAD":

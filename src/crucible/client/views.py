@@ -42,12 +42,60 @@ class CostView(View):
     estimated_remaining_micros: int | None = None
 
 
+class CheckpointView(View):
+    """What a job saved. `name` is the file's or folder's own; a folder is fetched as a tar archive.
+
+    `kept` is false for one that was removed since; `why` says why it is kept, or why it went.
+    """
+
+    id: str = ""
+    short: str = ""
+    name: str = ""
+    form: str = "file"
+    step: int | None = None
+    metric: float | None = None
+    size: int = 0
+    sha256: str = ""
+    attempt: int | None = None
+    stored_at: str | None = None
+    kept: bool = True
+    why: str | None = None
+    latest: bool = False
+    best: bool = False
+
+    @property
+    def called(self) -> str:
+        return self.short or self.id or self.name
+
+    @property
+    def file_name(self) -> str:
+        """What its download is called."""
+        return f"{self.name}.tar" if self.form == "folder" else self.name
+
+
+class CheckpointPage(View):
+    items: tuple[CheckpointView, ...] = ()
+
+
 class AttemptView(View):
+    """One try; `resume_from` is the checkpoint it began with, `reason` and `detail` say why it ended."""
+
     number: int
     id: str = ""
     state: str = ""
+    reason: str | None = None
+    detail: str | None = None
+    backend: str | None = None
+    region: str | None = None
+    instance_type: str | None = None
+    market: str | None = None
+    simulated: bool = False
+    resume_from: CheckpointView | None = None
+    progress: ProgressView | None = None
+    steps_lost: int | None = None
     exit_code: int | None = None
     signal: int | None = None
+    ended_at: str | None = None
 
 
 class SourceView(View):
@@ -88,6 +136,10 @@ class JobView(View):
     signal: int | None = None
     attempt: int | None = None
     attempts: tuple[AttemptView, ...] = ()
+    checkpoint: CheckpointView | None = None
+    previous_backend: str | None = None
+    generation: int = 1
+    conditions: tuple[str, ...] = ()
     created_at: str | None = None
     started_at: str | None = None
     ended_at: str | None = None
@@ -115,6 +167,11 @@ class JobView(View):
     def called(self) -> str:
         """What to call it when talking to a person."""
         return self.short or self.id
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether any of it runs, or ran, at a simulated place."""
+        return self.simulated or any(attempt.simulated for attempt in self.attempts)
 
     @property
     def own_code(self) -> int:
@@ -174,8 +231,13 @@ class BackendView(View):
     name: str
     connected: bool = False
     detail: str | None = None
+    simulated: bool = False
     capabilities: dict[str, object] = {}
     offers: tuple[dict[str, object], ...] = ()
+
+    @property
+    def is_simulated(self) -> bool:
+        return self.simulated or self.capabilities.get("simulated") is True
 
 
 class BackendPage(View):
@@ -183,10 +245,27 @@ class BackendPage(View):
 
 
 class MachineView(View):
+    """`owner` is who it is for, such as `attempt:att-…`; `native_id` what the provider calls it."""
+
     id: str = ""
     short: str = ""
     state: str = ""
     backend: str | None = None
+    owner: str | None = None
+    instance_type: str | None = None
+    region: str | None = None
+    market: str | None = None
+    native_id: str | None = None
+    simulated: bool = False
+    bills: bool = False
+    rate_micros_per_hour: int = 0
+    cost_micros: int = 0
+    detail: str | None = None
+    created_at: str | None = None
+
+    @property
+    def called(self) -> str:
+        return self.short or self.id or self.native_id or ""
 
     @property
     def gone(self) -> bool:
@@ -195,6 +274,56 @@ class MachineView(View):
 
 class MachinePage(View):
     items: tuple[MachineView, ...] = ()
+
+
+class OrphanView(View):
+    """A machine with our tag that we do not know, or that should be gone; `machine` is our id, if we know it."""
+
+    backend: str = ""
+    machine: str | None = None
+    native_id: str = ""
+    region: str | None = None
+    why: str = ""
+
+
+class OrphanPage(View):
+    items: tuple[OrphanView, ...] = ()
+
+
+class PrunedView(View):
+    """One thing that was or would be removed."""
+
+    what: str = ""
+    job: str | None = None
+    bytes: int = 0
+    why: str = ""
+
+
+class PruneView(View):
+    """Counts of what was removed, or, after a dry run, of what would be."""
+
+    jobs: int = 0
+    checkpoints: int = 0
+    artifacts: int = 0
+    logs: int = 0
+    bundles: int = 0
+    bytes: int = 0
+    dry_run: bool = False
+    items: tuple[PrunedView, ...] = ()
+
+    @property
+    def is_any(self) -> bool:
+        return bool(self.items or self.jobs or self.checkpoints or self.artifacts or self.logs or self.bundles)
+
+
+class BackupView(View):
+    path: str = ""
+    bytes: int = 0
+    sha256: str = ""
+
+
+class ConfirmedView(View):
+    """What the server says after a restore was confirmed."""
 
 
 class ServerView(View):

@@ -9,38 +9,52 @@ from pydantic import ValidationError
 
 from crucible.client.payload.base import Payload
 from crucible.core.errors import BadInput
+from crucible.core.offers import Market
 from crucible.core.resources import Resources, format_duration, format_memory
-from crucible.core.spec import DataInput, JobSpec, Kind, Retries
+from crucible.core.spec import DataInput, JobSpec, Keeping, Kind, Retries
 from crucible.core.tiers import get_tier
 
 
 @dataclass(frozen=True)
 class Wishes:
-    """None, 0 and empty mean: not said."""
+    """None and empty mean: not said."""
 
     name: str | None = None
     kind: Kind | None = None
     backend: str | None = None
+    fallback: tuple[str, ...] = ()
+    market: Market | None = None
+    regions: tuple[str, ...] = ()
     tier: str | None = None
     resources: Mapping[str, float | int] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
     data: tuple[DataInput, ...] = ()
     retries: Mapping[str, float | int] = field(default_factory=dict)
+    keep: Mapping[str, int | bool] = field(default_factory=dict)
+    seed: int | None = None
+    resume_from: str | None = None
     grace_seconds: float | None = None
     tags: tuple[str, ...] = ()
 
     def over(self, base: Wishes) -> Wishes:
-        """These on top of others: what is said here wins; tables are joined, lists are added up."""
+        """These on top of others: what is said here wins; tables are joined, lists are added up.
+
+        Places and regions are lists that replace others; a backend also replaces the fallback of the other.
+        """
         said = {item.name: getattr(self, item.name) for item in fields(self) if getattr(self, item.name)}
-        joined = {
+        joined: dict[str, object] = {
             "resources": {**base.resources, **self.resources},
             "env": {**base.env, **self.env},
             "retries": {**base.retries, **self.retries},
+            "keep": {**base.keep, **self.keep},
             "tags": (*base.tags, *(tag for tag in self.tags if tag not in base.tags)),
             "data": (*(item for item in base.data if item.name not in _names(self.data)), *self.data),
         }
-        if self.grace_seconds is not None:
-            said["grace_seconds"] = self.grace_seconds
+        if self.backend:
+            joined["fallback"] = self.fallback
+        for name in ("grace_seconds", "seed", "resume_from"):
+            if getattr(self, name) is not None:
+                said[name] = getattr(self, name)
         return replace(base, **{**said, **joined})
 
 
@@ -70,11 +84,17 @@ def _spec(said: Mapping[str, object], wishes: Wishes) -> JobSpec:
         "env": dict(wishes.env),
         "data": wishes.data,
         "backend": wishes.backend,
+        "fallback": wishes.fallback,
+        "market": wishes.market,
+        "regions": wishes.regions,
         "tags": wishes.tags,
         "kind": wishes.kind,
         "grace_seconds": wishes.grace_seconds,
         "resources": Resources.model_validate(dict(wishes.resources)),
         "retries": Retries.model_validate(dict(wishes.retries)),
+        "keep": Keeping.model_validate(dict(wishes.keep)),
+        "seed": wishes.seed,
+        "resume_from": wishes.resume_from,
     }
     return JobSpec.model_validate({**said, **{key: value for key, value in known.items() if value is not None}})
 
@@ -93,7 +113,7 @@ def flag(field: str) -> str:
     return f"--{_FLAGS.get(field, field.replace('_', '-'))}"
 
 
-_FLAGS = {"tags": "tag"}
+_FLAGS = {"tags": "tag", "regions": "region", "keep": "keep-checkpoints"}
 _FIELDS = {
     "memory_bytes": "memory",
     "gpu_memory_bytes": "gpu_memory",
@@ -103,6 +123,10 @@ _FIELDS = {
     "interruption": "retries",
     "infrastructure": "retries",
     "wait_seconds": "retry_wait",
+    "latest": "keep",
+    "best": "keep",
+    "every": "keep",
+    "higher_is_better": "keep",
 }
 
 
@@ -125,6 +149,8 @@ def _bound(name: str, kind: str, limits: Mapping[str, object]) -> str:
     """`must be at least 16 MiB`; empty for a check that has words of its own."""
     if kind == "greater_than_equal":
         return f"must be at least {_amount(name, limits['ge'])}"
+    if kind == "less_than":
+        return f"must be less than {_amount(name, limits['lt'])}"
     if kind == "less_than_equal":
         return f"must be at most {_amount(name, limits['le'])}"
     return {
@@ -144,7 +170,9 @@ def _amount(name: str, value: object) -> str:
         return str(value)
     if name.endswith("_bytes"):
         return format_memory(value)
-    return format_duration(value) if name.endswith("seconds") else f"{value:g}"
+    if name.endswith("seconds"):
+        return format_duration(value)
+    return str(value) if isinstance(value, int) else f"{value:g}"
 
 
 def _value(name: str, value: object) -> str:

@@ -25,6 +25,7 @@ from crucible.server.context import AgentsControl, Sha256
 from crucible.server.envelope import Envelope
 from crucible.server.limits import (
     MAX_ARTIFACT,
+    MAX_CHECKPOINT,
     MAX_LOG_SEGMENT,
     MAX_OFFSET,
     MAX_TAIL,
@@ -41,7 +42,7 @@ from crucible.wire.messages import MAX_BATCH_BYTES
 from crucible.wire.paths import safe_name
 
 MAX_DEVICES = 16 * 1024
-STREAMED = re.compile(r"/agent/v1/attempts/[^/]*/[^/]*/artifacts/.*")
+STREAMED = re.compile(r"/agent/v1/attempts/[^/]*/[^/]*/(artifacts|checkpoints)/.*")
 T = TypeVar("T")
 
 Name = Annotated[str, Path(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._-]+$")]
@@ -174,6 +175,21 @@ async def put_artifact(
     chunks = bounded(request, MAX_ARTIFACT, "The artifact")
     await control.put_artifact(attempt, rank, safe_name(path), sha256, chunks)
     return Response(status_code=204)
+
+
+@attempts.put("/checkpoints/{sha256}", status_code=204)
+async def put_checkpoint(
+    attempt: Name, rank: Rank, sha256: Sha256, request: Request, control: AgentsControl
+) -> Response:
+    """Store a checkpoint, as it arrives; 204 says that it is there whole. The same again is fine."""
+    await control.put_checkpoint(attempt, rank, sha256, bounded(request, MAX_CHECKPOINT, "The checkpoint"))
+    return Response(status_code=204)
+
+
+@attempts.get("/checkpoints/{sha256}")
+async def checkpoint(attempt: Name, rank: Rank, sha256: Sha256, request: Request, control: AgentsControl) -> Response:
+    """A checkpoint of the attempt's own job, whole or a range of it."""
+    return await send_file(request, control.store, await control.open_checkpoint(attempt, rank, sha256), sha256)
 
 
 @code.get("/{sha256}")

@@ -15,6 +15,7 @@ from crucible.server import (
     artifacts,
     backends,
     bundles,
+    checkpoints,
     events,
     failures,
     jobs,
@@ -24,6 +25,7 @@ from crucible.server import (
     problems,
     streams,
     system,
+    upkeep,
 )
 from crucible.server.answers import answer
 from crucible.server.auth import OPEN, Guard
@@ -34,7 +36,21 @@ from crucible.server.limits import MAX_BUNDLE, BodyLimit
 from crucible.server.ports import JobsPort
 
 ROUTERS = tuple(
-    module.router for module in (jobs, logs, metrics, events, artifacts, bundles, backends, machines, system, streams)
+    module.router
+    for module in (
+        jobs,
+        logs,
+        metrics,
+        events,
+        artifacts,
+        checkpoints,
+        bundles,
+        backends,
+        machines,
+        upkeep,
+        system,
+        streams,
+    )
 )
 STREAMED = re.compile(r"/api/v1/bundles/[^/]*")
 
@@ -67,7 +83,7 @@ def build_api(
     failures.install(app)
     app.add_middleware(BodyLimit, streams=STREAMED)
     app.add_middleware(Guard, token=token)
-    app.add_middleware(Envelope)
+    app.add_middleware(Envelope, version=version)
     for router in ROUTERS:
         app.include_router(router, responses=problems.documented(401, 403, 422, 500))
     _add_openapi(app)

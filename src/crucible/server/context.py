@@ -52,4 +52,10 @@ JobRef = Annotated[
         description="id, short id, any ending of 3 characters or more, or `last`",
     ),
 ]
+CheckpointRef = Annotated[
+    str, Path(min_length=1, max_length=1024, description="id, short id or name of a checkpoint, `latest` or `best`")
+]
+MachineRef = Annotated[
+    str, Path(min_length=1, max_length=200, description="id, short id, or the provider's own id of a machine")
+]
 Sha256 = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")]

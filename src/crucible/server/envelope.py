@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import secrets
+from collections.abc import Mapping
 
 import structlog
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from crucible.core.versions import API, API_HEADER, VERSION_HEADER
 from crucible.server.failures import Internal
 from crucible.server.problems import problem
 
@@ -18,10 +20,14 @@ _SANE_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 class Envelope:
-    """The outermost layer. A request's own X-Request-ID is kept when it is sane, else one is made."""
+    """The outermost layer. A request's own X-Request-ID is kept when it is sane, else one is made.
 
-    def __init__(self, app: ASGIApp) -> None:
+    With `version` every answer tells it.
+    """
+
+    def __init__(self, app: ASGIApp, version: str = "") -> None:
         self.app = app
+        self._versions = {VERSION_HEADER: version, API_HEADER: str(API)} if version else {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -35,7 +41,7 @@ class Envelope:
             nonlocal started
             if message["type"] in _STARTS:
                 started = True
-                _mark(message, name)
+                _mark(message, name, self._versions)
             await send(message)
 
         with structlog.contextvars.bound_contextvars(request_id=name):
@@ -56,10 +62,10 @@ def _request_id(scope: Scope) -> str:
     return given if _SANE_ID.fullmatch(given) else f"req-{secrets.token_hex(8)}"
 
 
-def _mark(message: Message, name: str) -> None:
+def _mark(message: Message, name: str, versions: Mapping[str, str]) -> None:
     headers = MutableHeaders(scope=message) if "headers" in message else MutableHeaders(raw=[])
     message["headers"] = headers.raw
-    headers["X-Request-ID"] = name
+    headers.update({"X-Request-ID": name, **versions})
     headers["X-Content-Type-Options"] = "nosniff"
     headers.setdefault("Cache-Control", "no-store")
 

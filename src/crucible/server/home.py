@@ -78,9 +78,9 @@ class Home:
         finally:
             os.close(descriptor)
 
-    def key(self) -> Secret:
-        """The deployment's key, made on first use."""
-        return self._secret("key")
+    def key(self, elsewhere: Path | None = None) -> Secret:
+        """The deployment's key, made on first use; or the one that `elsewhere` holds for several servers."""
+        return self._secret("key") if elsewhere is None else _shared_secret(elsewhere)
 
     def token(self) -> Secret:
         """The token of the local API, made on first use."""
@@ -113,13 +113,7 @@ class Home:
                 self._write(name, secrets.token_hex(SECRET_BYTES))
             path.chmod(0o600)
             text = path.read_text(encoding="ascii").strip()
-        if len(text) < SECRET_BYTES:
-            raise Trouble(
-                f"The file {path} does not hold a secret.",
-                why="It was changed or cut off.",
-                fix="Restore it from a backup, or remove it to get a new one.",
-            )
-        return Secret(text)
+        return _checked(text, path, "Restore it from a backup, or remove it to get a new one.")
 
     def _write(self, name: str, text: str) -> None:
         """Replace a file as a whole, durably."""
@@ -139,6 +133,21 @@ def open_home(path: Path) -> Home:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.chmod(0o700)
     return Home(path)
+
+
+def _shared_secret(path: Path) -> Secret:
+    fix = "Let the setting `key_file` name a copy of the file `key` of the first server's state folder."
+    try:
+        text = path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise Trouble(f"The deployment's key {path} cannot be read.", why=str(error), fix=fix) from error
+    return _checked(text, path, fix)
+
+
+def _checked(text: str, path: Path, fix: str) -> Secret:
+    if len(text) < SECRET_BYTES:
+        raise Trouble(f"The file {path} does not hold a secret.", why="It was changed or cut off.", fix=fix)
+    return Secret(text)
 
 
 def _private(path: str, flags: int) -> int:

@@ -1,10 +1,11 @@
-"""Jobs: submit, list, look at, cancel."""
+"""Jobs: submit, list, look at, cancel, resume, run again."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Body, Depends, Query
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from crucible.core.errors import UnknownName
@@ -54,6 +55,42 @@ async def cancel(id: JobRef, control: Control) -> Response:
     """Ask for the end of a job. It is `cancelled` once its processes are confirmed to be gone."""
     view, changed = await control.cancel(id)
     return answer(view, 202 if changed else 200)
+
+
+class Resumption(BaseModel):
+    """From where and at which place a job goes on."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    checkpoint: Annotated[
+        str | None,
+        Field(min_length=1, max_length=1024, description="id, short id, name, `latest` or `best`; latest unless given"),
+    ] = None
+    backend: Annotated[str | None, Field(min_length=1, max_length=200, description="the job's own unless given")] = None
+
+
+_AS_IT_WAS = Resumption()
+
+
+@router.post("/{id}/resume", status_code=202, responses=documented(404, 409))
+async def resume(id: JobRef, control: Control, wish: Annotated[Resumption, Body()] = _AS_IT_WAS) -> Response:
+    """Reopen a job that has ended: the same job with one more attempt, from a checkpoint if it has any.
+
+    409 while it has not ended, 404 for a checkpoint that it does not have.
+    """
+    return answer(await control.resume(id, checkpoint=wish.checkpoint, backend=wish.backend), 202)
+
+
+@router.post(
+    "/{id}/rerun",
+    status_code=201,
+    responses={200: {"description": "the same key again"}, **documented(404, 409)},
+)
+async def rerun(id: JobRef, control: Control, key: Annotated[str | None, Depends(idempotency_key)]) -> Response:
+    """A new job from what was recorded of this one: code, environment, arguments, seed."""
+    submitted = await control.rerun(id, key)
+    where = {"Location": f"/api/v1/jobs/{submitted.view['id']}"}
+    return answer(submitted.view, 201 if submitted.created else 200, where)
 
 
 def _statuses(given: list[str] | None) -> frozenset[str] | None:

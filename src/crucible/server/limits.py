@@ -20,6 +20,7 @@ MAX_BUNDLE = 512 * MiB
 MAX_LOG_SEGMENT = 1 * MiB
 MAX_TAIL = 64 * 1024
 MAX_ARTIFACT = 1024**4
+MAX_CHECKPOINT = 1024**4
 MAX_KEY = 200
 MAX_OFFSET = 2**53
 """The largest number that every JSON reader keeps exact."""

@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from crucible.core.jobfile import JobFile
 from crucible.core.spec import JobSpec
+from crucible.core.versions import API
 from crucible.server.answers import answer
 from crucible.server.context import Control, Server
 
@@ -38,6 +39,7 @@ async def about(request: Request, control: Control, server: Server) -> Response:
     """Version, addresses, state folder, and how much runs, waits and bills."""
     own = {
         "version": server.version,
+        "api": API,
         "pid": os.getpid(),
         "url": str(request.base_url).rstrip("/"),
         "agents_url": server.agents_url,

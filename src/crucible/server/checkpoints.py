@@ -1,0 +1,55 @@
+"""Checkpoints: what a job saved on its way, to go on from."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from crucible.server.answers import answer
+from crucible.server.context import CheckpointRef, Control, JobRef
+from crucible.server.ports import View
+from crucible.server.problems import documented
+from crucible.server.stored import send_file
+
+router = APIRouter(prefix="/api/v1/jobs", tags=["checkpoints"])
+
+
+@router.post("/{id}/checkpoint", status_code=202, responses=documented(404, 409))
+async def ask_checkpoint(id: JobRef, control: Control) -> Response:
+    """Ask the running program to save a checkpoint now; it is listed once it is stored. 409 if none runs."""
+    return answer(await control.ask_checkpoint(id), 202)
+
+
+@router.get("/{id}/checkpoints", responses=documented(404, 409))
+async def list_checkpoints(id: JobRef, control: Control) -> Response:
+    """Newest first: step, metric, size, SHA-256, attempt, and whether it was kept and why."""
+    return answer({"items": await control.checkpoints(id)})
+
+
+@router.get("/{id}/checkpoints/{checkpoint}", responses=documented(404, 409))
+async def show_checkpoint(id: JobRef, checkpoint: CheckpointRef, control: Control) -> Response:
+    """One checkpoint. 404 also for one that was not kept."""
+    view, _file = await control.checkpoint_file(id, checkpoint)
+    return answer(view)
+
+
+@router.head("/{id}/checkpoints/{checkpoint}/content", include_in_schema=False)
+@router.get(
+    "/{id}/checkpoints/{checkpoint}/content",
+    response_class=Response,
+    responses={
+        206: {"description": "the range asked for"},
+        304: {"description": "the reader has it (If-None-Match)"},
+        **documented(404, 409, 416),
+    },
+)
+async def download(id: JobRef, checkpoint: CheckpointRef, request: Request, control: Control) -> Response:
+    """Its bytes; a folder as a tar archive. Goes on with Range and If-Range, as artifacts do."""
+    view, file = await control.checkpoint_file(id, checkpoint)
+    return await send_file(request, control.store, file, file_name(view))
+
+
+def file_name(view: View) -> str:
+    """What a downloaded checkpoint is called."""
+    return f"{view['name']}.tar" if view["form"] == "folder" else str(view["name"])

@@ -1,0 +1,109 @@
+"""`crucible prune` and `crucible db`."""
+
+from __future__ import annotations
+
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import Cli
+from tests.client.fake_server import FakeServer
+
+from crucible.client import restore as restoring
+
+pytestmark = pytest.mark.enable_socket
+
+OLD = {"what": "checkpoint step_100", "job": "job-abc123", "bytes": 2048, "why": "older than 30 days"}
+
+
+def test_a_dry_run_says_what_would_go_and_why(cli: Cli, server: FakeServer) -> None:
+    server.prunable = [OLD]
+    ran = cli("prune", "--dry-run", "--older-than", "30d")
+    assert (ran.code, ran.out) == (0, "checkpoint step_100 of job-abc123, 2 KiB: older than 30 days\n")
+    assert "Would remove 1 checkpoint (2 KiB)." in ran.err
+    assert server.bodies == [("/api/v1/prune", {"older_than_seconds": 30 * 86400.0, "dry_run": True})]
+    assert cli("prune", "--dry-run", "--yes", "--json").json["items"] == [OLD]
+    assert server.prunable
+
+
+def test_pruning_is_asked_about(cli: Cli, server: FakeServer) -> None:
+    server.prunable = [OLD]
+    ran = cli("prune")
+    assert ran.code == 2
+    assert "Remove 1 checkpoint (2 KiB)?" in ran.err
+    assert server.prunable
+    ran = cli("prune", "--yes")
+    assert (ran.code, "Removed 1 checkpoint (2 KiB)." in ran.err) == (0, True)
+    assert server.prunable == []
+
+
+def test_nothing_to_prune_needs_no_question(cli: Cli, server: FakeServer) -> None:
+    ran = cli("prune")
+    assert (ran.code, ran.out) == (0, "")
+    assert "There is nothing to remove." in ran.err
+
+
+@pytest.mark.parametrize("age", ["-1d", "soon", ""])
+def test_an_age_that_is_none(cli: Cli, server: FakeServer, age: str) -> None:
+    assert cli("prune", f"--older-than={age}", "--yes").code == 2
+    assert server.bodies == []
+
+
+def test_a_backup_is_written_on_the_servers_disk(cli: Cli, server: FakeServer) -> None:
+    ran = cli("db", "backup", "/var/copy.db")
+    assert (ran.code, ran.out) == (0, "/var/copy.db\n")
+    assert "crucible db restore /var/copy.db" in ran.err
+    assert cli("db", "backup", "/var/copy.db", "--json").json["bytes"] == 4096
+    ran = cli("db", "backup", "copy.db")
+    assert (ran.code, "absolute path" in ran.err) == (2, True)
+
+
+def test_destruction_is_allowed_again_by_hand(cli: Cli, server: FakeServer) -> None:
+    assert cli("db", "confirm").code == 2
+    assert server.bodies == []
+    ran = cli("db", "confirm", "--yes")
+    assert (ran.code, "launched and ended again" in ran.err) == (0, True)
+    assert cli("db", "confirm", "--yes", "--json").json == {"confirmed": True}
+
+
+def test_a_named_server_is_not_restored_from_here(cli: Cli, server: FakeServer, tmp_path: Path) -> None:
+    (tmp_path / "copy.db").touch()
+    ran = cli("db", "restore", "copy.db", "--yes")
+    assert (ran.code, "embedded server" in ran.err) == (2, True)
+
+
+@pytest.fixture
+def restorer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A program in the place of the one that restores; it writes down what it was told."""
+    program, told = tmp_path / "restorer", tmp_path / "told"
+    program.write_text(f'#!{sys.executable}\nimport os, sys\nopen({str(told)!r}, "w").write(" ".join(sys.argv[1:]))\n')
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setattr(restoring, "COMMAND", (str(program),))
+    return told
+
+
+def test_a_restore_is_asked_about_and_says_what_comes_next(cli: Cli, tmp_path: Path, restorer: Path) -> None:
+    (tmp_path / "copy.db").touch()
+    ran = cli("db", "restore", "copy.db")
+    assert (ran.code, "--yes" in ran.err, restorer.exists()) == (2, True, False)
+    ran = cli("db", "restore", "copy.db", "--yes")
+    assert ran.code == 0
+    assert "crucible db confirm" in ran.err
+    assert restorer.read_text() == str(tmp_path / "copy.db")
+    assert cli("db", "restore", "copy.db", "--yes", "--json").json["file"] == str(tmp_path / "copy.db")
+    assert cli("db", "restore", "copy.db", "--yes", "--force").code == 0
+    assert restorer.read_text().endswith("copy.db --force")
+
+
+def test_a_restore_needs_a_file(cli: Cli, restorer: Path) -> None:
+    assert cli("db", "restore", "nosuch.db", "--yes").code == 2
+    assert not restorer.exists()
+
+
+def test_a_restore_needs_the_server_to_be_down(
+    cli: Cli, tmp_path: Path, restorer: Path, our_server: FakeServer
+) -> None:
+    (tmp_path / "copy.db").touch()
+    ran = cli("db", "restore", "copy.db", "--yes")
+    assert (ran.code, "crucible down" in ran.err, restorer.exists()) == (5, True, False)
