@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sqlalchemy import Connection, update
+from sqlalchemy import Connection, or_, update
 
 from crucible.control.db import schema as t
 
@@ -16,9 +16,11 @@ class Batch:
     machines: Mapping[str, float] = field(default_factory=dict)
 
     def store(self, conn: Connection) -> None:
+        """Another process may have heard of one since: that stays."""
         for table, seen in ((t.attempts, self.attempts), (t.machines, self.machines)):
             for name, at in seen.items():
-                conn.execute(update(table).where(table.c.id == name).values(last_seen=at))
+                older = or_(table.c.last_seen.is_(None), table.c.last_seen < at)
+                conn.execute(update(table).where(table.c.id == name, older).values(last_seen=at))
 
 
 class Contacts:

@@ -1,4 +1,7 @@
-"""Feed: tells those who watch a job, or all jobs, that something changed. A hint; the rows are the truth."""
+"""Feed: tells those who watch a job, or all jobs, that something changed. A hint; the rows are the truth.
+
+What one process publishes reaches the watchers of all that share its wake-ups.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,10 @@ import asyncio
 import enum
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+
+from crucible.control.ports import Wakeups
+
+TOPIC = "feed"
 
 
 class Hint(enum.StrEnum):
@@ -15,6 +22,9 @@ class Hint(enum.StrEnum):
     LOG = "log"
     POINTS = "points"
     PROGRESS = "progress"
+
+
+_HINTS = {hint.value: hint for hint in Hint}
 
 
 class Watch:
@@ -41,8 +51,11 @@ class Watch:
 
 
 class Feed:
-    def __init__(self) -> None:
+    def __init__(self, wakeups: Wakeups | None = None) -> None:
         self._watches: dict[str | None, set[Watch]] = {}
+        self._wakeups = wakeups
+        if wakeups is not None:
+            wakeups.overhear(f"{TOPIC}:", self._overheard)
 
     @contextmanager
     def watch(self, job: str | None) -> Iterator[Watch]:
@@ -59,5 +72,20 @@ class Feed:
 
     def publish(self, job: str, hints: Iterable[Hint]) -> None:
         told = set(hints)
+        self._tell(job, told)
+        if self._wakeups is not None:
+            self._wakeups.wake(f"{TOPIC}:{job}:{','.join(sorted(told))}")
+
+    def _tell(self, job: str, hints: set[Hint]) -> None:
         for watch in (*self._watches.get(job, ()), *self._watches.get(None, ())):
-            watch.tell(told)
+            watch.tell(hints)
+
+    def _overheard(self, topic: str | None) -> None:
+        """Another process published; of what was missed nobody knows, so everyone looks at everything."""
+        if topic is None:
+            for watches in self._watches.values():
+                for watch in watches:
+                    watch.tell(Hint)
+            return
+        _, job, hints = topic.split(":", 2)
+        self._tell(job, {_HINTS[name] for name in hints.split(",") if name in _HINTS})

@@ -6,10 +6,10 @@ one too long finds, when putting it down, that it is another's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, exists, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, case, exists, or_, select, update
 
 from crucible.control import repository
 from crucible.control.db import schema as t
@@ -17,6 +17,8 @@ from crucible.core.lifecycle import EffectKind, Machine
 
 CALL_DEADLINE = 30.0
 CLAIM_SECONDS = CALL_DEADLINE * 4
+OTHERS_SECONDS = 60.0
+"""How long the effects at a place that is not connected here wait for a worker that has it."""
 
 
 @dataclass(frozen=True)
@@ -31,14 +33,19 @@ class Claimed:
 
 
 class Outbox:
-    def __init__(self, worker: str) -> None:
+    """What this worker does: the effects at `places`. Others it takes only when nobody else has for a while,
+    so that what cannot be done anywhere is told.
+    """
+
+    def __init__(self, worker: str, places: Iterable[str]) -> None:
         self._worker = worker
+        self._due_at = t.effects.c.not_before + case((_at(places), 0.0), else_=OTHERS_SECONDS)
 
     def claim(self, conn: Connection, now: float) -> list[Claimed]:
         """Everything that is due and free, from now on held by this worker."""
         c = t.effects.c
         due = select(c.id, c.kind, c.tries, c.machine).where(
-            c.done.is_(False), c.not_before <= now, _free(now), _first()
+            c.done.is_(False), self._due_at <= now, _free(now), _first()
         )
         rows = [row for row in conn.execute(due).all() if self._take(conn, row.id, now)]
         machines = repository.load_machines(conn, {row.machine for row in rows})
@@ -53,8 +60,9 @@ class Outbox:
     def next_due(self, conn: Connection) -> float | None:
         """When the next effect may be tried: after its wait, its claim and all before it of its machine."""
         c = t.effects.c
-        rows = conn.execute(select(c.not_before, c.claimed_until).where(c.done.is_(False), _first())).all()
-        return min((max(row.not_before, row.claimed_until or 0.0) for row in rows), default=None)
+        query = select(self._due_at.label("due_at"), c.claimed_until).where(c.done.is_(False), _first())
+        rows = conn.execute(query).all()
+        return min((max(row.due_at, row.claimed_until or 0.0) for row in rows), default=None)
 
     def _take(self, conn: Connection, effect: int, now: float) -> bool:
         """Whether the claim is ours: of two workers that saw it free one gets it."""
@@ -85,3 +93,8 @@ def _first() -> ColumnElement[bool]:
     return ~exists().where(
         and_(older.c.machine == t.effects.c.machine, older.c.done.is_(False), older.c.id < t.effects.c.id)
     )
+
+
+def _at(places: Iterable[str]) -> ColumnElement[bool]:
+    machine = t.machines.c
+    return exists().where(machine.id == t.effects.c.machine, machine.backend.in_(sorted(places)))

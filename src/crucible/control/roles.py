@@ -7,19 +7,28 @@ for too long changes nothing after another has taken over.
 from __future__ import annotations
 
 import enum
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from sqlalchemy import Connection, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from crucible.control.db import schema as t
+from crucible.control.db.clock import now
+from crucible.control.db.port import Db
+from crucible.control.ports import Clock
 
-HOLD_SECONDS = 30.0
+HOLD_SECONDS = 20.0
+SOON = 0.1
+LONGEST_SCOPE = 60
 
 
 class Duty(enum.StrEnum):
     SCHEDULER = "scheduler"
     POLLER = "poller"
     JANITOR = "janitor"
+    RETENTION = "retention"
 
 
 def take(conn: Connection, duty: str, holder: str, now: float) -> int | None:
@@ -39,18 +48,42 @@ def take(conn: Connection, duty: str, holder: str, now: float) -> int | None:
     return epoch if done.rowcount == 1 else None
 
 
-class Duties:
-    """The duties that this process has, as far as it knows; `holds` asks the database."""
+@dataclass(frozen=True)
+class Held:
+    """Duties with the epoch each was taken under; `wait` is when to look again, in seconds."""
 
-    def __init__(self, holder: str) -> None:
+    epochs: dict[Duty, int]
+    wait: float
+
+
+class Duties:
+    """The duties that this process has, as far as it knows; `holds` asks the database.
+
+    Processes with the same `backends` share duties; one that is connected to others has its own, so that no
+    place waits for a process that cannot reach it.
+    """
+
+    def __init__(self, holder: str, backends: Iterable[str] = ()) -> None:
         self._holder = holder
+        self._scope = _scope(backends)
         self._epochs: dict[Duty, int] = {}
 
-    def renew(self, conn: Connection, now: float) -> frozenset[Duty]:
-        """Takes or keeps every duty that is free; those held now."""
-        taken = {duty: take(conn, duty, self._holder, now) for duty in Duty}
-        self._epochs = {duty: epoch for duty, epoch in taken.items() if epoch is not None}
-        return frozenset(self._epochs)
+    async def renew(self, db: Db, clock: Clock) -> float:
+        """Takes or keeps every duty that is free. Seconds until another's may be; known here once committed."""
+        held = await db.write(lambda conn: self._take(conn, now(conn, clock.now)))
+        self._epochs = held.epochs
+        return held.wait
+
+    def _take(self, conn: Connection, now: float) -> Held:
+        taken = {duty: take(conn, self._name(duty), self._holder, now) for duty in Duty}
+        c = t.roles.c
+        others = c.holder != self._holder, c.name.in_([self._name(duty) for duty in Duty])
+        ends = [end - now for end in conn.execute(select(c.until).where(*others)).scalars()]
+        epochs = {duty: epoch for duty, epoch in taken.items() if epoch is not None}
+        return Held(epochs, max(min(ends, default=HOLD_SECONDS), SOON))
+
+    def _name(self, duty: Duty) -> str:
+        return f"{duty}{self._scope}"
 
     def has(self, duty: Duty) -> bool:
         return duty in self._epochs
@@ -61,7 +94,7 @@ class Duties:
         if epoch is None:
             return False
         c = t.roles.c
-        query = select(c.epoch).where(c.name == duty, c.holder == self._holder, c.epoch == epoch)
+        query = select(c.epoch).where(c.name == self._name(duty), c.holder == self._holder, c.epoch == epoch)
         return conn.execute(query).first() is not None
 
 
@@ -77,3 +110,10 @@ def _first(conn: Connection, duty: str, holder: str, now: float) -> int | None:
     except IntegrityError:
         return None
     return 1
+
+
+def _scope(backends: Iterable[str]) -> str:
+    names = ",".join(sorted(backends))
+    if len(names) > LONGEST_SCOPE:
+        names = hashlib.sha256(names.encode()).hexdigest()[:LONGEST_SCOPE]
+    return f":{names}" if names else ""

@@ -87,7 +87,7 @@ class EventListener:
 
 
 class LocalWakeups:
-    """Wake-ups within one process."""
+    """Wake-ups within one process: there is nobody else to hear of."""
 
     def __init__(self) -> None:
         self._listeners: dict[str, set[EventListener]] = {}
@@ -95,6 +95,15 @@ class LocalWakeups:
     def wake(self, topic: str) -> None:
         for listener in self._listeners.get(topic, ()):
             listener.event.set()
+
+    def overhear(self, prefix: str, tell: Callable[[str | None], None]) -> None:
+        pass
+
+    async def start(self) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
 
     @contextmanager
     def listening(self, topic: str) -> Iterator[EventListener]:

@@ -31,16 +31,29 @@ from crucible.control.db.schema import metadata
 OPEN = "import sys; from crucible.control.db import open_database; open_database(sys.argv[1])"
 
 
-def schema_made_by(make: Callable[[Connection], None], path: Path) -> set[tuple[str, str, str]]:
-    """Every table and index with its definition, blanks and order of writing aside."""
+def schema_made_by(make: Callable[[Connection], None], path: Path) -> set[tuple[object, ...]]:
     connection = open_writer(str(path))
     driver = driver_of(connection)
     driver.execute("BEGIN IMMEDIATE")
     make(connection)
     driver.execute("COMMIT")
-    rows = driver.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
     close(connection)
-    return {(kind, name, re.sub(r"\s+", " ", sql or "")) for kind, name, sql in rows}
+    return schema_of(path)
+
+
+def schema_of(path: Path) -> set[tuple[object, ...]]:
+    """Every column, key and index; the order of columns aside."""
+    found: set[tuple[object, ...]] = set()
+    with closing(sqlite3.connect(path)) as driver:
+        for kind, name, table, sql in driver.execute("SELECT type, name, tbl_name, sql FROM sqlite_master").fetchall():
+            if kind == "table":
+                found.add((name, "AUTOINCREMENT" in sql))
+                found |= {(name, *column[1:]) for column in driver.execute(f"PRAGMA table_info({name})")}
+                found |= {(name, *key[2:]) for key in driver.execute(f"PRAGMA foreign_key_list({name})")}
+            else:
+                parts = tuple(part[2] for part in driver.execute(f"PRAGMA index_info({name})"))
+                found.add((table, name, parts, re.sub(r"\s+", " ", sql or "")))
+    return found
 
 
 def tables_of(path: Path) -> set[str]:
@@ -78,14 +91,14 @@ def test_making_the_schema_at_once_and_by_revisions_is_the_same(tmp_path: Path) 
 
 @pytest.fixture
 def next_steps(tmp_path: Path) -> Callable[[str], Steps]:
-    """A Crucible to come, whose revision 0002 does what is given."""
+    """A Crucible to come, whose next revision does what is given."""
 
     def steps(upgrade: str) -> Steps:
         folder = tmp_path / "100% new"
         shutil.copytree(MIGRATIONS, folder)
-        head = "from alembic import op\nimport sqlalchemy as sa\nrevision, down_revision = '0002', '0001'\n"
-        (folder / "versions" / "v0002_next.py").write_text(f"{head}def upgrade():\n{textwrap.indent(upgrade, '    ')}")
-        return Steps((*REVISIONS, "0002"), folder)
+        head = f"from alembic import op\nimport sqlalchemy as sa\nrevision, down_revision = 'next', '{REVISIONS[-1]}'\n"
+        (folder / "versions" / "v9999_next.py").write_text(f"{head}def upgrade():\n{textwrap.indent(upgrade, '    ')}")
+        return Steps((*REVISIONS, "next"), folder)
 
     return steps
 
@@ -120,7 +133,7 @@ def test_an_older_database_is_brought_up_and_keeps_its_rows(tmp_path: Path, next
     path = tmp_path / "crucible.db"
     fill(path)
     bring_up_to_date(path, next_steps(BUILD_NOTES_ANEW))
-    assert contents(path) == [(1, None), (1,), ("0002",)]
+    assert contents(path) == [(1, None), (1,), ("next",)]
 
 
 @pytest.mark.parametrize(
@@ -134,7 +147,7 @@ def test_a_revision_that_fails_leaves_the_database_as_it_was(
     fill(path)
     with pytest.raises(error):
         bring_up_to_date(path, next_steps(BUILD_NOTES_ANEW + then))
-    assert contents(path) == [(1,), (1,), ("0001",)]
+    assert contents(path) == [(1,), (1,), (REVISIONS[-1],)]
     bring_up_to_date(path)
 
 

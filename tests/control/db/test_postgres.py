@@ -12,14 +12,14 @@ import psycopg
 import pytest
 from sqlalchemy import Column, Connection, Integer, MetaData, Table, func, insert, select, text, update
 from sqlalchemy.exc import IntegrityError
+from tests.control.fakes import FakeClock
 
-from crucible.control import roles
 from crucible.control.db import DamagedDatabase, DatabaseBusy, DatabaseClosed, DatabaseError, DiskFull, InlineDb
 from crucible.control.db import schema as t
 from crucible.control.db.clock import now
 from crucible.control.db.postgres import PostgresDb
 from crucible.control.db.postgres_failures import DatabaseRefused, DatabaseUnreachable, ReadOnlyDatabase
-from crucible.control.roles import Duties, Duty
+from crucible.control.roles import HOLD_SECONDS, Duties, Duty
 
 if TYPE_CHECKING:
     from tests.control.db.conftest import Gate, Notes
@@ -159,7 +159,7 @@ async def test_a_holder_of_a_role_that_was_paused_writes_nothing_after_a_takeove
     """It looked at its epoch, then stopped; meanwhile another took the duty and acted."""
     await db.write(t.roles.create)
     old, new = Duties("old"), Duties("new")
-    await db.write(lambda c: old.renew(c, 0.0))
+    await old.renew(db, FakeClock())
 
     def act(duties: Duties, note: int, pause: Callable[[], None]) -> Callable[[Connection], bool]:
         def fn(connection: Connection) -> bool:
@@ -173,11 +173,23 @@ async def test_a_holder_of_a_role_that_was_paused_writes_nothing_after_a_takeove
 
     paused = asyncio.create_task(db.write(act(old, 1, gate.hold)))
     assert await asyncio.to_thread(gate.reached.wait, 30)
-    await other.write(lambda c: new.renew(c, roles.HOLD_SECONDS + 1))
+    await other.write(lambda c: c.execute(update(t.roles).values(until=0.0)).rowcount)
+    await new.renew(other, FakeClock())
     assert await other.write(act(new, 2, lambda: None))
     gate.opened.set()
     assert not await paused
     assert await db.read(table.ids) == [2]
+
+
+async def test_processes_whose_clocks_disagree_agree_on_who_holds_a_role(db: PostgresDb, other: PostgresDb) -> None:
+    await db.write(t.roles.create)
+    behind, ahead = Duties("behind"), Duties("ahead")
+    early, late = FakeClock(), FakeClock()
+    late.move(3600.0)
+    await behind.renew(db, early)
+    assert 0 < await ahead.renew(other, late) <= HOLD_SECONDS
+    assert (behind.has(Duty.SCHEDULER), ahead.has(Duty.SCHEDULER)) == (True, False)
+    assert abs(db.clock.now() - other.clock.now()) < 5, "between transactions, too"
 
 
 async def test_reads_go_on_during_long_writes_on_one_snapshot(db: PostgresDb, gate: Gate, table: Notes) -> None:

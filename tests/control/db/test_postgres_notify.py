@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from crucible.control.db.notify import LONGEST, MOST, PostgresWakeups
+from crucible.control.feed import Feed, Hint
 from crucible.control.ports import Wakeups
 
 OTHER_PROCESS = """
@@ -159,3 +160,21 @@ async def test_what_was_woken_before_the_start_is_told_after_it(there: PostgresW
         await wakeups.start()
         assert await listener.wait(30)
     await wakeups.close()
+
+
+async def test_a_watcher_hears_of_what_another_process_did(here: PostgresWakeups, there: PostgresWakeups) -> None:
+    mine, other = Feed(here), Feed(there)
+    with mine.watch("job-1") as watch, mine.watch("job-2") as untouched:
+        other.publish("job-1", [Hint.EVENT])
+        assert await watch.changed(30) == {Hint.EVENT}
+        assert await untouched.changed(0) == set()
+
+
+async def test_a_watcher_looks_at_everything_once_a_lost_connection_is_back(
+    here: PostgresWakeups, postgres_url: str
+) -> None:
+    feed = Feed(here)
+    with feed.watch("job-1") as watch:
+        with psycopg.connect(postgres_url, autocommit=True) as admin:
+            admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
+        assert await watch.changed(30) == set(Hint)

@@ -2,13 +2,47 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 
 from sqlalchemy import Connection
 
 SERVER = "server clock"
-"""Key in `connection.info`: what to add to this process's monotonic clock to get the server's time."""
+"""Key in `connection.info`: what to add to `steady()` to get the server's time."""
+TRUSTED_SECONDS = 60.0
+
+
+def steady() -> float:
+    """Seconds on a clock that nobody sets, and that goes on while the computer sleeps where there is such."""
+    boottime = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if boottime is None else time.clock_gettime(boottime)
+
+
+class ServerClock:
+    """The server's time as this process knows it: `Clock` for all that several processes compare.
+
+    Every word from the server says what time it was there at least. Of those of the last minute the one that
+    came quickest counts.
+    """
+
+    def __init__(self) -> None:
+        self._ahead: float | None = None
+        self._since = 0.0
+
+    def heard(self, server_now: float) -> float:
+        """What to add to `steady()` from now on."""
+        here = steady()
+        ahead = server_now - here
+        if self._ahead is None or ahead > self._ahead or here - self._since > TRUSTED_SECONDS:
+            self._ahead, self._since = ahead, here
+        return self._ahead
+
+    def now(self) -> float:
+        return time.time() if self._ahead is None else self._ahead + steady()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
 
 
 def now(connection: Connection, own: Callable[[], float]) -> float:
@@ -18,4 +52,4 @@ def now(connection: Connection, own: Callable[[], float]) -> float:
     there it is `own`, which a simulation makes virtual. Asks nobody: the server's time came with BEGIN.
     """
     ahead: float | None = connection.info.get(SERVER)
-    return own() if ahead is None else ahead + time.monotonic()
+    return own() if ahead is None else ahead + steady()

@@ -41,7 +41,10 @@ and after says that the server forgot nothing in between."""
 
 
 def install(connection: Connection) -> None:
-    """Add this beside the table `events`, inside the transaction that makes the schema."""
+    """Add this beside the table `events`, inside the transaction that makes the schema.
+
+    Revision 0001 does this too: whatever is to be different later is another revision's.
+    """
     if connection.dialect.name == "postgresql":
         for statement in (*_NUMBERING, _LIFE):
             connection.exec_driver_sql(statement)

@@ -50,6 +50,7 @@ class PostgresWakeups(LocalWakeups):
         self._something = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._teller: int | None = None
+        self._overhearing: list[tuple[str, Callable[[str | None], None]]] = []
         self._connected = asyncio.Event()
 
     async def start(self) -> None:
@@ -75,9 +76,14 @@ class PostgresWakeups(LocalWakeups):
         self._gathered.add(topic if _fits(topic) else EVERYTHING)
         self._something.set()
 
+    def overhear(self, prefix: str, tell: Callable[[str | None], None]) -> None:
+        self._overhearing.append((prefix, tell))
+
     def _wake_everything(self) -> None:
         for topic in list(self._listeners):
             super().wake(topic)
+        for _, tell in self._overhearing:
+            tell(None)
 
     async def _listen(self, connection: Connection) -> None:
         await _within(connection.execute(SQL("LISTEN {}").format(Identifier(self._channel))))
@@ -96,8 +102,11 @@ class PostgresWakeups(LocalWakeups):
             return
         if notice.payload == EVERYTHING:
             self._wake_everything()
-        else:
-            super().wake(notice.payload)
+            return
+        super().wake(notice.payload)
+        for prefix, tell in self._overhearing:
+            if notice.payload.startswith(prefix):
+                tell(notice.payload)
 
     async def _tell(self, connection: Connection) -> None:
         self._teller = connection.info.backend_pid

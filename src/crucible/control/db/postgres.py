@@ -14,6 +14,7 @@ import psycopg
 from psycopg import errors
 from sqlalchemy import Connection
 
+from crucible.control.db.clock import ServerClock
 from crucible.control.db.locks import LINE, LOCKS
 from crucible.control.db.port import DatabaseBusy, DatabaseClosed, DatabaseError, Outcome
 from crucible.control.db.postgres_connection import Begun, Fate, Link, Links
@@ -29,7 +30,7 @@ from crucible.control.db.postgres_failures import (
 T = TypeVar("T")
 
 POOL = 8
-CALL_SECONDS = 30.0
+CALL_SECONDS = 15.0
 """A call that has not succeeded after this long is not tried again."""
 FIRST_WAIT = 0.002
 LONGEST_WAIT = 0.5
@@ -50,7 +51,9 @@ class PostgresDb:
     def __init__(self, url: str, *, pool: int = POOL, seconds: float = CALL_SECONDS, server_clock: bool = True) -> None:
         readers = max(2, pool // 2)
         self._seconds = seconds
-        self._write_links, self._read_links = Links(url, server_clock), Links(url, server_clock)
+        self.clock = ServerClock()
+        clock = self.clock if server_clock else None
+        self._write_links, self._read_links = Links(url, clock), Links(url, clock)
         self._writers = ThreadPoolExecutor(pool, thread_name_prefix="db-writer")
         self._readers = ThreadPoolExecutor(readers, thread_name_prefix="db-reader")
         self._ended: asyncio.Future[None] | None = None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import enum
-import time
 from collections import deque
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
@@ -20,7 +19,7 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError, InvalidRequestError
 from sqlalchemy.pool import NullPool
 
-from crucible.control.db.clock import SERVER
+from crucible.control.db.clock import SERVER, ServerClock
 from crucible.control.db.postgres_failures import cannot_connect, cause_of
 
 Driver: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
@@ -98,7 +97,7 @@ class Link:
     connection: Connection
     driver: Driver
     life: str | None
-    server_clock: bool
+    clock: ServerClock | None
 
     @property
     def lost(self) -> bool:
@@ -115,8 +114,8 @@ class Link:
         self.driver.execute(_BEGIN_READ, prepare=False)
 
     def set_clock(self, server_now: float) -> None:
-        if self.server_clock:
-            self.connection.info[SERVER] = server_now - time.monotonic()
+        if self.clock is not None:
+            self.connection.info[SERVER] = self.clock.heard(server_now)
 
     def commit(self) -> bool:
         """Whether the transaction was committed: after a failed statement the server only ends it."""
@@ -139,9 +138,9 @@ class Link:
 class Links:
     """Open connections, each used by one thread at a time. As many as there are threads that take one."""
 
-    def __init__(self, url: str, server_clock: bool) -> None:
+    def __init__(self, url: str, clock: ServerClock | None) -> None:
         self._url = url
-        self._server_clock = server_clock
+        self._clock = clock
         self._engine = make_engine(url)
         self._idle: deque[Link] = deque()
 
@@ -150,7 +149,7 @@ class Links:
         with contextlib.suppress(IndexError):
             return self._idle.pop()
         try:
-            return _open(self._engine, self._server_clock)
+            return _open(self._engine, self._clock)
         except (DBAPIError, psycopg.Error) as error:
             raise cannot_connect(cause_of(error)) from error
 
@@ -175,10 +174,10 @@ class Links:
                 self._idle.pop().close()
 
 
-def _open(engine: Engine, server_clock: bool) -> Link:
+def _open(engine: Engine, clock: ServerClock | None) -> Link:
     connection = engine.connect()
     driver = driver_of(connection)
-    link = Link(connection, driver, _first_life(driver), server_clock)
+    link = Link(connection, driver, _first_life(driver), clock)
     link.set_clock(cast("tuple[float]", driver.execute(f"SELECT {_CLOCK}").fetchone())[0])
     return link
 

@@ -29,7 +29,7 @@ def bring_up_to_date(url: str, steps: Steps = STEPS) -> None:
 
     Of several processes that do this at once, one does the work and the others wait for it.
     """
-    with _connected(url) as connection:
+    with connected(url) as connection:
         _refuse_old(connection)
         _warn_of_lost_promises(connection)
         if _revision(connection, steps) != steps.last:
@@ -80,7 +80,7 @@ def _warn_of_lost_promises(connection: Connection) -> None:
 
 
 @contextlib.contextmanager
-def _connected(url: str) -> Iterator[Connection]:
+def connected(url: str) -> Iterator[Connection]:
     try:
         connection = _engine(url).connect()
     except (DBAPIError, psycopg.Error) as error:

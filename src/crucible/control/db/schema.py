@@ -16,6 +16,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    false,
     text,
 )
 
@@ -79,6 +80,10 @@ jobs = Table(
     Column("ended_at", Float),
     Column("not_before", Float, nullable=False),
     Column("due_at", Float),
+    Column("resume_from", String(40)),
+    Column("reopened_at", Integer, nullable=False, server_default="0"),
+    Column("checkpoint", Integer, nullable=False, server_default="0"),
+    Column("pruned_at", Float),
     Column("claimed_by", String(80)),
     Column("claimed_until", Float),
     Index("ix_jobs_state", "state", "id"),
@@ -105,6 +110,8 @@ attempts = Table(
     Column("exited_at", Float),
     Column("ended_at", Float),
     Column("last_seen", Float),
+    Column("resume_from", String(40)),
+    Column("noticed_at", Float),
     Column("progress", Text),
     Column("facts", Text, nullable=False, server_default="{}"),
     UniqueConstraint("job", "number"),
@@ -137,6 +144,11 @@ machines = Table(
     Column("capacity", Text, nullable=False),
     Column("instance_type", String(100), nullable=False),
     Column("region", String(100), nullable=False),
+    Column("market", String(20), nullable=False, server_default="on_demand"),
+    Column("lease_seconds", Float),
+    Column("host_due", Float),
+    Column("simulated", Boolean, nullable=False, server_default=false()),
+    Column("metered", Boolean, nullable=False, server_default=false()),
     Column("native_id", String(200)),
     Column("claimed_by", String(200)),
     Column("launch_settled", Boolean, nullable=False),
@@ -164,6 +176,7 @@ price_segments = Table(
     Column("starts_at", Float, nullable=False),
     Column("ends_at", Float),
     Column("rate", BigInteger, nullable=False),
+    Column("native_id", String(200), nullable=False, server_default=""),
 )
 
 effects = Table(
@@ -237,6 +250,27 @@ artifacts = Table(
     Column("sha256", String(64), nullable=False),
     Column("stored_at", Float, nullable=False),
     Index("ix_artifacts_job", "job"),
+)
+
+checkpoints = Table(
+    "checkpoints",
+    metadata,
+    Column("cursor", _SERIAL, primary_key=True, autoincrement=True),
+    Column("id", String(40), nullable=False, unique=True),
+    Column("job", ForeignKey("jobs.id"), nullable=False),
+    Column("attempt", ForeignKey("attempts.id"), nullable=False),
+    Column("rank", Integer, nullable=False),
+    Column("name", String(255), nullable=False),
+    Column("form", String(10), nullable=False),
+    Column("step", BigInteger),
+    Column("metric", Float),
+    Column("size", BigInteger, nullable=False),
+    Column("sha256", String(64), nullable=False),
+    Column("stored_at", Float, nullable=False),
+    Column("pruned_at", Float),
+    Column("why", Text, nullable=False, server_default=""),
+    Index("ix_checkpoints_job", "job", "cursor"),
+    sqlite_autoincrement=True,
 )
 
 idempotency = Table(

@@ -1,0 +1,56 @@
+"""The computer whose own places a server is connected to, told by a mark in the folder of their machines.
+
+A name is not enough: a container that is started again has another, and a cloned computer has the same. The folder
+is on a local disk, so whoever reads the same mark sees the same processes, or their successors after a restart.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import secrets
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from crucible.control.db.filesystem import filesystem_of, is_network, mount_table
+from crucible.control.db.port import NetworkFileSystem
+
+MARK = "place.id"
+
+
+@dataclass(frozen=True)
+class Computer:
+    """`mark` tells it from all others; `host` and `folder` are for people."""
+
+    mark: str
+    host: str
+    folder: str
+
+
+def this_computer(folder: Path, mounts: str | None = None) -> Computer:
+    """Marks the folder at first use. `mounts` is the text of the mount table, the kernel's own by default.
+
+    Raises NetworkFileSystem: two computers that read one mark would each miss the other's processes.
+    """
+    real = Path(os.path.realpath(folder))
+    filesystem = filesystem_of(real, mount_table() if mounts is None else mounts)
+    if filesystem is not None and is_network(filesystem):
+        raise NetworkFileSystem(
+            f"{real} is on a network file system ({filesystem}).",
+            why="Machines of this computer are its processes; another one would take them for lost.",
+            fix="Set CRUCIBLE_LOCAL_FOLDER to a folder on a local disk.",
+        )
+    return Computer(_mark(real), platform.node(), str(real))
+
+
+def _mark(folder: Path) -> str:
+    """Of several processes that make it at once, the first one's counts."""
+    path = folder / MARK
+    if not path.exists():
+        fresh = folder / f".{MARK}.{secrets.token_hex(4)}"
+        fresh.write_text(secrets.token_hex(16), encoding="ascii")
+        with suppress(FileExistsError):
+            os.link(fresh, path)
+        fresh.unlink()
+    return path.read_text(encoding="ascii").strip()

@@ -1,0 +1,258 @@
+"""The tables as revision 0001 made them. They never change: databases of that version exist."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+    text,
+)
+
+_SERIAL = BigInteger().with_variant(Integer, "sqlite")
+"""SQLite numbers rows by itself only in a column of type INTEGER."""
+
+_ORDERED = String(40).with_variant(String(40, collation="C"), "postgresql")
+"""Ids are compared byte by byte, whatever language a database server was set up for."""
+
+_DUE = text("due_at IS NOT NULL")
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+meta = Table(
+    "meta",
+    metadata,
+    Column("key", String(64), primary_key=True),
+    Column("value", Text, nullable=False),
+)
+
+bundles = Table(
+    "bundles",
+    metadata,
+    Column("sha256", String(64), primary_key=True),
+    Column("size", BigInteger, nullable=False),
+    Column("created_at", Float, nullable=False),
+)
+
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("id", _ORDERED, primary_key=True),
+    Column("backwards", _ORDERED, nullable=False),
+    Column("project", String(100), nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("generation", Integer, nullable=False),
+    Column("state", String(20), nullable=False),
+    Column("desired", String(20), nullable=False),
+    Column("reason", String(40)),
+    Column("detail", Text, nullable=False),
+    Column("waiting", Text, nullable=False),
+    Column("placement", Text, nullable=False),
+    Column("conditions", Text, nullable=False),
+    Column("used", Text, nullable=False),
+    Column("backend", String(40), nullable=False),
+    Column("spec", Text, nullable=False),
+    Column("resources", Text, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("events", Integer, nullable=False),
+    Column("exit_code", BigInteger),
+    Column("signal", BigInteger),
+    Column("created_at", Float, nullable=False),
+    Column("started_at", Float),
+    Column("ended_at", Float),
+    Column("not_before", Float, nullable=False),
+    Column("due_at", Float),
+    Column("claimed_by", String(80)),
+    Column("claimed_until", Float),
+    Index("ix_jobs_state", "state", "id"),
+    Index("ix_jobs_backwards", "backwards"),
+    Index("ix_jobs_due_at", "due_at", sqlite_where=_DUE, postgresql_where=_DUE),
+)
+
+attempts = Table(
+    "attempts",
+    metadata,
+    Column("id", String(40), primary_key=True),
+    Column("job", ForeignKey("jobs.id"), nullable=False),
+    Column("number", Integer, nullable=False),
+    Column("generation", Integer, nullable=False),
+    Column("backend", String(40), nullable=False),
+    Column("state", String(20), nullable=False),
+    Column("reason", String(40)),
+    Column("detail", Text, nullable=False),
+    Column("exit_code", BigInteger),
+    Column("signal", BigInteger),
+    Column("pid", BigInteger),
+    Column("placed_at", Float, nullable=False),
+    Column("started_at", Float),
+    Column("exited_at", Float),
+    Column("ended_at", Float),
+    Column("last_seen", Float),
+    Column("progress", Text),
+    Column("facts", Text, nullable=False, server_default="{}"),
+    UniqueConstraint("job", "number"),
+)
+
+slots = Table(
+    "slots",
+    metadata,
+    Column("attempt", ForeignKey("attempts.id"), primary_key=True),
+    Column("rank", Integer, primary_key=True),
+    Column("machine", String(40), nullable=False),
+    Column("allocation", Text, nullable=False),
+    Column("ended", Boolean, nullable=False),
+    Column("acked", BigInteger, nullable=False, server_default="0"),
+    Index("ix_slots_machine", "machine", "ended"),
+)
+
+machines = Table(
+    "machines",
+    metadata,
+    Column("id", String(40), primary_key=True),
+    Column("version", Integer, nullable=False),
+    Column("backend", String(40), nullable=False),
+    Column("owner", String(120), nullable=False),
+    Column("state", String(20), nullable=False),
+    Column("call", Text, nullable=False),
+    Column("rate", BigInteger, nullable=False),
+    Column("billing", Text, nullable=False),
+    Column("bills", Boolean, nullable=False),
+    Column("capacity", Text, nullable=False),
+    Column("instance_type", String(100), nullable=False),
+    Column("region", String(100), nullable=False),
+    Column("native_id", String(200)),
+    Column("claimed_by", String(200)),
+    Column("launch_settled", Boolean, nullable=False),
+    Column("launch_deadline", Float, nullable=False),
+    Column("empty_finds", Integer, nullable=False),
+    Column("settle_window", Float, nullable=False),
+    Column("gone_sightings", Integer, nullable=False),
+    Column("gone_since", Float),
+    Column("interrupted", Boolean, nullable=False),
+    Column("detail", Text, nullable=False),
+    Column("created_at", Float, nullable=False),
+    Column("up_at", Float),
+    Column("gone_at", Float),
+    Column("ends_at", Float),
+    Column("last_seen", Float),
+    Column("desired_version", Integer, nullable=False, server_default="1"),
+    Index("ix_machines_state", "state", "backend"),
+)
+
+price_segments = Table(
+    "price_segments",
+    metadata,
+    Column("machine", ForeignKey("machines.id"), primary_key=True),
+    Column("n", Integer, primary_key=True),
+    Column("starts_at", Float, nullable=False),
+    Column("ends_at", Float),
+    Column("rate", BigInteger, nullable=False),
+)
+
+effects = Table(
+    "effects",
+    metadata,
+    Column("id", _SERIAL, primary_key=True, autoincrement=True),
+    Column("machine", ForeignKey("machines.id"), nullable=False),
+    Column("kind", String(20), nullable=False),
+    Column("done", Boolean, nullable=False),
+    Column("tries", Integer, nullable=False),
+    Column("not_before", Float, nullable=False),
+    Column("claimed_by", String(80)),
+    Column("claimed_until", Float),
+    Column("created_at", Float, nullable=False),
+    Column("error", Text),
+    Index("ix_effects_done", "done", "machine", "id"),
+    sqlite_autoincrement=True,
+)
+
+events = Table(
+    "events",
+    metadata,
+    Column("cursor", _SERIAL, primary_key=True, autoincrement=True),
+    Column("job", ForeignKey("jobs.id"), nullable=False),
+    Column("n", Integer, nullable=False),
+    Column("type", String(40), nullable=False),
+    Column("at", Float, nullable=False),
+    Column("data", Text, nullable=False),
+    UniqueConstraint("job", "n"),
+    sqlite_autoincrement=True,
+)
+
+log_segments = Table(
+    "log_segments",
+    metadata,
+    Column("attempt", ForeignKey("attempts.id"), primary_key=True),
+    Column("rank", Integer, primary_key=True),
+    Column("n", Integer, primary_key=True),
+    Column("start", BigInteger, nullable=False),
+    Column("end", BigInteger, nullable=False),
+    Column("lines", BigInteger, nullable=False),
+    Column("sha256", String(64), nullable=False),
+    Column("stored_at", Float, nullable=False),
+    Index("ix_log_segments_end", "attempt", "rank", "end"),
+)
+
+metric_blocks = Table(
+    "metric_blocks",
+    metadata,
+    Column("attempt", ForeignKey("attempts.id"), primary_key=True),
+    Column("rank", Integer, primary_key=True),
+    Column("series", String(200), primary_key=True),
+    Column("n", Integer, primary_key=True),
+    Column("points", Integer, nullable=False),
+    Column("low", Float),
+    Column("high", Float),
+    Column("last", Float),
+    Column("extremes", LargeBinary, nullable=False),
+    Column("levels", LargeBinary, nullable=False),
+    Column("data", LargeBinary, nullable=False),
+)
+
+artifacts = Table(
+    "artifacts",
+    metadata,
+    Column("attempt", ForeignKey("attempts.id"), primary_key=True),
+    Column("path", String(1024), primary_key=True),
+    Column("rank", Integer, nullable=False),
+    Column("job", ForeignKey("jobs.id"), nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("sha256", String(64), nullable=False),
+    Column("stored_at", Float, nullable=False),
+    Index("ix_artifacts_job", "job"),
+)
+
+idempotency = Table(
+    "idempotency",
+    metadata,
+    Column("key", String(200), primary_key=True),
+    Column("request", String(64), nullable=False),
+    Column("job", ForeignKey("jobs.id"), nullable=False),
+    Column("created_at", Float, nullable=False),
+)
+
+roles = Table(
+    "roles",
+    metadata,
+    Column("name", String(80), primary_key=True),
+    Column("holder", String(80), nullable=False),
+    Column("epoch", Integer, nullable=False),
+    Column("until", Float, nullable=False),
+)
