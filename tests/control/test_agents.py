@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from sqlalchemy import insert
 from tests.control.world import FakeRunner, Rig, pieces, secret, service, sha
 
 from crucible.control.agents import NONCE_SECONDS, MachineUnwanted, UnreadableBatch
@@ -13,7 +14,7 @@ from crucible.core.errors import Conflict, NotAllowed, NotFound
 from crucible.core.lifecycle import MachineState
 from crucible.core.lifecycle import facts as f
 from crucible.storage import HashMismatch
-from crucible.storage.layout import artifact_key, log_segment_key
+from crucible.storage.layout import artifact_key, checkpoint_key, log_segment_key
 from crucible.wire.desired import Desired
 from crucible.wire.messages import Kind
 
@@ -322,6 +323,42 @@ async def test_an_artifact_is_put_whole_or_not_at_all(rig: Rig) -> None:
     assert rig.agents.store.size(key) is None
     await rig.agents.put_artifact(runner.attempt, 0, "out/model.pt", sha(b"abc"), pieces(b"ab", b"c"))
     assert rig.agents.store.get(key) == b"abc"
+
+
+async def test_a_checkpoint_cut_off_anywhere_is_not_stored(rig: Rig) -> None:
+    job, runner = await rig.running()
+    data = b"the weights of step 5"
+    key = checkpoint_key(job, sha(data))
+    for cut in range(len(data)):
+        with pytest.raises(HashMismatch):
+            await rig.agents.put_checkpoint(runner.attempt, 0, sha(data), pieces(data[:cut]))
+        assert rig.agents.store.size(key) is None
+    for _ in range(2):
+        await rig.agents.put_checkpoint(runner.attempt, 0, sha(data), pieces(data))
+    assert rig.agents.store.get(key) == data
+    with pytest.raises(AttemptGone):
+        await rig.agents.put_checkpoint("att-unknown", 0, sha(data), pieces(data))
+
+
+async def test_only_kept_checkpoints_of_the_own_job_are_opened(rig: Rig) -> None:
+    job, runner = await rig.running()
+    other = await rig.submit()
+    await rig.agents.put_checkpoint(runner.attempt, 0, sha(b"mine"), pieces(b"mine"))
+    with pytest.raises(NotFound):
+        await rig.agents.open_checkpoint(runner.attempt, 0, sha(b"mine"))
+    row = {"attempt": runner.attempt, "rank": 0, "name": "a", "form": "file", "size": 4, "stored_at": 1.0}
+    rows = [
+        {**row, "id": "ckp-1", "job": job, "sha256": sha(b"mine")},
+        {**row, "id": "ckp-2", "job": job, "sha256": sha(b"gone"), "pruned_at": 2.0},
+        {**row, "id": "ckp-3", "job": other, "sha256": sha(b"alien")},
+    ]
+    for one in rows:
+        await rig.ports.db.write(lambda conn, one=one: conn.execute(insert(t.checkpoints).values(one)))
+    found = await rig.agents.open_checkpoint(runner.attempt, 0, sha(b"mine"))
+    assert (found.size, rig.agents.store.get(found.key)) == (4, b"mine")
+    for data in (b"gone", b"alien"):
+        with pytest.raises(NotFound):
+            await rig.agents.open_checkpoint(runner.attempt, 0, sha(data))
 
 
 async def test_bundles_are_opened_by_their_hash(rig: Rig) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from tests.control.fakes import START
 from tests.control.world import Rig
 
 from crucible.control.contacts import Contacts
@@ -35,15 +36,15 @@ async def test_a_batch_is_stored_where_it_belongs(rig: Rig) -> None:
     job, runner = await rig.running()
     other = await rig.attempt(await rig.submit())
     machine = await rig.machine()
-    rig.contacts.attempt(runner.attempt, 11.0)
-    rig.contacts.attempt("att-unknown", 12.0)
-    rig.contacts.machine(machine.id, 13.0)
+    rig.contacts.attempt(runner.attempt, START + 11.0)
+    rig.contacts.attempt("att-unknown", START + 12.0)
+    rig.contacts.machine(machine.id, START + 13.0)
     batch = rig.contacts.take()
     await rig.sql(batch.store)
-    assert (await rig.attempt(job)).last_seen == 11.0
+    assert (await rig.attempt(job)).last_seen == START + 11.0
     assert (await rig.attempt(other.job)).last_seen is None
     found = await rig.machine()
-    assert found.last_seen == 13.0
+    assert found.last_seen == START + 13.0
     assert found.version == machine.version, "a sign of life outdates no decision"
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from tests.control.world import KEY, Rig, job_spec, pieces, secret, service, sha
 
-from crucible.control.desired import attempt_wishes, desired_document
+from crucible.control.desired import Wishes, attempt_wishes, desired_document, seed_of
 from crucible.core.lifecycle import facts as f
 from crucible.core.resources import GiB
 from crucible.wire.desired import DataItem, Desired, Environment, Limits, decode_desired, encode_desired
@@ -10,7 +10,7 @@ from crucible.wire.desired import DataItem, Desired, Environment, Limits, decode
 
 async def document(rig: Rig, machine: str | None = None) -> Desired | None:
     name = machine or (await rig.machine()).id
-    return await rig.read(lambda conn: desired_document(conn, name, KEY))
+    return await rig.read(lambda conn: desired_document(conn, name, KEY, rig.clock.now()))
 
 
 async def known(rig: Rig) -> Desired:
@@ -40,7 +40,7 @@ async def test_an_assignment_carries_all_a_runner_needs(rig: Rig) -> None:
     assert found.command == spec.command
     assert (found.bundle, found.in_place, found.grace, found.stop) == (sha(data), None, 3, False)
     assert found.environment == Environment(requirements=("torch", "numpy"), python="3.12", origin="requirements.txt")
-    assert found.env == {"A": "1", "CRUCIBLE_ATTEMPT": "1"}
+    assert found.env == {"A": "1", "CRUCIBLE_ATTEMPT": "1", "CRUCIBLE_SEED": str(seed_of(job, spec))}
     assert found.data == (DataItem("mnist", "/data/mnist"),)
     assert found.limits == Limits(memory_bytes=GiB, cpus=1, seconds=60, gpus=(0,))
 
@@ -115,12 +115,14 @@ async def test_an_unwanted_machine_has_no_document(rig: Rig) -> None:
 async def test_wishes_of_one_attempt(rig: Rig) -> None:
     job, runner = await rig.running()
 
-    async def wishes() -> tuple[bool, bool] | None:
+    async def wishes() -> Wishes | None:
         return await rig.read(lambda conn: attempt_wishes(conn, runner.attempt))
 
-    assert await wishes() == (False, False)
+    assert await wishes() == Wishes(stop=False, settled=False, checkpoint=0)
+    await service(rig).ask_checkpoint(job)
+    assert await wishes() == Wishes(stop=False, settled=False, checkpoint=1)
     await service(rig).cancel(job)
-    assert await wishes() == (True, False)
+    assert await wishes() == Wishes(stop=True, settled=False, checkpoint=1)
     await runner.end()
-    assert await wishes() == (True, True)
+    assert await wishes() == Wishes(stop=True, settled=True, checkpoint=1)
     assert await rig.read(lambda conn: attempt_wishes(conn, "att-unknown")) is None

@@ -73,7 +73,7 @@ async def test_a_double_of_a_claimed_machine_is_ended_and_the_machine_left_alone
     machine = await rig.machine()
     double = replace(rig.backend.made[machine.id].ref, native_id="i-double")
     rig.backend.made["double"] = Made(double, DEPLOYMENT)
-    assert await rig.janitor.tidy() == Findings(leftovers=(double,))
+    assert await rig.janitor.tidy() == Findings(doubles=(double,))
     assert rig.backend.terminated == [double]
     assert await rig.machine() == machine
 

@@ -12,7 +12,7 @@ from tests.control.test_effects import effect, effects, intended, release, settl
 from tests.control.world import Rig, join, other_worker, service, with_calls
 
 from crucible.control.db import schema as t
-from crucible.control.outbox import CALL_DEADLINE, CLAIM_SECONDS, Outbox
+from crucible.control.outbox import CALL_DEADLINE, CLAIM_SECONDS, OTHERS_SECONDS, Outbox
 from crucible.core.errors import Unreachable
 
 T = TypeVar("T")
@@ -58,8 +58,11 @@ async def test_a_machine_of_a_place_that_is_not_connected_any_more_stops_no_othe
     await rig.submit(backend="ssh")
     await rig.submit()
     without = join(rig.ports, rig.clock, rig.calls, {"local": rig.backend}, rig.deployment.scratch)
-    await without.performer.perform_due()
+    assert await without.performer.perform_due() == 1
     assert len(rig.backend.made) == 1
+    assert await without.performer.next_due() == rig.clock.now() + OTHERS_SECONDS
+    rig.clock.move(OTHERS_SECONDS)
+    assert await without.performer.perform_due() == 1, "nobody else has done it"
     errors = {e["machine"]: e["error"] for e in await rig.rows(t.effects) if not e["done"]}
     (why,) = errors.values()
     assert "no backend 'ssh'" in why
@@ -82,7 +85,7 @@ async def test_what_another_worker_holds_is_left_alone(rig: Rig) -> None:
 
 async def test_who_held_a_claim_too_long_does_not_put_down_anothers(rig: Rig) -> None:
     await intended(rig)
-    mine, other = Outbox("w1"), Outbox("w2")
+    mine, other = Outbox("w1", ["local"]), Outbox("w2", ["local"])
     (late,) = await rig.sql(lambda conn: mine.claim(conn, rig.clock.now()))
     rig.clock.move(CLAIM_SECONDS)
     (held,) = await rig.sql(lambda conn: other.claim(conn, rig.clock.now()))
@@ -102,13 +105,16 @@ async def test_what_is_begun_delays_nothing_else(two_places: Rig) -> None:
     await two_places.submit()
     await two_places.submit(backend="ssh")
     await rig.performer.start_due()
-    await turns()
-    assert (len(rig.backend.made), len(rig.backends["ssh"].made)) == (0, 1)
+    async with asyncio.timeout(30):
+        while not rig.backends["ssh"].made:
+            await turns()
+    assert len(rig.backend.made) == 0
     await rig.performer.start_due()
     gate.open.set()
-    await turns()
+    async with asyncio.timeout(30):
+        while not all(done for _, done in await effects(rig)):
+            await turns()
     assert len(rig.backend.launches) == 1, "begun once, however often we look"
-    assert all(done for _, done in await effects(rig))
 
 
 async def test_what_is_left_under_way_is_taken_up_when_its_claim_has_run_out(two_places: Rig) -> None:
@@ -147,12 +153,10 @@ async def test_claims_of_a_dead_worker_of_our_name_are_ours(rig: Rig) -> None:
 
 
 async def _until(rig: Rig, machine: str) -> None:
-    """Lets the loops run; a few turns of the event loop are enough for one that needs no waiting."""
-    for _ in range(200):
-        if (await rig.machine(machine)).launch_settled:
-            return
-        await asyncio.sleep(0)
-    raise AssertionError("the launch was not taken up")
+    """Lets the loops run until the launch is taken up."""
+    async with asyncio.timeout(30):
+        while not (await rig.machine(machine)).launch_settled:
+            await asyncio.sleep(0)
 
 
 class SlowCalls(InlineCalls):

@@ -63,7 +63,7 @@ async def test_names_are_sorted_and_unknown_ones_refused(two_places: Rig) -> Non
 
 async def test_a_job_for_a_place_that_is_not_ready_waits(rig: Rig, tmp_path: Path) -> None:
     cold = join(rig.ports, rig.clock, rig.calls, rig.backends, tmp_path)
-    await rig.sql(lambda conn: cold.duties.renew(conn, rig.clock.now()))
+    await cold.duties.renew(rig.ports.db, rig.clock)
     job = await cold.submit()
     assert (await cold.world(job)).job.state is JobState.QUEUED
     await cold.places.refresh()

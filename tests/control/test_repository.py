@@ -35,7 +35,7 @@ from crucible.core.lifecycle import (
 from crucible.core.lifecycle import facts as f
 from crucible.core.lifecycle.reasons import Retry
 from crucible.core.lifecycle.states import Condition
-from crucible.core.offers import Billing
+from crucible.core.offers import Billing, Market
 from crucible.core.resources import Allocation, Capacity, Resources
 
 TIMES = st.floats(0, 4e9, allow_nan=False)
@@ -75,6 +75,10 @@ JOBS = st.builds(
     ended_at=MAYBE_TIME,
     not_before=TIMES,
     due_at=MAYBE_TIME,
+    backend=st.just("rehearsal"),
+    resume_from=st.none() | st.just("ckp-1"),
+    reopened_at=COUNT,
+    checkpoint=COUNT,
 )
 MACHINES = st.builds(
     Machine,
@@ -90,6 +94,10 @@ MACHINES = st.builds(
     ),
     instance_type=TEXT,
     region=TEXT,
+    market=st.sampled_from(Market),
+    simulated=st.booleans(),
+    lease_seconds=st.none() | st.floats(0, 600),
+    host_due=MAYBE_TIME,
     billing=st.builds(Billing, granularity=st.integers(1, 3600), minimum=COUNT),
     bills=st.booleans(),
     version=COUNT,
@@ -138,6 +146,8 @@ ATTEMPTS = st.builds(
     exited_at=MAYBE_TIME,
     ended_at=MAYBE_TIME,
     last_seen=MAYBE_TIME,
+    resume_from=st.none() | st.just("ckp-1"),
+    noticed_at=MAYBE_TIME,
 )
 
 

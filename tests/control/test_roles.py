@@ -1,12 +1,22 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
+import pytest
+from sqlalchemy import Connection
 from tests.control.world import Rig
 
 from crucible.control import roles
 from crucible.control.db import schema as t
+from crucible.control.db.postgres_failures import CommitUnknown
 from crucible.control.roles import HOLD_SECONDS, Duties, Duty
 
+T = TypeVar("T")
+
 DUTY = "some-duty"
+PLACES = ["local"]
+"""What a rig is connected to."""
 
 
 async def take(rig: Rig, holder: str) -> int | None:
@@ -14,7 +24,8 @@ async def take(rig: Rig, holder: str) -> int | None:
 
 
 async def renew(rig: Rig, duties: Duties) -> frozenset[Duty]:
-    return await rig.sql(lambda conn: duties.renew(conn, rig.clock.now()))
+    await duties.renew(rig.ports.db, rig.clock)
+    return frozenset(duty for duty in Duty if duties.has(duty))
 
 
 async def holds(rig: Rig, duties: Duties, duty: Duty = Duty.SCHEDULER) -> bool:
@@ -66,17 +77,17 @@ async def test_a_release_touches_nobody_elses(rig: Rig) -> None:
 
 async def test_duties_are_all_taken_by_the_first(rig: Rig) -> None:
     assert await renew(rig, rig.duties) == frozenset(Duty)
-    other = Duties("w2")
+    other = Duties("w2", PLACES)
     assert await renew(rig, other) == frozenset()
     assert not other.has(Duty.POLLER)
     assert not await holds(rig, other)
     assert rig.duties.has(Duty.POLLER)
     assert await holds(rig, rig.duties)
-    assert {r["name"] for r in await rig.rows(t.roles)} == {d.value for d in Duty}
+    assert {r["name"] for r in await rig.rows(t.roles)} == {f"{d}:local" for d in Duty}
 
 
 async def test_a_holder_that_lost_its_duty_learns_it_from_the_database(rig: Rig) -> None:
-    other = Duties("w2")
+    other = Duties("w2", PLACES)
     rig.clock.move(HOLD_SECONDS)
     assert await renew(rig, other) == frozenset(Duty)
     assert rig.duties.has(Duty.SCHEDULER), "as far as it knows"
@@ -86,7 +97,7 @@ async def test_a_holder_that_lost_its_duty_learns_it_from_the_database(rig: Rig)
 
 
 async def test_a_duty_won_back_is_held_under_the_new_epoch_alone(rig: Rig) -> None:
-    other, paused = Duties("w2"), Duties("w1")
+    other, paused = Duties("w2", PLACES), Duties("w1", PLACES)
     await renew(rig, paused)
     rig.clock.move(HOLD_SECONDS)
     await renew(rig, other)
@@ -94,3 +105,40 @@ async def test_a_duty_won_back_is_held_under_the_new_epoch_alone(rig: Rig) -> No
     await renew(rig, rig.duties)
     assert await holds(rig, rig.duties)
     assert not await holds(rig, paused), "the same name, an older epoch"
+
+
+async def test_processes_with_other_places_have_duties_of_their_own(rig: Rig) -> None:
+    one, same, other = Duties("w1", ["a", "b"]), Duties("w2", ["b", "a"]), Duties("w3", ["b"])
+    assert await renew(rig, one) == await renew(rig, other) == frozenset(Duty)
+    assert await renew(rig, same) == frozenset()
+
+
+async def test_many_places_fit_into_a_name(rig: Rig) -> None:
+    assert await renew(rig, Duties("w1", [f"place-{number}" for number in range(99)])) == frozenset(Duty)
+
+
+async def test_who_waits_looks_again_when_anothers_time_is_up(rig: Rig) -> None:
+    other = Duties("w2", PLACES)
+    rig.clock.move(HOLD_SECONDS - 3)
+    assert await other.renew(rig.ports.db, rig.clock) == 3.0
+    rig.clock.move(3)
+    assert await other.renew(rig.ports.db, rig.clock) == HOLD_SECONDS
+    assert other.has(Duty.SCHEDULER)
+
+
+async def test_a_renewal_that_is_not_committed_is_not_believed(rig: Rig) -> None:
+    class Broken:
+        async def write(self, fn: Callable[[Connection], T]) -> T:
+            await rig.sql(lambda conn: roles.release(conn, "w1"))
+            await rig.sql(fn)
+            raise CommitUnknown("Whether this was stored is not known.")
+
+        async def read(self, fn: Callable[[Connection], T]) -> T:
+            return await rig.read(fn)
+
+        async def close(self) -> None: ...
+
+    other = Duties("w2", PLACES)
+    with pytest.raises(CommitUnknown):
+        await other.renew(Broken(), rig.clock)
+    assert not other.has(Duty.SCHEDULER)

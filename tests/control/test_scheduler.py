@@ -155,7 +155,7 @@ async def test_without_the_duty_nothing_is_decided(rig: Rig) -> None:
 async def test_a_holder_that_was_paused_too_long_decides_nothing(rig: Rig) -> None:
     other = await other_worker(rig, "w2")
     rig.clock.move(HOLD_SECONDS + 1)
-    await rig.sql(lambda conn: other.duties.renew(conn, rig.clock.now()))
+    await other.duties.renew(rig.ports.db, rig.clock)
     job = await rig.submit()
     assert await states(rig, job) == ["queued"]
     await other.place()

@@ -50,6 +50,12 @@ JOB_KEYS = {
     "tags",
     "execution_id",
     "simulated",
+    "previous_backend",
+    "generation",
+    "fallback",
+    "market",
+    "rerun_of",
+    "checkpoint",
 }
 ATTEMPT_KEYS = {
     "number",
@@ -226,7 +232,7 @@ def test_an_attempt() -> None:
     attempt = make_attempt(
         job, MACHINE, ATTEMPT, state=AttemptState.ENDED, reason=Reason.KILLED, detail="Killed.", signal=9
     )
-    shown = attempt_view(attempt, {})
+    shown = attempt_view(attempt, {}, World(job))
     assert (shown["state"], shown["reason"], shown["detail"], shown["signal"]) == (
         "ended",
         "killed",

@@ -24,30 +24,17 @@ from tests.control.fakes import (
 
 from crucible.backends.base import LaunchCall
 from crucible.control import repository
-from crucible.control.agents import Agents, Tools
-from crucible.control.bundles import Bundles
-from crucible.control.contacts import Contacts
+from crucible.control.agents import Agents
 from crucible.control.db import schema as t
 from crucible.control.db.inline import InlineDb
 from crucible.control.db.migrate import create
 from crucible.control.db.port import DatabaseClosed, Db
-from crucible.control.effects import Bearings, Performer
-from crucible.control.feed import Feed
-from crucible.control.ingest import Ingest
-from crucible.control.janitor import Janitor
-from crucible.control.logs import Logs
-from crucible.control.places import Places
-from crucible.control.poller import Poller
+from crucible.control.parts import Deployment, Parts
 from crucible.control.ports import Ports
-from crucible.control.reconcile import Reconciler
-from crucible.control.roles import Duties
-from crucible.control.scheduler import Scheduler
-from crucible.control.service import Control, Deployment
-from crucible.control.submit import Accepted, Submit
+from crucible.control.service import Control
+from crucible.control.submit import Accepted
 from crucible.control.system import LocalWakeups
-from crucible.control.tails import Tails
-from crucible.control.unit import Unit, Writer
-from crucible.control.uploads import Uploads
+from crucible.control.unit import Unit
 from crucible.core.ids import Prefix, make_id
 from crucible.core.lifecycle import Attempt, Job, Machine, Slot, World
 from crucible.core.resources import Allocation, GiB
@@ -64,27 +51,20 @@ KEY = b"the deployment's key"
 class Rig:
     """The parts of a control plane, joined as the service joins them, each within a test's reach."""
 
-    ports: Ports
     clock: FakeClock
     calls: InlineCalls
     backend: FakeBackend
     backends: dict[str, FakeBackend]
-    feed: Feed
-    writer: Writer
-    places: Places
-    duties: Duties
-    scheduler: Scheduler
-    submitter: Submit
-    performer: Performer
-    poller: Poller
-    janitor: Janitor
-    contacts: Contacts
-    reconciler: Reconciler
-    tails: Tails
-    logs: Logs
-    bundles: Bundles
-    agents: Agents
-    deployment: Deployment
+    parts: Parts
+
+    def __post_init__(self) -> None:
+        parts = self.parts
+        self.ports, self.deployment, self.feed, self.writer = parts.ports, parts.deployment, parts.feed, parts.writer
+        self.places, self.duties, self.scheduler = parts.places, parts.duties, parts.scheduler
+        self.submitter, self.performer, self.poller = parts.submit, parts.performer, parts.poller
+        self.janitor, self.contacts, self.reconciler = parts.janitor, parts.contacts, parts.reconciler
+        self.tails, self.logs, self.bundles, self.agents = parts.tails, parts.logs, parts.bundles, parts.agents
+        self.uploads, self.ledger, self.fleet, self.revival = parts.uploads, parts.ledger, parts.fleet, parts.revival
 
     async def read(self, fn: Callable[[Connection], T]) -> T:
         return await self.ports.db.read(fn)
@@ -247,42 +227,13 @@ async def make_rig(scratch: Path, *others: FakeBackend) -> Rig:
     backend = FakeBackend()
     rig = join(ports, clock, calls, {b.name: b for b in (backend, *others)}, scratch)
     await rig.places.refresh()
-    await ports.db.write(lambda conn: rig.duties.renew(conn, clock.now()))
+    await rig.duties.renew(ports.db, clock)
     return rig
 
 
 def join(ports: Ports, clock: FakeClock, calls: InlineCalls, backends: dict[str, FakeBackend], scratch: Path) -> Rig:
-    feed, contacts, tails = Feed(), Contacts(), Tails()
-    writer = Writer(ports, feed)
-    places = Places(backends, ports.calls)
-    duties = Duties(ports.worker)
-    scheduler = Scheduler(places, ports.ids, DEPLOYMENT, duties)
-    uploads = Uploads(ports, scratch)
-    bundles = Bundles(ports, uploads, 1000)
-    tools = Tools(ports, writer, feed, tails, contacts, KEY)
-    return Rig(
-        ports=ports,
-        clock=clock,
-        calls=calls,
-        backend=backends["local"],
-        backends=backends,
-        feed=feed,
-        writer=writer,
-        places=places,
-        duties=duties,
-        scheduler=scheduler,
-        submitter=Submit(places, scheduler, ports.ids),
-        performer=Performer(ports, places, writer, Bearings(KEY, "http://agents")),
-        poller=Poller(ports, places, writer),
-        janitor=Janitor(ports, places, writer, DEPLOYMENT),
-        contacts=contacts,
-        reconciler=Reconciler(ports, writer, scheduler, contacts),
-        tails=tails,
-        logs=Logs(ports, tails),
-        bundles=bundles,
-        agents=Agents(tools, Ingest(scheduler), uploads, bundles),
-        deployment=Deployment(DEPLOYMENT, KEY, "http://agents", scratch, 1000),
-    )
+    parts = Parts(ports, backends, Deployment(DEPLOYMENT, KEY, "http://agents", scratch, 1000))
+    return Rig(clock=clock, calls=calls, backend=backends["local"], backends=backends, parts=parts)
 
 
 async def other_worker(rig: Rig, worker: str) -> Rig:

@@ -6,9 +6,9 @@ import hmac
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from sqlalchemy import select
+from sqlalchemy import or_, select
 
-from crucible.control import desired, repository
+from crucible.control import desired, marks, repository, restored
 from crucible.control.bundles import Bundles, StoredFile
 from crucible.control.contacts import Contacts
 from crucible.control.crashpoints import crashpoint
@@ -20,11 +20,11 @@ from crucible.control.tails import Tails
 from crucible.control.unit import Unit, Writer
 from crucible.control.uploads import LANE, PUT_DEADLINE, Uploads
 from crucible.control.views import View
-from crucible.core.errors import BadInput, Conflict, CrucibleError, NotAllowed
+from crucible.core.errors import BadInput, Conflict, CrucibleError, NotAllowed, NotFound
 from crucible.core.lifecycle import Machine, MachineState
-from crucible.core.lifecycle.facts import HostSeen
+from crucible.core.lifecycle.facts import Heard, HostSeen
 from crucible.storage import Store
-from crucible.storage.layout import artifact_key, log_segment_key
+from crucible.storage.layout import artifact_key, checkpoint_key, log_segment_key
 from crucible.wire.desired import Desired
 from crucible.wire.messages import BadBatch, decode_batch, derive_secret
 
@@ -33,6 +33,7 @@ REMEMBERED = 10_000
 """Attempts whose job is known without asking the database."""
 LONGEST_WAIT = 30.0
 LARGEST_ARTIFACT = 1024**4
+LARGEST_CHECKPOINT = 1024**4
 
 
 class MachineUnwanted(CrucibleError):
@@ -106,6 +107,10 @@ class Agents:
         crashpoint("desired.before_answer")
         return document if document.version != version else None
 
+    async def look(self, machine: str) -> Desired:
+        """The machine's document, for one who passes it on: nobody was heard. Raises MachineUnwanted."""
+        return await self._document(machine)
+
     async def attempt_desired(self, attempt: str, rank: int, stop: bool, checkpoint: int, wait: float) -> View | None:
         """What is wanted of one attempt, once it differs from what its runner knows."""
         machine = await self._machine_of(attempt)
@@ -136,6 +141,21 @@ class Agents:
         crashpoint("ingest.after_commit")
         return acked
 
+    async def heard(self, attempt: str) -> None:
+        """A sign of life of the attempt that its runner did not bring itself."""
+        job = await self._job_of(attempt)
+
+        def tell(unit: Unit) -> None:
+            world = repository.load_world(unit.conn, job)
+            assert world is not None, "an attempt has a job"
+            unit.advance(world, Heard(attempt))
+
+        await self._tools.writer.write(tell)
+
+    async def bridge(self, attempt: str, rank: int, first: int) -> bool:
+        """Whether all before `first` is given up: after a restore, when it was asked for and nobody has it."""
+        return bool(await self._tools.ports.db.write(lambda conn: restored.bridge(conn, attempt, rank, first)))
+
     async def put_log(self, attempt: str, rank: int, n: int, start: int, lines: int, sha256: str, data: bytes) -> None:
         """Stores a segment. It counts once its LOG message has come; from then on it never changes."""
         job = await self._job_of(attempt)
@@ -159,6 +179,24 @@ class Agents:
         await self._uploads.object(artifact_key(job, attempt, path), sha256, chunks, LARGEST_ARTIFACT)
         crashpoint("artifact.after_put")
 
+    async def put_checkpoint(self, attempt: str, rank: int, sha256: str, chunks: AsyncIterator[bytes]) -> None:
+        """Stores the bytes. They count as a checkpoint once the CHECKPOINT message has come."""
+        key = checkpoint_key(await self._job_of(attempt), sha256)
+        await marks.announce(self._tools.ports, key, f"{attempt}:{rank}")
+        await self._uploads.object(key, sha256, chunks, LARGEST_CHECKPOINT)
+        crashpoint("checkpoint.after_put")
+
+    async def open_checkpoint(self, attempt: str, rank: int, sha256: str) -> StoredFile:
+        """A kept checkpoint of the attempt's own job, or the one it starts from; NotFound for every other."""
+        job, c = await self._job_of(attempt), t.checkpoints.c
+        start = select(t.attempts.c.resume_from).where(t.attempts.c.id == attempt).scalar_subquery()
+        its_own = (or_(c.job == job, c.id == start), c.sha256 == sha256, c.pruned_at.is_(None))
+        query = select(c.job, c.size).where(*its_own).limit(1)
+        row = await self._tools.ports.db.read(lambda conn: conn.execute(query).first())
+        if row is None:
+            raise NotFound(f"This job has no checkpoint {sha256[:12]}….", fix="Resume from another one.")
+        return StoredFile(checkpoint_key(row.job, sha256), row.size, sha256)
+
     async def open_bundle(self, sha: str) -> StoredFile:
         return await self._bundles.open(sha)
 
@@ -173,18 +211,22 @@ class Agents:
 
     async def _document(self, machine: str) -> Desired:
         key = self._tools.key
-        found = await self._tools.ports.db.read(lambda conn: desired.desired_document(conn, machine, key))
+        now = self._tools.ports.clock.now()
+        found = await self._tools.ports.db.read(lambda conn: desired.desired_document(conn, machine, key, now))
         if found is None:
             raise MachineUnwanted("This machine is not wanted any more.", fix="Its host ends when nothing runs.")
         return found
 
     async def _wishes(self, attempt: str) -> View:
         self._tools.contacts.attempt(attempt, self._tools.ports.clock.now())
+        return await self.wishes(attempt)
+
+    async def wishes(self, attempt: str) -> View:
+        """What is wanted of the attempt, for one who passes it on: nobody was heard."""
         found = await self._tools.ports.db.read(lambda conn: desired.attempt_wishes(conn, attempt))
         if found is None:
             raise AttemptGone("There is no such attempt.", fix="The runner ends itself.")
-        stop, settled = found
-        return {"stop": stop, "settled": settled, "checkpoint": 0}
+        return {"stop": found.stop, "settled": found.settled, "checkpoint": found.checkpoint}
 
     async def _machine_of(self, attempt: str) -> str:
         query = select(t.slots.c.machine).where(t.slots.c.attempt == attempt).limit(1)
@@ -208,6 +250,7 @@ class Agents:
         query = select(t.attempts.c.job).where(t.attempts.c.id == attempt)
         job = await self._tools.ports.db.read(lambda conn: conn.execute(query).scalar())
         if job is None:
+            await self._tools.ports.db.read(restored.spare)
             raise AttemptGone("There is no such attempt.", fix="The runner ends itself.")
         self._remember(attempt, str(job))
         return str(job)
@@ -216,6 +259,7 @@ class Agents:
 def _wanted(unit: Unit, machine: str) -> Machine:
     row = repository.load_machine(unit.conn, machine)
     if row is None or row.state in (MachineState.RELEASING, MachineState.GONE):
+        restored.spare_machine(unit.conn, machine)
         raise MachineUnwanted("This machine is not wanted any more.", fix="Its host ends.")
     return row
 

@@ -7,12 +7,16 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, insert, select
 
+from crucible.control import marks
 from crucible.control.crashpoints import crashpoint
 from crucible.control.db import schema as t
 from crucible.control.ports import Ports
 from crucible.control.uploads import Uploads
 from crucible.core.errors import NotFound
 from crucible.storage.layout import bundle_key
+
+MARK = "bundle"
+"""Who stores a bundle is all one."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,7 @@ class Bundles:
 
     async def put(self, sha256: str, chunks: AsyncIterator[bytes]) -> bool:
         """Stores the bytes, then the row: a row means that the bundle is there whole. Whether it is new."""
+        await marks.announce(self._ports, bundle_key(sha256), MARK)
         size, _ = await self._uploads.bundle(sha256, chunks, self._limit)
         crashpoint("bundle.after_put")
         now = self._ports.clock.now()
@@ -52,6 +57,7 @@ class Bundles:
 
 
 def _note(conn: Connection, sha256: str, size: int, now: float) -> bool:
+    marks.arrived(conn, bundle_key(sha256), MARK)
     if conn.execute(select(t.bundles.c.sha256).where(t.bundles.c.sha256 == sha256)).first() is not None:
         return False
     conn.execute(insert(t.bundles).values(sha256=sha256, size=size, created_at=now))

@@ -20,11 +20,9 @@ from crucible.core.lifecycle import (
 )
 from crucible.core.lifecycle.reasons import Retry
 from crucible.core.lifecycle.states import Condition
-from crucible.core.offers import Billing
+from crucible.core.offers import Billing, Market
 from crucible.core.resources import Allocation, Capacity, Resources
 from crucible.core.spec import JobSpec
-
-LOCAL = "local"
 
 _JOB_PLAIN = (
     "id",
@@ -42,6 +40,10 @@ _JOB_PLAIN = (
     "ended_at",
     "not_before",
     "due_at",
+    "backend",
+    "resume_from",
+    "reopened_at",
+    "checkpoint",
 )
 _ATTEMPT_PLAIN = (
     "id",
@@ -58,6 +60,8 @@ _ATTEMPT_PLAIN = (
     "exited_at",
     "ended_at",
     "last_seen",
+    "resume_from",
+    "noticed_at",
 )
 _MACHINE_PLAIN = (
     "id",
@@ -68,6 +72,9 @@ _MACHINE_PLAIN = (
     "bills",
     "instance_type",
     "region",
+    "simulated",
+    "lease_seconds",
+    "host_due",
     "native_id",
     "claimed_by",
     "launch_settled",
@@ -118,7 +125,6 @@ def job_row(job: Job) -> dict[str, object]:
         **job_changes(job),
         "backwards": job.id[::-1],
         "version": job.version,
-        "backend": job.spec.backend or LOCAL,
         "spec": job.spec.model_dump_json(),
         "resources": job.resources.model_dump_json(exclude_unset=True),
     }
@@ -162,6 +168,7 @@ def machine_of(row: RowMapping) -> Machine:
         **plain,
         version=row["version"],
         state=MachineState(row["state"]),
+        market=Market(row["market"]),
         billing=Billing(**json.loads(row["billing"])),
         capacity=Capacity.model_validate_json(row["capacity"]),
     )
@@ -172,6 +179,7 @@ def machine_row(machine: Machine) -> dict[str, object]:
         **{name: getattr(machine, name) for name in _MACHINE_PLAIN},
         "version": machine.version,
         "state": machine.state.value,
+        "market": machine.market.value,
         "billing": json.dumps({"granularity": machine.billing.granularity, "minimum": machine.billing.minimum}),
         "capacity": machine.capacity.model_dump_json(),
     }

@@ -1,72 +1,155 @@
-"""One process's control plane over a state folder: the default that needs no set-up."""
+"""One process's control plane: over a state folder alone, or sharing a PostgreSQL database with others."""
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+import os
+import platform
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from crucible.backends.registry import get_backend, names
+from crucible import __version__
+from crucible.backends.base import Backend, Reach
+from crucible.backends.registry import get_backend
 from crucible.backends.settings import BackendSettings
+from crucible.control.admission import Admission
 from crucible.control.agentfile import build_agent
-from crucible.control.db import open_database
-from crucible.control.ports import Ports
-from crucible.control.service import Control, Deployment
+from crucible.control.computer import this_computer
+from crucible.control.db import Db, open_database
+from crucible.control.db.migrate import is_postgres
+from crucible.control.orders import Terms
+from crucible.control.parts import Deployment
+from crucible.control.ports import Clock, Ports, Wakeups
+from crucible.control.room import Bounds
+from crucible.control.service import Control
+from crucible.control.signpost import Signpost
 from crucible.control.system import LocalWakeups, SystemClock, SystemIds, SystemRandom, ThreadCalls
+from crucible.core.channels import Channel
 from crucible.core.ids import Prefix, make_id
 from crucible.core.secret import Secret
-from crucible.storage import open_store
+from crucible.storage import StoreOptions, open_store
 
 WORKER = "embedded"
 """The holder of the state folder's lock is the only process of this name."""
+LONGEST_HOST = 40
+_STARTED = secrets.token_hex(6)
+"""Two computers, or one before and after a restart, may use the same name and number."""
 
 
 @dataclass(frozen=True)
 class Embedded:
-    """What the composition root knows."""
+    """What the composition root knows.
+
+    `database`: a file, or the URL of a PostgreSQL database. `store`: a folder or a URL. `local_folder`: where
+    the places on this computer keep their machines; servers that share a database and a computer share it.
+    `rehearsal_state`: the simulated cloud of several deployments.
+    """
 
     home: Path
-    database: Path
-    store: Path
+    database: Path | str = field(repr=False)
+    store: str
+    store_options: StoreOptions
     agents_url_file: Path
+    local_folder: Path
+    backends: tuple[str, ...]
     key: Secret
     python: str
     uv: str | None
     bundle_limit: int
-    environ: dict[str, str]
+    environ: dict[str, str] = field(repr=False)
+    rehearsal_state: Path | None = None
+    terms: Terms = Terms()
+    bounds: Bounds = Bounds()
+    prune_after: float | None = None
+    channel: Channel = Channel.HTTPS
 
 
 def embedded_control(given: Embedded) -> Control:
     """Opens database and store; starts nothing."""
+    engine = _engine(given.database)
     ports = Ports(
-        clock=SystemClock(),
+        clock=engine.clock,
         ids=SystemIds(),
         random=SystemRandom(),
-        db=open_database(given.database),
-        store=open_store(str(given.store)),
+        db=engine.db,
+        store=open_store(given.store, given.store_options),
         calls=ThreadCalls(),
-        wakeups=LocalWakeups(),
-        worker=WORKER,
+        wakeups=engine.wakeups,
+        worker=engine.worker,
     )
-    settings = BackendSettings(
-        home=given.home,
-        agents_url_file=given.agents_url_file,
-        agent_file=build_agent(given.home / "agent"),
-        python=given.python,
-        uv=given.uv,
-        environ=given.environ,
-    )
+    agents_url = given.agents_url_file.read_text(encoding="utf-8").strip()
+    signpost = Signpost(given.local_folder / "agents.url", agents_url)
+    backends = _backends(given, signpost.path)
+    nearby = _nearby(backends.values())
+    shared = is_postgres(given.database)
     deployment = Deployment(
         id=deployment_id(given.key),
         key=given.key.reveal().encode(),
-        agents_url=given.agents_url_file.read_text(encoding="utf-8").strip(),
+        agents_url=agents_url,
         scratch=given.home / "uploads",
         bundle_limit=given.bundle_limit,
+        admit=Admission(
+            deployment_id(given.key), nearby, this_computer(given.local_folder) if nearby and shared else None
+        ),
+        shared=shared,
+        point_agents=signpost.point if nearby else lambda: None,
+        terms=given.terms,
+        bounds=given.bounds,
+        prune_after=given.prune_after,
+        database=given.database,
+        version=__version__,
+        store_url=given.store,
+        channel=given.channel,
     )
-    return Control(ports, {name: get_backend(name, settings) for name in names()}, deployment)
+    return Control(ports, backends, deployment)
 
 
 def deployment_id(key: Secret) -> str:
     """Who holds the key is the deployment: its id on tags is derived from it, one way."""
     digest = hashlib.sha256(b"deployment:" + key.reveal().encode()).digest()
     return make_id(Prefix.DEPLOYMENT, int.from_bytes(digest[:6]), int.from_bytes(digest[6:16]))
+
+
+@dataclass(frozen=True)
+class _Engine:
+    db: Db
+    clock: Clock
+    wakeups: Wakeups
+    worker: str
+
+
+def _engine(database: Path | str) -> _Engine:
+    db = open_database(database)
+    if not is_postgres(database):
+        return _Engine(db, SystemClock(), LocalWakeups(), WORKER)
+    from crucible.control.db.notify import PostgresWakeups
+    from crucible.control.db.postgres import PostgresDb
+
+    assert isinstance(db, PostgresDb), "open_database goes by the URL too"
+    return _Engine(db, db.clock, PostgresWakeups(str(database)), unique_name())
+
+
+def unique_name() -> str:
+    """No other process, of this computer or another, now or later, has it."""
+    return f"{platform.node()[:LONGEST_HOST]}:{os.getpid()}:{_STARTED}"
+
+
+def _backends(given: Embedded, agents_url_file: Path) -> dict[str, Backend]:
+    given.local_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    settings = BackendSettings(
+        home=given.local_folder,
+        agents_url_file=agents_url_file,
+        agent_file=build_agent(given.local_folder / "agent"),
+        python=given.python,
+        uv=given.uv,
+        rehearsal_state=given.rehearsal_state,
+        environ=given.environ,
+    )
+    return {name: get_backend(name, settings) for name in given.backends}
+
+
+def _nearby(backends: Iterable[Backend]) -> frozenset[str]:
+    """Those whose machines are on this computer."""
+    return frozenset(backend.name for backend in backends if backend.capabilities.reach is Reach.LOOPBACK)

@@ -13,6 +13,8 @@ NAMES = frozenset(
         "submit.before_commit",
         "submit.after_commit",
         "cancel.after_commit",
+        "resume.before_commit",
+        "resume.after_commit",
         "effect.claimed",
         "launch.before_call",
         "launch.after_call",
@@ -24,6 +26,7 @@ NAMES = frozenset(
         "ingest.after_commit",
         "log.after_put",
         "artifact.after_put",
+        "checkpoint.after_put",
         "bundle.after_put",
         "desired.before_answer",
     }

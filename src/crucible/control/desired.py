@@ -2,31 +2,53 @@
 
 from __future__ import annotations
 
+import zlib
+from dataclasses import dataclass
+
 from sqlalchemy import Connection, RowMapping, bindparam, select
 
+from crucible.control import checkpoints, restored
 from crucible.control.db import schema as t
-from crucible.core.lifecycle import MachineState, Wish
+from crucible.core.lifecycle import AttemptState, MachineState, Wish
 from crucible.core.resources import Allocation, Resources
 from crucible.core.spec import JobSpec
 from crucible.wire.desired import Assignment, DataItem, Desired, Environment, Limits
 from crucible.wire.messages import derive_secret
 
 
-def desired_document(conn: Connection, machine: str, key: bytes) -> Desired | None:
+def desired_document(conn: Connection, machine: str, key: bytes, now: float) -> Desired | None:
     """What is wanted of this machine; None when it is not wanted any more or was never ours."""
-    row = conn.execute(
-        select(t.machines.c.state, t.machines.c.desired_version).where(t.machines.c.id == machine)
-    ).first()
+    restored.spare_machine(conn, machine)
+    row = conn.execute(_MACHINE, {"machine": machine}).first()
     if row is None or row.state in (MachineState.RELEASING.value, MachineState.GONE.value):
         return None
-    assignments = tuple(_assignment(r, key) for r in conn.execute(_ASSIGNED, {"machine": machine}).mappings())
-    return Desired(machine, row.desired_version, assignments)
+    rows = conn.execute(_ASSIGNED, {"machine": machine}).mappings().all()
+    assignments = tuple(_assignment(conn, r, key) for r in rows)
+    left = None if row.ends_at is None else max(row.ends_at - now, 0.0)
+    return Desired(machine, row.desired_version, assignments, row.lease_seconds, left)
 
 
-def attempt_wishes(conn: Connection, attempt: str) -> tuple[bool, bool] | None:
-    """(stop, settled) for one attempt; None when there is no such attempt."""
+@dataclass(frozen=True)
+class Wishes:
+    """What is wanted of one attempt. `settled`: it is over for us; `checkpoint` counts those asked for."""
+
+    stop: bool
+    settled: bool
+    checkpoint: int
+
+
+def attempt_wishes(conn: Connection, attempt: str) -> Wishes | None:
+    """None when there is no such attempt."""
     row = conn.execute(_WISHES, {"attempt": attempt}).first()
-    return None if row is None else (_stop(row._mapping), row.attempt_state == "ended")
+    if row is None:
+        restored.spare(conn)
+        return None
+    return Wishes(_stop(row._mapping), row.attempt_state == AttemptState.ENDED.value, row.checkpoint)
+
+
+_MACHINE = select(
+    t.machines.c.state, t.machines.c.desired_version, t.machines.c.lease_seconds, t.machines.c.ends_at
+).where(t.machines.c.id == bindparam("machine"))
 
 
 _COLUMNS = (
@@ -36,9 +58,11 @@ _COLUMNS = (
     t.attempts.c.number,
     t.attempts.c.generation.label("attempt_generation"),
     t.attempts.c.state.label("attempt_state"),
+    t.attempts.c.resume_from,
     t.jobs.c.id.label("job"),
     t.jobs.c.generation,
     t.jobs.c.desired,
+    t.jobs.c.checkpoint,
     t.jobs.c.spec,
     t.jobs.c.resources,
 )
@@ -58,7 +82,12 @@ def _stop(row: RowMapping) -> bool:
     return bool(row["desired"] != Wish.RUN.value or row["attempt_generation"] != row["generation"])
 
 
-def _assignment(row: RowMapping, key: bytes) -> Assignment:
+def seed_of(job: str, spec: JobSpec) -> int:
+    """The job's seed: the one asked for, or one of its own that stays the same over all attempts."""
+    return zlib.crc32(job.encode()) if spec.seed is None else spec.seed
+
+
+def _assignment(conn: Connection, row: RowMapping, key: bytes) -> Assignment:
     spec = JobSpec.model_validate_json(row["spec"])
     size = Resources.model_validate_json(row["resources"])
     allocation = Allocation.model_validate_json(row["allocation"])
@@ -71,9 +100,15 @@ def _assignment(row: RowMapping, key: bytes) -> Assignment:
         bundle=spec.bundle,
         in_place=spec.in_place,
         environment=Environment(**spec.environment.model_dump()),
-        env={**spec.env, "CRUCIBLE_ATTEMPT": str(row["number"])},
+        env={
+            **spec.env,
+            "CRUCIBLE_ATTEMPT": str(row["number"]),
+            "CRUCIBLE_SEED": str(seed_of(row["job"], spec)),
+        },
         data=tuple(DataItem(item.name, item.source) for item in spec.data),
         limits=Limits(memory_bytes=size.memory_bytes, cpus=size.cpus, seconds=size.seconds, gpus=allocation.gpus),
         grace=spec.grace_seconds,
+        resume_from=checkpoints.resume_of(conn, row["resume_from"]) if row["resume_from"] else None,
         stop=_stop(row),
+        checkpoint=row["checkpoint"],
     )

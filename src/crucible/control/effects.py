@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import structlog
 
 from crucible.backends import base
-from crucible.control import repository
+from crucible.control import repository, restored
 from crucible.control.crashpoints import crashpoint
 from crucible.control.outbox import CALL_DEADLINE, Claimed, Outbox
 from crucible.control.places import Places
@@ -40,10 +40,14 @@ LOUD_AFTER = 5
 
 @dataclass(frozen=True)
 class Bearings:
-    """Where agents find us, and the key their secrets are derived from."""
+    """Where agents find us, and the key their secrets are derived from.
+
+    `invite` says what a machine is given to talk through the store; None: its agent calls us.
+    """
 
     key: bytes = field(repr=False)
     agents_url: str
+    invite: Callable[[base.Backend, str], Awaitable[Mapping[str, object] | None]]
 
 
 class Performer:
@@ -52,7 +56,7 @@ class Performer:
         self._places = places
         self._writer = writer
         self._bearings = bearings
-        self._outbox = Outbox(ports.worker)
+        self._outbox = Outbox(ports.worker, places.names())
         self._under_way: set[asyncio.Task[None]] = set()
 
     async def perform_due(self) -> int:
@@ -85,6 +89,7 @@ class Performer:
         return await self._ports.db.read(self._outbox.next_due)
 
     def _claim(self, unit: Unit) -> list[Claimed]:
+        restored.hold_back(unit.conn, unit.now)
         return [self._announce(unit, effect) for effect in self._outbox.claim(unit.conn, unit.now)]
 
     def _announce(self, unit: Unit, effect: Claimed) -> Claimed:
@@ -128,7 +133,8 @@ class Performer:
             if found is not None and machine.up_at is None:
                 return await self._answered(effect, f.LaunchAnswered(found))
         nonce = derive_secret(self._bearings.key, "nonce", machine.id).decode()
-        bootstrap = base.Bootstrap(nonce, self._bearings.agents_url)
+        invitation = await self._bearings.invite(backend, machine.id)
+        bootstrap = base.Bootstrap(nonce, self._bearings.agents_url, invitation)
         crashpoint("launch.before_call")
         try:
             ref = await self._call(effect, backend, lambda: backend.launch(call, bootstrap))
@@ -136,12 +142,18 @@ class Performer:
             if machine.up_at is not None:
                 return await self._later(effect, str(refused))
             return await self._answered(effect, f.LaunchRefused(str(refused)))
-        except (base.LaunchUnknown, TimedOut, CallBroke) as unknown:
-            await self._note(effect, f.LaunchLost(str(unknown)))
-            return await self._later(effect, str(unknown))
+        except base.LaunchUnknown as unknown:
+            until = self._ports.clock.now() + backend.capabilities.launch_deadline + backend.capabilities.settle_window
+            return await self._lost(effect, f.LaunchLost(str(unknown), until))
+        except (TimedOut, CallBroke) as unknown:
+            return await self._lost(effect, f.LaunchLost(str(unknown)))
         crashpoint("launch.after_call")
         await self._answered(effect, f.LaunchAnswered(ref.native_id))
         crashpoint("launch.recorded")
+
+    async def _lost(self, effect: Claimed, fact: f.LaunchLost) -> None:
+        await self._note(effect, fact)
+        await self._later(effect, fact.why)
 
     async def _look_for(self, effect: Claimed, backend: base.Backend) -> None:
         """The launch is not wanted any more: nothing is sent, but what an earlier call made is found."""

@@ -14,19 +14,22 @@ from dataclasses import dataclass
 
 from sqlalchemy import insert, select, update
 
-from crucible.control import points, repository
+from crucible import __version__
+from crucible.control import checkpoints, marks, points, repository, restored
 from crucible.control.db import schema as t
 from crucible.control.feed import Hint
+from crucible.control.ports import Ids
 from crucible.control.scheduler import Scheduler
 from crucible.control.unit import Unit
 from crucible.core.errors import Conflict, CrucibleError
 from crucible.core.lifecycle import Event, Fact, Reason, Step, World
 from crucible.core.lifecycle import facts as f
+from crucible.core.versions import agent_note
+from crucible.storage.layout import checkpoint_key
 from crucible.wire.messages import Batch, Cause, Kind, Message
 from crucible.wire.paths import safe_name
 
 PROGRESS_NUMBERS = ("fraction", "epoch", "total_epochs", "step", "total_steps", "loss", "eta_seconds")
-LARGEST_NUMBER = 1e15
 MAX_SERIES = 1000
 """Series of one rank of an attempt; a program that invents names without end is not followed."""
 
@@ -65,19 +68,26 @@ _REASONS = {
     Cause.STAGING_FAILED: Reason.STAGING_FAILED,
     Cause.RUNNER_LOST: Reason.RUNNER_LOST,
     Cause.FENCED: Reason.FENCED,
+    Cause.INTERRUPTED: Reason.INTERRUPTED,
+    Cause.SUSPENDED: Reason.SUSPENDED,
 }
 
 
 class Ingest:
-    def __init__(self, scheduler: Scheduler) -> None:
+    def __init__(self, scheduler: Scheduler, ids: Ids) -> None:
         self._scheduler = scheduler
+        self._ids = ids
 
     def store(self, unit: Unit, batch: Batch) -> Ingested:
         """Stores the new messages of a batch. Raises Gap and AttemptGone; a message twice is fine."""
         slot = self._slot(unit, batch)
         fresh = [m for m in batch.messages if m.n > slot.acked]
         if any(m.n != n for n, m in enumerate(fresh, start=slot.acked + 1)):
-            raise Gap(slot.acked)
+            bridged = restored.bridge(unit.conn, batch.attempt, batch.rank, fresh[0].n)
+            if bridged is None:
+                raise Gap(slot.acked)
+            if not bridged:
+                return Ingested(slot.acked, slot.job)
         if fresh:
             self._take(unit, batch, slot.job, fresh)
         return Ingested(fresh[-1].n if fresh else slot.acked, slot.job)
@@ -89,6 +99,7 @@ class Ingest:
             .where(t.slots.c.attempt == batch.attempt, t.slots.c.rank == batch.rank)
         ).first()
         if row is None:
+            restored.spare(unit.conn)
             raise AttemptGone("There is no such attempt.", fix="The runner ends itself.")
         return _Slot(row.acked, row.job)
 
@@ -122,7 +133,7 @@ class Ingest:
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             return _note(unit, world, f"a {message.kind.value} message could not be read: {error}")
         self._remember(unit, batch, message)
-        return unit.advance(world, fact)
+        return _tell_skew(unit, unit.advance(world, fact), message)
 
     def _material(self, unit: Unit, batch: Batch, world: World, message: Message) -> World:
         match message.kind:
@@ -139,8 +150,17 @@ class Ingest:
                 unit.changes.hint(world.job.id, Hint.LOG)
             case Kind.ARTIFACT:
                 _store_artifact(unit, batch, world.job.id, message)
+            case Kind.CHECKPOINT:
+                return self._store_checkpoint(unit, batch, world, message)
             case _:
                 return _note(unit, world, str(message.data.get("text", ""))[:2000])
+        return world
+
+    def _store_checkpoint(self, unit: Unit, batch: Batch, world: World, message: Message) -> World:
+        """Its object is kept for the row's sake from now on, and no longer because it was on its way."""
+        world = checkpoints.add(unit, self._ids, world, batch.attempt, batch.rank, message.data)
+        key = checkpoint_key(world.job.id, str(message.data["sha256"]))
+        marks.arrived(unit.conn, key, f"{batch.attempt}:{batch.rank}")
         return world
 
     def _remember(self, unit: Unit, batch: Batch, message: Message) -> None:
@@ -157,6 +177,13 @@ class Ingest:
 class _Slot:
     acked: int
     job: str
+
+
+def _tell_skew(unit: Unit, world: World, message: Message) -> World:
+    """An agent outlives servers: one of another version goes on, and people can see it."""
+    agent = message.data.get("agent") if message.kind is Kind.STARTED else None
+    note = agent_note(str(agent), __version__) if agent else None
+    return _note(unit, world, note) if note else world
 
 
 def _note(unit: Unit, world: World, text: str) -> World:
@@ -180,6 +207,8 @@ def fact_of(batch: Batch, message: Message) -> Fact | None:
                 _whole(data.get("signal")),
                 _text(data.get("text"), 4000),
             )
+        case Kind.NOTICE:
+            return f.Noticed(batch.attempt, float(_number(data.get("seconds")) or 0.0))
         case Kind.ENDED:
             complete = bool(data.get("complete", True))
             return f.RunnerEnded(batch.attempt, batch.rank, complete, _text(data.get("text"), 2000))

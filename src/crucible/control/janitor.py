@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import structlog
 from sqlalchemy import select
 
-from crucible.backends.base import MachineRef
-from crucible.control import repository
+from crucible.backends.base import MachineRef, end_only
+from crucible.control import repository, restored
 from crucible.control.db import schema as t
 from crucible.control.places import Places
 from crucible.control.ports import Ports
@@ -28,10 +28,14 @@ LIST_DEADLINE = 30.0
 
 @dataclass(frozen=True)
 class Findings:
-    """`strangers` carry our tag but have no row; `leftovers` are gone by their row, or doubles."""
+    """`strangers` carry our tag but have no row; `leftovers` are gone by their row.
+
+    `doubles` are instances of a machine that another one has proven to be: our token made two.
+    """
 
     strangers: tuple[MachineRef, ...] = ()
     leftovers: tuple[MachineRef, ...] = ()
+    doubles: tuple[MachineRef, ...] = ()
 
 
 class Janitor:
@@ -42,40 +46,59 @@ class Janitor:
         self._deployment = deployment
 
     async def tidy(self) -> Findings:
-        """One round over every place, all at once."""
-        found = await asyncio.gather(*map(self._tidy, self._places.names()))
-        strangers = tuple(ref for findings in found for ref in findings.strangers)
-        return Findings(strangers, tuple(ref for findings in found for ref in findings.leftovers))
+        """One round over every place, all at once: what is left over is ended, strangers are told of."""
+        found = await self.look()
+        for ref in found.strangers:
+            log.error("a machine with our tag is unknown to us", machine=ref.machine, native_id=ref.native_id)
+        for ref in (*found.leftovers, *found.doubles):
+            await self._end(ref)
+        return found
 
-    async def _tidy(self, name: str) -> Findings:
-        strangers: list[MachineRef] = []
-        leftovers: list[MachineRef] = []
+    async def look(self) -> Findings:
+        """What our places hold that has no use. Nothing is ended."""
+        found = await asyncio.gather(*map(self._look, self._places.names()))
+        return Findings(
+            strangers=tuple(ref for findings in found for ref in findings.strangers),
+            leftovers=tuple(ref for findings in found for ref in findings.leftovers),
+            doubles=tuple(ref for findings in found for ref in findings.doubles),
+        )
+
+    async def _look(self, name: str) -> Findings:
         try:
-            for ref in await self._owned(name):
-                await self._judge(ref, strangers, leftovers)
+            judged = [(ref, await self._known(ref)) for ref in await self._owned(name)]
+            strangers = tuple(ref for ref, machine in judged if machine is None)
+            await self._looked(name, clear=not strangers)
         except CrucibleError as error:
             log.warning("listing machines failed", backend=name, error=str(error))
-        return Findings(tuple(strangers), tuple(leftovers))
+            return Findings()
+        known = [(ref, machine) for ref, machine in judged if machine is not None]
+        leftovers = tuple(ref for ref, machine in known if not machine.alive)
+        return Findings(strangers, leftovers, tuple(ref for ref, machine in known if _double(machine, ref)))
 
     async def _owned(self, name: str) -> list[MachineRef]:
         backend = self._places.backend(name)
         return list(await self._ports.calls.run(name, lambda: backend.owned(self._deployment), LIST_DEADLINE))
 
-    async def _judge(self, ref: MachineRef, strangers: list[MachineRef], leftovers: list[MachineRef]) -> None:
-        machine = await self._ports.db.read(lambda conn: repository.load_machine(conn, ref.machine))
-        if machine is None:
-            strangers.append(ref)
-            log.error("a machine with our tag is unknown to us", machine=ref.machine, native_id=ref.native_id)
-        elif _left_over(machine, ref):
-            leftovers.append(ref)
-            await self._end(ref)
+    async def _known(self, ref: MachineRef) -> Machine | None:
+        return await self._ports.db.read(lambda conn: repository.load_machine(conn, ref.machine))
+
+    async def _looked(self, name: str, *, clear: bool) -> None:
+        """After a restore, jobs are placed once every place has shown that we know all it holds."""
+        if await self._ports.db.read(restored.held):
+            now, window = self._ports.clock.now(), self._places.backend(name).capabilities.settle_window
+            await self._ports.db.write(
+                lambda conn: restored.looked(conn, name, now, strangers=not clear, settle_window=window)
+            )
 
     async def _end(self, ref: MachineRef) -> None:
         """The place still shows what has no use: end it directly; the row stays as it is."""
+        if await self._ports.db.read(restored.held):
+            log.warning("left alone after a restore", machine=ref.machine, native_id=ref.native_id, why=restored.WHY)
+            return
         log.warning("ending what is left of a machine", machine=ref.machine, native_id=ref.native_id)
         backend = self._places.backend(ref.backend)
         try:
-            await self._ports.calls.run(ref.backend, lambda: backend.terminate(ref), LIST_DEADLINE)
+            await self._ports.calls.run(ref.backend, lambda: end_only(backend, ref), LIST_DEADLINE)
         except CrucibleError as error:
             log.warning("it does not end yet", machine=ref.machine, error=str(error))
 
@@ -96,7 +119,6 @@ class Janitor:
         await self._writer.write(ensure)
 
 
-def _left_over(machine: Machine, ref: MachineRef) -> bool:
-    """Gone by our books; or a double: our token made two, and another one has proven to be the machine."""
-    double = machine.claimed_by is not None and machine.claimed_by != ref.native_id
-    return machine.state is MachineState.GONE or double
+def _double(machine: Machine, ref: MachineRef) -> bool:
+    """Whether another instance than this has proven to be the machine."""
+    return machine.alive and machine.claimed_by is not None and machine.claimed_by != ref.native_id

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 
 import structlog
 
-from crucible.backends.base import Backend
+from crucible.backends.base import Backend, Slots
 from crucible.control.ports import Calls
+from crucible.core import elastic
 from crucible.core.errors import CrucibleError, NoCapacity, UnknownName
-from crucible.core.offers import Offer
+from crucible.core.offers import Market, Offer
+from crucible.core.places import places_of
 from crucible.core.resources import Resources
 from crucible.core.scheduling import why_never
 from crucible.core.spec import JobSpec
@@ -19,7 +21,6 @@ from crucible.core.tiers import effective
 
 log = structlog.get_logger(__name__)
 
-DEFAULT = "local"
 OFFERS_DEADLINE = 20.0
 
 
@@ -64,22 +65,47 @@ class Places:
     def offers(self, name: str) -> tuple[Offer, ...]:
         return self._offers.get(name, ())
 
+    def answered(self, name: str) -> bool:
+        """Whether the place has said what it offers; until then nothing follows from having no offers."""
+        return name in self._offers
+
+    def may_hold(self, name: str, spec: JobSpec, need: Resources) -> bool:
+        """Whether the place is connected and could hold such a job some day."""
+        return self.has(name) and not self._why_never(name, spec, need)
+
     def place(self, name: str) -> Place | None:
         """The backend with the offer that new machines there are made from; None while it has none."""
         runnable = [offer for offer in self.offers(name) if offer.runnable]
         return Place(self._backends[name], runnable[0]) if runnable else None
 
     def check(self, spec: JobSpec) -> Resources:
-        """The job's size. Raises for an unknown backend or tier, and for more than the place has."""
-        backend = self.backend(spec.backend or DEFAULT)
+        """The job's size. Raises for an unknown backend or tier, and for more than any of its places has."""
         need = effective(spec.tier, spec.resources)
-        if spec.in_place and not backend.capabilities.in_place:
-            raise NoCapacity(f"{backend.name} cannot run a job in place.", fix="Leave out --in-place.")
-        reasons = [why_never(need, offer.capacity) for offer in self.offers(backend.name)]
-        if reasons and all(reasons):
+        rejected = [self._why_never(name, spec, need) for name in places_of(spec)]
+        if all(rejected):
+            reasons = [rejection for found in rejected for rejection in found]
             raise NoCapacity(
-                f"No place can hold this job: it {reasons[0]}.",
+                f"No place can hold this job: it {reasons[0]['why']}.",
                 fix="Ask for less, choose a smaller --tier, or connect a larger place.",
-                rejected=[{"backend": backend.name, "why": why} for why in reasons],
+                rejected=reasons,
             )
         return need
+
+    def _why_never(self, name: str, spec: JobSpec, need: Resources) -> list[dict[str, str]]:
+        """Why this place can never hold the job, an entry for each of its offers; empty when it may."""
+        backend = self.backend(name)
+        if spec.in_place and not backend.capabilities.in_place:
+            return [{"backend": name, "why": f"is to run in place, which {name} cannot; leave out --in-place"}]
+        counted = backend.capabilities.slots is Slots.COUNTED
+        reasons = [
+            why_never(need, offer.capacity) if counted else _why_never_elastic(spec, need, offer)
+            for offer in self.offers(name)
+        ]
+        return [{"backend": name, "why": why} for why in reasons] if reasons and all(reasons) else []
+
+
+def _why_never_elastic(spec: JobSpec, need: Resources, offer: Offer) -> str:
+    """Where there is no spot, what cannot be taken back will do."""
+    markets = (spec.market, Market.ON_DEMAND) if spec.market is Market.SPOT else (spec.market,)
+    reasons = [elastic.why_never(elastic.Sought(need, market, spec.regions), offer) for market in markets]
+    return reasons[0] if all(reasons) else ""

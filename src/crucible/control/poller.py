@@ -48,7 +48,7 @@ class Poller:
         rows = await self._ports.db.read(lambda conn: conn.execute(query).mappings().all())
         found: dict[str, list[Machine]] = {}
         for machine in map(codec.machine_of, rows):
-            if machine.native_id is not None:
+            if machine.native_id is not None and self._places.has(machine.backend):
                 found.setdefault(machine.backend, []).append(machine)
         return found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import select
 
-from crucible.control import codec
+from crucible.control import codec, restored
 from crucible.control.db import schema as t
 from crucible.control.unit import Unit
 from crucible.core.lifecycle import MachineState
@@ -14,10 +14,11 @@ _HELD = (MachineState.CREATING.value, MachineState.UP.value)
 
 
 def release_idle(unit: Unit) -> int:
-    """Releases every pool machine that no attempt occupies; how many."""
+    """Releases every pool machine that no attempt occupies; how many. After a restore: only newer ones."""
+    certain = t.machines.c.created_at >= (restored.since(unit.conn) or 0.0)
     busy = select(t.slots.c.machine).where(t.slots.c.ended.is_(False))
     c = t.machines.c
-    idle = select(t.machines).where(c.owner.startswith("pool:"), c.state.in_(_HELD), c.id.not_in(busy))
+    idle = select(t.machines).where(c.owner.startswith("pool:"), c.state.in_(_HELD), c.id.not_in(busy), certain)
     machines = [codec.machine_of(row) for row in unit.conn.execute(idle).mappings().all()]
     for machine in machines:
         unit.advance_machine(machine, Unwanted("nothing runs here and the server stops"))

@@ -76,6 +76,14 @@ class Wakeups(Protocol):
     def listening(self, topic: str) -> AbstractContextManager[Listener]:
         """Wake-ups from now on are kept for the listener: who looks first and then waits misses none."""
 
+    def overhear(self, prefix: str, tell: Callable[[str | None], None]) -> None:
+        """Other processes' topics that begin with `prefix` are told; None when some may have been missed."""
+
+    async def start(self) -> None:
+        """Begins to hear of other processes, where there may be some. Waits for nobody."""
+
+    async def close(self) -> None: ...
+
 
 @dataclass(frozen=True)
 class Ports:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from sqlalchemy import Connection, func, select
 
-from crucible.control import codec, points, repository
+from crucible.control import checkpoints, codec, points, repository
 from crucible.control.db import schema as t
 from crucible.control.views import View, event_view, job_view, machine_view
 from crucible.core.errors import BadInput, Conflict, NotFound, UnknownName
@@ -15,9 +16,10 @@ from crucible.core.ids import is_id, short
 from crucible.core.lifecycle import JobState, MachineState
 from crucible.core.lifecycle.states import Status, states_of
 from crucible.core.pricing import Segment
+from crucible.core.spec import JobSpec
 
 LARGEST_PAGE = 500
-_TERMINAL = tuple(s.value for s in JobState if s.terminal)
+TERMINAL = tuple(s.value for s in JobState if s.terminal)
 
 
 def find_job(conn: Connection, ref: str) -> str:
@@ -49,8 +51,9 @@ def one_job(conn: Connection, job: str, now: float) -> View:
     if world is None:
         raise NotFound(f"There is no job {short(job)}.", fix="`crucible jobs` lists them.")
     attempts = [a.id for a in world.attempts]
-    ahead = _ahead(conn, job, world.job.spec.backend or codec.LOCAL) if world.job.state is JobState.QUEUED else 0
-    return job_view(world, _details(conn, attempts), segments_of(conn, world.machines), ahead, now)
+    ahead = _ahead(conn, job, world.job.backend) if world.job.state is JobState.QUEUED else 0
+    newest = checkpoints.newest_of(conn, job)
+    return job_view(world, _details(conn, attempts), segments_of(conn, world.machines), ahead, now, newest)
 
 
 def list_jobs(
@@ -67,7 +70,7 @@ def list_jobs(
         wanted = [state.value for name in statuses for state in states_of(_status(name))]
         query = query.where(c.state.in_(wanted))
     if active:
-        query = query.where(c.state.not_in(_TERMINAL))
+        query = query.where(c.state.not_in(TERMINAL))
     ids = list(conn.execute(query).scalars())
     page = ids[: min(max(limit, 1), LARGEST_PAGE)]
     return {
@@ -86,6 +89,13 @@ def list_events(conn: Connection, job: str | None, after: int, limit: int) -> li
         query = query.where(c.job == job, c.n > after).order_by(c.n)
     rows = conn.execute(query).mappings().all()
     return [event_view(dict(row), with_job=job is None) for row in rows]
+
+
+def list_checkpoints(conn: Connection, job: str) -> list[View]:
+    """Newest first, also those that are no longer kept."""
+    spec = conn.execute(select(t.jobs.c.spec).where(t.jobs.c.id == job)).scalar_one()
+    higher = JobSpec.model_validate_json(spec).keep.higher_is_better
+    return checkpoints.listed(conn, job, higher_is_better=higher)
 
 
 def list_artifacts(conn: Connection, job: str) -> list[View]:
@@ -125,9 +135,19 @@ def latest_metrics(conn: Connection, job: str) -> dict[str, float | None]:
     return points.latest(conn, attempt) if attempt else {}
 
 
-def list_machines(conn: Connection, now: float) -> list[View]:
-    rows = conn.execute(select(t.machines).order_by(t.machines.c.id.desc()).limit(LARGEST_PAGE)).mappings().all()
-    machines = [codec.machine_of(row) for row in rows]
+def one_machine(conn: Connection, machine: str, now: float) -> View:
+    row = repository.load_machine(conn, machine)
+    if row is None:
+        raise NotFound(f"There is no machine {short(machine)}.", fix="`crucible machines --all` lists them.")
+    return machine_view(row, segments_of(conn, [machine]).get(machine, ()), now)
+
+
+def list_machines(conn: Connection, now: float, *, gone_too: bool = True) -> list[View]:
+    """Newest first."""
+    query = select(t.machines).order_by(t.machines.c.id.desc()).limit(LARGEST_PAGE)
+    if not gone_too:
+        query = query.where(t.machines.c.state != MachineState.GONE.value)
+    machines = [codec.machine_of(row) for row in conn.execute(query).mappings().all()]
     prices = segments_of(conn, [m.id for m in machines])
     return [machine_view(m, prices.get(m.id, ()), now) for m in machines]
 
@@ -154,7 +174,7 @@ def segments_of(conn: Connection, machines: Iterable[str]) -> dict[str, list[Seg
     rows = conn.execute(select(t.price_segments).where(c.machine.in_(wanted)).order_by(c.machine, c.n)).all()
     found: dict[str, list[Segment]] = {}
     for row in rows:
-        found.setdefault(row.machine, []).append(Segment(row.starts_at, row.ends_at, row.rate))
+        found.setdefault(row.machine, []).append(Segment(row.starts_at, row.ends_at, row.rate, row.native_id))
     return found
 
 
@@ -162,10 +182,24 @@ def _details(conn: Connection, attempts: Sequence[str]) -> dict[str, dict[str, o
     if not attempts:
         return {}
     c = t.attempts.c
-    rows = conn.execute(select(c.id, c.progress, c.facts).where(c.id.in_(attempts))).all()
+    ck = t.checkpoints.c
+    query = (
+        select(c.id, c.progress, c.facts, ck.id.label("checkpoint"), ck.name, ck.step)
+        .join(t.checkpoints, ck.id == c.resume_from, isouter=True)
+        .where(c.id.in_(attempts))
+    )
     return {
-        r.id: {"progress": json.loads(r.progress) if r.progress else None, "facts": json.loads(r.facts)} for r in rows
+        r.id: {
+            "progress": json.loads(r.progress) if r.progress else None,
+            "facts": json.loads(r.facts),
+            "resume_from": _resume_view(r) if r.checkpoint else None,
+        }
+        for r in conn.execute(query).all()
     }
+
+
+def _resume_view(row: Any) -> View:
+    return {"id": row.checkpoint, "short": short(row.checkpoint), "name": row.name, "step": row.step}
 
 
 def _ahead(conn: Connection, job: str, backend: str) -> int:

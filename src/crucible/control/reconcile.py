@@ -39,17 +39,20 @@ class Reconciler:
         """One round: contacts are stored, due jobs looked at, the queue served."""
         self._notice_gap()
         await self._flush()
-        for job in await self._claim_due():
+        due = await self._claim_due()
+        self._last_round = self._ports.clock.now()
+        for job in due:
             await self._look_safely(job)
         if await self._ports.db.read(self._anything_queued):
             await self._writer.write(self._scheduler.place)
 
     def _notice_gap(self) -> None:
-        """After a start, or a sleep of this computer, silence is counted anew: nobody was listening."""
+        """After a start, a sleep of this computer or a loss of the database silence is counted anew: nobody
+        was listening.
+        """
         now = self._ports.clock.now()
         if now - self._last_round > GAP_SECONDS:
             self._listening_since = now
-        self._last_round = now
 
     async def _flush(self) -> None:
         if not self._contacts.waiting:

@@ -138,7 +138,7 @@ def _save_price(conn: Connection, before: Machine, after: Machine, now: float) -
     """A machine costs from the moment its place answered until it is gone."""
     segments = t.price_segments
     if before.native_id is None and after.native_id is not None:
-        first = {"machine": after.id, "n": 0, "starts_at": now, "ends_at": None, "rate": after.rate}
+        first = {"machine": after.id, "n": 0, "starts_at": now, "ends_at": None, "rate": after.rate, "native_id": ""}
         conn.execute(insert(segments).values(first))
     if before.gone_at is None and after.gone_at is not None:
         conn.execute(

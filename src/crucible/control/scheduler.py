@@ -1,66 +1,88 @@
 """The scheduler: gives waiting jobs their slots, inside the transaction that freed or filled the queue.
 
 Whatever makes room (a job ends) or asks for it (a job is submitted) calls `place` in its own unit, so that
-submit-to-launch is one commit when a slot is free; the sweep calls it for whatever was missed.
+submit-to-launch is one commit when a slot is free; the sweep calls it for whatever was missed. Counted places
+are filled slot by slot; where machines are made on demand each job gets one of its own.
 """
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, select
 
-from crucible.backends.base import MachineOrder, Slots
-from crucible.control import codec, repository
+from crucible.backends.base import Slots
+from crucible.control import checkpoints, codec, repository, restored
 from crucible.control.db import schema as t
+from crucible.control.orders import Orders, Terms, why_there
 from crucible.control.places import Place, Places
 from crucible.control.ports import Ids
 from crucible.control.roles import Duties, Duty
 from crucible.control.unit import Unit
-from crucible.core import scheduling
-from crucible.core.ids import Prefix, short
-from crucible.core.lifecycle import Attempt, JobState, Machine, MachineState, Slot, World
-from crucible.core.lifecycle.facts import Placed, Waits
-from crucible.core.resources import Allocation, Resources, format_memory
+from crucible.core import elastic, scheduling
+from crucible.core.ids import short
+from crucible.core.lifecycle import Attempt, JobState, Machine, MachineState, Reason, World
+from crucible.core.lifecycle.facts import MovedOn, Placed, Unsaved, Waits
+from crucible.core.offers import Market
+from crucible.core.places import places_of
+from crucible.core.resources import Allocation, Resources
 
 LOOK_AHEAD = 64
 """Queued jobs of a place considered in one pass; the rest keep their place behind them."""
 
+REMEMBERED_SECONDS = 1800.0
+"""How long a kind of machine that failed a job is tried after others."""
+
+_FAILURES = frozenset({Reason.REFUSED, Reason.NOT_BEGUN, Reason.INTERRUPTED})
 _USABLE = (MachineState.INTENDED.value, MachineState.CREATING.value, MachineState.UP.value)
 
 
 class Scheduler:
-    def __init__(self, places: Places, ids: Ids, deployment: str, duties: Duties) -> None:
+    def __init__(self, places: Places, ids: Ids, deployment: str, duties: Duties, terms: Terms) -> None:
         self._places = places
-        self._ids = ids
-        self._deployment = deployment
         self._duties = duties
+        self._orders = Orders(ids, deployment, terms)
 
     def place(self, unit: Unit) -> None:
         """Places what fits, first in first out, and notes why the first that does not must wait.
 
         Only the process that has the scheduler's duty decides; for any other this does nothing.
         """
-        queue = self._queue(unit)
-        if not queue or not self._duties.holds(unit.conn, Duty.SCHEDULER):
+        lines = {name: line for name in self._places.names() if (line := _line(unit, name))}
+        _tell_unconnected(unit, self._places.names())
+        if not lines or not self._duties.holds(unit.conn, Duty.SCHEDULER):
             return
-        machines = {name: self._machine(unit, name) for name in {w.backend for w in queue}}
+        if not restored.launching(unit.conn, self._places.names()):
+            return _hold(unit, lines)
+        counted = {name for name in lines if self._slots(name) is Slots.COUNTED}
+        self._place_counted(unit, {name: lines[name] for name in counted})
+        for name in sorted(lines.keys() - counted):
+            for waiting in lines[name]:
+                self._place_elastic(unit, waiting)
+
+    def _slots(self, name: str) -> Slots:
+        return self._places.backend(name).capabilities.slots
+
+    # Counted places
+
+    def _place_counted(self, unit: Unit, lines: dict[str, list[scheduling.Waiting]]) -> None:
+        machines = {name: self._machine(unit, name) for name in lines}
         counted = [self._counted(unit, name, machine) for name, machine in machines.items()]
+        queue = [waiting for line in lines.values() for waiting in line]
         for decision in scheduling.place_fifo(queue, [place for place in counted if place]):
             world = repository.load_world(unit.conn, decision.job)
             if world is None:
                 continue
-            if decision.allocation is None:
+            if decision.never:
+                self._elsewhere(unit, world, decision.why)
+            elif decision.allocation is None:
                 unit.advance(world, Waits(decision.why))
             else:
                 machines[decision.backend] = self._give(
                     unit, world, decision.backend, decision.allocation, machines[decision.backend]
                 )
-
-    def _queue(self, unit: Unit) -> list[scheduling.Waiting]:
-        """The first in line of every place: a long queue at one keeps no other from its turn."""
-        return [waiting for backend in self._places.names() for waiting in _line(unit, backend)]
 
     def _machine(self, unit: Unit, backend: str) -> Machine | None:
         """The shared machine of a counted place, if there is one."""
@@ -76,7 +98,7 @@ class Scheduler:
 
     def _counted(self, unit: Unit, backend: str, machine: Machine | None) -> scheduling.Place | None:
         place = self._places.place(backend)
-        if place is None or place.backend.capabilities.slots is not Slots.COUNTED:
+        if place is None:
             return None
         if machine is None:
             return None if self._leaving(unit, backend) else scheduling.Place(backend, None, place.offer.capacity)
@@ -97,60 +119,117 @@ class Scheduler:
         return tuple(scheduling.Taken(short(r.job), Allocation.model_validate_json(r.allocation)) for r in rows.all())
 
     def _give(self, unit: Unit, world: World, backend: str, allocation: Allocation, machine: Machine | None) -> Machine:
-        new = machine is None
         place = self._places.place(backend)
         assert place is not None, "a decision is only made for a place that is ready"
-        chosen = machine or self._intend(unit, place)
-        attempt = Attempt(
-            id=self._ids.new(Prefix.ATTEMPT),
-            job=world.job.id,
-            number=world.job.attempts + 1,
-            generation=world.job.generation,
-            backend=backend,
-            slots=(Slot(0, chosen.id, allocation),),
-            placed_at=unit.now,
-        )
-        known = world if new else world.with_machine(chosen)
-        after = unit.advance(known, Placed(attempt, chosen, _why(world, place), new))
-        return after.machines.get(chosen.id, chosen)
+        chosen = machine or self._orders.shared(place, unit.now)
+        attempt = self._orders.attempt(world, self._orders.attempt_id(), chosen, allocation, unit.now)
+        known = world if machine is None else world.with_machine(chosen)
+        return self._placed(unit, known, attempt, chosen, place, new=machine is None)
 
-    def _intend(self, unit: Unit, place: Place) -> Machine:
-        """The machine that will be wanted, with the exact call that makes it."""
-        name = place.backend.name
-        machine = self._ids.new(Prefix.MACHINE)
-        call = place.backend.call(MachineOrder(machine, self._deployment, place.offer))
-        abilities = place.backend.capabilities
-        return Machine(
-            id=machine,
-            backend=name,
-            owner=f"pool:{name}",
-            call=json.dumps(asdict(call), sort_keys=True),
-            rate=place.offer.rate,
-            billing=place.offer.billing,
-            bills=abilities.bills,
-            created_at=unit.now,
-            launch_deadline=unit.now + abilities.launch_deadline + abilities.settle_window,
-            settle_window=abilities.settle_window,
-            capacity=place.offer.capacity,
-            instance_type=place.offer.instance_type,
-            region=place.offer.region,
+    # Places that make machines on demand
+
+    def _place_elastic(self, unit: Unit, waiting: scheduling.Waiting) -> None:
+        world = repository.load_world(unit.conn, waiting.job)
+        if world is None:
+            return
+        choice = self._choice(unit, world, waiting)
+        if choice.offer is None:
+            return
+        place = Place(self._places.backend(waiting.backend), choice.offer)
+        attempt = self._orders.attempt_id()
+        machine = self._orders.own(place, attempt, world, unit.now)
+        slots = elastic.whole(waiting.need, choice.offer)
+        self._placed(
+            unit, world, self._orders.attempt(world, attempt, machine, slots, unit.now), machine, place, new=True
         )
+
+    def _choice(self, unit: Unit, world: World, waiting: scheduling.Waiting) -> elastic.Choice:
+        """The offer to try now. Where there is none the job moves on, or waits and says why."""
+        here, spec = waiting.backend, world.job.spec
+        if not self._places.answered(here):
+            return self._wait(unit, world, f"{here} has not said yet what it offers")
+        offers, failures = self._places.offers(here), _failures(world, here, unit.now)
+        choice = elastic.choose(elastic.Sought(waiting.need, spec.market, spec.regions), offers, failures)
+        if choice.offer is not None and not choice.tired:
+            return choice
+        following = self._following(world, here)
+        if following is not None:
+            unit.advance(world, MovedOn(following, f"{here}: {choice.why}"))
+            return elastic.Choice(None)
+        if choice.offer is None and spec.market is Market.SPOT:
+            choice = elastic.choose(elastic.Sought(waiting.need, Market.ON_DEMAND, spec.regions), offers, failures)
+        return choice if choice.offer else self._wait(unit, world, f"waits for a machine at {here}: {choice.why}")
+
+    def _wait(self, unit: Unit, world: World, why: str) -> elastic.Choice:
+        unit.advance(world, Waits(why))
+        return elastic.Choice(None, why)
+
+    def _following(self, world: World, here: str) -> str | None:
+        """The next place of the job's line that could hold it."""
+        line = places_of(world.job.spec)
+        later = line[line.index(here) + 1 :] if here in line else ()
+        return next((name for name in later if self._may_hold(name, world)), None)
+
+    def _elsewhere(self, unit: Unit, world: World, why: str) -> None:
+        """A place that can never hold the job is left for any of its line that can."""
+        others = (name for name in places_of(world.job.spec) if name != world.job.backend)
+        better = next((name for name in others if self._may_hold(name, world)), None)
+        unit.advance(world, Waits(why) if better is None else MovedOn(better, f"{world.job.backend}: {why}"))
+
+    def _may_hold(self, name: str, world: World) -> bool:
+        return self._places.may_hold(name, world.job.spec, world.job.resources)
+
+    def _placed(
+        self, unit: Unit, world: World, attempt: Attempt, machine: Machine, place: Place, *, new: bool
+    ) -> Machine:
+        start = checkpoints.start_of(unit.conn, world)
+        if _would_begin_again(world, start):
+            return unit.advance(world, Unsaved()).machines.get(machine.id, machine)
+        chosen = attempt if start is None else replace(attempt, resume_from=start)
+        after = unit.advance(world, Placed(chosen, machine, why_there(world, place), new))
+        return after.machines.get(machine.id, machine)
+
+
+def _would_begin_again(world: World, start: str | None) -> bool:
+    """Whether the last attempt had all its machine's time and left nothing to go on from."""
+    last = world.attempts[-1] if world.attempts else None
+    return last is not None and last.reason is Reason.SUSPENDED and last.resume_from == start
+
+
+def _hold(unit: Unit, lines: dict[str, list[scheduling.Waiting]]) -> None:
+    """Nothing is placed, and the first of every line says why."""
+    for line in lines.values():
+        world = repository.load_world(unit.conn, line[0].job)
+        if world is not None:
+            unit.advance(world, Waits(restored.WHY))
+
+
+def _tell_unconnected(unit: Unit, connected: Sequence[str]) -> None:
+    """Jobs for places that this server does not have say so; another server may have them."""
+    c = t.jobs.c
+    lost = select(c.id).where(c.state == JobState.QUEUED.value, c.backend.not_in(connected), c.waiting == "")
+    for job in list(unit.conn.execute(lost.limit(LOOK_AHEAD)).scalars()):
+        world = repository.load_world(unit.conn, job)
+        if world is not None:
+            unit.advance(world, Waits(f"waits for {world.job.backend}, which is not connected"))
 
 
 def _line(unit: Unit, backend: str) -> list[scheduling.Waiting]:
+    """The first in line of a place: a long queue at one keeps no other from its turn."""
     c = t.jobs.c
-    ready = (c.state == JobState.QUEUED.value, c.backend == backend, c.not_before <= unit.now)
+    ready: tuple[ColumnElement[bool], ...] = (
+        c.state == JobState.QUEUED.value,
+        c.backend == backend,
+        c.not_before <= unit.now,
+    )
     query = select(c.id, c.resources).where(*ready).order_by(c.id).limit(LOOK_AHEAD)
     rows = unit.conn.execute(query).all()
     return [scheduling.Waiting(r.id, backend, Resources.model_validate_json(r.resources)) for r in rows]
 
 
-def _why(world: World, place: Place) -> str:
-    """Where it runs and why there, in words."""
-    offer, spec = place.offer, world.job.spec
-    size = f"{offer.capacity.cpus:g} CPUs, {format_memory(offer.capacity.memory_bytes)}"
-    if offer.capacity.gpus:
-        size += f", {len(offer.capacity.gpus)} x {offer.capacity.gpu_name or 'GPU'}"
-    price = "free" if not offer.rate else f"${offer.rate / 1e6:.3f}/h"
-    because = "you asked for it" if spec.backend else "it is free and it fits"
-    return f"{offer.backend} ({offer.instance_type}: {size}, {price}) because {because}"
+def _failures(world: World, backend: str, now: float) -> Mapping[elastic.Kind, int]:
+    """How often each kind of machine there has failed the job lately: refused, vanished, or taken back."""
+    lately = [a for a in world.attempts if a.backend == backend and (a.ended_at or now) > now - REMEMBERED_SECONDS]
+    failed = [a for a in lately if a.reason in _FAILURES]
+    machines = [world.machines[s.machine] for a in failed for s in a.slots if s.machine in world.machines]
+    return Counter((m.region, m.instance_type, m.market) for m in machines)

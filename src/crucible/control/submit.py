@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import insert, select
 
+from crucible.control import checkpoints
 from crucible.control.crashpoints import crashpoint
 from crucible.control.db import schema as t
 from crucible.control.places import Places
@@ -17,6 +18,7 @@ from crucible.core.errors import BadInput, Conflict
 from crucible.core.ids import Prefix
 from crucible.core.lifecycle import Job
 from crucible.core.lifecycle.advance import new_job
+from crucible.core.places import places_of
 from crucible.core.spec import JobSpec
 
 
@@ -42,8 +44,11 @@ class Submit:
         if known is not None:
             return Accepted(known, created=False)
         size = self._places.check(spec)
+        if spec.resume_from is not None:
+            spec = spec.model_copy(update={"resume_from": checkpoints.named(unit.conn, spec.resume_from)})
         self._need_bundle(unit, spec)
-        job = Job(self._ids.new(Prefix.JOB), spec, size, created_at=unit.now)
+        first = places_of(spec)[0]
+        job = Job(self._ids.new(Prefix.JOB), spec, size, created_at=unit.now, backend=first)
         unit.create(new_job(job))
         if key is not None:
             row = {"key": key, "request": request, "job": job.id, "created_at": unit.now}

@@ -16,6 +16,7 @@ from typing import TypeVar
 from sqlalchemy import Connection
 
 from crucible.control import repository
+from crucible.control.db.clock import now
 from crucible.control.feed import Feed, Hint
 from crucible.control.ports import Ports
 from crucible.core.lifecycle import Fact, Machine, Step, World, advance, advance_machine
@@ -98,7 +99,7 @@ class Writer:
         raise AssertionError("unreachable")
 
     def _run(self, conn: Connection, fn: Callable[[Unit], T]) -> tuple[T, Changes]:
-        unit = Unit(conn, self._ports.clock.now())
+        unit = Unit(conn, now(conn, self._ports.clock.now))
         return fn(unit), unit.changes
 
     def announce(self, changes: Changes) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from crucible.control.arriving import Arriving, disk_failures_told
 from crucible.control.ports import Ports
+from crucible.control.room import Room
 from crucible.core.errors import BadInput, CrucibleError
 from crucible.storage import BundleStore, HashMismatch
 from crucible.storage.layout import bundle_key
@@ -36,10 +37,11 @@ def put_deadline(size: int) -> float:
 
 
 class Uploads:
-    """`scratch` should be on the store's own file system: then nothing is ever copied."""
+    """`scratch` should be on the store's own file system: then nothing is ever copied. `room`: None is no limit."""
 
-    def __init__(self, ports: Ports, scratch: Path) -> None:
+    def __init__(self, ports: Ports, scratch: Path, room: Room | None = None) -> None:
         self._ports = ports
+        self._room = room
         self._scratch = scratch
         self._prefix = f"{PREFIX}{secrets.token_hex(8)}-"
 
@@ -54,7 +56,9 @@ class Uploads:
         return await self.object(key, sha256, chunks, limit), new
 
     async def object(self, key: str, sha256: str, chunks: AsyncIterator[bytes], limit: int) -> int:
-        """Stores any object; its size. HashMismatch when the bytes are other ones."""
+        """Stores any object; its size. HashMismatch when the bytes are other ones, StoreFull without room."""
+        if self._room is not None:
+            await self._room.check()
         store = self._ports.store
         async with self._arriving() as file:
             await self._fill(file, chunks, limit)

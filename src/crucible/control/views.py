@@ -12,6 +12,7 @@ from crucible.backends.base import Backend
 from crucible.core import pricing
 from crucible.core.ids import short
 from crucible.core.lifecycle import Attempt, Job, JobState, Machine, Slot, World, status_of
+from crucible.core.lifecycle.states import Condition
 from crucible.core.offers import Offer
 from crucible.core.pricing import Segment
 
@@ -27,10 +28,12 @@ def job_view(
     prices: Mapping[str, Sequence[Segment]],
     ahead: int,
     now: float,
+    checkpoint: View | None = None,
 ) -> View:
     """A job.
 
-    `details` are the attempts' own words (progress, facts); `ahead` counts the jobs before it in line.
+    `details` are the attempts' own words (progress, facts); `ahead` counts the jobs before it in line;
+    `checkpoint` is the newest that is kept.
     """
     job, spec = world.job, world.job.spec
     last = world.attempts[-1] if world.attempts else None
@@ -43,7 +46,9 @@ def job_view(
         "status": status_of(job.state).value,
         "phase": job.state.value,
         "desired": job.desired.value,
-        "backend": last.backend if last else spec.backend or "local",
+        "backend": last.backend if last else job.backend,
+        "previous_backend": _previous_backend(world),
+        "generation": job.generation,
         "machine": last.slots[0].machine if last else None,
         "tier": spec.tier,
         "grace_seconds": spec.grace_seconds,
@@ -53,11 +58,11 @@ def job_view(
         "placement": job.placement or None,
         "progress": progress,
         "cost": _cost(world, prices, progress, now),
-        "conditions": sorted(c.value for c in job.conditions),
+        "conditions": _conditions(world),
         "exit_code": job.exit_code,
         "signal": job.signal,
         "attempt": last.number if last else 0,
-        "attempts": [attempt_view(a, details.get(a.id, {})) for a in world.attempts],
+        "attempts": [attempt_view(a, details.get(a.id, {}), world) for a in world.attempts],
         "created_at": iso(job.created_at),
         "started_at": iso(job.started_at),
         "ended_at": iso(job.ended_at),
@@ -67,12 +72,16 @@ def job_view(
         "environment": spec.environment.model_dump(),
         "tags": list(spec.tags),
         "execution_id": f"{last.backend}-{job.id}-{last.pid}" if last and last.pid else None,
-        "simulated": False,
+        "simulated": any(machine.simulated for machine in world.machines.values()),
+        "fallback": list(spec.fallback),
+        "market": spec.market.value if spec.market else None,
+        "rerun_of": spec.rerun_of,
+        "checkpoint": checkpoint,
     }
 
 
-def attempt_view(attempt: Attempt, details: Mapping[str, object]) -> View:
-    facts = details.get("facts")
+def attempt_view(attempt: Attempt, details: Mapping[str, object], world: World) -> View:
+    machine = world.machines.get(attempt.slots[0].machine)
     return {
         "id": attempt.id,
         "number": attempt.number,
@@ -81,6 +90,12 @@ def attempt_view(attempt: Attempt, details: Mapping[str, object]) -> View:
         "detail": attempt.detail or None,
         "backend": attempt.backend,
         "machine": attempt.slots[0].machine,
+        "region": machine.region if machine else None,
+        "instance_type": machine.instance_type if machine else None,
+        "market": machine.market.value if machine else None,
+        "simulated": bool(machine and machine.simulated),
+        "resume_from": details.get("resume_from"),
+        "progress": details.get("progress"),
         "allocation": attempt.slots[0].allocation.model_dump(),
         "exit_code": attempt.exit_code,
         "signal": attempt.signal,
@@ -88,8 +103,15 @@ def attempt_view(attempt: Attempt, details: Mapping[str, object]) -> View:
         "started_at": iso(attempt.started_at),
         "ended_at": iso(attempt.ended_at),
         "last_seen": iso(attempt.last_seen),
-        "facts": facts,
+        "facts": _shown_facts(details.get("facts")),
     }
+
+
+def _shown_facts(facts: object) -> object:
+    """What its runner told, without the list of packages: that is for the record and as long as it likes."""
+    if not isinstance(facts, Mapping) or not isinstance(facts.get("started"), Mapping):
+        return facts
+    return {**facts, "started": {name: value for name, value in facts["started"].items() if name != "packages"}}
 
 
 def machine_view(machine: Machine, segments: Sequence[Segment], now: float) -> View:
@@ -101,6 +123,8 @@ def machine_view(machine: Machine, segments: Sequence[Segment], now: float) -> V
         "owner": machine.owner,
         "instance_type": machine.instance_type,
         "region": machine.region,
+        "market": machine.market.value,
+        "simulated": machine.simulated,
         "native_id": machine.native_id,
         "capacity": machine.capacity.model_dump(),
         "rate_micros_per_hour": machine.rate,
@@ -151,6 +175,19 @@ def event_view(row: Mapping[str, object], *, with_job: bool) -> View:
         "data": json.loads(str(row["data"])),
     }
     return {**view, "cursor": row["cursor"], "job": row["job"]} if with_job else view
+
+
+def _previous_backend(world: World) -> str | None:
+    """Where the job was before the place it is at now."""
+    names = [a.backend for a in world.attempts]
+    return next((name for name in reversed(names) if name != names[-1]), None)
+
+
+def _conditions(world: World) -> list[str]:
+    """A job that has ended still bills while a machine of its own has not gone."""
+    owned = [m for a in world.attempts for s in a.slots if (m := world.machines.get(s.machine)) and m.belongs_to(a)]
+    owing = world.job.state.terminal and any(m.alive and m.bills for m in owned)
+    return sorted({c.value for c in world.job.conditions} | ({Condition.STILL_BILLING.value} if owing else set()))
 
 
 def iso(seconds: object) -> str | None:
@@ -220,11 +257,7 @@ def _cost(world: World, prices: Mapping[str, Sequence[Segment]], progress: objec
 def _rate(world: World, attempt: Attempt) -> int:
     """Micro-dollars an hour while this attempt runs."""
     held = [(s, world.machines[s.machine]) for s in attempt.slots if s.machine in world.machines]
-    return sum(m.rate if _owns(attempt, m) else math.ceil(m.rate * _part(s, m)) for s, m in held)
-
-
-def _owns(attempt: Attempt, machine: Machine) -> bool:
-    return machine.owner == f"attempt:{attempt.id}"
+    return sum(m.rate if m.belongs_to(attempt) else math.ceil(m.rate * _part(s, m)) for s, m in held)
 
 
 def _part(slot: Slot, machine: Machine) -> float:
@@ -239,7 +272,7 @@ def _attempt_cost(world: World, attempt: Attempt, prices: Mapping[str, Sequence[
         if machine is None or not machine.rate:
             continue
         segments = prices.get(machine.id, ())
-        if _owns(attempt, machine):
+        if machine.belongs_to(attempt):
             total += pricing.machine_cost(segments, machine.billing, now)
         else:
             stay = [Segment(attempt.placed_at, attempt.ended_at, machine.rate)]

@@ -1,0 +1,101 @@
+"""The fleet: every machine of ours, and what our places hold that should not be there."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, replace
+
+from sqlalchemy import Connection, select
+
+from crucible.backends.base import MachineRef, NotYetGone, end_only
+from crucible.control import codec, queries, repository
+from crucible.control.db import schema as t
+from crucible.control.janitor import LIST_DEADLINE, Janitor
+from crucible.control.places import Places
+from crucible.control.ports import Ports
+from crucible.control.unit import Unit, Writer
+from crucible.control.views import View
+from crucible.core.errors import Conflict, NotFound
+from crucible.core.ids import is_id, short
+from crucible.core.lifecycle import Machine
+from crucible.core.lifecycle.facts import Unwanted
+
+STRANGER = "unknown to this deployment's database"
+LEFT_OVER = "it should be gone"
+DOUBLE = "a second instance of a machine that has another"
+
+
+@dataclass(frozen=True)
+class Fleet:
+    ports: Ports
+    places: Places
+    writer: Writer
+    janitor: Janitor
+
+    async def listed(self, *, gone_too: bool) -> list[View]:
+        now = self.ports.clock.now()
+        return await self.ports.db.read(lambda conn: queries.list_machines(conn, now, gone_too=gone_too))
+
+    async def orphans(self) -> list[View]:
+        """What carries our tag and has no use. Nothing is ended by looking."""
+        found = await self.janitor.look()
+        doubles = [replace(ref, machine="") for ref in found.doubles]
+        groups = ((STRANGER, found.strangers), (LEFT_OVER, found.leftovers), (DOUBLE, doubles))
+        return [_orphan(ref, why) for why, refs in groups for ref in refs]
+
+    async def terminate(self, ref: str) -> View:
+        """Ends a machine on a person's word: one of ours by its row, an orphan at its place directly."""
+        machine = await self.ports.db.read(lambda conn: _find(conn, ref))
+        if machine is None or not machine.alive:
+            return await self._end_orphan(ref)
+        await self.writer.write(lambda unit: _release(unit, machine.id))
+        now = self.ports.clock.now()
+        return await self.ports.db.read(lambda conn: queries.one_machine(conn, machine.id, now))
+
+    async def _end_orphan(self, ref: str) -> View:
+        found = await self.janitor.look()
+        for orphan in (*found.strangers, *found.leftovers, *found.doubles):
+            names = (orphan.native_id, orphan.machine, short(orphan.machine))
+            if ref in (names if orphan not in found.doubles else names[:1]):
+                await self._end(orphan)
+                return _orphan(orphan, "it was told to end")
+        raise NotFound(
+            f"There is no machine {ref!r}.", fix="`crucible machines --all` and `machines orphans` list them."
+        )
+
+    async def _end(self, orphan: MachineRef) -> None:
+        backend = self.places.backend(orphan.backend)
+        with contextlib.suppress(NotYetGone):
+            await self.ports.calls.run(orphan.backend, lambda: end_only(backend, orphan), LIST_DEADLINE)
+
+
+def _find(conn: Connection, ref: str) -> Machine | None:
+    c = t.machines.c
+    ending = ref.lower().removeprefix("mch-")
+    if is_id(ref):
+        query = select(t.machines).where(c.id == ref)
+    elif len(ending) >= 3 and ending.isalnum():
+        query = select(t.machines).where(c.id.endswith(ending)).limit(2)
+    else:
+        return None
+    rows = conn.execute(query).mappings().all()
+    if len(rows) > 1:
+        raise Conflict(f"{ref!r} fits several machines.", fix="Type more of the id.")
+    return codec.machine_of(rows[0]) if rows else None
+
+
+def _release(unit: Unit, machine: str) -> None:
+    row = repository.load_machine(unit.conn, machine)
+    assert row is not None, "machines are never deleted"
+    unit.advance_machine(row, Unwanted("a person ended it"))
+
+
+def _orphan(ref: MachineRef, why: str) -> View:
+    return {
+        "backend": ref.backend,
+        "machine": ref.machine or None,
+        "short": short(ref.machine) if ref.machine else None,
+        "native_id": ref.native_id,
+        "region": ref.region,
+        "why": why,
+    }

@@ -1,0 +1,111 @@
+"""The ledger: where a provider says what it metered, its word replaces our own count of a machine's time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import structlog
+from sqlalchemy import delete, insert, or_, select, update
+
+from crucible.backends.base import MachineRef, Metered, Meters
+from crucible.control import codec
+from crucible.control.db import schema as t
+from crucible.control.places import Places
+from crucible.control.ports import Ports
+from crucible.control.roles import Duties, Duty
+from crucible.control.unit import Unit, Writer
+from crucible.core.errors import CrucibleError
+from crucible.core.lifecycle import Machine, MachineState
+
+log = structlog.get_logger(__name__)
+
+METER_DEADLINE = 30.0
+FINAL_AFTER = 60.0
+"""Seconds after a machine's end until its bill is believed complete."""
+BATCH = 200
+
+
+class Ledger:
+    def __init__(self, ports: Ports, places: Places, writer: Writer, duties: Duties) -> None:
+        self._ports = ports
+        self._places = places
+        self._writer = writer
+        self._duties = duties
+
+    async def round(self) -> None:
+        """One look at every provider's meter, all at once; one's trouble never stops the others."""
+        await asyncio.gather(*map(self._read, self._places.names()))
+
+    async def _read(self, name: str) -> None:
+        backend = self._places.backend(name)
+        if not isinstance(backend, Meters):
+            return
+        after = ""
+        try:
+            while machines := await self._unsettled(name, after):
+                after = machines[-1].id
+                await self._settle(backend, machines)
+        except CrucibleError as error:
+            log.warning("the meter cannot be read", backend=name, error=str(error))
+
+    async def _settle(self, backend: Meters, machines: Sequence[Machine]) -> None:
+        name, ids = machines[0].backend, [machine.id for machine in machines]
+        refs = [MachineRef(name, m.id, m.native_id or "", m.region) for m in machines]
+        metered = await self._ports.calls.run(name, lambda: backend.metered(refs), METER_DEADLINE)
+        await self._writer.write(lambda unit: self._record(unit, ids, metered))
+
+    async def _unsettled(self, backend: str, after: str) -> list[Machine]:
+        c = t.machines.c
+        query = select(t.machines).where(c.backend == backend, c.id > after, *_OPEN).order_by(c.id).limit(BATCH)
+        rows = await self._ports.db.read(lambda conn: conn.execute(query).mappings().all())
+        return [codec.machine_of(row) for row in rows]
+
+    def _record(self, unit: Unit, ids: Sequence[str], metered: Sequence[Metered]) -> None:
+        """What was read is written by the holder of the duty alone, and never over a bill that is closed."""
+        if not self._duties.holds(unit.conn, Duty.POLLER):
+            return
+        query = select(t.machines).where(t.machines.c.id.in_(ids), *_OPEN)
+        _write(unit, [codec.machine_of(row) for row in unit.conn.execute(query).mappings().all()], metered)
+
+
+_OPEN = (
+    t.machines.c.metered.is_(False),
+    or_(t.machines.c.native_id.is_not(None), t.machines.c.state == MachineState.GONE.value),
+)
+"""Bills that may change. What is gone without a name may have been made by a call whose answer never came."""
+
+
+def _write(unit: Unit, machines: Sequence[Machine], metered: Sequence[Metered]) -> None:
+    told: dict[str, list[Metered]] = {}
+    for entry in metered:
+        told.setdefault(entry.ref.machine, []).append(entry)
+    for machine in machines:
+        entries = told.get(machine.id, [])
+        if entries:
+            _replace(unit, machine.id, entries)
+        if _final(machine, entries, unit.now):
+            unit.conn.execute(update(t.machines).where(t.machines.c.id == machine.id).values(metered=True))
+
+
+def _replace(unit: Unit, machine: str, entries: Sequence[Metered]) -> None:
+    rows = [
+        {
+            "machine": machine,
+            "starts_at": s.starts_at,
+            "ends_at": s.ends_at,
+            "rate": s.rate,
+            "native_id": e.ref.native_id,
+        }
+        for e in entries
+        for s in e.segments
+    ]
+    unit.conn.execute(delete(t.price_segments).where(t.price_segments.c.machine == machine))
+    if rows:
+        unit.conn.execute(insert(t.price_segments), [{**row, "n": n} for n, row in enumerate(rows)])
+
+
+def _final(machine: Machine, entries: Sequence[Metered], now: float) -> bool:
+    """Its bill cannot change any more: it is gone for a while, and nothing of it runs."""
+    ended = machine.state is MachineState.GONE and now >= (machine.gone_at or now) + FINAL_AFTER
+    return ended and all(s.ends_at is not None for e in entries for s in e.segments)

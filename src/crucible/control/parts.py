@@ -1,0 +1,101 @@
+"""The parts of a control plane, joined: who needs whom is said here and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sqlalchemy import Connection
+
+from crucible.backends.base import Backend
+from crucible.control.agents import Agents, Tools
+from crucible.control.backup import Backup, Source
+from crucible.control.bundles import Bundles
+from crucible.control.contacts import Contacts
+from crucible.control.effects import Bearings, Performer
+from crucible.control.feed import Feed
+from crucible.control.fleet import Fleet
+from crucible.control.ingest import Ingest
+from crucible.control.janitor import Janitor
+from crucible.control.ledger import Ledger
+from crucible.control.logs import Logs
+from crucible.control.orders import Terms
+from crucible.control.places import Places
+from crucible.control.poller import Poller
+from crucible.control.ports import Ports
+from crucible.control.reconcile import Reconciler
+from crucible.control.retention import Retention
+from crucible.control.revival import Revival
+from crucible.control.roles import Duties
+from crucible.control.room import Bounds, Room
+from crucible.control.scheduler import Scheduler
+from crucible.control.storelink import Invitations, Postroom, StoreLink, folder_of
+from crucible.control.submit import Submit
+from crucible.control.tails import Tails
+from crucible.control.unit import Writer
+from crucible.control.uploads import Uploads
+from crucible.core.channels import Channel
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """Who we are: the id on our machines' tags, the key of our agents' secrets, where they find us."""
+
+    id: str
+    key: bytes = field(repr=False)
+    agents_url: str
+    scratch: Path
+    bundle_limit: int
+    admit: Callable[[Connection, float], None] = lambda conn, now: None
+    """Raises unless this process may work on this database."""
+    shared: bool = False
+    """Other processes may work on this database and at these places."""
+    point_agents: Callable[[], None] = lambda: None
+    """Tells the agents of this computer where to find this process from now on."""
+    terms: Terms = Terms()
+    store_url: str = ""
+    """Where agents find the store; empty where they cannot."""
+    channel: Channel = Channel.HTTPS
+    """The way agents talk where both would do."""
+    bounds: Bounds = Bounds()
+    prune_after: float | None = None
+    """Seconds after its end when what a job stored is removed by itself; None: never."""
+    database: Path | str = field(default="", repr=False)
+    """What a backup copies: a file or a PostgreSQL URL."""
+    version: str = ""
+
+
+class Parts:
+    def __init__(self, ports: Ports, backends: Mapping[str, Backend], deployment: Deployment) -> None:
+        self.ports = ports
+        self.deployment = deployment
+        self.feed = Feed(ports.wakeups)
+        self.tails = Tails()
+        self.contacts = Contacts()
+        self.writer = Writer(ports, self.feed)
+        self.places = Places(backends, ports.calls)
+        self.duties = Duties(ports.worker, backends)
+        self.scheduler = Scheduler(self.places, ports.ids, deployment.id, self.duties, deployment.terms)
+        self.submit = Submit(self.places, self.scheduler, ports.ids)
+        self.room = Room(ports, deployment.bounds)
+        self.uploads = Uploads(ports, deployment.scratch, self.room)
+        self.bundles = Bundles(ports, self.uploads, deployment.bundle_limit)
+        tools = Tools(ports, self.writer, self.feed, self.tails, self.contacts, deployment.key)
+        self.agents = Agents(tools, Ingest(self.scheduler, ports.ids), self.uploads, self.bundles)
+        self.logs = Logs(ports, self.tails)
+        postroom = Postroom(ports, folder_of(deployment.store_url))
+        invitations = Invitations(postroom, deployment.agents_url, deployment.store_url, deployment.channel)
+        invites = any(invitations.channel(backend).channel is Channel.STORE for backend in backends.values())
+        self.storelink = StoreLink(ports, self.agents, postroom, deployment.key, backends, invites=invites)
+        bearings = Bearings(deployment.key, deployment.agents_url, invitations.of)
+        self.performer = Performer(ports, self.places, self.writer, bearings)
+        self.poller = Poller(ports, self.places, self.writer)
+        self.janitor = Janitor(ports, self.places, self.writer, deployment.id)
+        self.reconciler = Reconciler(ports, self.writer, self.scheduler, self.contacts)
+        self.ledger = Ledger(ports, self.places, self.writer, self.duties)
+        self.fleet = Fleet(ports, self.places, self.writer, self.janitor)
+        self.retention = Retention(ports, self.writer, self.room, prune_after=deployment.prune_after)
+        source = Source(deployment.database, deployment.id, deployment.store_url, deployment.version)
+        self.backup = Backup(ports, source)
+        self.revival = Revival(self.writer, self.places, self.scheduler, self.submit)

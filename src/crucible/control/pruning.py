@@ -1,0 +1,209 @@
+"""Pruning, as questions to the database: what may go, and how much that is. Nothing here changes anything."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, and_, exists, func, select
+
+from crucible.control.db import schema as t
+from crucible.control.queries import TERMINAL
+from crucible.core.lifecycle import MachineState
+from crucible.core.retention import Checkpoint, EndedJob, Verdict, keep_checkpoints, prune_jobs
+from crucible.core.spec import Keeping
+from crucible.storage.layout import checkpoint_key
+
+
+@dataclass(frozen=True)
+class Item:
+    """`count` things of one kind that would go, of one job or (None) of nobody."""
+
+    what: str
+    job: str | None
+    count: int
+    bytes: int
+    why: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    jobs: tuple[Verdict, ...]
+    items: tuple[Item, ...]
+
+    @property
+    def bytes(self) -> int:
+        return sum(item.bytes for item in self.items)
+
+    def count(self, what: str) -> int:
+        return sum(item.count for item in self.items if item.what == what)
+
+
+@dataclass(frozen=True)
+class Dead:
+    """An object that no row needed when it was looked up. `sha256`: of content that may be stored again, for
+    `job`, or for nobody in particular (a bundle).
+    """
+
+    key: str
+    job: str | None = None
+    sha256: str | None = None
+
+
+@dataclass(frozen=True)
+class Changed:
+    """Jobs with checkpoints up to `cursor` that no round has seen; `more` says that there are others."""
+
+    jobs: tuple[str, ...]
+    cursor: int
+    more: bool
+
+
+def plan(conn: Connection, older_than: float, now: float) -> Plan:
+    """What `prune` would remove now."""
+    going = old_jobs(conn, older_than, now)
+    items = [item for verdict in going for item in _of_job(conn, verdict)]
+    gone = {verdict.id for verdict in going}
+    items += [item for job in _with_checkpoints(conn) if job not in gone for item in _thinned(conn, job)]
+    unused = unused_bundles(conn, now - older_than, gone)
+    items += [Item("bundles", None, 1, size, "no job that is kept uses it") for _, size in unused]
+    return Plan(tuple(going), tuple(items))
+
+
+def old_jobs(conn: Connection, older_than: float, now: float) -> list[Verdict]:
+    """The ended jobs that may go, oldest first, with the reason."""
+    c = t.jobs.c
+    query = select(c.id, c.ended_at).where(c.state.in_(TERMINAL), c.pruned_at.is_(None), c.ended_at <= now - older_than)
+    busy = _busy(conn)
+    rows = [EndedJob(row.id, True, row.ended_at, row.id in busy) for row in conn.execute(query.order_by(c.id)).all()]
+    return [verdict for verdict in prune_jobs(rows, older_than, now) if not verdict.kept]
+
+
+def may_go(conn: Connection, job: str) -> bool:
+    """Whether the job has ended, left no machine, and is not pruned yet."""
+    c = t.jobs.c
+    query = select(c.id).where(c.id == job, c.state.in_(TERMINAL), c.pruned_at.is_(None))
+    return conn.execute(query).first() is not None and job not in _busy(conn)
+
+
+def verdicts(conn: Connection, job: str) -> list[Verdict]:
+    """What the job's keep rules say of the checkpoints that are there."""
+    spec = conn.execute(select(t.jobs.c.spec, t.jobs.c.resume_from).where(t.jobs.c.id == job)).one()
+    c = t.checkpoints.c
+    query = (
+        select(c.id, c.rank, c.step, c.metric)
+        .join(t.attempts, t.attempts.c.id == c.attempt)
+        .where(c.job == job, c.pruned_at.is_(None))
+        .order_by(t.attempts.c.number, c.cursor)
+    )
+    rows = [Checkpoint(r.id, r.rank, r.step, r.metric) for r in conn.execute(query).all()]
+    keeping = Keeping.model_validate(json.loads(spec.spec).get("keep") or {})
+    needed = {spec.resume_from, *_started_from(conn, job)} - {None}
+    return keep_checkpoints(rows, keeping, {str(checkpoint) for checkpoint in needed})
+
+
+def changed_jobs(conn: Connection, seen: int, limit: int) -> Changed:
+    c = t.checkpoints.c
+    query = (
+        select(c.job, func.min(c.cursor).label("first"), func.max(c.cursor).label("last"))
+        .where(c.cursor > seen, c.pruned_at.is_(None))
+        .group_by(c.job)
+        .order_by("first")
+        .limit(limit + 1)
+    )
+    rows = conn.execute(query).all()
+    if len(rows) <= limit:
+        return Changed(tuple(r.job for r in rows), max((r.last for r in rows), default=seen), False)
+    # Those after the limit come next: nothing before the first of them is looked at again.
+    return Changed(tuple(r.job for r in rows[:limit]), rows[limit].first - 1, True)
+
+
+def dead_checkpoints(conn: Connection, since: float) -> list[Dead]:
+    """Objects that were pruned since then and that no kept checkpoint of the job shares."""
+    c, other = t.checkpoints.c, t.checkpoints.alias("other")
+    shared = exists().where(
+        and_(other.c.job == c.job, other.c.sha256 == c.sha256, other.c.pruned_at.is_(None)),
+    )
+    query = select(c.job, c.sha256).where(c.pruned_at >= since, ~shared).distinct()
+    return [Dead(checkpoint_key(r.job, r.sha256), r.job, r.sha256) for r in conn.execute(query).all()]
+
+
+def is_needed(conn: Connection, dead: Dead) -> bool:
+    """Whether a row has come since that needs it."""
+    if dead.sha256 is None:
+        return False
+    if dead.job is None:
+        return conn.execute(select(t.bundles.c.sha256).where(t.bundles.c.sha256 == dead.sha256)).first() is not None
+    c = t.checkpoints.c
+    kept = select(c.id).where(c.job == dead.job, c.sha256 == dead.sha256, c.pruned_at.is_(None))
+    return conn.execute(kept.limit(1)).first() is not None
+
+
+def pruned_jobs(conn: Connection, since: float) -> list[str]:
+    c = t.jobs.c
+    query = select(c.id).where(c.pruned_at >= since, c.state.in_(TERMINAL))
+    return list(conn.execute(query).scalars())
+
+
+def unused_bundles(conn: Connection, before: float, without: Iterable[str]) -> list[tuple[str, int]]:
+    """(hash, size) of bundles older than `before` that no kept job uses; jobs in `without` do not count."""
+    gone = set(without)
+    jobs = conn.execute(select(t.jobs.c.id, t.jobs.c.spec).where(t.jobs.c.pruned_at.is_(None))).all()
+    used = {json.loads(row.spec).get("bundle") for row in jobs if row.id not in gone}
+    c = t.bundles.c
+    rows = conn.execute(select(c.sha256, c.size).where(c.created_at <= before).order_by(c.created_at)).all()
+    return [(row.sha256, row.size) for row in rows if row.sha256 not in used]
+
+
+def bundle_is_used(conn: Connection, sha256: str) -> bool:
+    c = t.jobs.c
+    return conn.execute(select(c.id).where(c.pruned_at.is_(None), c.spec.contains(sha256)).limit(1)).first() is not None
+
+
+def _busy(conn: Connection) -> set[str]:
+    """Jobs of which a rank, or a machine of their own, may still be there."""
+    joined = t.slots.join(t.attempts, t.attempts.c.id == t.slots.c.attempt)
+    open_ranks = select(t.attempts.c.job).select_from(joined).where(t.slots.c.ended.is_(False))
+    machine = t.machines.c
+    owned = (machine.owner.startswith("attempt:"), machine.state != MachineState.GONE.value)
+    machines = (
+        select(t.attempts.c.job).select_from(joined.join(t.machines, machine.id == t.slots.c.machine)).where(*owned)
+    )
+    return {*conn.execute(open_ranks).scalars(), *conn.execute(machines).scalars()}
+
+
+def _started_from(conn: Connection, job: str) -> list[str]:
+    """What attempts that have not ended start from."""
+    c = t.attempts.c
+    query = select(c.resume_from).where(c.job == job, c.ended_at.is_(None), c.resume_from.is_not(None))
+    return list(conn.execute(query).scalars())
+
+
+def _with_checkpoints(conn: Connection) -> list[str]:
+    c = t.checkpoints.c
+    return list(conn.execute(select(c.job).where(c.pruned_at.is_(None)).distinct().order_by(c.job)).scalars())
+
+
+def _thinned(conn: Connection, job: str) -> list[Item]:
+    going = [verdict for verdict in verdicts(conn, job) if not verdict.kept]
+    if not going:
+        return []
+    c = t.checkpoints.c
+    sizes = select(func.sum(c.size)).where(c.id.in_([verdict.id for verdict in going]))
+    return [Item("checkpoints", job, len(going), int(conn.execute(sizes).scalar() or 0), going[0].why)]
+
+
+def _of_job(conn: Connection, verdict: Verdict) -> list[Item]:
+    job = verdict.id
+    attempts = select(t.attempts.c.id).where(t.attempts.c.job == job)
+    checkpoint, artifact, log = t.checkpoints.c, t.artifacts.c, t.log_segments.c
+    counted = {
+        "checkpoints": select(func.count(), func.sum(checkpoint.size)).where(
+            checkpoint.job == job, checkpoint.pruned_at.is_(None)
+        ),
+        "artifacts": select(func.count(), func.sum(artifact.size)).where(artifact.job == job),
+        "logs": select(func.count(), func.sum(log.end - log.start)).where(log.attempt.in_(attempts)),
+    }
+    found = [(what, *conn.execute(query).one()) for what, query in counted.items()]
+    return [Item(what, job, count, int(size or 0), verdict.why) for what, count, size in found if count]

@@ -1,0 +1,81 @@
+"""Who is told to talk through the store, and with what."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from tests.control.fakes import FakeBackend
+from tests.control.storelink.world import Mailroom
+from tests.control.world import Rig
+
+from crucible.backends.base import Reach
+from crucible.control.storelink import Invitations, Postroom, folder_of
+from crucible.core.channels import Channel
+from crucible.storage import Store
+
+HERE = "http://127.0.0.1:1"
+
+
+class Signing:
+    """A store that signs, over another one."""
+
+    def __init__(self, inner: Store) -> None:
+        self._inner = inner
+        self.signed: list[tuple[str, str]] = []
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._inner, name)
+
+    def signed_url(self, key: str, method: str, seconds: int) -> str:
+        self.signed.append((key, method))
+        return f"https://bucket/{key}?{method}&{len(self.signed)}"
+
+
+def _place(reach: Reach) -> FakeBackend:
+    backend = FakeBackend()
+    backend.capabilities = replace(backend.capabilities, reach=reach)
+    return backend
+
+
+async def test_by_default_agents_call(mailroom: Mailroom) -> None:
+    postroom = Postroom(mailroom.rig.ports, mailroom.folder)
+    invitations = Invitations(postroom, HERE, str(mailroom.folder))
+    assert await invitations.of(_place(Reach.LOOPBACK), "mch-1") is None
+
+
+async def test_a_folder_is_named(mailroom: Mailroom) -> None:
+    postroom = Postroom(mailroom.rig.ports, mailroom.folder)
+    invitations = Invitations(postroom, HERE, str(mailroom.folder), Channel.STORE)
+    assert await invitations.of(_place(Reach.LOOPBACK), "mch-1") == {"folder": str(mailroom.folder)}
+
+
+async def test_a_bucket_comes_with_urls_for_one_mailbox(rig: Rig) -> None:
+    store = Signing(rig.ports.store)
+    postroom = Postroom(replace(rig.ports, store=store))  # type: ignore[arg-type]
+    invited = await Invitations(postroom, HERE, "s3://bucket").of(_place(Reach.INTERNET), "mch-1")
+    assert invited is not None
+    urls = invited["urls"]
+    assert isinstance(urls, dict)
+    assert {"PUT claim", "PUT parties/host/alive", "GET parties/host/down"} <= set(urls)
+    assert {key for key, _ in store.signed} == {
+        "mailboxes/mch-1/claim",
+        "mailboxes/mch-1/parties/host/alive",
+        "mailboxes/mch-1/parties/host/down",
+    }
+
+
+async def test_a_url_is_signed_again_before_it_runs_out(rig: Rig) -> None:
+    store = Signing(rig.ports.store)
+    postroom = Postroom(replace(rig.ports, store=store))  # type: ignore[arg-type]
+    first = await postroom.urls({"PUT x": "mailboxes/m/x"})
+    assert await postroom.urls({"PUT x": "mailboxes/m/x"}) == first
+    rig.clock.move(3.1 * 24 * 3600)
+    assert await postroom.urls({"PUT x": "mailboxes/m/x"}) != first
+
+
+def test_which_stores_are_folders(tmp_path: Path) -> None:
+    assert folder_of(str(tmp_path)) == tmp_path
+    assert folder_of(f"file://{tmp_path}") == tmp_path
+    assert folder_of("s3://bucket/prefix") is None
+    assert folder_of("") is None

@@ -1,0 +1,246 @@
+"""A control plane that no agent can reach drives jobs all the same."""
+
+from __future__ import annotations
+
+import pytest
+from tests.control.storelink.world import FakeHost, Mailroom
+from tests.control.world import pieces, secret, sha
+
+from crucible.agent.channel import AttemptWish, ClaimedByAnother, Gone
+from crucible.control import repository
+from crucible.control.db import schema as t
+from crucible.control.pools import release_idle
+from crucible.control.unit import Unit
+from crucible.core.lifecycle import MachineState
+from crucible.core.lifecycle import facts as f
+from crucible.wire.desired import Desired
+from crucible.wire.messages import Kind
+
+
+async def test_a_job_runs_to_its_end(mailroom: Mailroom) -> None:
+    job, machine, host = await mailroom.host_up()
+    assert (await mailroom.rig.machine(machine)).state is MachineState.UP
+    host.line.ask(0, 25.0, '{"cpus": 4}')
+    desired = await mailroom.while_serving(lambda: _document(host))
+    (assignment,) = desired.assignments
+    runner = await mailroom.runner(job)
+    assert assignment.attempt == runner.attempt
+    runner.whole_life()
+    await mailroom.link.round()
+    view = await _job(mailroom, job)
+    assert (view["state"], view["reason"]) == ("completed", "completed")
+    page = await mailroom.rig.logs.page(job, None, 0, 100, None)
+    assert page.data == b"one\ntwo\n"
+    (artifact,) = await mailroom.rig.rows(t.artifacts)
+    assert (artifact["path"], artifact["sha256"]) == ("model.bin", sha(b"weights"))
+    (checkpoint,) = await mailroom.rig.rows(t.checkpoints)
+    assert (checkpoint["step"], checkpoint["sha256"]) == (1, sha(b"state"))
+
+
+async def test_nothing_that_was_taken_in_stays(mailroom: Mailroom) -> None:
+    job, machine, _ = await mailroom.host_up()
+    runner = await mailroom.runner(job)
+    runner.whole_life()
+    runner.beat()
+    await mailroom.link.round()
+    left = mailroom.files(machine)
+    assert not any("/up/" in name or "/blobs/" in name for name in left)
+    mailroom.rig.clock.move(61.0)
+    await mailroom.link.round()
+    assert mailroom.files(machine) == {"claim", "parties/host/alive", "parties/host/down"}
+
+
+async def test_of_two_hosts_one_is_granted(mailroom: Mailroom) -> None:
+    _, machine, winner = await mailroom.host_up()
+    loser = mailroom.host(machine)
+    with pytest.raises(ClaimedByAnother):
+        await mailroom.while_serving(lambda: loser.line.claim("", "i-2"))
+    assert (await mailroom.rig.machine(machine)).claimed_by == "i-1"
+    assert await mailroom.while_serving(lambda: winner.line.claim("", "i-1"))
+
+
+async def test_a_claim_that_was_written_over_does_not_change_who_holds_it(mailroom: Mailroom) -> None:
+    """A bucket may not refuse a second claim: then the answer decides."""
+    _, machine, _ = await mailroom.host_up()
+    (mailroom.box(machine) / "claim").unlink()
+    loser = mailroom.host(machine)
+    with pytest.raises(ClaimedByAnother):
+        await mailroom.while_serving(lambda: loser.line.claim("", "i-2"))
+
+
+async def test_a_host_with_another_nonce_is_not_heard(mailroom: Mailroom) -> None:
+    _, machine = await mailroom.new_machine()
+    stranger = FakeHost(mailroom.folder, machine, nonce=b"guessed")
+    stranger.line._put_claim("i-9")
+    stranger.beat()
+    await mailroom.link.round()
+    found = await mailroom.rig.machine(machine)
+    assert (found.claimed_by, found.state) == (None, MachineState.CREATING)
+    right = mailroom.host(machine)
+    assert await mailroom.while_serving(lambda: right.line.claim("", "i-1"))
+
+
+async def test_a_host_that_comes_too_late_is_sent_away(mailroom: Mailroom) -> None:
+    _, machine = await mailroom.new_machine()
+    mailroom.rig.clock.move(3600.0)
+    late = mailroom.host(machine)
+    with pytest.raises(Gone):
+        await mailroom.while_serving(lambda: late.line.claim("", "i-1"))
+    assert (await mailroom.rig.machine(machine)).claimed_by is None
+
+
+async def test_a_sign_of_life_is_a_contact_once_it_changes(mailroom: Mailroom) -> None:
+    job, machine, host = await mailroom.host_up()
+    runner = await mailroom.runner(job)
+    runner.beat()
+    await mailroom.link.round()
+    mailroom.rig.contacts.take()
+    later = await mailroom.restart()
+    await later.link.round()
+    assert not later.rig.contacts.waiting, "what lay there may be old"
+    host.beat()
+    runner.beat()
+    await later.link.round()
+    heard = later.rig.contacts.take()
+    assert (set(heard.machines), set(heard.attempts)) == ({machine}, {runner.attempt})
+
+
+async def test_an_echo_is_a_contact_for_the_agent(mailroom: Mailroom) -> None:
+    _, _, host = await mailroom.host_up()
+    host.clock += 31.0
+    assert not host.party.in_touch
+    host.beat()
+    await mailroom.link.round()
+    host.party.look()
+    assert host.party.in_touch
+
+
+async def test_a_stop_reaches_the_runner(mailroom: Mailroom) -> None:
+    job, _, _ = await mailroom.host_up()
+    runner = await mailroom.runner(job)
+    runner.say(Kind.STARTED, pid=77)
+    known = AttemptWish()
+    assert await mailroom.while_serving(lambda: runner.channel.desired(known, 0.05)) is None
+    await mailroom.rig.writer.write(lambda unit: _cancel(unit, job))
+    wish = await mailroom.while_serving(lambda: runner.channel.desired(known, 10.0))
+    assert wish == AttemptWish(stop=True)
+
+
+async def test_a_runner_that_is_not_wanted_hears_it(mailroom: Mailroom) -> None:
+    job, _, _ = await mailroom.host_up()
+    runner = await mailroom.runner(job)
+    runner.whole_life()
+    await mailroom.link.round()
+    wish = await mailroom.while_serving(lambda: runner.channel.desired(AttemptWish(), 10.0))
+    assert wish is not None
+    assert wish.settled
+
+
+async def test_a_machine_that_is_not_wanted_hears_it(mailroom: Mailroom) -> None:
+    job, machine, host = await mailroom.host_up()
+    (await mailroom.runner(job)).whole_life()
+    await mailroom.link.round()
+    known = (await mailroom.rig.agents.look(machine)).version
+    await _release(mailroom)
+    host.line.ask(known, 25.0, None)
+    with pytest.raises(Gone):
+        await mailroom.while_serving(lambda: _document(host))
+
+
+async def test_the_mailbox_of_a_machine_that_is_gone_goes(mailroom: Mailroom) -> None:
+    job, machine, _ = await mailroom.host_up()
+    (await mailroom.runner(job)).whole_life()
+    await _release(mailroom)
+    await _gone(mailroom, machine)
+    await mailroom.link.round()
+    assert (await _job(mailroom, job))["state"] == "completed", "it is read to its end first"
+    mailroom.rig.clock.move(61.0)
+    await mailroom.link.round()
+    assert not mailroom.box(machine).exists()
+
+
+async def test_the_mail_of_a_machine_that_went_while_nobody_looked_is_found(mailroom: Mailroom) -> None:
+    job, machine, _ = await mailroom.host_up()
+    (await mailroom.runner(job)).whole_life()
+    await _gone(mailroom, machine)
+    await (await mailroom.restart()).link.round()
+    (slot,) = await mailroom.rig.rows(t.slots)
+    assert slot["acked"] == 8
+
+
+async def test_the_mailbox_of_a_machine_that_another_deployment_has_too_is_left_alone(mailroom: Mailroom) -> None:
+    """Its row came with a backup of that deployment, which uses the same store."""
+    _, machine = await mailroom.new_machine()
+    theirs = FakeHost(mailroom.folder, machine, nonce=b"theirs")
+    theirs.line._put_claim("i-9")
+    theirs.beat()
+    await _gone(mailroom, machine)
+    before = mailroom.files(machine)
+    for _ in range(3):
+        await mailroom.link.round()
+        mailroom.rig.clock.move(3600.0)
+    assert mailroom.files(machine) == before
+
+
+async def test_another_deployments_mailbox_is_left_alone(mailroom: Mailroom) -> None:
+    stranger = FakeHost(mailroom.folder, "mch_other", nonce=b"theirs")
+    stranger.line._put_claim("i-9")
+    stranger.beat()
+    before = mailroom.files("mch_other")
+    await mailroom.link.round()
+    assert mailroom.files("mch_other") == before
+
+
+async def test_the_bundle_is_read_where_it_lies(mailroom: Mailroom) -> None:
+    code = b"an archive"
+    await mailroom.rig.bundles.put(sha(code), pieces(code))
+    job, _, _ = await mailroom.host_up(bundle=sha(code))
+    runner = await mailroom.runner(job)
+    runner.beat()
+    await mailroom.link.round()
+    assert b"".join(runner.channel.bundle(sha(code), 0)) == code
+    assert b"".join(runner.channel.bundle(sha(code), 3)) == code[3:]
+
+
+async def test_no_secret_lies_readable_in_the_store(mailroom: Mailroom) -> None:
+    job, machine, _ = await mailroom.host_up(env={"TOKEN": "a-value-of-the-user"})
+    runner = await mailroom.runner(job)
+    runner.whole_life()
+    runner.beat()
+    await mailroom.link.round()
+    everything = b"".join(path.read_bytes() for path in mailroom.folder.rglob("*") if path.is_file())
+    for name in ("nonce", "machine"):
+        assert secret(name, machine) not in everything
+    assert secret("attempt", runner.attempt) not in everything
+    assert b"a-value-of-the-user" not in everything
+
+
+async def test_quiet_mailboxes_are_looked_into_less_often(mailroom: Mailroom) -> None:
+    assert await mailroom.link.round() == 2.0
+    await mailroom.host_up()
+    assert await mailroom.link.round() == 1.0
+
+
+def _document(host: FakeHost) -> Desired:
+    while (found := host.line.answer()) is None:
+        host.beat()
+    return found
+
+
+async def _job(mailroom: Mailroom, job: str) -> dict[str, object]:
+    return next(row for row in await mailroom.rig.rows(t.jobs) if row["id"] == job)
+
+
+def _cancel(unit: Unit, job: str) -> None:
+    world = repository.load_world(unit.conn, job)
+    assert world is not None
+    unit.advance(world, f.CancelRequested())
+
+
+async def _release(mailroom: Mailroom) -> None:
+    await mailroom.rig.writer.write(release_idle)
+
+
+async def _gone(mailroom: Mailroom, machine: str) -> None:
+    await mailroom.rig.change_machine(machine, f.SeenGone(), f.SeenGone())
+    assert (await mailroom.rig.machine(machine)).state is MachineState.GONE

@@ -1,0 +1,166 @@
+"""A control plane in memory whose agents only share a folder with it: real agent code, and no listener at all."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import io
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+from tests.control.world import KEY, Rig, join, make_rig, secret
+
+from crucible.agent.channel import LogSegment
+from crucible.agent.storelink.channel import StoreChannel
+from crucible.agent.storelink.machine import StoreMachineLine
+from crucible.agent.storelink.mail import FolderMail
+from crucible.agent.storelink.party import Party
+from crucible.control.storelink import Postroom, StoreLink
+from crucible.storage import Store, open_store
+from crucible.wire.mailbox import HOST, host_key, mailbox, party_of, runner_key
+from crucible.wire.messages import Kind, Message
+
+T = TypeVar("T")
+
+
+@dataclass
+class Mailroom:
+    """The rig, its store's folder, and the link that serves the mailboxes there."""
+
+    rig: Rig
+    folder: Path
+    link: StoreLink
+
+    def box(self, machine: str) -> Path:
+        return self.folder / mailbox(machine)
+
+    def files(self, machine: str) -> set[str]:
+        root = self.box(machine)
+        return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
+
+    async def restart(self, store: Store | None = None) -> Mailroom:
+        """The same deployment in a new process, perhaps with another way to the store."""
+        ports = replace(self.rig.ports, store=store or self.rig.ports.store)
+        rig = join(ports, self.rig.clock, self.rig.calls, self.rig.backends, self.rig.deployment.scratch)
+        await rig.places.refresh()
+        await rig.duties.renew(ports.db, rig.clock)
+        return Mailroom(rig, self.folder, make_link(rig, self.folder))
+
+    async def while_serving(self, work: Callable[[], T], seconds: float = 20.0) -> T:
+        """What an agent's blocking call returns, with the mailboxes served meanwhile."""
+        task = asyncio.create_task(asyncio.to_thread(work))
+        async with asyncio.timeout(seconds):
+            while not task.done():
+                await self.link.round()
+                await asyncio.sleep(0.005)
+        return await task
+
+    async def new_machine(self, **spec: object) -> tuple[str, str]:
+        """A job, and the machine that was launched for it: nobody has spoken there yet."""
+        job = await self.rig.submit(**spec)
+        while await self.rig.performer.perform_due():
+            pass
+        return job, (await self.rig.machine()).id
+
+    def host(self, machine: str) -> FakeHost:
+        return FakeHost(self.folder, machine)
+
+    async def host_up(self, **spec: object) -> tuple[str, str, FakeHost]:
+        """A job whose machine has a host that was granted the machine and is in contact."""
+        job, machine = await self.new_machine(**spec)
+        host = self.host(machine)
+        await self.while_serving(lambda: host.line.claim("", "i-1"))
+        return job, machine, host
+
+    async def runner(self, job: str) -> StoreRunner:
+        attempt = await self.rig.attempt(job)
+        return StoreRunner(self.folder, attempt.slots[0].machine, attempt.id)
+
+
+def make_link(rig: Rig, folder: Path) -> StoreLink:
+    return StoreLink(rig.ports, rig.agents, Postroom(rig.ports, folder), KEY, rig.backends)
+
+
+async def make_mailroom(tmp_path: Path) -> Mailroom:
+    folder = tmp_path / "store"
+    plain = await make_rig(tmp_path)
+    ports = replace(plain.ports, store=open_store(str(folder)))
+    rig = join(ports, plain.clock, plain.calls, plain.backends, tmp_path)
+    await rig.places.refresh()
+    await rig.duties.renew(ports.db, rig.clock)
+    return Mailroom(rig, folder, make_link(rig, folder))
+
+
+def quick_mail(folder: Path, machine: str) -> FolderMail:
+    mail = FolderMail(folder, machine)
+    mail.pace = 0.01
+    return mail
+
+
+class FakeHost:
+    """A host's line with the key that its bootstrap's nonce gives it."""
+
+    def __init__(self, folder: Path, machine: str, nonce: bytes | None = None) -> None:
+        key = host_key(nonce or secret("nonce", machine), machine)
+        self.clock = 0.0
+        self.party = Party(quick_mail(folder, machine), HOST, key, clock=lambda: self.clock)
+        self.line = StoreMachineLine(self.party, key)
+
+    def beat(self) -> None:
+        self.clock += 11.0
+        self.party.beat()
+
+
+class StoreRunner:
+    """A runner's channel, and its voice: numbers its messages."""
+
+    def __init__(self, folder: Path, machine: str, attempt: str, rank: int = 0) -> None:
+        name = party_of(attempt, rank)
+        self.clock = 0.0
+        key = runner_key(secret("attempt", attempt), name)
+        self.party = Party(quick_mail(folder, machine), name, key, clock=lambda: self.clock)
+        self.channel = StoreChannel(self.party, attempt, rank, secret("attempt", attempt).decode())
+        self.attempt = attempt
+        self.folder = folder
+        self.n = 0
+
+    def beat(self) -> None:
+        self.clock += 11.0
+        self.party.beat()
+
+    def message(self, kind: Kind, **data: object) -> Message:
+        self.n += 1
+        return Message(self.n, kind, 12.5, data)
+
+    def say(self, kind: Kind, **data: object) -> None:
+        self.channel.send([self.message(kind, **data)])
+
+    def log(self, n: int, start: int, text: bytes) -> None:
+        path = self.folder / "segment.log"
+        path.write_bytes(text)
+        lines = text.count(b"\n")
+        sha256 = self.channel.put_log(LogSegment(n, start, start + len(text), lines, path))
+        self.say(Kind.LOG, n=n, start=start, end=start + len(text), lines=lines, sha256=sha256)
+
+    def artifact(self, path: str, data: bytes) -> None:
+        sha256 = hashlib.sha256(data).hexdigest()
+        self.channel.put_artifact(path, io.BytesIO(data), len(data), sha256)
+        self.say(Kind.ARTIFACT, path=path, size=len(data), sha256=sha256)
+
+    def checkpoint(self, name: str, data: bytes, step: int) -> None:
+        sha256 = hashlib.sha256(data).hexdigest()
+        self.channel.put_checkpoint(sha256, io.BytesIO(data), len(data))
+        self.say(Kind.CHECKPOINT, name=name, form="file", size=len(data), sha256=sha256, step=step, metric=None)
+
+    def whole_life(self) -> None:
+        """Everything a runner may say, from its start to its end."""
+        self.say(Kind.STARTED, pid=77)
+        self.log(1, 0, b"one\n")
+        self.say(Kind.POINTS, series={"loss": [[1, 0.5, 12.0]]})
+        self.artifact("model.bin", b"weights")
+        self.checkpoint("step-1", b"state", 1)
+        self.log(2, 4, b"two\n")
+        self.say(Kind.EXITED, code=0, cause="exit")
+        self.say(Kind.ENDED)

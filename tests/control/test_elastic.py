@@ -1,0 +1,235 @@
+"""Places that make machines on demand: one for each attempt, tried by price, left when they have none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from sqlalchemy import update
+from tests.control.clouds import FakeCloud
+from tests.control.world import FakeRunner, Rig, make_rig
+
+from crucible.backends.base import Seen
+from crucible.control.db import schema as t
+from crucible.control.orders import HOST_SECONDS, SAVING_SECONDS, STAGING_SECONDS, Terms
+from crucible.core.errors import NoCapacity, UnknownName, Unreachable
+from crucible.core.lifecycle import AttemptState, JobState, MachineState, Reason
+from crucible.core.offers import Market
+from crucible.core.resources import Capacity, GiB
+from crucible.wire.messages import Kind
+
+
+@pytest.fixture
+def cloud() -> FakeCloud:
+    return FakeCloud()
+
+
+@pytest.fixture
+async def rig(cloud: FakeCloud, tmp_path: Path) -> Rig:
+    return await make_rig(tmp_path, cloud)
+
+
+async def running(rig: Rig, **more: object) -> tuple[str, FakeRunner]:
+    return await rig.running(**{"backend": "cloud", **more})
+
+
+async def interrupt(rig: Rig, cloud: FakeCloud, machine: str) -> None:
+    cloud.show(machine, Seen.INTERRUPTED)
+    for _ in range(2):
+        await rig.poller.poll()
+        rig.clock.move(6)
+    await rig.listen(10)
+
+
+async def test_a_job_gets_a_machine_of_its_own_with_an_end(rig: Rig) -> None:
+    job = await rig.submit(backend="cloud")
+    attempt, machine = await rig.attempt(job), await rig.machine()
+    assert machine.owner == f"attempt:{attempt.id}"
+    assert (machine.bills, machine.simulated, machine.market) == (True, True, Market.ON_DEMAND)
+    assert machine.ends_at == rig.clock.now() + 30 + Terms().longest_seconds
+    assert machine.lease_seconds == Terms().lease_seconds
+    assert machine.host_due == rig.clock.now() + 10 + 5 + 30 + HOST_SECONDS
+
+
+async def test_the_end_of_its_life_is_part_of_the_call(rig: Rig, cloud: FakeCloud) -> None:
+    await rig.submit(backend="cloud", seconds=600)
+    machine = await rig.machine()
+    expected = rig.clock.now() + 30 + STAGING_SECONDS + 600 + 10 + SAVING_SECONDS
+    assert machine.ends_at == cloud.orders[-1].ends_at == expected
+
+
+async def test_two_jobs_have_two_machines(rig: Rig) -> None:
+    jobs = [await rig.submit(backend="cloud") for _ in range(2)]
+    machines = {(await rig.attempt(job)).slots[0].machine for job in jobs}
+    assert len(machines) == 2
+
+
+async def test_its_machine_is_released_when_it_ends(rig: Rig, cloud: FakeCloud) -> None:
+    job, runner = await running(rig)
+    await runner.end()
+    assert (await rig.machine()).state is MachineState.RELEASING
+    await rig.performer.perform_due()
+    rig.clock.move(10)
+    await rig.performer.perform_due()
+    assert [made.seen for made in cloud.made.values()] == [Seen.GONE]
+    assert (await rig.machine()).state is MachineState.GONE
+    assert (await rig.world(job)).job.state is JobState.COMPLETED
+
+
+async def test_spot_is_cheaper_and_asked_for(rig: Rig) -> None:
+    await rig.submit(backend="cloud", market="spot", regions=("south",))
+    machine = await rig.machine()
+    assert (machine.market, machine.region) == (Market.SPOT, "south-1")
+
+
+async def test_a_refused_launch_is_tried_in_another_zone_without_charge(rig: Rig, cloud: FakeCloud) -> None:
+    cloud.answers = ["refused", "ok"]
+    job = await rig.submit(backend="cloud")
+    await rig.performer.perform_due()
+    await rig.listen(10)
+    attempts = (await rig.world(job)).attempts
+    assert [a.reason for a in attempts] == [Reason.REFUSED, None]
+    regions = [(await rig.machine(a.slots[0].machine)).region for a in attempts]
+    assert regions == ["north-1", "north-2"]
+
+
+async def test_where_nothing_is_left_the_next_place_is_taken(rig: Rig, cloud: FakeCloud) -> None:
+    cloud.sold_out = set(cloud.rates)
+    await rig.places.refresh()
+    job = await rig.submit(backend="cloud", fallback=("local",))
+    await rig.place()
+    assert (await rig.attempt(job)).backend == "local"
+    assert "moved_on" in [row["type"] for row in await rig.rows(t.events)]
+
+
+async def test_at_the_last_place_it_waits_and_says_why(rig: Rig, cloud: FakeCloud) -> None:
+    cloud.sold_out = set(cloud.rates)
+    await rig.places.refresh()
+    job = await rig.submit(backend="cloud")
+    assert (await rig.world(job)).job.waiting == "waits for a machine at cloud: sold out"
+    cloud.sold_out = set()
+    await rig.places.refresh()
+    await rig.place()
+    assert (await rig.attempt(job)).backend == "cloud"
+
+
+async def test_a_taken_back_machine_means_the_next_place_from_the_last_checkpoint(rig: Rig, cloud: FakeCloud) -> None:
+    job, runner = await running(rig, market="spot", fallback=("local",))
+    told = {"name": "step-10.pt", "form": "file", "size": 7, "sha256": "a" * 64, "step": 10, "metric": 0.5}
+    await runner.say(Kind.CHECKPOINT, **told)
+    await interrupt(rig, cloud, (await rig.machine()).id)
+    world = await rig.world(job)
+    assert [a.backend for a in world.attempts] == ["cloud", "local"]
+    assert world.attempts[0].reason is Reason.INTERRUPTED
+    await rig.host_up()
+    document = await rig.agents.desired(world.attempts[1].slots[0].machine, 0, 0)
+    assert document is not None
+    resumed = document.assignments[0].resume_from
+    assert resumed is not None
+    assert (resumed.name, resumed.step, resumed.sha256) == ("step-10.pt", 10, "a" * 64)
+
+
+async def test_a_notice_then_an_orderly_end(rig: Rig) -> None:
+    job, runner = await running(rig, fallback=("local",))
+    await runner.say(Kind.NOTICE, seconds=30)
+    exited = runner.message(Kind.EXITED, code=0, cause="interrupted")
+    await runner.send([exited, runner.message(Kind.ENDED)])
+    attempts = (await rig.world(job)).attempts
+    assert [(a.backend, a.reason) for a in attempts] == [("cloud", Reason.INTERRUPTED), ("local", None)]
+
+
+async def test_a_job_that_saved_nothing_in_its_machines_time_ends(rig: Rig) -> None:
+    job, runner = await running(rig)
+    exited = runner.message(Kind.EXITED, code=0, cause="suspended")
+    await runner.send([exited, runner.message(Kind.ENDED)])
+    world = await rig.world(job)
+    assert (len(world.attempts), world.job.state, world.job.reason) == (1, JobState.FAILED, Reason.SUSPENDED)
+
+
+async def test_a_suspended_job_takes_another_machine_there(rig: Rig) -> None:
+    job, runner = await running(rig)
+    await runner.say(Kind.CHECKPOINT, name="a.pt", form="file", size=1, sha256="a" * 64, step=1, metric=None)
+    exited = runner.message(Kind.EXITED, code=0, cause="suspended")
+    await runner.send([exited, runner.message(Kind.ENDED)])
+    attempts = (await rig.world(job)).attempts
+    assert [a.state for a in attempts] == [AttemptState.ENDED, AttemptState.LAUNCHING]
+    assert {a.backend for a in attempts} == {"cloud"}
+
+
+async def test_the_document_says_how_long_the_machine_lives(rig: Rig) -> None:
+    await rig.submit(backend="cloud", seconds=600)
+    await rig.host_up()
+    machine = await rig.machine()
+    rig.clock.move(100)
+    document = await rig.agents.desired(machine.id, 0, 0)
+    assert document is not None
+    assert machine.ends_at is not None
+    assert document.ends_in == pytest.approx(machine.ends_at - rig.clock.now())
+    assert document.lease_seconds == Terms().lease_seconds
+
+
+async def test_an_unknown_place_in_the_line_is_refused(rig: Rig) -> None:
+    with pytest.raises(UnknownName):
+        await rig.submit(backend="cloud", fallback=("nowhere",))
+
+
+async def test_too_large_for_every_place_in_the_line_is_refused_with_all_reasons(rig: Rig) -> None:
+    with pytest.raises(NoCapacity) as refused:
+        await rig.submit(backend="cloud", fallback=("local",), cpus=64)
+    assert {item["backend"] for item in refused.value.data["rejected"]} == {"cloud", "local"}
+
+
+async def test_large_enough_for_one_place_of_the_line_is_taken(rig: Rig) -> None:
+    job = await rig.submit(backend="cloud", fallback=("local",), cpus=4)
+    await rig.place()
+    assert (await rig.attempt(job)).backend == "local"
+
+
+async def test_a_place_that_was_not_asked_yet_is_waited_for(tmp_path: Path) -> None:
+    slow = FakeCloud(down=Unreachable("Not yet."))
+    rig = await make_rig(tmp_path, slow)
+    job = await rig.submit(backend="cloud", fallback=("local",))
+    assert (await rig.world(job)).job.waiting == "cloud has not said yet what it offers"
+    slow.down = None
+    await rig.places.refresh()
+    await rig.place()
+    assert (await rig.attempt(job)).backend == "cloud"
+
+
+async def test_a_place_that_can_never_hold_it_is_left_for_one_that_can(rig: Rig) -> None:
+    job = await rig.submit(backend="local", fallback=("cloud",), gpus=0, memory=3 * GiB, cpus=2)
+    assert (await rig.attempt(job)).backend == "local", "it fits"
+    large = await rig.submit(backend="cloud", fallback=("local",), cpus=4)
+    await rig.place()
+    assert (await rig.world(large)).job.backend == "local"
+
+
+async def test_what_only_the_cloud_can_hold_never_goes_to_the_laptop(rig: Rig, cloud: FakeCloud) -> None:
+    cloud.capacity_override = Capacity(cpus=64, memory_bytes=256 * GiB)
+    await rig.places.refresh()
+    job, _ = await running(rig, cpus=32, fallback=("local",))
+    await interrupt(rig, cloud, (await rig.machine()).id)
+    await rig.listen(10)
+    assert [a.backend for a in (await rig.world(job)).attempts] == ["cloud", "cloud"]
+
+
+async def test_a_zone_that_took_a_machine_back_is_tried_last(rig: Rig, cloud: FakeCloud) -> None:
+    job, _ = await running(rig, market="spot")
+    await interrupt(rig, cloud, (await rig.machine()).id)
+    await rig.listen(10)
+    regions = [(await rig.machine(a.slots[0].machine)).region for a in (await rig.world(job)).attempts]
+    assert regions == ["north-1", "north-2"]
+
+
+async def test_without_spot_it_takes_what_cannot_be_taken_back(rig: Rig, cloud: FakeCloud) -> None:
+    cloud.no_spot = True
+    await rig.places.refresh()
+    job = await rig.submit(backend="cloud", market="spot")
+    assert (await rig.machine((await rig.attempt(job)).slots[0].machine)).market is Market.ON_DEMAND
+
+
+async def test_a_job_for_a_place_that_is_not_connected_says_so(rig: Rig) -> None:
+    job = await rig.submit(backend="cloud", fallback=("local",))
+    await rig.sql(lambda conn: conn.execute(update(t.jobs).values(state="queued", backend="gone", waiting="")).rowcount)
+    await rig.place()
+    assert (await rig.world(job)).job.waiting == "waits for gone, which is not connected"

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.control.clouds import FakeCloud
+from tests.control.world import Rig, make_rig, other_worker, service
+
+from crucible.control.db import schema as t
+from crucible.control.ledger import FINAL_AFTER
+from crucible.core.errors import Unreachable
+from crucible.core.pricing import Segment
+
+
+@pytest.fixture
+def cloud() -> FakeCloud:
+    return FakeCloud()
+
+
+@pytest.fixture
+async def rig(cloud: FakeCloud, tmp_path: Path) -> Rig:
+    return await make_rig(tmp_path, cloud)
+
+
+async def cost(rig: Rig, machine: str) -> object:
+    return next(m["cost_micros"] for m in await service(rig).machines(all=True) if m["id"] == machine)
+
+
+async def test_the_providers_word_replaces_our_own_count(rig: Rig, cloud: FakeCloud) -> None:
+    await rig.running(backend="cloud")
+    machine = (await rig.machine()).id
+    rig.clock.move(500)
+    cloud.meter[machine] = (Segment(1000.0, 1100.0, 3_600_000), Segment(1100.0, 1160.0, 1_800_000))
+    await rig.ledger.round()
+    assert await cost(rig, machine) == 100 * 1000 + 60 * 500
+
+
+async def test_each_instance_of_a_machine_is_billed_by_itself(rig: Rig, cloud: FakeCloud) -> None:
+    await rig.running(backend="cloud")
+    machine = (await rig.machine()).id
+    cloud.meter[machine] = (Segment(0.0, 10.0, 3_600_000, "i-1"),)
+    await rig.ledger.round()
+    rows = await rig.rows(t.price_segments)
+    assert [(row["native_id"], row["rate"]) for row in rows] == [(f"i-{machine}", 3_600_000)]
+
+
+async def test_a_meter_that_does_not_answer_changes_nothing(rig: Rig, cloud: FakeCloud) -> None:
+    await rig.running(backend="cloud")
+    before = await rig.rows(t.price_segments)
+    cloud.down = Unreachable("It is down.")
+    await rig.ledger.round()
+    assert await rig.rows(t.price_segments) == before
+
+
+async def test_a_closed_bill_is_not_asked_for_again(rig: Rig, cloud: FakeCloud) -> None:
+    _, runner = await rig.running(backend="cloud")
+    machine = (await rig.machine()).id
+    await runner.end()
+    for _ in range(3):
+        await rig.performer.perform_due()
+        rig.clock.move(10)
+    cloud.meter[machine] = (Segment(0.0, 10.0, 3_600_000),)
+    await rig.ledger.round()
+    assert not (await rig.rows(t.machines))[-1]["metered"]
+    rig.clock.move(FINAL_AFTER)
+    await rig.ledger.round()
+    assert (await rig.rows(t.machines))[-1]["metered"]
+    cloud.meter[machine] = (Segment(0.0, 99.0, 3_600_000),)
+    await rig.ledger.round()
+    assert await cost(rig, machine) == 10_000
+
+
+async def test_places_without_a_meter_keep_our_own_count(rig: Rig) -> None:
+    await rig.running()
+    await rig.ledger.round()
+    assert len(await rig.rows(t.price_segments)) == 1
+
+
+async def test_what_was_made_without_our_knowing_is_paid_for_too(rig: Rig, cloud: FakeCloud) -> None:
+    """Its answer was lost, and it had ended before anybody could find it."""
+    cloud.answers = ["nothing"]
+    job = await rig.submit(backend="cloud")
+    await rig.performer.perform_due()
+    await service(rig).cancel(job)
+    for _ in range(4):
+        rig.clock.move(200)
+        await rig.performer.perform_due()
+    machine = await rig.machine()
+    assert (machine.alive, machine.native_id) == (False, None)
+    cloud.meter[machine.id] = (Segment(0.0, 60.0, 3_600_000),)
+    await rig.ledger.round()
+    assert await cost(rig, machine.id) == 60_000
+
+
+async def test_who_lost_the_duty_writes_nothing(rig: Rig, cloud: FakeCloud) -> None:
+    await rig.running(backend="cloud")
+    machine = (await rig.machine()).id
+    before = await rig.rows(t.price_segments)
+    cloud.meter[machine] = (Segment(0.0, 10.0, 3_600_000),)
+    rig.clock.move(100)
+    other = await other_worker(rig, "w2")
+    await other.duties.renew(other.ports.db, rig.clock)
+    await rig.ledger.round()
+    assert await rig.rows(t.price_segments) == before
+    await other.ledger.round()
+    assert await cost(rig, machine) == 10_000

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.control.clouds import FakeCloud
+from tests.control.world import Rig, job_spec, join, make_rig, service
+
+from crucible.core.errors import Conflict, NotFound, UnknownName
+from crucible.core.lifecycle import JobState
+from crucible.wire.messages import Kind
+
+
+async def test_a_failed_job_goes_on_as_the_same_job(rig: Rig) -> None:
+    job, runner = await rig.running()
+    await runner.end(code=1)
+    view = await service(rig).resume(job, checkpoint=None, backend=None)
+    assert (view["id"], view["generation"], view["status"]) == (job, 2, "queued")
+    await rig.place()
+    assert [a.number for a in (await rig.world(job)).attempts] == [1, 2]
+    again = await rig.runner(job)
+    await again.end()
+    assert (await rig.world(job)).job.state is JobState.COMPLETED
+
+
+async def test_a_cancelled_job_goes_on_too(rig: Rig) -> None:
+    job = await rig.submit()
+    control = service(rig)
+    await control.cancel(job)
+    assert (await control.resume(job, checkpoint=None, backend=None))["desired"] == "run"
+
+
+async def test_a_job_that_has_not_ended_is_a_conflict(rig: Rig) -> None:
+    job, _ = await rig.running()
+    with pytest.raises(Conflict, match="has not ended"):
+        await service(rig).resume(job, checkpoint=None, backend=None)
+
+
+async def test_a_completed_job_needs_a_checkpoint_to_go_on_from(rig: Rig) -> None:
+    job, runner = await rig.running()
+    await runner.say(Kind.CHECKPOINT, name="a.pt", form="file", size=1, sha256="a" * 64, step=1, metric=None)
+    await runner.end()
+    control = service(rig)
+    with pytest.raises(Conflict, match="nothing left to do"):
+        await control.resume(job, checkpoint=None, backend=None)
+    assert (await control.resume(job, checkpoint="latest", backend=None))["status"] == "queued"
+
+
+async def test_unknown_names_are_refused_and_nothing_changes(rig: Rig) -> None:
+    job, runner = await rig.running()
+    await runner.end(code=1)
+    control = service(rig)
+    with pytest.raises(NotFound):
+        await control.resume(job, checkpoint="step-7", backend=None)
+    with pytest.raises(UnknownName):
+        await control.resume(job, checkpoint=None, backend="nowhere")
+    assert (await rig.world(job)).job.state is JobState.FAILED
+
+
+async def test_a_place_that_is_no_longer_connected_is_refused(rig: Rig, tmp_path: Path) -> None:
+    both = await make_rig(tmp_path, FakeCloud())
+    job = await both.submit(backend="cloud")
+    await service(both).cancel(job)
+    alone = join(both.ports, both.clock, both.calls, {"local": both.backend}, tmp_path)
+    with pytest.raises(UnknownName):
+        await service(alone).resume(job, checkpoint=None, backend=None)
+
+
+async def test_resuming_twice_is_a_conflict_the_second_time(rig: Rig) -> None:
+    job, runner = await rig.running()
+    await runner.end(code=1)
+    control = service(rig)
+    await control.resume(job, checkpoint=None, backend=None)
+    with pytest.raises(Conflict):
+        await control.resume(job, checkpoint=None, backend=None)
+
+
+async def test_a_rerun_is_a_new_job_with_the_same_record(rig: Rig) -> None:
+    spec = job_spec(command=("python", "train.py", "--lr", "0.1"), env={"A": "1"}, tags=("mine",))
+    job = (await rig.accept(spec)).job
+    control = service(rig)
+    again = await control.rerun(job, None)
+    world = await rig.world(str(again.view["id"]))
+    assert again.created
+    assert world.job.id != job
+    assert world.job.spec.rerun_of == job
+    same = world.job.spec.model_copy(update={"seed": None, "rerun_of": None})
+    assert same == spec
+
+
+async def test_a_rerun_has_the_seed_of_the_first(rig: Rig) -> None:
+    job, _ = await rig.running()
+    again = await service(rig).rerun(job, None)
+    await rig.place()
+    machine = (await rig.machine()).id
+    document = await rig.agents.desired(machine, 0, 0)
+    assert document is not None
+    seeds = {a.job: a.env["CRUCIBLE_SEED"] for a in document.assignments}
+    assert seeds[job] == seeds[str(again.view["id"])]
+
+
+async def test_a_rerun_pins_the_packages_its_runner_told_of(rig: Rig) -> None:
+    job = (await rig.accept(job_spec(environment={"requirements": ("torch",), "origin": "requirements.txt"}))).job
+    await rig.host_up()
+    runner = await rig.runner(job)
+    await runner.say(Kind.STARTED, pid=1, packages=["torch==2.13.0", "numpy==2.4.1"], python_version="3.11.7")
+    again = await service(rig).rerun(job, None)
+    environment = (await rig.world(str(again.view["id"]))).job.spec.environment
+    assert environment.requirements == ("torch==2.13.0", "numpy==2.4.1")
+    assert environment.python == "3.11.7"
+
+
+async def test_a_rerun_with_a_key_happens_once(rig: Rig) -> None:
+    job = await rig.submit()
+    control = service(rig)
+    first, second = await control.rerun(job, "k"), await control.rerun(job, "k")
+    assert (first.view["id"], second.created) == (second.view["id"], False)
+
+
+async def test_only_a_running_program_can_be_asked_for_a_checkpoint(rig: Rig) -> None:
+    job = await rig.submit()
+    with pytest.raises(Conflict, match="is not running"):
+        await service(rig).ask_checkpoint(job)
