@@ -1,12 +1,12 @@
 # `make demo` and `make test` are all a newcomer needs; `make help` lists the rest.
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types rooms unit templates e2e faults format install clean
+.PHONY: help demo test lint types rooms unit postgres templates e2e faults format install clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 
-demo: ## set up ./.venv, start Crucible and train a small model with live progress
+demo: ## set up ./.venv and train a small GPT on a machine that is taken away half-way
 	@scripts/demo.sh
 
 test: ## set up ./.venv and run every suite, with the time of each
@@ -23,6 +23,9 @@ rooms: ## import-linter: who imports whom
 
 unit: ## tests that start no process and reach no network
 	@scripts/test.sh unit
+
+postgres: ## the control plane's tests on a PostgreSQL server of their own
+	@scripts/test.sh postgres
 
 templates: ## the shipped templates, trained for real in an environment of their own
 	@scripts/test.sh templates

@@ -1,17 +1,25 @@
 #!/usr/bin/env bash
-# Trains a small model through Crucible, in a state folder of its own, and takes its server down again.
+# Trains nanoGPT on a simulated spot machine that is taken away half-way, in a state folder of its own; tells what
+# happened, and takes down what it started.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
 
+steps=2000
+taken_after=800
+notice=30
+
 scripts/setup.sh || exit
 
 export CRUCIBLE_HOME="$PWD/.demo"
-unset CRUCIBLE_SERVER
+export CRUCIBLE_BACKENDS=local,rehearsal
+unset CRUCIBLE_SERVER CRUCIBLE_DATABASE CRUCIBLE_STORE CRUCIBLE_LOCAL_FOLDER CRUCIBLE_REHEARSAL_STATE
 crucible=$PWD/.venv/bin/crucible
+python=$PWD/.venv/bin/python
+provider=
 
 # `crucible` as a person has to type it for the demo's own state folder.
-by_hand() { printf 'CRUCIBLE_HOME=%q %q %s' "$CRUCIBLE_HOME" "$crucible" "$*"; }
+by_hand() { printf 'CRUCIBLE_HOME=%q CRUCIBLE_BACKENDS=%s %q %s' "$CRUCIBLE_HOME" "$CRUCIBLE_BACKENDS" "$crucible" "$*"; }
 
 cancel_jobs() {
     local ids
@@ -22,28 +30,56 @@ cancel_jobs() {
         say "The demo's job may still run; to end it: $(by_hand cancel --yes "${ids[@]}")"
 }
 
-take_down() {
-    "$crucible" down --yes >/dev/null 2>&1 ||
-        say "The demo's server may still be up; to stop it: $(by_hand down --yes)"
+end_machines() {
+    local ids
+    mapfile -t ids < <("$crucible" machines --quiet 2>/dev/null)
+    [ "${#ids[@]}" = 0 ] || "$crucible" machines terminate --yes --quiet "${ids[@]}" >/dev/null 2>&1
 }
 
-# Ctrl-C reaches `crucible run`, which detaches; nobody would look after the job then, so it is cancelled below.
-trap : INT
+take_down() {
+    [ -z "$provider" ] || { kill "$provider" && wait "$provider"; } 2>/dev/null
+    [ -f "$CRUCIBLE_HOME/server.json" ] || return
+    end_machines
+    "$crucible" down --yes >/dev/null 2>&1 ||
+        say "The demo's server may still be up; to stop it: $(by_hand down --yes)"
+    "$python" scripts/demo_provider.py close ||
+        say "The demo's simulated cloud may still be up; to stop it: make clean"
+}
+
+story() {
+    local job
+    job=$("$crucible" jobs --quiet --limit 1) || return
+    {
+        "$crucible" status "$job" --json
+        "$crucible" checkpoints "$job" --json
+    } | "$python" scripts/demo_story.py
+}
+
+trap 'exit 130' INT
 trap take_down EXIT
 
-say "\$ crucible run examples/train_digits.py -- --epochs 8"
-"$crucible" run examples/train_digits.py -- --epochs 8
+say "A small GPT is trained on a spot machine of a simulated cloud. Once step $taken_after is saved, the cloud takes the"
+say "machine back, and the job goes on on this computer. (The first time, its environment with PyTorch is built.)"
+say ""
+# What an earlier demo left, if it was killed: a server that may have other settings, a job that still runs.
+[ ! -f "$CRUCIBLE_HOME/server.json" ] || "$crucible" down --yes >/dev/null 2>&1
+# Ctrl-C counts once it is up: what is half up could not be taken down.
+(trap '' INT && exec "$crucible" up --quiet) >/dev/null || exit
+cancel_jobs
+trap '' INT # inherited: Ctrl-C is not for the provider
+"$python" scripts/demo_provider.py reclaim --after "$taken_after" --notice "$notice" &
+provider=$!
+# Ctrl-C reaches `crucible run`, which detaches; nobody would look after the job then, so it is cancelled below.
+trap : INT
+
+code_arguments=(--preset cpu-tiny --steps "$steps" --checkpoint-every 200 --eval-every 200 --log-every 50)
+arguments=(--template nanogpt --backend rehearsal,local --market spot -- "${code_arguments[@]}")
+say "\$ crucible run ${arguments[*]}"
+"$crucible" run "${arguments[@]}"
 code=$?
 
 if [ "$code" = 0 ]; then
-    say ""
-    say "That was a job, from submit to its outputs. What to try next:"
-    say "  source .venv/bin/activate"
-    say "  crucible run examples/train_digits.py -- --epochs 20     follow it; Ctrl-C detaches, the job goes on"
-    say "  crucible jobs                                            what ran, and what runs"
-    say "  crucible logs ID;  crucible metrics ID;  crucible download ID"
-    say "  crucible run your_script.py                              your own code, as it is"
-    say "The demo kept its state in .demo; your own jobs live in your user folders (crucible doctor says where)."
+    story || code=1
 elif [ "$code" = 130 ]; then
     say ""
     cancel_jobs

@@ -70,6 +70,8 @@ def test_a_relative_home_is_made_absolute(folder: Path) -> None:
         ("CRUCIBLE_START_SECONDS", "-1"),
         ("CRUCIBLE_START_SECONDS", "soon"),
         ("CRUCIBLE_REQUEST_SECONDS", "nan"),
+        ("CRUCIBLE_MACHINE_SECONDS", "1"),
+        ("CRUCIBLE_LEASE_SECONDS", "nan"),
     ],
 )
 def test_a_bad_value_names_where_it_stands(folder: Path, name: str, value: str) -> None:
@@ -97,3 +99,75 @@ def test_a_wrong_type_in_a_file(folder: Path) -> None:
     (folder / "crucible.toml").write_text("server = 3")
     with pytest.raises(BadInput, match="server"):
         load(folder)
+
+
+def test_rented_machines_live_a_day_unless_said_otherwise(folder: Path) -> None:
+    assert load(folder).backends.value == ("local",)
+    assert (load(folder).machine_seconds.value, load(folder).lease_seconds.value) == (86400, 21600)
+    settings = load(folder, CRUCIBLE_MACHINE_SECONDS="90", CRUCIBLE_BACKENDS="local, rehearsal")
+    assert (settings.machine_seconds.value, settings.backends.value) == (90, ("local", "rehearsal"))
+    assert load(folder, CRUCIBLE_REHEARSAL_STATE="cloud").rehearsal_state.value == Path.cwd() / "cloud"
+
+
+def test_a_database_is_shown_without_its_password(folder: Path) -> None:
+    url = "postgresql://crucible:s3/cr@t@db.example:5432/crucible?sslpassword=hush&sslmode=require"
+    settings = load(folder, CRUCIBLE_DATABASE=url)
+    assert settings.database.value is not None
+    assert settings.database.value.reveal() == url
+    shown = "postgresql://crucible:***@db.example:5432/crucible?sslpassword=***&sslmode=require"
+    assert str(settings.database.value) == shown
+    assert "s3/cr@t" not in repr(settings)
+    assert "hush" not in repr(settings)
+
+
+def test_a_database_without_a_password_is_shown_as_it_is(folder: Path) -> None:
+    settings = load(folder, CRUCIBLE_DATABASE="postgresql://db.example/crucible")
+    assert str(settings.database.value) == "postgresql://db.example/crucible"
+
+
+def test_a_wrong_database_is_not_repeated(folder: Path) -> None:
+    with pytest.raises(BadInput) as caught:
+        load(folder, CRUCIBLE_DATABASE="mysql://crucible:secret@db/crucible")
+    assert "secret" not in str(caught.value)
+    assert "postgresql://" in caught.value.why
+
+
+def test_backends_are_a_list_of_names(folder: Path) -> None:
+    assert load(folder).backends.value == ("local",)
+    assert load(folder, CRUCIBLE_BACKENDS="local, rehearsal,local").backends.value == ("local", "rehearsal")
+    assert load(folder, CRUCIBLE_BACKENDS="none").backends.value == ()
+    (folder / "crucible.toml").write_text('backends = ["rehearsal"]')
+    assert load(folder).backends.value == ("rehearsal",)
+
+
+def test_a_store_is_a_folder_made_absolute_or_a_url(folder: Path) -> None:
+    assert load(folder).store.value is None
+    assert load(folder, CRUCIBLE_STORE="/var/store").store.value == "/var/store"
+    assert load(folder, CRUCIBLE_STORE="kept here").store.value == str(Path.cwd() / "kept here")
+    assert load(folder, CRUCIBLE_STORE="s3://bucket/a").store.value == "s3://bucket/a"
+
+
+def test_how_a_bucket_is_reached(folder: Path) -> None:
+    (folder / "crucible.toml").write_text('store_endpoint = "http://127.0.0.1:9000/"\nstore_region = "eu-west-1"')
+    settings = load(folder, CRUCIBLE_STORE_ACCESS_KEY="hunter1", CRUCIBLE_STORE_SECRET_KEY="hunter2")
+    assert settings.store_endpoint.value == "http://127.0.0.1:9000"
+    assert settings.store_region.value == "eu-west-1"
+    assert settings.store_access_key.value is not None
+    assert settings.store_secret_key.value is not None
+    assert settings.store_secret_key.value.reveal() == "hunter2"
+    assert "hunter" not in repr(settings)
+
+
+@pytest.mark.parametrize("name", ["store", "store_access_key", "store_secret_key"])
+def test_what_may_hold_a_secret_is_not_repeated_when_it_is_wrong(name: str, folder: Path) -> None:
+    (folder / "crucible.toml").write_text(f"{name} = 12345")
+    with pytest.raises(BadInput) as caught:
+        load(folder)
+    assert "12345" not in str(caught.value)
+
+
+def test_the_channel_of_agents(folder: Path) -> None:
+    assert load(folder).channel.value == "https"
+    assert load(folder, CRUCIBLE_CHANNEL="store").channel.value == "store"
+    with pytest.raises(BadInput, match="https or store"):
+        load(folder, CRUCIBLE_CHANNEL="tunnel")

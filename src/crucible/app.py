@@ -3,6 +3,9 @@
 `python -m crucible.app serve` holds the state folder's lock, listens on two ports in one event loop,
 announces itself in server.json and runs until SIGTERM, SIGINT or a request to stop. When it cannot start, its
 last line is a JSON object `{"error": {code, what, why, fix}}` and its exit code is the error's.
+
+`python -m crucible.app db backup|restore|confirm` works on the database of a state folder without a server, and
+answers with one JSON object.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import secrets
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -31,6 +35,7 @@ if TYPE_CHECKING:
     from crucible.server.home import Home
     from crucible.server.listen import Listener
     from crucible.server.ports import ControlPort
+    from crucible.storage import StoreOptions
 
 STOP_SECONDS = 2.0
 """How long control's loops get to end; the listeners have their own second."""
@@ -53,7 +58,10 @@ class Options:
 
 def main(arguments: Sequence[str] | None = None, leave: Leave = lambda code: None) -> int:
     """Run until told to stop; the exit code. `leave` hears the code as soon as it is known."""
+    given = sys.argv[1:] if arguments is None else arguments
     try:
+        if given[:1] == ["db"]:
+            return database(given[1:], load_settings())
         options = parse(arguments)
         asyncio.run(serve(options, load_settings(), build_control, stopping=lambda: leave(0)))
     except CrucibleError as error:
@@ -73,22 +81,44 @@ def leave_soon(code: int) -> None:
 
 
 def build_control(home: Home, settings: Settings) -> ControlPort:
-    """The control plane over the state folder. Opens the database and the store; starts nothing."""
+    """The control plane that the settings describe. Opens the database and the store; starts nothing."""
     from crucible.control.compose import Embedded, embedded_control
+    from crucible.control.orders import Terms
+    from crucible.control.room import Bounds
 
     _arm_crashpoint()
+    database = settings.database.value
     return embedded_control(
         Embedded(
             home=home.path,
-            database=home.database,
-            store=home.store,
+            database=home.database if database is None else database.reveal(),
+            store=settings.store.value or str(home.store),
+            store_options=_store_options(settings),
             agents_url_file=home.agents_url_file,
-            key=home.key(),
+            local_folder=settings.local_folder.value or home.path,
+            rehearsal_state=settings.rehearsal_state.value,
+            terms=Terms(settings.lease_seconds.value, settings.machine_seconds.value),
+            bounds=Bounds(settings.disk_reserve.value or 0, settings.store_quota.value),
+            prune_after=settings.prune_after.value,
+            backends=settings.backends.value,
+            channel=settings.channel.value,
+            key=home.key(settings.key_file.value),
             python=sys.executable,
             uv=_find_uv(),
             bundle_limit=settings.bundle_limit.value,
             environ=dict(os.environ),
         )
+    )
+
+
+def _store_options(settings: Settings) -> StoreOptions:
+    from crucible.storage import StoreOptions
+
+    return StoreOptions(
+        endpoint=settings.store_endpoint.value,
+        region=settings.store_region.value,
+        access_key=settings.store_access_key.value,
+        secret_key=settings.store_secret_key.value,
     )
 
 
@@ -122,6 +152,29 @@ def parse(arguments: Sequence[str] | None) -> Options:
     given = parser.parse_args(arguments)
     nonce = given.nonce or secrets.token_hex(8)
     return Options(given.embedded, nonce, given.host, given.port, given.agents_port)
+
+
+def database(arguments: Sequence[str], settings: Settings) -> int:
+    """One command on the database of a state folder, its answer a line of JSON."""
+    from crucible.control import offline
+    from crucible.control.compose import deployment_id
+    from crucible.server.home import open_home
+
+    wanted = offline.parse(_Parser(prog="python -m crucible.app db"), arguments)
+    home = open_home(settings.home.value)
+    named = settings.database.value
+    source = offline.Source(
+        database=home.database if named is None else named.reveal(),
+        deployment=deployment_id(home.key(settings.key_file.value)),
+        store=settings.store.value or str(home.store),
+        version=__version__,
+    )
+    with contextlib.ExitStack() as held:
+        if wanted.alone:
+            held.enter_context(home.locked())
+        answer = offline.run(wanted, source, time.time())
+    sys.stdout.write(json.dumps(answer) + "\n")
+    return 0
 
 
 def tell(error: CrucibleError) -> int:

@@ -8,15 +8,20 @@ read them; values are passed down, and nobody else looks at the environment.
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from crucible.core.channels import Channel
 from crucible.core.errors import BadInput, UnknownName
 from crucible.core.secret import Secret
 from crucible.wire.bundle import DEFAULT_LIMIT
+
+DEFAULT_RESERVE = 1024**3
+LONGEST_LIFE = 30 * 86400
 
 T = TypeVar("T")
 
@@ -30,11 +35,40 @@ class Setting(Generic[T]):
 
 
 @dataclass(frozen=True)
+class DatabaseUrl:
+    """Prints without its password; `reveal()` is the one way out."""
+
+    _url: str = field(repr=False)
+
+    def reveal(self) -> str:
+        return self._url
+
+    def __str__(self) -> str:
+        hidden = re.sub(r"(//[^:/?@]*):.*@", r"\1:***@", self._url, count=1)
+        return re.sub(r"([?&](?:ssl)?password=)[^&]*", r"\1***", hidden)
+
+    def __repr__(self) -> str:
+        return f"DatabaseUrl({str(self)!r})"
+
+
+@dataclass(frozen=True)
 class Settings:
     """`home`: state folder. `server`, `token`: a server named by the user (None: the embedded one).
 
     `bundle_limit`: bytes of code one job may carry. `request_seconds`: deadline of one request.
     `start_seconds`: how long the embedded server may take to be ready.
+    `database`: a PostgreSQL server (None: a file in `home`). `key_file`: the deployment's key, for servers that
+    share a database (None: the one in `home`). `backends`: the places a server is connected to.
+    `local_folder`: where machines on this computer keep their files (None: `home`).
+    `rehearsal_state`: the folder of a simulated cloud that several deployments use (None: one of its own).
+    `machine_seconds`: the life of a rented machine whose job has no time limit; the job goes on on another.
+    `lease_seconds`: how long an agent on a rented machine goes on without contact.
+    `channel`: how agents talk with the server where both would do, `https` or `store`.
+    `store`: where bundles, logs and outputs are kept, a path or a URL (None: a folder in `home`).
+    `store_endpoint`, `store_region`, `store_access_key`, `store_secret_key`: how a bucket is reached (None: as the
+    provider's own environment variables say).
+    `disk_reserve`: bytes of the store's disk that stay free. `store_quota`: bytes the store may hold (None: no limit).
+    `prune_after`: seconds after which what an ended job stored is removed by itself (None: never).
     """
 
     home: Setting[Path]
@@ -43,6 +77,22 @@ class Settings:
     bundle_limit: Setting[int]
     request_seconds: Setting[float]
     start_seconds: Setting[float]
+    database: Setting[DatabaseUrl | None]
+    key_file: Setting[Path | None]
+    backends: Setting[tuple[str, ...]]
+    local_folder: Setting[Path | None]
+    rehearsal_state: Setting[Path | None]
+    machine_seconds: Setting[float]
+    lease_seconds: Setting[float]
+    channel: Setting[Channel]
+    store: Setting[str | None]
+    store_endpoint: Setting[str | None]
+    store_region: Setting[str | None]
+    store_access_key: Setting[Secret | None]
+    store_secret_key: Setting[Secret | None]
+    disk_reserve: Setting[int]
+    store_quota: Setting[int | None]
+    prune_after: Setting[float | None]
 
 
 @dataclass(frozen=True)
@@ -53,7 +103,14 @@ class _Layer:
     values: Mapping[str, object]
 
 
-NAMES = ("home", "server", "token", "bundle_limit", "request_seconds", "start_seconds")
+STORE_NAMES = ("store", "store_endpoint", "store_region", "store_access_key", "store_secret_key")
+ROOM_NAMES = ("disk_reserve", "store_quota", "prune_after")
+RENTING_NAMES = ("channel", "rehearsal_state", "machine_seconds", "lease_seconds")
+SERVER_NAMES = ("database", "key_file", "backends", "local_folder", *RENTING_NAMES, *STORE_NAMES, *ROOM_NAMES)
+"""What only a server reads."""
+HIDDEN = frozenset({"token", "database", "store", "store_access_key", "store_secret_key"})
+"""Not repeated when they are wrong."""
+NAMES = ("home", "server", "token", "bundle_limit", "request_seconds", "start_seconds", *SERVER_NAMES)
 
 
 def load_settings(
@@ -73,6 +130,22 @@ def load_settings(
         bundle_limit=_pick(layers, "bundle_limit", _size, lambda: DEFAULT_LIMIT),
         request_seconds=_pick(layers, "request_seconds", _seconds, lambda: 30.0),
         start_seconds=_pick(layers, "start_seconds", _seconds, lambda: 15.0),
+        database=_pick(layers, "database", _database, lambda: None),
+        key_file=_pick(layers, "key_file", _path, lambda: None),
+        backends=_pick(layers, "backends", _names, lambda: ("local",)),
+        local_folder=_pick(layers, "local_folder", _path, lambda: None),
+        rehearsal_state=_pick(layers, "rehearsal_state", _path, lambda: None),
+        machine_seconds=_pick(layers, "machine_seconds", _life, lambda: 24 * 3600.0),
+        lease_seconds=_pick(layers, "lease_seconds", _life, lambda: 6 * 3600.0),
+        channel=_pick(layers, "channel", _channel, lambda: Channel.HTTPS),
+        store=_pick(layers, "store", _place, lambda: None),
+        store_endpoint=_pick(layers, "store_endpoint", _url, lambda: None),
+        store_region=_pick(layers, "store_region", _text, lambda: None),
+        store_access_key=_pick(layers, "store_access_key", _secret, lambda: None),
+        store_secret_key=_pick(layers, "store_secret_key", _secret, lambda: None),
+        disk_reserve=_pick(layers, "disk_reserve", _size_or_none, lambda: DEFAULT_RESERVE),
+        store_quota=_pick(layers, "store_quota", _size, lambda: None),
+        prune_after=_pick(layers, "prune_after", _days, lambda: None),
     )
 
 
@@ -136,7 +209,7 @@ def _pick(layers: tuple[_Layer, ...], name: str, read: Callable[[object], T], de
             return Setting(read(value), origin)
         except ValueError as error:
             raise BadInput(
-                f"The setting {name!r} cannot be {value!r}.",
+                f"The setting {name!r} cannot be {'***' if name in HIDDEN else repr(value)}.",
                 why=f"{error} It comes from {origin}.",
                 fix=f"Change it in {origin}.",
             ) from error
@@ -157,11 +230,38 @@ def _path(value: object) -> Path:
     return Path(_text(value)).expanduser().absolute()
 
 
+def _place(value: object) -> str:
+    """A URL as it is; a path made absolute, because the server runs in another folder."""
+    text = _text(value)
+    return text if "://" in text else str(_path(text))
+
+
 def _url(value: object) -> str:
     text = _text(value).rstrip("/")
     if not text.startswith(("http://", "https://")):
         raise ValueError("It has to begin with http:// or https://.")
     return text
+
+
+def _database(value: object) -> DatabaseUrl:
+    text = _text(value)
+    if not text.startswith(("postgresql://", "postgres://")):
+        raise ValueError("It has to begin with postgresql://.")
+    return DatabaseUrl(text)
+
+
+def _names(value: object) -> tuple[str, ...]:
+    """`local, rehearsal` or a list; `none` is no name at all."""
+    words = value if isinstance(value, list) else _text(value).split(",")
+    names = tuple(dict.fromkeys(_text(word) for word in words))
+    return () if names == ("none",) else names
+
+
+def _channel(value: object) -> Channel:
+    text = _text(value)
+    if text not in (Channel.HTTPS, Channel.STORE):
+        raise ValueError("It has to be https or store.")
+    return Channel(text)
 
 
 def _size(value: object) -> int:
@@ -176,6 +276,31 @@ def _size(value: object) -> int:
     if size <= 0:
         raise ValueError("It has to be above zero.")
     return size
+
+
+def _size_or_none(value: object) -> int:
+    """A size, or 0."""
+    return 0 if value in (0, "0") else _size(value)
+
+
+def _days(value: object) -> float:
+    """`30d`, or a number of days, as seconds."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise ValueError("It has to be a number of days such as 30d.")
+    days = float(str(value).strip().lower().removesuffix("d"))
+    if not 0 < days <= 36500:
+        raise ValueError("It has to be between 0 and 36500 days.")
+    return days * 86400
+
+
+def _life(value: object) -> float:
+    """Seconds, up to 30 days."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise ValueError("It has to be a number of seconds.")
+    seconds = float(value)
+    if not 10 <= seconds <= LONGEST_LIFE:
+        raise ValueError("It has to be between 10 seconds and 30 days.")
+    return seconds
 
 
 def _seconds(value: object) -> float:

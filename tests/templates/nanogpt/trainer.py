@@ -33,7 +33,20 @@ for script, folder, arguments, env in json.load(sys.stdin):
 print(json.dumps(done))
 """
 
+DIGESTS = """
+import hashlib, sys, torch
+for path in sys.argv[1:]:
+    weights = torch.load(path, weights_only=True)["model"]
+    content = b"".join(weights[name].numpy().tobytes() for name in sorted(weights))
+    print(hashlib.sha256(content).hexdigest())
+"""
+
 _ITER = re.compile(r"iter (\d+)/(\d+): loss ")
+
+
+def steps_in(output: str) -> list[int]:
+    """The steps that a run did, from its `iter` lines."""
+    return [int(found[1]) for found in map(_ITER.match, output.splitlines()) if found]
 
 
 @dataclass(frozen=True)
@@ -44,8 +57,7 @@ class Done:
 
     @property
     def steps(self) -> list[int]:
-        """The steps it did, from its `iter` lines."""
-        return [int(found[1]) for found in map(_ITER.match, self.output.splitlines()) if found]
+        return steps_in(self.output)
 
 
 @dataclass(frozen=True)
@@ -97,6 +109,10 @@ class Trainer:
         )
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
+
+    def digests(self, *paths: Path) -> list[str]:
+        """Of the weights in models or checkpoints, by torch alone."""
+        return self.probe(DIGESTS, *map(str, paths)).splitlines()
 
     def attempt(
         self, number: int, *arguments: str, resume_from: Path | None = None, on_platform: bool = True

@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from crucible.core.errors import BadInput
+from crucible.settings import Settings, load_settings
+
+
+def load(folder: Path, **environ: str) -> Settings:
+    return load_settings(environ=environ, folder=folder, user_config=folder / "none.toml")
+
+
+def test_a_gibibyte_stays_free_and_nothing_goes_by_itself(tmp_path: Path) -> None:
+    settings = load(tmp_path)
+    assert settings.disk_reserve.value == 1024**3
+    assert settings.store_quota.value is None
+    assert settings.prune_after.value is None
+
+
+@pytest.mark.parametrize(("days", "seconds"), [("30d", 30 * 86400), ("1", 86400), ("0.5d", 43200)])
+def test_how_the_store_is_bounded(tmp_path: Path, days: str, seconds: float) -> None:
+    settings = load(tmp_path, CRUCIBLE_DISK_RESERVE="0", CRUCIBLE_STORE_QUOTA="100G", CRUCIBLE_PRUNE_AFTER=days)
+    assert settings.disk_reserve.value == 0
+    assert settings.store_quota.value == 100 * 1024**3
+    assert settings.prune_after.value == seconds
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"CRUCIBLE_PRUNE_AFTER": "soon"}, {"CRUCIBLE_PRUNE_AFTER": "0"}, {"CRUCIBLE_STORE_QUOTA": "0"}]
+)
+def test_what_makes_no_sense_is_told(tmp_path: Path, wrong: dict[str, str]) -> None:
+    with pytest.raises(BadInput):
+        load(tmp_path, **wrong)
