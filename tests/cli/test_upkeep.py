@@ -94,6 +94,8 @@ def test_a_restore_is_asked_about_and_says_what_comes_next(cli: Cli, tmp_path: P
     assert cli("db", "restore", "copy.db", "--yes", "--json").json["file"] == str(tmp_path / "copy.db")
     assert cli("db", "restore", "copy.db", "--yes", "--force").code == 0
     assert restorer.read_text().endswith("copy.db --force")
+    assert cli("db", "restore", "copy.db", "--yes", "--in-use").code == 0
+    assert restorer.read_text().endswith("copy.db --in-use"), "one flag does not stand for the other"
 
 
 def test_a_restore_needs_a_file(cli: Cli, restorer: Path) -> None:

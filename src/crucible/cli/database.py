@@ -35,12 +35,16 @@ def backup(
 def restore(
     ctx: typer.Context,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="What `crucible db backup` wrote.")],
-    force: Annotated[bool, typer.Option("--force", help="Also a copy of another deployment's database.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also of another deployment's database: its history.")] = False,
+    in_use: Annotated[
+        bool, typer.Option("--in-use", help="PostgreSQL: also while a process seems to work on the database.")
+    ] = False,
     yes: Yes = False,
 ) -> int:
     """Put a copy in the place of the embedded server's database. The server has to be down; asks unless --yes.
 
-    Afterwards nothing is launched or ended until `crucible db confirm`: what the copy does not know may be in use.
+    Afterwards nothing from before is ended until `crucible db confirm`, and jobs wait until all that runs is known:
+    what the copy does not know may be in use.
     """
     from crucible.client import restore as restoring
 
@@ -54,14 +58,14 @@ def restore(
     lost = f"What happened since {file} was written is forgotten in {home}."
     if not session.confirm(f"Restore {home} from {file}?", yes=yes, why=lost):
         return 1
-    told = restoring.restore(source, home, session.environ, force=force)
+    told = restoring.restore(source, home, session.environ, force=force, in_use=in_use)
     if session.out.as_json:
         session.out.json({"file": str(source), "home": str(home), **told})
     else:
         session.out.say(f"Restored {home} from {file}.")
         if told.get("kept"):
             session.out.say(f"What was there before is kept as {told['kept']}.")
-        session.out.say(f"Nothing is launched or ended until you have looked at what runs and said: {CONFIRM}")
+        session.out.say(f"Nothing from before is ended until you have looked at what runs and said: {CONFIRM}")
         session.out.say("What runs: crucible machines, crucible machines orphans")
     return 0
 

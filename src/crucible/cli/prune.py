@@ -20,7 +20,7 @@ def prune(
     ctx: typer.Context,
     older_than: Annotated[
         str | None,
-        typer.Option("--older-than", metavar="TIME", help="Such as 30d; the server's own retention unless given."),
+        typer.Option("--older-than", metavar="TIME", help="Ended so long ago, such as 7d; 30 days unless given."),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed, and why.")] = False,
     yes: Yes = False,
@@ -58,6 +58,8 @@ def _tell(session: Session, found: PruneView) -> None:
         session.out.say("There is nothing to remove.")
     else:
         session.out.say(f"{'Would remove' if found.dry_run else 'Removed'} {_sum(found)}.")
+    for item in found.failed[:_SHOWN]:
+        session.out.say(f"{item.key} is still in the store and is tried again: {item.why}")
 
 
 def _lines(found: PruneView) -> Iterator[str]:

@@ -26,16 +26,18 @@ def restore(
     environ: Mapping[str, str],
     *,
     force: bool = False,
+    in_use: bool = False,
     command: Sequence[str] | None = None,
     seconds: float = SECONDS,
 ) -> dict[str, object]:
     """Restore the state folder `home` from `file`; what the program tells of it. Raises in its own words.
 
-    `force` also takes a copy of another deployment's database.
+    `force` also takes a copy of another deployment's database, for its history. `in_use`: a PostgreSQL database is
+    replaced even while a process seems to work on it.
     """
     try:
         done = subprocess.run(
-            [*(command or COMMAND), str(file), *(["--force"] if force else [])],
+            [*(command or COMMAND), str(file), *(["--force"] if force else []), *(["--in-use"] if in_use else [])],
             env={**environ, "CRUCIBLE_HOME": str(home)},
             stdin=subprocess.DEVNULL,
             capture_output=True,

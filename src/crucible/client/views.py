@@ -299,6 +299,13 @@ class PrunedView(View):
     why: str = ""
 
 
+class UnprunedView(View):
+    """An object that could not be removed from the store."""
+
+    key: str = ""
+    why: str = ""
+
+
 class PruneView(View):
     """Counts of what was removed, or, after a dry run, of what would be."""
 
@@ -310,6 +317,7 @@ class PruneView(View):
     bytes: int = 0
     dry_run: bool = False
     items: tuple[PrunedView, ...] = ()
+    failed: tuple[UnprunedView, ...] = ()
 
     @property
     def is_any(self) -> bool:
