@@ -238,3 +238,12 @@ def test_a_call_that_is_over_cannot_take_effect_for_as_long_as_one_under_way() -
     assert advance_machine(machine, f.LaunchLost("timed out"), NOW).machine.launch_deadline == NOW + 125
     assert advance_machine(machine, f.LaunchLost("cut off", NOW + 15), NOW).machine.launch_deadline == NOW + 15
     assert advance_machine(machine, f.LaunchLost("cut off", NOW + 900), NOW).machine.launch_deadline == NOW + 125
+
+
+def test_a_host_that_ended_before_it_ever_came_is_started_again() -> None:
+    made = replace(pool_machine(MachineState.CREATING), up_at=None, launch_deadline=NOW + 60)
+    assert advance_machine(made, f.SeenHalted(), NOW + 59).effects == ()
+    step = advance_machine(made, f.SeenHalted(), NOW + 60)
+    assert wanted(step.effects) == [("launch", made.id)]
+    assert advance_machine(step.machine, f.SeenHalted(), NOW + 61).effects == (), "one call at a time"
+    assert wanted(advance_machine(step.machine, f.SeenHalted(), NOW + 90).effects) == [("launch", made.id)]

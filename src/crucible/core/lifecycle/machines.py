@@ -15,6 +15,9 @@ from crucible.core.lifecycle.values import Effect, EffectKind, Machine
 SIGHTINGS = 2
 """Lists that must agree before absence is believed."""
 
+RELAUNCH = 30.0
+"""Seconds that a host which is started again has to come before it is started once more."""
+
 _MAKING = frozenset({MachineState.INTENDED, MachineState.CREATING})
 
 
@@ -44,7 +47,7 @@ def advance_machine(machine: Machine, fact: f.MachineFact, now: float) -> Machin
         case f.SeenUp():
             return MachineStep(_there(machine))
         case f.SeenHalted():
-            return _halted(machine)
+            return _halted(machine, now)
         case f.SeenGone(interrupted, detail):
             return MachineStep(_seen_gone(machine, now, interrupted, detail))
         case f.Unwanted(why):
@@ -100,12 +103,17 @@ def _host_seen(machine: Machine, now: float) -> Machine:
     return replace(seen, state=MachineState.UP, up_at=machine.up_at or now, detail="")
 
 
-def _halted(machine: Machine) -> MachineStep:
-    """The same launch call, replayed, starts the host again; it adopts what still runs."""
+def _halted(machine: Machine, now: float) -> MachineStep:
+    """The same launch call, replayed, starts the host again; it adopts what still runs.
+
+    One that never came gets another call once the last can no longer take effect.
+    """
     there = _there(machine)
-    if machine.state is not MachineState.UP:
+    never_came = machine.state is MachineState.CREATING and machine.launch_settled and now >= machine.launch_deadline
+    if machine.state is not MachineState.UP and not never_came:
         return MachineStep(there)
-    return MachineStep(replace(there, state=MachineState.CREATING), (Effect(EffectKind.LAUNCH, machine.id),))
+    again = replace(there, state=MachineState.CREATING, launch_deadline=max(machine.launch_deadline, now + RELAUNCH))
+    return MachineStep(again, (Effect(EffectKind.LAUNCH, machine.id),))
 
 
 def _seen_gone(machine: Machine, now: float, interrupted: bool, detail: str) -> Machine:
