@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from crucible.wire.checkpoints import is_unfinished
@@ -25,7 +25,8 @@ class FileMark:
 class Entry:
     """A name in the checkpoint folder. Equal entries have not been written to in between.
 
-    `inode` and `mtime_ns` are those of the file or folder itself.
+    `inode` and `mtime_ns` are those of the file or folder itself. `moved_in`: something other than writing came
+    last, as it does when what was finished elsewhere is renamed into the folder.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Entry:
     inode: int
     mtime_ns: int
     files: tuple[FileMark, ...]
+    moved_in: bool = field(default=False, compare=False)
 
     @property
     def size(self) -> int:
@@ -63,12 +65,19 @@ def entry_of(folder: Path, name: str) -> Entry | None:
     try:
         info = path.lstat()
         if stat.S_ISREG(info.st_mode):
-            return Entry(name, False, info.st_ino, info.st_mtime_ns, (mark_of("", info),))
+            return _entry(name, info, (mark_of("", info),))
         if stat.S_ISDIR(info.st_mode):
-            return Entry(name, True, info.st_ino, info.st_mtime_ns, tuple(sorted(_marks(path), key=_by_path)))
+            return _entry(name, info, tuple(sorted(_marks(path), key=_by_path)))
     except OSError:
         return None
     return None
+
+
+def _entry(name: str, info: os.stat_result, files: tuple[FileMark, ...]) -> Entry:
+    """Writing sets both times of a file to the same instant; a rename sets only the time of its change."""
+    written = max([info.st_mtime_ns, *(file.mtime_ns for file in files)])
+    folder = stat.S_ISDIR(info.st_mode)
+    return Entry(name, folder, info.st_ino, info.st_mtime_ns, files, moved_in=info.st_ctime_ns > written)
 
 
 def _marks(top: Path) -> Iterator[FileMark]:

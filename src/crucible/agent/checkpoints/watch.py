@@ -1,8 +1,9 @@
 """Which names of the checkpoint folder are whole now. Pure: looks at the folder go in, whole entries come out.
 
 A file or folder is whole when `crucible.checkpoint.save` noted it, when it has not changed for a while under a
-living program, or when the program ended in order. What a program that was killed or crashed wrote in its
-last moments, and did not note, is never whole. A name that is written again is another checkpoint.
+living program, or when the program ended in order. Of what a program that was killed or crashed wrote in its
+last moments only that is whole which it had noted, or had renamed into the folder. A name that is written
+again is another checkpoint.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ class How(enum.Enum):
     NOTED = "noted"
     SETTLED = "settled"
     ENDED = "ended"
+    MOVED_IN = "moved in"
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,10 @@ def _whole(seen: Known, look: Look, notes: Sequence[Note]) -> Whole | None:
         return Whole(seen.entry, How.NOTED, note)
     if look.program is Program.ENDED:
         return Whole(seen.entry, How.ENDED)
-    settle = FOLDER_SETTLE_SECONDS if seen.entry.is_folder else SETTLE_SECONDS
+    if look.program is Program.DIED and seen.entry.moved_in:
+        return Whole(seen.entry, How.MOVED_IN)
+    in_parts = seen.entry.is_folder and not seen.entry.moved_in
+    settle = FOLDER_SETTLE_SECONDS if in_parts else SETTLE_SECONDS
     if look.program is Program.LIVES and look.began - seen.since >= settle:
         return Whole(seen.entry, How.SETTLED)
     return None
