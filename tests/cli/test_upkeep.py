@@ -64,7 +64,7 @@ def test_destruction_is_allowed_again_by_hand(cli: Cli, server: FakeServer) -> N
     assert server.bodies == []
     ran = cli("db", "confirm", "--yes")
     assert (ran.code, "launched and ended again" in ran.err) == (0, True)
-    assert cli("db", "confirm", "--yes", "--json").json == {"confirmed": True}
+    assert cli("db", "confirm", "--yes", "--json").json["confirmed"] is True
 
 
 def test_a_named_server_is_not_restored_from_here(cli: Cli, server: FakeServer, tmp_path: Path) -> None:

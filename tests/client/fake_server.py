@@ -266,7 +266,7 @@ class FakeServer:
 
     async def _confirm(self, request: Request) -> Response:
         await self._heard(request)
-        return JSONResponse({"confirmed": True})
+        return JSONResponse({"confirmed": True, "restored_at": "2026-01-01T00:00:00Z", "effects": 0})
 
     async def _heard(self, request: Request) -> Any:
         """The body, kept with its path."""

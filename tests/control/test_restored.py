@@ -158,7 +158,7 @@ async def test_a_job_is_placed_once_every_place_has_shown_that_all_it_holds_is_k
     await rig.place()
     world = await rig.world(job)
     assert world.job.state is JobState.QUEUED
-    assert world.job.waiting == restored.WHY
+    assert world.job.waiting == f"{restored.WHY} {restored.FIX}"
 
     rig.backend.add(STRANGER)
     await rig.janitor.tidy()

@@ -81,8 +81,14 @@ def confirm(ctx: typer.Context, yes: Yes = False) -> int:
     if session.out.as_json:
         session.out.json(done.as_json())
     else:
-        session.out.say("Machines may be launched and ended again.")
+        session.out.say(_confirmed(done.as_json().get("restored_at")))
     return 0
+
+
+def _confirmed(restored_at: object) -> str:
+    if restored_at is None:
+        return "There was nothing to confirm: the database was not restored, or that was confirmed before."
+    return "Machines may be launched and ended again."
 
 
 def _on_the_server(session: Session, file: Path) -> str:

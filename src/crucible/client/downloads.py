@@ -174,7 +174,7 @@ def _sha256(path: Path) -> str:
 def _disk_error(target: Path, error: OSError) -> CrucibleError:
     if error.errno == errno.ENOSPC:
         return DiskFull(f"There is no room left for {target}.", fix="Make room, then download again: it resumes.")
-    return Trouble(f"{target} cannot be written.", why=error.strerror or str(error), fix="Choose another --to.")
+    return Trouble(f"{target} cannot be written.", why=error.strerror or str(error), fix="Choose another folder.")
 
 
 def _silent(_bytes: int) -> None:

@@ -109,6 +109,8 @@ def found(views: list[View], ref: str, job: str) -> View:
         return endings[0]
     gone = next((v for v in views if ref in (v["id"], v["short"], v["name"])), None)
     why = f"It was removed: {gone['why']}." if gone else ""
+    if ref == BEST and kept:
+        why = "None of those that are kept has a metric."
     raise NotFound(
         f"Job {short(job)} has no checkpoint {ref!r}.", why=why, fix=f"crucible checkpoints {short(job)} lists them."
     )

@@ -47,18 +47,22 @@ class Fleet:
         """Ends a machine on a person's word: one of ours by its row, an orphan at its place directly."""
         machine = await self.ports.db.read(lambda conn: _find(conn, ref))
         if machine is None or not machine.alive:
-            return await self._end_orphan(ref)
+            return await self._end_orphan(ref, machine)
         await self.writer.write(lambda unit: _release(unit, machine.id))
         now = self.ports.clock.now()
         return await self.ports.db.read(lambda conn: queries.one_machine(conn, machine.id, now))
 
-    async def _end_orphan(self, ref: str) -> View:
+    async def _end_orphan(self, ref: str, known: Machine | None) -> View:
+        """What its place still holds of it is ended; of a machine that is gone for good, that is said."""
         found = await self.janitor.look()
         for orphan in (*found.strangers, *found.leftovers, *found.doubles):
             names = (orphan.native_id, orphan.machine, short(orphan.machine))
             if ref in (names if orphan not in found.doubles else names[:1]):
                 await self._end(orphan)
                 return _orphan(orphan, "it was told to end")
+        if known is not None:
+            now = self.ports.clock.now()
+            return await self.ports.db.read(lambda conn: queries.one_machine(conn, known.id, now))
         raise NotFound(
             f"There is no machine {ref!r}.", fix="`crucible machines --all` and `machines orphans` list them."
         )

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import structlog
 
 from crucible.backends.base import Backend, Slots
+from crucible.backends.registry import names
 from crucible.control.ports import Calls
 from crucible.core import elastic
 from crucible.core.errors import CrucibleError, NoCapacity, UnknownName
@@ -59,7 +60,7 @@ class Places:
     def backend(self, name: str) -> Backend:
         found = self._backends.get(name)
         if found is None:
-            raise UnknownName("backend", name, self._backends, fix="`crucible backends` lists them.")
+            raise UnknownName("backend", name, self._backends, fix=_how_to_connect(name))
         return found
 
     def offers(self, name: str) -> tuple[Offer, ...]:
@@ -86,7 +87,7 @@ class Places:
             reasons = [rejection for found in rejected for rejection in found]
             raise NoCapacity(
                 f"No place can hold this job: it {reasons[0]['why']}.",
-                fix="Ask for less, choose a smaller --tier, or connect a larger place.",
+                fix="Ask for less (--tier, --region), or connect a larger place.",
                 rejected=reasons,
             )
         return need
@@ -97,6 +98,8 @@ class Places:
         if spec.in_place and not backend.capabilities.in_place:
             return [{"backend": name, "why": f"is to run in place, which {name} cannot; leave out --in-place"}]
         counted = backend.capabilities.slots is Slots.COUNTED
+        if counted and spec.regions and len(places_of(spec)) == 1:
+            return [{"backend": name, "why": f"wants {' or '.join(spec.regions)}; {name} is in no region"}]
         reasons = [
             why_never(need, offer.capacity) if counted else _why_never_elastic(spec, need, offer)
             for offer in self.offers(name)
@@ -109,3 +112,9 @@ def _why_never_elastic(spec: JobSpec, need: Resources, offer: Offer) -> str:
     markets = (spec.market, Market.ON_DEMAND) if spec.market is Market.SPOT else (spec.market,)
     reasons = [elastic.why_never(elastic.Sought(need, market, spec.regions), offer) for market in markets]
     return reasons[0] if all(reasons) else ""
+
+
+def _how_to_connect(name: str) -> str:
+    if name not in names():
+        return "`crucible backends` lists them."
+    return f"Connect it: crucible down, then CRUCIBLE_BACKENDS=local,{name} crucible up."

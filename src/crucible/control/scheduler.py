@@ -156,9 +156,10 @@ class Scheduler:
         if following is not None:
             unit.advance(world, MovedOn(following, f"{here}: {choice.why}"))
             return elastic.Choice(None)
+        instead = choice
         if choice.offer is None and spec.market is Market.SPOT:
-            choice = elastic.choose(elastic.Sought(waiting.need, Market.ON_DEMAND, spec.regions), offers, failures)
-        return choice if choice.offer else self._wait(unit, world, f"waits for a machine at {here}: {choice.why}")
+            instead = elastic.choose(elastic.Sought(waiting.need, Market.ON_DEMAND, spec.regions), offers, failures)
+        return instead if instead.offer else self._wait(unit, world, f"waits for a machine at {here}: {choice.why}")
 
     def _wait(self, unit: Unit, world: World, why: str) -> elastic.Choice:
         unit.advance(world, Waits(why))
@@ -201,7 +202,7 @@ def _hold(unit: Unit, lines: dict[str, list[scheduling.Waiting]]) -> None:
     for line in lines.values():
         world = repository.load_world(unit.conn, line[0].job)
         if world is not None:
-            unit.advance(world, Waits(restored.WHY))
+            unit.advance(world, Waits(f"{restored.WHY} {restored.FIX}"))
 
 
 def _tell_unconnected(unit: Unit, connected: Sequence[str]) -> None:

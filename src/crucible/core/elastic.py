@@ -61,10 +61,10 @@ def why_not(sought: Sought, offer: Offer) -> str:
 def why_never(sought: Sought, offer: Offer) -> str:
     """Why it can never be one."""
     market = sought.market or Market.ON_DEMAND
+    if sought.regions and not any(offer.region.startswith(region) for region in sought.regions):
+        return f"wants {' or '.join(sought.regions)}; {offer.instance_type} is in {offer.region}"
     if offer.market is not market:
         return f"wants {market.value}; {offer.instance_type} is {offer.market.value}"
-    if sought.regions and not any(offer.region.startswith(region) for region in sought.regions):
-        return f"wants {' or '.join(sought.regions)}; this one is in {offer.region}"
     return scheduling.why_never(sought.need, offer.capacity, offer.instance_type)
 
 
