@@ -1,7 +1,7 @@
 # `make demo` and `make test` are all a newcomer needs; `make help` lists the rest.
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types rooms unit postgres templates e2e faults format install clean
+.PHONY: help demo test lint types rooms unit postgres simulation templates e2e faults format install clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -26,6 +26,9 @@ unit: ## tests that start no process and reach no network
 
 postgres: ## the control plane's tests on a PostgreSQL server of their own
 	@scripts/test.sh postgres
+
+simulation: ## the control plane under seeded faults in virtual time, and bugs planted to be found there
+	@scripts/test.sh simulation
 
 templates: ## the shipped templates, trained for real in an environment of their own
 	@scripts/test.sh templates

@@ -4,7 +4,7 @@ set -u
 cd "$(dirname "$0")/.." || exit
 . scripts/lib.sh
 
-all=(lint types rooms unit postgres templates e2e faults)
+all=(lint types rooms unit postgres simulation templates e2e faults)
 bin=$PWD/.venv/bin
 
 suite_lint() {
@@ -15,11 +15,12 @@ suite_lint() {
 }
 suite_types() { "$bin/mypy"; }
 suite_rooms() { "$bin/lint-imports"; }
-suite_unit() { run_pytest unit -n 2 tests --ignore=tests/e2e --ignore=tests/faults --ignore=tests/templates/nanogpt; }
+suite_unit() { run_pytest unit -n 2 tests --ignore=tests/e2e --ignore=tests/faults --ignore=tests/simulation --ignore=tests/templates/nanogpt; }
 suite_postgres() { run_pytest postgres -n 2 --database postgres tests/control tests/core/lifecycle --ignore=tests/control/db; }
 suite_templates() { run_pytest templates tests/templates/nanogpt; }
 suite_e2e() { run_pytest e2e -n 2 tests/e2e; }
 suite_faults() { run_pytest faults -n 3 --dist loadfile tests/faults; }
+suite_simulation() { run_pytest simulation -n 2 tests/simulation && "$bin/crucible-sim" --seeds 24 --processes 2; }
 
 # Runs pytest for a suite. What failed is run once more, alone: a test that passes then ran into a busy machine, and
 # the summary says so; one that fails again fails the suite.
@@ -48,7 +49,7 @@ bring_system_packages() {
 bring_azurite() {
     [ -x .venv/node_modules/.bin/azurite ] && return
     command -v npm >/dev/null || apt_install npm
-    timeout 300 npm install --silent --no-audit --no-fund --ignore-scripts --prefix .venv azurite@3.35.0 >&2 ||
+    timeout 180 npm install --silent --no-audit --no-fund --ignore-scripts --prefix .venv azurite@3.35.0 >&2 ||
         say "missing: azurite; tests that need it will say so."
 }
 

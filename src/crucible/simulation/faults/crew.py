@@ -1,0 +1,44 @@
+"""Crews: tasks that die together, as the threads of a process or everything on a machine does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from contextvars import Context, ContextVar, copy_context
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+_CREW: ContextVar[Crew | None] = ContextVar("crew", default=None)
+
+
+class Crew:
+    """Whatever its tasks start belongs to it too. `die` ends them all without asking."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.alive = True
+        self._tasks: dict[asyncio.Task[Any], None] = {}
+
+    def join(self, task: asyncio.Task[Any]) -> None:
+        self._tasks[task] = None
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))
+
+    def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        context = copy_context()
+        context.run(_CREW.set, self)
+        task: asyncio.Task[T] = asyncio.get_running_loop().create_task(work, context=context)
+        return task
+
+    def die(self) -> None:
+        """Nothing of it runs any more, except the task that calls this, which is expected to end by itself."""
+        self.alive = False
+        me = asyncio.current_task()
+        for task in tuple(self._tasks):
+            if task is not me:
+                task.cancel()
+
+
+def crew_of(context: Context | None) -> Crew | None:
+    """The crew of a context; None: of the current one."""
+    return _CREW.get() if context is None else context.get(_CREW)

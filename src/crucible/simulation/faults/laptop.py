@@ -1,0 +1,87 @@
+"""A counted place: one computer whose slots we count, which bills nothing and whose host may halt."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from crucible.backends.base import (
+    Bootstrap,
+    Capabilities,
+    LaunchCall,
+    LaunchUnknown,
+    MachineOrder,
+    MachineRef,
+    Observation,
+    Reach,
+    Seen,
+    Slots,
+)
+from crucible.core.offers import Offer
+from crucible.core.resources import Capacity, GiB, Resources
+from crucible.simulation.faults.machine import Ground, Machine
+from crucible.simulation.faults.weather import Weather
+
+SIZE = Capacity(cpus=2, memory_bytes=8 * GiB)
+IDLE_EXIT_SECONDS = 120.0
+
+
+class Laptop:
+    """The backend `local`, and the computer behind it."""
+
+    name = "local"
+    capabilities = Capabilities(
+        reach=Reach.LOOPBACK, slots=Slots.COUNTED, bills=False, shared_machines=True, in_place=True
+    )
+
+    def __init__(self, ground: Ground, weather: Weather) -> None:
+        self._ground = ground
+        self._weather = weather
+        self.machines: dict[str, Machine] = {}
+        self.removed: set[str] = set()
+
+    def offers(self, need: Resources) -> Sequence[Offer]:
+        return [Offer(self.name, "here", "this computer", SIZE, 0)]
+
+    def call(self, order: MachineOrder) -> LaunchCall:
+        return LaunchCall(self.name, order.machine, "start", {"deployment": order.deployment})
+
+    def launch(self, call: LaunchCall, bootstrap: Bootstrap) -> MachineRef:
+        if call.token not in self.machines:
+            name = f"here-{len(self.machines) + 1}"
+            made = Machine(call.token, name, bootstrap.nonce, self._ground, lambda: None, IDLE_EXIT_SECONDS)
+            self.machines[call.token] = made
+            self._ground.trace(name, f"is {call.token}")
+        if call.token not in self.removed:
+            self.machines[call.token].start_host()
+        if self._weather.strikes("create.lost"):
+            raise LaunchUnknown("It did not answer.")
+        return self._ref(call.token)
+
+    def find(self, token: str) -> MachineRef | None:
+        return self._ref(token) if token in self.machines and token not in self.removed else None
+
+    def poll(self, refs: Sequence[MachineRef]) -> Sequence[Observation]:
+        return [Observation(ref, self._seen(ref.machine)) for ref in refs]
+
+    def terminate(self, ref: MachineRef) -> None:
+        if ref.machine in self.machines:
+            self.removed.add(ref.machine)
+            self.machines[ref.machine].die()
+
+    def owned(self, deployment: str) -> Sequence[MachineRef]:
+        return [self._ref(token) for token in self.machines if token not in self.removed]
+
+    def halt(self) -> None:
+        """Somebody kills our hosts; what they started goes on."""
+        for machine in self.machines.values():
+            if machine.host is not None:
+                machine.host.kill()
+
+    def _seen(self, token: str) -> Seen:
+        machine = self.machines.get(token)
+        if machine is None or token in self.removed:
+            return Seen.GONE
+        return Seen.HALTED if machine.halted else Seen.UP
+
+    def _ref(self, token: str) -> MachineRef:
+        return MachineRef(self.name, token, self.machines[token].native_id, "here")

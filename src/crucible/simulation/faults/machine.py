@@ -1,0 +1,91 @@
+"""A simulated machine: a host, its runners, their programs and a disk, until the power goes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from crucible.agent.host_state import Key
+from crucible.simulation.faults.folder import Folder
+from crucible.simulation.faults.host import Host
+from crucible.simulation.faults.network import Line, Network, Request
+from crucible.simulation.faults.program import Program
+from crucible.simulation.faults.runner import Runner
+from crucible.simulation.faults.trace import Trace
+from crucible.simulation.faults.truth import Truth
+from crucible.simulation.faults.weather import Dice
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What all machines stand on."""
+
+    network: Network
+    truth: Truth
+    trace: Trace
+    dice: Dice
+
+
+class Machine:
+    """`name` is our id of it, `native_id` its place's. `quits` is called when its host leaves.
+
+    `taken_at` is when its place takes it back, on this machine's clock, once that is announced.
+    """
+
+    def __init__(
+        self, name: str, native_id: str, nonce: str, ground: Ground, quits: Callable[[], object], idle_exit: float
+    ) -> None:
+        self.name, self.native_id, self.nonce = name, native_id, nonce
+        self.idle_exit_seconds = idle_exit
+        self.quits = quits
+        self.truth, self.trace, self.dice = ground.truth, ground.trace, ground.dice
+        self._network = ground.network
+        self._booted = ground.dice.between(0.0, 1e6)
+        self.line = Line()
+        self.claimed = False
+        self.taken_at: float | None = None
+        self.disk: dict[Key, Folder] = {}
+        self.runners: dict[Key, Runner] = {}
+        self.programs: dict[Key, Program] = {}
+        self.host: Host | None = None
+
+    def clock(self) -> float:
+        """The boot-time clock: nobody sets it, and no two machines' agree."""
+        return asyncio.get_running_loop().time() + self._booted
+
+    def chance(self) -> float:
+        return self.dice.between(0.0, 1.0)
+
+    async def call(self, request: Request[T], deadline: float) -> T:
+        return await self._network.call(self.line, request, deadline)
+
+    def start_host(self) -> None:
+        """Starts it unless it runs; a new one adopts what still runs."""
+        if self.host is None or not self.host.alive:
+            self.host = Host(self)
+            self.host.start()
+
+    @property
+    def halted(self) -> bool:
+        return self.host is None or not self.host.alive
+
+    def runner_left(self, key: Key) -> None:
+        if self.host is not None:
+            self.host.runner_left(key)
+
+    def notice(self, seconds: float) -> None:
+        """Its place announces that it takes it back."""
+        self.taken_at = self.clock() + seconds
+
+    def die(self) -> None:
+        """The power goes: nothing of it runs, or is told, any more."""
+        if self.host is not None:
+            self.host.kill()
+        for runner in self.runners.values():
+            runner.kill()
+        for program in self.programs.values():
+            program.die()

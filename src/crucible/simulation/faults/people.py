@@ -1,0 +1,125 @@
+"""People: they submit, change their minds, and resume what ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from crucible.control.service import Control
+from crucible.core.errors import CrucibleError
+from crucible.core.offers import Market
+from crucible.core.resources import GiB, Resources
+from crucible.core.spec import JobSpec, Keeping, Retries
+from crucible.simulation.faults.crew import Crew
+from crucible.simulation.faults.network import Lost
+from crucible.simulation.faults.process import Crash
+from crucible.simulation.faults.program import Script
+from crucible.simulation.faults.servers import Servers
+from crucible.simulation.faults.trace import Trace
+from crucible.simulation.faults.truth import Truth
+from crucible.simulation.faults.weather import Dice, Weather
+
+T = TypeVar("T")
+
+AGAIN_SECONDS = 5.0
+WISHES = ("cancel", "resume", "resume", "resume", "checkpoint")
+REQUEST_SECONDS = 30.0
+
+
+class People:
+    """Each job has one person, who does not rest before the submission is acknowledged."""
+
+    def __init__(self, servers: Servers, weather: Weather, truth: Truth, trace: Trace, dice: Dice) -> None:
+        self._servers = servers
+        self._weather = weather
+        self._truth = truth
+        self._trace = trace
+        self._dice = dice
+        self._crew = Crew("people")
+        self.waiting = 0
+
+    def start(self, jobs: int) -> None:
+        for n in range(jobs):
+            self.waiting += 1
+            self._crew.start(self._person(f"key-{n}", self._spec(n)))
+
+    def stop(self) -> None:
+        self._crew.die()
+
+    async def _person(self, key: str, spec: JobSpec) -> None:
+        await asyncio.sleep(self._dice.between(0.0, 1500.0))
+        job = await self._submit(key, spec)
+        self.waiting -= 1
+        if self._dice.chance(0.4):
+            await asyncio.sleep(self._dice.between(0.0, 60.0))
+            await self._wish(job, "cancel")
+        while not self._weather.calm:
+            await asyncio.sleep(self._dice.about(600.0))
+            if not self._weather.calm:
+                await self._wish(job, self._dice.one(WISHES))
+
+    async def _submit(self, key: str, spec: JobSpec) -> str:
+        while True:
+            try:
+                done = await self._ask(lambda control: control.submit(spec, key))
+                break
+            except (Lost, CrucibleError) as error:
+                self._trace("people", f"{key} is not answered: {error}")
+                await asyncio.sleep(AGAIN_SECONDS)
+        job = str(done.view["id"])
+        self._trace("people", f"{key} is acknowledged as {job}")
+        self._truth.acknowledged(key, job)
+        return job
+
+    async def _wish(self, job: str, wish: str) -> None:
+        """Asks once; a refusal is an answer too."""
+        try:
+            if wish == "cancel":
+                await self._ask(lambda control: control.cancel(job))
+            elif wish == "resume":
+                await self._ask(lambda control: control.resume(job, checkpoint=None, backend=None))
+            else:
+                await self._ask(lambda control: control.ask_checkpoint(job))
+            self._trace("people", f"{wish} {job}")
+        except (Lost, CrucibleError) as error:
+            self._trace("people", f"{wish} {job}: {error}")
+
+    async def _ask(self, request: Callable[[Control], Awaitable[T]]) -> T:
+        server = self._servers.any()
+        if server is None:
+            raise Lost("nobody listens")
+        task = server.process.start(_asked(request, server.control))
+        done, _ = await asyncio.wait({task}, timeout=REQUEST_SECONDS)
+        if not done or task.cancelled():
+            raise Lost("there was no answer")
+        if isinstance(task.exception(), Crash) or self._weather.strikes("answer.lost"):
+            raise Lost("the answer was lost")
+        return task.result()
+
+    def _spec(self, n: int) -> JobSpec:
+        dice = self._dice
+        script = Script(
+            steps=dice.whole(8, 45),
+            step_seconds=dice.between(8.0, 35.0),
+            every=dice.whole(2, 10),
+            fails_at=dice.whole(5, 30) if dice.chance(0.15) else None,
+            deaf=dice.chance(0.15),
+        )
+        backend = dice.one(("cloud", "cloud", "cloud", "local"))
+        return JobSpec(
+            command=script.command(),
+            name=f"job-{n}",
+            backend=backend,
+            fallback=dice.one(((), ("local",), ("cloud",))),
+            market=dice.one((Market.SPOT, Market.SPOT, Market.ON_DEMAND)),
+            resources=Resources(
+                cpus=1.0, memory_bytes=GiB, seconds=dice.between(600.0, 5000.0) if dice.chance(0.3) else None
+            ),
+            retries=Retries(interruption=50, infrastructure=50),
+            keep=Keeping(latest=dice.whole(1, 3)),
+        )
+
+
+async def _asked(request: Callable[[Control], Awaitable[T]], control: Control) -> T:
+    return await request(control)

@@ -1,0 +1,316 @@
+"""A simulated runner: the real reducer `runner_state`, with a shell that lives in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from crucible.agent import runner_state as rs
+from crucible.agent.backoff import Backoff
+from crucible.agent.contacts import WAIT_SECONDS, Contacts
+from crucible.control.ingest import Gap
+from crucible.simulation.faults.crew import Crew
+from crucible.simulation.faults.folder import Folder
+from crucible.simulation.faults.network import Gone, Lost, Refused, Request
+from crucible.simulation.faults.program import Exit, Program, Script
+from crucible.simulation.faults.truth import Running, Saved
+from crucible.wire.messages import Batch, Cause, Kind, encode_batch
+
+if TYPE_CHECKING:
+    from crucible.simulation.faults.machine import Machine
+
+T = TypeVar("T")
+
+TURN_SECONDS, STOPPING_TURN_SECONDS = 5.0, 1.0
+ANSWER_SECONDS = 60.0
+BATCH = 50
+
+
+class Runner:
+    """One attempt on a machine. `ended` is called when it leaves; a killed one says nothing."""
+
+    def __init__(self, machine: Machine, folder: Folder, ended: Callable[[], None]) -> None:
+        self._machine = machine
+        self._folder = folder
+        self._assignment = folder.assignment
+        self._ended = ended
+        self._crew = Crew(folder.assignment.attempt)
+        self._contacts = Contacts(lambda: self.happen(rs.AttemptGone()), folder.lease, machine.clock)
+        self._events: deque[rs.Event] = deque()
+        self._busy = False
+        self._news = asyncio.Event()
+        self._finish: rs.Finish | None = None
+        self._stage: asyncio.Task[None] | None = None
+        self._noticed = False
+        self._state: rs.RunnerState
+
+    @property
+    def alive(self) -> bool:
+        return self._crew.alive
+
+    @property
+    def _key(self) -> tuple[str, int]:
+        return self._assignment.attempt, self._assignment.rank
+
+    def start(self) -> None:
+        self._crew.start(self._live())
+
+    def kill(self) -> None:
+        """As by the system, for want of memory: the program goes on without it."""
+        self._crew.die()
+
+    def happen(self, event: rs.Event) -> None:
+        """Something happened. What follows from it is done before this returns."""
+        self._events.append(event)
+        if self._busy:
+            return
+        self._busy = True
+        while self._events:
+            first = self._events.popleft()
+            self._apply(*rs.step(self._state, rs.Tick(self._machine.clock())))
+            self._apply(*rs.step(self._state, first))
+        self._busy = False
+        self._news.set()
+
+    async def _live(self) -> None:
+        recovers = self._folder.began or self._folder.exit is not None
+        self._state, actions = self._recover() if recovers else self._begin()
+        for work in (self._deliver(), self._listen(), self._keep()):
+            self._crew.start(work)
+        self._busy = True
+        self._apply(self._state, actions)
+        self._busy = False
+        if self._assignment.stop and not recovers:
+            self.happen(rs.StopWanted())
+        while not self._may_leave():
+            self._housekeep()
+            await self._pause(STOPPING_TURN_SECONDS if self._state.kill_at is not None else TURN_SECONDS)
+        self._folder.done = True
+        self._crew.die()
+        self._ended()
+
+    def _begin(self) -> rs.Step:
+        self._say(Kind.STAGING, {"what": "preparing"})
+        a = self._assignment
+        return rs.begin(a.grace, a.limits.seconds, self._machine.clock(), self._folder.deadline, a.checkpoint)
+
+    def _recover(self) -> rs.Step:
+        """A runner before this one died: what it left is ended, told and delivered."""
+        program = self._machine.programs.get(self._key)
+        if program is not None:
+            program.die()
+        now = self._machine.clock()
+        if self._folder.has_said(Kind.ENDED):
+            return rs.RunnerState(0.0, None, now, rs.Phase.ENDED), (rs.Finish(),)
+        state = rs.RunnerState(0.0, None, now, rs.Phase.SAVING)
+        if self._folder.has_said(Kind.EXITED):
+            return state, (rs.StoreOutputs(),)
+        lost = {"code": None, "signal": None, "cause": Cause.RUNNER_LOST.value, "text": "the runner died"}
+        return state, (rs.Say(Kind.EXITED, dict(lost)), rs.StoreOutputs())
+
+    async def _pause(self, seconds: float) -> None:
+        self._news.clear()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._news.wait()
+        except TimeoutError:
+            self.happen(rs.Tick(self._machine.clock()))
+
+    def _housekeep(self) -> None:
+        if self._contacts.is_lease_over():
+            self.happen(rs.LeaseEnded())
+        taken_at = self._machine.taken_at
+        if taken_at is not None and not self._noticed:
+            self._noticed = True
+            self.happen(rs.Noticed(taken_at - self._machine.clock()))
+
+    def _may_leave(self) -> bool:
+        if self._finish is None:
+            return False
+        return not self._finish.deliver or not self._folder.unsent()
+
+    # Actions
+
+    def _apply(self, state: rs.RunnerState, actions: rs.Actions) -> None:
+        self._state = state
+        for action in actions:
+            self._act(action)
+
+    def _act(self, action: rs.Action) -> None:
+        program = self._machine.programs.get(self._key)
+        match action:
+            case rs.Say(kind, data):
+                self._say(kind, data)
+            case rs.Stage():
+                self._stage = self._crew.start(self._prepare())
+            case rs.AbandonStage():
+                if self._stage is not None:
+                    self._stage.cancel()
+            case rs.Spawn():
+                self._spawn()
+            case rs.Signal(number):
+                if program is not None:
+                    program.signal(number)
+            case rs.AskCheckpoint():
+                if program is not None:
+                    program.checkpoint()
+            case rs.StoreOutputs():
+                self._crew.start(self._store_outputs())
+            case rs.Finish():
+                self._finish = action
+
+    def _say(self, kind: Kind, data: dict[str, object]) -> None:
+        self._folder.say(kind, data, self._machine.clock())
+        self._news.set()
+
+    def _spawn(self) -> None:
+        a = self._assignment
+        start = 0 if a.resume_from is None else a.resume_from.step or 0
+        running = Running(a.job, a.attempt, self._machine.native_id, start)
+        folder, machine = self._folder, self._machine
+        program = Program(running, Script.of(a.command), machine.truth, folder.saved.append, self._exited)
+        folder.began = True
+        machine.programs[self._key] = program
+        machine.trace(machine.native_id, f"{a.attempt} runs from step {start}")
+        program.start()
+        self.happen(rs.Spawned(len(folder.spool) + 100))
+
+    def _exited(self, how: Exit) -> None:
+        self._folder.exit = how
+        self._machine.trace(self._machine.native_id, f"{self._assignment.attempt} exits {how.code} {how.signal}")
+        if self.alive:
+            self.happen(rs.ProcessEnded(how.code, how.signal, by_itself=how.by_itself))
+
+    async def _prepare(self) -> None:
+        await asyncio.sleep(self._machine.dice.between(1.0, 25.0))
+        resume = self._assignment.resume_from
+        if resume is not None:
+            attempt, rank = self._key
+            try:
+                await self._insist(lambda agents: agents.open_checkpoint(attempt, rank, resume.sha256))
+            except Refused as error:
+                return self.happen(rs.StageFailed(str(error)))
+            except Gone:
+                return self.happen(rs.AttemptGone())
+        self.happen(rs.Staged())
+
+    async def _store_outputs(self) -> None:
+        while self._folder.uploaded < len(self._folder.saved):  # noqa: ASYNC110  a program may still save
+            await asyncio.sleep(0.2)
+        if self._folder.began and not self._folder.has_said(Kind.LOG):
+            await self._log()
+        self.happen(rs.OutputsStored(complete=True))
+
+    async def _log(self) -> None:
+        attempt, rank = self._key
+        data = f"{attempt} ran\n".encode()
+        sha256 = hashlib.sha256(data).hexdigest()
+        try:
+            await self._insist(lambda agents: agents.put_log(attempt, rank, 1, 0, 1, sha256, data))
+        except Gone:
+            return self.happen(rs.AttemptGone())
+        self._say(Kind.LOG, {"n": 1, "start": 0, "end": len(data), "lines": 1, "sha256": sha256})
+
+    # Threads of the real one
+
+    async def _keep(self) -> None:
+        """Uploads checkpoints in the order they were saved, each before it is announced."""
+        folder = self._folder
+        while True:
+            if folder.uploaded == len(folder.saved):
+                await asyncio.sleep(1.0)
+                continue
+            step = folder.saved[folder.uploaded]
+            try:
+                await self._upload(step)
+            except Gone:
+                return self.happen(rs.AttemptGone())
+            folder.uploaded += 1
+
+    async def _upload(self, step: int) -> None:
+        attempt, rank = self._key
+        data = f"{self._assignment.job} at step {step}".encode()
+        sha256 = hashlib.sha256(data).hexdigest()
+        await self._insist(lambda agents: agents.put_checkpoint(attempt, rank, sha256, _pieces(data)))
+        told = {"name": f"step-{step}.pt", "form": "file", "size": len(data), "sha256": sha256, "step": step}
+        self._say(Kind.CHECKPOINT, dict(told))
+
+    async def _deliver(self) -> None:
+        backoff, folder = Backoff(chance=self._machine.chance), self._folder
+        attempt, rank = self._key
+        while True:
+            messages = folder.unsent()[:BATCH]
+            if not messages:
+                await asyncio.sleep(0.5)
+                continue
+            raw = encode_batch(Batch(attempt, rank, tuple(messages)), self._assignment.secret.encode())
+            began = self._contacts.now()
+            try:
+                acked = await self._call(lambda agents, raw=raw: agents.ingest(attempt, rank, raw))  # type: ignore[misc]
+            except Gap as gap:
+                acked = gap.acked
+            except Gone:
+                return self.happen(rs.AttemptGone())
+            except (Lost, Refused) as error:
+                self._contacts.failed(str(error), began)
+                await asyncio.sleep(backoff.next())
+                continue
+            backoff.reset()
+            self._contacts.made()
+            self._acknowledge(acked)
+
+    def _acknowledge(self, acked: int) -> None:
+        folder = self._folder
+        for message in folder.spool[folder.acked : acked]:
+            if message.kind is Kind.CHECKPOINT:
+                step, sha256 = int(str(message.data["step"])), str(message.data["sha256"])
+                self._machine.truth.checkpoint(Saved(self._assignment.job, self._assignment.attempt, step, sha256))
+        folder.acked = max(folder.acked, acked)
+        self._news.set()
+
+    async def _listen(self) -> None:
+        backoff = Backoff(chance=self._machine.chance)
+        attempt, rank = self._key
+        stop, count = self._assignment.stop, self._assignment.checkpoint
+        while True:
+            began = self._contacts.now()
+            try:
+                wish = await self._call(
+                    lambda agents, s=stop, c=count: agents.attempt_desired(attempt, rank, s, c, WAIT_SECONDS)  # type: ignore[misc]
+                )
+            except Gone:
+                return self.happen(rs.AttemptGone())
+            except (Lost, Refused) as error:
+                self._contacts.failed(str(error), began)
+                await asyncio.sleep(backoff.next())
+                continue
+            backoff.reset()
+            self._contacts.made()
+            if wish is None:
+                continue
+            if wish["settled"]:
+                return self.happen(rs.AttemptGone())
+            stop, count = bool(wish["stop"]), int(str(wish["checkpoint"]))
+            if stop:
+                self.happen(rs.StopWanted())
+            self.happen(rs.CheckpointWanted(count))
+
+    async def _insist(self, request: Request[object]) -> None:
+        """Tries until it is done. Raises Gone, and Refused."""
+        backoff = Backoff(chance=self._machine.chance)
+        while True:
+            try:
+                await self._call(request)
+                return
+            except Lost:
+                await asyncio.sleep(backoff.next())
+
+    async def _call(self, request: Request[T]) -> T:
+        return await self._machine.call(request, ANSWER_SECONDS)
+
+
+async def _pieces(data: bytes) -> AsyncIterator[bytes]:
+    yield data

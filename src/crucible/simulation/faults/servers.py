@@ -1,0 +1,197 @@
+"""Servers: processes of the control plane that die and are started again on the same database."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from crucible.backends.base import Backend
+from crucible.control.agents import Agents
+from crucible.control.loops import Loop
+from crucible.control.orders import Terms
+from crucible.control.parts import Deployment
+from crucible.control.ports import Ports
+from crucible.control.rounds import Rounds
+from crucible.control.service import Control
+from crucible.core.errors import CrucibleError
+from crucible.core.ids import Prefix, make_id
+from crucible.simulation.faults.crew import Crew
+from crucible.simulation.faults.ports import (
+    FlightCalls,
+    OrderedWakeups,
+    ProcessDb,
+    RisingIds,
+    SeededRandom,
+    WallClock,
+    WatchedDb,
+)
+from crucible.simulation.faults.process import Process
+from crucible.simulation.faults.store import MemoryStore
+from crucible.simulation.faults.trace import Trace
+from crucible.simulation.faults.weather import Dice, Weather
+
+T = TypeVar("T")
+
+KEY = b"the simulated deployment's key"
+DEPLOYMENT = make_id(Prefix.DEPLOYMENT, 1, 1)
+ALONE_DUTIES = 120.0
+"""A process that is alone renews its duties for nobody."""
+TERMS = Terms(lease_seconds=900.0, longest_seconds=2700.0)
+FUSE = 2500.0
+LONGEST_DOWN = 45.0
+IDLE = {
+    "effects": 30.0,
+    "sweep": 15.0,
+    "duties": 15.0,
+    "poller": 12.0,
+    "offers": 60.0,
+    "ledger": 60.0,
+    "retention": 120.0,
+    "mail": 240.0,
+}
+"""Seconds between rounds that nothing has woken. Longer than a real process's, for the sake of the processor; within
+what the rounds rely on: a sweep every 20 seconds, a duty renewed within 20.
+"""
+
+
+class PacedRounds(Rounds):
+    def _make_loops(self) -> list[Loop]:
+        alone = not self._parts.deployment.shared
+        return [Loop(loop.name, loop.topic, _paced(loop, alone)) for loop in super()._make_loops()]
+
+
+def _paced(loop: Loop, alone: bool) -> Callable[[], Awaitable[float]]:
+    idle = ALONE_DUTIES if alone and loop.name == "duties" else IDLE.get(loop.name, 0.0)
+
+    async def round() -> float:
+        wait = await loop.round()
+        return wait if wait < 1.0 else max(wait, idle)
+
+    return round
+
+
+class PacedControl(Control):
+    def __init__(self, ports: Ports, backends: Mapping[str, Backend], deployment: Deployment) -> None:
+        super().__init__(ports, backends, deployment)
+        self._rounds = PacedRounds(self._parts)
+
+
+@dataclass(frozen=True)
+class Estate:
+    """What outlives every server."""
+
+    db: WatchedDb
+    store: MemoryStore
+    clock: WallClock
+    backends: Mapping[str, Backend]
+    weather: Weather
+    trace: Trace
+    scratch: Path
+
+
+@dataclass
+class Server:
+    process: Process
+    control: Control
+
+
+class Servers:
+    """`count` of them share the work. One alone keeps its name over restarts, as an embedded one does."""
+
+    def __init__(self, estate: Estate, dice: Dice, count: int, committed: Callable[[], None]) -> None:
+        self._estate = estate
+        self._dice = dice
+        self._count = count
+        self._committed = committed
+        self._keepers = Crew("keepers")
+        self._started = 0
+        self.running: list[Server] = []
+
+    def start(self) -> None:
+        for n in range(self._count):
+            self._keepers.start(self._keep(n))
+
+    def stop(self) -> None:
+        self._keepers.die()
+        for server in self.running:
+            server.process.die()
+
+    def answer(self, request: Callable[[Agents], Awaitable[T]]) -> asyncio.Task[T] | None:
+        server = self.any()
+        return None if server is None else server.process.start(_answered(request, server.control.agents))
+
+    def any(self) -> Server | None:
+        """One that answers, if there is one."""
+        ready = [server for server in self.running if server.process.alive and server.control.ready()]
+        return self._dice.one(ready) if ready else None
+
+    def crash_one(self, where: str) -> None:
+        server = self.any()
+        if server is not None:
+            server.process.crash(where)
+
+    def stop_one(self) -> None:
+        """Somebody stops one properly; it is started again."""
+        server = self.any()
+        if server is not None:
+            server.process.start(self._leave(server))
+
+    async def _leave(self, server: Server) -> None:
+        self._estate.trace(server.process.name, "is stopped")
+        try:
+            await server.control.stop()
+        finally:
+            server.process.die()
+
+    def spare(self) -> None:
+        """From now on nobody dies."""
+        for server in self.running:
+            server.process.fuse = None
+
+    async def _keep(self, n: int) -> None:
+        while True:
+            server = self._make(n)
+            self.running.append(server)
+            await self._live(server)
+            self.running.remove(server)
+            calm = self._estate.weather.calm
+            await asyncio.sleep(1.0 if calm else self._dice.between(0.5, LONGEST_DOWN))
+
+    async def _live(self, server: Server) -> None:
+        process = server.process
+        try:
+            await asyncio.wait({process.start(server.control.start())})
+            self._estate.trace(process.name, "is up" if server.control.ready() else "did not start")
+        except CrucibleError:
+            pass
+        if not server.control.ready():
+            process.die()
+        await process.ended.wait()
+
+    def _make(self, n: int) -> Server:
+        estate = self._estate
+        self._started += 1
+        name = "embedded" if self._count == 1 else f"server-{n}-{self._started}"
+        fuse = None if estate.weather.calm else int(self._dice.about(FUSE))
+        process = Process(name, fuse, lambda what: estate.trace(name, what))
+        ports = Ports(
+            clock=estate.clock,
+            ids=RisingIds(estate.clock, self._dice),
+            random=SeededRandom(self._dice),
+            db=ProcessDb(estate.db, process, estate.weather, self._committed),
+            store=estate.store,
+            calls=FlightCalls(process, estate.weather, self._dice),
+            wakeups=OrderedWakeups(),
+            worker=name,
+        )
+        deployment = Deployment(
+            DEPLOYMENT, KEY, "http://agents", estate.scratch, 1000, shared=self._count > 1, terms=TERMS
+        )
+        return Server(process, PacedControl(ports, estate.backends, deployment))
+
+
+async def _answered(request: Callable[[Agents], Awaitable[T]], agents: Agents) -> T:
+    return await request(agents)

@@ -1,0 +1,74 @@
+"""Weather: which faults there are just now. In the calm there are none."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
+
+RATES = {
+    "create.lost": 0.15,
+    "create.failed": 0.08,
+    "create.refused": 0.08,
+    "boot.failed": 0.08,
+    "terminate.failed": 0.15,
+    "call.failed": 0.03,
+    "call.slow": 0.03,
+    "request.lost": 0.02,
+    "answer.lost": 0.03,
+    "request.late": 0.02,
+    "request.twice": 0.05,
+    "store.failed": 0.03,
+}
+"""How often each single fault strikes in the chaos, storms apart."""
+
+
+class Dice:
+    """Chance from a seed: every part of the world has its own, so that they do not disturb each other."""
+
+    def __init__(self, seed: int, name: str) -> None:
+        self._random = random.Random(f"{seed}:{name}")  # noqa: S311  a simulation, no secrets
+
+    def chance(self, probability: float) -> bool:
+        return self._random.random() < probability
+
+    def between(self, low: float, high: float) -> float:
+        return self._random.uniform(low, high)
+
+    def whole(self, low: int, high: int) -> int:
+        return self._random.randint(low, high)
+
+    def about(self, mean: float) -> float:
+        """A waiting time of this mean."""
+        return self._random.expovariate(1.0 / mean)
+
+    def one(self, choices: Sequence[T]) -> T:
+        return choices[self._random.randrange(len(choices))]
+
+    def bits(self, count: int) -> int:
+        return self._random.getrandbits(count)
+
+
+class Weather:
+    """`storms` are faults that last: a name and until when."""
+
+    def __init__(self, dice: Dice, now: Callable[[], float]) -> None:
+        self._dice = dice
+        self._now = now
+        self._storms: dict[str, float] = {}
+        self.calm = False
+
+    def strikes(self, fault: str) -> bool:
+        return not self.calm and self._dice.chance(RATES[fault])
+
+    def storm(self, name: str, seconds: float) -> None:
+        self._storms[name] = max(self._storms.get(name, 0.0), self._now() + seconds)
+
+    def storming(self, name: str) -> bool:
+        return not self.calm and self._storms.get(name, 0.0) > self._now()
+
+    def end(self) -> None:
+        """From now on everything works."""
+        self.calm = True

@@ -1,0 +1,5 @@
+"""Seeds that broke something, with what it was. They are run for ever."""
+
+from __future__ import annotations
+
+BAD: dict[int, str] = {16: "a host that ended before its first contact was never started again"}

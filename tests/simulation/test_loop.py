@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from crucible.simulation.faults.crew import Crew
+from crucible.simulation.faults.loop import Deadlock, VirtualLoop
+
+
+def test_time_jumps_to_the_next_timer() -> None:
+    async def sleeps() -> list[float]:
+        loop, seen = asyncio.get_running_loop(), []
+        for seconds in (3600.0, 0.5):
+            await asyncio.sleep(seconds)
+            seen.append(loop.time())
+        return seen
+
+    assert VirtualLoop().run_until_complete(sleeps()) == [3600.0, 3600.5]
+
+
+def test_timeouts_are_virtual_too() -> None:
+    async def waits() -> float:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(30):
+                await asyncio.Event().wait()
+        return asyncio.get_running_loop().time()
+
+    assert VirtualLoop().run_until_complete(waits()) == 30.0
+
+
+def test_waiting_for_nothing_is_told() -> None:
+    async def waits() -> None:
+        await asyncio.Event().wait()
+
+    with pytest.raises(Deadlock):
+        VirtualLoop().run_until_complete(waits())
+
+
+def test_a_crew_dies_with_all_that_its_tasks_started() -> None:
+    done: list[str] = []
+
+    async def work(name: str) -> None:
+        if name == "first":
+            asyncio.get_running_loop().create_task(work("second"))
+        await asyncio.sleep(10)
+        done.append(name)
+
+    async def scene() -> None:
+        crew, other = Crew("doomed"), Crew("other")
+        crew.start(work("first"))
+        other.start(work("third"))
+        await asyncio.sleep(1)
+        crew.die()
+        await asyncio.sleep(20)
+
+    VirtualLoop().run_until_complete(scene())
+    assert done == ["third"]
