@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 from tests.control.clouds import FakeCloud
-from tests.control.world import FakeRunner, Rig, make_rig
+from tests.control.world import FakeRunner, Rig, make_rig, service
 
 from crucible.backends.base import Seen
 from crucible.control.db import schema as t
@@ -144,6 +144,9 @@ async def test_a_job_that_saved_nothing_in_its_machines_time_ends(rig: Rig) -> N
     await runner.send([exited, runner.message(Kind.ENDED)])
     world = await rig.world(job)
     assert (len(world.attempts), world.job.state, world.job.reason) == (1, JobState.FAILED, Reason.SUSPENDED)
+    await service(rig).resume(job, checkpoint=None, backend=None)
+    await rig.place()
+    assert (await rig.attempt(job)).number == 2, "somebody wants it all the same"
 
 
 async def test_a_suspended_job_takes_another_machine_there(rig: Rig) -> None:
@@ -233,3 +236,15 @@ async def test_a_job_for_a_place_that_is_not_connected_says_so(rig: Rig) -> None
     await rig.sql(lambda conn: conn.execute(update(t.jobs).values(state="queued", backend="gone", waiting="")).rowcount)
     await rig.place()
     assert (await rig.world(job)).job.waiting == "waits for gone, which is not connected"
+
+
+async def test_a_job_that_ends_for_want_of_checkpoints_keeps_no_other_from_its_turn(rig: Rig) -> None:
+    job, runner = await running(rig)
+    await rig.sql(lambda conn: conn.execute(update(t.jobs).values(backend="local")).rowcount)
+    other = await rig.submit()
+    exited = runner.message(Kind.EXITED, code=0, cause="suspended")
+    await runner.send([exited, runner.message(Kind.ENDED)])
+    await rig.place()
+    assert (await rig.world(job)).job.state is JobState.FAILED
+    assert (await rig.attempt(other)).backend == "local"
+    assert len(await rig.rows(t.machines)) == 2

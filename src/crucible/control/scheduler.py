@@ -72,7 +72,7 @@ class Scheduler:
         counted = [self._counted(unit, name, machine) for name, machine in machines.items()]
         queue = [waiting for line in lines.values() for waiting in line]
         for decision in scheduling.place_fifo(queue, [place for place in counted if place]):
-            world = repository.load_world(unit.conn, decision.job)
+            world = _still_wanted(unit, decision.job)
             if world is None:
                 continue
             if decision.never:
@@ -129,7 +129,7 @@ class Scheduler:
     # Places that make machines on demand
 
     def _place_elastic(self, unit: Unit, waiting: scheduling.Waiting) -> None:
-        world = repository.load_world(unit.conn, waiting.job)
+        world = _still_wanted(unit, waiting.job)
         if world is None:
             return
         choice = self._choice(unit, world, waiting)
@@ -184,17 +184,25 @@ class Scheduler:
         self, unit: Unit, world: World, attempt: Attempt, machine: Machine, place: Place, *, new: bool
     ) -> Machine:
         start = checkpoints.start_of(unit.conn, world)
-        if _would_begin_again(world, start):
-            return unit.advance(world, Unsaved()).machines.get(machine.id, machine)
         chosen = attempt if start is None else replace(attempt, resume_from=start)
         after = unit.advance(world, Placed(chosen, machine, why_there(world, place), new))
         return after.machines.get(machine.id, machine)
 
 
-def _would_begin_again(world: World, start: str | None) -> bool:
-    """Whether the last attempt had all its machine's time and left nothing to go on from."""
-    last = world.attempts[-1] if world.attempts else None
-    return last is not None and last.reason is Reason.SUSPENDED and last.resume_from == start
+def _still_wanted(unit: Unit, job: str) -> World | None:
+    """The job, unless its last attempt had all its machine's time and left nothing to go on from: then it ends."""
+    world = repository.load_world(unit.conn, job)
+    if world is None or not _was_suspended(world):
+        return world
+    if world.attempts[-1].resume_from != checkpoints.start_of(unit.conn, world):
+        return world
+    unit.advance(world, Unsaved())
+    return None
+
+
+def _was_suspended(world: World) -> bool:
+    """By its last attempt, since somebody last wanted it."""
+    return any(a.reason is Reason.SUSPENDED and a.number > world.job.reopened_at for a in world.attempts[-1:])
 
 
 def _hold(unit: Unit, lines: dict[str, list[scheduling.Waiting]]) -> None:
