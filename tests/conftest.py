@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,10 @@ from pytest_socket import socket_allow_hosts
 TESTS = Path(__file__).parent
 WITH_SOCKETS = (TESTS / "e2e", TESTS / "faults")
 LOOPBACK = ["127.0.0.1", "::1"]
+
+# Who starts the tests in the background of a script has them ignore Ctrl-C, and what they start would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A busy machine is slow at random; a slow example is not a wrong one.
 settings.register_profile("crucible", deadline=None)
