@@ -31,11 +31,12 @@ with open(sys.argv[1], "a") as runs:
 for number in range({LINES}):
     print("line", number, flush=True)
 crucible.report(step=1, loss=0.5)
+crucible.checkpoint.save(b"weights", step=1)
 with open(os.path.join(os.environ["CRUCIBLE_OUTPUT_DIR"], "result.bin"), "wb") as file:
     file.write(bytes(range(256)) * 1000)
 """
 
-OWN = {name for name in NAMES if name.startswith(("cancel.", "terminate."))}
+OWN = {name for name in NAMES if name.startswith(("cancel.", "resume.", "terminate."))}
 
 
 class Mortal:
@@ -117,6 +118,20 @@ def test_a_wish_to_cancel_is_kept(crucible: Deployment, tmp_path: Path, point: s
     _is_the_only_one(crucible, job)
 
 
+@pytest.mark.parametrize("point", sorted(name for name in NAMES if name.startswith("resume.")))
+def test_a_wish_to_resume_is_kept(crucible: Deployment, tmp_path: Path, point: str) -> None:
+    mortal = Mortal(crucible, point)
+    runs = tmp_path / "runs"
+    job = mortal.submit(shell(f"echo $$ >> {runs}; test $(wc -l < {runs}) = 2"))
+    assert mortal.end_of(job)["status"] == "failed"
+    mortal.persist(lambda: _resume(crucible, job), "the resumption")
+    view = mortal.end_of(job)
+    assert mortal.deaths == 1, f"{point} was not reached"
+    assert (view["status"], view["generation"], view["attempt"]) == ("completed", 2, 2)
+    assert len(runs.read_text().split()) == 2
+    _is_the_only_one(crucible, job)
+
+
 @pytest.mark.parametrize("point", sorted(name for name in NAMES if name.startswith("terminate.")))
 def test_a_released_machine_goes(crucible: Deployment, point: str) -> None:
     """A server that is asked to stop gives back the machines on which nothing runs."""
@@ -132,6 +147,12 @@ def test_a_released_machine_goes(crucible: Deployment, point: str) -> None:
     assert crucible.hosts() == []
     assert crucible.left() == []
     assert crucible.wait(crucible.submit(shell("true")))["status"] == "completed"
+
+
+def _resume(crucible: Deployment, job: str) -> bool:
+    """Asked for, now or by a request whose answer was lost: then it goes on already, or has completed."""
+    with crucible.client() as client:
+        return client.post(f"/api/v1/jobs/{job}/resume", json={}).status_code in (200, 202, 409)
 
 
 def _bundle(folder: Path) -> Bundle:
@@ -168,4 +189,4 @@ def _is_the_only_one(crucible: Deployment, job: str) -> None:
 
 
 def _states(crucible: Deployment) -> dict[str, str]:
-    return {item["id"]: item["state"] for item in crucible.get("/api/v1/machines")["items"]}
+    return {item["id"]: item["state"] for item in crucible.get("/api/v1/machines", all="true")["items"]}
