@@ -35,48 +35,56 @@ def job_view(
     `details` are the attempts' own words (progress, facts); `ahead` counts the jobs before it in line;
     `checkpoint` is the newest that is kept.
     """
-    job, spec = world.job, world.job.spec
+    job = world.job
     last = world.attempts[-1] if world.attempts else None
     progress = _progress(job, details.get(last.id, {}).get("progress") if last else None)
     return {
-        "id": job.id,
-        "short": short(job.id),
-        "name": spec.name,
-        "kind": spec.kind.value,
+        **_asked(job),
         "status": status_of(job.state).value,
         "phase": job.state.value,
         "desired": job.desired.value,
+        "generation": job.generation,
         "backend": last.backend if last else job.backend,
         "previous_backend": _previous_backend(world),
-        "generation": job.generation,
         "machine": last.slots[0].machine if last else None,
-        "tier": spec.tier,
-        "grace_seconds": spec.grace_seconds,
-        "resources": job.resources.model_dump(),
+        "placement": job.placement or None,
+        "simulated": any(machine.simulated for machine in world.machines.values()),
         "reason": _reason(job),
         "waiting": _waiting(job, ahead),
-        "placement": job.placement or None,
         "progress": progress,
+        "checkpoint": checkpoint,
         "cost": _cost(world, prices, progress, now),
         "conditions": _conditions(world),
         "exit_code": job.exit_code,
         "signal": job.signal,
         "attempt": last.number if last else 0,
         "attempts": [attempt_view(a, details.get(a.id, {}), world) for a in world.attempts],
-        "created_at": iso(job.created_at),
         "started_at": iso(job.started_at),
         "ended_at": iso(job.ended_at),
         "ran_seconds": _ran(world, details, now),
+        "execution_id": f"{last.backend}-{job.id}-{last.pid}" if last and last.pid else None,
+    }
+
+
+def _asked(job: Job) -> View:
+    """What the user asked for: the same from the first day to the last."""
+    spec = job.spec
+    return {
+        "id": job.id,
+        "short": short(job.id),
+        "name": spec.name,
+        "kind": spec.kind.value,
+        "created_at": iso(job.created_at),
         "command": list(spec.command),
         "source": spec.source.model_dump(exclude={"diff"}),
         "environment": spec.environment.model_dump(),
         "tags": list(spec.tags),
-        "execution_id": f"{last.backend}-{job.id}-{last.pid}" if last and last.pid else None,
-        "simulated": any(machine.simulated for machine in world.machines.values()),
+        "tier": spec.tier,
+        "resources": job.resources.model_dump(),
+        "grace_seconds": spec.grace_seconds,
         "fallback": list(spec.fallback),
         "market": spec.market.value if spec.market else None,
         "rerun_of": spec.rerun_of,
-        "checkpoint": checkpoint,
     }
 
 
