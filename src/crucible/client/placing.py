@@ -8,6 +8,8 @@ from crucible.client.api import Api
 from crucible.core.errors import BadInput, UnknownName
 from crucible.core.offers import Market
 
+_CONNECT = "A server has those its setting `backends` names: crucible down, then CRUCIBLE_BACKENDS=local,… crucible up."
+
 
 def read_names(said: Iterable[str]) -> tuple[str, ...]:
     """Names from texts that may each list several with commas; each once, in the order they came."""
@@ -31,7 +33,7 @@ def check_places(api: Api, names: Sequence[str]) -> None:
     known = [backend.name for backend in api.backends()] if names else []
     for name in names:
         if name not in known:
-            raise UnknownName("backend", name, known, fix="`crucible backends` lists them.")
+            raise UnknownName("backend", name, known, fix=_CONNECT)
 
 
 def any_simulated(api: Api, names: Iterable[str | None]) -> bool:
