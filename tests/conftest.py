@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 from pytest_socket import socket_allow_hosts
+from tests.scale import add_options, record, scale
+
+__all__ = ["record", "scale"]
 
 TESTS = Path(__file__).parent
 WITH_SOCKETS = (TESTS / "e2e", TESTS / "faults")
@@ -22,6 +25,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # A busy machine is slow at random; a slow example is not a wrong one.
 settings.register_profile("crucible", deadline=None)
 settings.load_profile("crucible")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    add_options(parser)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

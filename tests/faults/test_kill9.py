@@ -1,6 +1,6 @@
 """The server is killed -9 again and again while clients submit: what was acknowledged is done, once.
 
-A longer run: pytest tests/faults/test_kill9.py --kills 100
+A longer run: pytest tests/faults/test_kill9.py --scale prove
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 
 import httpx2 as httpx
 from tests.harness import Deployment, View, alive, shell, until
+from tests.scale import Scale
 
 CLIENTS = 12
 LONG_JOBS = 3
@@ -76,7 +77,7 @@ class Client(threading.Thread):
             time.sleep(0.05)
 
 
-def test_nothing_acknowledged_is_lost_or_done_twice(crucible: Deployment, tmp_path: Path, kills: int) -> None:
+def test_nothing_acknowledged_is_lost_or_done_twice(crucible: Deployment, tmp_path: Path, scale: Scale) -> None:
     ledger = Ledger(tmp_path / "ran")
     long = [_Long(crucible, tmp_path / f"long-{number}") for number in range(LONG_JOBS)]
     stop = threading.Event()
@@ -84,7 +85,7 @@ def test_nothing_acknowledged_is_lost_or_done_twice(crucible: Deployment, tmp_pa
     for client in clients:
         client.start()
     try:
-        ready = [_kill_and_start(crucible) for _ in range(kills)]
+        ready = [_kill_and_start(crucible) for _ in range(scale.kills)]
     finally:
         stop.set()
     for client in clients:

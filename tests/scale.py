@@ -1,0 +1,90 @@
+"""How much of each fault a run takes, and where it writes down what it measured.
+
+pytest tests/faults --scale prove --figures figures.jsonl
+pytest tests/faults/test_kill9.py --scale kills=30,submits=5000
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+import pytest
+
+Record = Callable[..., None]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The numbers of the rows of docs/reliability.md."""
+
+    kills: int = 10
+    """kill -9 of a server under load."""
+    submits: int = 500
+    """Jobs acknowledged meanwhile, at least."""
+    sweeps: int = 1
+    """Times that every crash point of every backend is reached."""
+    launches: int = 100
+    """Machines launched through a faulty line to their provider."""
+    lines: int = 100_000
+    """Lines of output over cut lines to the server."""
+    restarts: int = 3
+    """PostgreSQL stopped and started under load."""
+    holders: int = 2
+    """Servers killed while they hold a duty."""
+    cuts: int = 20
+    """Uploads of a checkpoint cut at a random byte."""
+    steps: int = 40
+    """Steps of an explored history, and a tenth of it histories."""
+
+
+TEST = Scale()
+PROVE = Scale(
+    kills=100,
+    submits=50_000,
+    sweeps=20,
+    launches=1000,
+    lines=1_000_000,
+    restarts=30,
+    holders=20,
+    cuts=2000,
+    steps=200,
+)
+
+
+def add_options(parser: pytest.Parser) -> None:
+    parser.addoption("--scale", default="test", help="test, prove, or numbers of Scale: kills=30,cuts=200")
+    parser.addoption("--figures", type=Path, help="append what tests measured to this file, a JSON object a line")
+
+
+def scale_of(config: pytest.Config) -> Scale:
+    """Raises UsageError for what no Scale has."""
+    asked = str(config.getoption("--scale"))
+    if asked in ("test", "prove"):
+        return PROVE if asked == "prove" else TEST
+    names = {field.name for field in fields(Scale)}
+    pairs = [word.partition("=") for word in asked.split(",")]
+    if any(name not in names or not number.isdecimal() for name, _, number in pairs):
+        raise pytest.UsageError(f"--scale {asked}: test, prove, or numbers of {', '.join(sorted(names))}")
+    return replace(TEST, **{name: int(number) for name, _, number in pairs})
+
+
+@pytest.fixture(scope="session")
+def scale(request: pytest.FixtureRequest) -> Scale:
+    return scale_of(request.config)
+
+
+@pytest.fixture
+def record(request: pytest.FixtureRequest) -> Record:
+    """`record("kill -9 of the server", kills=10, lost=0)`: printed, and kept where that was asked for."""
+    path = request.config.getoption("--figures")
+
+    def write(row: str, **figures: object) -> None:
+        print(row, *(f"{name}={value}" for name, value in figures.items()))
+        if path is not None:
+            with open(path, "a") as file:
+                file.write(json.dumps({"row": row, "test": request.node.nodeid, **figures}) + "\n")
+
+    return write
