@@ -132,15 +132,16 @@ def _cancel(world: World, by: str, now: float) -> Step:
         return replace(asked, world=wanted.with_attempt(cancelled))
     if world.live.state not in (AttemptState.PLACED, AttemptState.LAUNCHING):
         return asked
-    if _unclaimed(world, world.live):
+    if _unheard_of(world, world.live):
         return asked.then(end_attempt(wanted, world.live, Reason.CANCELLED, now))
     return asked.then(give_back(wanted, world.live, "the job was cancelled", now))
 
 
-def _unclaimed(world: World, attempt: Attempt) -> bool:
-    """No host has claimed any of its machines, so none can have been handed the assignment."""
+def _unheard_of(world: World, attempt: Attempt) -> bool:
+    """No host has claimed any of its machines or spoken there, so none can have been handed the assignment."""
     machines = [world.machines.get(slot.machine) for slot in attempt.slots]
-    return all(machine is not None and machine.claimed_by is None for machine in machines)
+    none_came = all(m is not None and m.claimed_by is None and m.up_at is None for m in machines)
+    return none_came and attempt.last_seen is None
 
 
 def _finish(step: Step, now: float) -> Step:

@@ -78,7 +78,8 @@ def _relaunched(machine: Machine) -> Machine:
 
 
 def _refused(machine: Machine, why: str, now: float) -> Machine:
-    if machine.up_at is None:
+    """What a host has claimed or what was up was made, whatever a further call is answered."""
+    if machine.up_at is None and machine.claimed_by is None:
         return _gone(machine, now, why)
     return _relaunched(replace(machine, detail=why))
 

@@ -54,8 +54,8 @@ def look(world: World, now: float, listening_since: float = 0.0) -> Step:
     lost = [world.machines[s.machine] for s in attempt.slots if _lost(world, attempt, s.machine, now)]
     if lost:
         return _machines_lost(world, attempt, lost, now)
-    fence = fenced_at(world, attempt)
-    if fence is not None and now >= max(fence, listening_since + HOST_GRACE):
+    fence = fenced_at(world, attempt, listening_since)
+    if fence is not None and now >= fence:
         why = Reason.FENCED if attempt.noticed_at is None else Reason.INTERRUPTED
         return end_attempt(world, attempt, attempt.reason or why, now, detail="nothing was heard of it")
     over = overdue(world, attempt, now, listening_since)
@@ -63,17 +63,18 @@ def look(world: World, now: float, listening_since: float = 0.0) -> Step:
     return step.then(_silence(step.world, attempt, now, listening_since))
 
 
-def fenced_at(world: World, attempt: Attempt) -> float | None:
+def fenced_at(world: World, attempt: Attempt, listening_since: float = 0.0) -> float | None:
     """When the attempt may be replaced though its place cannot say what became of it; None: never.
 
-    By then its agents, which count the same silence, have long ended it by themselves.
+    By then its agents, which count the same silence, have long ended it by themselves. All of it counts from when
+    somebody listened again: a clock that was set forward looks like a long silence, and is none to an agent.
     """
     held = _held(world, attempt)
     if not held or any(machine.lease_seconds is None for machine in held):
         return None
     heard_at = attempt.last_seen or max(machine.up_at or attempt.placed_at for machine in held)
     lease = max(machine.lease_seconds or 0.0 for machine in held)
-    return max(heard_at, attempt.placed_at) + lease + REPLACE_MARGIN
+    return max(heard_at, attempt.placed_at, listening_since) + lease + REPLACE_MARGIN
 
 
 def overdue(world: World, attempt: Attempt, now: float, listening_since: float) -> str:
@@ -127,7 +128,7 @@ def _machines_lost(world: World, attempt: Attempt, lost: list[Machine], now: flo
 def _why_lost(attempt: Attempt, lost: list[Machine]) -> Reason:
     if attempt.noticed_at is not None or any(machine.interrupted for machine in lost):
         return Reason.INTERRUPTED
-    if any(machine.up_at is None for machine in lost):
+    if attempt.last_seen is None and any(machine.up_at is None for machine in lost):
         return _why_never_up(attempt, lost)
     if any(m.ends_at is not None and (m.gone_at or 0.0) >= m.ends_at - ENDING_MARGIN for m in lost):
         return Reason.SUSPENDED
