@@ -389,6 +389,19 @@ async def test_what_another_rank_is_storing_is_not_forgotten_with_the_first_ones
     assert checkpoint_key(job, sha(b"again")) in stored(rig)
 
 
+async def test_bytes_whose_sender_died_go_once_nobody_can_mean_them_any_more(rig: Rig) -> None:
+    job, runner, keeper = await pruned_checkpoint(rig, b"again")
+    await put_and_told(rig, runner, b"again", told=False)
+    await keeper.round()
+    rig.clock.move(marks.ARRIVAL_SECONDS / 2)
+    await keeper.round()
+    assert checkpoint_key(job, sha(b"again")) in stored(rig)
+    rig.clock.move(marks.ARRIVAL_SECONDS)
+    await retention(rig).round()
+    assert checkpoint_key(job, sha(b"again")) not in stored(rig)
+    assert await rig.read(retention_module._coming) == []
+
+
 async def test_a_row_that_comes_while_a_round_is_under_way_keeps_its_object(rig: Rig) -> None:
     """Looked up as dead, then told of anew: it is asked again before it goes."""
     job, runner, keeper = await pruned_checkpoint(rig, b"again")

@@ -5,6 +5,7 @@ import threading
 import time
 
 import pytest
+import structlog
 
 from crucible.control.ports import CallBroke
 from crucible.control.system import LocalWakeups, SystemClock, SystemIds, SystemRandom, ThreadCalls
@@ -16,6 +17,26 @@ async def test_the_clock_is_this_computers() -> None:
     clock = SystemClock()
     assert abs(clock.now() - time.time()) < 5
     await clock.sleep(0)
+
+
+@pytest.mark.parametrize("jump", [7200.0, -7200.0, 864_000.0])
+def test_who_sets_the_computers_clock_does_not_set_ours(jump: float) -> None:
+    wall, since_boot = [1_000_000.0], [50.0]
+    clock = SystemClock(lambda: wall[0], lambda: since_boot[0])
+    assert clock.now() == 1_000_000.0
+    wall[0] += jump
+    since_boot[0] += 5.0
+    assert clock.now() == 1_000_005.0
+
+
+def test_that_the_clock_was_set_is_told_once() -> None:
+    wall, since_boot = [1_000_000.0], [50.0]
+    clock = SystemClock(lambda: wall[0], lambda: since_boot[0])
+    with structlog.testing.capture_logs() as told:
+        for jump in (0.5, 7200.0, 0.0, 0.0):
+            wall[0] += jump
+            clock.now()
+    assert [(line["event"], line["seconds"]) for line in told] == [("the computer's clock was set", 7200)]
 
 
 def test_ids_are_new_valid_and_rise() -> None:

@@ -6,13 +6,14 @@ import hmac
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from sqlalchemy import or_, select
+from sqlalchemy import bindparam, or_, select
 
 from crucible.control import desired, marks, repository, restored
 from crucible.control.bundles import Bundles, StoredFile
 from crucible.control.contacts import Contacts
 from crucible.control.crashpoints import crashpoint
 from crucible.control.db import schema as t
+from crucible.control.db.statement import Statement
 from crucible.control.feed import Feed, Hint
 from crucible.control.ingest import AttemptGone, Ingest
 from crucible.control.ports import Ports
@@ -34,6 +35,10 @@ REMEMBERED = 10_000
 LONGEST_WAIT = 30.0
 LARGEST_ARTIFACT = 1024**4
 LARGEST_CHECKPOINT = 1024**4
+
+
+_MACHINE_OF = Statement(select(t.slots.c.machine).where(t.slots.c.attempt == bindparam("attempt")).limit(1))
+_JOB_OF = Statement(select(t.attempts.c.job).where(t.attempts.c.id == bindparam("attempt")))
 
 
 class MachineUnwanted(CrucibleError):
@@ -229,8 +234,7 @@ class Agents:
         return {"stop": found.stop, "settled": found.settled, "checkpoint": found.checkpoint}
 
     async def _machine_of(self, attempt: str) -> str:
-        query = select(t.slots.c.machine).where(t.slots.c.attempt == attempt).limit(1)
-        machine = await self._tools.ports.db.read(lambda conn: conn.execute(query).scalar())
+        machine = await self._tools.ports.db.read(lambda conn: _MACHINE_OF.value(conn, attempt=attempt))
         return str(machine or "")
 
     async def _announced(self, attempt: str, rank: int, n: int) -> bool:
@@ -247,8 +251,7 @@ class Agents:
         known = self._jobs.get(attempt)
         if known is not None:
             return known
-        query = select(t.attempts.c.job).where(t.attempts.c.id == attempt)
-        job = await self._tools.ports.db.read(lambda conn: conn.execute(query).scalar())
+        job = await self._tools.ports.db.read(lambda conn: _JOB_OF.value(conn, attempt=attempt))
         if job is None:
             await self._tools.ports.db.read(restored.spare)
             raise AttemptGone("There is no such attempt.", fix="The runner ends itself.")

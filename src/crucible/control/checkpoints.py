@@ -8,10 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from sqlalchemy import Connection, RowMapping, insert, select
+from sqlalchemy import Connection, RowMapping, bindparam, insert, select
 
 from crucible.control.bundles import StoredFile
 from crucible.control.db import schema as t
+from crucible.control.db.statement import Statement
 from crucible.control.ports import Ids
 from crucible.control.unit import Unit
 from crucible.control.views import View, iso
@@ -69,7 +70,7 @@ def named(conn: Connection, ref: str) -> str:
 
 def resume_of(conn: Connection, checkpoint: str) -> Resume | None:
     """What an agent needs to know of it; None when it is no longer kept."""
-    row = conn.execute(_LISTED.where(t.checkpoints.c.id == checkpoint)).mappings().first()
+    row = _LISTED.first(conn, checkpoint=checkpoint)
     if row is None:
         return None
     return Resume(row["id"], row["name"], row["form"], row["size"], row["sha256"], row["step"])
@@ -124,21 +125,35 @@ def stored_file(job: str, view: View) -> StoredFile:
 _ALL = select(t.checkpoints, t.attempts.c.number).join(t.attempts, t.attempts.c.id == t.checkpoints.c.attempt)
 _NEWEST_FIRST = (t.attempts.c.number.desc(), t.checkpoints.c.cursor.desc())
 """By the attempt that wrote it, then by the order it was stored in."""
-_LISTED = select(t.checkpoints).where(t.checkpoints.c.pruned_at.is_(None))
+_LISTED = Statement(
+    select(t.checkpoints).where(t.checkpoints.c.pruned_at.is_(None), t.checkpoints.c.id == bindparam("checkpoint"))
+)
+_c = t.checkpoints.c
+_LAST_OF = Statement(
+    select(_c.id)
+    .join(t.attempts, t.attempts.c.id == _c.attempt)
+    .where(_c.job == bindparam("job"), _c.attempt.in_(bindparam("attempts", expanding=True)), _c.pruned_at.is_(None))
+    .order_by(*_NEWEST_FIRST)
+    .limit(1)
+)
+_LAST_CONTENT = Statement(
+    select(_c.sha256)
+    .where(
+        _c.attempt == bindparam("attempt"),
+        _c.rank == bindparam("rank"),
+        _c.name == bindparam("name"),
+        _c.pruned_at.is_(None),
+    )
+    .order_by(_c.cursor.desc())
+    .limit(1)
+)
 
 
 def _newest(conn: Connection, job: str, attempts: list[str]) -> str | None:
     if not attempts:
         return None
-    c = t.checkpoints.c
-    query = (
-        select(c.id)
-        .join(t.attempts, t.attempts.c.id == c.attempt)
-        .where(c.job == job, c.attempt.in_(attempts), c.pruned_at.is_(None))
-        .order_by(*_NEWEST_FIRST)
-        .limit(1)
-    )
-    return conn.execute(query).scalar()
+    found = _LAST_OF.value(conn, job=job, attempts=attempts)
+    return None if found is None else str(found)
 
 
 def _best(rows: list[RowMapping], *, higher_is_better: bool) -> str | None:
@@ -149,10 +164,8 @@ def _best(rows: list[RowMapping], *, higher_is_better: bool) -> str | None:
 
 def _known(conn: Connection, row: Mapping[str, object]) -> bool:
     """Told before: the same content under the same name by the same attempt, and nothing else since."""
-    c = t.checkpoints.c
-    mine = (c.attempt == row["attempt"], c.rank == row["rank"], c.name == row["name"], c.pruned_at.is_(None))
-    last = conn.execute(select(c.sha256).where(*mine).order_by(c.cursor.desc()).limit(1)).scalar()
-    return last == row["sha256"]
+    last = _LAST_CONTENT.value(conn, attempt=row["attempt"], rank=row["rank"], name=row["name"])
+    return bool(last == row["sha256"])
 
 
 def _read(told: Mapping[str, object]) -> dict[str, object]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import RowMapping
-
+from crucible.control.db.statement import Row
 from crucible.core.lifecycle import (
     Attempt,
     AttemptState,
@@ -91,15 +91,32 @@ _MACHINE_PLAIN = (
     "ends_at",
     "last_seen",
 )
+JOB_CHANGES = (*_JOB_PLAIN, "state", "desired", "reason", "conditions", "used")
+"""The columns of a job that may differ from one version to the next."""
+JOB_COLUMNS = (*JOB_CHANGES, "backwards", "version", "spec", "resources")
+ATTEMPT_COLUMNS = (*_ATTEMPT_PLAIN, "state", "reason")
+SLOT_COLUMNS = ("attempt", "rank", "machine", "allocation", "ended")
+MACHINE_COLUMNS = (*_MACHINE_PLAIN, "version", "state", "market", "billing", "capacity")
+
+# Many rows hold the same text, and what it says never changes.
+spec = lru_cache(256)(JobSpec.model_validate_json)
+resources = lru_cache(256)(Resources.model_validate_json)
+allocation = lru_cache(256)(Allocation.model_validate_json)
+_capacity = lru_cache(64)(Capacity.model_validate_json)
 
 
-def job_of(row: RowMapping) -> Job:
+@lru_cache(64)
+def _billing(text: str) -> Billing:
+    return Billing(**json.loads(text))
+
+
+def job_of(row: Row) -> Job:
     plain: dict[str, Any] = {name: row[name] for name in _JOB_PLAIN}
     return Job(
         **plain,
         version=row["version"],
-        spec=JobSpec.model_validate_json(row["spec"]),
-        resources=Resources.model_validate_json(row["resources"]),
+        spec=spec(row["spec"]),
+        resources=resources(row["resources"]),
         state=JobState(row["state"]),
         desired=Wish(row["desired"]),
         reason=Reason(row["reason"]) if row["reason"] else None,
@@ -109,7 +126,6 @@ def job_of(row: RowMapping) -> Job:
 
 
 def job_changes(job: Job) -> dict[str, object]:
-    """The columns that may differ from one version to the next."""
     return {
         **{name: getattr(job, name) for name in _JOB_PLAIN},
         "state": job.state.value,
@@ -130,7 +146,7 @@ def job_row(job: Job) -> dict[str, object]:
     }
 
 
-def attempt_of(row: RowMapping, slot_rows: list[RowMapping]) -> Attempt:
+def attempt_of(row: Row, slot_rows: list[Row]) -> Attempt:
     plain: dict[str, Any] = {name: row[name] for name in _ATTEMPT_PLAIN}
     return Attempt(
         **plain,
@@ -148,8 +164,8 @@ def attempt_row(attempt: Attempt) -> dict[str, object]:
     }
 
 
-def slot_of(row: RowMapping) -> Slot:
-    return Slot(row["rank"], row["machine"], Allocation.model_validate_json(row["allocation"]), bool(row["ended"]))
+def slot_of(row: Row) -> Slot:
+    return Slot(row["rank"], row["machine"], allocation(row["allocation"]), bool(row["ended"]))
 
 
 def slot_row(attempt: str, slot: Slot) -> dict[str, object]:
@@ -162,15 +178,15 @@ def slot_row(attempt: str, slot: Slot) -> dict[str, object]:
     }
 
 
-def machine_of(row: RowMapping) -> Machine:
+def machine_of(row: Row) -> Machine:
     plain: dict[str, Any] = {name: row[name] for name in _MACHINE_PLAIN}
     return Machine(
         **plain,
         version=row["version"],
         state=MachineState(row["state"]),
         market=Market(row["market"]),
-        billing=Billing(**json.loads(row["billing"])),
-        capacity=Capacity.model_validate_json(row["capacity"]),
+        billing=_billing(row["billing"]),
+        capacity=_capacity(row["capacity"]),
     )
 
 

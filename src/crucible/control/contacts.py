@@ -5,9 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sqlalchemy import Connection, or_, update
+from sqlalchemy import Connection, Table, bindparam, or_, update
 
 from crucible.control.db import schema as t
+from crucible.control.db.statement import Statement
+
+
+def _seen(table: Table) -> Statement:
+    older = or_(table.c.last_seen.is_(None), table.c.last_seen < bindparam("last_seen"))
+    mine = update(table).where(table.c.id == bindparam("name"), older)
+    return Statement(mine.values(last_seen=bindparam("last_seen")))
+
+
+_ATTEMPT, _MACHINE = _seen(t.attempts), _seen(t.machines)
 
 
 @dataclass(frozen=True)
@@ -17,10 +27,9 @@ class Batch:
 
     def store(self, conn: Connection) -> None:
         """Another process may have heard of one since: that stays."""
-        for table, seen in ((t.attempts, self.attempts), (t.machines, self.machines)):
+        for statement, seen in ((_ATTEMPT, self.attempts), (_MACHINE, self.machines)):
             for name, at in seen.items():
-                older = or_(table.c.last_seen.is_(None), table.c.last_seen < at)
-                conn.execute(update(table).where(table.c.id == name, older).values(last_seen=at))
+                statement.run(conn, name=name, last_seen=at)
 
 
 class Contacts:

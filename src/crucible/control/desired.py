@@ -5,12 +5,12 @@ from __future__ import annotations
 import zlib
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, RowMapping, bindparam, select
+from sqlalchemy import Connection, bindparam, select
 
-from crucible.control import checkpoints, restored
+from crucible.control import checkpoints, codec, restored
 from crucible.control.db import schema as t
+from crucible.control.db.statement import Row, Statement
 from crucible.core.lifecycle import AttemptState, MachineState, Wish
-from crucible.core.resources import Allocation, Resources
 from crucible.core.spec import JobSpec
 from crucible.wire.desired import Assignment, DataItem, Desired, Environment, Limits
 from crucible.wire.messages import derive_secret
@@ -19,13 +19,12 @@ from crucible.wire.messages import derive_secret
 def desired_document(conn: Connection, machine: str, key: bytes, now: float) -> Desired | None:
     """What is wanted of this machine; None when it is not wanted any more or was never ours."""
     restored.spare_machine(conn, machine)
-    row = conn.execute(_MACHINE, {"machine": machine}).first()
-    if row is None or row.state in (MachineState.RELEASING.value, MachineState.GONE.value):
+    row = _MACHINE.first(conn, machine=machine)
+    if row is None or row["state"] in (MachineState.RELEASING.value, MachineState.GONE.value):
         return None
-    rows = conn.execute(_ASSIGNED, {"machine": machine}).mappings().all()
-    assignments = tuple(_assignment(conn, r, key) for r in rows)
-    left = None if row.ends_at is None else max(row.ends_at - now, 0.0)
-    return Desired(machine, row.desired_version, assignments, row.lease_seconds, left)
+    assignments = tuple(_assignment(conn, r, key) for r in _ASSIGNED.all(conn, machine=machine))
+    left = None if row["ends_at"] is None else max(row["ends_at"] - now, 0.0)
+    return Desired(machine, row["desired_version"], assignments, row["lease_seconds"], left)
 
 
 @dataclass(frozen=True)
@@ -39,16 +38,18 @@ class Wishes:
 
 def attempt_wishes(conn: Connection, attempt: str) -> Wishes | None:
     """None when there is no such attempt."""
-    row = conn.execute(_WISHES, {"attempt": attempt}).first()
+    row = _WISHES.first(conn, attempt=attempt)
     if row is None:
         restored.spare(conn)
         return None
-    return Wishes(_stop(row._mapping), row.attempt_state == AttemptState.ENDED.value, row.checkpoint)
+    return Wishes(_stop(row), row["attempt_state"] == AttemptState.ENDED.value, row["checkpoint"])
 
 
-_MACHINE = select(
-    t.machines.c.state, t.machines.c.desired_version, t.machines.c.lease_seconds, t.machines.c.ends_at
-).where(t.machines.c.id == bindparam("machine"))
+_MACHINE = Statement(
+    select(t.machines.c.state, t.machines.c.desired_version, t.machines.c.lease_seconds, t.machines.c.ends_at).where(
+        t.machines.c.id == bindparam("machine")
+    )
+)
 
 
 _COLUMNS = (
@@ -69,16 +70,16 @@ _COLUMNS = (
 _JOINED = t.slots.join(t.attempts, t.attempts.c.id == t.slots.c.attempt).join(t.jobs, t.jobs.c.id == t.attempts.c.job)
 
 
-_ASSIGNED = (
+_ASSIGNED = Statement(
     select(*_COLUMNS)
     .select_from(_JOINED)
     .where(t.slots.c.machine == bindparam("machine"), t.slots.c.ended.is_(False))
     .order_by(t.slots.c.attempt, t.slots.c.rank)
 )
-_WISHES = select(*_COLUMNS).select_from(_JOINED).where(t.slots.c.attempt == bindparam("attempt")).limit(1)
+_WISHES = Statement(select(*_COLUMNS).select_from(_JOINED).where(t.slots.c.attempt == bindparam("attempt")).limit(1))
 
 
-def _stop(row: RowMapping) -> bool:
+def _stop(row: Row) -> bool:
     return bool(row["desired"] != Wish.RUN.value or row["attempt_generation"] != row["generation"])
 
 
@@ -87,10 +88,9 @@ def seed_of(job: str, spec: JobSpec) -> int:
     return zlib.crc32(job.encode()) if spec.seed is None else spec.seed
 
 
-def _assignment(conn: Connection, row: RowMapping, key: bytes) -> Assignment:
-    spec = JobSpec.model_validate_json(row["spec"])
-    size = Resources.model_validate_json(row["resources"])
-    allocation = Allocation.model_validate_json(row["allocation"])
+def _assignment(conn: Connection, row: Row, key: bytes) -> Assignment:
+    spec, size = codec.spec(row["spec"]), codec.resources(row["resources"])
+    allocation = codec.allocation(row["allocation"])
     return Assignment(
         attempt=row["attempt"],
         job=row["job"],

@@ -12,11 +12,12 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import bindparam, insert, select, update
 
 from crucible import __version__
 from crucible.control import checkpoints, marks, points, repository, restored
 from crucible.control.db import schema as t
+from crucible.control.db.statement import Statement, inserting
 from crucible.control.feed import Hint
 from crucible.control.ports import Ids
 from crucible.control.scheduler import Scheduler
@@ -73,6 +74,36 @@ _REASONS = {
 }
 
 
+_SLOT = Statement(
+    select(t.slots.c.acked, t.attempts.c.job)
+    .join(t.attempts, t.attempts.c.id == t.slots.c.attempt)
+    .where(t.slots.c.attempt == bindparam("attempt"), t.slots.c.rank == bindparam("rank"))
+)
+_ACKNOWLEDGE = Statement(
+    update(t.slots)
+    .where(
+        t.slots.c.attempt == bindparam("its_attempt"),
+        t.slots.c.rank == bindparam("its_rank"),
+        t.slots.c.acked == bindparam("before"),
+    )
+    .values(acked=bindparam("acked"))
+)
+_FACTS = Statement(select(t.attempts.c.facts).where(t.attempts.c.id == bindparam("attempt")))
+_REMEMBER = Statement(
+    update(t.attempts).where(t.attempts.c.id == bindparam("attempt")).values(facts=bindparam("facts"))
+)
+_SEGMENT = Statement(
+    select(t.log_segments.c.n).where(
+        t.log_segments.c.attempt == bindparam("attempt"),
+        t.log_segments.c.rank == bindparam("rank"),
+        t.log_segments.c.n == bindparam("n"),
+    )
+)
+_ADD_SEGMENT = Statement(
+    inserting(t.log_segments, ["attempt", "rank", "n", "start", "end", "lines", "sha256", "stored_at"])
+)
+
+
 class Ingest:
     def __init__(self, scheduler: Scheduler, ids: Ids) -> None:
         self._scheduler = scheduler
@@ -93,15 +124,11 @@ class Ingest:
         return Ingested(fresh[-1].n if fresh else slot.acked, slot.job)
 
     def _slot(self, unit: Unit, batch: Batch) -> _Slot:
-        row = unit.conn.execute(
-            select(t.slots.c.acked, t.attempts.c.job)
-            .join(t.attempts, t.attempts.c.id == t.slots.c.attempt)
-            .where(t.slots.c.attempt == batch.attempt, t.slots.c.rank == batch.rank)
-        ).first()
+        row = _SLOT.first(unit.conn, attempt=batch.attempt, rank=batch.rank)
         if row is None:
             restored.spare(unit.conn)
             raise AttemptGone("There is no such attempt.", fix="The runner ends itself.")
-        return _Slot(row.acked, row.job)
+        return _Slot(row["acked"], row["job"])
 
     def _take(self, unit: Unit, batch: Batch, job: str, fresh: list[Message]) -> None:
         world = repository.load_world(unit.conn, job)
@@ -116,9 +143,8 @@ class Ingest:
 
     def _acknowledge(self, unit: Unit, batch: Batch, fresh: list[Message]) -> None:
         """Only from the number that was read: the same batch, sent twice at once, is stored once."""
-        c = t.slots.c
-        before = (c.attempt == batch.attempt, c.rank == batch.rank, c.acked == fresh[0].n - 1)
-        if unit.conn.execute(update(t.slots).where(*before).values(acked=fresh[-1].n)).rowcount != 1:
+        mine = {"its_attempt": batch.attempt, "its_rank": batch.rank, "before": fresh[0].n - 1}
+        if _ACKNOWLEDGE.run(unit.conn, **mine, acked=fresh[-1].n) != 1:
             raise repository.Stale("Another batch of this rank came meanwhile.", fix="Read again.")
 
     def _message(self, unit: Unit, batch: Batch, world: World, message: Message) -> World:
@@ -167,10 +193,9 @@ class Ingest:
         """What the runner said of itself, kept whole for people (limits, interpreter, peak memory)."""
         if message.kind not in (Kind.STARTED, Kind.EXITED):
             return
-        where = t.attempts.c.id == batch.attempt
-        known = unit.conn.execute(select(t.attempts.c.facts).where(where)).scalar() or "{}"
+        known = _FACTS.value(unit.conn, attempt=batch.attempt) or "{}"
         merged = {**json.loads(known), message.kind.value: dict(message.data)}
-        unit.conn.execute(update(t.attempts).where(where).values(facts=json.dumps(merged)))
+        _REMEMBER.run(unit.conn, attempt=batch.attempt, facts=json.dumps(merged))
 
 
 @dataclass(frozen=True)
@@ -273,10 +298,8 @@ def _store_segment(unit: Unit, batch: Batch, message: Message) -> None:
         "sha256": str(data.get("sha256", ""))[:64],
         "stored_at": unit.now,
     }
-    c = t.log_segments.c
-    known = select(c.n).where(c.attempt == batch.attempt, c.rank == batch.rank, c.n == row["n"])
-    if unit.conn.execute(known).first() is None:
-        unit.conn.execute(insert(t.log_segments).values(row))
+    if _SEGMENT.value(unit.conn, attempt=batch.attempt, rank=batch.rank, n=row["n"]) is None:
+        _ADD_SEGMENT.run(unit.conn, **row)
 
 
 def _store_artifact(unit: Unit, batch: Batch, job: str, message: Message) -> None:

@@ -15,6 +15,7 @@ from sqlalchemy import select
 from crucible.backends.base import MachineRef, end_only
 from crucible.control import repository, restored
 from crucible.control.db import schema as t
+from crucible.control.db.statement import Statement
 from crucible.control.places import Places
 from crucible.control.ports import Ports
 from crucible.control.unit import Unit, Writer
@@ -24,6 +25,11 @@ from crucible.core.lifecycle import Effect, EffectKind, Machine, MachineState
 log = structlog.get_logger(__name__)
 
 LIST_DEADLINE = 30.0
+
+_ENDING = select(t.effects.c.machine).where(t.effects.c.done.is_(False), t.effects.c.kind == EffectKind.TERMINATE.value)
+_STUCK = Statement(
+    select(t.machines.c.id).where(t.machines.c.state == MachineState.RELEASING.value, t.machines.c.id.not_in(_ENDING))
+)
 
 
 @dataclass(frozen=True)
@@ -106,13 +112,7 @@ class Janitor:
         """Every machine that is being released has an open termination."""
 
         def ensure(unit: Unit) -> None:
-            open_ends = select(t.effects.c.machine).where(
-                t.effects.c.done.is_(False), t.effects.c.kind == EffectKind.TERMINATE.value
-            )
-            stuck = select(t.machines.c.id).where(
-                t.machines.c.state == MachineState.RELEASING.value, t.machines.c.id.not_in(open_ends)
-            )
-            wanted = [Effect(EffectKind.TERMINATE, row.id) for row in unit.conn.execute(stuck).all()]
+            wanted = [Effect(EffectKind.TERMINATE, machine) for machine in _STUCK.column(unit.conn)]
             repository.add_effects(unit.conn, wanted, unit.now)
             unit.changes.effects |= bool(wanted)
 

@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import Sequence
 
 import structlog
-from sqlalchemy import delete, insert, or_, select, update
+from sqlalchemy import bindparam, delete, or_, select, update
 
 from crucible.backends.base import MachineRef, Metered, Meters
 from crucible.control import codec
 from crucible.control.db import schema as t
+from crucible.control.db.statement import Statement, inserting
 from crucible.control.places import Places
 from crucible.control.ports import Ports
 from crucible.control.roles import Duties, Duty
@@ -24,6 +25,23 @@ METER_DEADLINE = 30.0
 FINAL_AFTER = 60.0
 """Seconds after a machine's end until its bill is believed complete."""
 BATCH = 200
+
+_OPEN = (
+    t.machines.c.metered.is_(False),
+    or_(t.machines.c.native_id.is_not(None), t.machines.c.state == MachineState.GONE.value),
+)
+"""Bills that may change. What is gone without a name may have been made by a call whose answer never came."""
+_c = t.machines.c
+_UNSETTLED = Statement(
+    select(t.machines)
+    .where(_c.backend == bindparam("backend"), _c.id > bindparam("after"), *_OPEN)
+    .order_by(_c.id)
+    .limit(BATCH)
+)
+_STILL_OPEN = Statement(select(t.machines).where(_c.id.in_(bindparam("machines", expanding=True)), *_OPEN))
+_CLOSE = Statement(update(t.machines).where(_c.id == bindparam("machine")).values(metered=True))
+_FORGET = Statement(delete(t.price_segments).where(t.price_segments.c.machine == bindparam("machine")))
+_ADD = Statement(inserting(t.price_segments, ["machine", "n", "starts_at", "ends_at", "rate", "native_id"]))
 
 
 class Ledger:
@@ -56,24 +74,14 @@ class Ledger:
         await self._writer.write(lambda unit: self._record(unit, ids, metered))
 
     async def _unsettled(self, backend: str, after: str) -> list[Machine]:
-        c = t.machines.c
-        query = select(t.machines).where(c.backend == backend, c.id > after, *_OPEN).order_by(c.id).limit(BATCH)
-        rows = await self._ports.db.read(lambda conn: conn.execute(query).mappings().all())
+        rows = await self._ports.db.read(lambda conn: _UNSETTLED.all(conn, backend=backend, after=after))
         return [codec.machine_of(row) for row in rows]
 
     def _record(self, unit: Unit, ids: Sequence[str], metered: Sequence[Metered]) -> None:
         """What was read is written by the holder of the duty alone, and never over a bill that is closed."""
         if not self._duties.holds(unit.conn, Duty.POLLER):
             return
-        query = select(t.machines).where(t.machines.c.id.in_(ids), *_OPEN)
-        _write(unit, [codec.machine_of(row) for row in unit.conn.execute(query).mappings().all()], metered)
-
-
-_OPEN = (
-    t.machines.c.metered.is_(False),
-    or_(t.machines.c.native_id.is_not(None), t.machines.c.state == MachineState.GONE.value),
-)
-"""Bills that may change. What is gone without a name may have been made by a call whose answer never came."""
+        _write(unit, [codec.machine_of(row) for row in _STILL_OPEN.all(unit.conn, machines=ids)], metered)
 
 
 def _write(unit: Unit, machines: Sequence[Machine], metered: Sequence[Metered]) -> None:
@@ -85,7 +93,7 @@ def _write(unit: Unit, machines: Sequence[Machine], metered: Sequence[Metered]) 
         if entries:
             _replace(unit, machine.id, entries)
         if _final(machine, entries, unit.now):
-            unit.conn.execute(update(t.machines).where(t.machines.c.id == machine.id).values(metered=True))
+            _CLOSE.run(unit.conn, machine=machine.id)
 
 
 def _replace(unit: Unit, machine: str, entries: Sequence[Metered]) -> None:
@@ -100,9 +108,9 @@ def _replace(unit: Unit, machine: str, entries: Sequence[Metered]) -> None:
         for e in entries
         for s in e.segments
     ]
-    unit.conn.execute(delete(t.price_segments).where(t.price_segments.c.machine == machine))
+    _FORGET.run(unit.conn, machine=machine)
     if rows:
-        unit.conn.execute(insert(t.price_segments), [{**row, "n": n} for n, row in enumerate(rows)])
+        _ADD.run_each(unit.conn, [{**row, "n": n} for n, row in enumerate(rows)])
 
 
 def _final(machine: Machine, entries: Sequence[Metered], now: float) -> bool:

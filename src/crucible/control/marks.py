@@ -33,10 +33,11 @@ class BeingRemoved(Trouble):
 
 @dataclass(frozen=True)
 class Claimed:
-    """`busy` are being removed by somebody else."""
+    """`busy` are being removed by somebody else; `coming` are on their way."""
 
     free: list[str]
     busy: list[str]
+    coming: list[str]
 
 
 async def announce(ports: Ports, key: str, who: str) -> None:
@@ -59,14 +60,15 @@ def arrived(conn: Connection, key: str, who: str) -> None:
 
 
 def claim(conn: Connection, keys: Iterable[str], worker: str, now: float) -> Claimed:
-    """Nobody is storing the free ones, nor will before `removed`. Those on their way are in neither list."""
-    still = [key for key in keys if not any(_fresh(at, now) for at in _arriving(conn, key).values())]
+    """Nobody is storing the free ones, nor will before `removed`."""
+    asked = list(keys)
+    still = [key for key in asked if not any(_fresh(at, now) for at in _arriving(conn, key).values())]
     busy = [key for key in still if _is_being_removed(conn, key, now)]
     free = [key for key in still if key not in busy]
     for key in free:
         _note(conn, key, {})
         meta.put(conn, _name(REMOVING, key), json.dumps({"worker": worker, "at": now}))
-    return Claimed(free, busy)
+    return Claimed(free, busy, [key for key in asked if key not in still])
 
 
 def removed(conn: Connection, keys: Iterable[str]) -> None:

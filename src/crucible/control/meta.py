@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, Integer, String, bindparam, delete, func, select, update
 
 from crucible.control.db import schema as t
+from crucible.control.db.statement import Statement, inserting
+
+_VALUE = Statement(select(t.meta.c.value).where(t.meta.c.key == bindparam("name")))
+_CHANGE = Statement(update(t.meta).where(t.meta.c.key == bindparam("name")).values(value=bindparam("value")))
+_ADD = Statement(inserting(t.meta, ["key", "value"]))
+_DROP = Statement(delete(t.meta).where(t.meta.c.key.in_(bindparam("names", expanding=True))))
+_begin = func.substr(t.meta.c.key, 1, bindparam("length", type_=Integer))
+_BELOW = Statement(select(t.meta.c.key, t.meta.c.value).where(_begin == bindparam("prefix", type_=String)))
 
 
 def get(conn: Connection, key: str) -> str | None:
-    value = conn.execute(select(t.meta.c.value).where(t.meta.c.key == key)).scalar()
+    value = _VALUE.value(conn, name=key)
     return None if value is None else str(value)
 
 
 def put(conn: Connection, key: str, value: str) -> None:
-    if conn.execute(update(t.meta).where(t.meta.c.key == key).values(value=value)).rowcount == 0:
-        conn.execute(insert(t.meta).values(key=key, value=value))
+    if _CHANGE.run(conn, name=key, value=value) == 0:
+        _ADD.run(conn, key=key, value=value)
 
 
 def drop(conn: Connection, *keys: str) -> None:
     """Not there is fine."""
     if keys:
-        conn.execute(delete(t.meta).where(t.meta.c.key.in_(keys)))
+        _DROP.run(conn, names=keys)
 
 
 def below(conn: Connection, prefix: str) -> dict[str, str]:
     """Everything whose name begins with `prefix`."""
-    found = select(t.meta.c.key, t.meta.c.value).where(t.meta.c.key.startswith(prefix, autoescape=True))
-    return {row.key: row.value for row in conn.execute(found).all()}
+    return {row["key"]: row["value"] for row in _BELOW.all(conn, prefix=prefix, length=len(prefix))}

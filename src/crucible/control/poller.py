@@ -14,6 +14,7 @@ from sqlalchemy import select
 from crucible.backends.base import MachineRef, Observation, Seen
 from crucible.control import codec, repository
 from crucible.control.db import schema as t
+from crucible.control.db.statement import Statement
 from crucible.control.places import Places
 from crucible.control.ports import Ports
 from crucible.control.unit import Unit, Writer
@@ -24,6 +25,7 @@ from crucible.core.lifecycle import facts as f
 log = structlog.get_logger(__name__)
 
 POLL_DEADLINE = 20.0
+_ALIVE = Statement(select(t.machines).where(t.machines.c.state != MachineState.GONE.value))
 
 
 class Poller:
@@ -44,8 +46,7 @@ class Poller:
             log.warning("poll failed", backend=backend, error=str(error))
 
     async def _alive(self) -> dict[str, list[Machine]]:
-        query = select(t.machines).where(t.machines.c.state != MachineState.GONE.value)
-        rows = await self._ports.db.read(lambda conn: conn.execute(query).mappings().all())
+        rows = await self._ports.db.read(_ALIVE.all)
         found: dict[str, list[Machine]] = {}
         for machine in map(codec.machine_of, rows):
             if machine.native_id is not None and self._places.has(machine.backend):

@@ -6,14 +6,45 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, and_, exists, func, select
+from sqlalchemy import Connection, bindparam, exists, func, select
 
 from crucible.control.db import schema as t
+from crucible.control.db.statement import Statement
 from crucible.control.queries import TERMINAL
 from crucible.core.lifecycle import MachineState
 from crucible.core.retention import Checkpoint, EndedJob, Verdict, keep_checkpoints, prune_jobs
 from crucible.core.spec import Keeping
 from crucible.storage.layout import checkpoint_key
+
+_c, _other, _attempt = t.checkpoints.c, t.checkpoints.alias("other"), t.attempts.c
+_WANTED = Statement(select(t.jobs.c.spec, t.jobs.c.resume_from).where(t.jobs.c.id == bindparam("job")))
+_STARTED_FROM = Statement(
+    select(_attempt.resume_from).where(
+        _attempt.job == bindparam("job"), _attempt.ended_at.is_(None), _attempt.resume_from.is_not(None)
+    )
+)
+"""What attempts that have not ended start from."""
+_KEPT = Statement(
+    select(_c.id, _c.rank, _c.step, _c.metric)
+    .join(t.attempts, _attempt.id == _c.attempt)
+    .where(_c.job == bindparam("job"), _c.pruned_at.is_(None))
+    .order_by(_attempt.number, _c.cursor)
+)
+_CHANGED = Statement(
+    select(_c.job, func.min(_c.cursor).label("first"), func.max(_c.cursor).label("last"))
+    .where(_c.cursor > bindparam("seen"), _c.pruned_at.is_(None))
+    .group_by(_c.job)
+    .order_by("first")
+    .limit(bindparam("most"))
+)
+_SHARED = exists().where(_other.c.job == _c.job, _other.c.sha256 == _c.sha256, _other.c.pruned_at.is_(None))
+_DEAD = Statement(select(_c.job, _c.sha256).where(_c.pruned_at >= bindparam("since"), ~_SHARED).distinct())
+_NEEDED = Statement(
+    select(_c.id).where(_c.job == bindparam("job"), _c.sha256 == bindparam("sha256"), _c.pruned_at.is_(None)).limit(1)
+)
+_PRUNED = Statement(
+    select(t.jobs.c.id).where(t.jobs.c.pruned_at >= bindparam("since"), t.jobs.c.state.in_(sorted(TERMINAL)))
+)
 
 
 @dataclass(frozen=True)
@@ -89,44 +120,26 @@ def may_go(conn: Connection, job: str) -> bool:
 
 def verdicts(conn: Connection, job: str) -> list[Verdict]:
     """What the job's keep rules say of the checkpoints that are there."""
-    spec = conn.execute(select(t.jobs.c.spec, t.jobs.c.resume_from).where(t.jobs.c.id == job)).one()
-    c = t.checkpoints.c
-    query = (
-        select(c.id, c.rank, c.step, c.metric)
-        .join(t.attempts, t.attempts.c.id == c.attempt)
-        .where(c.job == job, c.pruned_at.is_(None))
-        .order_by(t.attempts.c.number, c.cursor)
-    )
-    rows = [Checkpoint(r.id, r.rank, r.step, r.metric) for r in conn.execute(query).all()]
-    keeping = Keeping.model_validate(json.loads(spec.spec).get("keep") or {})
-    needed = {spec.resume_from, *_started_from(conn, job)} - {None}
+    wanted = _WANTED.first(conn, job=job)
+    assert wanted is not None, "a checkpoint has a job"
+    rows = [Checkpoint(r["id"], r["rank"], r["step"], r["metric"]) for r in _KEPT.all(conn, job=job)]
+    keeping = Keeping.model_validate(json.loads(wanted["spec"]).get("keep") or {})
+    needed = {wanted["resume_from"], *_STARTED_FROM.column(conn, job=job)} - {None}
     return keep_checkpoints(rows, keeping, {str(checkpoint) for checkpoint in needed})
 
 
 def changed_jobs(conn: Connection, seen: int, limit: int) -> Changed:
-    c = t.checkpoints.c
-    query = (
-        select(c.job, func.min(c.cursor).label("first"), func.max(c.cursor).label("last"))
-        .where(c.cursor > seen, c.pruned_at.is_(None))
-        .group_by(c.job)
-        .order_by("first")
-        .limit(limit + 1)
-    )
-    rows = conn.execute(query).all()
+    rows = _CHANGED.all(conn, seen=seen, most=limit + 1)
     if len(rows) <= limit:
-        return Changed(tuple(r.job for r in rows), max((r.last for r in rows), default=seen), False)
+        return Changed(tuple(r["job"] for r in rows), max((r["last"] for r in rows), default=seen), False)
     # Those after the limit come next: nothing before the first of them is looked at again.
-    return Changed(tuple(r.job for r in rows[:limit]), rows[limit].first - 1, True)
+    return Changed(tuple(r["job"] for r in rows[:limit]), rows[limit]["first"] - 1, True)
 
 
 def dead_checkpoints(conn: Connection, since: float) -> list[Dead]:
     """Objects that were pruned since then and that no kept checkpoint of the job shares."""
-    c, other = t.checkpoints.c, t.checkpoints.alias("other")
-    shared = exists().where(
-        and_(other.c.job == c.job, other.c.sha256 == c.sha256, other.c.pruned_at.is_(None)),
-    )
-    query = select(c.job, c.sha256).where(c.pruned_at >= since, ~shared).distinct()
-    return [Dead(checkpoint_key(r.job, r.sha256), r.job, r.sha256) for r in conn.execute(query).all()]
+    rows = _DEAD.all(conn, since=since)
+    return [Dead(checkpoint_key(r["job"], r["sha256"]), r["job"], r["sha256"]) for r in rows]
 
 
 def is_needed(conn: Connection, dead: Dead) -> bool:
@@ -135,15 +148,11 @@ def is_needed(conn: Connection, dead: Dead) -> bool:
         return False
     if dead.job is None:
         return conn.execute(select(t.bundles.c.sha256).where(t.bundles.c.sha256 == dead.sha256)).first() is not None
-    c = t.checkpoints.c
-    kept = select(c.id).where(c.job == dead.job, c.sha256 == dead.sha256, c.pruned_at.is_(None))
-    return conn.execute(kept.limit(1)).first() is not None
+    return _NEEDED.value(conn, job=dead.job, sha256=dead.sha256) is not None
 
 
 def pruned_jobs(conn: Connection, since: float) -> list[str]:
-    c = t.jobs.c
-    query = select(c.id).where(c.pruned_at >= since, c.state.in_(TERMINAL))
-    return list(conn.execute(query).scalars())
+    return _PRUNED.column(conn, since=since)
 
 
 def unused_bundles(conn: Connection, before: float, without: Iterable[str]) -> list[tuple[str, int]]:
@@ -171,13 +180,6 @@ def _busy(conn: Connection) -> set[str]:
         select(t.attempts.c.job).select_from(joined.join(t.machines, machine.id == t.slots.c.machine)).where(*owned)
     )
     return {*conn.execute(open_ranks).scalars(), *conn.execute(machines).scalars()}
-
-
-def _started_from(conn: Connection, job: str) -> list[str]:
-    """What attempts that have not ended start from."""
-    c = t.attempts.c
-    query = select(c.resume_from).where(c.job == job, c.ended_at.is_(None), c.resume_from.is_not(None))
-    return list(conn.execute(query).scalars())
 
 
 def _with_checkpoints(conn: Connection) -> list[str]:

@@ -6,11 +6,12 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, bindparam, func, select
 
 from crucible.control import checkpoints, codec, points, repository
 from crucible.control.db import schema as t
-from crucible.control.views import View, event_view, job_view, machine_view
+from crucible.control.db.statement import Statement
+from crucible.control.views import MOST_AHEAD, View, event_view, job_view, machine_view
 from crucible.core.errors import BadInput, Conflict, NotFound, UnknownName
 from crucible.core.ids import is_id, short
 from crucible.core.lifecycle import JobState, MachineState
@@ -20,6 +21,11 @@ from crucible.core.spec import JobSpec
 
 LARGEST_PAGE = 500
 TERMINAL = tuple(s.value for s in JobState if s.terminal)
+ACTIVE = tuple(s.value for s in JobState if not s.terminal)
+
+_j = t.jobs.c
+_BEFORE = select(_j.id).where(t.QUEUED, _j.backend == bindparam("backend"), _j.id < bindparam("job"))
+_AHEAD = Statement(select(func.count()).select_from(_BEFORE.limit(MOST_AHEAD + 1).subquery()))
 
 
 def find_job(conn: Connection, ref: str) -> str:
@@ -70,7 +76,7 @@ def list_jobs(
         wanted = [state.value for name in statuses for state in states_of(_status(name))]
         query = query.where(c.state.in_(wanted))
     if active:
-        query = query.where(c.state.not_in(TERMINAL))
+        query = query.where(c.state.in_(ACTIVE))
     ids = list(conn.execute(query).scalars())
     page = ids[: min(max(limit, 1), LARGEST_PAGE)]
     return {
@@ -155,7 +161,8 @@ def list_machines(conn: Connection, now: float, *, gone_too: bool = True) -> lis
 def counts(conn: Connection) -> dict[str, int]:
     """How much is going on: running, queued, machines that bill."""
     c = t.jobs.c
-    by_state = {r.state: r.n for r in conn.execute(select(c.state, func.count().label("n")).group_by(c.state)).all()}
+    counted = select(c.state, func.count().label("n")).where(c.state.in_(ACTIVE)).group_by(c.state)
+    by_state = {r.state: r.n for r in conn.execute(counted).all()}
     billing = select(func.count()).where(
         t.machines.c.state != MachineState.GONE.value, t.machines.c.bills.is_(True), t.machines.c.rate > 0
     )
@@ -203,9 +210,8 @@ def _resume_view(row: Any) -> View:
 
 
 def _ahead(conn: Connection, job: str, backend: str) -> int:
-    c = t.jobs.c
-    query = select(func.count()).where(c.state == JobState.QUEUED.value, c.backend == backend, c.id < job)
-    return conn.execute(query).scalar() or 0
+    """Of a long line no more is counted than is told."""
+    return int(_AHEAD.value(conn, backend=backend, job=job))
 
 
 def _series_view(series: points.Series) -> View:

@@ -6,11 +6,12 @@ Everything that a lost message would have caused is caused by a sweep: correctne
 from __future__ import annotations
 
 import structlog
-from sqlalchemy import ColumnElement, Connection, or_, select, update
+from sqlalchemy import Connection, bindparam, or_, select, update
 
 from crucible.control import repository
 from crucible.control.contacts import Contacts
 from crucible.control.db import schema as t
+from crucible.control.db.statement import Statement
 from crucible.control.ports import Ports
 from crucible.control.scheduler import Scheduler
 from crucible.control.unit import Unit, Writer
@@ -24,6 +25,21 @@ BATCH = 100
 CLAIM_SECONDS = 10.0
 GAP_SECONDS = 20.0
 PUT_OFF_SECONDS = 60.0
+
+
+_c = t.jobs.c
+_FREE = or_(_c.claimed_until.is_(None), _c.claimed_until <= bindparam("now"))
+_DUE = Statement(
+    select(_c.id).where(_c.due_at.is_not(None), _c.due_at <= bindparam("now"), _FREE).order_by(_c.due_at).limit(BATCH)
+)
+_CLAIM = Statement(
+    update(t.jobs)
+    .where(_c.id == bindparam("job"), _FREE)
+    .values(claimed_by=bindparam("claimed_by"), claimed_until=bindparam("claimed_until"))
+)
+_PUT_DOWN = Statement(update(t.jobs).where(_c.id == bindparam("job")).values(claimed_by=None, claimed_until=None))
+_PUT_OFF = Statement(update(t.jobs).where(_c.id == bindparam("job")).values(due_at=bindparam("due_at")))
+_QUEUED = Statement(select(_c.id).where(_c.state == JobState.QUEUED.value, _c.not_before <= bindparam("now")).limit(1))
 
 
 class Reconciler:
@@ -71,8 +87,7 @@ class Reconciler:
         except Exception:
             log.exception("a job could not be looked at", job=job)
             put_off = self._ports.clock.now() + PUT_OFF_SECONDS
-            query = update(t.jobs).where(t.jobs.c.id == job).values(due_at=put_off)
-            await self._ports.db.write(lambda conn: conn.execute(query).rowcount)
+            await self._ports.db.write(lambda conn: _PUT_OFF.run(conn, job=job, due_at=put_off))
 
     async def _claim_due(self) -> list[str]:
         now = self._ports.clock.now()
@@ -81,30 +96,22 @@ class Reconciler:
         return await self._ports.db.write(lambda conn: self._claim(conn, now))
 
     def _claim(self, conn: Connection, now: float) -> list[str]:
-        hold = {"claimed_by": self._ports.worker, "claimed_until": now + CLAIM_SECONDS}
-        claim = update(t.jobs).where(_free(now)).values(hold)
-        return [job for job in _due(conn, now) if conn.execute(claim.where(t.jobs.c.id == job)).rowcount]
+        hold = {"now": now, "claimed_by": self._ports.worker, "claimed_until": now + CLAIM_SECONDS}
+        return [job for job in _due(conn, now) if _CLAIM.run(conn, job=job, **hold)]
 
     def _look(self, unit: Unit, job: str) -> None:
         world = repository.load_world(unit.conn, job)
         if world is None:
             return
         after = unit.advance(world, Tick(self._listening_since))
-        unit.conn.execute(update(t.jobs).where(t.jobs.c.id == job).values(claimed_by=None, claimed_until=None))
+        _PUT_DOWN.run(unit.conn, job=job)
         if world.live is not None and after.live is None:
             self._scheduler.place(unit)
 
     def _anything_queued(self, conn: Connection) -> bool:
         now = self._ports.clock.now()
-        query = select(t.jobs.c.id).where(t.jobs.c.state == JobState.QUEUED.value, t.jobs.c.not_before <= now)
-        return conn.execute(query.limit(1)).first() is not None
+        return _QUEUED.value(conn, now=now) is not None
 
 
 def _due(conn: Connection, now: float) -> list[str]:
-    c = t.jobs.c
-    due = (c.due_at.is_not(None), c.due_at <= now, _free(now))
-    return list(conn.execute(select(c.id).where(*due).order_by(c.due_at).limit(BATCH)).scalars())
-
-
-def _free(now: float) -> ColumnElement[bool]:
-    return or_(t.jobs.c.claimed_until.is_(None), t.jobs.c.claimed_until <= now)
+    return _DUE.column(conn, now=now)

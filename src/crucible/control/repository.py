@@ -9,13 +9,70 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
-from sqlalchemy import Connection, RowMapping, insert, select, update
+from sqlalchemy import BindParameter, Connection, bindparam, select, update
 
 from crucible.control import codec
 from crucible.control.db import schema as t
+from crucible.control.db.statement import Row, Statement, inserting
 from crucible.core.errors import Conflict
 from crucible.core.lifecycle import Attempt, Effect, Event, Job, Machine, MachineState, Step, World
+
+_JOB = Statement(select(t.jobs).where(t.jobs.c.id == bindparam("job")))
+_ATTEMPTS = Statement(select(t.attempts).where(t.attempts.c.job == bindparam("job")).order_by(t.attempts.c.number))
+_SLOTS = Statement(
+    select(t.slots).where(t.slots.c.attempt.in_(bindparam("attempts", expanding=True))).order_by(t.slots.c.rank)
+)
+_MACHINES = Statement(select(t.machines).where(t.machines.c.id.in_(bindparam("machines", expanding=True))))
+
+
+def _named(columns: Iterable[str]) -> dict[str, BindParameter[Any]]:
+    return {name: bindparam(name) for name in columns}
+
+
+_ADD_JOB = Statement(inserting(t.jobs, codec.JOB_COLUMNS))
+_SAVE_JOB = Statement(
+    update(t.jobs)
+    .where(t.jobs.c.id == bindparam("job"), t.jobs.c.version == bindparam("known"))
+    .values(_named([*codec.JOB_CHANGES, "version"]))
+)
+_ADD_ATTEMPT = Statement(inserting(t.attempts, codec.ATTEMPT_COLUMNS))
+_SAVE_ATTEMPT = Statement(
+    update(t.attempts).where(t.attempts.c.id == bindparam("attempt")).values(_named(codec.ATTEMPT_COLUMNS))
+)
+_ADD_SLOT = Statement(inserting(t.slots, codec.SLOT_COLUMNS))
+_END_SLOT = Statement(
+    update(t.slots)
+    .where(t.slots.c.attempt == bindparam("its_attempt"), t.slots.c.rank == bindparam("its_rank"))
+    .values(ended=bindparam("ended"))
+)
+_ADD_MACHINE = Statement(inserting(t.machines, codec.MACHINE_COLUMNS))
+_MINE = (t.machines.c.id == bindparam("machine"), t.machines.c.version == bindparam("known"))
+_SAVE_MACHINE = Statement(
+    update(t.machines)
+    .where(*_MINE)
+    .values({**_named(codec.MACHINE_COLUMNS), "desired_version": t.machines.c.desired_version + bindparam("touched")})
+)
+_ADD_PRICE = Statement(inserting(t.price_segments, ["machine", "n", "starts_at", "ends_at", "rate", "native_id"]))
+_END_PRICE = Statement(
+    update(t.price_segments)
+    .where(t.price_segments.c.machine == bindparam("its_machine"), t.price_segments.c.ends_at.is_(None))
+    .values(ends_at=bindparam("ends_at"))
+)
+_LOOK_AGAIN = Statement(
+    update(t.jobs)
+    .where(
+        t.jobs.c.id.in_(
+            select(t.attempts.c.job)
+            .join(t.slots, t.slots.c.attempt == t.attempts.c.id)
+            .where(t.slots.c.machine == bindparam("machine"), t.slots.c.ended.is_(False))
+        )
+    )
+    .values(due_at=bindparam("due_at"), version=t.jobs.c.version + 1)
+)
+_ADD_EVENT = Statement(inserting(t.events, ["job", "n", "type", "at", "data"]))
+_ADD_EFFECT = Statement(inserting(t.effects, ["machine", "kind", "done", "tries", "not_before", "created_at"]))
 
 
 class Stale(Conflict):
@@ -25,7 +82,7 @@ class Stale(Conflict):
 
 
 def load_world(conn: Connection, job_id: str) -> World | None:
-    row = conn.execute(select(t.jobs).where(t.jobs.c.id == job_id)).mappings().first()
+    row = _JOB.first(conn, job=job_id)
     if row is None:
         return None
     attempts = load_attempts(conn, job_id)
@@ -33,15 +90,11 @@ def load_world(conn: Connection, job_id: str) -> World | None:
 
 
 def load_attempts(conn: Connection, job_id: str) -> tuple[Attempt, ...]:
-    query = select(t.attempts).where(t.attempts.c.job == job_id).order_by(t.attempts.c.number)
-    rows = conn.execute(query).mappings().all()
+    rows = _ATTEMPTS.all(conn, job=job_id)
     if not rows:
         return ()
-    found = conn.execute(
-        select(t.slots).where(t.slots.c.attempt.in_([r["id"] for r in rows])).order_by(t.slots.c.rank)
-    ).mappings()
-    by_attempt: dict[str, list[RowMapping]] = {}
-    for slot in found:
+    by_attempt: dict[str, list[Row]] = {}
+    for slot in _SLOTS.all(conn, attempts=[row["id"] for row in rows]):
         by_attempt.setdefault(slot["attempt"], []).append(slot)
     return tuple(codec.attempt_of(r, by_attempt.get(r["id"], [])) for r in rows)
 
@@ -50,8 +103,7 @@ def load_machines(conn: Connection, ids: Iterable[str]) -> dict[str, Machine]:
     wanted = list(ids)
     if not wanted:
         return {}
-    rows = conn.execute(select(t.machines).where(t.machines.c.id.in_(wanted))).mappings()
-    return {row["id"]: codec.machine_of(row) for row in rows}
+    return {row["id"]: codec.machine_of(row) for row in _MACHINES.all(conn, machines=wanted)}
 
 
 def load_machine(conn: Connection, machine_id: str) -> Machine | None:
@@ -61,7 +113,7 @@ def load_machine(conn: Connection, machine_id: str) -> Machine | None:
 def insert_job(conn: Connection, step: Step, now: float) -> World:
     """Stores a new job with its first events."""
     job = step.world.job
-    conn.execute(insert(t.jobs).values(codec.job_row(job)))
+    _ADD_JOB.run(conn, **codec.job_row(job))
     return save_step(conn, World(job), step, now)
 
 
@@ -91,10 +143,7 @@ def save_machine(conn: Connection, before: Machine, after: Machine, effects: Ite
 def _save_job(conn: Connection, before: Job, after: Job) -> Job:
     """The job's version guards its attempts too, so it rises whenever one of them changes."""
     values = {**codec.job_changes(after), "version": before.version + 1}
-    done = conn.execute(
-        update(t.jobs).where(t.jobs.c.id == before.id, t.jobs.c.version == before.version).values(values)
-    )
-    if done.rowcount != 1:
+    if _SAVE_JOB.run(conn, job=before.id, known=before.version, **values) != 1:
         raise Stale(f"Job {before.id} changed meanwhile.", fix="Read it again and decide again.")
     return replace(after, version=before.version + 1)
 
@@ -104,14 +153,13 @@ def _save_attempt(conn: Connection, before: World, attempt: Attempt) -> None:
     if known == attempt:
         return
     if known is None:
-        conn.execute(insert(t.attempts).values(codec.attempt_row(attempt)))
-        conn.execute(insert(t.slots), [codec.slot_row(attempt.id, slot) for slot in attempt.slots])
+        _ADD_ATTEMPT.run(conn, **codec.attempt_row(attempt))
+        _ADD_SLOT.run_each(conn, [codec.slot_row(attempt.id, slot) for slot in attempt.slots])
         return
-    conn.execute(update(t.attempts).where(t.attempts.c.id == attempt.id).values(codec.attempt_row(attempt)))
+    _SAVE_ATTEMPT.run(conn, attempt=attempt.id, **codec.attempt_row(attempt))
     for slot, old in zip(attempt.slots, known.slots, strict=True):
         if slot != old:
-            where = (t.slots.c.attempt == attempt.id, t.slots.c.rank == slot.rank)
-            conn.execute(update(t.slots).where(*where).values(ended=slot.ended))
+            _END_SLOT.run(conn, its_attempt=attempt.id, its_rank=slot.rank, ended=slot.ended)
 
 
 def _save_machine(
@@ -122,13 +170,10 @@ def _save_machine(
         return after
     saved = replace(after, version=after.version + 1)
     if before is None:
-        conn.execute(insert(t.machines).values(codec.machine_row(saved)))
+        _ADD_MACHINE.run(conn, **codec.machine_row(saved))
         return saved
-    values = codec.machine_row(saved)
-    if touched:
-        values["desired_version"] = t.machines.c.desired_version + 1
-    mine = (t.machines.c.id == before.id, t.machines.c.version == before.version)
-    if conn.execute(update(t.machines).where(*mine).values(values)).rowcount != 1:
+    mine = {"machine": before.id, "known": before.version, "touched": int(touched)}
+    if _SAVE_MACHINE.run(conn, **mine, **codec.machine_row(saved)) != 1:
         raise Stale(f"Machine {before.id} changed meanwhile.", fix="Read it again and decide again.")
     _save_price(conn, before, saved, now)
     return saved
@@ -136,29 +181,13 @@ def _save_machine(
 
 def _save_price(conn: Connection, before: Machine, after: Machine, now: float) -> None:
     """A machine costs from the moment its place answered until it is gone."""
-    segments = t.price_segments
     if before.native_id is None and after.native_id is not None:
         first = {"machine": after.id, "n": 0, "starts_at": now, "ends_at": None, "rate": after.rate, "native_id": ""}
-        conn.execute(insert(segments).values(first))
+        _ADD_PRICE.run(conn, **first)
     if before.gone_at is None and after.gone_at is not None:
-        conn.execute(
-            update(segments)
-            .where(segments.c.machine == after.id, segments.c.ends_at.is_(None))
-            .values(ends_at=after.gone_at)
-        )
+        _END_PRICE.run(conn, its_machine=after.id, ends_at=after.gone_at)
     if after.state is MachineState.GONE and before.state is not MachineState.GONE:
-        _look_again(conn, after.id, now)
-
-
-def _look_again(conn: Connection, machine_id: str, now: float) -> None:
-    """The jobs on a machine that went away are due."""
-    affected = (
-        select(t.attempts.c.job)
-        .join(t.slots, t.slots.c.attempt == t.attempts.c.id)
-        .where(t.slots.c.machine == machine_id, t.slots.c.ended.is_(False))
-    )
-    due = {"due_at": now, "version": t.jobs.c.version + 1}
-    conn.execute(update(t.jobs).where(t.jobs.c.id.in_(affected)).values(due))
+        _LOOK_AGAIN.run(conn, machine=after.id, due_at=now)  # the jobs that were on it
 
 
 def _add_events(conn: Connection, job: Job, already: int, events: Iterable[Event], now: float) -> None:
@@ -167,7 +196,7 @@ def _add_events(conn: Connection, job: Job, already: int, events: Iterable[Event
         for i, e in enumerate(events, start=1)
     ]
     if rows:
-        conn.execute(insert(t.events), rows)
+        _ADD_EVENT.run_each(conn, rows)
 
 
 def add_effects(conn: Connection, effects: Iterable[Effect], now: float) -> None:
@@ -183,4 +212,4 @@ def add_effects(conn: Connection, effects: Iterable[Effect], now: float) -> None
         for e in effects
     ]
     if rows:
-        conn.execute(insert(t.effects), rows)
+        _ADD_EFFECT.run_each(conn, rows)

@@ -13,10 +13,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import structlog
-from sqlalchemy import Connection, delete, select, update
+from sqlalchemy import Connection, bindparam, delete, select, update
 
 from crucible.control import marks, meta, pruning, restored
 from crucible.control.db import schema as t
+from crucible.control.db.statement import Statement
 from crucible.control.ports import Ports
 from crucible.control.pruning import Dead, Item, Plan
 from crucible.control.room import Room
@@ -39,6 +40,13 @@ UNUSED_SECONDS = 3600.0
 """How long a bundle may lie unused before a full store makes it go: its job may be on the way."""
 TIDIED = "retention_tidied_at"
 PENDING = "retention_bundles"
+COMING = "retention_coming"
+"""Objects that were on their way when they were to be removed: whoever sends one may die before it counts."""
+_JUDGE = Statement(
+    update(t.checkpoints)
+    .where(t.checkpoints.c.id == bindparam("checkpoint"), t.checkpoints.c.pruned_at.is_(None))
+    .values(why=bindparam("why"), pruned_at=bindparam("pruned_at"))
+)
 _NOTHING: Mapping[str, CrucibleError] = {}
 
 
@@ -52,10 +60,12 @@ class Leftovers:
 
 @dataclass
 class Removal:
-    """Keys that are gone, and of the others why not. What is stored anew is neither."""
+    """Keys that are gone, and of the others why not. What is `coming`, of all that was `asked`, is neither."""
 
     removed: set[str] = field(default_factory=set)
     failed: dict[str, CrucibleError] = field(default_factory=dict)
+    asked: set[Dead] = field(default_factory=set)
+    coming: set[Dead] = field(default_factory=set)
 
 
 class Retention:
@@ -136,6 +146,8 @@ class Retention:
         db, now, worker = self._ports.db, self._ports.clock.now(), self._ports.worker
         claimed = await db.write(lambda conn: _claim(conn, objects, worker, now))
         done.failed |= {key: marks.BeingRemoved("Somebody else is removing it.") for key in claimed.busy}
+        done.asked |= set(objects)
+        done.coming |= {dead for dead in objects if dead.key in claimed.coming}
         if not claimed.free:
             return
         failed = await self._delete(claimed.free, now + DELETE_DEADLINE)
@@ -206,11 +218,8 @@ def _refuse_while_held(conn: Connection) -> None:
 
 def _thin(unit: Unit, job: str) -> None:
     for verdict in pruning.verdicts(unit.conn, job):
-        values: dict[str, object] = {"why": verdict.why}
-        if not verdict.kept:
-            values["pruned_at"] = unit.now
-        c = t.checkpoints.c
-        unit.conn.execute(update(t.checkpoints).where(c.id == verdict.id, c.pruned_at.is_(None)).values(values))
+        pruned_at = None if verdict.kept else unit.now
+        _JUDGE.run(unit.conn, checkpoint=verdict.id, why=verdict.why, pruned_at=pruned_at)
 
 
 def _prune_job(unit: Unit, job: str, why: str) -> None:
@@ -238,6 +247,7 @@ def _leftovers(conn: Connection) -> Leftovers:
     since = float(meta.get(conn, TIDIED) or 0.0) - OVERLAP
     objects = [Dead(bundle_key(sha256), None, sha256) for sha256 in _pending(conn)]
     objects += pruning.dead_checkpoints(conn, since)
+    objects += [dead for dead in _coming(conn) if dead not in objects]
     return Leftovers(tuple(objects), tuple(pruning.pruned_jobs(conn, since)))
 
 
@@ -260,7 +270,15 @@ def _tidied(conn: Connection, done: Removal, now: float) -> None:
     rest = [dead.sha256 for dead in pending if dead.key not in done.removed and not pruning.is_needed(conn, dead)]
     if len(rest) < len(pending):
         meta.put(conn, PENDING, json.dumps(rest))
+    coming = _coming(conn)
+    later = [*(dead for dead in coming if dead not in done.asked), *sorted(done.coming, key=lambda dead: dead.key)]
+    if later != coming:
+        meta.put(conn, COMING, json.dumps([[dead.key, dead.job, dead.sha256] for dead in later]))
     marks.forget(conn, now)
+
+
+def _coming(conn: Connection) -> list[Dead]:
+    return [Dead(key, job, sha256) for key, job, sha256 in json.loads(meta.get(conn, COMING) or "[]")]
 
 
 def _pending(conn: Connection) -> list[str]:

@@ -11,12 +11,13 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, bindparam, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from crucible.control.db import schema as t
 from crucible.control.db.clock import now
 from crucible.control.db.port import Db
+from crucible.control.db.statement import Statement
 from crucible.control.ports import Clock
 
 HOLD_SECONDS = 20.0
@@ -31,21 +32,34 @@ class Duty(enum.StrEnum):
     RETENTION = "retention"
 
 
+_c = t.roles.c
+_ROLE = Statement(select(t.roles).where(_c.name == bindparam("duty")))
+_TAKE = Statement(
+    update(t.roles)
+    .where(_c.name == bindparam("duty"), _c.epoch == bindparam("old_epoch"), _c.holder == bindparam("old_holder"))
+    .values(holder=bindparam("holder"), epoch=bindparam("epoch"), until=bindparam("until"))
+)
+_HELD = Statement(
+    select(_c.epoch).where(
+        _c.name == bindparam("duty"), _c.holder == bindparam("holder"), _c.epoch == bindparam("epoch")
+    )
+)
+_OTHERS = Statement(
+    select(_c.until).where(_c.holder != bindparam("holder"), _c.name.in_(bindparam("duties", expanding=True)))
+)
+
+
 def take(conn: Connection, duty: str, holder: str, now: float) -> int | None:
     """The epoch under which `holder` has the duty from now, or None while another has it."""
-    c = t.roles.c
-    row = conn.execute(select(t.roles).where(c.name == duty)).first()
+    row = _ROLE.first(conn, duty=duty)
     if row is None:
         return _first(conn, duty, holder, now)
-    if row.holder != holder and row.until > now:
+    if row["holder"] != holder and row["until"] > now:
         return None
-    epoch = int(row.epoch) if row.holder == holder else int(row.epoch) + 1
-    done = conn.execute(
-        update(t.roles)
-        .where(c.name == duty, c.epoch == row.epoch, c.holder == row.holder)
-        .values(holder=holder, epoch=epoch, until=now + HOLD_SECONDS)
-    )
-    return epoch if done.rowcount == 1 else None
+    epoch = int(row["epoch"]) if row["holder"] == holder else int(row["epoch"]) + 1
+    old = {"duty": duty, "old_epoch": row["epoch"], "old_holder": row["holder"]}
+    taken = _TAKE.run(conn, **old, holder=holder, epoch=epoch, until=now + HOLD_SECONDS)
+    return epoch if taken == 1 else None
 
 
 @dataclass(frozen=True)
@@ -76,9 +90,8 @@ class Duties:
 
     def _take(self, conn: Connection, now: float) -> Held:
         taken = {duty: take(conn, self._name(duty), self._holder, now) for duty in Duty}
-        c = t.roles.c
-        others = c.holder != self._holder, c.name.in_([self._name(duty) for duty in Duty])
-        ends = [end - now for end in conn.execute(select(c.until).where(*others)).scalars()]
+        duties = [self._name(duty) for duty in Duty]
+        ends = [end - now for end in _OTHERS.column(conn, holder=self._holder, duties=duties)]
         epochs = {duty: epoch for duty, epoch in taken.items() if epoch is not None}
         return Held(epochs, max(min(ends, default=HOLD_SECONDS), SOON))
 
@@ -93,9 +106,7 @@ class Duties:
         epoch = self._epochs.get(duty)
         if epoch is None:
             return False
-        c = t.roles.c
-        query = select(c.epoch).where(c.name == self._name(duty), c.holder == self._holder, c.epoch == epoch)
-        return conn.execute(query).first() is not None
+        return _HELD.value(conn, duty=self._name(duty), holder=self._holder, epoch=epoch) is not None
 
 
 def release(conn: Connection, holder: str) -> None:

@@ -6,16 +6,18 @@ import asyncio
 import contextlib
 
 import structlog
-from sqlalchemy import Connection, update
+from sqlalchemy import Connection, bindparam, update
 
 from crucible.backends.base import Leaves
 from crucible.control import roles
 from crucible.control.db import schema as t
 from crucible.control.db.clock import now
+from crucible.control.db.statement import Statement
 from crucible.control.loops import Loop, Loops
 from crucible.control.parts import Parts
 from crucible.control.pools import release_idle
 from crucible.control.roles import Duty
+from crucible.control.turned_back import forget_what_is_ahead
 from crucible.core.errors import CrucibleError
 from crucible.core.lifecycle.machines import SIGHTINGS
 
@@ -34,6 +36,12 @@ MAIL_SECONDS = 60.0
 LEAVE_TRIES = 6
 LEAVE_WAIT = 0.2
 LEAVE_DEADLINE = 1.5
+_CLAIMS = tuple(
+    Statement(
+        update(table).where(table.c.claimed_by == bindparam("worker")).values(claimed_by=None, claimed_until=None)
+    )
+    for table in (t.effects, t.jobs)
+)
 
 
 class Rounds:
@@ -103,10 +111,11 @@ class Rounds:
 
     def _take_up(self, conn: Connection) -> None:
         """A worker of this name that died left its claims behind; they are ours now."""
-        self._parts.deployment.admit(conn, now(conn, self._ports.clock.now))
-        for table in (t.effects, t.jobs):
-            mine = table.c.claimed_by == self._ports.worker
-            conn.execute(update(table).where(mine).values(claimed_by=None, claimed_until=None))
+        at = now(conn, self._ports.clock.now)
+        self._parts.deployment.admit(conn, at)
+        forget_what_is_ahead(conn, at)
+        for claims in _CLAIMS:
+            claims.run(conn, worker=self._ports.worker)
 
     def _make_loops(self) -> list[Loop]:
         return [

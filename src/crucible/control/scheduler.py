@@ -11,11 +11,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from sqlalchemy import ColumnElement, select
+from sqlalchemy import bindparam, func, select
 
 from crucible.backends.base import Slots
 from crucible.control import checkpoints, codec, repository, restored
 from crucible.control.db import schema as t
+from crucible.control.db.statement import Statement
 from crucible.control.orders import Orders, Terms, why_there
 from crucible.control.places import Place, Places
 from crucible.control.ports import Ids
@@ -23,7 +24,7 @@ from crucible.control.roles import Duties, Duty
 from crucible.control.unit import Unit
 from crucible.core import elastic, scheduling
 from crucible.core.ids import short
-from crucible.core.lifecycle import Attempt, JobState, Machine, MachineState, Reason, World
+from crucible.core.lifecycle import Attempt, Machine, MachineState, Reason, World
 from crucible.core.lifecycle.facts import MovedOn, Placed, Unsaved, Waits
 from crucible.core.offers import Market
 from crucible.core.places import places_of
@@ -38,6 +39,28 @@ REMEMBERED_SECONDS = 1800.0
 _FAILURES = frozenset({Reason.REFUSED, Reason.NOT_BEGUN, Reason.INTERRUPTED})
 _USABLE = (MachineState.INTENDED.value, MachineState.CREATING.value, MachineState.UP.value)
 
+_j, _m, _s = t.jobs.c, t.machines.c, t.slots.c
+_FOLLOWING = Statement(select(func.min(_j.backend)).where(t.QUEUED, _j.backend > bindparam("after")))
+"""The next place, by name, that has a job in line."""
+_FIRST = Statement(select(_j.id).where(t.QUEUED, _j.backend == bindparam("backend")).order_by(_j.id).limit(1))
+_LINE = Statement(
+    select(_j.id, _j.resources)
+    .where(t.QUEUED, _j.backend == bindparam("backend"), _j.not_before <= bindparam("now"))
+    .order_by(_j.id)
+    .limit(LOOK_AHEAD)
+)
+_SHARED = Statement(
+    select(t.machines).where(_m.backend == bindparam("backend"), _m.owner == bindparam("owner"), _m.state.in_(_USABLE))
+)
+_LEAVING = Statement(
+    select(_m.id).where(_m.backend == bindparam("backend"), _m.state == MachineState.RELEASING.value).limit(1)
+)
+_TAKEN = Statement(
+    select(_s.allocation, t.attempts.c.job)
+    .join(t.attempts, t.attempts.c.id == _s.attempt)
+    .where(_s.machine == bindparam("machine"), _s.ended.is_(False))
+)
+
 
 class Scheduler:
     def __init__(self, places: Places, ids: Ids, deployment: str, duties: Duties, terms: Terms) -> None:
@@ -50,8 +73,9 @@ class Scheduler:
 
         Only the process that has the scheduler's duty decides; for any other this does nothing.
         """
-        lines = {name: line for name in self._places.names() if (line := _line(unit, name))}
-        _tell_unconnected(unit, self._places.names())
+        wanted, connected = _wanted(unit), self._places.names()
+        lines = {name: line for name in wanted if name in connected and (line := _line(unit, name))}
+        _tell_unconnected(unit, [name for name in wanted if name not in connected])
         if not lines or not self._duties.holds(unit.conn, Duty.SCHEDULER):
             return
         if not restored.launching(unit.conn, self._places.names()):
@@ -86,14 +110,7 @@ class Scheduler:
 
     def _machine(self, unit: Unit, backend: str) -> Machine | None:
         """The shared machine of a counted place, if there is one."""
-        c = t.machines.c
-        row = (
-            unit.conn.execute(
-                select(t.machines).where(c.backend == backend, c.owner == f"pool:{backend}", c.state.in_(_USABLE))
-            )
-            .mappings()
-            .first()
-        )
+        row = _SHARED.first(unit.conn, backend=backend, owner=f"pool:{backend}")
         return codec.machine_of(row) if row else None
 
     def _counted(self, unit: Unit, backend: str, machine: Machine | None) -> scheduling.Place | None:
@@ -106,17 +123,11 @@ class Scheduler:
 
     def _leaving(self, unit: Unit, backend: str) -> bool:
         """A released machine still holds its slots until its place says it is gone."""
-        c = t.machines.c
-        held = select(c.id).where(c.backend == backend, c.state == MachineState.RELEASING.value).limit(1)
-        return unit.conn.execute(held).first() is not None
+        return _LEAVING.value(unit.conn, backend=backend) is not None
 
     def _taken(self, unit: Unit, machine: str) -> tuple[scheduling.Taken, ...]:
-        rows = unit.conn.execute(
-            select(t.slots.c.allocation, t.attempts.c.job)
-            .join(t.attempts, t.attempts.c.id == t.slots.c.attempt)
-            .where(t.slots.c.machine == machine, t.slots.c.ended.is_(False))
-        )
-        return tuple(scheduling.Taken(short(r.job), Allocation.model_validate_json(r.allocation)) for r in rows.all())
+        rows = _TAKEN.all(unit.conn, machine=machine)
+        return tuple(scheduling.Taken(short(r["job"]), Allocation.model_validate_json(r["allocation"])) for r in rows)
 
     def _give(self, unit: Unit, world: World, backend: str, allocation: Allocation, machine: Machine | None) -> Machine:
         place = self._places.place(backend)
@@ -213,27 +224,27 @@ def _hold(unit: Unit, lines: dict[str, list[scheduling.Waiting]]) -> None:
             unit.advance(world, Waits(f"{restored.WHY} {restored.FIX}"))
 
 
-def _tell_unconnected(unit: Unit, connected: Sequence[str]) -> None:
-    """Jobs for places that this server does not have say so; another server may have them."""
-    c = t.jobs.c
-    lost = select(c.id).where(c.state == JobState.QUEUED.value, c.backend.not_in(connected), c.waiting == "")
-    for job in list(unit.conn.execute(lost.limit(LOOK_AHEAD)).scalars()):
-        world = repository.load_world(unit.conn, job)
-        if world is not None:
+def _wanted(unit: Unit) -> list[str]:
+    """The places that jobs are queued for, each found by its first: however long the lines are."""
+    found: list[str] = []
+    while (name := _FOLLOWING.value(unit.conn, after=found[-1] if found else "")) is not None:
+        found.append(name)
+    return found
+
+
+def _tell_unconnected(unit: Unit, places: Sequence[str]) -> None:
+    """The first in line for a place that this server does not have says so; another server may have it."""
+    for place in places:
+        first = _FIRST.value(unit.conn, backend=place)
+        world = None if first is None else repository.load_world(unit.conn, first)
+        if world is not None and not world.job.waiting:
             unit.advance(world, Waits(f"waits for {world.job.backend}, which is not connected"))
 
 
 def _line(unit: Unit, backend: str) -> list[scheduling.Waiting]:
     """The first in line of a place: a long queue at one keeps no other from its turn."""
-    c = t.jobs.c
-    ready: tuple[ColumnElement[bool], ...] = (
-        c.state == JobState.QUEUED.value,
-        c.backend == backend,
-        c.not_before <= unit.now,
-    )
-    query = select(c.id, c.resources).where(*ready).order_by(c.id).limit(LOOK_AHEAD)
-    rows = unit.conn.execute(query).all()
-    return [scheduling.Waiting(r.id, backend, Resources.model_validate_json(r.resources)) for r in rows]
+    rows = _LINE.all(unit.conn, backend=backend, now=unit.now)
+    return [scheduling.Waiting(r["id"], backend, Resources.model_validate_json(r["resources"])) for r in rows]
 
 
 def _failures(world: World, backend: str, now: float) -> Mapping[elastic.Kind, int]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
-from sqlalchemy import insert, select
+from sqlalchemy import bindparam, select
 
 from crucible.control import checkpoints
 from crucible.control.crashpoints import crashpoint
 from crucible.control.db import schema as t
+from crucible.control.db.statement import Statement, inserting
 from crucible.control.places import Places
 from crucible.control.ports import Ids
 from crucible.control.scheduler import Scheduler
@@ -20,6 +21,9 @@ from crucible.core.lifecycle import Job
 from crucible.core.lifecycle.advance import new_job
 from crucible.core.places import places_of
 from crucible.core.spec import JobSpec
+
+_KEY = Statement(select(t.idempotency).where(t.idempotency.c.key == bindparam("name")))
+_KEEP_KEY = Statement(inserting(t.idempotency, ["key", "request", "job", "created_at"]))
 
 
 @dataclass(frozen=True)
@@ -51,8 +55,7 @@ class Submit:
         job = Job(self._ids.new(Prefix.JOB), spec, size, created_at=unit.now, backend=first)
         unit.create(new_job(job))
         if key is not None:
-            row = {"key": key, "request": request, "job": job.id, "created_at": unit.now}
-            unit.conn.execute(insert(t.idempotency).values(row))
+            _KEEP_KEY.run(unit.conn, key=key, request=request, job=job.id, created_at=unit.now)
         self._scheduler.place(unit)
         crashpoint("submit.before_commit")
         return Accepted(job.id, created=True)
@@ -60,16 +63,16 @@ class Submit:
     def _known(self, unit: Unit, key: str | None, request: str) -> str | None:
         if key is None:
             return None
-        row = unit.conn.execute(select(t.idempotency).where(t.idempotency.c.key == key)).first()
+        row = _KEY.first(unit.conn, name=key)
         if row is None:
             return None
-        if row.request != request:
+        if row["request"] != request:
             raise Conflict(
                 "This Idempotency-Key was used for another job.",
                 fix="Use a new key for a new job.",
-                job=row.job,
+                job=row["job"],
             )
-        return str(row.job)
+        return str(row["job"])
 
     def _need_bundle(self, unit: Unit, spec: JobSpec) -> None:
         if spec.bundle is None:

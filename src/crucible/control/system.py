@@ -11,6 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
 
+import structlog
+
+from crucible.control.db.clock import steady
 from crucible.control.ports import guarded
 from crucible.core.errors import TimedOut
 from crucible.core.ids import Prefix, make_id
@@ -18,11 +21,37 @@ from crucible.core.ids import Prefix, make_id
 T = TypeVar("T")
 
 LANE_THREADS = 4
+SET_SECONDS = 60.0
+"""A difference between two clocks that does not come by itself."""
+
+log = structlog.get_logger(__name__)
 
 
 class SystemClock:
+    """The computer's clock as it was at the start, going on by one that nobody sets.
+
+    Who sets the computer's clock makes no lease, deadline or wait longer or shorter, and no machine's time over;
+    the times that are written down follow it from the next start on.
+    """
+
+    def __init__(self, wall: Callable[[], float] = time.time, steady: Callable[[], float] = steady) -> None:
+        self._wall = wall
+        self._steady = steady
+        self._ahead = self._told = wall() - steady()
+
     def now(self) -> float:
-        return time.time()
+        here = self._steady()
+        if abs(self._wall() - here - self._told) > SET_SECONDS:
+            self._tell(self._wall() - here)
+        return self._ahead + here
+
+    def _tell(self, ahead: float) -> None:
+        self._told = ahead
+        log.warning(
+            "the computer's clock was set",
+            seconds=round(ahead - self._ahead),
+            fix="Times go on as before; once it is right, `crucible down` and the next start follow it.",
+        )
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

@@ -21,6 +21,9 @@ View = dict[str, object]
 LONGEST_DETAIL = 300
 """Characters of a reason's detail that are shown on one line; the attempt has all of it."""
 
+MOST_AHEAD = 1000
+"""Jobs before one in line that are told by their number."""
+
 
 def job_view(
     world: World,
@@ -242,6 +245,8 @@ def _reason(job: Job) -> View | None:
 def _waiting(job: Job, ahead: int) -> str | None:
     if job.state is not JobState.QUEUED:
         return None
+    if ahead > MOST_AHEAD:
+        return f"behind more than {MOST_AHEAD} other jobs in the queue"
     if ahead:
         return f"behind {ahead} other job{'s' if ahead > 1 else ''} in the queue"
     return job.waiting or "waits for its turn"

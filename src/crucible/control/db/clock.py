@@ -14,9 +14,9 @@ TRUSTED_SECONDS = 60.0
 
 
 def steady() -> float:
-    """Seconds on a clock that nobody sets, and that goes on while the computer sleeps where there is such."""
-    boottime = getattr(time, "CLOCK_BOOTTIME", None)
-    return time.monotonic() if boottime is None else time.clock_gettime(boottime)
+    """Seconds on a clock that nobody sets, and that goes on while the computer sleeps."""
+    # macOS has no CLOCK_BOOTTIME; its CLOCK_MONOTONIC goes on, unlike what time.monotonic() reads there.
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 class ServerClock:

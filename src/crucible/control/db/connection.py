@@ -17,6 +17,7 @@ from sqlalchemy.exc import InvalidRequestError
 from sqlalchemy.pool import NullPool
 
 BUSY_MS = 5_000
+MEMORY = "memory:"
 CACHE_KIB = 16 * 1024
 WAL_LIMIT = 64 * 1024 * 1024
 """What a WAL that once grew larger is cut back to, in bytes."""
@@ -56,12 +57,12 @@ def close(connection: Connection) -> None:
 
 
 def driver_of(connection: Connection) -> sqlite3.Connection:
-    return cast(sqlite3.Connection, connection.connection.driver_connection)
+    return cast(sqlite3.Connection, connection.connection.dbapi_connection)
 
 
 def _connect(path: str) -> Connection:
     engine = create_engine(
-        URL.create("sqlite+pysqlite", database=path),
+        _url(path),
         poolclass=NullPool,
         # Opened and closed by one thread, used by another, never by two at once.
         connect_args={"isolation_level": None, "check_same_thread": False, "cached_statements": 512},
@@ -69,6 +70,16 @@ def _connect(path: str) -> Connection:
     event.listen(engine, "commit", _refuse_to_end)
     event.listen(engine, "rollback", _refuse_to_end)
     return engine.connect()
+
+
+def _url(path: str) -> URL:
+    """`memory:NAME` is shared by all connections of this process, and gone with the last of them."""
+    name = path.removeprefix(MEMORY)
+    if name == path:
+        return URL.create("sqlite+pysqlite", database=path)
+    return URL.create(
+        "sqlite+pysqlite", database=f"file:{name}", query={"mode": "memory", "cache": "shared", "uri": "true"}
+    )
 
 
 def _configured(connection: Connection, pragmas: tuple[str, ...]) -> Connection:

@@ -76,5 +76,5 @@ def _unusable(error: sqlite3.Error) -> DatabaseError:
     return DatabaseError(
         "The database file cannot be used.",
         why=f"SQLite says: {error} ({getattr(error, 'sqlite_errorname', 'no code')}).",
-        fix="Check the disk and the permissions of CRUCIBLE_HOME.",
+        fix="See whether CRUCIBLE_HOME is on a disk that fails or is read-only: `crucible doctor` looks too.",
     )

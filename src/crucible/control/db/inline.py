@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from os import PathLike, fspath
 from typing import TypeVar
 
 from sqlalchemy import Connection
 
-from crucible.control.db.connection import close, driver_of, open_volatile
+from crucible.control.db.connection import MEMORY, close, open_reader, open_volatile
 from crucible.control.db.failures import translating
 from crucible.control.db.port import DatabaseClosed
 from crucible.control.db.transaction import read_snapshot, write_group
 
 T = TypeVar("T")
+
+_numbers = itertools.count(1)
 
 
 class InlineDb:
@@ -22,9 +25,11 @@ class InlineDb:
     In memory by default; on a file, another InlineDb can carry on after a simulated crash.
     """
 
-    def __init__(self, path: str | PathLike[str] = ":memory:") -> None:
+    def __init__(self, path: str | PathLike[str] | None = None) -> None:
+        where = f"{MEMORY}{next(_numbers)}" if path is None else fspath(path)
         with translating():
-            self._connection: Connection | None = open_volatile(fspath(path))
+            self._connection: Connection | None = open_volatile(where)
+            self._reader = open_reader(where)
 
     async def write(self, fn: Callable[[Connection], T]) -> T:
         (outcome,) = write_group(self._open(), [fn])
@@ -32,16 +37,12 @@ class InlineDb:
         return value
 
     async def read(self, fn: Callable[[Connection], T]) -> T:
-        connection = self._open()
-        driver = driver_of(connection)
-        driver.execute("PRAGMA query_only=ON").close()
-        try:
-            return read_snapshot(connection, fn).unwrap()
-        finally:
-            driver.execute("PRAGMA query_only=OFF").close()
+        self._open()
+        return read_snapshot(self._reader, fn).unwrap()
 
     async def close(self) -> None:
         if self._connection is not None:
+            close(self._reader)
             close(self._connection)
             self._connection = None
 

@@ -28,6 +28,9 @@ _ORDERED = String(40).with_variant(String(40, collation="C"), "postgresql")
 
 _DUE = text("due_at IS NOT NULL")
 
+QUEUED = text("state = 'queued'")
+"""As a condition it is found by `ix_jobs_line`, which holds those alone; with a parameter it would not be."""
+
 metadata = MetaData(
     naming_convention={
         "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -88,6 +91,7 @@ jobs = Table(
     Column("claimed_until", Float),
     Index("ix_jobs_state", "state", "id"),
     Index("ix_jobs_backwards", "backwards"),
+    Index("ix_jobs_line", "state", "backend", "id", sqlite_where=QUEUED, postgresql_where=QUEUED),
     Index("ix_jobs_due_at", "due_at", sqlite_where=_DUE, postgresql_where=_DUE),
 )
 

@@ -10,11 +10,12 @@ import math
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, bindparam, select
 
 from crucible.control import restored
 from crucible.control.agents import Agents
 from crucible.control.db import schema as t
+from crucible.control.db.statement import Statement
 from crucible.control.ports import Ports
 from crucible.core.lifecycle import AttemptState, MachineState
 
@@ -22,6 +23,21 @@ LIMIT_SECONDS = 1800.0
 """So long after a machine's end its mail may take."""
 PAUSE = 2.0
 """Seconds between two signs of life; nothing is judged for longer than that after one."""
+
+
+_m, _a, _s = t.machines.c, t.attempts.c, t.slots.c
+_OPEN = Statement(
+    select(_m.id, _a.id.label("attempt"), _m.gone_at, _a.last_seen)
+    .select_from(t.machines.join(t.slots, _s.machine == _m.id).join(t.attempts, _a.id == _s.attempt))
+    .where(
+        _m.state == MachineState.GONE.value,
+        _m.gone_at.is_not(None),
+        _m.backend.in_(bindparam("backends", expanding=True)),
+        _s.ended.is_(False),
+        _a.state != AttemptState.ENDED.value,
+    )
+    .distinct()
+)
 
 
 @dataclass(frozen=True)
@@ -75,13 +91,8 @@ class LastWords:
 
 
 def _open(conn: Connection, backends: tuple[str, ...]) -> list[_Open]:
-    m, a, s = t.machines.c, t.attempts.c, t.slots.c
-    joined = t.machines.join(t.slots, s.machine == m.id).join(t.attempts, a.id == s.attempt)
-    query = select(m.id, a.id.label("attempt"), m.gone_at, a.last_seen).select_from(joined)
-    gone = (m.state == MachineState.GONE.value, m.gone_at.is_not(None), m.backend.in_(backends))
-    going = (s.ended.is_(False), a.state != AttemptState.ENDED.value)
-    rows = conn.execute(query.where(*gone, *going).distinct()).all()
-    return [_Open(row.id, row.attempt, row.gone_at, row.last_seen is not None) for row in rows]
+    rows = _OPEN.all(conn, backends=backends)
+    return [_Open(row["id"], row["attempt"], row["gone_at"], row["last_seen"] is not None) for row in rows]
 
 
 def _limit(conn: Connection) -> float:

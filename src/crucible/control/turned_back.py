@@ -1,0 +1,24 @@
+"""Instants that were written down under a clock which has been set back since: nothing waits for them."""
+
+from __future__ import annotations
+
+import structlog
+from sqlalchemy import Connection, select, update
+
+from crucible.control.db import schema as t
+
+log = structlog.get_logger(__name__)
+
+MARGIN = 60.0
+"""Seconds that the newest event may be ahead of the clock before that is news."""
+
+
+def forget_what_is_ahead(conn: Connection, now: float) -> bool:
+    """What was to be tried again, or looked at, at an instant ahead is due now. Whether the clock was set back."""
+    latest = conn.execute(select(t.events.c.at).order_by(t.events.c.cursor.desc()).limit(1)).scalar()
+    if latest is None or latest <= now + MARGIN:
+        return False
+    log.warning("the clock was set back since the last run", seconds=round(latest - now))
+    for column in (t.effects.c.not_before, t.jobs.c.not_before, t.jobs.c.due_at):
+        conn.execute(update(column.table).where(column > now).values({column.name: now}))
+    return True

@@ -1,0 +1,95 @@
+"""However many jobs wait in line, what is done for one of them costs the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+from sqlalchemy import Connection, insert, select
+from tests.control.world import Rig
+
+from crucible.control import queries
+from crucible.control.db import schema as t
+from crucible.control.db.connection import driver_of
+from crucible.control.system import SystemIds
+from crucible.control.unit import Unit
+from crucible.control.views import MOST_AHEAD
+from crucible.core.ids import Prefix
+
+MANY = 5000
+A_FEW = MANY // 2
+"""Further instructions of SQLite's machine: not even one for each job."""
+
+
+async def test_placing_does_not_look_at_every_job(two_places: Rig) -> None:
+    rig = two_places
+    last = await a_line(rig)
+    few = await instructions(rig, lambda conn: rig.scheduler.place(Unit(conn, rig.clock.now())))
+    await lengthen(rig, last)
+    assert await instructions(rig, lambda conn: rig.scheduler.place(Unit(conn, rig.clock.now()))) < few + A_FEW
+
+
+async def test_a_place_that_is_not_connected_costs_no_more(rig: Rig) -> None:
+    last = await a_line(rig)
+    few = await instructions(rig, lambda conn: rig.scheduler.place(Unit(conn, rig.clock.now())))
+    await lengthen(rig, last, backend="gone")
+    await rig.place()
+    assert await instructions(rig, lambda conn: rig.scheduler.place(Unit(conn, rig.clock.now()))) < few + A_FEW
+
+
+async def test_the_newest_jobs_are_listed_without_the_others(rig: Rig) -> None:
+    await lengthen(rig, await a_line(rig))
+
+    def newest(conn: Connection) -> None:
+        for active in (True, False):
+            assert queries.list_jobs(conn, frozenset(), active, 1, None, 0.0)["items"] != []
+
+    assert await instructions(rig, newest) < MOST_AHEAD * 2 * 20
+
+
+async def test_a_job_far_behind_says_so(rig: Rig) -> None:
+    last = await lengthen(rig, await a_line(rig))
+    view = await rig.read(lambda conn: queries.one_job(conn, last, 0.0))
+    assert view["waiting"] == f"behind more than {MOST_AHEAD} other jobs in the queue"
+
+
+async def a_line(rig: Rig) -> str:
+    """The last of a few jobs, the first of which holds the whole place."""
+    return [await rig.submit(cpus=4) for _ in range(70)][-1]
+
+
+async def lengthen(rig: Rig, like: str, **changed: str) -> str:
+    """Adds many jobs like this one behind it; the last of them."""
+    made = SystemIds()
+    ids = [made.new(Prefix.JOB) for _ in range(MANY)]
+
+    def add(conn: Connection) -> None:
+        row = dict(conn.execute(select(t.jobs).where(t.jobs.c.id == like)).mappings().one())
+        conn.execute(insert(t.jobs), [{**row, **changed, "id": job, "backwards": job[::-1]} for job in ids])
+
+    await rig.sql(add)
+    return ids[-1]
+
+
+async def instructions(rig: Rig, fn: Callable[[Connection], None]) -> int:
+    """What SQLite has to do for it."""
+
+    def counted(conn: Connection) -> int:
+        if conn.dialect.name != "sqlite":
+            pytest.skip("only SQLite counts its work")
+        with counting(conn) as ticks:
+            fn(conn)
+        return len(ticks) * 10
+
+    return await rig.sql(counted)
+
+
+@contextmanager
+def counting(conn: Connection) -> Iterator[list[None]]:
+    ticks: list[None] = []
+    driver_of(conn).set_progress_handler(lambda: ticks.append(None), 10)
+    try:
+        yield ticks
+    finally:
+        driver_of(conn).set_progress_handler(None, 10)
