@@ -109,6 +109,11 @@ def test_rented_machines_live_a_day_unless_said_otherwise(folder: Path) -> None:
     assert load(folder, CRUCIBLE_REHEARSAL_STATE="cloud").rehearsal_state.value == Path.cwd() / "cloud"
 
 
+def test_agents_may_reach_the_server_by_another_way(folder: Path) -> None:
+    assert load(folder).agents_url.value is None
+    assert load(folder, CRUCIBLE_AGENTS_URL="https://a.example/agents/").agents_url.value == "https://a.example/agents"
+
+
 def test_a_database_is_shown_without_its_password(folder: Path) -> None:
     url = "postgresql://crucible:s3/cr@t@db.example:5432/crucible?sslpassword=hush&sslmode=require"
     settings = load(folder, CRUCIBLE_DATABASE=url)

@@ -239,14 +239,21 @@ class _Server:
         self._stopping = stopping
         self._closing = asyncio.Event()
 
+    @property
+    def _agents_url(self) -> str:
+        from crucible.server.listen import url_of
+
+        return self._settings.agents_url.value or url_of(self._agents)
+
     async def run(self, build: Build) -> None:
         import structlog
 
-        from crucible.server.listen import url_of
+        from crucible.server.listen import AcceptTrouble, url_of
 
         log = structlog.get_logger()
+        asyncio.get_running_loop().set_exception_handler(AcceptTrouble())
         self._home.withdraw()  # what a server that was killed left behind
-        self._home.write_agents_url(url_of(self._agents))
+        self._home.write_agents_url(self._agents_url)
         control = build(self._home, self._settings)
         listeners = self._listeners(control)
         running = [asyncio.ensure_future(listener.run_until_stopped()) for listener in listeners]
@@ -254,7 +261,7 @@ class _Server:
             await control.start()
             await asyncio.gather(*(listener.listening.wait() for listener in listeners))
             await self._announce(control)
-            log.info("ready", url=url_of(self._api), agents_url=url_of(self._agents), version=__version__)
+            log.info("ready", url=url_of(self._api), agents_url=self._agents_url, version=__version__)
             await self._until_stopped(running)
         finally:
             await self._end(control, listeners, running)
@@ -274,7 +281,7 @@ class _Server:
     def _listeners(self, control: ControlPort) -> tuple[Listener, Listener]:
         from crucible.server.agents import build_agents_api
         from crucible.server.api import build_api
-        from crucible.server.listen import Listener, url_of
+        from crucible.server.listen import Listener
 
         api = build_api(
             control,
@@ -283,7 +290,7 @@ class _Server:
             version=__version__,
             home=str(self._home.path),
             on_stop=self._stop.set,
-            agents_url=url_of(self._agents),
+            agents_url=self._agents_url,
             bundle_limit=self._settings.bundle_limit.value,
         )
         agents = build_agents_api(control.agents, self._closing)
@@ -299,7 +306,7 @@ class _Server:
         self._home.announce(
             Discovery(
                 url=url_of(self._api),
-                agents_url=url_of(self._agents),
+                agents_url=self._agents_url,
                 pid=me.pid,
                 start_time=me.start_time,
                 version=__version__,
@@ -312,7 +319,8 @@ class _Server:
         self, control: ControlPort, listeners: Sequence[Listener], running: Sequence[asyncio.Future[None]]
     ) -> None:
         """Nobody finds us any more; those who wait are answered; then the loops end."""
-        self._home.withdraw()
+        with contextlib.suppress(OSError):  # a disk that takes nothing; the next server does it
+            self._home.withdraw()
         self._closing.set()
         for listener in listeners:
             listener.should_exit = True

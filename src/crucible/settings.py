@@ -63,6 +63,7 @@ class Settings:
     `rehearsal_state`: the folder of a simulated cloud that several deployments use (None: one of its own).
     `machine_seconds`: the life of a rented machine whose job has no time limit; the job goes on on another.
     `lease_seconds`: how long an agent on a rented machine goes on without contact.
+    `agents_url`: by which agents reach the server through a proxy before it (None: where it listens itself).
     `channel`: how agents talk with the server where both would do, `https` or `store`.
     `store`: where bundles, logs and outputs are kept, a path or a URL (None: a folder in `home`).
     `store_endpoint`, `store_region`, `store_access_key`, `store_secret_key`: how a bucket is reached (None: as the
@@ -84,6 +85,7 @@ class Settings:
     rehearsal_state: Setting[Path | None]
     machine_seconds: Setting[float]
     lease_seconds: Setting[float]
+    agents_url: Setting[str | None]
     channel: Setting[Channel]
     store: Setting[str | None]
     store_endpoint: Setting[str | None]
@@ -105,7 +107,7 @@ class _Layer:
 
 STORE_NAMES = ("store", "store_endpoint", "store_region", "store_access_key", "store_secret_key")
 ROOM_NAMES = ("disk_reserve", "store_quota", "prune_after")
-RENTING_NAMES = ("channel", "rehearsal_state", "machine_seconds", "lease_seconds")
+RENTING_NAMES = ("agents_url", "channel", "rehearsal_state", "machine_seconds", "lease_seconds")
 SERVER_NAMES = ("database", "key_file", "backends", "local_folder", *RENTING_NAMES, *STORE_NAMES, *ROOM_NAMES)
 """What only a server reads."""
 HIDDEN = frozenset({"token", "database", "store", "store_access_key", "store_secret_key"})
@@ -137,6 +139,7 @@ def load_settings(
         rehearsal_state=_pick(layers, "rehearsal_state", _path, lambda: None),
         machine_seconds=_pick(layers, "machine_seconds", _life, lambda: 24 * 3600.0),
         lease_seconds=_pick(layers, "lease_seconds", _life, lambda: 6 * 3600.0),
+        agents_url=_pick(layers, "agents_url", _url, lambda: None),
         channel=_pick(layers, "channel", _channel, lambda: Channel.HTTPS),
         store=_pick(layers, "store", _place, lambda: None),
         store_endpoint=_pick(layers, "store_endpoint", _url, lambda: None),

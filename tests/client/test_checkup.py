@@ -50,6 +50,13 @@ def test_a_home_that_is_no_folder_is_broken(tmp_path: Path) -> None:
     assert "CRUCIBLE_HOME" in found.fix
 
 
+def test_a_home_that_cannot_be_written_is_broken_and_says_why(tmp_path: Path) -> None:
+    found = checks(tmp_path, cannot_write=lambda _folder: "Read-only file system")["state folder"]
+    assert found.state is State.BROKEN
+    assert found.detail.endswith("cannot be written: Read-only file system")
+    assert not [path for path in tmp_path.iterdir() if path.name != "mountinfo"], "looking leaves nothing"
+
+
 def test_a_home_on_a_network_file_system_is_broken(tmp_path: Path) -> None:
     mounts = f"22 1 8:1 / / rw - ext4 /dev/sda1 rw\n30 22 0:4 / {tmp_path.resolve()} rw - nfs4 host:/x rw\n"
     found = checks(tmp_path, mounts=mounts)["state folder"]

@@ -9,6 +9,7 @@ import os
 import stat
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from crucible import app
 from crucible.core.errors import BadInput, RefusedByPolicy, Trouble
 from crucible.server.home import AlreadyRunning, Home
 from crucible.server.listen import PortInUse, bind, port_of
-from crucible.settings import Settings, load_settings
+from crucible.settings import Setting, Settings, load_settings
 from crucible.wire.messages import derive_secret
 from crucible.wire.process import this_process
 
@@ -104,6 +105,14 @@ async def test_a_server_is_found_by_its_file(settings: Settings, control: FakeCo
             "deployment": "dep-1",
         }
         assert control.started
+
+
+@pytest.mark.enable_socket
+async def test_agents_are_told_the_address_of_the_proxy_before_it(settings: Settings, control: FakeControl) -> None:
+    outside = replace(settings, agents_url=Setting("https://agents.example"))
+    async with running(outside, control) as server:
+        assert server.found["agents_url"] == "https://agents.example"
+        assert (server.home / "agents.url").read_text() == "https://agents.example"
 
 
 @pytest.mark.enable_socket

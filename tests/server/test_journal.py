@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import logging
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 import structlog
 
-from crucible.server.journal import Tee, configure
+from crucible.server.journal import Patient, Tee, configure
 
 
 @pytest.fixture
@@ -71,3 +72,28 @@ def test_two_files_as_one() -> None:
     tee.write("x")
     tee.flush()
     assert one.getvalue() == two.getvalue() == "x"
+
+
+class SmallFile(io.StringIO):
+    """Has room, or none."""
+
+    full = False
+
+    def write(self, text: str) -> int:
+        if self.full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return super().write(text)
+
+
+def test_a_disk_without_room_stops_nobody_and_what_was_left_out_is_counted() -> None:
+    file = SmallFile()
+    patient = Patient(file)
+    patient.write('{"event": "before"}\n')
+    file.full = True
+    for _ in range(3):
+        patient.write('{"event": "lost"}\n')
+    file.full = False
+    patient.write('{"event": "after"}\n')
+    patient.write('{"event": "later"}\n')
+    assert [line["event"] for line in lines(file)] == ["before", "lines left out", "after", "later"]
+    assert lines(file)[1]["lines"] == 3

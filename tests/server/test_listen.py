@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import pytest
+from structlog.testing import capture_logs
 
 from crucible.core.errors import RefusedByPolicy
-from crucible.server.listen import PortInUse, bind, check_loopback, port_of, url_of
+from crucible.server.listen import TELL_SECONDS, AcceptTrouble, PortInUse, bind, check_loopback, port_of, url_of
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost"])
@@ -52,3 +56,29 @@ def test_a_preferred_port_that_is_taken_gives_another() -> None:
 def test_addresses_of_version_six() -> None:
     with bind("::1", None) as bound:
         assert url_of(bound) == f"http://[::1]:{port_of(bound)}"
+
+
+class QuietLoop(asyncio.SelectorEventLoop):
+    """Remembers what it would have said itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: list[dict[str, Any]] = []
+
+    def default_exception_handler(self, context: dict[str, Any]) -> None:
+        self.said.append(context)
+
+
+@pytest.mark.enable_socket
+def test_that_no_connection_can_be_taken_is_told_once_in_a_while() -> None:
+    now = [0.0]
+    handler, loop = AcceptTrouble(lambda: now[0]), QuietLoop()
+    trouble = {"message": "socket.accept() out of system resource", "exception": OSError(24, "Too many open files")}
+    with capture_logs() as told:
+        for now[0] in (0.0, 0.1, TELL_SECONDS - 1, TELL_SECONDS):
+            handler(loop, trouble)
+        handler(loop, {"message": "something else"})
+    loop.close()
+    assert [line["event"] for line in told] == ["connections cannot be taken"] * 2
+    assert "ulimit" in told[0]["fix"]
+    assert loop.said == [{"message": "something else"}]

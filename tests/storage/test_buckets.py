@@ -13,9 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from tests.faults.proxy import Fault, Rule, fault_proxy
 from tests.storage.conformance import LARGE, StoreContract
 from tests.storage.fake_gcs import DENIED, PAGE
-from tests.storage.relay import relay, silent_server
 from tests.storage.servers import Server
 
 from crucible.core.errors import BadInput
@@ -56,11 +56,12 @@ class BucketContract(StoreContract):
         assert server.options.endpoint
         direct = server.open()
         for sort in ("put", "put_new"):
-            with relay(server.options.endpoint, cut_after=LARGE // 2) as (line, endpoint):
-                store = server.open(str(direct.address), endpoint=endpoint, request_seconds=10, retries=1)
+            with fault_proxy(server.options.endpoint) as line:
+                line.cut_after(LARGE // 2)
+                store = server.open(str(direct.address), endpoint=line.url, request_seconds=10, retries=1)
                 with pytest.raises(StoreUnreachable):
                     getattr(store, sort)("k", b"x" * LARGE)
-                assert line.is_cut
+                assert line.counts()["cut_after"]
         assert direct.size("k") is None
         assert list(direct.list("")) == []
         direct.put("k", b"whole")
@@ -70,11 +71,12 @@ class BucketContract(StoreContract):
         assert server.options.endpoint
         direct = server.open()
         direct.put("k", b"x" * LARGE)
-        with relay(server.options.endpoint, cut_after=LARGE // 2) as (line, endpoint):
-            store = server.open(str(direct.address), endpoint=endpoint, request_seconds=10, retries=1)
+        with fault_proxy(server.options.endpoint) as line:
+            line.cut_after(LARGE // 2)
+            store = server.open(str(direct.address), endpoint=line.url, request_seconds=10, retries=1)
             with pytest.raises(StoreUnreachable):
                 store.get("k")
-            assert line.is_cut
+            assert line.counts()["cut_after"]
 
     def test_bad_credentials_are_told_with_the_fix(self, server: Server) -> None:
         url = server.url()
@@ -115,8 +117,8 @@ class BucketContract(StoreContract):
         assert time.monotonic() - started < SOON
 
     def test_a_server_that_says_nothing_is_left_at_the_deadline(self, server: Server) -> None:
-        with silent_server() as endpoint:
-            store = server.open(endpoint=endpoint, request_seconds=0.5)
+        with fault_proxy("http://127.0.0.1:1", Rule(Fault.BLACK_HOLE)) as line:
+            store = server.open(endpoint=line.url, request_seconds=0.5)
             started = time.monotonic()
             for call in (store.get, lambda key: store.put(key, b"1"), lambda key: store.put_new(key, b"1" * LARGE)):
                 with pytest.raises(StoreUnreachable, match="in time"):

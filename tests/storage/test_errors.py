@@ -97,3 +97,13 @@ def test_an_error_names_the_key_and_one_line_of_the_cause() -> None:
     assert caught.value.data["key"] == "some/key"
     assert "Input/output error" in caught.value.why
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("number", "fix"),
+    [(errno.EMFILE, "ulimit -n"), (errno.EROFS, "read-only"), (errno.EIO, "fails"), (errno.EBUSY, "'store'")],
+)
+def test_every_failure_says_what_to_do(number: int, fix: str) -> None:
+    with pytest.raises(StorageError) as caught, translated("k"):
+        raise OSError(number, "no")
+    assert fix in caught.value.fix

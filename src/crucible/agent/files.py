@@ -35,6 +35,14 @@ def write_file(path: Path, data: bytes, *, durable: bool = False) -> None:
         sync_folder(path.parent)
 
 
+def write_at(descriptor: int, data: bytes, offset: int) -> None:
+    """All of the data at this place in the file. Raises OSError; then any part of it may be there."""
+    rest = memoryview(data)
+    while rest:
+        written = os.pwrite(descriptor, rest, offset)
+        rest, offset = rest[written:], offset + written
+
+
 def write_json(path: Path, value: dict[str, object], *, durable: bool = False) -> None:
     write_file(path, json.dumps(value, indent=1).encode() + b"\n", durable=durable)
 
@@ -74,13 +82,19 @@ class Lock:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether somebody holds the lock now."""
-    if not path.exists():
+    """Whether somebody holds the lock now. True also where that cannot be found out: nobody is taken for dead."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
         return False
-    lock = Lock.take(path)
-    if lock is None:
+    except OSError:
         return True
-    lock.release()
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
     return False
 
 

@@ -7,6 +7,7 @@ known, and can be written down, before anything of the user's runs.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -17,6 +18,9 @@ from typing import Callable
 
 from crucible.agent.files import close_descriptors
 
+OOM_SCORE = 500
+"""Of 1000; everything else has 0 unless somebody says so."""
+_OOM_SCORE = "/proc/self/oom_score_adj"
 _MAX_ERROR = 4096
 
 
@@ -93,6 +97,7 @@ def _become(order: Mapping[str, object], errors: int, output: int, enter: Callab
         nothing = os.open(os.devnull, os.O_RDONLY)
         for source, target in ((nothing, 0), (output, 1), (output, 2)):
             os.dup2(source, target, inheritable=True)
+        _die_first()
         enter()
         os.execvpe(command[0], command, env)  # noqa: S606  a shell would change the command
     except OSError as error:
@@ -100,6 +105,14 @@ def _become(order: Mapping[str, object], errors: int, output: int, enter: Callab
         os.write(errors, f"{code} cannot run {command[0]!r}: {error.strerror}".encode()[:_MAX_ERROR])
     except BaseException as error:  # noqa: BLE001  the child must tell, whatever it was
         os.write(errors, f"126 cannot start the process: {error!r}".encode()[:_MAX_ERROR])
+
+
+def _die_first() -> None:
+    """Where the machine as a whole runs out of memory, the program is to be ended before those who report on it."""
+    with contextlib.suppress(OSError, ValueError), open(_OOM_SCORE, "r+", encoding="ascii") as file:
+        wanted = max(int(file.read()), OOM_SCORE)
+        file.seek(0)
+        file.write(str(wanted))
 
 
 def _restore_signals() -> None:

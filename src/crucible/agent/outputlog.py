@@ -7,6 +7,8 @@ holds what is unsent and no more.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import shutil
 import threading
@@ -17,6 +19,7 @@ from pathlib import Path
 from typing import BinaryIO, Callable
 
 from crucible.agent.channel import LogSegment
+from crucible.agent.files import write_at
 
 SEGMENT_BYTES = 512 * 1024
 TAIL_BYTES = 64 * 1024
@@ -79,9 +82,6 @@ class OutputLog:
             if self._refuses(sum(len(line) + 1 for line in lines)):
                 self._left_out += len(lines)
                 return
-            if self._left_out:
-                lines = [_marker(f"{self._left_out} lines left out: the disk was full"), *lines]
-                self._left_out = 0
             self._append(lines)
 
     def cut_if_due(self) -> None:
@@ -93,9 +93,8 @@ class OutputLog:
 
     def finish(self) -> None:
         with self._lock:
-            if self._left_out and not self._over:
-                self._append([_marker(f"{self._left_out} lines left out: the disk was full")])
-                self._left_out = 0
+            if not self._over:
+                self._keep(())
             self._cut()
 
     def unsent(self) -> LogSegment | None:
@@ -138,18 +137,27 @@ class OutputLog:
         self._keep(batch)
 
     def _keep(self, lines: Sequence[bytes]) -> None:
-        if not lines:
+        """Lines, after a mark for those that were left out before them."""
+        marks = [_marker(f"{self._left_out} lines left out: the disk was full")] if self._left_out else []
+        kept = [*marks, *lines]
+        if not kept:
             return
-        data = b"\n".join(lines) + b"\n"
+        data = b"\n".join(kept) + b"\n"
         try:
-            self._open().write(data)
+            self._write(data)
         except OSError as error:
             self._disk_failed(error, len(lines))
             return
+        self._left_out = 0
         self._size += len(data)
-        self._lines += len(lines)
+        self._lines += len(kept)
         self._tail = (self._tail + data)[-TAIL_BYTES:]
         self._tail_end = self._start + self._size
+
+    def _write(self, data: bytes) -> None:
+        if self._size >= 2 * SEGMENT_BYTES:
+            raise OSError(errno.EFBIG, "a segment cannot be finished")
+        write_at(self._open().fileno(), data, self._size)
 
     def _open(self) -> BinaryIO:
         if self._file is None:
@@ -160,25 +168,39 @@ class OutputLog:
         return self._file
 
     def _cut(self) -> None:
+        """Finish the open segment; where the disk does not let us it stays open, to be cut later."""
         if self._file is None:
+            return
+        try:
+            self._name_segment()
+        except OSError as error:
+            self._opened_at = self._clock()
+            self._tell_full(error)
             return
         self._file.close()
         self._file = None
+        if not self._size:
+            return
+        self._start += self._size
+        self._n += 1
+        self._size = self._lines = 0
+
+    def _name_segment(self) -> None:
         part = self._folder / f"{self._n:08d}-{self._start}.part"
         if not self._size:
             part.unlink()
             return
         os.truncate(part, self._size)
         os.rename(part, self._folder / f"{self._n:08d}-{self._start}-{self._lines}.log")
-        self._start += self._size
-        self._n += 1
-        self._size = self._lines = 0
 
     def _disk_failed(self, error: OSError, lines: int) -> None:
         self._left_out += lines
         if self._file is not None:
-            os.truncate(self._file.name, self._size)
-            self._file.seek(self._size)
+            with contextlib.suppress(OSError):  # what is written next begins at the same place
+                os.truncate(self._file.name, self._size)
+        self._tell_full(error)
+
+    def _tell_full(self, error: OSError) -> None:
         if not self._is_full:
             self._is_full = True
             self._note(f"output is being left out: {error.strerror}")

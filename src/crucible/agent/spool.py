@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Callable
 
-from crucible.agent.files import sync_folder, write_file
+from crucible.agent.files import sync_folder, write_at, write_file
 from crucible.wire.messages import Kind, Message
 
 SEGMENT_BYTES = 4 * 1024 * 1024
@@ -85,9 +85,7 @@ class Spool:
             if kept is None:
                 self.dropped += 1
                 return None
-            self._write(self._record(kind, kept))
-            if kind in _DURABLE:
-                self._sync()
+            self._write(self._record(kind, kept), sync=kind in _DURABLE)
             return self.last
 
     def unsent(self) -> list[Message]:
@@ -134,15 +132,16 @@ class Spool:
         after, good = _first(newest), 0
         for message, _, end in _records(newest, 0):
             after, good = message.n + 1, end
-        self._file: BinaryIO = open(newest, "r+b")  # noqa: SIM115
+        self._file: BinaryIO = open(newest, "r+b", buffering=0)  # noqa: SIM115
         self._file.truncate(good)
-        self._file.seek(good)
+        self._end = good
         os.fsync(self._file.fileno())
         return after
 
     def _begin_segment(self, first: int) -> None:
         path = self._folder / f"{first:012d}.seg"
-        self._file = open(path, "xb")  # noqa: SIM115
+        self._file = open(path, "xb", buffering=0)  # noqa: SIM115
+        self._end = 0
         self._segments.append(path)
         sync_folder(self._folder)
 
@@ -154,27 +153,18 @@ class Spool:
             raise ValueError(f"a {kind.value} message of {len(body)} bytes is too long")
         return _HEAD.pack(len(body), zlib.crc32(body)) + body
 
-    def _write(self, record: bytes) -> None:
-        if self._file.tell() + len(record) > SEGMENT_BYTES and self._file.tell() > 0:
+    def _write(self, record: bytes, *, sync: bool) -> None:
+        """All of it, or the spool is as it was: what a disk took half of is written over by the next record."""
+        if self._end + len(record) > SEGMENT_BYTES and self._end > 0:
             self._sync()
             self._file.close()
             self._begin_segment(self._next)
-        begin = self._file.tell()
-        try:
-            self._file.write(record)
-            self._file.flush()
-        except OSError:
-            self._undo(begin)
-            raise
+        write_at(self._file.fileno(), record, self._end)
         self._unsynced = True
+        if sync:
+            self._sync()
+        self._end += len(record)
         self._next += 1
-
-    def _undo(self, begin: int) -> None:
-        """A full disk took half a record: cut it off, so that the next one is not lost behind it."""
-        path = self._segments[-1]
-        os.truncate(path, begin)
-        self._file = open(path, "r+b")  # noqa: SIM115
-        self._file.seek(begin)
 
     def _sync(self) -> None:
         if self._unsynced:
@@ -182,7 +172,7 @@ class Spool:
             self._unsynced = False
 
     def _size(self) -> int:
-        return (len(self._segments) - 1) * SEGMENT_BYTES + self._file.tell()
+        return (len(self._segments) - 1) * SEGMENT_BYTES + self._end
 
     def _thin(self, kind: Kind, data: Mapping[str, object]) -> Mapping[str, object] | None:
         """What is kept of a message: when very much is unsent, of points the last, of progress nothing."""

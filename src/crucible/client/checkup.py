@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import enum
+import errno
 import os
 import re
 import shutil
 import socket
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -73,6 +75,15 @@ def _can_listen() -> str | None:
     return None
 
 
+def _cannot_write(folder: Path) -> str | None:
+    """None, or why nothing can be written there. That there is no room is another matter."""
+    try:
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        return None if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.strerror or str(error)
+    return None
+
+
 @dataclass(frozen=True)
 class Machine:
     """This computer, as the checks see it."""
@@ -83,6 +94,7 @@ class Machine:
     now: Callable[[], float] = time.time
     free: Callable[[Path], int] = lambda path: shutil.disk_usage(path).free
     can_listen: Callable[[], str | None] = _can_listen
+    cannot_write: Callable[[Path], str | None] = _cannot_write
     mounts: Path = _MOUNTS
 
     def which(self, name: str) -> str | None:
@@ -119,8 +131,9 @@ def _python(machine: Machine) -> Check:
 def _home(machine: Machine, home: Path) -> Iterator[Check]:
     there = next(path for path in (home, *home.parents) if path.exists())
     fix = "Set CRUCIBLE_HOME to a folder on a local disk that you may write to."
-    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        yield Check("state folder", State.BROKEN, f"{home} cannot be written", fix)
+    why = machine.cannot_write(there) if there.is_dir() else f"{there} is no folder"
+    if why is not None:
+        yield Check("state folder", State.BROKEN, f"{home} cannot be written: {why}", fix)
         return
     kind = filesystem_of(there.resolve(), machine.mounts)
     if kind is not None and is_network(kind):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from collections.abc import MutableMapping
@@ -32,6 +33,33 @@ class Tee:
             file.flush()
 
 
+class Patient:
+    """Writes to a file whose disk may be full or away: what it does not take is left out, counted and said later.
+
+    Whoever logs has something else to do, and that goes on.
+    """
+
+    def __init__(self, file: TextIO | Tee) -> None:
+        self._file = file
+        self._left_out = 0
+
+    def write(self, text: str) -> int:
+        told = ""
+        if self._left_out:
+            told = json.dumps({"event": "lines left out", "lines": self._left_out, "level": "warning"}) + "\n"
+        try:
+            self._file.write(told + text)
+            self._file.flush()
+        except OSError:
+            self._left_out += 1
+        else:
+            self._left_out = 0
+        return len(text)
+
+    def flush(self) -> None:
+        """Every write has done it."""
+
+
 def configure(file: TextIO | Tee) -> None:
     """Send everything this process logs, its libraries included, to `file`."""
     structlog.configure(
@@ -44,7 +72,7 @@ def configure(file: TextIO | Tee) -> None:
             structlog.processors.JSONRenderer(default=str),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.WriteLoggerFactory(file=file),  # type: ignore[arg-type]  # it writes and flushes
+        logger_factory=structlog.WriteLoggerFactory(file=Patient(file)),  # type: ignore[arg-type]  # it writes and flushes
         cache_logger_on_first_use=False,
     )
     logging.basicConfig(handlers=[_Bridge()], level=logging.WARNING, force=True)

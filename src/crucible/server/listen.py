@@ -7,8 +7,11 @@ import contextlib
 import errno
 import ipaddress
 import socket
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
 
+import structlog
 import uvicorn
 from starlette.types import ASGIApp
 
@@ -16,6 +19,11 @@ from crucible.core.errors import RefusedByPolicy, Trouble
 
 STUCK_MILLISECONDS = 120_000
 """A connection whose reader takes nothing for so long is dropped by the kernel."""
+
+
+TELL_SECONDS = 30.0
+
+log = structlog.get_logger("crucible.server")
 
 
 class PortInUse(Trouble):
@@ -77,6 +85,27 @@ def _cannot_bind(host: str, port: int, error: Exception) -> Trouble:
             port=port,
         )
     return Trouble(f"Cannot listen on port {port} of {host}.", why=str(error), fix="Name another port.", port=port)
+
+
+class AcceptTrouble:
+    """What a loop says when the process may open no more files, told once in a while.
+
+    The loop itself says it for every connection that waits, again each second.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._told_at: float | None = None
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if not str(context.get("message", "")).startswith("socket.accept() out of system resource"):
+            loop.default_exception_handler(context)
+            return
+        now = self._clock()
+        if self._told_at is None or now - self._told_at >= TELL_SECONDS:
+            self._told_at = now
+            fix = "Raise the limit of open files (ulimit -n), or end what holds connections."
+            log.error("connections cannot be taken", why=str(context.get("exception")), fix=fix)
 
 
 class Listener(uvicorn.Server):

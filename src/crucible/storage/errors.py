@@ -22,6 +22,13 @@ from crucible.core import errors
 from crucible.storage.complaints import Complaint
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
+_SEE_TO_IT = "See to the place that the setting 'store' names, then try again."
+_FIXES = {
+    errno.EMFILE: "Raise the limit of open files (ulimit -n), or end what holds connections to the server.",
+    errno.ENFILE: "Too many files are open on this computer: end what opened them.",
+    errno.EROFS: "The disk of the store is read-only: repair it, then try again.",
+    errno.EIO: "The disk of the store fails: repair it, then try again.",
+}
 
 
 class StorageError(errors.Trouble):
@@ -85,7 +92,8 @@ def _from_store(key: str, store: str, error: Exception, said: Complaint) -> Stor
         return _denied(key, store, said)
     if said.unreachable:
         return _unreachable(key, store, said)
-    return StorageError(f"The store failed on {key!r}.", why=said.why, key=key)
+    fix = _FIXES.get(said.errno or 0, _SEE_TO_IT)
+    return StorageError(f"The store failed on {key!r}.", why=said.why, fix=fix, key=key)
 
 
 def _no_bucket(key: str, store: str, said: Complaint) -> NoSuchStore:

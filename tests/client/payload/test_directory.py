@@ -82,7 +82,7 @@ def test_long_changes_are_cut(folder: Path, ask: Ask, git: Git) -> None:
     git("init", "-q")
     git("add", ".")
     git("commit", "-qm", "first")
-    (folder / "main.py").write_text("x = 1\n" * 100_000)
+    (folder / "main.py").write_text(f"# {'x' * 597}\n" * 1000)
     diff = make_payload(".", ask()).source.diff
     assert diff is not None
     assert len(diff) == MAX_DIFF
