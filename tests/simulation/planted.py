@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import importlib
+import json
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
+from sqlalchemy import Connection, text
 
 from crucible.backends import base
-from crucible.control import agents, effects, repository
+from crucible.control import agents, effects, ledger, poller, repository, retention, scheduler
+from crucible.control.ingest import Ingest
 from crucible.control.outbox import Claimed
 from crucible.control.reconcile import Reconciler
+from crucible.control.submit import Accepted, Submit
 from crucible.control.unit import Unit
-from crucible.core.lifecycle import Machine, machines, silence
+from crucible.core.errors import CrucibleError, NotFound, Unreachable
+from crucible.core.lifecycle import EffectKind, Event, Machine, MachineState, Step, World, machines, silence
 from crucible.core.lifecycle import facts as f
+from crucible.core.lifecycle.states import AttemptState
+from crucible.simulation.faults.elastic import ElasticBackend
+from crucible.simulation.faults.servers import KEY
+from crucible.wire.messages import Batch, Message, derive_secret
 
 
 @dataclass(frozen=True)
@@ -27,11 +38,30 @@ class Planted:
     first: int = 1
 
 
+# Machines
+
+
 def lost_is_refused(patch: pytest.MonkeyPatch) -> None:
     """A create without an answer counts as one that made nothing."""
     both = (base.LaunchRefused, base.LaunchUnknown)
     patch.setattr(base, "LaunchUnknown", type("Never", (Exception,), {}))
     patch.setattr(base, "LaunchRefused", both)
+
+
+def made_before_intended(patch: pytest.MonkeyPatch) -> None:
+    """A machine is made when it is decided on, before that is committed."""
+    real = scheduler.Scheduler._placed
+
+    def placed(
+        self: Any, unit: Unit, world: World, attempt: Any, machine: Machine, place: Any, *, new: bool
+    ) -> Machine:
+        if new:
+            nonce = derive_secret(KEY, "nonce", machine.id).decode()
+            with suppress(CrucibleError):
+                place.backend.launch(base.LaunchCall(**json.loads(machine.call)), base.Bootstrap(nonce))
+        return real(self, unit, world, attempt, machine, place, new=new)
+
+    patch.setattr(scheduler.Scheduler, "_placed", placed)
 
 
 def one_list_is_enough(patch: pytest.MonkeyPatch) -> None:
@@ -45,12 +75,24 @@ def one_list_is_enough(patch: pytest.MonkeyPatch) -> None:
 
 def told_to_end_is_gone(patch: pytest.MonkeyPatch) -> None:
     """A machine that was told to end is gone."""
+    _ends_with(patch, base.NotYetGone)
+
+
+def failed_to_end_is_gone(patch: pytest.MonkeyPatch) -> None:
+    """A termination that failed is not tried again: the machine is taken for gone, and the job goes on elsewhere."""
+    _ends_with(patch, Unreachable)
+
+
+def _ends_with(patch: pytest.MonkeyPatch, expected: type[CrucibleError]) -> None:
+    """An error at the call that ends a machine counts as its end."""
     real = effects.Performer._call
 
     async def call(self: Any, effect: Claimed, backend: Any, work: Any) -> Any:
         try:
             return await real(self, effect, backend, work)
-        except base.NotYetGone:
+        except expected:
+            if effect.kind is not EffectKind.TERMINATE:
+                raise
             await self._note(effect, f.LaunchAnswered("told"))
             await self._writer.write(lambda unit: _gone(unit, effect.machine.id))
             return []
@@ -62,6 +104,48 @@ def _gone(unit: Unit, name: str) -> None:
     machine = repository.load_machine(unit.conn, name)
     assert machine is not None
     repository.save_machine(unit.conn, machine, machines._gone(machine, unit.now, "told to end"), (), unit.now)
+
+
+def deleting_the_deleted_fails(patch: pytest.MonkeyPatch) -> None:
+    """A machine ends with the answer to its termination alone, and what is gone already has none but an error."""
+    real, news = ElasticBackend.terminate, poller._news
+
+    def terminate(self: Any, ref: base.MachineRef) -> None:
+        found = self._cloud.instances.get(ref.native_id)
+        if found is None or not found.alive:
+            raise NotFound(f"There is no instance {ref.native_id}.")
+        real(self, ref)
+
+    def only_of_wanted(machine: Machine, observation: base.Observation) -> bool:
+        return machine.state is not MachineState.RELEASING and news(machine, observation)
+
+    patch.setattr(ElasticBackend, "terminate", terminate)
+    patch.setattr(poller, "_news", only_of_wanted)
+
+
+def old_launches_are_sent(patch: pytest.MonkeyPatch) -> None:
+    """A launch that was decided on is sent, whether its machine was given up meanwhile or not."""
+    look_for = effects.Performer._look_for
+
+    async def launch(self: Any, effect: Claimed, backend: Any) -> None:
+        if effect.machine.state is MachineState.GONE or effect.machine.native_id is not None:
+            return await look_for(self, effect, backend)
+        await self._launch(replace(effect, machine=replace(effect.machine, state=MachineState.CREATING)))
+
+    patch.setattr(effects.Performer, "_look_for", launch)
+
+
+def anybody_claims(patch: pytest.MonkeyPatch) -> None:
+    """Whoever comes with the nonce is the machine."""
+
+    def claim(unit: Unit, machine: str, native_id: str) -> None:
+        row = agents._wanted(unit, machine)
+        repository.save_machine(unit.conn, row, replace(row, claimed_by=native_id), (), unit.now)
+
+    patch.setattr(agents, "_claim", claim)
+
+
+# Jobs
 
 
 def silence_is_death(patch: pytest.MonkeyPatch) -> None:
@@ -78,21 +162,132 @@ def nobody_sweeps(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Reconciler, "_claim_due", none)
 
 
-def anybody_claims(patch: pytest.MonkeyPatch) -> None:
-    """Whoever comes with the nonce is the machine."""
+def cancel_comes_too_early(patch: pytest.MonkeyPatch) -> None:
+    """A cancel that comes while a machine is being made finds nothing to cancel."""
+    advance = importlib.import_module("crucible.core.lifecycle.advance")
+    real = advance._cancel
 
-    def claim(unit: Unit, machine: str, native_id: str) -> None:
-        row = agents._wanted(unit, machine)
-        repository.save_machine(unit.conn, row, replace(row, claimed_by=native_id), (), unit.now)
+    def cancel(world: World, by: str, now: float) -> Any:
+        if world.live is not None and world.live.state in (AttemptState.PLACED, AttemptState.LAUNCHING):
+            return Step(world)
+        return real(world, by, now)
 
-    patch.setattr(agents, "_claim", claim)
+    patch.setattr(advance, "_cancel", cancel)
+
+
+def the_latest_on_the_machine(patch: pytest.MonkeyPatch) -> None:
+    """What a machine reports is taken for a report on the newest attempt there."""
+    real = Ingest._message
+
+    def message(self: Any, unit: Unit, batch: Batch, world: World, told: Message) -> World:
+        job, attempt = _newest_beside(unit.conn, batch.attempt)
+        if attempt == batch.attempt:
+            return real(self, unit, batch, world, told)
+        other = repository.load_world(unit.conn, job)
+        assert other is not None
+        after = real(self, unit, replace(batch, attempt=attempt), other, told)
+        return after if job == world.job.id else world
+
+    patch.setattr(Ingest, "_message", message)
+
+
+def _newest_beside(conn: Connection, attempt: str) -> tuple[str, str]:
+    query = """SELECT a.job, a.id FROM attempts a JOIN slots s ON s.attempt = a.id
+    WHERE s.machine = (SELECT machine FROM slots WHERE attempt = :attempt) ORDER BY a.id DESC LIMIT 1"""
+    job, newest = conn.execute(text(query), {"attempt": attempt}).one()
+    return str(job), str(newest)
+
+
+def no_place_is_avoided(patch: pytest.MonkeyPatch) -> None:
+    """A job that was taken back in a zone goes to the cheapest one again, which is that zone."""
+    patch.setattr(scheduler, "_failures", lambda world, backend, now: {})
+
+
+def keys_are_ignored(patch: pytest.MonkeyPatch) -> None:
+    """A submission that comes again is another one."""
+    real = Submit.store
+
+    def store(self: Submit, unit: Unit, spec: Any, key: str | None) -> Accepted:
+        return real(self, unit, spec, None)
+
+    patch.setattr(Submit, "store", store)
+
+
+# What is kept
+
+
+def output_is_acknowledged_first(patch: pytest.MonkeyPatch) -> None:
+    """Output counts as stored, whether the store took it or not."""
+    real = agents.Agents.put_log
+
+    async def put_log(self: Any, *what: Any) -> None:
+        with suppress(CrucibleError):
+            await real(self, *what)
+
+    patch.setattr(agents.Agents, "put_log", put_log)
+
+
+def checkpoints_are_acknowledged_first(patch: pytest.MonkeyPatch) -> None:
+    """A checkpoint counts as stored, whether the store took it or not."""
+    real = agents.Agents.put_checkpoint
+
+    async def put_checkpoint(self: Any, *what: Any) -> None:
+        with suppress(CrucibleError):
+            await real(self, *what)
+
+    patch.setattr(agents.Agents, "put_checkpoint", put_checkpoint)
+
+
+def removals_are_tried_once(patch: pytest.MonkeyPatch) -> None:
+    """What could not be removed is not looked at again."""
+    real = retention._tidied
+
+    def tidied(conn: Connection, done: retention.Removal, now: float) -> None:
+        real(conn, replace(done, failed={}), now)
+
+    patch.setattr(retention, "_tidied", tidied)
+
+
+def nobody_waits_for_what_is_coming(patch: pytest.MonkeyPatch) -> None:
+    """Bytes that were on their way when they were to be removed stay, though their sender has died."""
+    patch.setattr(retention, "_coming", lambda conn: [])
+
+
+def only_the_last_event(patch: pytest.MonkeyPatch) -> None:
+    """Of the events of one step only the last is kept."""
+    real = repository._add_events
+
+    def add(conn: Connection, job: Any, already: int, events: Iterable[Event], now: float) -> None:
+        told = list(events)
+        real(conn, job, already + max(len(told) - 1, 0), told[-1:], now)
+
+    patch.setattr(repository, "_add_events", add)
+
+
+def our_own_count_is_the_bill(patch: pytest.MonkeyPatch) -> None:
+    """What the provider metered is read, and not written down."""
+    patch.setattr(ledger, "_replace", lambda unit, machine, entries: None)
 
 
 ALL = (
-    Planted("a lost answer is a refusal", "dstack#707, #3453; skypilot#4431", lost_is_refused, first=4),
+    Planted("a lost answer is a refusal", "dstack#707, #3453; skypilot#4431", lost_is_refused, first=3),
+    Planted("made before intended", "dstack#707, #3453; skypilot#4431", made_before_intended),
     Planted("one list is enough", "skypilot#4431", one_list_is_enough, first=3),
     Planted("told to end is gone", "dstack#1551, #3031, #3324", told_to_end_is_gone, first=3),
-    Planted("silence is death", "skypilot#10155, #10157, #10123", silence_is_death, first=3),
-    Planted("nobody sweeps", "skypilot#5031, #7707", nobody_sweeps),
-    Planted("anybody claims", "dstack#2637", anybody_claims),
+    Planted("deleting the deleted fails", "dstack#1551, #3031, #3324", deleting_the_deleted_fails),
+    Planted("old launches are sent", "skypilot#4410", old_launches_are_sent),
+    Planted("failed to end is gone", "skypilot#2990, #4392", failed_to_end_is_gone, first=3),
+    Planted("silence is death", "skypilot#10155, #10157, #10123", silence_is_death),
+    Planted("nobody sweeps", "skypilot#5031, #7707", nobody_sweeps, first=2),
+    Planted("the latest on the machine", "skypilot#10682", the_latest_on_the_machine),
+    Planted("cancel comes too early", "dstack#2068, #3449", cancel_comes_too_early),
+    Planted("anybody claims", "dstack#2637", anybody_claims, first=5),
+    Planted("no place is avoided", "skypilot#10021", no_place_is_avoided),
+    Planted("output is acknowledged first", "dstack#2783, ray#44561", output_is_acknowledged_first, first=2),
+    Planted("checkpoints are acknowledged first", "promise 6", checkpoints_are_acknowledged_first, first=2),
+    Planted("removals are tried once", "promise 6", removals_are_tried_once, first=6),
+    Planted("nobody waits for what is coming", "promise 6", nobody_waits_for_what_is_coming),
+    Planted("keys are ignored", "promise 1", keys_are_ignored, first=3),
+    Planted("only the last event", "promise 6", only_the_last_event),
+    Planted("our own count is the bill", "promise 3", our_own_count_is_the_bill),
 )

@@ -2,4 +2,7 @@
 
 from __future__ import annotations
 
-BAD: dict[int, str] = {16: "a host that ended before its first contact was never started again"}
+BAD: dict[int, str] = {
+    2: "a bill was read from a list that forgets what ended an hour ago, while the laptop slept",
+    16: "a host that ended before its first contact was never started again",
+}

@@ -56,3 +56,48 @@ def test_a_crew_dies_with_all_that_its_tasks_started() -> None:
 
     VirtualLoop().run_until_complete(scene())
     assert done == ["third"]
+
+
+def test_what_is_frozen_goes_on_in_its_order_once_it_thaws() -> None:
+    told: list[tuple[str, float]] = []
+
+    async def ticks(name: str) -> None:
+        for _ in range(2):
+            await asyncio.sleep(10)
+            told.append((name, asyncio.get_running_loop().time()))
+
+    async def scene() -> None:
+        sleeper, other = Crew("sleeper"), Crew("other")
+        sleeper.start(ticks("asleep"))
+        other.start(ticks("awake"))
+        await asyncio.sleep(1)
+        loop.freeze([sleeper])
+        await asyncio.sleep(99)
+        loop.thaw()
+        await asyncio.sleep(50)
+
+    loop = VirtualLoop()
+    loop.run_until_complete(scene())
+    assert told == [("awake", 10.0), ("awake", 20.0), ("asleep", 100.0), ("asleep", 110.0)]
+
+
+def test_what_dies_while_it_is_frozen_never_goes_on() -> None:
+    told: list[str] = []
+
+    async def work() -> None:
+        await asyncio.sleep(10)
+        told.append("went on")
+
+    async def scene() -> None:
+        sleeper = Crew("sleeper")
+        sleeper.start(work())
+        await asyncio.sleep(1)
+        loop.freeze([sleeper])
+        await asyncio.sleep(20)
+        sleeper.die()
+        loop.thaw()
+        await asyncio.sleep(20)
+
+    loop = VirtualLoop()
+    loop.run_until_complete(scene())
+    assert told == []

@@ -6,11 +6,28 @@ from collections.abc import Iterator
 from itertools import islice
 
 import pytest
+from tests.scale import Record
 from tests.simulation.planted import ALL, Planted
 
 from crucible.simulation.faults.run import run
 
 SEEDS = 200
+
+LIFECYCLE = (
+    "dstack#707, #3453; skypilot#4431",
+    "skypilot#4431",
+    "dstack#1551, #3031, #3324",
+    "skypilot#4410",
+    "skypilot#2990, #4392",
+    "skypilot#10155, #10157, #10123",
+    "skypilot#5031, #7707",
+    "skypilot#10682",
+    "dstack#2068, #3449",
+    "dstack#2637",
+    "skypilot#10021",
+    "dstack#2783, ray#44561",
+)
+"""What peers fail at today, as far as it is a job's or a machine's life."""
 
 
 def seeds(first: int) -> Iterator[int]:
@@ -18,12 +35,19 @@ def seeds(first: int) -> Iterator[int]:
     yield from (seed for seed in range(1, SEEDS + 1) if seed != first)
 
 
+def test_every_failure_of_peers_is_planted() -> None:
+    assert set(LIFECYCLE) <= {bug.seen for bug in ALL}
+
+
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("bug", ALL, ids=lambda bug: bug.name)
-def test_a_planted_bug_is_found(bug: Planted, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_planted_bug_is_found(bug: Planted, monkeypatch: pytest.MonkeyPatch, record: Record) -> None:
     bug.plant(monkeypatch)
-    found = next((seed for seed in islice(seeds(bug.first), SEEDS) if not run(seed).ok), None)
+    broken = ((tried, run(seed)) for tried, seed in enumerate(islice(seeds(bug.first), SEEDS), start=1))
+    found = next(((tried, outcome) for tried, outcome in broken if not outcome.ok), None)
     assert found is not None
+    tried, outcome = found
+    record("planted bugs", bug=bug.name, seen=bug.seen, seed=outcome.seed, seeds_tried=tried, found=outcome.broken)
 
 
 @pytest.mark.timeout(900)

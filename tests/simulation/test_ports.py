@@ -113,13 +113,15 @@ def test_wakeups_come_in_the_same_order_every_time() -> None:
 
 
 def test_a_full_store_takes_nothing(tmp_path: Path) -> None:
-    weather = Weather(Dice(1, "weather"), lambda: 0.0)
+    now = [0.0]
+    weather = Weather(Dice(1, "weather"), lambda: now[0])
     store = MemoryStore(weather)
     weather.storm("store", 10)
     with pytest.raises(StoreFull):
         store.put("key", b"data")
     assert store.free_bytes() == 0
     weather.end()
+    now[0] = 11.0
     file = tmp_path / "file"
     file.write_bytes(b"data")
     with pytest.raises(HashMismatch):

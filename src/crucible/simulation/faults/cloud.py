@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from crucible.core.offers import Market
@@ -13,6 +13,7 @@ from crucible.simulation.faults.ports import START
 from crucible.simulation.faults.weather import Dice, Weather
 
 ZONES = ("north-1", "north-2", "south-1")
+Kind = tuple[str, Market]
 MINIMUM = 60
 """Seconds that are billed at least."""
 SHOWN_SECONDS = 3600.0
@@ -51,7 +52,10 @@ class Instance:
 
 
 class Cloud:
-    """`honours_tokens`: a second create with the same token makes no second instance."""
+    """`honours_tokens`: a second create with the same token makes no second instance.
+
+    `making` is told the token of every instance before it exists.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, ground: Ground, weather: Weather, dice: Dice) -> None:
         self._loop = loop
@@ -60,7 +64,9 @@ class Cloud:
         self._dice = dice
         self.honours_tokens = not dice.chance(0.35)
         self.instances: dict[str, Instance] = {}
-        self.sold_out: set[tuple[str, Market]] = set()
+        self.sold_out: set[Kind] = set()
+        self._short: dict[Kind, float] = {}
+        self.making: Callable[[str], None] = lambda machine: None
         self.prices = {
             (zone, market): 900_000 + 1000 * n if market is Market.ON_DEMAND else 300_000 + 1000 * n
             for n, zone in enumerate(ZONES)
@@ -73,6 +79,7 @@ class Cloud:
         known = self.made_before(token)
         if known is not None:
             return known
+        self.making(token)
         name = f"i-{len(self.instances) + 1}"
         computer = Machine(token, name, nonce, self._ground, lambda: self.end(name, "shut down"), IDLE_EXIT_SECONDS)
         made = Instance(name, token, deployment, zone, market, self._loop.time(), computer)
@@ -130,17 +137,36 @@ class Cloud:
                 last.until = now
                 found.bill.append(Stretch(now, None, rate))
 
+    def sell_out(self, kind: Kind) -> None:
+        self.sold_out.add(kind)
+
+    def restock(self, *kinds: Kind) -> None:
+        """There is capacity again, which not everybody has heard yet."""
+        self.sold_out -= set(kinds)
+        self._short.update(dict.fromkeys(kinds, self._loop.time()))
+
+    def forget(self) -> None:
+        """Whoever slept knows of no capacity for sure."""
+        self._short.update(dict.fromkeys(self.prices, self._loop.time()))
+
+    def steady(self, market: Market, seconds: float) -> set[str]:
+        """The zones that have had capacity for so long that everybody knows."""
+        then = self._loop.time() - seconds
+        kinds = [(zone, market) for zone in ZONES]
+        return {kind[0] for kind in kinds if kind not in self.sold_out and self._short.get(kind, -math.inf) < then}
+
     def living(self) -> Iterator[Instance]:
         return (found for found in self.instances.values() if found.alive)
 
     def listed(self, lag: float) -> list[Instance]:
         """What a list shows that is `lag` seconds behind."""
+        oldest = self._loop.time() - lag - SHOWN_SECONDS
+        return [found for found in self.metered(lag) if found.ended_at is None or found.ended_at > oldest]
+
+    def metered(self, lag: float) -> list[Instance]:
+        """What the cloud's own books show, which are as far behind and forget nothing."""
         then = self._loop.time() - lag
-        return [
-            found
-            for found in self.instances.values()
-            if found.created_at <= then and (found.ended_at is None or found.ended_at > then - SHOWN_SECONDS)
-        ]
+        return [found for found in self.instances.values() if found.created_at <= then]
 
     def seen_alive(self, found: Instance, lag: float) -> bool:
         return found.ended_at is None or found.ended_at > self._loop.time() - lag

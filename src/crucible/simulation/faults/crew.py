@@ -13,11 +13,12 @@ _CREW: ContextVar[Crew | None] = ContextVar("crew", default=None)
 
 
 class Crew:
-    """Whatever its tasks start belongs to it too. `die` ends them all without asking."""
+    """Whatever its tasks start belongs to it too. `die` ends them all without asking; `frozen` is the loop's."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.alive = True
+        self.frozen = False
         self._tasks: dict[asyncio.Task[Any], None] = {}
 
     def join(self, task: asyncio.Task[Any]) -> None:

@@ -127,7 +127,7 @@ class ElasticBackend:
 
     def metered(self, refs: Sequence[MachineRef]) -> Sequence[Metered]:
         lag, wanted = self._look(), {ref.machine for ref in refs}
-        found = [i for i in self._cloud.listed(lag) if i.machine in wanted]
+        found = [i for i in self._cloud.metered(lag) if i.machine in wanted]
         return [Metered(self._ref(i), tuple(Segment(s.since, s.until, s.rate) for s in i.bill)) for i in found]
 
     def _observe(self, ref: MachineRef, found: list[Instance], lag: float) -> Observation:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from crucible.core.offers import Billing
-from crucible.core.pricing import Segment, machine_cost
-from crucible.simulation.faults.cloud import Cloud
-from crucible.simulation.faults.ports import WatchedDb
+from crucible.simulation.faults.bills import Bills
+from crucible.simulation.faults.choices import Choices
+from crucible.simulation.faults.cloud import Cloud, Instance
+from crucible.simulation.faults.ports import WallClock, WatchedDb
+from crucible.simulation.faults.shelf import Shelf
+from crucible.simulation.faults.store import MemoryStore
 from crucible.simulation.faults.story import Broken, Story
 from crucible.simulation.faults.truth import Truth
 
 TERMINAL = ("completed", "failed", "cancelled")
 BOUND_SECONDS = 900.0
 """With nothing failing, what is to end has ended within this time."""
+LAUNCH_SECONDS = 150.0
+"""A launch that was under way when its machine was given up takes effect within this time, or never."""
 
 
 _OF_ENDED_JOBS = f"""
@@ -30,26 +33,41 @@ WHERE j.desired = 'cancel' AND j.state NOT IN {TERMINAL} GROUP BY j.id HAVING ma
 
 @dataclass
 class Checkers:
-    """Every check raises Broken. `now` is virtual time, `wall` what the control plane's clock says."""
+    """Every check raises Broken. `now` is virtual time, `clock` the control plane's."""
 
     db: WatchedDb
     truth: Truth
     cloud: Cloud
+    store: MemoryStore
     now: Callable[[], float]
-    wall: Callable[[], float]
+    clock: WallClock
     _releasing: dict[object, float] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self.cloud.making = self._intent
+        self._shelf = Shelf(self.db, self.truth, self.store)
+        self._bills = Bills(self.db, self.cloud, self.clock)
+        self._choices = Choices(self.db, self.cloud, self.clock)
+
     def commit(self) -> None:
-        """After every commit: nothing runs that is over by the books."""
+        """After every commit: nothing runs that is over by the books, and nothing is tried twice at once."""
         self._programs()
+        self._choices.check()
         if self.cloud.honours_tokens:
             self._gone()
 
     def _gone(self) -> None:
-        """A cloud that makes two for one token has more than the books know: that is for the end to show."""
+        """A cloud that makes two for one token has more than the books know: that is for the end to show.
+
+        So is what was believed too early because the clock was set.
+        """
         for found in self.cloud.living():
-            if self.db.look("SELECT 1 FROM machines WHERE id = ? AND state = 'gone'", found.machine):
+            gone = self.db.look("SELECT 1 FROM machines WHERE id = ? AND state = 'gone'", found.machine)
+            if gone and not self._was_set_since(found):
                 raise Broken(f"{found.machine} is gone by the books, and {found.id} lives")
+
+    def _was_set_since(self, found: Instance) -> bool:
+        return self.clock.stepped_at > found.created_at - LAUNCH_SECONDS
 
     def _programs(self) -> None:
         for running in self.truth.live:
@@ -64,12 +82,24 @@ class Checkers:
             if job in TERMINAL:
                 raise Broken(f"{running.job} is {job}, and its program runs on {running.machine}")
 
+    def _intent(self, machine: str) -> None:
+        """Before an instance exists: it is wanted, and that is committed. Tells Truth, for its caller is the cloud."""
+        rows = self.db.look("SELECT state FROM machines WHERE id = ?", machine)
+        if not rows or self.db.busy:
+            return self.truth.broke(f"{machine} is made before its intent is committed")
+        since = self._releasing.get(machine)
+        if since is not None and self.now() > max(since, self.clock.stepped_at) + LAUNCH_SECONDS:
+            self.truth.broke(f"{machine} is made {self.now() - since:.0f} s after it was given up")
+
     def look(self, calm_since: float | None) -> None:
         """Now and then: what must hold at any time."""
         self._acknowledged()
+        self._cancelled()
         self._events()
-        self._intents()
         self._checkpoints()
+        self._shelf.check()
+        self._bills.check()
+        self._note_releases()
         if calm_since is not None:
             self._bound(calm_since)
 
@@ -78,6 +108,16 @@ class Checkers:
         lost = [job for job in self.truth.submitted.values() if job not in stored]
         if lost:
             raise Broken(f"{lost[0]} was acknowledged and does not exist")
+        twice = self.db.look("SELECT json_extract(spec, '$.name') FROM jobs GROUP BY 1 HAVING count(*) > 1")
+        if twice:
+            raise Broken(f"{twice[0][0]} was submitted under one key and exists twice")
+
+    def _cancelled(self) -> None:
+        """What somebody cancelled is wanted by nobody."""
+        wanted = self.db.look(f"SELECT id, state FROM jobs WHERE desired != 'cancel' AND state NOT IN {TERMINAL}")  # noqa: S608
+        for job, state in wanted:
+            if job in self.truth.cancelled:
+                raise Broken(f"the cancel of {job} was acknowledged, and it is {state} as if it never was")
 
     def _events(self) -> None:
         told = self.db.look("SELECT job, count(*), max(n), min(n) FROM events GROUP BY job")
@@ -86,12 +126,6 @@ class Checkers:
             if (first, last, counts[job]) != (1, count, count):
                 raise Broken(f"the events of {job} have a gap: {count} from {first} to {last}, {counts[job]} counted")
 
-    def _intents(self) -> None:
-        known = {row[0] for row in self.db.look("SELECT id FROM machines")}
-        for found in self.cloud.instances.values():
-            if found.machine not in known:
-                raise Broken(f"{found.id} was made as {found.machine}, which has no row")
-
     def _checkpoints(self) -> None:
         rows = set(self.db.look("SELECT attempt, sha256 FROM checkpoints"))
         for key, saved in self.truth.saved.items():
@@ -99,25 +133,27 @@ class Checkers:
                 raise Broken(f"a checkpoint of {saved.job} at step {saved.step} was acknowledged and has no row")
 
     def _bound(self, calm_since: float) -> None:
-        self._released()
+        self._released(calm_since)
         if self.now() - calm_since < BOUND_SECONDS:
             return
-        slow = self.db.look(_UNENDED_CANCELS, self.wall() - BOUND_SECONDS)
+        slow = self.db.look(_UNENDED_CANCELS, self.clock.now() - BOUND_SECONDS)
         if slow:
             raise Broken(f"{slow[0][0]} was cancelled {BOUND_SECONDS:.0f} s ago and is still {slow[0][1]}")
-        over = {row[0] for row in self.db.look(_OF_ENDED_JOBS, self.wall() - BOUND_SECONDS)}
+        over = {row[0] for row in self.db.look(_OF_ENDED_JOBS, self.clock.now() - BOUND_SECONDS)}
         for found in self.cloud.living():
             if found.machine in over:
                 raise Broken(f"{found.id} lives {BOUND_SECONDS:.0f} s after the end of its job")
 
-    def _released(self) -> None:
+    def _note_releases(self) -> None:
+        rows = self.db.look("SELECT id FROM machines WHERE state IN ('releasing', 'gone')")
+        self._releasing = {row[0]: self._releasing.get(row[0], self.now()) for row in rows}
+
+    def _released(self, calm_since: float) -> None:
         """A machine that is being released is gone soon."""
-        now = self.now()
-        rows = self.db.look("SELECT id FROM machines WHERE state = 'releasing'")
-        self._releasing = {row[0]: self._releasing.get(row[0], now) for row in rows}
-        for machine, since in self._releasing.items():
-            if now - since > BOUND_SECONDS:
-                raise Broken(f"{machine} is being released for {now - since:.0f} s")
+        for (machine,) in self.db.look("SELECT id FROM machines WHERE state = 'releasing'"):
+            since = max(self._releasing[machine], calm_since)
+            if self.now() - since > BOUND_SECONDS:
+                raise Broken(f"{machine} is being released for {self.now() - since:.0f} s")
 
     # At the end
 
@@ -135,13 +171,20 @@ class Checkers:
         living = [found.id for found in self.cloud.living()]
         if living:
             return f"{living[0]} lives"
-        bills = self.db.look("SELECT id FROM machines WHERE backend = 'cloud' AND NOT metered")
-        return f"the bill of {bills[0][0]} is open" if bills else ""
+        return self._bills.open() or self._shelf.left()
 
     def finish(self) -> None:
         self._outcomes()
-        self._ledger()
-        self._stories()
+        self._bills.finish()
+        self._shelf.finish()
+        for (job,) in self.db.look("SELECT id FROM jobs"):
+            Story(self.db, self.truth).check(str(job))
+
+    def pruned(self) -> None:
+        """After everything was pruned: no object is left that no row knows."""
+        left = self._shelf.strangers()
+        if left:
+            raise Broken(f"{left[0]} is in the store, and nobody knows it")
 
     def _outcomes(self) -> None:
         for job, state, reason in self.db.look("SELECT id, state, reason FROM jobs"):
@@ -151,18 +194,3 @@ class Checkers:
                 raise Broken(f"{job} failed by its exit code, and its program never exited with one")
         if self.truth.live:
             raise Broken(f"the program of {self.truth.live[0].attempt} still runs")
-
-    def _ledger(self) -> None:
-        for machine, billing in self.db.look("SELECT id, billing FROM machines WHERE backend = 'cloud'"):
-            rows = self.db.look(
-                "SELECT starts_at, ends_at, rate, native_id FROM price_segments WHERE machine = ? ORDER BY n", machine
-            )
-            segments = [Segment(*row) for row in rows]  # type: ignore[arg-type]
-            ours = machine_cost(segments, Billing(**json.loads(str(billing))), self.wall()) if segments else 0
-            theirs = self.cloud.billed(str(machine))
-            if ours != theirs:
-                raise Broken(f"{machine} cost {ours} micro-dollars by our ledger, {theirs} by the cloud's meter")
-
-    def _stories(self) -> None:
-        for (job,) in self.db.look("SELECT id FROM jobs"):
-            Story(self.db, self.truth).check(str(job))

@@ -18,14 +18,14 @@ from crucible.wire.desired import Assignment, Desired, decode_desired, encode_de
 if TYPE_CHECKING:
     from crucible.simulation.faults.machine import Machine
 
-TURN_SECONDS = 5.0
+TURN_SECONDS = 10.0
 LONG_POLL_SLACK = 15.0
 
 
 class Host:
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
-        self._crew = Crew(f"host of {machine.native_id}")
+        self.crew = Crew(f"host of {machine.native_id}")
         self._state = hs.begin(machine.idle_exit_seconds, machine.clock())
         self._version = 0
         self._lease: float | None = None
@@ -34,14 +34,14 @@ class Host:
 
     @property
     def alive(self) -> bool:
-        return self._crew.alive
+        return self.crew.alive
 
     def start(self) -> None:
-        self._crew.start(self._live())
+        self.crew.start(self._live())
 
     def kill(self) -> None:
         """Its runners go on without it."""
-        self._crew.die()
+        self.crew.die()
 
     async def _live(self) -> None:
         if not self._machine.claimed and not await self._claim():
@@ -51,7 +51,7 @@ class Host:
             runner = self._machine.runners.get(key)
             alive = runner is not None and runner.alive
             self._step(hs.Adopted(*key, alive, folder.done, self._machine.clock()))
-        self._crew.start(self._ask())
+        self.crew.start(self._ask())
         while not self._quit.is_set():
             self._notice_deaths()
             self._step(hs.Tick(self._machine.clock()))
@@ -60,7 +60,7 @@ class Host:
 
     def _leave(self, why: str) -> None:
         self._machine.trace(self._machine.native_id, f"its host leaves: {why}")
-        self._crew.die()
+        self.crew.die()
         self._machine.quits()
 
     async def _claim(self) -> bool:

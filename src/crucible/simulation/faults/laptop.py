@@ -16,8 +16,10 @@ from crucible.backends.base import (
     Seen,
     Slots,
 )
+from crucible.core.errors import Unreachable
 from crucible.core.offers import Offer
 from crucible.core.resources import Capacity, GiB, Resources
+from crucible.simulation.faults.crew import Crew
 from crucible.simulation.faults.machine import Ground, Machine
 from crucible.simulation.faults.weather import Weather
 
@@ -38,6 +40,7 @@ class Laptop:
         self._weather = weather
         self.machines: dict[str, Machine] = {}
         self.removed: set[str] = set()
+        self.asleep = False
 
     def offers(self, need: Resources) -> Sequence[Offer]:
         return [Offer(self.name, "here", "this computer", SIZE, 0)]
@@ -46,6 +49,8 @@ class Laptop:
         return LaunchCall(self.name, order.machine, "start", {"deployment": order.deployment})
 
     def launch(self, call: LaunchCall, bootstrap: Bootstrap) -> MachineRef:
+        if self.asleep:
+            raise LaunchUnknown("It sleeps.")
         if call.token not in self.machines:
             name = f"here-{len(self.machines) + 1}"
             made = Machine(call.token, name, bootstrap.nonce, self._ground, lambda: None, IDLE_EXIT_SECONDS)
@@ -64,12 +69,25 @@ class Laptop:
         return [Observation(ref, self._seen(ref.machine)) for ref in refs]
 
     def terminate(self, ref: MachineRef) -> None:
+        if self.asleep:
+            raise Unreachable("It sleeps.")
         if ref.machine in self.machines:
             self.removed.add(ref.machine)
             self.machines[ref.machine].die()
 
     def owned(self, deployment: str) -> Sequence[MachineRef]:
         return [self._ref(token) for token in self.machines if token not in self.removed]
+
+    def crews(self) -> list[Crew]:
+        """All that runs on it of ours."""
+        here = [machine for token, machine in self.machines.items() if token not in self.removed]
+        return [crew for machine in here for crew in machine.crews()]
+
+    def wake(self, slept: float, *, clock_stood: bool) -> None:
+        """It slept so long; some computers' clocks stand still meanwhile."""
+        self.asleep = False
+        for machine in self.machines.values() if clock_stood else ():
+            machine.stood_still(slept)
 
     def halt(self) -> None:
         """Somebody kills our hosts; what they started goes on."""
@@ -79,6 +97,8 @@ class Laptop:
 
     def _seen(self, token: str) -> Seen:
         machine = self.machines.get(token)
+        if self.asleep:
+            return Seen.UNREACHABLE
         if machine is None or token in self.removed:
             return Seen.GONE
         return Seen.HALTED if machine.halted else Seen.UP

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from contextvars import Context, copy_context
 from typing import Any, TypeVar
 
-from crucible.simulation.faults.crew import crew_of
+from crucible.simulation.faults.crew import Crew, crew_of
 
 T = TypeVar("T")
 
@@ -41,6 +41,10 @@ class Turn:
     def run(self) -> None:
         self._context.run(self._callback, *self._args)
 
+    def is_frozen(self) -> bool:
+        crew = crew_of(self._context)
+        return crew is not None and crew.frozen
+
 
 class VirtualLoop(asyncio.AbstractEventLoop):
     """Time stands still while anything is ready, then jumps to the next timer. Starts at 0."""
@@ -50,6 +54,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._ready: deque[Turn] = deque()
         self._timers: list[tuple[float, int, Turn]] = []
         self._count = 0
+        self._frozen: list[Crew] = []
+        self._held: list[Turn] = []
         self.turns = 0
 
     def time(self) -> float:
@@ -103,11 +109,26 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         finally:
             asyncio._set_running_loop(None)
 
+    def freeze(self, crews: Iterable[Crew]) -> None:
+        """Nothing of these crews runs until `thaw`; then all that was due meanwhile is, in its order."""
+        for crew in crews:
+            crew.frozen = True
+            self._frozen.append(crew)
+
+    def thaw(self) -> None:
+        for crew in self._frozen:
+            crew.frozen = False
+        self._frozen.clear()
+        self._ready.extend(self._held)
+        self._held.clear()
+
     def _advance(self) -> None:
         if not self._ready:
             self._jump()
         turn = self._ready.popleft()
-        if not turn.is_cancelled:
+        if self._frozen and turn.is_frozen():
+            self._held.append(turn)
+        elif not turn.is_cancelled:
             self.turns += 1
             turn.run()
 

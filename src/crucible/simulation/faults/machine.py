@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from crucible.agent.host_state import Key
+from crucible.simulation.faults.crew import Crew
 from crucible.simulation.faults.folder import Folder
 from crucible.simulation.faults.host import Host
 from crucible.simulation.faults.network import Line, Network, Request
@@ -18,6 +19,9 @@ from crucible.simulation.faults.truth import Truth
 from crucible.simulation.faults.weather import Dice
 
 T = TypeVar("T")
+
+DRIFT = 0.02
+"""By how much a machine's clock may be too fast or too slow."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,7 @@ class Machine:
         self.truth, self.trace, self.dice = ground.truth, ground.trace, ground.dice
         self._network = ground.network
         self._booted = ground.dice.between(0.0, 1e6)
+        self._rate = ground.dice.between(1.0 - DRIFT, 1.0 + DRIFT)
         self.line = Line()
         self.claimed = False
         self.taken_at: float | None = None
@@ -54,8 +59,18 @@ class Machine:
         self.host: Host | None = None
 
     def clock(self) -> float:
-        """The boot-time clock: nobody sets it, and no two machines' agree."""
-        return asyncio.get_running_loop().time() + self._booted
+        """The boot-time clock: nobody sets it, no two machines' agree, and none runs as fast as another."""
+        return asyncio.get_running_loop().time() * self._rate + self._booted
+
+    def crews(self) -> list[Crew]:
+        """All that runs on it."""
+        hosts = [] if self.host is None else [self.host.crew]
+        runners = [runner.crew for runner in self.runners.values()]
+        return [*hosts, *runners, *(program.crew for program in self.programs.values())]
+
+    def stood_still(self, seconds: float) -> None:
+        """Where the clock does not go on while the machine sleeps, it is as long behind."""
+        self._booted -= seconds * self._rate
 
     def chance(self) -> float:
         return self.dice.between(0.0, 1.0)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TypeVar
 
+from crucible.control.marks import ARRIVAL_SECONDS
 from crucible.control.service import Control
 from crucible.core.errors import CrucibleError
 from crucible.core.offers import Market
@@ -13,9 +15,11 @@ from crucible.core.resources import GiB, Resources
 from crucible.core.spec import JobSpec, Keeping, Retries
 from crucible.simulation.faults.crew import Crew
 from crucible.simulation.faults.network import Lost
+from crucible.simulation.faults.ports import WallClock
 from crucible.simulation.faults.process import Crash
 from crucible.simulation.faults.program import Script
 from crucible.simulation.faults.servers import Servers
+from crucible.simulation.faults.story import Broken
 from crucible.simulation.faults.trace import Trace
 from crucible.simulation.faults.truth import Truth
 from crucible.simulation.faults.weather import Dice, Weather
@@ -23,6 +27,9 @@ from crucible.simulation.faults.weather import Dice, Weather
 T = TypeVar("T")
 
 AGAIN_SECONDS = 5.0
+PRUNE_TRIES = 60
+ROUNDS_SECONDS = 600.0
+"""Several rounds of retention: what the last ones removed they do not look for again."""
 WISHES = ("cancel", "resume", "resume", "resume", "checkpoint")
 REQUEST_SECONDS = 30.0
 
@@ -30,22 +37,40 @@ REQUEST_SECONDS = 30.0
 class People:
     """Each job has one person, who does not rest before the submission is acknowledged."""
 
-    def __init__(self, servers: Servers, weather: Weather, truth: Truth, trace: Trace, dice: Dice) -> None:
+    def __init__(
+        self, servers: Servers, clock: WallClock, weather: Weather, truth: Truth, trace: Trace, dice: Dice
+    ) -> None:
         self._servers = servers
+        self._clock = clock
         self._weather = weather
         self._truth = truth
         self._trace = trace
         self._dice = dice
-        self._crew = Crew("people")
+        self.crew = Crew("people")
         self.waiting = 0
 
     def start(self, jobs: int) -> None:
         for n in range(jobs):
             self.waiting += 1
-            self._crew.start(self._person(f"key-{n}", self._spec(n)))
+            self.crew.start(self._person(f"key-{n}", self._spec(n)))
 
     def stop(self) -> None:
-        self._crew.die()
+        self.crew.die()
+
+    async def prune(self) -> None:
+        """Somebody removes all that ended jobs have stored, and again a week later. Raises Broken."""
+        await self._prune()
+        await asyncio.sleep(ROUNDS_SECONDS)
+        self._clock.step(ARRIVAL_SECONDS)
+        await self._prune()
+
+    async def _prune(self) -> None:
+        for _ in range(PRUNE_TRIES):
+            with suppress(Lost, CrucibleError):
+                await self._ask(lambda control: control.prune(older_than=0.0, dry_run=False))
+                return
+            await asyncio.sleep(AGAIN_SECONDS)
+        raise Broken("nothing can be pruned")
 
     async def _person(self, key: str, spec: JobSpec) -> None:
         await asyncio.sleep(self._dice.between(0.0, 1500.0))
@@ -77,7 +102,9 @@ class People:
         try:
             if wish == "cancel":
                 await self._ask(lambda control: control.cancel(job))
+                self._truth.cancel(job)
             elif wish == "resume":
+                self._truth.resume(job)
                 await self._ask(lambda control: control.resume(job, checkpoint=None, backend=None))
             else:
                 await self._ask(lambda control: control.ask_checkpoint(job))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import Context
@@ -26,14 +27,23 @@ START = 1_700_000_000.0
 
 
 class WallClock:
-    """The control plane's clock: somebody may set it. `ahead` is by how much it is wrong."""
+    """The control plane's clock: somebody may set it. `ahead` is by how much it is wrong.
+
+    `stepped_at` is the virtual time at which it was last set by more than what clocks are usually off.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self.ahead = 0.0
+        self.stepped_at = -math.inf
 
     def now(self) -> float:
         return START + self._loop.time() + self.ahead
+
+    def step(self, seconds: float) -> None:
+        """Somebody sets it, far forward or some minutes back."""
+        self.ahead += seconds
+        self.stepped_at = self._loop.time()
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -69,6 +79,11 @@ class WatchedDb(InlineDb):
     def look(self, sql: str, *values: object) -> list[tuple[object, ...]]:
         """Rows as they are now, outside of any transaction."""
         return driver_of(self._open()).execute(sql, values).fetchall()
+
+    @property
+    def busy(self) -> bool:
+        """Whether a transaction is under way, whose rows `look` would see before they are committed."""
+        return bool(driver_of(self._open()).in_transaction)
 
 
 class ProcessDb:

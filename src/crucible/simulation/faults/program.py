@@ -51,14 +51,14 @@ class Program:
         self._truth = truth
         self._save = save
         self._ended = ended
-        self._crew = Crew(running.attempt)
+        self.crew = Crew(running.attempt)
         self._step = running.step
         self._told = False
         self.alive = True
 
     def start(self) -> None:
         self._truth.started(self._running)
-        self._crew.start(self._work())
+        self.crew.start(self._work())
 
     def signal(self, number: int) -> None:
         if not self.alive:
@@ -67,7 +67,7 @@ class Program:
         if number == signal.SIGKILL:
             self._exit(Exit(None, number, by_itself=False))
         elif not told and not self._script.deaf:
-            self._crew.start(self._give_up())
+            self.crew.start(self._give_up())
 
     def checkpoint(self) -> None:
         if self.alive and self._step:
@@ -104,4 +104,4 @@ class Program:
     def _stop(self) -> None:
         self.alive = False
         self._truth.ended(self._running)
-        self._crew.die()
+        self.crew.die()

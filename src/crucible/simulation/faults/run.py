@@ -87,17 +87,18 @@ class World:
         self._laptop = Laptop(ground, self._weather)
         backends["cloud"] = ElasticBackend(self._cloud, self._weather, self._dice("api"))
         backends["local"] = self._laptop
-        self._people = People(self._servers, self._weather, self._truth, self.trace, self._dice("people"))
+        self._people = People(self._servers, self._clock, self._weather, self._truth, self.trace, self._dice("people"))
         self._storms = Storms(
             self._weather,
             self._cloud,
             self._laptop,
             self._servers,
+            self._people,
             self._clock,
             self.trace,
             self._dice("storms"),
         )
-        self._checkers = Checkers(db, self._truth, self._cloud, loop.time, self._clock.now)
+        self._checkers = Checkers(db, self._truth, self._cloud, store, loop.time, self._clock)
 
     def _dice(self, name: str) -> Dice:
         return Dice(self._seed, name)
@@ -125,7 +126,7 @@ class World:
         return self._broken[0] if self._broken else ""
 
     async def _chaos(self) -> None:
-        while self._loop.time() < CHAOS_SECONDS and not self._broken:
+        while self._loop.time() < CHAOS_SECONDS + self._storms.slept and not self._broken:
             await asyncio.sleep(LOOK_SECONDS)
             self._checkers.look(None)
 
@@ -140,7 +141,9 @@ class World:
             self._checkers.look(self._calm_since)
             left = f"{self._people.waiting} wait" if self._people.waiting else self._checkers.unfinished()
             if not left:
-                return self._checkers.finish()
+                self._checkers.finish()
+                await self._people.prune()
+                return self._checkers.pruned()
             if self._loop.time() > self._calm_since + CALM_SECONDS:
                 raise Broken(f"stuck: {left}")
 

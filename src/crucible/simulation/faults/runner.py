@@ -16,7 +16,7 @@ from crucible.simulation.faults.crew import Crew
 from crucible.simulation.faults.folder import Folder
 from crucible.simulation.faults.network import Gone, Lost, Refused, Request
 from crucible.simulation.faults.program import Exit, Program, Script
-from crucible.simulation.faults.truth import Running, Saved
+from crucible.simulation.faults.truth import Running, Saved, Segment
 from crucible.wire.messages import Batch, Cause, Kind, encode_batch
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-TURN_SECONDS, STOPPING_TURN_SECONDS = 5.0, 1.0
+TURN_SECONDS, STOPPING_TURN_SECONDS = 10.0, 1.0
 ANSWER_SECONDS = 60.0
 BATCH = 50
 
@@ -37,7 +37,7 @@ class Runner:
         self._folder = folder
         self._assignment = folder.assignment
         self._ended = ended
-        self._crew = Crew(folder.assignment.attempt)
+        self.crew = Crew(folder.assignment.attempt)
         self._contacts = Contacts(lambda: self.happen(rs.AttemptGone()), folder.lease, machine.clock)
         self._events: deque[rs.Event] = deque()
         self._busy = False
@@ -49,18 +49,18 @@ class Runner:
 
     @property
     def alive(self) -> bool:
-        return self._crew.alive
+        return self.crew.alive
 
     @property
     def _key(self) -> tuple[str, int]:
         return self._assignment.attempt, self._assignment.rank
 
     def start(self) -> None:
-        self._crew.start(self._live())
+        self.crew.start(self._live())
 
     def kill(self) -> None:
         """As by the system, for want of memory: the program goes on without it."""
-        self._crew.die()
+        self.crew.die()
 
     def happen(self, event: rs.Event) -> None:
         """Something happened. What follows from it is done before this returns."""
@@ -79,7 +79,7 @@ class Runner:
         recovers = self._folder.began or self._folder.exit is not None
         self._state, actions = self._recover() if recovers else self._begin()
         for work in (self._deliver(), self._listen(), self._keep()):
-            self._crew.start(work)
+            self.crew.start(work)
         self._busy = True
         self._apply(self._state, actions)
         self._busy = False
@@ -89,7 +89,7 @@ class Runner:
             self._housekeep()
             await self._pause(STOPPING_TURN_SECONDS if self._state.kill_at is not None else TURN_SECONDS)
         self._folder.done = True
-        self._crew.die()
+        self.crew.die()
         self._ended()
 
     def _begin(self) -> rs.Step:
@@ -145,7 +145,7 @@ class Runner:
             case rs.Say(kind, data):
                 self._say(kind, data)
             case rs.Stage():
-                self._stage = self._crew.start(self._prepare())
+                self._stage = self.crew.start(self._prepare())
             case rs.AbandonStage():
                 if self._stage is not None:
                     self._stage.cancel()
@@ -158,7 +158,7 @@ class Runner:
                 if program is not None:
                     program.checkpoint()
             case rs.StoreOutputs():
-                self._crew.start(self._store_outputs())
+                self.crew.start(self._store_outputs())
             case rs.Finish():
                 self._finish = action
 
@@ -171,7 +171,7 @@ class Runner:
         start = 0 if a.resume_from is None else a.resume_from.step or 0
         running = Running(a.job, a.attempt, self._machine.native_id, start)
         folder, machine = self._folder, self._machine
-        program = Program(running, Script.of(a.command), machine.truth, folder.saved.append, self._exited)
+        program = Program(running, Script.of(a.command), machine.truth, folder.save, self._exited)
         folder.began = True
         machine.programs[self._key] = program
         machine.trace(machine.native_id, f"{a.attempt} runs from step {start}")
@@ -180,6 +180,7 @@ class Runner:
 
     def _exited(self, how: Exit) -> None:
         self._folder.exit = how
+        self._folder.write(f"exits {how.code} {how.signal}", last=True)
         self._machine.trace(self._machine.native_id, f"{self._assignment.attempt} exits {how.code} {how.signal}")
         if self.alive:
             self.happen(rs.ProcessEnded(how.code, how.signal, by_itself=how.by_itself))
@@ -198,37 +199,40 @@ class Runner:
         self.happen(rs.Staged())
 
     async def _store_outputs(self) -> None:
-        while self._folder.uploaded < len(self._folder.saved):  # noqa: ASYNC110  a program may still save
-            await asyncio.sleep(0.2)
-        if self._folder.began and not self._folder.has_said(Kind.LOG):
-            await self._log()
+        while not self._folder.kept:  # a program may still save
+            await self._folder.changed.wait()
         self.happen(rs.OutputsStored(complete=True))
-
-    async def _log(self) -> None:
-        attempt, rank = self._key
-        data = f"{attempt} ran\n".encode()
-        sha256 = hashlib.sha256(data).hexdigest()
-        try:
-            await self._insist(lambda agents: agents.put_log(attempt, rank, 1, 0, 1, sha256, data))
-        except Gone:
-            return self.happen(rs.AttemptGone())
-        self._say(Kind.LOG, {"n": 1, "start": 0, "end": len(data), "lines": 1, "sha256": sha256})
 
     # Threads of the real one
 
     async def _keep(self) -> None:
-        """Uploads checkpoints in the order they were saved, each before it is announced."""
+        """Uploads checkpoints and output in the order they came, each before it is announced."""
         folder = self._folder
         while True:
-            if folder.uploaded == len(folder.saved):
+            if folder.kept:
+                await folder.changed.wait()
                 await asyncio.sleep(1.0)
                 continue
-            step = folder.saved[folder.uploaded]
             try:
-                await self._upload(step)
+                if folder.uploaded < len(folder.saved):
+                    await self._upload(folder.saved[folder.uploaded])
+                    folder.uploaded += 1
+                    folder.changed.ring()
+                else:
+                    await self._ship(folder.shipped)
+                    folder.shipped += 1
+                    folder.changed.ring()
             except Gone:
                 return self.happen(rs.AttemptGone())
-            folder.uploaded += 1
+
+    async def _ship(self, index: int) -> None:
+        """Stores a segment of the output, then announces it."""
+        (attempt, rank), data = self._key, self._folder.segments[index]
+        n, start, lines = index + 1, sum(map(len, self._folder.segments[:index])), data.count(b"\n")
+        sha256 = hashlib.sha256(data).hexdigest()
+        await self._insist(lambda agents: agents.put_log(attempt, rank, n, start, lines, sha256, data))
+        told = {"n": n, "start": start, "end": start + len(data), "lines": lines, "sha256": sha256}
+        self._say(Kind.LOG, dict(told))
 
     async def _upload(self, step: int) -> None:
         attempt, rank = self._key
@@ -244,6 +248,7 @@ class Runner:
         while True:
             messages = folder.unsent()[:BATCH]
             if not messages:
+                await folder.changed.wait()
                 await asyncio.sleep(0.5)
                 continue
             raw = encode_batch(Batch(attempt, rank, tuple(messages)), self._assignment.secret.encode())
@@ -263,11 +268,15 @@ class Runner:
             self._acknowledge(acked)
 
     def _acknowledge(self, acked: int) -> None:
-        folder = self._folder
+        folder, truth = self._folder, self._machine.truth
+        job, attempt = self._assignment.job, self._assignment.attempt
         for message in folder.spool[folder.acked : acked]:
+            data, sha256 = message.data, str(message.data.get("sha256"))
             if message.kind is Kind.CHECKPOINT:
-                step, sha256 = int(str(message.data["step"])), str(message.data["sha256"])
-                self._machine.truth.checkpoint(Saved(self._assignment.job, self._assignment.attempt, step, sha256))
+                truth.checkpoint(Saved(job, attempt, int(str(data["step"])), sha256))
+            elif message.kind is Kind.LOG:
+                n, start, end = (int(str(data[name])) for name in ("n", "start", "end"))
+                truth.written.append(Segment(job, attempt, n, start, end, sha256))
         folder.acked = max(folder.acked, acked)
         self._news.set()
 

@@ -125,8 +125,13 @@ class Servers:
 
     def any(self) -> Server | None:
         """One that answers, if there is one."""
-        ready = [server for server in self.running if server.process.alive and server.control.ready()]
+        awake = [server for server in self.running if server.process.alive and not server.process.frozen]
+        ready = [server for server in awake if server.control.ready()]
         return self._dice.one(ready) if ready else None
+
+    def at_home(self) -> list[Crew]:
+        """What of it sleeps when the laptop does: an embedded server, and whoever starts it again."""
+        return [self._keepers, *(server.process for server in self.running)] if self._count == 1 else []
 
     def crash_one(self, where: str) -> None:
         server = self.any()

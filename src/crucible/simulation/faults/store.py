@@ -25,6 +25,7 @@ class MemoryStore:
         if sha256 is not None and sha256 != digest:
             raise HashMismatch("The content has another hash.")
         self._room()
+        self._answer()
         self.objects[key] = content
         self._answer()
         return Stored(key, len(content), digest)
@@ -41,6 +42,7 @@ class MemoryStore:
         return stored
 
     def get(self, key: str) -> bytes:
+        self._reach()
         if key not in self.objects:
             raise NotFound(f"Nothing is stored as {key!r}.")
         return self.objects[key]
@@ -55,11 +57,14 @@ class MemoryStore:
         return len(self.objects[key]) if key in self.objects else None
 
     def list(self, prefix: str) -> Iterator[tuple[str, int]]:
+        self._reach()
         below = f"{prefix}/" if prefix else ""
         return iter([(key, len(data)) for key, data in self.objects.items() if key.startswith(below)])
 
     def delete(self, key: str) -> None:
+        self._answer()
         self.objects.pop(key, None)
+        self._answer()
 
     def free_bytes(self) -> int | None:
         return 0 if self._weather.storming("store") else ROOM
@@ -69,9 +74,14 @@ class MemoryStore:
             raise StoreFull("There is no room left.")
 
     def _answer(self) -> None:
-        """What was stored is stored, whether its answer comes or not."""
+        """What was done is done, whether its answer comes or not."""
+        self._reach()
         if self._weather.strikes("store.failed"):
             raise StoreUnreachable("The store does not answer.")
+
+    def _reach(self) -> None:
+        if self._weather.storming("store away"):
+            raise StoreUnreachable("The store cannot be reached.")
 
 
 def _whole(data: Content) -> bytes:

@@ -9,16 +9,24 @@ from crucible.core.offers import Market
 from crucible.simulation.faults.cloud import ZONES, Cloud
 from crucible.simulation.faults.crew import Crew
 from crucible.simulation.faults.laptop import Laptop
+from crucible.simulation.faults.loop import VirtualLoop
 from crucible.simulation.faults.machine import Machine
 from crucible.simulation.faults.network import Line
+from crucible.simulation.faults.people import People
 from crucible.simulation.faults.ports import WallClock
 from crucible.simulation.faults.servers import Servers
 from crucible.simulation.faults.trace import Trace
 from crucible.simulation.faults.weather import Dice, Weather
 
 BETWEEN_SECONDS = 60.0
-MOST_AHEAD = 120.0
-"""Seconds by which the control plane's clock may be wrong; beyond that nobody promises anything."""
+USUALLY_AHEAD = 120.0
+"""Seconds by which the control plane's clock is off at most, unless somebody sets it."""
+FORWARD = (600.0, 3 * 3600.0)
+BACK = (60.0, 300.0)
+"""Seconds by which somebody sets it. What waits for an instant waits that much longer after a step back."""
+NAPS = (60.0, 600.0, 3600.0, 7200.0)
+AFTERSHOCK = 180.0
+"""Seconds that the disk may still be full once all else is calm."""
 
 
 class Storms:
@@ -28,24 +36,46 @@ class Storms:
         cloud: Cloud,
         laptop: Laptop,
         servers: Servers,
+        people: People,
         clock: WallClock,
         trace: Trace,
         dice: Dice,
     ) -> None:
         self._weather, self._cloud, self._laptop = weather, cloud, laptop
-        self._servers, self._clock, self._trace, self._dice = servers, clock, trace, dice
+        self._servers, self._people, self._clock, self._trace, self._dice = servers, people, clock, trace, dice
         self._crew = Crew("storms")
         self._cut: list[Line] = []
+        self._set = 0.0
+        self._asleep_since: float | None = None
+        self._over = False
+        self.slept = 0.0
 
     def start(self) -> None:
         self._crew.start(self._blow())
 
     def end(self) -> None:
-        """Whatever was cut is joined again."""
+        """Whatever was cut is joined again, and who sleeps wakes. The disk may be full for a while yet."""
+        if self._over:
+            return
+        self._over = True
         self._crew.die()
-        self._cloud.sold_out.clear()
+        self._wake()
+        self._cloud.restock(*self._cloud.sold_out)
         for line in self._cut:
             line.cut = False
+        self._leave_cut()
+        if self._dice.chance(0.3):
+            self._storm(self._dice.one(("disk", "store")), self._dice.between(10.0, AFTERSHOCK))
+
+    def _leave_cut(self) -> None:
+        """A line may stay cut in the calm: its machine's lease ends, and it is given up."""
+        living = [found.computer.line for found in self._cloud.living()]
+        lines = [line for line in living if any(line is cut for cut in self._cut)]
+        if lines and self._dice.chance(0.5):
+            line = self._dice.one(lines)
+            line.cut = True
+            self._trace("weather", "a line stays cut for a while")
+            _loop().call_later(self._dice.between(600.0, 3000.0), setattr, line, "cut", False)
 
     async def _blow(self) -> None:
         kinds: tuple[Callable[[], None], ...] = (
@@ -61,10 +91,13 @@ class Storms:
             self._sold_out,
             self._price,
             self._full,
+            self._store_away,
             self._crash,
             self._crash,
             self._stop,
             self._clock_jump,
+            self._clock_step,
+            self._sleep,
             self._kill_runner,
             self._halt,
         )
@@ -80,6 +113,9 @@ class Storms:
 
     def _full(self) -> None:
         self._storm(self._dice.one(("disk", "store")), self._dice.between(10.0, 120.0))
+
+    def _store_away(self) -> None:
+        self._storm("store away", self._dice.between(20.0, 600.0))
 
     def _storm(self, name: str, seconds: float) -> None:
         self._trace("weather", f"{name} for {seconds:.0f} s")
@@ -119,12 +155,12 @@ class Storms:
     def _sold_out(self) -> None:
         what = (self._dice.one(ZONES), self._dice.one((Market.SPOT, Market.ON_DEMAND)))
         self._trace("weather", f"{what[0]} {what[1].value} is sold out")
-        self._cloud.sold_out.add(what)
+        self._cloud.sell_out(what)
         self._crew.start(self._restock(what))
 
     async def _restock(self, what: tuple[str, Market]) -> None:
         await asyncio.sleep(self._dice.between(60.0, 900.0))
-        self._cloud.sold_out.discard(what)
+        self._cloud.restock(what)
 
     def _price(self) -> None:
         zone, market = self._dice.one(ZONES), self._dice.one((Market.SPOT, Market.ON_DEMAND))
@@ -137,8 +173,44 @@ class Storms:
         self._servers.stop_one()
 
     def _clock_jump(self) -> None:
-        self._clock.ahead = self._dice.between(-MOST_AHEAD, MOST_AHEAD)
+        self._clock.ahead = self._set + self._dice.between(-USUALLY_AHEAD, USUALLY_AHEAD)
         self._trace("weather", f"the clock is {self._clock.ahead:.0f} s ahead")
+
+    def _clock_step(self) -> None:
+        """Somebody sets it: hours forward, as after a long time without power, or some minutes back."""
+        if not self._dice.chance(0.4):
+            return
+        seconds = self._dice.between(*FORWARD) if self._dice.chance(0.6) else -self._dice.between(*BACK)
+        self._set += seconds
+        self._clock.step(seconds)
+        self._trace("weather", f"the clock is set {seconds:+.0f} s")
+
+    def _sleep(self) -> None:
+        """Somebody closes the laptop: all on it stands still, an embedded server and its user too."""
+        if self._asleep_since is not None or not self._dice.chance(0.5):
+            return
+        seconds = self._dice.one(NAPS) * self._dice.between(0.5, 1.5)
+        self._trace("weather", f"the laptop sleeps for {seconds:.0f} s")
+        self._asleep_since = _loop().time()
+        self._laptop.asleep = True
+        home = self._servers.at_home()
+        _loop().freeze([*self._laptop.crews(), *home, *([self._people.crew] if home else [])])
+        if home:
+            self.slept += seconds
+        self._crew.start(self._sleep_on(seconds))
+
+    async def _sleep_on(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._asleep_since is None:
+            return
+        slept, self._asleep_since = _loop().time() - self._asleep_since, None
+        self._trace("weather", "the laptop wakes")
+        self._laptop.wake(slept, clock_stood=self._dice.chance(0.5))
+        self._cloud.forget()
+        _loop().thaw()
 
     def _kill_runner(self) -> None:
         runners = [runner for machine in self._machines() for runner in machine.runners.values() if runner.alive]
@@ -149,3 +221,9 @@ class Storms:
     def _halt(self) -> None:
         self._trace("weather", "the laptop's host is killed")
         self._laptop.halt()
+
+
+def _loop() -> VirtualLoop:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop), "storms blow in virtual time"
+    return loop

@@ -26,6 +26,18 @@ class Saved:
     sha256: str
 
 
+@dataclass(frozen=True)
+class Segment:
+    """A stretch of a program's output whose announcement was acknowledged."""
+
+    job: str
+    attempt: str
+    n: int
+    start: int
+    end: int
+    sha256: str
+
+
 class Truth:
     """`broken` is told at once when two programs of one job run."""
 
@@ -37,6 +49,13 @@ class Truth:
         self.failed: set[str] = set()
         self.submitted: dict[str, str] = {}
         self.saved: dict[tuple[str, str], Saved] = {}
+        self.written: list[Segment] = []
+        self.cancelled: set[str] = set()
+        self.doubtful: set[str] = set()
+
+    def broke(self, what: str) -> None:
+        """For those who must not raise where they find it."""
+        self._broken(what)
 
     def started(self, program: Running) -> None:
         others = [other for other in self.live if other.job == program.job]
@@ -54,6 +73,16 @@ class Truth:
         """A submission was answered: from now on it exists for ever."""
         if self.submitted.setdefault(key, job) != job:
             self._broken(f"{key} was acknowledged as {self.submitted[key]} and as {job}")
+
+    def cancel(self, job: str) -> None:
+        """A cancel was answered: from now on nobody wants the job, until somebody resumes it."""
+        if job not in self.doubtful:
+            self.cancelled.add(job)
+
+    def resume(self, job: str) -> None:
+        """A resume was asked for. It may be answered late or never, and take effect: the job is not looked at again."""
+        self.cancelled.discard(job)
+        self.doubtful.add(job)
 
     def checkpoint(self, saved: Saved) -> None:
         self.saved[saved.attempt, saved.sha256] = saved

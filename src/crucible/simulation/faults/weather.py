@@ -25,6 +25,10 @@ RATES = {
 """How often each single fault strikes in the chaos, storms apart."""
 
 
+LASTING = frozenset({"disk", "store"})
+"""Storms that do not end with the others."""
+
+
 class Dice:
     """Chance from a seed: every part of the world has its own, so that they do not disturb each other."""
 
@@ -67,8 +71,8 @@ class Weather:
         self._storms[name] = max(self._storms.get(name, 0.0), self._now() + seconds)
 
     def storming(self, name: str) -> bool:
-        return not self.calm and self._storms.get(name, 0.0) > self._now()
+        return (not self.calm or name in LASTING) and self._storms.get(name, 0.0) > self._now()
 
     def end(self) -> None:
-        """From now on everything works."""
+        """From now on everything works; only a disk that is full stays so for a while."""
         self.calm = True

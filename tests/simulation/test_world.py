@@ -1,0 +1,121 @@
+"""Parts of the simulated world that no seed shows by itself."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from crucible.core.offers import Market
+from crucible.simulation.faults.cloud import Cloud
+from crucible.simulation.faults.folder import SEGMENT_LINES, Folder
+from crucible.simulation.faults.loop import VirtualLoop
+from crucible.simulation.faults.machine import DRIFT, Ground, Machine
+from crucible.simulation.faults.network import Network
+from crucible.simulation.faults.ports import WallClock
+from crucible.simulation.faults.store import MemoryStore
+from crucible.simulation.faults.trace import Trace
+from crucible.simulation.faults.truth import Truth
+from crucible.simulation.faults.weather import Dice, Weather
+from crucible.storage import StoreUnreachable
+
+
+def ground(loop: VirtualLoop) -> Ground:
+    weather, dice = Weather(Dice(1, "weather"), loop.time), Dice(1, "machines")
+    network = Network(None, weather, dice)  # type: ignore[arg-type]
+    return Ground(network, Truth(lambda what: None), Trace(loop.time), dice)
+
+
+def test_clocks_of_machines_have_nothing_in_common() -> None:
+    loop = VirtualLoop()
+    shared = ground(loop)
+    one, other = (Machine(name, name, "", shared, lambda: None, 60.0) for name in ("one", "other"))
+
+    async def scene() -> None:
+        began = one.clock(), other.clock()
+        assert abs(began[0] - began[1]) > 60
+        await asyncio.sleep(1000)
+        for machine, then in zip((one, other), began, strict=True):
+            assert 1000 * (1 - DRIFT) <= machine.clock() - then <= 1000 * (1 + DRIFT)
+
+    loop.run_until_complete(scene())
+
+
+def test_a_clock_may_stand_still_while_its_machine_sleeps() -> None:
+    loop = VirtualLoop()
+    machine = Machine("one", "one", "", ground(loop), lambda: None, 60.0)
+
+    async def scene() -> None:
+        before = machine.clock()
+        await asyncio.sleep(3600)
+        machine.stood_still(3600)
+        assert machine.clock() == pytest.approx(before)
+
+    loop.run_until_complete(scene())
+
+
+def test_output_is_cut_once_and_stays_as_it_was_cut() -> None:
+    folder = Folder(None, None, None)  # type: ignore[arg-type]
+    for n in range(SEGMENT_LINES + 1):
+        folder.save(n)
+    assert [segment.count(b"\n") for segment in folder.segments] == [SEGMENT_LINES]
+    folder.write("exits", last=True)
+    assert len(folder.segments) == 2
+    assert not folder.kept
+    folder.uploaded, folder.shipped = SEGMENT_LINES + 1, 2
+    assert folder.kept
+
+
+def test_a_full_disk_outlasts_the_weather_and_nothing_else_does() -> None:
+    now = [0.0]
+    weather = Weather(Dice(1, "weather"), lambda: now[0])
+    for name in ("disk", "cloud", "store away"):
+        weather.storm(name, 100.0)
+    weather.end()
+    assert [weather.storming(name) for name in ("disk", "cloud", "store away")] == [True, False, False]
+    now[0] = 101.0
+    assert not weather.storming("disk")
+
+
+def test_a_store_that_is_away_does_nothing() -> None:
+    weather = Weather(Dice(1, "weather"), lambda: 0.0)
+    store = MemoryStore(weather)
+    store.objects["key"] = b"data"
+    weather.storm("store away", 10.0)
+    for work in (lambda: store.put("other", b"data"), lambda: store.delete("key"), lambda: store.get("key")):
+        with pytest.raises(StoreUnreachable):
+            work()
+    assert store.objects == {"key": b"data"}
+
+
+def test_that_a_zone_has_capacity_again_is_known_after_a_while() -> None:
+    loop = VirtualLoop()
+    cloud = Cloud(loop, ground(loop), Weather(Dice(1, "weather"), loop.time), Dice(1, "cloud"))
+    kind = ("north-1", Market.SPOT)
+
+    async def scene() -> None:
+        await asyncio.sleep(1000)
+        assert "north-1" in cloud.steady(Market.SPOT, 900)
+        cloud.sell_out(kind)
+        assert "north-1" not in cloud.steady(Market.SPOT, 900)
+        cloud.restock(kind)
+        assert kind not in cloud.sold_out
+        assert "north-1" not in cloud.steady(Market.SPOT, 900)
+        assert "north-1" in cloud.steady(Market.ON_DEMAND, 900)
+        await asyncio.sleep(901)
+        assert "north-1" in cloud.steady(Market.SPOT, 900)
+
+    loop.run_until_complete(scene())
+
+
+def test_a_clock_that_is_set_says_when() -> None:
+    loop = VirtualLoop()
+    clock = WallClock(loop)
+
+    async def scene() -> None:
+        await asyncio.sleep(50)
+        before = clock.now()
+        clock.step(3600)
+        assert (clock.now() - before, clock.stepped_at) == (3600, 50)
+
+    loop.run_until_complete(scene())
