@@ -64,7 +64,7 @@ class Deployment:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def start(self, *prefix: str, seconds: float = 30.0, **env: str) -> float:
+    def start(self, *prefix: str, seconds: float = 60.0, **env: str) -> float:
         """Starts the server, waits until it is ready; how long that took. `prefix` runs it under a tool."""
         nonce = os.urandom(8).hex()
         began = time.monotonic()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import itertools
 import os
@@ -58,10 +59,10 @@ class Server:
     def url(self, database: str = "postgres") -> str:
         return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
 
-    def create(self, *options: str) -> None:
+    def create(self) -> None:
+        """Copies what initdb made once for this process, which takes a tenth of the time."""
         os.chown(self.folder, *_owner())
-        command = ["initdb", "-D", str(self.data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync"]
-        self._run(*command, "--locale=C.UTF-8", *options)
+        subprocess.run(["cp", "-a", str(_new_cluster(self.programs)), str(self.data)], check=True, timeout=120)
 
     @property
     def data(self) -> Path:
@@ -130,10 +131,20 @@ class Server:
             time.sleep(0.02)
         return False
 
-    def _run(self, program: str, *arguments: str) -> None:
-        command = [*_as_postgres(), str(self.programs / program), *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, cwd="/", check=False, timeout=120)
-        assert done.returncode == 0, done.stderr
+
+@functools.cache
+def _new_cluster(programs: Path) -> Path:
+    """The files of a server that never ran."""
+    folder = Path(tempfile.mkdtemp(prefix="crucible-pg-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    os.chown(folder, *_owner())
+    data = folder / "data"
+    command = [str(programs / "initdb"), "-D", str(data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync"]
+    done = subprocess.run(
+        [*_as_postgres(), *command, "--locale=C.UTF-8"], capture_output=True, text=True, cwd="/", timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    return data
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import subprocess
 import sys
 import tomllib
@@ -20,8 +21,13 @@ OLDEST = (3, 9)
 FILES_ELSEWHERE = sorted(path for room in ELSEWHERE for path in (PACKAGE / room).rglob("*.py"))
 
 
-def imports(path: Path) -> Iterator[str]:
+@functools.cache
+def imports(path: Path) -> frozenset[str]:
     """Every module a file names in an import, at any depth, as an absolute name."""
+    return frozenset(_imports(path))
+
+
+def _imports(path: Path) -> Iterator[str]:
     package = ["crucible", *path.relative_to(PACKAGE).parent.parts]
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):

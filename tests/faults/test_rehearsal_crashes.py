@@ -6,42 +6,51 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.faults.mortal import Mortal
 from tests.faults.rehearsed import LONG, SMALL, Rehearsed, rehearsed
-from tests.faults.test_crashpoints import Mortal
-from tests.harness import View, shell, until
+from tests.faults.stories import Stories, begun
+from tests.faults.sweep import judge, swept
+from tests.harness import shell, until
+from tests.scale import Record, Scale
 
-LAUNCH = ("launch.before_call", "launch.after_call", "launch.recorded")
-TERMINATE = ("terminate.before_call", "terminate.after_call")
-CASES = [(point, honoured) for point in LAUNCH for honoured in (True, False)] + [(point, True) for point in TERMINATE]
+FAULTS = {"list_lag": 2, "shutdown_seconds": 0.3}
+LAUNCH = ["launch.before_call", "launch.after_call", "launch.recorded"]
+"""Reached again with a cloud that ignores the tokens of launches."""
+
+
+@pytest.mark.timeout(900)
+def test_every_point_on_a_cloud(tmp_path: Path, scale: Scale, record: Record) -> None:
+    judge(record, "rehearsal", scale.sweeps, swept(tmp_path, scale.sweeps, tell))
+
+
+def tell(folder: Path, points: list[str]) -> None:
+    with rehearsed(folder) as world:
+        world.cloud.faults(**FAULTS)
+        mortal = Mortal(world.crucible, [*points, *LAUNCH])
+        stories = Stories(mortal, folder, backend="rehearsal", resources=SMALL)
+        while (point := mortal.armed) is not None:
+            world.cloud.faults(tokens_honoured=len(mortal.reached) < len(points))
+            stories.lead_to(point)
+        stories.none_is_missing()
+        _nothing_leaks(world, stories)
+
+
+def _nothing_leaks(world: Rehearsed, stories: Stories) -> None:
+    """Every instance was an attempt's own machine, none lives, and what they cost is in our books."""
+    launched = {instance["tags"]["crucible-machine"] for instance in world.cloud.census().values()}
+    wanted = [attempt["machine"] for view in stories.ends for attempt in view["attempts"]]
+    used = [attempt["machine"] for view in stories.ends for attempt in begun(view)]
+    assert len(set(wanted)) == len(wanted)
+    assert set(used) <= launched <= set(wanted)
+    world.nothing_lives()
+    world.bills_agree()
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[Rehearsed]:
     with rehearsed(tmp_path) as world:
-        world.cloud.faults(list_lag=2, shutdown_seconds=0.3)
+        world.cloud.faults(**FAULTS)
         yield world
-
-
-@pytest.mark.parametrize(("point", "honoured"), CASES)
-def test_nothing_leaks(world: Rehearsed, tmp_path: Path, point: str, honoured: bool) -> None:
-    world.cloud.faults(tokens_honoured=honoured)
-    mortal = Mortal(world.crucible, point)
-    job = mortal.submit(once(tmp_path))
-    view = mortal.end_of(job)
-    assert (view["status"], view["attempt"]) == ("completed", 1), view["reason"]
-    mortal.persist(lambda: not world.alive(), "every machine to end")
-    mortal.persist(lambda: all(m["state"] == "gone" for m in world.machines()), "our books to say so")
-    assert mortal.deaths == 1, f"{point} was not reached"
-    assert not (tmp_path / "double").exists()
-    assert {i["tags"]["crucible-machine"] for i in world.cloud.census().values()} == {view["machine"]}
-    world.nothing_lives()
-    world.bills_agree()
-
-
-def once(folder: Path) -> View:
-    """A second runner would be seen: a folder can be made once."""
-    command = f"mkdir '{folder}/ran' || touch '{folder}/double'"
-    return shell(command, backend="rehearsal", resources=SMALL)
 
 
 @pytest.mark.parametrize("honoured", [True, False], ids=["tokens honoured", "tokens ignored"])

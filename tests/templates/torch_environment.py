@@ -22,7 +22,7 @@ def torch_python() -> Path:
     requirements = get("nanogpt").folder / "requirements.txt"
     home = _home(f"torch-venv-{_key(requirements.read_bytes())}")
     python = home / "bin" / "python"
-    with _only_one(home) as missing:
+    with only_one(home) as missing:
         if missing:
             _run(sys.executable, "-m", "venv", str(home))
             _run(str(python), "-m", "pip", "install", "--quiet", "--no-input", "-r", str(requirements))
@@ -33,7 +33,7 @@ def torch_python() -> Path:
 def tensorboard_path(python: Path) -> Path:
     """A folder for PYTHONPATH that adds tensorboard, so that tests can do with and without it."""
     home = _home(f"tensorboard-{_key(b'1')}")
-    with _only_one(home) as missing:
+    with only_one(home) as missing:
         if missing:
             _run(str(python), "-m", "pip", "install", "--quiet", "--no-input", "-t", str(home), "tensorboard")
             (home / ".complete").touch()
@@ -41,7 +41,7 @@ def tensorboard_path(python: Path) -> Path:
 
 
 @contextmanager
-def _only_one(home: Path) -> Iterator[bool]:
+def only_one(home: Path) -> Iterator[bool]:
     """Holds the folder's lock; gives True, and an empty place, when the folder has to be made."""
     with open(home.with_suffix(".lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.templates.nanogpt.trainer import Trainer
-from tests.templates.torch_environment import tensorboard_path, torch_python
+from tests.templates.nanogpt.trainer import SECONDS, Trainer, environment
+from tests.templates.nanogpt.workshop import Workshop
+from tests.templates.torch_environment import only_one, tensorboard_path, torch_python
 
 from crucible.templates import copy_to
 
@@ -36,15 +39,31 @@ def code(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def workshop(python: Path, code: Path) -> Iterator[Workshop]:
+    made = Workshop(python, code, environment(), SECONDS)
+    yield made
+    made.close()
+
+
 @pytest.fixture
-def trainer(python: Path, code: Path, tmp_path: Path) -> Trainer:
-    return Trainer(python, code, tmp_path)
+def trainer(python: Path, code: Path, tmp_path: Path, workshop: Workshop) -> Trainer:
+    return Trainer(python, code, tmp_path, workshop)
 
 
 @pytest.fixture(scope="session")
-def uninterrupted(python: Path, code: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a run off the platform that nothing disturbed: its outputs/ and checkpoints/."""
-    folder = tmp_path_factory.mktemp("uninterrupted")
-    done = Trainer(python, code, folder).plainly("--checkpoint-every", "20", "--keep", "0")
-    assert done.code == 0, done
+def uninterrupted(python: Path, code: Path, workshop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run off the platform that nothing disturbed: its outputs/ and checkpoints/.
+
+    The workers of one session share it.
+    """
+    ours = tmp_path_factory.getbasetemp()
+    shared = ours.parent if "PYTEST_XDIST_WORKER" in os.environ else ours
+    folder = shared / "uninterrupted"
+    with only_one(folder) as missing:
+        if missing:
+            folder.mkdir()
+            done = Trainer(python, code, folder, workshop).plainly("--checkpoint-every", "20", "--keep", "0")
+            assert done.code == 0, done
+            (folder / ".complete").touch()
     return folder

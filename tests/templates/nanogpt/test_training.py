@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.templates.nanogpt.trainer import Attempt, Done, Start, Trainer
+from tests.templates.nanogpt.trainer import Attempt, Done, Trainer
+from tests.templates.nanogpt.workshop import Start, Workshop
 
 from crucible.agent.output import OutputParser, Progress, fold
 
@@ -55,10 +56,10 @@ def test_the_same_seed_gives_the_same_weights_and_another_seed_others(trainer: T
 
 
 @pytest.fixture(scope="module")
-def job(python: Path, code: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Attempt, Done]:
+def job(python: Path, code: Path, workshop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> tuple[Attempt, Done]:
     """A short run on the platform."""
     flags = ("--steps", "40", "--eval-every", "20", "--checkpoint-every", "10", "--keep", "2")
-    attempt = Trainer(python, code, tmp_path_factory.mktemp("job")).attempt(1, *TINY, *flags)
+    attempt = Trainer(python, code, tmp_path_factory.mktemp("job"), workshop).attempt(1, *TINY, *flags)
     return attempt, attempt.to_the_end()
 
 
@@ -105,10 +106,10 @@ def test_sample_prints_text(trainer: Trainer, uninterrupted: Path) -> None:
 def test_sample_reads_checkpoints_too_and_says_what_is_wrong(trainer: Trainer, uninterrupted: Path) -> None:
     checkpoint = str(uninterrupted / "checkpoints" / "step_00000200.pt")
     model, again, unknown, missing = trainer.together(
-        Start(uninterrupted, ("--length", "40"), "sample"),
-        Start(trainer.folder, ("--length", "40", "--model", checkpoint), "sample"),
-        Start(uninterrupted, ("--prompt", "§"), "sample"),
-        Start(trainer.folder, (), "sample"),
+        Start(uninterrupted, ("--length", "40"), "sample.py"),
+        Start(trainer.folder, ("--length", "40", "--model", checkpoint), "sample.py"),
+        Start(uninterrupted, ("--prompt", "§"), "sample.py"),
+        Start(trainer.folder, (), "sample.py"),
     )
     assert (model.code, again.code) == (0, 0)
     assert model.output == again.output

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -12,26 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-SOURCE = Path(__file__).parents[3] / "src"
-SECONDS = 120.0
-"""A run takes a few seconds; past this it hangs."""
+from tests.templates.nanogpt.workshop import Start, Workshop
 
-TOGETHER = """
-import contextlib, importlib, io, json, os, sys
-sys.path.insert(0, os.getcwd())
-done = []
-for script, folder, arguments, env in json.load(sys.stdin):
-    os.chdir(folder)
-    os.environ.update(env)
-    sys.argv = [script, *arguments]
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = importlib.import_module(script).main()
-    for name in env:
-        del os.environ[name]
-    done.append([code, out.getvalue(), err.getvalue()])
-print(json.dumps(done))
-"""
+SOURCE = Path(__file__).parents[3] / "src"
+SECONDS = 300.0
+"""A run takes a few seconds; past this it hangs."""
 
 DIGESTS = """
 import hashlib, sys, torch
@@ -49,6 +33,11 @@ def steps_in(output: str) -> list[int]:
     return [int(found[1]) for found in map(_ITER.match, output.splitlines()) if found]
 
 
+def environment() -> dict[str, str]:
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
+    return {**kept, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+
+
 @dataclass(frozen=True)
 class Done:
     code: int
@@ -60,25 +49,15 @@ class Done:
         return steps_in(self.output)
 
 
-@dataclass(frozen=True)
-class Start:
-    """One start of a script, off the platform unless `env` says more."""
-
-    folder: Path
-    arguments: tuple[str, ...]
-    script: str = "train"
-    env: tuple[tuple[str, str], ...] = ()
-
-
 class Trainer:
-    def __init__(self, python: Path, code: Path, folder: Path) -> None:
-        self.python, self.code, self.folder = python, code, folder
+    def __init__(self, python: Path, code: Path, folder: Path, workshop: Workshop) -> None:
+        self.python, self.code, self.folder, self.workshop = python, code, folder, workshop
 
     def script(self, name: str, *arguments: str, env: dict[str, str] | None = None, cwd: Path | None = None) -> Done:
         done = subprocess.run(
             [str(self.python), str(self.code / name), *arguments],
             cwd=cwd or self.folder,
-            env=self.environment() | (env or {}),
+            env=environment() | (env or {}),
             capture_output=True,
             text=True,
             timeout=SECONDS,
@@ -86,29 +65,20 @@ class Trainer:
         return Done(done.returncode, done.stdout, done.stderr)
 
     def together(self, *starts: Start) -> list[Done]:
-        """One after the other in one process, because importing torch takes longer than a short run."""
-        told = [[each.script, str(each.folder), each.arguments, dict(each.env)] for each in starts]
-        for each in starts:
-            each.folder.mkdir(parents=True, exist_ok=True)
-        return [Done(*each) for each in json.loads(self.probe(TOGETHER, said=json.dumps(told)))]
+        """One after the other, in the workshop."""
+        return [Done(*self.workshop.run(start)) for start in starts]
 
     def plainly(self, *arguments: str, env: dict[str, str] | None = None) -> Done:
         """Without Crucible: `python train.py` in the folder."""
         return self.script("train.py", "--preset", "cpu-tiny", *arguments, env=env)
 
-    def probe(self, program: str, *arguments: str, said: str = "") -> str:
+    def probe(self, program: str, *arguments: str) -> str:
         """What a few lines of Python beside the template's modules print."""
-        done = subprocess.run(
-            [str(self.python), "-c", program, *arguments],
-            cwd=self.code,
-            env=self.environment(),
-            input=said,
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout.strip()
+        script = self.folder / "probe.py"
+        script.write_text(program)
+        (done,) = self.together(Start(self.code, arguments, str(script)))
+        assert done.code == 0, done.errors
+        return done.output.strip()
 
     def digests(self, *paths: Path) -> list[str]:
         """Of the weights in models or checkpoints, by torch alone."""
@@ -123,10 +93,6 @@ class Trainer:
         if on_platform:
             env |= {"CRUCIBLE_JOB_ID": "job", "PYTHONPATH": str(SOURCE)}
         return Attempt(self, folder, arguments, env)
-
-    def environment(self) -> dict[str, str]:
-        kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
-        return {**kept, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 class Attempt:
@@ -143,7 +109,7 @@ class Attempt:
         self._process = subprocess.Popen(
             [str(trainer.python), str(trainer.code / "train.py"), *arguments],
             cwd=folder,
-            env=trainer.environment() | places | env,
+            env=environment() | places | env,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -1,0 +1,115 @@
+"""Small file systems of their own: filled to the last byte, sealed, or broken, and well again."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+MiB = 1024**2
+
+
+class Disk:
+    """A mounted file system at `path`. What fills it is one file, so that taking that away empties it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._filler = path / "filler"
+
+    def fill(self, leave: int = 0) -> None:
+        """Take all the room there is but `leave` bytes, also what is given back while this runs."""
+        with open(self._filler, "ab", buffering=0) as file:
+            spare = self.free - leave
+            if spare > MiB:
+                os.posix_fallocate(file.fileno(), 0, os.fstat(file.fileno()).st_size + spare - MiB)
+            file.seek(0, os.SEEK_END)
+            for size in (4096, 1) if leave == 0 else (4096,):
+                with contextlib.suppress(OSError):
+                    while self.free > leave or leave == 0:
+                        file.write(bytes(size))
+
+    def make_room(self) -> None:
+        self._filler.unlink()
+
+    @property
+    def free(self) -> int:
+        return shutil.disk_usage(self.path).free
+
+
+@contextlib.contextmanager
+def small_disk(path: Path, size: int) -> Iterator[Disk]:
+    """A file system of `size` bytes mounted at `path`; skips the test where that cannot be done."""
+    path.mkdir(parents=True)
+    mount = shutil.which("mount")
+    if mount is None or os.geteuid() != 0:
+        pytest.skip("a small file system can only be mounted by root")
+    asked = [mount, "-t", "tmpfs", "-o", f"size={size}", "crucible-test", str(path)]
+    made = subprocess.run(asked, capture_output=True, text=True, check=False)
+    if made.returncode != 0:
+        pytest.skip(f"a small file system cannot be mounted here: {made.stderr.strip()}")
+    try:
+        yield Disk(path)
+    finally:
+        subprocess.run(["umount", "-l", str(path)], check=True)
+
+
+class FailingDisk(Disk):
+    """A file system in a file, which can be made to refuse every write."""
+
+    def __init__(self, path: Path, image: Path) -> None:
+        super().__init__(path)
+        self._image = image
+        path.mkdir(parents=True)
+        self._mount()
+
+    def seal(self) -> None:
+        """Nothing below it can be written, made or removed any more, also through files that are open."""
+        _run("chattr", "-R", "+i", str(self.path))
+
+    def unseal(self) -> None:
+        _run("chattr", "-R", "-i", str(self.path))
+
+    def fail(self) -> None:
+        """It finds itself damaged: read-only from now on, whoever has files open there, until it is repaired."""
+        device = _run("findmnt", "-no", "SOURCE", str(self.path)).rpartition("/")[2].strip()
+        Path(f"/sys/fs/ext4/{device}/trigger_fs_error").write_text("test")
+
+    def repair(self) -> None:
+        """Nobody may have a file open there."""
+        _run("umount", str(self.path))
+        subprocess.run(["e2fsck", "-fy", str(self._image)], capture_output=True, check=False)
+        self._mount()
+
+    def close(self) -> None:
+        _run("umount", "-l", str(self.path))
+
+    def _mount(self) -> None:
+        _run("mount", "-o", "loop,errors=remount-ro", str(self._image), str(self.path))
+
+
+@contextlib.contextmanager
+def failing_disk(path: Path, image: Path, size: int) -> Iterator[FailingDisk]:
+    """A file system of `size` bytes, kept in `image`, at `path`; skips the test where there can be none."""
+    missing = [tool for tool in ("mount", "mkfs.ext4", "e2fsck", "chattr", "findmnt") if shutil.which(tool) is None]
+    if missing or os.geteuid() != 0:
+        pytest.skip(f"a file system in a file needs root and {', '.join(missing) or 'nothing else'}")
+    with open(image, "wb") as file:
+        file.truncate(size)
+    _run("mkfs.ext4", "-q", "-F", str(image))
+    try:
+        disk = FailingDisk(path, image)
+    except subprocess.CalledProcessError as error:
+        pytest.skip(f"a file system in a file cannot be mounted here: {error.stderr.strip()}")
+    try:
+        yield disk
+    finally:
+        disk.close()
+
+
+def _run(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout

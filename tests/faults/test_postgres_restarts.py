@@ -1,0 +1,112 @@
+"""Three servers share a PostgreSQL database that is restarted under load, and whoever is on duty is killed.
+
+A longer run: pytest tests/faults/test_postgres_restarts.py --scale prove
+"""
+
+from __future__ import annotations
+
+import itertools
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.faults.fleet import Fleet, fleet
+from tests.faults.load import (
+    Ledger,
+    Long,
+    all_over,
+    each_completed_at_once,
+    each_ran_once,
+    load,
+    more_jobs,
+    no_event_is_missing,
+)
+from tests.harness import Deployment, until
+from tests.postgres import Server
+from tests.scale import Record, Scale
+
+SERVERS = 3
+CLIENTS = 6
+MOST = 3
+"""Jobs that one client may have under way; more would only lengthen the end."""
+JOBS_BETWEEN = 5
+"""Jobs that are acknowledged and run between one fault and the next."""
+STAY_DEAD = SERVERS - 1
+AWAY_SECONDS = 4.0
+TAKEOVER_SECONDS = 30.0
+BUSY_SECONDS = 10.0
+"""What a machine that is busy with other things may add."""
+
+
+@pytest.mark.timeout(480)
+def test_restarts_and_kills_lose_and_double_nothing(tmp_path: Path, scale: Scale, record: Record) -> None:
+    with fleet(tmp_path, SERVERS) as three:
+        ledger = Ledger(tmp_path / "ran")
+        long = [Long(one, tmp_path / f"long-{number}") for number, one in enumerate(three.servers)]
+        with load(CLIENTS, lambda: three.living, ledger, most=MOST, outages=True):
+            took = _faults(three, ledger, scale)
+        one = three.living[0]
+        for job in long:
+            job.finish(one)
+        all_over(one, 60 + len(ledger.acknowledged) * 0.5)
+        known = ledger.jobs | {job.job for job in long}
+        each_ran_once(ledger)
+        each_completed_at_once(one, known)
+        no_event_is_missing(one, known)
+    print("duties taken over after", *(f"{seconds:.1f}" for seconds in took), "s")
+    record(
+        "PostgreSQL: restarts and kills of role holders under load",
+        restarts=scale.restarts,
+        kills=len(took),
+        takeover_max_s=round(max(took, default=0.0), 1),
+        acknowledged=len(ledger.acknowledged),
+        lost=0,
+    )
+    assert max(took, default=0.0) <= TAKEOVER_SECONDS + BUSY_SECONDS, took
+
+
+def _faults(three: Fleet, ledger: Ledger, scale: Scale) -> list[float]:
+    """As many restarts and kills as asked for, each kill with a restart while nobody has the dead one's duties.
+
+    Who was killed is started again, but for the last two: one of three goes on alone. Seconds from each kill until
+    another server had the duties.
+    """
+    ways, took = itertools.cycle(RESTARTS), []
+    for number in range(max(scale.restarts, scale.holders)):
+        more_jobs(ledger, JOBS_BETWEEN)
+        killed = _kill_the_holder(three) if number < scale.holders else None
+        began = time.monotonic()
+        if number < scale.restarts:
+            next(ways)(three.postgres)
+        if killed is not None:
+            until(three.holder, TAKEOVER_SECONDS * 3, "another to take over")
+            took.append(time.monotonic() - began)
+        if killed is not None and number < scale.holders - STAY_DEAD:
+            killed.start(seconds=60)
+    more_jobs(ledger, JOBS_BETWEEN)
+    return took
+
+
+def _kill_the_holder(three: Fleet) -> Deployment:
+    holder = until(three.holder, 60, "a server on duty")
+    holder.kill()
+    return holder
+
+
+def _orderly(postgres: Server) -> None:
+    postgres.restart(signal.SIGINT)
+
+
+def _crash(postgres: Server) -> None:
+    postgres.restart(signal.SIGQUIT)
+
+
+def _away(postgres: Server) -> None:
+    postgres.stop()
+    time.sleep(AWAY_SECONDS)
+    postgres.start()
+
+
+RESTARTS: tuple[Callable[[Server], None], ...] = (_orderly, _crash, _away)
