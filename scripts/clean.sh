@@ -9,4 +9,4 @@ if [ -d .demo ] && [ -x .venv/bin/crucible ]; then
     CRUCIBLE_HOME="$PWD/.demo" .venv/bin/python scripts/demo_provider.py close >/dev/null 2>&1 || true
 fi
 rm -rf .venv .demo .cache build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
-find src tests examples scripts -name __pycache__ -type d -prune -exec rm -rf {} +
+find src tests benchmarks examples scripts -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -33,3 +33,15 @@ how_to_install() {
         echo "install $* with your system's package manager"
     fi
 }
+
+# Tests read system calls with strace, set clocks with faketime, make repositories with git and run a PostgreSQL
+# server of their own.
+bring_system_packages() {
+    local tool missing=()
+    for tool in git strace faketime; do
+        command -v "$tool" >/dev/null || missing+=("$tool")
+    done
+    command -v initdb >/dev/null || compgen -G "/usr/lib/postgresql/*/bin/initdb" >/dev/null || missing+=(postgresql)
+    [ ${#missing[@]} = 0 ] && return
+    apt_install "${missing[@]}" || say "missing: ${missing[*]}; tests that need them will say so. $(how_to_install "${missing[@]}")"
+}

@@ -15,34 +15,32 @@ suite_lint() {
 }
 suite_types() { "$bin/mypy"; }
 suite_rooms() { "$bin/lint-imports"; }
-suite_unit() { run_pytest unit -n 2 tests --ignore=tests/e2e --ignore=tests/faults --ignore=tests/simulation --ignore=tests/templates/nanogpt; }
-suite_postgres() { run_pytest postgres -n 2 --database postgres tests/control tests/core/lifecycle --ignore=tests/control/db; }
-suite_templates() { run_pytest templates tests/templates/nanogpt; }
-suite_e2e() { run_pytest e2e -n 2 tests/e2e; }
+# Tests wait, for processes and for deadlines: three or four workers keep two cores busy. With worksteal a worker takes
+# over from another only when it has nothing left, so that what a module starts is started once.
+suite_unit() {
+    wait # for what is brought in the background
+    run_pytest unit -n 3 --dist worksteal tests --ignore=tests/e2e --ignore=tests/faults --ignore=tests/simulation --ignore=tests/templates/nanogpt
+}
+suite_postgres() { run_pytest postgres -n 3 --dist worksteal --database postgres tests/control tests/core/lifecycle --ignore=tests/control/db; }
+suite_templates() { run_pytest templates -n 2 --dist worksteal tests/templates/nanogpt; }
+suite_e2e() { run_pytest e2e -n 4 --dist worksteal tests/e2e; }
 suite_faults() { run_pytest faults -n 3 --dist loadfile tests/faults; }
 suite_simulation() { run_pytest simulation -n 2 tests/simulation && "$bin/crucible-sim" --seeds 24 --processes 2; }
 
-# Runs pytest for a suite. What failed is run once more, alone: a test that passes then ran into a busy machine, and
-# the summary says so; one that fails again fails the suite.
+# Runs pytest for a suite and keeps what it skipped for the summary. What failed is run once more, alone: a test that
+# passes then ran into a busy machine, and the summary says so; one that fails again fails the suite.
 run_pytest() {
-    local name=$1 code=0
+    local name=$1 code log=.pytest_cache/$1.txt color=no
     shift
-    "$bin/python" -m pytest -q -o cache_dir=".pytest_cache/$name" "$@" || code=$?
+    [ -t 1 ] && color=yes
+    mkdir -p .pytest_cache
+    "$bin/python" -m pytest -q -rfEs --color="$color" -o cache_dir=".pytest_cache/$name" "$@" | tee -i "$log"
+    code=${PIPESTATUS[0]}
+    note_skipped "$name" "$log"
     [ "$code" = 1 ] || return "$code"
     printf '\n== %s: what failed, once more\n' "$name"
     "$bin/python" -m pytest -q -o cache_dir=".pytest_cache/$name" "$@" -n 0 --last-failed --last-failed-no-failures=none || return 1
     again=", some only at the second try (see above)"
-}
-
-# Tests read system calls with strace, make repositories with git and run a PostgreSQL server of their own.
-bring_system_packages() {
-    local tool missing=()
-    for tool in git strace; do
-        command -v "$tool" >/dev/null || missing+=("$tool")
-    done
-    command -v initdb >/dev/null || compgen -G "/usr/lib/postgresql/*/bin/initdb" >/dev/null || missing+=(postgresql)
-    [ ${#missing[@]} = 0 ] && return
-    apt_install "${missing[@]}" || say "missing: ${missing[*]}; tests that need them will say so. $(how_to_install "${missing[@]}")"
 }
 
 # Tests of the Azure store run Azurite, which comes by npm.
@@ -52,6 +50,17 @@ bring_azurite() {
     timeout 180 npm install --silent --no-audit --no-fund --ignore-scripts --prefix .venv azurite@3.35.0 >&2 ||
         say "missing: azurite; tests that need it will say so."
 }
+
+# note_skipped SUITE FILE: from what pytest wrote, each reason with its number of tests.
+note_skipped() {
+    local line
+    while read -r line; do
+        skipped+=("$(printf '%-9s %s' "$1" "$line")")
+    done < <(sed -n -e $'s/\x1b\\[[0-9;]*m//g' -e 's/^SKIPPED //p' "$2")
+}
+
+# Rewrites the tests' asserts while the first suites leave a core idle, so that not every worker has to do it.
+warm_up() { "$bin/python" -m pytest -q --collect-only -p no:cacheprovider tests >/dev/null 2>&1; }
 
 run_suite() {
     local name=$1 started=$SECONDS code again=
@@ -70,18 +79,23 @@ for name in "${suites[@]}"; do
 done
 
 trap 'exit 130' INT
-unset VIRTUAL_ENV CRUCIBLE_HOME CRUCIBLE_SERVER
+# Without bytecode every worker of every suite compiles the tests, and what they start, from the beginning.
+unset VIRTUAL_ENV CRUCIBLE_HOME CRUCIBLE_SERVER PYTHONDONTWRITEBYTECODE
 results=()
+skipped=()
 failed=0
 
 scripts/setup.sh dev || exit
 case " ${suites[*]} " in *" unit "* | *" postgres "* | *" e2e "* | *" faults "*) bring_system_packages ;; esac
-case " ${suites[*]} " in *" unit "*) bring_azurite ;; esac
+case " ${suites[*]} " in *" unit "*) bring_azurite & ;; esac
+[ $# = 0 ] && warm_up &
 
 for name in "${suites[@]}"; do
     run_suite "$name"
 done
 
+printf '\n== skipped\n'
+printf '%s\n' "${skipped[@]:-nothing}"
 printf '\n== time of each suite\n'
 printf '%s\n' "${results[@]}"
 printf '%-9s %5d s  %s\n' all "$SECONDS" "$([ "$failed" = 0 ] && echo passed || echo FAILED)"

@@ -20,6 +20,8 @@ Record = Callable[..., None]
 class Scale:
     """The numbers of the rows of docs/reliability.md."""
 
+    seeds: int = 24
+    """Seeds of the simulation; scripts/test.sh runs as many."""
     kills: int = 10
     """kill -9 of a server under load."""
     submits: int = 500
@@ -37,11 +39,12 @@ class Scale:
     cuts: int = 20
     """Uploads of a checkpoint cut at a random byte."""
     steps: int = 40
-    """Steps of an explored history, and a tenth of it histories."""
+    """Steps of an explored history, and as many histories."""
 
 
 TEST = Scale()
 PROVE = Scale(
+    seeds=10_000,
     kills=100,
     submits=50_000,
     sweeps=20,
@@ -60,8 +63,11 @@ def add_options(parser: pytest.Parser) -> None:
 
 
 def scale_of(config: pytest.Config) -> Scale:
-    """Raises UsageError for what no Scale has."""
-    asked = str(config.getoption("--scale"))
+    return parsed(str(config.getoption("--scale")))
+
+
+def parsed(asked: str) -> Scale:
+    """`test`, `prove` or `kills=30,cuts=200`. Raises UsageError for what no Scale has."""
     if asked in ("test", "prove"):
         return PROVE if asked == "prove" else TEST
     names = {field.name for field in fields(Scale)}

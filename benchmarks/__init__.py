@@ -1,0 +1,1 @@
+"""Long runs that are made on demand, and what they measured."""

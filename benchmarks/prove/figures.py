@@ -1,0 +1,106 @@
+"""What the tests of a row measured: lines of JSON (tests/scale.py) and the counts that commands print last.
+
+A test may measure the same thing many times. Lines of one test with the same words are told together; of a number the
+least and the most are kept, so that nothing is added up that should not be.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TypeGuard
+
+from pydantic import BaseModel, ConfigDict
+
+from crucible.core.errors import Trouble
+
+Number = int | float
+COUNT = re.compile(r"(\d+) ([a-z]+(?: [a-z]+)?)(?=,| in |$)")
+ABOUT = ("row", "test")
+"""Names in a line that say what it is about."""
+
+
+class Spread(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    least: Number
+    most: Number
+
+
+class Measured(BaseModel):
+    """What a test measured under one name and with the same words, so many times."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    test: str
+    times: int
+    numbers: dict[str, Spread]
+    words: dict[str, str]
+
+
+def read(path: Path) -> tuple[Measured, ...]:
+    """Nothing was measured where there is no file. Raises Trouble for a line that cannot be read."""
+    if not path.exists():
+        return ()
+    lines = [_line(text, number) for number, text in enumerate(path.read_text().splitlines(), start=1)]
+    alike: dict[tuple[str, ...], list[dict[str, object]]] = {}
+    for line in lines:
+        alike.setdefault((str(line["row"]), _test(line), *_words(line).values()), []).append(line)
+    return tuple(_together(each) for each in alike.values())
+
+
+def counts(output: str) -> dict[str, int]:
+    """`12 passed, 1 skipped in 3.21s` and `200 seeds, 398 virtual hours, 0 broken, 190 s`, by their words."""
+    last = next((line for line in reversed(output.splitlines()) if line.strip()), "")
+    return {what: int(number) for number, what in COUNT.findall(last) if what != "s"}
+
+
+def sum_of(found: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for each in found:
+        total.update(each)
+    return dict(total)
+
+
+def _line(text: str, number: int) -> dict[str, object]:
+    try:
+        line = json.loads(text)
+    except ValueError:
+        line = None
+    if not isinstance(line, dict) or not isinstance(line.get("row"), str):
+        raise Trouble(f"Line {number} of the figures cannot be read.", why="A test may have been killed as it wrote.")
+    return line
+
+
+def _together(lines: list[dict[str, object]]) -> Measured:
+    """Of lines with the same words."""
+    names = dict.fromkeys(name for line in lines for name in _numbers(line))
+    found = {name: [_numbers(line)[name] for line in lines if name in _numbers(line)] for name in names}
+    numbers = {name: Spread(least=min(each), most=max(each)) for name, each in found.items()}
+    first = lines[0]
+    return Measured(name=str(first["row"]), test=_test(first), times=len(lines), numbers=numbers, words=_words(first))
+
+
+def _test(line: dict[str, object]) -> str:
+    """Whatever its parameters."""
+    return str(line.get("test", "")).partition("[")[0]
+
+
+def _numbers(line: dict[str, object]) -> dict[str, Number]:
+    return {name: value for name, value in line.items() if name not in ABOUT and _is_number(value)}
+
+
+def _words(line: dict[str, object]) -> dict[str, str]:
+    return {name: _text(value) for name, value in line.items() if name not in ABOUT and not _is_number(value)}
+
+
+def _is_number(value: object) -> TypeGuard[Number]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _text(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

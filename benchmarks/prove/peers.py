@@ -1,0 +1,142 @@
+"""Failures that others published: the rule that keeps each away here, and the tests that hold it.
+
+Bugs planted to be found by the simulation (tests/simulation/planted.py) name the failure they bring back.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+PLANTED = Path("tests/simulation/planted.py")
+Planted = Mapping[str, tuple[str, ...]]
+"""The names of planted bugs, by what was seen."""
+
+
+@dataclass(frozen=True)
+class Peer:
+    seen: str
+    failure: str
+    rule: str
+    tests: tuple[str, ...]
+
+
+PEERS = (
+    Peer(
+        "dstack#707, #3453; skypilot#4431",
+        'crash between "VM created" and "id saved": leak or double',
+        "the intent, with its token and tags, is a row before the call; the janitor",
+        ("tests/faults/test_rehearsal_crashes.py::test_every_point_on_a_cloud",),
+    ),
+    Peer(
+        "skypilot#4431",
+        "a new VM not yet in the list is taken for absent",
+        "absence is believed after a settle window and two lists",
+        ("tests/control/test_effects.py::test_a_machine_that_the_list_does_not_show_yet_is_not_made_twice",),
+    ),
+    Peer(
+        "dstack#1551, #3031, #3324",
+        "marked terminated while alive; or deleting a deleted VM raises",
+        "gone only when the provider says so; already gone is success",
+        ("tests/control/test_effects.py::test_already_gone_is_success",),
+    ),
+    Peer(
+        "skypilot#4410",
+        "cancel during recovery launches after clean-up",
+        "a cancel bumps the generation; an older placement is void",
+        ("tests/core/lifecycle/test_cancel.py::test_after_a_cancel_nothing_is_placed",),
+    ),
+    Peer(
+        "skypilot#2990, #4392",
+        "terminate error swallowed, failover continues",
+        "the debt is tried for ever, with growing waits and an alert",
+        (
+            "tests/control/test_effects.py::test_a_termination_is_tried_for_ever",
+            "tests/control/test_effects.py::test_a_machine_that_does_not_end_is_told_loudly",
+        ),
+    ),
+    Peer(
+        "skypilot#10155, #10157, #10123",
+        "a lost probe kills and relaunches a healthy job",
+        "promise 4",
+        ("tests/control/test_partition.py::test_a_healthy_job_is_neither_killed_nor_restarted",),
+    ),
+    Peer(
+        "skypilot#5031, #7707",
+        "a job's controller dies, healthy work is torn down",
+        "any server goes on from the row",
+        ("tests/faults/test_postgres_servers.py",),
+    ),
+    Peer(
+        "skypilot#10682",
+        'status read from "the latest job on the machine": false success',
+        "the attempt's id and secret go end to end",
+        ("tests/control/test_agents.py::test_a_batch_of_another_attempt_is_refused",),
+    ),
+    Peer(
+        "dstack#2068, #3449",
+        "cancel at the instant of provisioning: stuck",
+        "every fact is told in every state that can be reached",
+        (
+            "tests/core/lifecycle/test_explore.py::test_every_allowed_transition_is_reached_and_no_other",
+            "tests/faults/test_cancel.py::test_provisioning",
+        ),
+    ),
+    Peer(
+        "dstack#2637",
+        "a dead VM's address is used again: the new VM is taken for the old",
+        "an agent proves its instance id and secret; addresses say nothing",
+        ("tests/control/test_agents.py::test_of_two_hosts_the_second_is_refused",),
+    ),
+    Peer(
+        "skypilot#10021",
+        "recovery never avoids the region that took its machine back",
+        "such a zone is tried last; that this fades, and real traces, are not there yet",
+        ("tests/control/test_elastic.py::test_a_zone_that_took_a_machine_back_is_tried_last",),
+    ),
+    Peer(
+        "dstack#2783, ray#44561",
+        "logs lost, or logs freeze the server",
+        "spool on disk with offsets, bounded memory",
+        (
+            "tests/faults/test_line_to_agents.py::test_every_line_arrives_once_and_in_order",
+            "tests/control/test_tails.py::test_only_the_newest_bytes_are_kept",
+        ),
+    ),
+    Peer(
+        "ray CVE-2023-48022, prefect CVE-2026-7723, ray CVE-2026-27482",
+        "job API or WebSocket without auth; CSRF",
+        "auth on by default, the same check on HTTP and WebSocket",
+        (
+            "tests/server/test_auth.py::test_every_route_and_socket_needs_the_token",
+            "tests/server/test_auth.py::test_pages_of_other_sites_are_refused",
+        ),
+    ),
+    Peer(
+        "mlflow CVE-2023-1177 … CVE-2026-2033",
+        "path traversal in artifacts",
+        "keys made by the server, one `safe_join`, safe unpacking",
+        (
+            "tests/wire/test_paths.py::test_whatever_the_name_the_path_stays_inside",
+            "tests/wire/test_archive.py::test_a_hostile_archive_is_refused_and_leaves_nothing",
+        ),
+    ),
+    Peer(
+        "clearml CVE-2024-24590",
+        "pickle",
+        "nothing of ours unpickles, nor imports what could",
+        ("tests/test_unpickling.py::test_nothing_that_unpickles_is_imported",),
+    ),
+)
+
+
+def planted(root: Path) -> Planted:
+    """Read as data: the simulator and all that it runs need not be imported for a list of names."""
+    found: dict[str, tuple[str, ...]] = {}
+    for node in ast.walk(ast.parse((root / PLANTED).read_text())):
+        match node:
+            case ast.Call(func=ast.Name(id="Planted"), args=[ast.Constant(str(name)), ast.Constant(str(seen)), *_]):
+                found[seen] = (*found.get(seen, ()), name)
+    return found
