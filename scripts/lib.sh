@@ -34,13 +34,14 @@ how_to_install() {
     fi
 }
 
-# Tests read system calls with strace, set clocks with faketime, make repositories with git and run a PostgreSQL
-# server of their own.
+# Tests read system calls with strace, make repositories with git, compile a clock that can be set with gcc and run a
+# PostgreSQL server of their own.
 bring_system_packages() {
     local tool missing=()
-    for tool in git strace faketime; do
+    for tool in git strace; do
         command -v "$tool" >/dev/null || missing+=("$tool")
     done
+    command -v gcc >/dev/null || missing+=(gcc libc6-dev)
     command -v initdb >/dev/null || compgen -G "/usr/lib/postgresql/*/bin/initdb" >/dev/null || missing+=(postgresql)
     [ ${#missing[@]} = 0 ] && return
     apt_install "${missing[@]}" || say "missing: ${missing[*]}; tests that need them will say so. $(how_to_install "${missing[@]}")"

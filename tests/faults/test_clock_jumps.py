@@ -21,9 +21,9 @@ from tests.scale import Record
 from crucible.wire.desired import Limits
 from crucible.wire.messages import Kind
 
-JUMPS = ("+2h", "-2h", "+10d", "+0")
-STEPS, GATE = 20, 8
 HOUR, DAY = 3600.0, 86400.0
+JUMPS = (2 * HOUR, -2 * HOUR, 10 * DAY, 0.0)
+STEPS, GATE = 20, 8
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def test_the_servers_clock_is_set(world: Rehearsed, clock: WallClock, tmp_path: 
     for told, jump in enumerate(JUMPS, 1):
         whole = world.crucible.submit(shell("echo whole"))
         clock.set(jump)
-        until(lambda told=told: _set_clocks(world.crucible) >= told, LONG, f"the server to notice {jump}")
+        until(lambda told=told: _set_clocks(world.crucible) >= told, LONG, f"the server to notice {jump:+.0f} s")
         near.goes_on()
         assert _running(world, near.job, far) == [("running", near.attempt, []), ("running", 1, [])]
         assert world.crucible.job(whole)["phase"] == "queued"
@@ -70,7 +70,7 @@ def test_the_server_is_started_again_at_another_time(
     near = Counting(world.crucible, tmp_path / "counting")
     far = world.counting(tmp_path / "journal", steps=STEPS, every=5, gates=[GATE])
     world.instance_of(far, 1)
-    for jump in ("+2h", "+0"):
+    for jump in (2 * HOUR, 0.0):
         world.crucible.kill()
         clock.set(jump)
         world.crucible.start(seconds=LONG, **clock.env)
@@ -149,9 +149,9 @@ def test_a_machines_clock_is_set(
     machine.run(replace(assignment, limits=Limits(seconds=HOUR)))
     control.wait_for(A1, Kind.STARTED, 60)
     runner = machine.runner()
-    for jump, seconds in (("+2h", 2 * HOUR), ("-2h", -2 * HOUR), ("+10d", 10 * DAY)):
+    for jump in JUMPS[:3]:
         clock.set(jump)
-        until(lambda s=seconds: abs(control.attempts[A1].messages[-1].at - time.time() - s) < 300, 60, f"{jump} there")
+        until(lambda by=jump: abs(control.attempts[A1].messages[-1].at - time.time() - by) < 300, 60, f"{jump:+.0f} s")
         assert not control.attempts[A1].of(Kind.EXITED)
         assert machine.runner() == runner
     go.touch()

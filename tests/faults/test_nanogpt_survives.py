@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from tests.faults.rehearsed import LONG, Rehearsed, rehearsed
 from tests.harness import View, until
-from tests.templates.nanogpt.trainer import Trainer, steps_in
+from tests.templates.nanogpt.trainer import SECONDS, Trainer, environment, steps_in
+from tests.templates.nanogpt.workshop import Workshop
 from tests.templates.torch_environment import torch_python
 
 from crucible.templates import copy_to
@@ -115,7 +117,9 @@ def training(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Training]:
     (code / "gated.py").write_text(GATED)
     with rehearsed(tmp_path_factory.mktemp("world")) as world:
         world.crucible.start()
-        yield Training(world, Trainer(torch_python(), code, folder))
+        python = torch_python()
+        with closing(Workshop(python, code, environment(), SECONDS)) as workshop:
+            yield Training(world, Trainer(python, code, folder, workshop))
 
 
 @pytest.fixture(scope="module")
