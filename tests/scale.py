@@ -20,7 +20,7 @@ Record = Callable[..., None]
 class Scale:
     """The numbers of the rows of docs/reliability.md."""
 
-    seeds: int = 24
+    seeds: int = 200
     """Seeds of the simulation; scripts/test.sh runs as many."""
     kills: int = 10
     """kill -9 of a server under load."""

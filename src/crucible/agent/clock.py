@@ -67,7 +67,7 @@ class Silence:
 
     def tick(self, now: float) -> Silence:
         jumped = now - self.last_tick > JUMP_SECONDS
-        return replace(self, last_tick=now, jumped_at=now if jumped else self.jumped_at)
+        return Silence(self.last_contact, now, now if jumped else self.jumped_at)
 
     def made(self, now: float) -> Silence:
         """A contact was made."""

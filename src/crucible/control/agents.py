@@ -15,7 +15,7 @@ from crucible.control.crashpoints import crashpoint
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement
 from crucible.control.feed import Feed, Hint
-from crucible.control.ingest import AttemptGone, Ingest
+from crucible.control.ingest import SEGMENT, AttemptGone, Ingest
 from crucible.control.ports import Ports
 from crucible.control.tails import Tails
 from crucible.control.unit import Unit, Writer
@@ -238,9 +238,8 @@ class Agents:
         return str(machine or "")
 
     async def _announced(self, attempt: str, rank: int, n: int) -> bool:
-        c = t.log_segments.c
-        query = select(c.n).where(c.attempt == attempt, c.rank == rank, c.n == n)
-        return await self._tools.ports.db.read(lambda conn: conn.execute(query).first()) is not None
+        found = await self._tools.ports.db.read(lambda conn: SEGMENT.value(conn, attempt=attempt, rank=rank, n=n))
+        return found is not None
 
     def _remember(self, attempt: str, job: str) -> None:
         if len(self._jobs) >= REMEMBERED:

@@ -8,11 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from sqlalchemy import Connection, RowMapping, bindparam, insert, select
+from sqlalchemy import Connection, RowMapping, bindparam, select
 
 from crucible.control.bundles import StoredFile
 from crucible.control.db import schema as t
-from crucible.control.db.statement import Statement
+from crucible.control.db.statement import Statement, inserting
 from crucible.control.ports import Ids
 from crucible.control.unit import Unit
 from crucible.control.views import View, iso
@@ -35,7 +35,7 @@ def add(unit: Unit, ids: Ids, world: World, attempt: str, rank: int, told: Mappi
     if _known(unit.conn, row):
         return world
     row["id"] = ids.new(Prefix.CHECKPOINT)
-    unit.conn.execute(insert(t.checkpoints).values(row))
+    _ADD.run(unit.conn, **row)
     number = next((a.number for a in world.attempts if a.id == attempt), None)
     shown = {name: row[name] for name in ("id", "name", "step", "metric", "size")}
     return unit.save(world, Step(world, (Event("checkpoint", {"attempt": number, **shown}),)))
@@ -88,9 +88,7 @@ def listed(conn: Connection, job: str, *, higher_is_better: bool) -> list[View]:
 
 def newest_of(conn: Connection, job: str) -> View | None:
     """The newest that is kept, in short."""
-    c = t.checkpoints.c
-    query = _ALL.where(c.job == job, c.pruned_at.is_(None)).order_by(*_NEWEST_FIRST).limit(1)
-    row = conn.execute(query).mappings().first()
+    row = _NEWEST.first(conn, job=job)
     if row is None:
         return None
     return {"id": row["id"], "short": short(row["id"]), "name": row["name"], "step": row["step"]}
@@ -122,13 +120,21 @@ def stored_file(job: str, view: View) -> StoredFile:
     return StoredFile(checkpoint_key(job, sha256), int(str(view["size"])), sha256)
 
 
+_TOLD = ("name", "form", "size", "sha256", "step", "metric")
+"""What a runner says of one."""
 _ALL = select(t.checkpoints, t.attempts.c.number).join(t.attempts, t.attempts.c.id == t.checkpoints.c.attempt)
 _NEWEST_FIRST = (t.attempts.c.number.desc(), t.checkpoints.c.cursor.desc())
 """By the attempt that wrote it, then by the order it was stored in."""
+_NEWEST = Statement(
+    _ALL.where(t.checkpoints.c.job == bindparam("job"), t.checkpoints.c.pruned_at.is_(None))
+    .order_by(*_NEWEST_FIRST)
+    .limit(1)
+)
 _LISTED = Statement(
     select(t.checkpoints).where(t.checkpoints.c.pruned_at.is_(None), t.checkpoints.c.id == bindparam("checkpoint"))
 )
 _c = t.checkpoints.c
+_ADD = Statement(inserting(t.checkpoints, [*_TOLD, "id", "job", "attempt", "rank", "stored_at"]))
 _LAST_OF = Statement(
     select(_c.id)
     .join(t.attempts, t.attempts.c.id == _c.attempt)

@@ -25,7 +25,6 @@ from crucible.core.resources import Allocation, Capacity, Resources
 from crucible.core.spec import JobSpec
 
 _JOB_PLAIN = (
-    "id",
     "project",
     "generation",
     "detail",
@@ -46,8 +45,6 @@ _JOB_PLAIN = (
     "checkpoint",
 )
 _ATTEMPT_PLAIN = (
-    "id",
-    "job",
     "number",
     "generation",
     "backend",
@@ -64,7 +61,6 @@ _ATTEMPT_PLAIN = (
     "noticed_at",
 )
 _MACHINE_PLAIN = (
-    "id",
     "backend",
     "owner",
     "call",
@@ -92,11 +88,15 @@ _MACHINE_PLAIN = (
     "last_seen",
 )
 JOB_CHANGES = (*_JOB_PLAIN, "state", "desired", "reason", "conditions", "used")
-"""The columns of a job that may differ from one version to the next."""
-JOB_COLUMNS = (*JOB_CHANGES, "backwards", "version", "spec", "resources")
-ATTEMPT_COLUMNS = (*_ATTEMPT_PLAIN, "state", "reason")
+"""The columns of a job that may differ from one version to the next. What others point at never does: written again,
+it would be looked up by everything that points there.
+"""
+JOB_COLUMNS = ("id", *JOB_CHANGES, "backwards", "version", "spec", "resources")
+ATTEMPT_CHANGES = (*_ATTEMPT_PLAIN, "state", "reason")
+ATTEMPT_COLUMNS = ("id", "job", *ATTEMPT_CHANGES)
 SLOT_COLUMNS = ("attempt", "rank", "machine", "allocation", "ended")
-MACHINE_COLUMNS = (*_MACHINE_PLAIN, "version", "state", "market", "billing", "capacity")
+MACHINE_CHANGES = (*_MACHINE_PLAIN, "version", "state", "market", "billing", "capacity")
+MACHINE_COLUMNS = ("id", *MACHINE_CHANGES)
 
 # Many rows hold the same text, and what it says never changes.
 spec = lru_cache(256)(JobSpec.model_validate_json)
@@ -113,6 +113,7 @@ def _billing(text: str) -> Billing:
 def job_of(row: Row) -> Job:
     plain: dict[str, Any] = {name: row[name] for name in _JOB_PLAIN}
     return Job(
+        id=row["id"],
         **plain,
         version=row["version"],
         spec=spec(row["spec"]),
@@ -138,6 +139,7 @@ def job_changes(job: Job) -> dict[str, object]:
 
 def job_row(job: Job) -> dict[str, object]:
     return {
+        "id": job.id,
         **job_changes(job),
         "backwards": job.id[::-1],
         "version": job.version,
@@ -149,6 +151,8 @@ def job_row(job: Job) -> dict[str, object]:
 def attempt_of(row: Row, slot_rows: list[Row]) -> Attempt:
     plain: dict[str, Any] = {name: row[name] for name in _ATTEMPT_PLAIN}
     return Attempt(
+        id=row["id"],
+        job=row["job"],
         **plain,
         slots=tuple(slot_of(r) for r in slot_rows),
         state=AttemptState(row["state"]),
@@ -157,6 +161,10 @@ def attempt_of(row: Row, slot_rows: list[Row]) -> Attempt:
 
 
 def attempt_row(attempt: Attempt) -> dict[str, object]:
+    return {"id": attempt.id, "job": attempt.job, **attempt_changes(attempt)}
+
+
+def attempt_changes(attempt: Attempt) -> dict[str, object]:
     return {
         **{name: getattr(attempt, name) for name in _ATTEMPT_PLAIN},
         "state": attempt.state.value,
@@ -181,6 +189,7 @@ def slot_row(attempt: str, slot: Slot) -> dict[str, object]:
 def machine_of(row: Row) -> Machine:
     plain: dict[str, Any] = {name: row[name] for name in _MACHINE_PLAIN}
     return Machine(
+        id=row["id"],
         **plain,
         version=row["version"],
         state=MachineState(row["state"]),
@@ -191,6 +200,10 @@ def machine_of(row: Row) -> Machine:
 
 
 def machine_row(machine: Machine) -> dict[str, object]:
+    return {"id": machine.id, **machine_changes(machine)}
+
+
+def machine_changes(machine: Machine) -> dict[str, object]:
     return {
         **{name: getattr(machine, name) for name in _MACHINE_PLAIN},
         "version": machine.version,

@@ -92,7 +92,7 @@ _FACTS = Statement(select(t.attempts.c.facts).where(t.attempts.c.id == bindparam
 _REMEMBER = Statement(
     update(t.attempts).where(t.attempts.c.id == bindparam("attempt")).values(facts=bindparam("facts"))
 )
-_SEGMENT = Statement(
+SEGMENT = Statement(
     select(t.log_segments.c.n).where(
         t.log_segments.c.attempt == bindparam("attempt"),
         t.log_segments.c.rank == bindparam("rank"),
@@ -298,7 +298,7 @@ def _store_segment(unit: Unit, batch: Batch, message: Message) -> None:
         "sha256": str(data.get("sha256", ""))[:64],
         "stored_at": unit.now,
     }
-    if _SEGMENT.value(unit.conn, attempt=batch.attempt, rank=batch.rank, n=row["n"]) is None:
+    if SEGMENT.value(unit.conn, attempt=batch.attempt, rank=batch.rank, n=row["n"]) is None:
         _ADD_SEGMENT.run(unit.conn, **row)
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from sqlalchemy import Connection, bindparam, func, select
 
 from crucible.control import checkpoints, codec, points, repository
 from crucible.control.db import schema as t
-from crucible.control.db.statement import Statement
+from crucible.control.db.statement import Row, Statement
 from crucible.control.views import MOST_AHEAD, View, event_view, job_view, machine_view
 from crucible.core.errors import BadInput, Conflict, NotFound, UnknownName
 from crucible.core.ids import is_id, short
@@ -28,6 +27,20 @@ _BEFORE = select(_j.id).where(t.QUEUED, _j.backend == bindparam("backend"), _j.i
 _AHEAD = Statement(select(func.count()).select_from(_BEFORE.limit(MOST_AHEAD + 1).subquery()))
 
 
+_ID = Statement(select(_j.id).where(_j.id == bindparam("job")))
+_c, _ck = t.attempts.c, t.checkpoints.c
+_DETAILS = Statement(
+    select(_c.id, _c.progress, _c.facts, _ck.id.label("checkpoint"), _ck.name, _ck.step)
+    .join(t.checkpoints, _ck.id == _c.resume_from, isouter=True)
+    .where(_c.id.in_(bindparam("attempts", expanding=True)))
+)
+_SEGMENTS = Statement(
+    select(t.price_segments)
+    .where(t.price_segments.c.machine.in_(bindparam("machines", expanding=True)))
+    .order_by(t.price_segments.c.machine, t.price_segments.c.n)
+)
+
+
 def find_job(conn: Connection, ref: str) -> str:
     """The full id for what a person typed: an id, an ending of one, or `last`.
 
@@ -35,16 +48,16 @@ def find_job(conn: Connection, ref: str) -> str:
     """
     c = t.jobs.c
     if ref == "last":
-        found = conn.execute(select(c.id).order_by(c.id.desc()).limit(1)).scalars().all()
+        found = list(conn.execute(select(c.id).order_by(c.id.desc()).limit(1)).scalars())
     elif is_id(ref):
-        found = conn.execute(select(c.id).where(c.id == ref)).scalars().all()
+        found = _ID.column(conn, job=ref)
     else:
         ending = ref.lower().removeprefix("job-")
         if len(ending) < 3 or not ending.isalnum():
             raise NotFound(f"{ref!r} names no job.", fix="`crucible jobs` lists them; three characters are enough.")
         first = ending[::-1]
         near = (c.backwards >= first, c.backwards < first + "~")
-        found = conn.execute(select(c.id).where(*near).order_by(c.id.desc()).limit(5)).scalars().all()
+        found = list(conn.execute(select(c.id).where(*near).order_by(c.id.desc()).limit(5)).scalars())
     if not found:
         raise NotFound(f"There is no job {ref!r}.", fix="`crucible jobs` lists them.", id=ref)
     if len(found) > 1:
@@ -177,36 +190,28 @@ def segments_of(conn: Connection, machines: Iterable[str]) -> dict[str, list[Seg
     wanted = list(machines)
     if not wanted:
         return {}
-    c = t.price_segments.c
-    rows = conn.execute(select(t.price_segments).where(c.machine.in_(wanted)).order_by(c.machine, c.n)).all()
     found: dict[str, list[Segment]] = {}
-    for row in rows:
-        found.setdefault(row.machine, []).append(Segment(row.starts_at, row.ends_at, row.rate, row.native_id))
+    for row in _SEGMENTS.all(conn, machines=wanted):
+        segment = Segment(row["starts_at"], row["ends_at"], row["rate"], row["native_id"])
+        found.setdefault(row["machine"], []).append(segment)
     return found
 
 
 def _details(conn: Connection, attempts: Sequence[str]) -> dict[str, dict[str, object]]:
     if not attempts:
         return {}
-    c = t.attempts.c
-    ck = t.checkpoints.c
-    query = (
-        select(c.id, c.progress, c.facts, ck.id.label("checkpoint"), ck.name, ck.step)
-        .join(t.checkpoints, ck.id == c.resume_from, isouter=True)
-        .where(c.id.in_(attempts))
-    )
     return {
-        r.id: {
-            "progress": json.loads(r.progress) if r.progress else None,
-            "facts": json.loads(r.facts),
-            "resume_from": _resume_view(r) if r.checkpoint else None,
+        row["id"]: {
+            "progress": json.loads(row["progress"]) if row["progress"] else None,
+            "facts": json.loads(row["facts"]),
+            "resume_from": _resume_view(row) if row["checkpoint"] else None,
         }
-        for r in conn.execute(query).all()
+        for row in _DETAILS.all(conn, attempts=attempts)
     }
 
 
-def _resume_view(row: Any) -> View:
-    return {"id": row.checkpoint, "short": short(row.checkpoint), "name": row.name, "step": row.step}
+def _resume_view(row: Row) -> View:
+    return {"id": row["checkpoint"], "short": short(row["checkpoint"]), "name": row["name"], "step": row["step"]}
 
 
 def _ahead(conn: Connection, job: str, backend: str) -> int:

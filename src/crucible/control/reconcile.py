@@ -16,7 +16,6 @@ from crucible.control.ports import Ports
 from crucible.control.scheduler import Scheduler
 from crucible.control.unit import Unit, Writer
 from crucible.core.errors import CrucibleError
-from crucible.core.lifecycle import JobState
 from crucible.core.lifecycle.facts import Tick
 
 log = structlog.get_logger(__name__)
@@ -39,7 +38,7 @@ _CLAIM = Statement(
 )
 _PUT_DOWN = Statement(update(t.jobs).where(_c.id == bindparam("job")).values(claimed_by=None, claimed_until=None))
 _PUT_OFF = Statement(update(t.jobs).where(_c.id == bindparam("job")).values(due_at=bindparam("due_at")))
-_QUEUED = Statement(select(_c.id).where(_c.state == JobState.QUEUED.value, _c.not_before <= bindparam("now")).limit(1))
+_QUEUED = Statement(select(_c.id).where(t.QUEUED, _c.not_before <= bindparam("now")).limit(1))
 
 
 class Reconciler:

@@ -39,7 +39,7 @@ _SAVE_JOB = Statement(
 )
 _ADD_ATTEMPT = Statement(inserting(t.attempts, codec.ATTEMPT_COLUMNS))
 _SAVE_ATTEMPT = Statement(
-    update(t.attempts).where(t.attempts.c.id == bindparam("attempt")).values(_named(codec.ATTEMPT_COLUMNS))
+    update(t.attempts).where(t.attempts.c.id == bindparam("attempt")).values(_named(codec.ATTEMPT_CHANGES))
 )
 _ADD_SLOT = Statement(inserting(t.slots, codec.SLOT_COLUMNS))
 _END_SLOT = Statement(
@@ -52,7 +52,7 @@ _MINE = (t.machines.c.id == bindparam("machine"), t.machines.c.version == bindpa
 _SAVE_MACHINE = Statement(
     update(t.machines)
     .where(*_MINE)
-    .values({**_named(codec.MACHINE_COLUMNS), "desired_version": t.machines.c.desired_version + bindparam("touched")})
+    .values({**_named(codec.MACHINE_CHANGES), "desired_version": t.machines.c.desired_version + bindparam("touched")})
 )
 _ADD_PRICE = Statement(inserting(t.price_segments, ["machine", "n", "starts_at", "ends_at", "rate", "native_id"]))
 _END_PRICE = Statement(
@@ -156,7 +156,7 @@ def _save_attempt(conn: Connection, before: World, attempt: Attempt) -> None:
         _ADD_ATTEMPT.run(conn, **codec.attempt_row(attempt))
         _ADD_SLOT.run_each(conn, [codec.slot_row(attempt.id, slot) for slot in attempt.slots])
         return
-    _SAVE_ATTEMPT.run(conn, attempt=attempt.id, **codec.attempt_row(attempt))
+    _SAVE_ATTEMPT.run(conn, attempt=attempt.id, **codec.attempt_changes(attempt))
     for slot, old in zip(attempt.slots, known.slots, strict=True):
         if slot != old:
             _END_SLOT.run(conn, its_attempt=attempt.id, its_rank=slot.rank, ended=slot.ended)
@@ -173,7 +173,7 @@ def _save_machine(
         _ADD_MACHINE.run(conn, **codec.machine_row(saved))
         return saved
     mine = {"machine": before.id, "known": before.version, "touched": int(touched)}
-    if _SAVE_MACHINE.run(conn, **mine, **codec.machine_row(saved)) != 1:
+    if _SAVE_MACHINE.run(conn, **mine, **codec.machine_changes(saved)) != 1:
         raise Stale(f"Machine {before.id} changed meanwhile.", fix="Read it again and decide again.")
     _save_price(conn, before, saved, now)
     return saved

@@ -185,7 +185,7 @@ class World:
         return replace(self, attempts=tuple(sorted((*others, attempt), key=lambda a: a.number)))
 
     def with_machine(self, machine: Machine) -> World:
-        return replace(self, machines={**self.machines, machine.id: machine})
+        return World(self.job, self.attempts, {**self.machines, machine.id: machine})
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,8 @@ class Checkers:
     now: Callable[[], float]
     clock: WallClock
     _releasing: dict[object, float] = field(default_factory=dict)
+    _committed: object = None
+    _looked: object = None
 
     def __post_init__(self) -> None:
         self.cloud.making = self._intent
@@ -51,6 +53,10 @@ class Checkers:
 
     def commit(self) -> None:
         """After every commit: nothing runs that is over by the books, and nothing is tried twice at once."""
+        state = (self.db.changes, len(self.truth.began), len(self.cloud.instances))
+        if state == self._committed:
+            return
+        self._committed = state
         self._programs()
         self._choices.check()
         if self.cloud.honours_tokens:
@@ -93,6 +99,14 @@ class Checkers:
 
     def look(self, calm_since: float | None) -> None:
         """Now and then: what must hold at any time."""
+        state = (self.db.changes, self.truth.size, len(self.store.objects))
+        if state != self._looked:
+            self._looked = state
+            self._compare()
+        if calm_since is not None:
+            self._bound(calm_since)
+
+    def _compare(self) -> None:
         self._acknowledged()
         self._cancelled()
         self._events()
@@ -100,8 +114,6 @@ class Checkers:
         self._shelf.check()
         self._bills.check()
         self._note_releases()
-        if calm_since is not None:
-            self._bound(calm_since)
 
     def _acknowledged(self) -> None:
         stored = {row[0] for row in self.db.look("SELECT id FROM jobs")}

@@ -17,6 +17,7 @@ from crucible.control.ports import guarded
 from crucible.control.system import EventListener
 from crucible.core.errors import DiskFull, TimedOut
 from crucible.core.ids import Prefix, make_id
+from crucible.simulation.faults.loop import virtual_loop
 from crucible.simulation.faults.process import WRITE_WEIGHT, Process
 from crucible.simulation.faults.weather import Dice, Weather
 
@@ -81,6 +82,11 @@ class WatchedDb(InlineDb):
         return driver_of(self._open()).execute(sql, values).fetchall()
 
     @property
+    def changes(self) -> int:
+        """How many rows were ever written; the same number, the same rows."""
+        return driver_of(self._open()).total_changes
+
+    @property
     def busy(self) -> bool:
         """Whether a transaction is under way, whose rows `look` would see before they are committed."""
         return bool(driver_of(self._open()).in_transaction)
@@ -113,7 +119,7 @@ class ProcessDb:
 
     async def _turn(self, name: str, weight: int) -> None:
         self._process.border(name, weight)
-        await asyncio.sleep(0)
+        await virtual_loop().give_way()
 
 
 class FlightCalls:

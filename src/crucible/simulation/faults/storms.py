@@ -9,7 +9,7 @@ from crucible.core.offers import Market
 from crucible.simulation.faults.cloud import ZONES, Cloud
 from crucible.simulation.faults.crew import Crew
 from crucible.simulation.faults.laptop import Laptop
-from crucible.simulation.faults.loop import VirtualLoop
+from crucible.simulation.faults.loop import virtual_loop
 from crucible.simulation.faults.machine import Machine
 from crucible.simulation.faults.network import Line
 from crucible.simulation.faults.people import People
@@ -75,7 +75,7 @@ class Storms:
             line = self._dice.one(lines)
             line.cut = True
             self._trace("weather", "a line stays cut for a while")
-            _loop().call_later(self._dice.between(600.0, 3000.0), setattr, line, "cut", False)
+            virtual_loop().call_later(self._dice.between(600.0, 3000.0), setattr, line, "cut", False)
 
     async def _blow(self) -> None:
         kinds: tuple[Callable[[], None], ...] = (
@@ -191,10 +191,10 @@ class Storms:
             return
         seconds = self._dice.one(NAPS) * self._dice.between(0.5, 1.5)
         self._trace("weather", f"the laptop sleeps for {seconds:.0f} s")
-        self._asleep_since = _loop().time()
+        self._asleep_since = virtual_loop().time()
         self._laptop.asleep = True
         home = self._servers.at_home()
-        _loop().freeze([*self._laptop.crews(), *home, *([self._people.crew] if home else [])])
+        virtual_loop().freeze([*self._laptop.crews(), *home, *([self._people.crew] if home else [])])
         if home:
             self.slept += seconds
         self._crew.start(self._sleep_on(seconds))
@@ -206,11 +206,11 @@ class Storms:
     def _wake(self) -> None:
         if self._asleep_since is None:
             return
-        slept, self._asleep_since = _loop().time() - self._asleep_since, None
+        slept, self._asleep_since = virtual_loop().time() - self._asleep_since, None
         self._trace("weather", "the laptop wakes")
         self._laptop.wake(slept, clock_stood=self._dice.chance(0.5))
         self._cloud.forget()
-        _loop().thaw()
+        virtual_loop().thaw()
 
     def _kill_runner(self) -> None:
         runners = [runner for machine in self._machines() for runner in machine.runners.values() if runner.alive]
@@ -221,9 +221,3 @@ class Storms:
     def _halt(self) -> None:
         self._trace("weather", "the laptop's host is killed")
         self._laptop.halt()
-
-
-def _loop() -> VirtualLoop:
-    loop = asyncio.get_running_loop()
-    assert isinstance(loop, VirtualLoop), "storms blow in virtual time"
-    return loop

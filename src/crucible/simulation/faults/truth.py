@@ -53,6 +53,11 @@ class Truth:
         self.cancelled: set[str] = set()
         self.doubtful: set[str] = set()
 
+    @property
+    def size(self) -> tuple[int, ...]:
+        """Changes whenever somebody was told something."""
+        return len(self.submitted), len(self.saved), len(self.written), len(self.cancelled), len(self.doubtful)
+
     def broke(self, what: str) -> None:
         """For those who must not raise where they find it."""
         self._broken(what)
