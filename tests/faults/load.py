@@ -36,6 +36,13 @@ class Ledger:
     def ran(self) -> Counter[str]:
         return Counter(self.path.read_text().split() if self.path.exists() else ())
 
+    def lost(self) -> set[str]:
+        """Acknowledged, and never run."""
+        return set(self.acknowledged) - set(self.ran())
+
+    def doubled(self) -> list[str]:
+        return [mark for mark, times in self.ran().items() if times > 1]
+
     @property
     def jobs(self) -> set[str]:
         return set(self.acknowledged.values())
@@ -148,10 +155,9 @@ def all_over(server: Deployment, seconds: float) -> None:
 
 def each_ran_once(ledger: Ledger) -> None:
     assert len(ledger.jobs) == len(ledger.acknowledged), "one job for each key"
-    ran = ledger.ran()
-    assert set(ledger.acknowledged) - set(ran) == set(), "acknowledged, and never run"
-    assert set(ran) - set(ledger.acknowledged) == set(), "run, and never acknowledged"
-    assert [mark for mark, times in ran.items() if times > 1] == [], "run twice"
+    assert ledger.lost() == set(), "acknowledged, and never run"
+    assert set(ledger.ran()) - set(ledger.acknowledged) == set(), "run, and never acknowledged"
+    assert ledger.doubled() == [], "run twice"
 
 
 def each_completed_at_once(server: Deployment, expected: set[str]) -> None:

@@ -71,7 +71,8 @@ def test_nothing_acknowledged_is_lost_or_done_twice(
     assert wait.ran() == {}, "cancelled before their turn"
     no_event_is_missing(crucible, known)
     crucible.nothing_left()
-    _tell(record, starts, len(run.acknowledged) + len(wait.acknowledged))
+    lost = {job["id"] for job in all_jobs(crucible)} ^ known
+    _tell(record, starts, len(run.acknowledged) + len(wait.acknowledged), len(run.lost() | lost), len(run.doubled()))
 
 
 @dataclass(frozen=True)
@@ -131,15 +132,15 @@ def _cancel(crucible: Deployment, wait: Ledger) -> None:
     assert {view["id"] for view in all_jobs(crucible, status="cancelled")} == wait.jobs
 
 
-def _tell(record: Record, starts: list[Start], acknowledged: int) -> None:
+def _tell(record: Record, starts: list[Start], acknowledged: int, lost: int, doubled: int) -> None:
     own = [start.own for start in starts]
     median, worst = statistics.median(own), max(own)
     record(
         "kill -9 of the server under 12 clients",
         kills=len(starts),
         acknowledged=acknowledged,
-        lost=0,
-        doubled=0,
+        lost=lost,
+        doubled=doubled,
         ready_median_s=round(median, 2),
         ready_max_s=round(worst, 2),
     )

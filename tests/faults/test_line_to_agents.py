@@ -127,7 +127,7 @@ def test_every_line_arrives_once_and_in_order(line: Line, scale: Scale, record: 
     line.ran_once(job)
     missing, doubled = compare(line.crucible.log(job).decode().splitlines(), scale.lines)
     assert (missing, doubled) == (0, 0)
-    record("agent partition", lines=scale.lines, lost=missing, doubled=doubled, restarted=0)
+    record("agent partition", lines=scale.lines, lost=missing, doubled=doubled)
 
 
 def test_over_a_noisy_line_all_arrives_once(line: Line, scale: Scale, record: Record) -> None:
@@ -144,7 +144,7 @@ def test_over_a_noisy_line_all_arrives_once(line: Line, scale: Scale, record: Re
     assert met["duplicate"], met
     assert met["cut_request"] + met["cut_answer"] + met["truncate"], met
     faults = sum(met[fault.value] for fault in Fault)
-    record("agent partition", lines=scale.lines, lost=missing, doubled=doubled, restarted=0, faults=faults)
+    record("agent partition", lines=scale.lines, lost=missing, doubled=doubled, faults=faults)
 
 
 def test_machines_claimed_over_a_noisy_line_run_their_jobs_once(tmp_path: Path) -> None:

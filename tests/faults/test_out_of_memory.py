@@ -28,7 +28,7 @@ def test_who_takes_too_much_is_stopped_and_told_how_to_go_on(
     ended, lines = counting.let_go()
     assert (ended["status"], ended["attempt"], counting.left_out(lines)) == ("completed", counting.attempt, 0)
     crucible.nothing_left()
-    record("out of memory", who="program", others_ended=0)
+    record("out of memory", who="program")
 
 
 def test_the_kernel_takes_the_program_before_our_own(crucible: Deployment, tmp_path: Path) -> None:

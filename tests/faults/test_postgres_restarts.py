@@ -62,7 +62,8 @@ def test_restarts_and_kills_lose_and_double_nothing(tmp_path: Path, scale: Scale
         kills=len(took),
         takeover_max_s=round(max(took, default=0.0), 1),
         acknowledged=len(ledger.acknowledged),
-        lost=0,
+        lost=len(ledger.lost()),
+        doubled=len(ledger.doubled()),
     )
     assert max(took, default=0.0) <= TAKEOVER_SECONDS + BUSY_SECONDS, took
 

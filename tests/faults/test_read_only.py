@@ -51,7 +51,7 @@ def test_a_server_that_cannot_write(state: FailingDisk, tmp_path: Path, record: 
         assert (view["status"], view["attempt"]) == ("completed", counting.attempt)
         assert lines == [*(f"line {n}" for n in range(len(lines) - 1)), f"end {len(lines) - 1}"]
         assert crucible.wait(accepted)["status"] == "completed"
-        record("read-only disk", where="server", acknowledged=2, lost=0, restarted=0)
+        record("read-only disk", where="server", acknowledged=2)
 
 
 def _refuses(crucible: Deployment, counting: Counting) -> None:
@@ -101,4 +101,4 @@ def test_a_machine_that_cannot_write(machines: FailingDisk, tmp_path: Path, reco
         left_out = counting.left_out(lines)
         assert left_out
         crucible.nothing_left()
-        record("read-only disk", where="machine", lines=len(lines), left_out=left_out, restarted=0)
+        record("read-only disk", where="machine", lines=len(lines), left_out=left_out)

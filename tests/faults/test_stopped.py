@@ -65,7 +65,7 @@ def test_an_agent_stands_still(world: Rehearsed, tmp_path: Path, record: Record)
     assert begins_of(tmp_path / "journal") == [1]
     world.nothing_lives()
     world.bills_agree()
-    record("SIGSTOP", who="host and runner", restarted=0, lost=0)
+    record("SIGSTOP", who="host and runner")
 
 
 def test_the_server_stands_still(world: Rehearsed, tmp_path: Path, record: Record) -> None:
@@ -86,7 +86,7 @@ def test_the_server_stands_still(world: Rehearsed, tmp_path: Path, record: Recor
         assert (ended["status"], ended["attempt"]) == ("completed", attempt)
     assert begins_of(tmp_path / "journal") == [1]
     world.nothing_lives()
-    record("SIGSTOP", who="server", restarted=0, lost=0)
+    record("SIGSTOP", who="server")
 
 
 def _becomes(world: Rehearsed, job: str, attempt: int, conditions: list[str]) -> View:
