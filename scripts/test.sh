@@ -25,7 +25,8 @@ suite_postgres() { run_pytest postgres -n 3 --dist worksteal --database postgres
 suite_templates() { run_pytest templates -n 2 --dist worksteal tests/templates/nanogpt; }
 suite_e2e() { run_pytest e2e -n 4 --dist worksteal tests/e2e; }
 suite_faults() { run_pytest faults -n 3 --dist loadfile tests/faults; }
-suite_simulation() { run_pytest simulation -n 2 tests/simulation && "$bin/crucible-sim" --seeds 200 --processes 2; }
+# The same every time: nothing here gets a second try.
+suite_simulation() { "$bin/python" -m pytest -q -n 2 tests/simulation && "$bin/crucible-sim" --seeds 200 --processes 2; }
 
 # Runs pytest for a suite and keeps what it skipped for the summary. What failed is run once more, alone: a test that
 # passes then ran into a busy machine, and the summary says so; one that fails again fails the suite.

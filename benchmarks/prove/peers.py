@@ -67,7 +67,7 @@ PEERS = (
         "skypilot#5031, #7707",
         "a job's controller dies, healthy work is torn down",
         "any server goes on from the row",
-        ("tests/faults/test_postgres_servers.py",),
+        ("tests/faults/test_postgres_restarts.py::test_restarts_and_kills_lose_and_double_nothing",),
     ),
     Peer(
         "skypilot#10682",
@@ -93,7 +93,7 @@ PEERS = (
     Peer(
         "skypilot#10021",
         "recovery never avoids the region that took its machine back",
-        "such a zone is tried last; that this fades, and real traces, are not there yet",
+        "such a zone is tried last for half an hour; a gradual decay and real traces are not there yet",
         ("tests/control/test_elastic.py::test_a_zone_that_took_a_machine_back_is_tried_last",),
     ),
     Peer(

@@ -33,7 +33,10 @@ class Ran:
             return f"not done after {AT_MOST / 3600:g} hours"
         if self.exit_code:
             return f"exit code {self.exit_code}"
-        return "" if any(self.counts.get(name) for name in DONE) else "nothing was run"
+        if not any(self.counts.get(name) for name in DONE):
+            return "nothing was run"
+        skipped = self.counts.get("skipped")
+        return f"{skipped} skipped" if skipped else ""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,13 @@ LONG_SECONDS = 4 * 3600
 """Longest when it does more than a test does."""
 
 
+LONGEST = ("crashpoints", "rehearsal_crashes", "nanogpt_survives", "rehearsal_storm", "kill9", "postgres_restarts")
+"""Files that begin first, so that no worker is left alone with one at the end."""
+
+
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.stem.removeprefix("test_") not in LONGEST)
     for item in items:
         if Path(__file__).parent not in item.path.parents:
             continue

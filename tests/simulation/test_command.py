@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import pytest
 
+from crucible.control.crashpoints import NAMES
 from crucible.simulation.faults import command
 from crucible.simulation.faults.run import Outcome
 from crucible.simulation.faults.trace import Trace
@@ -21,6 +22,7 @@ ALONE = ("--processes", "1")
 def outcome(seed: int) -> Outcome:
     trace = Trace(lambda: 1.5)
     trace("world", f"seed {seed} ran")
+    trace("server", "dies at any moment")
     return Outcome(seed, "", 3600.0, trace.digest, trace)
 
 
@@ -51,7 +53,13 @@ def test_a_broken_seed_fails_and_says_how_to_see_it_again(ran: list[int], capsys
     assert "seed 7 ran" in said
     assert "seed 6 ran" not in said
     assert "seed 7: two programs run" in said
-    assert "again: crucible-sim --seed 7" in said
+    assert "crucible-sim --seed 7 --trace" in said
+
+
+def test_where_the_control_plane_died_is_told(ran: list[int], capsys: pytest.CaptureFixture[str]) -> None:
+    command.main(["--seeds", "3", *ALONE])
+    points = f"at 0 of {len(NAMES)} named points, never at "
+    assert f"the control plane died 3 times, {points}" in capsys.readouterr().out
 
 
 def test_one_seed_shows_its_trace(ran: list[int], capsys: pytest.CaptureFixture[str]) -> None:
@@ -61,7 +69,7 @@ def test_one_seed_shows_its_trace(ran: list[int], capsys: pytest.CaptureFixture[
 
 def test_ctrl_c_ends_it_with_the_counts_so_far(ran: list[int], capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["--seeds", "5", "--from", "97", *ALONE]) == 130
-    assert capsys.readouterr().out.splitlines()[-1].startswith("2 of 5 seeds, 2 virtual hours, 0 broken")
+    assert capsys.readouterr().out.splitlines()[-1].startswith("2 seeds of 5, 2 virtual hours, 0 broken")
 
 
 @pytest.mark.parametrize(
@@ -72,7 +80,9 @@ def test_ctrl_c_ends_it_with_the_counts_so_far(ran: list[int], capsys: pytest.Ca
         (["--seeds", "99999999999"], "--seeds 200"),
         (["--from", "-1"], "--from 1"),
         (["--from", str(2**63)], "--from 1"),
-        (["--seed", "-1"], "smaller one"),
+        (["--from", "many"], "invalid int"),
+        (["--seed", "-1"], "--seed 1"),
+        (["--seeds", "4", "--trace"], "--seed 1 --trace"),
         (["--seed", "3", "--seeds", "4"], "leave out"),
         (["--seed", "3", "--from", "4"], "leave out"),
         (["--processes", "0"], "from 1 to"),
@@ -112,8 +122,23 @@ def test_ctrl_c_ends_its_processes_quietly() -> None:
         with suppress(ProcessLookupError):
             os.killpg(shell.pid, signal.SIGKILL)
     assert shell.returncode == 130
-    assert re.match(r"\d+ of 1000 seeds, ", said.splitlines()[-1])
-    assert complaints == ""
+    assert re.match(r"\d+ seeds? of 1000, ", said.splitlines()[-1])
+    assert complaints == "1000 seeds from 1, 2 at a time, about a second each.\n"
+
+
+@pytest.mark.timeout(120)
+def test_who_reads_no_further_ends_it_quietly() -> None:
+    code = f"from {command.__name__} import main; exit(main())"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, "--seed", "3", "--trace"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait() == 130
 
 
 def _hear_ctrl_c() -> None:

@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from crucible.control.agents import Agents
+from crucible.simulation.faults.findings import Checkers
 from crucible.simulation.faults.run import run
 
 CODE = "from crucible.simulation.faults.run import run; print(run(3).digest)"
@@ -44,3 +46,28 @@ def test_a_run_is_full_of_faults_and_comes_to_its_end() -> None:
     assert any("dies at" in line for line in told)
     assert any("is cut off" in line for line in told)
     assert any("calm" in line for line in told)
+
+
+@pytest.mark.timeout(300)
+def test_an_error_that_nobody_expects_is_a_finding_though_the_job_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    real, left = Agents.attempt_desired, [1]
+
+    async def once(self: Agents, *what: object) -> object:
+        if left:
+            left.pop()
+            raise KeyError("attempt")
+        return await real(self, *what)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Agents, "attempt_desired", once)
+    assert run(3).broken == "nobody expected KeyError('attempt')"
+
+
+@pytest.mark.timeout(300)
+def test_an_error_of_the_simulation_is_told_with_its_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: Checkers, calm_since: float | None) -> None:
+        raise ValueError("no such column")
+
+    monkeypatch.setattr(Checkers, "look", fail)
+    outcome = run(3)
+    assert (outcome.seed, outcome.broken) == (3, "ValueError('no such column')")
+    assert outcome.trace.lines

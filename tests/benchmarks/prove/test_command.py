@@ -79,6 +79,12 @@ def test_a_row_that_did_nothing_has_not_held(bench: Bench, command: Command) -> 
     assert bench.results["one"].problem == "nothing was run"
 
 
+def test_a_row_of_which_something_was_skipped_has_not_held(bench: Bench) -> None:
+    some = ("python", "-c", "print('2 passed, 1 skipped in 0.1s')")
+    assert bench.run(row("one", some)) == 1
+    assert bench.results["one"].problem == "1 skipped"
+
+
 def test_all_commands_of_a_row_count(bench: Bench) -> None:
     assert bench.run(row("one", PASSES, FAILS, PASSES)) == 1
     result = bench.results["one"]

@@ -8,14 +8,19 @@ import os
 import signal
 import sys
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from crucible.control.crashpoints import NAMES
+from crucible.simulation.faults.process import DIES
 from crucible.simulation.faults.run import Outcome, run
 
+SEEDS = 200
 LAST_LINES = 40
+TELL_EVERY = 50
+ENDED_EARLY = 130
 AHEAD = 4
 """Seeds that wait for each process."""
 MOST_SEEDS = 10_000_000
@@ -32,7 +37,10 @@ class Told:
     seed: int
     broken: str
     virtual_seconds: float
+    cpu_seconds: float
     digest: str
+    deaths: tuple[str, ...]
+    """Where its control planes died."""
     lines: tuple[str, ...]
 
 
@@ -45,16 +53,29 @@ class Counts:
     ran: int = 0
     broken: int = 0
     hours: float = 0.0
+    cpu_seconds: float = 0.0
+    deaths: Counter[str] = field(default_factory=Counter)
 
     def add(self, told: Told) -> None:
         self.ran += 1
         self.broken += bool(told.broken)
         self.hours += told.virtual_seconds / 3600
+        self.cpu_seconds += told.cpu_seconds
+        self.deaths.update(told.deaths)
 
     def __str__(self) -> str:
+        seeds = f"{self.ran} seed{'' if self.ran == 1 else 's'}"
         of = "" if self.ran == self.asked else f" of {self.asked}"
-        took = time.monotonic() - self.began
-        return f"{self.ran}{of} seeds, {self.hours:.0f} virtual hours, {self.broken} broken, {took:.0f} s"
+        took = f"{time.monotonic() - self.began:.0f} s, {self.cpu_seconds / max(self.ran, 1):.2f} s of processor a seed"
+        return f"{seeds}{of}, {self.hours:.0f} virtual hours, {self.broken} broken, {took}"
+
+    @property
+    def where_it_died(self) -> str:
+        named = {name: self.deaths[name] for name in sorted(NAMES)}
+        never = [name for name, times in named.items() if not times]
+        missed = f", never at {', '.join(never)}" if never else ""
+        points = f"{len(named) - len(never)} of {len(named)} named points"
+        return f"the control plane died {self.deaths.total()} times, at {points}{missed}"
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -64,14 +85,26 @@ def main(words: Sequence[str] | None = None) -> int:
     wrong = _wrong(asked)
     if wrong:
         parser.error(wrong)
-    count = 1 if asked.seed is not None else asked.seeds
-    first = asked.first if asked.seed is None else asked.seed
+    try:
+        return _obey(asked)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ENDED_EARLY
+
+
+def _obey(asked: argparse.Namespace) -> int:
+    count = 1 if asked.seed is not None else asked.seeds or SEEDS
+    first = asked.seed if asked.seed is not None else _first(asked)
     counts = Counts(count, time.monotonic())
+    if count > 1:
+        _whisper(f"{count} seeds from {first}, {min(asked.processes, count)} at a time, about a second each.")
     ended = _run_all(range(first, first + count), asked, counts)
+    if count > 1:
+        _print(counts.where_it_died)
     _print(str(counts))
     if counts.broken:
         return 1
-    return 0 if ended else 130
+    return 0 if ended else ENDED_EARLY
 
 
 def _run_all(seeds: range, asked: argparse.Namespace, counts: Counts) -> bool:
@@ -80,6 +113,8 @@ def _run_all(seeds: range, asked: argparse.Namespace, counts: Counts) -> bool:
         for told in _run(seeds, min(asked.processes, len(seeds)), trace=asked.trace):
             counts.add(told)
             _show(told, always=asked.seed is not None)
+            if counts.ran % TELL_EVERY == 0 and counts.ran < counts.asked:
+                _whisper(f"{counts.ran} of {counts.asked}, {counts.broken} broken")
     except KeyboardInterrupt:
         return False
     return True
@@ -87,8 +122,8 @@ def _run_all(seeds: range, asked: argparse.Namespace, counts: Counts) -> bool:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="crucible-sim", description="The control plane under seeded faults.")
-    parser.add_argument("--seed", type=int, metavar="N", help="run this one and show its trace")
-    parser.add_argument("--seeds", type=int, metavar="COUNT", help="run so many (default 200)")
+    parser.add_argument("--seed", type=int, metavar="N", help="run this one and show its last lines")
+    parser.add_argument("--seeds", type=int, metavar="COUNT", help=f"run so many (default {SEEDS})")
     parser.add_argument("--from", type=int, dest="first", metavar="N", help="the first of them (default 1)")
     cores = os.cpu_count() or 1
     parser.add_argument("--processes", type=int, default=cores, metavar="N", help=f"share the work (default {cores})")
@@ -97,19 +132,24 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _wrong(asked: argparse.Namespace) -> str:
-    """What is wrong with the words and what to type instead; empty when nothing is. Fills in what was not said."""
+    """What is wrong with the words and what to type instead; empty when nothing is."""
     if asked.seed is not None and (asked.seeds is not None or asked.first is not None):
         return "--seed runs one seed: leave out --seeds and --from, or --seed."
-    asked.seeds = 200 if asked.seeds is None else asked.seeds
-    asked.first = 1 if asked.first is None else asked.first
-    if not 1 <= asked.seeds <= MOST_SEEDS:
-        return f"--seeds {asked.seeds}: give a count from 1 to {MOST_SEEDS:,}, such as --seeds 200."
-    last = asked.seed if asked.seed is not None else asked.first + asked.seeds - 1
-    if min(last, asked.first) < 0 or last > LARGEST_SEED:
-        return f"Seeds are whole numbers from 0 to {LARGEST_SEED}: give a smaller one, such as --from 1."
+    seeds = SEEDS if asked.seeds is None else asked.seeds
+    if not 1 <= seeds <= MOST_SEEDS:
+        return f"--seeds {seeds}: give a count from 1 to {MOST_SEEDS:,}, such as --seeds {SEEDS}."
+    for option, number in (("--seed", asked.seed), ("--from", asked.first)):
+        if number is not None and not 0 <= number <= LARGEST_SEED - MOST_SEEDS:
+            return f"{option} {number}: give a number from 0 to {LARGEST_SEED - MOST_SEEDS}, such as {option} 1."
+    if asked.trace and asked.seed is None:
+        return "--trace shows all of one seed: name it, such as --seed 1 --trace."
     if not 1 <= asked.processes <= MOST_PROCESSES:
         return f"--processes {asked.processes}: give a number from 1 to {MOST_PROCESSES}."
     return ""
+
+
+def _first(asked: argparse.Namespace) -> int:
+    return 1 if asked.first is None else int(asked.first)
 
 
 def _run(seeds: range, processes: int, *, trace: bool) -> Iterator[Told]:
@@ -149,12 +189,16 @@ def _collect_seldom() -> None:
 
 
 def _one(seed: int, trace: bool) -> Told:
-    return _tell(run(seed), trace=trace)
+    began = time.process_time()
+    outcome = run(seed)
+    return _tell(outcome, time.process_time() - began, trace=trace)
 
 
-def _tell(outcome: Outcome, *, trace: bool) -> Told:
-    lines = outcome.trace.last(len(outcome.trace.lines) if trace else LAST_LINES)
-    return Told(outcome.seed, outcome.broken, outcome.seconds, outcome.digest, tuple(lines))
+def _tell(outcome: Outcome, cpu_seconds: float, *, trace: bool) -> Told:
+    told = outcome.trace
+    lines = tuple(told.last(len(told.lines) if trace else LAST_LINES))
+    deaths = tuple(line.what.removeprefix(DIES) for line in told.lines if line.what.startswith(DIES))
+    return Told(outcome.seed, outcome.broken, outcome.virtual_seconds, cpu_seconds, told.digest, deaths, lines)
 
 
 def _show(told: Told, *, always: bool) -> None:
@@ -164,7 +208,13 @@ def _show(told: Told, *, always: bool) -> None:
         _print(line)
     _print(f"seed {told.seed}: {told.broken or 'all held'} (trace {told.digest[:16]})")
     if told.broken:
-        _print(f"again: crucible-sim --seed {told.seed}")
+        _print(f"again, with all that happened: crucible-sim --seed {told.seed} --trace")
+
+
+def _whisper(line: str) -> None:
+    """For whoever watches; the output stays what is counted on."""
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
 
 
 def _print(line: str) -> None:

@@ -63,7 +63,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._count = 0
         self._frozen: list[Crew] = []
         self._held: list[Turn] = []
-        self.turns = 0
+        self.failed: Callable[[BaseException], None] = lambda error: None
+        """Told of every task that ends in an error, whoever waits for it."""
 
     def time(self) -> float:
         return self._now
@@ -94,6 +95,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def create_task(self, coro: Any, *, name: str | None = None, context: Context | None = None) -> Any:
         """The task also joins the crew of whoever starts it, and ends with that."""
         task = asyncio.Task(coro, loop=self, name=name or "task", context=context)
+        task.add_done_callback(self._over)
         crew = crew_of(context)
         if crew is not None:
             crew.join(task)
@@ -109,7 +111,12 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return False
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Errors that nobody waits for: those of whoever died meanwhile."""
+        """Errors that nobody waited for; `failed` was told of them."""
+
+    def _over(self, task: asyncio.Task[Any]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self.failed(error)
 
     def run_until_complete(self, future: Coroutine[Any, Any, T]) -> T:  # type: ignore[override]
         asyncio._set_running_loop(self)
@@ -141,7 +148,6 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         if self._frozen and turn.is_frozen():
             self._held.append(turn)
         elif not turn.is_cancelled:
-            self.turns += 1
             turn.run()
 
     def _jump(self) -> None:

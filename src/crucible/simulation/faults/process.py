@@ -11,6 +11,8 @@ from crucible.simulation.faults.crew import Crew, crew_of
 PORT_WEIGHT, WRITE_WEIGHT, NAMED_WEIGHT = 1, 8, 40
 """How much nearer to its death each kind of border brings a process: the interesting ones count for more."""
 
+DIES = "dies at "
+
 
 class Crash(BaseException):
     """The process died: nothing after it was done."""
@@ -38,7 +40,7 @@ class Process(Crew):
 
     def crash(self, where: str) -> None:
         if self.alive:
-            self._told(f"dies at {where}")
+            self._told(f"{DIES}{where}")
             self.die()
 
     def die(self) -> None:

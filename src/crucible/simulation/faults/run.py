@@ -24,7 +24,7 @@ from crucible.simulation.faults.findings import Checkers
 from crucible.simulation.faults.laptop import Laptop
 from crucible.simulation.faults.loop import Deadlock, VirtualLoop
 from crucible.simulation.faults.machine import Ground
-from crucible.simulation.faults.network import Network
+from crucible.simulation.faults.network import Gone, Lost, Network, Refused
 from crucible.simulation.faults.people import People
 from crucible.simulation.faults.ports import WallClock, WatchedDb
 from crucible.simulation.faults.process import Crash, arm_all
@@ -40,6 +40,8 @@ JOBS = 5
 CHAOS_SECONDS = 3000.0
 CALM_SECONDS = 6 * 3600.0
 LOOK_SECONDS = 30.0
+EXPECTED = (Crash, CrucibleError, Lost, Refused, Gone, Broken)
+"""What a task may end in."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ class Outcome:
 
     seed: int
     broken: str
-    seconds: float
+    virtual_seconds: float
     digest: str
     trace: Trace
 
@@ -63,8 +65,18 @@ def run(seed: int) -> Outcome:
     with _database() as db, tempfile.TemporaryDirectory() as scratch:
         world = World(seed, loop, db, Path(scratch))
         with _listening(world):
-            broken = loop.run_until_complete(world.run())
+            broken = _survived(loop, world)
     return Outcome(seed, broken, loop.time(), world.trace.digest, world.trace)
+
+
+def _survived(loop: VirtualLoop, world: World) -> str:
+    """What broke, or nothing. An error of the simulation itself is a finding too: it has a seed, and others go on."""
+    loop.failed = world.failed
+    try:
+        return loop.run_until_complete(world.run())
+    except Exception as error:  # noqa: BLE001  whatever it is, it is told
+        world.break_(repr(error))
+        return repr(error)
 
 
 class World:
@@ -108,6 +120,11 @@ class World:
         if not self._broken:
             self.trace("BROKEN", what)
         self._broken.append(what)
+
+    def failed(self, error: BaseException) -> None:
+        """A task ended so. What nobody foresaw is a finding, though another task may make up for it."""
+        if not isinstance(error, EXPECTED):
+            self.break_(f"nobody expected {error!r}")
 
     async def run(self) -> str:
         """What broke, or nothing."""

@@ -31,6 +31,7 @@ class MemoryStore:
         return Stored(key, len(content), digest)
 
     def put_new(self, key: str, data: Content, *, sha256: str | None = None) -> bool:
+        self._reach()
         if key in self.objects:
             return False
         self.put(key, data, sha256=sha256)
@@ -54,6 +55,7 @@ class MemoryStore:
         return iter([self.get(key)[start:end]])
 
     def size(self, key: str) -> int | None:
+        self._reach()
         return len(self.objects[key]) if key in self.objects else None
 
     def list(self, prefix: str) -> Iterator[tuple[str, int]]:
@@ -67,6 +69,7 @@ class MemoryStore:
         self._answer()
 
     def free_bytes(self) -> int | None:
+        self._reach()
         return 0 if self._weather.storming("store") else ROOM
 
     def _room(self) -> None:
