@@ -29,9 +29,10 @@ This page is printed from `tests/core/lifecycle/allowed.txt`, which is written b
 {COMMAND}
 ```
 
-`tests/core/lifecycle/test_explore.py` walks through every state that can be reached and tells every fact there: each
-row below happens, and nothing else does. `tests/control/test_exploration.py` tells the same facts, and random
-histories with crashes, conflicts, doubled and late facts, through the database, on SQLite and on PostgreSQL.
+`tests/core/lifecycle/test_explore.py` walks through every state that can be reached (worlds that differ in nothing that
+rules ask for count as one) and tells every fact there: each row below happens, and nothing else does.
+`tests/control/test_exploration.py` tells the same facts, and random histories with crashes, conflicts, doubled and late
+facts, through the database, on SQLite and on PostgreSQL.
 
 How to read the tables: a word with `?` comes in some cases only. A pair of state and fact that has no row changes
 nothing, and is listed as such. In any state nothing follows from a fact about another attempt than the live one, nor

@@ -12,9 +12,8 @@ from crucible.simulation.faults.ports import WallClock, WatchedDb
 from crucible.simulation.faults.shelf import Shelf
 from crucible.simulation.faults.store import MemoryStore
 from crucible.simulation.faults.story import Broken, Story
-from crucible.simulation.faults.truth import Truth
+from crucible.simulation.faults.truth import TERMINAL, Truth
 
-TERMINAL = ("completed", "failed", "cancelled")
 BOUND_SECONDS = 900.0
 """With nothing failing, what is to end has ended within this time."""
 LAUNCH_SECONDS = 150.0

@@ -18,7 +18,7 @@ from crucible.simulation.faults.network import Lost
 from crucible.simulation.faults.ports import WallClock
 from crucible.simulation.faults.process import Crash
 from crucible.simulation.faults.program import Script
-from crucible.simulation.faults.servers import Servers
+from crucible.simulation.faults.servers import Servers, answered
 from crucible.simulation.faults.story import Broken
 from crucible.simulation.faults.trace import Trace
 from crucible.simulation.faults.truth import Truth
@@ -116,7 +116,7 @@ class People:
         server = self._servers.any()
         if server is None:
             raise Lost("nobody listens")
-        task = server.process.start(_asked(request, server.control))
+        task = server.process.start(answered(request, server.control))
         done, _ = await asyncio.wait({task}, timeout=REQUEST_SECONDS)
         if not done or task.cancelled():
             raise Lost("there was no answer")
@@ -146,7 +146,3 @@ class People:
             retries=Retries(interruption=50, infrastructure=50),
             keep=Keeping(latest=dice.whole(1, 3)),
         )
-
-
-async def _asked(request: Callable[[Control], Awaitable[T]], control: Control) -> T:
-    return await request(control)

@@ -34,6 +34,7 @@ from crucible.simulation.faults.trace import Trace
 from crucible.simulation.faults.weather import Dice, Weather
 
 T = TypeVar("T")
+Face = TypeVar("Face")
 
 KEY = b"the simulated deployment's key"
 DEPLOYMENT = make_id(Prefix.DEPLOYMENT, 1, 1)
@@ -121,7 +122,7 @@ class Servers:
 
     def answer(self, request: Callable[[Agents], Awaitable[T]]) -> asyncio.Task[T] | None:
         server = self.any()
-        return None if server is None else server.process.start(_answered(request, server.control.agents))
+        return None if server is None else server.process.start(answered(request, server.control.agents))
 
     def any(self) -> Server | None:
         """One that answers, if there is one."""
@@ -198,5 +199,5 @@ class Servers:
         return Server(process, PacedControl(ports, estate.backends, deployment))
 
 
-async def _answered(request: Callable[[Agents], Awaitable[T]], agents: Agents) -> T:
-    return await request(agents)
+async def answered(request: Callable[[Face], Awaitable[T]], face: Face) -> T:
+    return await request(face)

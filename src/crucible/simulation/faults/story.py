@@ -6,9 +6,7 @@ import json
 from dataclasses import dataclass
 
 from crucible.simulation.faults.ports import WatchedDb
-from crucible.simulation.faults.truth import Truth
-
-ENDS = frozenset({"completed", "failed", "cancelled"})
+from crucible.simulation.faults.truth import TERMINAL, Truth
 
 
 class Broken(Exception):
@@ -31,7 +29,7 @@ class Story:
                 newest[data["attempt"]] = data["step"]
             elif kind == "reopened":
                 over = ""
-            elif kind in ENDS or kind == "cancel_requested":
+            elif kind in TERMINAL or kind == "cancel_requested":
                 over = str(kind)
             elif kind == "placed":
                 if over:

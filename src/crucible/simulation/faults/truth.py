@@ -38,6 +38,10 @@ class Segment:
     sha256: str
 
 
+TERMINAL = ("completed", "failed", "cancelled")
+"""How a job may end."""
+
+
 class Truth:
     """`broken` is told at once when two programs of one job run."""
 
