@@ -13,8 +13,8 @@ from benchmarks.prove.rows import MISSING, ROWS, Missing, Row
 from crucible.core.resources import format_duration
 
 HEAD = ("what", "promises", "in `make test`", "in `make prove`", "what must hold", "last measured")
-UNTOLD = ("seed",)
-"""Numbers that repeat a run and measure nothing."""
+UNTOLD = ("seed", "seen", "found")
+"""What repeats a run, or is told elsewhere, and measures nothing."""
 SHORT = 10
 """Letters of a commit that are shown."""
 
@@ -70,7 +70,7 @@ def _when(result: Result) -> str:
 def _figure(measured: Measured, *, named: bool) -> str:
     """Its name only where a row measured several things."""
     about = [measured.name] if named else []
-    about += [f"{_name(name)} {text}" for name, text in measured.words.items()]
+    about += [f"{_name(name)} {text}" for name, text in measured.words.items() if name not in UNTOLD]
     about += [f"{measured.times} times"] if measured.times > 1 else []
     numbers = (f"{_name(name)} {_spread(spread)}" for name, spread in measured.numbers.items() if name not in UNTOLD)
     return ": ".join(filter(None, (", ".join(about), ", ".join(numbers))))
