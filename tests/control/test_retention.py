@@ -172,6 +172,19 @@ async def test_a_crash_between_row_and_object_is_finished_by_the_next_round(rig:
     assert len(stored(rig)) == 1
 
 
+async def test_what_was_pruned_under_a_clock_set_back_is_removed_once_it_is_right_again(rig: Rig) -> None:
+    job, _ = await rig.running(keep={"latest": 1, "best": 0})
+    await retention(rig).round()
+    rig.clock.move(-3600)
+    for n in (1, 2):
+        await checkpoint(rig, job, n)
+    with pytest.raises(Killed):
+        await retention(rig, Dying(rig.ports.store)).round()
+    rig.clock.move(5 * 3600)
+    await retention(rig).round()
+    assert len(stored(rig)) == 1
+
+
 async def test_a_crash_while_a_job_is_pruned_is_finished_by_the_next_round(rig: Rig) -> None:
     await ended_job(rig)
     rig.clock.move(40 * DAY)

@@ -4,5 +4,7 @@ from __future__ import annotations
 
 BAD: dict[int, str] = {
     2: "a bill was read from a list that forgets what ended an hour ago, while the laptop slept",
+    1481: "what was pruned under a clock set back was never removed",
+    1596: "a list that was long on its way was taken for a new one, and a machine for gone",
     16: "a host that ended before its first contact was never started again",
 }

@@ -162,10 +162,11 @@ class Performer:
             return await self._answered(effect)
         if not effect.tries:
             return await self._answered(effect, f.LaunchRefused("cancelled before it was launched"))
+        asked_at = self._ports.clock.now()
         native_id = await self._find(effect, backend) or machine.claimed_by
         if native_id is not None:
             return await self._answered(effect, f.LaunchAnswered(native_id))
-        machine = await self._note(effect, f.FoundNothing())
+        machine = await self._note(effect, f.FoundNothing(asked_at))
         if machine.state is MachineState.GONE:
             return await self._answered(effect)
         await self._later(effect, "no machine found yet")
@@ -176,18 +177,20 @@ class Performer:
         if not machine.alive:
             return await self._answered(effect)
         backend = self._places.backend(machine.backend)
+        asked_at = self._ports.clock.now()
         native_id = machine.claimed_by or machine.native_id or await self._find(effect, backend)
         if native_id is None:
-            await self._note(effect, f.FoundNothing())
+            await self._note(effect, f.FoundNothing(asked_at))
             return await self._finish(effect)
         ref = base.MachineRef(machine.backend, machine.id, native_id, machine.region)
         crashpoint("terminate.before_call")
         await self._call(effect, backend, lambda: backend.terminate(ref))
         crashpoint("terminate.after_call")
         for _ in range(SIGHTINGS):
+            asked_at = self._ports.clock.now()
             seen = await self._call(effect, backend, lambda: backend.poll([ref]))
             if all(o.seen in (base.Seen.GONE, base.Seen.INTERRUPTED) for o in seen):
-                await self._note(effect, f.LaunchAnswered(native_id), f.SeenGone())
+                await self._note(effect, f.LaunchAnswered(native_id), f.SeenGone(asked_at=asked_at))
         await self._finish(effect)
 
     async def _find(self, effect: Claimed, backend: base.Backend) -> str | None:

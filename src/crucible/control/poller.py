@@ -56,30 +56,31 @@ class Poller:
     async def _poll_backend(self, name: str, machines: list[Machine]) -> None:
         backend = self._places.backend(name)
         refs = [MachineRef(name, m.id, m.native_id or "", m.region) for m in machines]
+        asked_at = self._ports.clock.now()
         seen = await self._ports.calls.run(name, lambda: backend.poll(refs), POLL_DEADLINE)
         known = {m.id: m for m in machines}
         for observation in seen:
             machine = known.get(observation.ref.machine)
             if machine is not None and _news(machine, observation):
-                await self._writer.write(lambda unit, o=observation: self._tell(unit, o))  # type: ignore[misc]
+                await self._writer.write(lambda unit, o=observation: self._tell(unit, o, asked_at))  # type: ignore[misc]
 
-    def _tell(self, unit: Unit, observation: Observation) -> None:
+    def _tell(self, unit: Unit, observation: Observation, asked_at: float) -> None:
         machine = repository.load_machine(unit.conn, observation.ref.machine)
-        fact = _fact(observation)
+        fact = _fact(observation, asked_at)
         if machine is not None and fact is not None:
             unit.advance_machine(machine, fact)
 
 
-def _fact(observation: Observation) -> f.MachineFact | None:
+def _fact(observation: Observation, asked_at: float) -> f.MachineFact | None:
     match observation.seen:
         case Seen.UP | Seen.STARTING:
             return f.SeenUp()
         case Seen.HALTED:
             return f.SeenHalted()
         case Seen.GONE:
-            return f.SeenGone(detail=observation.detail)
+            return f.SeenGone(detail=observation.detail, asked_at=asked_at)
         case Seen.INTERRUPTED:
-            return f.SeenGone(interrupted=True, detail=observation.detail)
+            return f.SeenGone(interrupted=True, detail=observation.detail, asked_at=asked_at)
         case Seen.UNREACHABLE:
             return None
 

@@ -217,6 +217,7 @@ def _refuse_while_held(conn: Connection) -> None:
 
 
 def _thin(unit: Unit, job: str) -> None:
+    _look_from(unit.conn, unit.now)
     for verdict in pruning.verdicts(unit.conn, job):
         pruned_at = None if verdict.kept else unit.now
         _JUDGE.run(unit.conn, checkpoint=verdict.id, why=verdict.why, pruned_at=pruned_at)
@@ -227,6 +228,7 @@ def _prune_job(unit: Unit, job: str, why: str) -> None:
     conn = unit.conn
     if not pruning.may_go(conn, job):
         return
+    _look_from(conn, unit.now)
     conn.execute(update(t.jobs).where(t.jobs.c.id == job).values(pruned_at=unit.now))
     c = t.checkpoints.c
     left = update(t.checkpoints).where(c.job == job, c.pruned_at.is_(None))
@@ -241,6 +243,12 @@ def _drop_bundle(conn: Connection, sha256: str) -> None:
         return
     if conn.execute(delete(t.bundles).where(t.bundles.c.sha256 == sha256)).rowcount:
         meta.put(conn, PENDING, json.dumps([*_pending(conn), sha256]))
+
+
+def _look_from(conn: Connection, now: float) -> None:
+    """What is pruned under a clock that was set back must not lie before what the next round looks at."""
+    if float(meta.get(conn, TIDIED) or 0.0) > now:
+        meta.put(conn, TIDIED, repr(now))
 
 
 def _leftovers(conn: Connection) -> Leftovers:

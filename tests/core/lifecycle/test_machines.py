@@ -102,6 +102,21 @@ def test_absence_is_believed_when_it_was_seen_twice() -> None:
     assert after(once, GONE).state is MachineState.GONE
 
 
+def test_a_list_that_was_long_on_its_way_is_as_old_as_the_question() -> None:
+    """Asked for within the settle window, it may show what was before the machine was made."""
+    slow = replace(UP, settle_window=15.0)
+    once = advance_machine(slow, f.SeenGone(asked_at=NOW - 10), NOW).machine
+    assert advance_machine(once, f.SeenGone(asked_at=NOW + 14), NOW + 30).machine.alive
+    assert not advance_machine(once, f.SeenGone(asked_at=NOW + 15), NOW + 30).machine.alive
+
+
+def test_an_empty_find_is_as_old_as_the_question() -> None:
+    machine = released(UNSURE)
+    late = machine.launch_deadline + 20
+    for asked_at, finds in ((machine.launch_deadline - 1, 0), (machine.launch_deadline, 1)):
+        assert advance_machine(machine, f.FoundNothing(asked_at), late).machine.empty_finds == finds
+
+
 @pytest.mark.parametrize("sign", [f.SeenUp(), f.HostSeen(), f.SeenHalted()], ids=repr)
 def test_a_sign_of_life_between_two_sightings_begins_the_count_anew(sign: f.MachineFact) -> None:
     assert after(UP, GONE, sign, GONE).alive

@@ -168,7 +168,9 @@ class LaunchLost:
 
 @dataclass(frozen=True)
 class FoundNothing:
-    """A find by token came back empty."""
+    """A find by token came back empty; `asked_at` as in SeenGone."""
+
+    asked_at: float | None = None
 
 
 @dataclass(frozen=True)
@@ -188,8 +190,11 @@ class SeenHalted:
 
 @dataclass(frozen=True)
 class SeenGone:
+    """`asked_at`: when the place was asked, since an answer that was long on its way is as old (None: just now)."""
+
     interrupted: bool = False
     detail: str = ""
+    asked_at: float | None = None
 
 
 @dataclass(frozen=True)

@@ -40,16 +40,17 @@ def advance_machine(machine: Machine, fact: f.MachineFact, now: float) -> Machin
             return MachineStep(_refused(machine, why, now))
         case f.LaunchLost(why, until):
             return MachineStep(_lost(machine, why, until))
-        case f.FoundNothing():
-            return MachineStep(_found_nothing(machine, now))
+        case f.FoundNothing(asked_at):
+            return MachineStep(_found_nothing(machine, now, now if asked_at is None else asked_at))
         case f.HostSeen():
             return MachineStep(_host_seen(machine, now))
         case f.SeenUp():
             return MachineStep(_there(machine))
         case f.SeenHalted():
             return _halted(machine, now)
-        case f.SeenGone(interrupted, detail):
-            return MachineStep(_seen_gone(machine, now, interrupted, detail))
+        case f.SeenGone(interrupted, detail, asked_at):
+            asked = now if asked_at is None else asked_at
+            return MachineStep(_seen_gone(machine, now, asked, interrupted, detail))
         case f.Unwanted(why):
             return _release(machine, why)
 
@@ -84,9 +85,9 @@ def _refused(machine: Machine, why: str, now: float) -> Machine:
     return _relaunched(replace(machine, detail=why))
 
 
-def _found_nothing(machine: Machine, now: float) -> Machine:
-    """An empty find counts only after the launch can no longer take effect."""
-    if machine.launch_settled or now < machine.launch_deadline:
+def _found_nothing(machine: Machine, now: float, asked_at: float) -> Machine:
+    """An empty find counts only if it was asked for after the launch could no longer take effect."""
+    if machine.launch_settled or asked_at < machine.launch_deadline:
         return machine
     counted = replace(machine, empty_finds=machine.empty_finds + 1)
     if counted.empty_finds < SIGHTINGS or machine.state is not MachineState.RELEASING:
@@ -117,14 +118,14 @@ def _halted(machine: Machine, now: float) -> MachineStep:
     return MachineStep(again, (Effect(EffectKind.LAUNCH, machine.id),))
 
 
-def _seen_gone(machine: Machine, now: float, interrupted: bool, detail: str) -> Machine:
-    """Believed when two lists agree and the place has had its settle window between them."""
+def _seen_gone(machine: Machine, now: float, asked_at: float, interrupted: bool, detail: str) -> Machine:
+    """Believed when two lists agree and the second was asked for a settle window after the first was there."""
     if not machine.launch_settled:
         return machine
     since = machine.gone_since if machine.gone_since is not None else now
     sightings, taken_back = machine.gone_sightings + 1, machine.interrupted or interrupted
     counted = replace(machine, gone_sightings=sightings, gone_since=since, interrupted=taken_back)
-    believed = sightings >= SIGHTINGS and now >= since + machine.settle_window
+    believed = sightings >= SIGHTINGS and asked_at >= since + machine.settle_window
     return _gone(counted, now, detail) if believed else counted
 
 
