@@ -60,7 +60,10 @@ class Sender:
     async def send(self, texts: Iterable[str]) -> None:
         for text in texts:
             try:
-                await asyncio.wait_for(self._socket.send_text(text), self._seconds)
+                async with asyncio.timeout(
+                    self._seconds
+                ):  # wait_for could swallow the cancellation of a reader that left
+                    await self._socket.send_text(text)
             except TimeoutError as error:
                 raise SlowReader from error
 
