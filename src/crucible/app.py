@@ -102,6 +102,7 @@ def build_control(home: Home, settings: Settings) -> ControlPort:
             prune_after=settings.prune_after.value,
             backends=settings.backends.value,
             channel=settings.channel.value,
+            neighbours=settings.shared_computer.value,
             key=home.key(settings.key_file.value),
             python=sys.executable,
             uv=_find_uv(),

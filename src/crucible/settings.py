@@ -69,6 +69,7 @@ class Settings:
     `store_endpoint`, `store_region`, `store_access_key`, `store_secret_key`: how a bucket is reached (None: as the
     provider's own environment variables say).
     `disk_reserve`: bytes of the store's disk that stay free. `store_quota`: bytes the store may hold (None: no limit).
+    `shared_computer`: the server's users trust each other, so their jobs may run beside each other on this computer.
     `prune_after`: seconds after which what an ended job stored is removed by itself (None: never).
     """
 
@@ -95,6 +96,7 @@ class Settings:
     disk_reserve: Setting[int]
     store_quota: Setting[int | None]
     prune_after: Setting[float | None]
+    shared_computer: Setting[bool]
 
 
 @dataclass(frozen=True)
@@ -107,8 +109,10 @@ class _Layer:
 
 STORE_NAMES = ("store", "store_endpoint", "store_region", "store_access_key", "store_secret_key")
 ROOM_NAMES = ("disk_reserve", "store_quota", "prune_after")
+PEOPLE_NAMES = ("shared_computer",)
 RENTING_NAMES = ("agents_url", "channel", "rehearsal_state", "machine_seconds", "lease_seconds")
-SERVER_NAMES = ("database", "key_file", "backends", "local_folder", *RENTING_NAMES, *STORE_NAMES, *ROOM_NAMES)
+PLACE_NAMES = ("database", "key_file", "backends", "local_folder")
+SERVER_NAMES = (*PLACE_NAMES, *RENTING_NAMES, *STORE_NAMES, *ROOM_NAMES, *PEOPLE_NAMES)
 """What only a server reads."""
 HIDDEN = frozenset({"token", "database", "store", "store_access_key", "store_secret_key"})
 """Not repeated when they are wrong."""
@@ -149,6 +153,7 @@ def load_settings(
         disk_reserve=_pick(layers, "disk_reserve", _size_or_none, lambda: DEFAULT_RESERVE),
         store_quota=_pick(layers, "store_quota", _size, lambda: None),
         prune_after=_pick(layers, "prune_after", _days, lambda: None),
+        shared_computer=_pick(layers, "shared_computer", _flag, lambda: False),
     )
 
 
@@ -251,6 +256,15 @@ def _database(value: object) -> DatabaseUrl:
     if not text.startswith(("postgresql://", "postgres://")):
         raise ValueError("It has to begin with postgresql://.")
     return DatabaseUrl(text)
+
+
+def _flag(value: object) -> bool:
+    known = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+    if isinstance(value, bool):
+        return value
+    if not isinstance(value, str) or value.strip().lower() not in known:
+        raise ValueError("It has to be true or false.")
+    return known[value.strip().lower()]
 
 
 def _names(value: object) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ B = make_id(Prefix.JOB, 2, 0b00010_00001_00010_00011)
 
 
 async def find(rig: Rig, ref: str) -> str:
-    return await rig.read(lambda conn: queries.find_job(conn, ref))
+    return (await rig.read(lambda conn: queries.find_job(conn, ref))).id
 
 
 async def add(rig: Rig, *names: str) -> None:

@@ -57,6 +57,7 @@ JOBS = st.builds(
     resources=SIZES,
     created_at=TIMES,
     project=st.sampled_from(["default", "other"]),
+    user=TEXT,
     version=COUNT,
     generation=COUNT,
     state=st.sampled_from(JobState),

@@ -84,7 +84,8 @@ async def test_a_rerun_is_a_new_job_with_the_same_record(rig: Rig) -> None:
     assert again.created
     assert world.job.id != job
     assert world.job.spec.rerun_of == job
-    same = world.job.spec.model_copy(update={"seed": None, "rerun_of": None})
+    assert world.job.spec.project == "default"
+    same = world.job.spec.model_copy(update={"seed": None, "rerun_of": None, "project": None})
     assert same == spec
 
 

@@ -27,6 +27,8 @@ JOB_KEYS = {
     "desired",
     "backend",
     "machine",
+    "project",
+    "user",
     "tier",
     "grace_seconds",
     "resources",

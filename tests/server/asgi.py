@@ -87,6 +87,11 @@ class SocketClient:
         assert start["type"] == "websocket.http.response.start", start
         return start["status"], json.loads(body["body"])
 
+    async def status(self) -> int:
+        """101 for a socket that was accepted, else the status of the refusal."""
+        first = await self.message()
+        return 101 if first["type"] == "websocket.accept" else int(first["status"])
+
     async def ended(self) -> None:
         """Returns once the application is done with this socket."""
         assert self._task

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from crucible.core.errors import Conflict, CrucibleError, NotAllowed, NotFound
+from crucible.core.people import Identity
 from crucible.core.spec import JobSpec
 from crucible.wire.desired import Desired
 from crucible.wire.messages import Batch, decode_batch, derive_secret
@@ -164,6 +165,13 @@ def _shown(found: list[Point], points: int) -> dict[str, Any]:
     }
 
 
+class FakePeople:
+    """Nobody but the owner; what is asked of real people is tested over real ones."""
+
+    async def me(self, who: Identity) -> dict[str, Any]:
+        return {"user": who.name}
+
+
 class FakeControl:
     def __init__(self) -> None:
         self.store = FakeStore()
@@ -188,10 +196,24 @@ class FakeControl:
         self.pruned: list[tuple[float | None, bool]] = []
         self.backups: list[str] = []
         self.confirmed = 0
+        self.askers: list[Identity] = []
+        self.tokens: dict[str, Identity] = {}
+        self.people = FakePeople()
 
     @property
     def agents(self) -> FakeControl:
         return self
+
+    def at(self, who: Identity) -> FakeControl:
+        self.askers.append(who)
+        return self
+
+    async def identify(self, token: str) -> Identity | None:
+        return self.tokens.get(token)
+
+    async def share(self, ref: str, *, name: str, seconds: float) -> dict[str, Any]:
+        job = await self.find_job(ref)
+        return {"job": job, "name": name, "seconds": seconds, "token": "crt_shared"}
 
     # what the public API asks
 

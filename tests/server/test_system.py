@@ -9,6 +9,7 @@ import httpx2
 from fastapi import FastAPI
 from tests.server.conftest import Stops
 from tests.server.fake_control import FakeControl
+from tests.server.test_auth import OPEN
 
 from crucible.server.api import describe
 
@@ -85,7 +86,7 @@ def test_every_operation_documents_its_problems(api: FastAPI) -> None:
 
 def test_the_description_says_what_needs_the_token(api: FastAPI) -> None:
     for path, operation in operations(describe(api)):
-        wanted = [] if path in ("/healthz", "/readyz") else [{"token": []}]
+        wanted = [] if path in OPEN else [{"token": []}]
         assert operation["security"] == wanted, path
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, Select, insert, select
 
 from crucible.control import marks
 from crucible.control.crashpoints import crashpoint
@@ -13,6 +13,7 @@ from crucible.control.db import schema as t
 from crucible.control.ports import Ports
 from crucible.control.uploads import Uploads
 from crucible.core.errors import NotFound
+from crucible.core.people import OWNER, Identity, Permission
 from crucible.storage.layout import bundle_key
 
 MARK = "bundle"
@@ -34,16 +35,16 @@ class Bundles:
         self._uploads = uploads
         self._limit = limit
 
-    async def has(self, sha256: str) -> bool:
-        return await self._size(sha256) is not None
+    async def has(self, sha256: str, who: Identity = OWNER) -> bool:
+        return await self._ports.db.read(lambda conn: held(conn, sha256, who))
 
-    async def put(self, sha256: str, chunks: AsyncIterator[bytes]) -> bool:
-        """Stores the bytes, then the row: a row means that the bundle is there whole. Whether it is new."""
+    async def put(self, sha256: str, chunks: AsyncIterator[bytes], who: Identity = OWNER) -> bool:
+        """Stores the bytes, then the row: a row means that the bundle is there whole. Whether it is new to him."""
         await marks.announce(self._ports, bundle_key(sha256), MARK)
         size, _ = await self._uploads.bundle(sha256, chunks, self._limit)
         crashpoint("bundle.after_put")
         now = self._ports.clock.now()
-        return await self._ports.db.write(lambda conn: _note(conn, sha256, size, now))
+        return await self._ports.db.write(lambda conn: _note(conn, sha256, size, who, now))
 
     async def open(self, sha256: str) -> StoredFile:
         size = await self._size(sha256)
@@ -56,9 +57,25 @@ class Bundles:
         return await self._ports.db.read(lambda conn: conn.execute(query).scalar())
 
 
-def _note(conn: Connection, sha256: str, size: int, now: float) -> bool:
-    marks.arrived(conn, bundle_key(sha256), MARK)
-    if conn.execute(select(t.bundles.c.sha256).where(t.bundles.c.sha256 == sha256)).first() is not None:
+def held(conn: Connection, sha256: str, who: Identity) -> bool:
+    """Whether it is there, and was brought by this user: who only knows its hash has no right to the code."""
+    if conn.execute(select(t.bundles.c.sha256).where(t.bundles.c.sha256 == sha256)).first() is None:
         return False
-    conn.execute(insert(t.bundles).values(sha256=sha256, size=size, created_at=now))
-    return True
+    if who.job is not None:  # a share link shows what its maker chose, not what he has
+        return False
+    return who.may(Permission.OPERATE) or conn.execute(_holding(sha256, who)).first() is not None
+
+
+def _holding(sha256: str, who: Identity) -> Select[tuple[str]]:
+    c = t.holders.c
+    return select(c.user).where(c.sha256 == sha256, c.user == who.user)
+
+
+def _note(conn: Connection, sha256: str, size: int, who: Identity, now: float) -> bool:
+    marks.arrived(conn, bundle_key(sha256), MARK)
+    known = held(conn, sha256, who)
+    if who is not OWNER and conn.execute(_holding(sha256, who)).first() is None:
+        conn.execute(insert(t.holders).values(sha256=sha256, user=who.user))
+    if conn.execute(select(t.bundles.c.sha256).where(t.bundles.c.sha256 == sha256)).first() is None:
+        conn.execute(insert(t.bundles).values(sha256=sha256, size=size, created_at=now))
+    return not known

@@ -19,6 +19,7 @@ from crucible.control.views import View, iso
 from crucible.core.errors import Conflict, NotFound
 from crucible.core.ids import Prefix, is_id, short
 from crucible.core.lifecycle import Event, Step, World
+from crucible.core.people import OWNER, Identity, Permission
 from crucible.storage.layout import checked_sha256, checkpoint_key
 from crucible.wire.desired import Resume
 from crucible.wire.paths import safe_name
@@ -54,12 +55,16 @@ def start_of(conn: Connection, world: World) -> str | None:
     return _newest(conn, world.job.id, [a.id for a in world.attempts]) or world.job.spec.resume_from
 
 
-def named(conn: Connection, ref: str) -> str:
-    """The id of a checkpoint of any job, from an id or an ending of one; raises NotFound, Conflict."""
+def named(conn: Connection, ref: str, who: Identity = OWNER) -> str:
+    """The id of a checkpoint of any job that he may see, from an id or an ending of one; raises NotFound, Conflict."""
     c = t.checkpoints.c
     ending = ref.lower().removeprefix("ckp-")
     fits = c.id == ref if is_id(ref) else c.id.endswith(ending, autoescape=True)
-    known = len(ending) >= SHORTEST_ENDING and conn.execute(select(c.id).where(fits, c.pruned_at.is_(None)).limit(2))
+    kept = select(c.id).where(fits, c.pruned_at.is_(None)).limit(2)
+    seen = who.projects(Permission.READ)
+    if seen is not None:
+        kept = kept.join(t.jobs, t.jobs.c.id == c.job).where(t.jobs.c.project.in_(seen))
+    known = len(ending) >= SHORTEST_ENDING and conn.execute(kept)
     ids = list(known.scalars()) if known else []
     if not ids:
         raise NotFound(f"There is no checkpoint {ref!r}.", fix="`crucible checkpoints JOB` lists those of a job.")

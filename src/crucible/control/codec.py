@@ -26,6 +26,7 @@ from crucible.core.spec import JobSpec
 
 _JOB_PLAIN = (
     "project",
+    "user",
     "generation",
     "detail",
     "waiting",

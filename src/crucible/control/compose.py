@@ -64,6 +64,7 @@ class Embedded:
     bounds: Bounds = Bounds()
     prune_after: float | None = None
     channel: Channel = Channel.HTTPS
+    neighbours: bool = False
 
 
 def embedded_control(given: Embedded) -> Control:
@@ -102,6 +103,7 @@ def embedded_control(given: Embedded) -> Control:
         version=__version__,
         store_url=given.store,
         channel=given.channel,
+        neighbours=given.neighbours,
     )
     return Control(ports, backends, deployment)
 

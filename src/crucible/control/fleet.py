@@ -19,6 +19,7 @@ from crucible.core.errors import Conflict, NotFound
 from crucible.core.ids import is_id, short
 from crucible.core.lifecycle import Machine
 from crucible.core.lifecycle.facts import Unwanted
+from crucible.core.people import OWNER, Identity
 
 STRANGER = "unknown to this deployment's database"
 LEFT_OVER = "it should be gone"
@@ -32,9 +33,9 @@ class Fleet:
     writer: Writer
     janitor: Janitor
 
-    async def listed(self, *, gone_too: bool) -> list[View]:
+    async def listed(self, *, gone_too: bool, who: Identity = OWNER) -> list[View]:
         now = self.ports.clock.now()
-        return await self.ports.db.read(lambda conn: queries.list_machines(conn, now, gone_too=gone_too))
+        return await self.ports.db.read(lambda conn: queries.list_machines(conn, now, gone_too=gone_too, who=who))
 
     async def orphans(self) -> list[View]:
         """What carries our tag and has no use. Nothing is ended by looking."""

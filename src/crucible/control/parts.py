@@ -64,6 +64,8 @@ class Deployment:
     database: Path | str = field(default="", repr=False)
     """What a backup copies: a file or a PostgreSQL URL."""
     version: str = ""
+    neighbours: bool = False
+    """Jobs of several users may run on this computer as the same system user."""
 
 
 class Parts:
@@ -77,7 +79,7 @@ class Parts:
         self.places = Places(backends, ports.calls)
         self.duties = Duties(ports.worker, backends)
         self.scheduler = Scheduler(self.places, ports.ids, deployment.id, self.duties, deployment.terms)
-        self.submit = Submit(self.places, self.scheduler, ports.ids)
+        self.submit = Submit(self.places, self.scheduler, ports.ids, neighbours=deployment.neighbours)
         self.room = Room(ports, deployment.bounds)
         self.uploads = Uploads(ports, deployment.scratch, self.room)
         self.bundles = Bundles(ports, self.uploads, deployment.bundle_limit)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import Connection, bindparam, func, select
+from sqlalchemy import Connection, Select, bindparam, func, select
 
 from crucible.control import checkpoints, codec, points, repository
 from crucible.control.db import schema as t
@@ -15,6 +17,7 @@ from crucible.core.errors import BadInput, Conflict, NotFound, UnknownName
 from crucible.core.ids import is_id, short
 from crucible.core.lifecycle import JobState, MachineState
 from crucible.core.lifecycle.states import Status, states_of
+from crucible.core.people import OWNER, Identity, Permission
 from crucible.core.pricing import Segment
 from crucible.core.spec import JobSpec
 
@@ -27,7 +30,7 @@ _BEFORE = select(_j.id).where(t.QUEUED, _j.backend == bindparam("backend"), _j.i
 _AHEAD = Statement(select(func.count()).select_from(_BEFORE.limit(MOST_AHEAD + 1).subquery()))
 
 
-_ID = Statement(select(_j.id).where(_j.id == bindparam("job")))
+_ID = Statement(select(_j.id, _j.project).where(_j.id == bindparam("job")))
 _c, _ck = t.attempts.c, t.checkpoints.c
 _DETAILS = Statement(
     select(_c.id, _c.progress, _c.facts, _ck.id.label("checkpoint"), _ck.name, _ck.step)
@@ -41,28 +44,52 @@ _SEGMENTS = Statement(
 )
 
 
-def find_job(conn: Connection, ref: str) -> str:
-    """The full id for what a person typed: an id, an ending of one, or `last`.
+def find_job(conn: Connection, ref: str, who: Identity = OWNER) -> Found:
+    """The job for what a person typed: an id, an ending of one, or `last`; of those that he may see.
 
     Endings are found by index: the id is also stored backwards.
     """
     c = t.jobs.c
     if ref == "last":
-        found = list(conn.execute(select(c.id).order_by(c.id.desc()).limit(1)).scalars())
+        newest = _seen(select(c.id, c.project), who).order_by(c.id.desc()).limit(1)
+        found = [Found(*row) for row in conn.execute(newest)]
     elif is_id(ref):
-        found = _ID.column(conn, job=ref)
+        found = [Found(row["id"], row["project"]) for row in _ID.all(conn, job=ref)]
     else:
         ending = ref.lower().removeprefix("job-")
         if len(ending) < 3 or not ending.isalnum():
             raise NotFound(f"{ref!r} names no job.", fix="`crucible jobs` lists them; three characters are enough.")
         first = ending[::-1]
         near = (c.backwards >= first, c.backwards < first + "~")
-        found = list(conn.execute(select(c.id).where(*near).order_by(c.id.desc()).limit(5)).scalars())
+        fitting = _seen(select(c.id, c.project).where(*near), who).order_by(c.id.desc()).limit(5)
+        found = [Found(*row) for row in conn.execute(fitting)]
+    found = [job for job in found if _sees(who, job)]
     if not found:
         raise NotFound(f"There is no job {ref!r}.", fix="`crucible jobs` lists them.", id=ref)
     if len(found) > 1:
-        raise Conflict(f"{ref!r} fits several jobs.", fix="Type more of the id.", candidates=[short(i) for i in found])
-    return str(found[0])
+        several = [short(job.id) for job in found]
+        raise Conflict(f"{ref!r} fits several jobs.", fix="Type more of the id.", candidates=several)
+    return found[0]
+
+
+@dataclass(frozen=True)
+class Found:
+    """A job, and the project that decides who may do what with it."""
+
+    id: str
+    project: str
+
+
+def _sees(who: Identity, job: Found) -> bool:
+    return who.may(Permission.READ, job.project) and who.job in (None, job.id)
+
+
+def _seen(query: Select[Any], who: Identity) -> Select[Any]:
+    """Only jobs that he may see."""
+    projects = who.projects(Permission.READ)
+    if projects is not None:
+        query = query.where(_j.project.in_(projects))
+    return query if who.job is None else query.where(_j.id == who.job)
 
 
 def one_job(conn: Connection, job: str, now: float) -> View:
@@ -76,11 +103,17 @@ def one_job(conn: Connection, job: str, now: float) -> View:
 
 
 def list_jobs(
-    conn: Connection, statuses: frozenset[str], active: bool, limit: int, cursor: str | None, now: float
+    conn: Connection,
+    statuses: frozenset[str],
+    active: bool,
+    limit: int,
+    cursor: str | None,
+    now: float,
+    who: Identity = OWNER,
 ) -> View:
     """Newest first; `next` is the cursor of the following page."""
     c = t.jobs.c
-    query = select(c.id).order_by(c.id.desc()).limit(min(max(limit, 1), LARGEST_PAGE) + 1)
+    query = _seen(select(c.id), who).order_by(c.id.desc()).limit(min(max(limit, 1), LARGEST_PAGE) + 1)
     if cursor is not None:
         if not is_id(cursor):
             raise BadInput("The cursor is not one of ours.", fix="Take it from `next` of the page before.")
@@ -98,12 +131,14 @@ def list_jobs(
     }
 
 
-def list_events(conn: Connection, job: str | None, after: int, limit: int) -> list[View]:
-    """One job's events by their number, or all jobs' by cursor."""
+def list_events(conn: Connection, job: str | None, after: int, limit: int, who: Identity = OWNER) -> list[View]:
+    """One job's events by their number, or by cursor those of all jobs that he may see."""
     c = t.events.c
     query = select(t.events).limit(min(max(limit, 1), 1000))
     if job is None:
         query = query.where(c.cursor > after).order_by(c.cursor)
+        if who.projects(Permission.READ) is not None or who.job is not None:
+            query = _seen(query.join(t.jobs, _j.id == c.job), who)
     else:
         query = query.where(c.job == job, c.n > after).order_by(c.n)
     rows = conn.execute(query).mappings().all()
@@ -161,9 +196,12 @@ def one_machine(conn: Connection, machine: str, now: float) -> View:
     return machine_view(row, segments_of(conn, [machine]).get(machine, ()), now)
 
 
-def list_machines(conn: Connection, now: float, *, gone_too: bool = True) -> list[View]:
-    """Newest first."""
+def list_machines(conn: Connection, now: float, *, gone_too: bool = True, who: Identity = OWNER) -> list[View]:
+    """Newest first: all, or those that jobs run on that he may see."""
     query = select(t.machines).order_by(t.machines.c.id.desc()).limit(LARGEST_PAGE)
+    if not who.may(Permission.OPERATE):
+        used = select(t.slots.c.machine).join(t.attempts, _c.id == t.slots.c.attempt).join(t.jobs, _j.id == _c.job)
+        query = query.where(t.machines.c.id.in_(_seen(used, who)))
     if not gone_too:
         query = query.where(t.machines.c.state != MachineState.GONE.value)
     machines = [codec.machine_of(row) for row in conn.execute(query).mappings().all()]
@@ -171,10 +209,10 @@ def list_machines(conn: Connection, now: float, *, gone_too: bool = True) -> lis
     return [machine_view(m, prices.get(m.id, ()), now) for m in machines]
 
 
-def counts(conn: Connection) -> dict[str, int]:
-    """How much is going on: running, queued, machines that bill."""
+def counts(conn: Connection, who: Identity = OWNER) -> dict[str, int]:
+    """How much is going on that he may see: running, queued, and of the whole deployment machines that bill."""
     c = t.jobs.c
-    counted = select(c.state, func.count().label("n")).where(c.state.in_(ACTIVE)).group_by(c.state)
+    counted = _seen(select(c.state, func.count().label("n")).where(c.state.in_(ACTIVE)), who).group_by(c.state)
     by_state = {r.state: r.n for r in conn.execute(counted).all()}
     billing = select(func.count()).where(
         t.machines.c.state != MachineState.GONE.value, t.machines.c.bills.is_(True), t.machines.c.rate > 0

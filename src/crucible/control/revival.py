@@ -20,6 +20,7 @@ from crucible.core.errors import Conflict, NotFound
 from crucible.core.ids import short
 from crucible.core.lifecycle import AttemptState, JobState, World
 from crucible.core.lifecycle.facts import CheckpointRequested, ResumeRequested
+from crucible.core.people import OWNER, Identity
 from crucible.core.spec import EnvironmentSpec, JobSpec
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[^\]]*\])?\s*([<>=!~;,].*)?$")
@@ -66,9 +67,13 @@ class Revival:
         views = checkpoints.listed(unit.conn, job.id, higher_is_better=job.spec.keep.higher_is_better)
         return str(checkpoints.found(views, checkpoint, job.id)["id"])
 
-    async def rerun(self, job: str, key: str | None) -> Accepted:
+    async def rerun(self, job: str, key: str | None, who: Identity = OWNER) -> Accepted:
         """A new job from the record of an old one: same code, command, seed and, where known, same packages."""
-        return await self.writer.write(lambda unit: self.submit.store(unit, _record(_world(unit, job), unit), key))
+
+        def again(unit: Unit) -> Accepted:
+            return self.submit.store(unit, _record(_world(unit, job), unit), key, who, recorded=True)
+
+        return await self.writer.write(again)
 
     async def ask_checkpoint(self, job: str) -> None:
         def ask(unit: Unit) -> None:
@@ -103,7 +108,7 @@ def _record(world: World, unit: Unit) -> JobSpec:
     """The spec that repeats the job: its seed is pinned, and its environment where the runner told of it."""
     job = world.job
     pinned = _packages(unit, world)
-    changes: dict[str, object] = {"seed": seed_of(job.id, job.spec), "rerun_of": job.id}
+    changes: dict[str, object] = {"seed": seed_of(job.id, job.spec), "rerun_of": job.id, "project": job.project}
     if pinned is not None and all(map(_PLAIN.match, job.spec.environment.requirements)):
         changes["environment"] = pinned
     return job.spec.model_copy(update=changes)

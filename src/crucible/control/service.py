@@ -1,9 +1,14 @@
-"""Control: the one object that the server talks to. It asks the parts; the parts do the work."""
+"""Control: the one object that the server talks to. It asks the parts; the parts do the work.
+
+`control.at(who)` is the same control plane as somebody in particular may use it. A job that is not his to see is
+not there for him; what he may see and not change is refused.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from copy import copy
 from dataclasses import dataclass
 
 from crucible.backends.base import Backend
@@ -13,6 +18,7 @@ from crucible.control.crashpoints import crashpoint
 from crucible.control.feed import Watch
 from crucible.control.logs import LogPage
 from crucible.control.parts import Deployment, Parts
+from crucible.control.people import People, audit
 from crucible.control.ports import Ports
 from crucible.control.roles import Duty
 from crucible.control.rounds import Rounds
@@ -22,6 +28,7 @@ from crucible.control.views import View, backend_view
 from crucible.core.errors import NotFound
 from crucible.core.ids import short
 from crucible.core.lifecycle.facts import CancelRequested
+from crucible.core.people import OWNER, Identity, Permission
 from crucible.core.spec import JobSpec
 from crucible.storage import Store
 from crucible.storage.layout import artifact_key
@@ -42,7 +49,15 @@ class Control:
         self._parts = Parts(ports, backends, deployment)
         self._rounds = Rounds(self._parts)
         self.agents = self._parts.agents
+        self.people = People(ports)
+        self._who = OWNER
         self._ready = False
+
+    def at(self, who: Identity) -> Control:
+        """This control plane as `who` may use it; until told otherwise it serves the owner."""
+        seen = copy(self)
+        seen._who = who
+        return seen
 
     async def start(self) -> None:
         await self._rounds.start()
@@ -55,6 +70,9 @@ class Control:
     def ready(self) -> bool:
         return self._ready
 
+    async def identify(self, token: str) -> Identity | None:
+        return await self.people.identify(token)
+
     @property
     def store(self) -> Store:
         return self._ports.store
@@ -63,7 +81,7 @@ class Control:
         """The job, durable: when this returns it survives anything."""
 
         def store(unit: Unit) -> Accepted:
-            return self._parts.submit.store(unit, spec, key)
+            return self._parts.submit.store(unit, spec, key, self._who)
 
         accepted = await self._parts.writer.write(store)
         crashpoint("submit.after_commit")
@@ -72,12 +90,13 @@ class Control:
 
     async def cancel(self, ref: str) -> tuple[View, bool]:
         """Asks for the job's end; whether that changed anything."""
-        job = await self.find_job(ref)
+        job = await self._writable(ref)
 
         def ask(unit: Unit) -> bool:
             world = repository.load_world(unit.conn, job)
             assert world is not None, "found a moment ago, and jobs are never deleted"
             after = unit.advance(world, CancelRequested())
+            self._note(unit, "job.cancel", job, world.job.project)
             if after.live is None and after.job != world.job:
                 self._parts.scheduler.place(unit)
             return after.job != world.job
@@ -88,19 +107,19 @@ class Control:
 
     async def resume(self, ref: str, *, checkpoint: str | None, backend: str | None) -> View:
         """The ended job goes on, from a checkpoint, at a place."""
-        job = await self.find_job(ref)
+        job = await self._writable(ref)
         await self._parts.revival.resume(job, checkpoint, backend)
         self._ask_scheduler()
         return await self._view(job)
 
     async def rerun(self, ref: str, key: str | None) -> Submitted:
         """A new job that repeats this one."""
-        accepted = await self._parts.revival.rerun(await self.find_job(ref), key)
+        accepted = await self._parts.revival.rerun(await self.find_job(ref), key, self._who)
         self._ask_scheduler()
         return Submitted(await self._view(accepted.job), accepted.created)
 
     async def ask_checkpoint(self, ref: str) -> View:
-        job = await self.find_job(ref)
+        job = await self._writable(ref)
         await self._parts.revival.ask_checkpoint(job)
         return await self._view(job)
 
@@ -115,7 +134,26 @@ class Control:
         return view, checkpoints.stored_file(job, view)
 
     async def find_job(self, ref: str) -> str:
-        return await self._ports.db.read(lambda conn: queries.find_job(conn, ref))
+        return (await self._found(ref)).id
+
+    async def share(self, ref: str, *, name: str, seconds: float) -> View:
+        """A token that shows this job and nothing else."""
+        found = await self._found(ref)
+        return await self.people.keys.share(self._who, found.id, found.project, name, seconds)
+
+    async def _found(self, ref: str) -> queries.Found:
+        return await self._ports.db.read(lambda conn: queries.find_job(conn, ref, self._who))
+
+    async def _writable(self, ref: str) -> str:
+        """The job, if it is his to change."""
+        found = await self._found(ref)
+        self._who.need(Permission.WRITE, found.project)
+        return found.id
+
+    def _note(self, unit: Unit, action: str, job: str, project: str) -> None:
+        """Of the owner's own jobs their events tell enough."""
+        if self._who is not OWNER:
+            audit.note(unit.conn, self._who, action, job, unit.now, project)
 
     async def job(self, ref: str) -> View:
         job = await self.find_job(ref)
@@ -130,7 +168,7 @@ class Control:
     async def jobs(self, *, statuses: frozenset[str] | None, active: bool, limit: int, cursor: str | None) -> View:
         now = self._ports.clock.now()
         return await self._ports.db.read(
-            lambda conn: queries.list_jobs(conn, statuses or frozenset(), active, limit, cursor, now)
+            lambda conn: queries.list_jobs(conn, statuses or frozenset(), active, limit, cursor, now, self._who)
         )
 
     async def logs(self, ref: str, *, attempt: int | None, offset: int, limit: int, since: float | None) -> LogPage:
@@ -142,7 +180,7 @@ class Control:
 
     async def events(self, ref: str | None, *, after: int, limit: int) -> list[View]:
         job = None if ref is None else await self.find_job(ref)
-        return await self._ports.db.read(lambda conn: queries.list_events(conn, job, after, limit))
+        return await self._ports.db.read(lambda conn: queries.list_events(conn, job, after, limit, self._who))
 
     async def artifacts(self, ref: str) -> list[View]:
         job = await self.find_job(ref)
@@ -166,22 +204,27 @@ class Control:
         ]
 
     async def machines(self, *, all: bool = False) -> list[View]:
-        return await self._parts.fleet.listed(gone_too=all)
+        return await self._parts.fleet.listed(gone_too=all, who=self._who)
 
     async def orphans(self) -> list[View]:
+        self._who.need(Permission.OPERATE)
         return await self._parts.fleet.orphans()
 
     async def terminate_machine(self, ref: str) -> View:
+        self._who.need(Permission.OPERATE)
         return await self._parts.fleet.terminate(ref)
 
     async def prune(self, *, older_than: float | None, dry_run: bool) -> View:
+        self._who.need(Permission.OPERATE)
         return await self._parts.retention.prune(older_than=older_than, dry_run=dry_run)
 
     async def backup(self, target: str) -> View:
+        self._who.need(Permission.OPERATE)
         return await self._parts.backup.make(target)
 
     async def confirm_restore(self) -> View:
         """After a restore: what was held back is due, and jobs are placed again."""
+        self._who.need(Permission.OPERATE)
         done = await self._parts.writer.write(lambda unit: restored.confirm(unit.conn, unit.now))
         for topic in ("effects", "jobs"):
             self._ports.wakeups.wake(topic)
@@ -189,7 +232,7 @@ class Control:
 
     async def status(self) -> View:
         deployment = self._parts.deployment
-        going = await self._ports.db.read(queries.counts)
+        going = await self._ports.db.read(lambda conn: queries.counts(conn, self._who))
         held = await self._ports.db.read(restored.status)
         return {"deployment": deployment.id, "agents_url": deployment.agents_url, **going, "restored": held}
 
@@ -199,11 +242,13 @@ class Control:
             yield watch
 
     async def has_bundle(self, sha: str) -> bool:
-        return await self._parts.bundles.has(sha)
+        return await self._parts.bundles.has(sha, self._who)
 
     async def put_bundle(self, sha: str, chunks: AsyncIterator[bytes]) -> bool:
         """Stores a bundle whole; whether it is new."""
-        return await self._parts.bundles.put(sha, chunks)
+        if self._who.projects(Permission.WRITE) == frozenset():
+            raise self._who.refusal(Permission.WRITE, self._who.default_project)
+        return await self._parts.bundles.put(sha, chunks, self._who)
 
     def _ask_scheduler(self) -> None:
         """Where another process has the scheduler's duty, it is told that there is work."""

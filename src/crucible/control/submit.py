@@ -7,18 +7,22 @@ from dataclasses import dataclass
 
 from sqlalchemy import bindparam, select
 
+from crucible.backends.base import Reach
 from crucible.control import checkpoints
+from crucible.control.bundles import held
 from crucible.control.crashpoints import crashpoint
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement, inserting
+from crucible.control.people import audit, projects
 from crucible.control.places import Places
 from crucible.control.ports import Ids
 from crucible.control.scheduler import Scheduler
 from crucible.control.unit import Unit
-from crucible.core.errors import BadInput, Conflict
+from crucible.core.errors import BadInput, Conflict, RefusedByPolicy
 from crucible.core.ids import Prefix
 from crucible.core.lifecycle import Job
 from crucible.core.lifecycle.advance import new_job
+from crucible.core.people import DEFAULT_PROJECT, OWNER, Identity, Permission
 from crucible.core.places import places_of
 from crucible.core.spec import JobSpec
 
@@ -33,27 +37,38 @@ class Accepted:
 
 
 class Submit:
-    def __init__(self, places: Places, scheduler: Scheduler, ids: Ids) -> None:
+    def __init__(self, places: Places, scheduler: Scheduler, ids: Ids, *, neighbours: bool = False) -> None:
+        """`neighbours`: jobs of several users may run side by side on this computer, as the same system user."""
         self._places = places
         self._scheduler = scheduler
         self._ids = ids
+        self._neighbours = neighbours
 
-    def store(self, unit: Unit, spec: JobSpec, key: str | None) -> Accepted:
-        """Stores the job once per idempotency key.
+    def store(
+        self, unit: Unit, spec: JobSpec, key: str | None, who: Identity = OWNER, *, recorded: bool = False
+    ) -> Accepted:
+        """Stores the job once per idempotency key of a project.
 
-        Raises before anything is stored if the spec cannot be run.
+        Raises before anything is stored if the spec cannot be run, or not by this user. `recorded`: the spec is
+        that of an earlier job, so that its code may be used whoever brought it.
         """
         request = hashlib.sha256(spec.model_dump_json().encode()).hexdigest()
+        project = self._project(unit, spec, who)
+        key = None if key is None else key_in(project, key)
         known = self._known(unit, key, request)
         if known is not None:
             return Accepted(known, created=False)
         size = self._places.check(spec)
         if spec.resume_from is not None:
-            spec = spec.model_copy(update={"resume_from": checkpoints.named(unit.conn, spec.resume_from)})
-        self._need_bundle(unit, spec)
+            named = checkpoints.named(unit.conn, spec.resume_from, who)
+            spec = spec.model_copy(update={"resume_from": named})
+        if not recorded:
+            self._need_bundle(unit, spec, who)
         first = places_of(spec)[0]
-        job = Job(self._ids.new(Prefix.JOB), spec, size, created_at=unit.now, backend=first)
+        job = Job(self._ids.new(Prefix.JOB), spec, size, unit.now, project=project, user=who.name, backend=first)
         unit.create(new_job(job))
+        if who is not OWNER:
+            audit.note(unit.conn, who, "job.submit", job.id, unit.now, project)
         if key is not None:
             _KEEP_KEY.run(unit.conn, key=key, request=request, job=job.id, created_at=unit.now)
         self._scheduler.place(unit)
@@ -74,12 +89,37 @@ class Submit:
             )
         return str(row["job"])
 
-    def _need_bundle(self, unit: Unit, spec: JobSpec) -> None:
-        if spec.bundle is None:
-            return
-        known = select(t.bundles.c.sha256).where(t.bundles.c.sha256 == spec.bundle)
-        if unit.conn.execute(known).first() is None:
+    def _project(self, unit: Unit, spec: JobSpec, who: Identity) -> str:
+        """Where the job belongs; raises unless its submitter may put it there."""
+        project = spec.project or who.default_project
+        if not who.may(Permission.READ, project) or not projects.exists(unit.conn, project):
+            raise projects.missing(project)
+        who.need(Permission.WRITE, project)
+        if not who.may(Permission.OPERATE) and not self._neighbours:
+            self._refuse_neighbours(spec)
+        return project
+
+    def _refuse_neighbours(self, spec: JobSpec) -> None:
+        """What runs on this computer runs as the system user of the server, and could read all that he can."""
+        for name in places_of(spec):
+            if self._places.backend(name).capabilities.reach is Reach.LOOPBACK:
+                raise RefusedByPolicy(
+                    f"Jobs of several users do not run at {name!r}.",
+                    why="They would run as the server's own system user there, beside its keys and everybody's files.",
+                    fix="Choose another place with --backend; a server of people who trust each other sets "
+                    "shared_computer = true.",
+                )
+
+    def _need_bundle(self, unit: Unit, spec: JobSpec, who: Identity) -> None:
+        if spec.bundle is not None and not held(unit.conn, spec.bundle, who):
             raise BadInput(
                 "The job's bundle has not been uploaded.",
                 fix=f"PUT it to /api/v1/bundles/{spec.bundle} first.",
             )
+
+
+def key_in(project: str, key: str) -> str:
+    """An idempotency key as it is kept: two projects may use the same without knowing of each other."""
+    if project == DEFAULT_PROJECT:
+        return key
+    return f"in:{hashlib.sha256(f'{project} {key}'.encode()).hexdigest()}"

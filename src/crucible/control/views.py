@@ -14,6 +14,7 @@ from crucible.core.ids import short
 from crucible.core.lifecycle import Attempt, Job, JobState, Machine, Slot, World, status_of
 from crucible.core.lifecycle.states import Condition
 from crucible.core.offers import Offer
+from crucible.core.people import OWNER
 from crucible.core.pricing import Segment
 
 View = dict[str, object]
@@ -76,6 +77,8 @@ def _asked(job: Job) -> View:
         "id": job.id,
         "short": short(job.id),
         "name": spec.name,
+        "project": job.project,
+        "user": job.user or OWNER.name,
         "kind": spec.kind.value,
         "created_at": iso(job.created_at),
         "command": list(spec.command),

@@ -22,6 +22,8 @@ class Prefix(enum.StrEnum):
     CHECKPOINT = "ckp"
     GROUP = "grp"
     DEPLOYMENT = "dep"
+    USER = "usr"
+    TOKEN = "tok"
 
 
 _ID = re.compile(rf"({'|'.join(Prefix)})-[{ALPHABET}]{{{_BODY}}}")

@@ -14,6 +14,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from crucible.core.offers import Market
+from crucible.core.people import PROJECT_PATTERN
 from crucible.core.resources import Resources
 
 PYTHON = "{python}"
@@ -28,6 +29,7 @@ _SHA256 = r"^[0-9a-f]{64}$"
 _RESERVED = ("CRUCIBLE_", "CUDA_VISIBLE_DEVICES")
 _ASKED_FOR = "CRUCIBLE_CHECKPOINT_SIGNAL"  # the program says by it that it wants a signal
 _NAME = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f-\x9f/\\]+$")]
+_PROJECT = Annotated[str, Field(pattern=PROJECT_PATTERN)]
 _TEXT = Annotated[str, Field(max_length=4096, pattern=r"^[^\x00]*$")]
 
 
@@ -124,6 +126,8 @@ class Keeping(_Frozen):
 class JobSpec(_Frozen):
     command: Annotated[tuple[str, ...], Field(min_length=1, max_length=10_000)]
     name: _NAME | None = None
+    project: _PROJECT | None = None
+    """Whose it is; unless given, the submitter's only one or the default project."""
     kind: Kind = Kind.TRAIN
     shape: Shape = Shape.TASK
     bundle: Annotated[str, Field(pattern=_SHA256)] | None = None

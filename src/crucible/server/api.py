@@ -19,16 +19,19 @@ from crucible.server import (
     events,
     failures,
     jobs,
+    login,
     logs,
     machines,
     metrics,
+    people,
     problems,
     streams,
     system,
+    tokens,
     upkeep,
 )
 from crucible.server.answers import answer
-from crucible.server.auth import OPEN, Guard
+from crucible.server.auth import LOOPBACK, OPEN, Guard
 from crucible.server.context import About
 from crucible.server.envelope import Envelope
 from crucible.server.follow import Pace
@@ -48,6 +51,9 @@ ROUTERS = tuple(
         backends,
         machines,
         upkeep,
+        people,
+        tokens,
+        login,
         system,
         streams,
     )
@@ -66,8 +72,12 @@ def build_api(
     agents_url: str = "",
     bundle_limit: int = MAX_BUNDLE,
     pace: Pace | None = None,
+    hosts: frozenset[str] = frozenset(),
 ) -> FastAPI:
-    """The API over `control`. Every route and socket but the health checks needs `token`."""
+    """The API over `control`. Every route and socket but the open ones needs to know who asks; `token` is the owner's.
+
+    `hosts`: the names it answers to besides those of this computer.
+    """
     app = FastAPI(
         title="Crucible",
         version=version,
@@ -82,7 +92,7 @@ def build_api(
     app.state.pace = pace or Pace()
     failures.install(app)
     app.add_middleware(BodyLimit, streams=STREAMED)
-    app.add_middleware(Guard, token=token)
+    app.add_middleware(Guard, token=token, identify=control.identify, hosts=LOOPBACK | hosts)
     app.add_middleware(Envelope, version=version)
     for router in ROUTERS:
         app.include_router(router, responses=problems.documented(401, 403, 422, 500))

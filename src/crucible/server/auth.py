@@ -1,23 +1,32 @@
-"""Who may ask: one guard before every route and socket. What it does not know, it refuses.
+"""Who asks: one guard before every route and socket. Whom it does not know, it refuses.
 
 A browser on this computer can be made to send requests here by any page it shows. Three things keep such a
-page out: it has no token, its Host names another site (DNS rebinding), or its Origin does (CSRF).
+page out: it has no token, its Host names another site (DNS rebinding), or its Origin does (CSRF). A session's
+cookie goes along by itself, so it counts only where the browser says that our own page sent the request.
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from urllib.parse import SplitResult, urlsplit
 
 from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from crucible.core.errors import NotAllowed
+from crucible.core.errors import CrucibleError, NotAllowed
+from crucible.core.people import OWNER, Identity
 from crucible.core.secret import Secret
 from crucible.server.problems import problem, request_id
 
-OPEN = frozenset({"/healthz", "/readyz"})
-"""Paths that answer anyone; all others need the token."""
+OPEN = frozenset({"/healthz", "/readyz", "/login", "/api/v1/login"})
+"""Paths that answer anyone; all others need a token or a session."""
+
+WHO = "crucible.who"
+"""Where in a request's scope its Identity stands once the guard let it through."""
+COOKIE = "crucible_session"
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+Identify = Callable[[str], Awaitable[Identity | None]]
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 PROTOCOL = "crucible.v1"
@@ -33,11 +42,15 @@ class ForeignSite(NotAllowed):
 
 
 class Guard:
-    """Lets a request through if its Host is one of `hosts`, its Origin is our own, and it has the token."""
+    """Lets a request through if its Host is one of `hosts`, its Origin is our own, and it is known who asks.
 
-    def __init__(self, app: ASGIApp, *, token: str, hosts: frozenset[str] = LOOPBACK) -> None:
+    `token` is the owner's; whom others stand for is for `identify` to say.
+    """
+
+    def __init__(self, app: ASGIApp, *, token: str, identify: Identify, hosts: frozenset[str] = LOOPBACK) -> None:
         self.app = app
         self.token = Secret(token)
+        self.identify = identify
         self.hosts = hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -45,30 +58,50 @@ class Guard:
             await self.app(scope, receive, send)
             return
         try:
-            self.check(scope)
-        except NotAllowed as error:
+            who = await self.check(scope)
+        except CrucibleError as error:
             await problem(error, request_id(HTTPConnection(scope)))(scope, receive, send)
             return
+        scope[WHO] = who
         await self.app(scope, receive, send)
 
-    def check(self, scope: Scope) -> None:
-        """Raise NotAllowed unless the request may pass."""
+    async def check(self, scope: Scope) -> Identity | None:
+        """Who asks, None at the open paths; raises NotAllowed unless the request may pass."""
         headers = Headers(scope=scope)
         check_host(headers, self.hosts)
         check_origin(headers)
         if scope["path"] in OPEN and scope["type"] == "http":
-            return
-        given = bearer(headers) or protocol_bearer(scope)
+            return None
+        given = bearer(headers) or protocol_bearer(scope) or session_of(scope, headers)
         if not given:
             raise _no_token("This server needs a token.")
-        if not self.token.matches(given):
-            raise _no_token("The token is not the one of this server.")
+        if self.token.matches(given):
+            return OWNER
+        who = await self.identify(given)
+        if who is None:
+            raise _no_token("The token is not one of this server, or not any more.")
+        return who
 
 
 def bearer(headers: Headers) -> str:
     """The token in the Authorization header; empty if there is none. Ours are plain ASCII."""
     scheme, _, token = headers.get("authorization", "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" and token.isascii() else ""
+
+
+def session_of(scope: Scope, headers: Headers) -> str:
+    """The session in the cookie; a request that changes something must say that it comes from our own page."""
+    given = HTTPConnection(scope).cookies.get(COOKIE, "")
+    if not given or not given.isascii():
+        return ""
+    changes = scope["type"] == "websocket" or scope["method"] not in SAFE_METHODS
+    if changes and "origin" not in headers:
+        raise ForeignSite(
+            "The request does not say which page sent it.",
+            why="A session's cookie is sent along whatever page asks.",
+            fix="Send the Origin header, or a token in the Authorization header.",
+        )
+    return given
 
 
 def protocol_bearer(scope: Scope) -> str:
@@ -115,6 +148,6 @@ def _no_token(what: str) -> NotAllowed:
     return NotAllowed(
         what,
         why="Whoever can send requests here can run programs as you.",
-        fix="Send `Authorization: Bearer <token>`; the token is in the file `token` of the state folder "
-        "(`crucible doctor` says where that is). The crucible command does so itself.",
+        fix="Send `Authorization: Bearer <token>`; `crucible tokens create` makes one, and the owner's is in the file "
+        "`token` of the state folder (`crucible doctor` says where that is). The crucible command does so itself.",
     )

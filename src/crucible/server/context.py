@@ -9,7 +9,10 @@ from typing import Annotated
 from fastapi import Depends, Path
 from starlette.requests import HTTPConnection
 
+from crucible.core.people import NOBODY, Identity
+from crucible.server.auth import WHO
 from crucible.server.limits import MAX_BUNDLE
+from crucible.server.people_ports import PeoplePort
 from crucible.server.ports import AgentsPort, JobsPort
 
 
@@ -26,9 +29,20 @@ class About:
     started_at: str = ""
 
 
+async def _who(connection: HTTPConnection) -> Identity:
+    """Who asks. At the open paths nobody is known, and nobody may do anything."""
+    return connection.scope.get(WHO) or NOBODY
+
+
 async def _control(connection: HTTPConnection) -> JobsPort:
+    """The control plane as whoever asks may use it."""
     control: JobsPort = connection.app.state.control
-    return control
+    return control.at(await _who(connection))
+
+
+async def _people(connection: HTTPConnection) -> PeoplePort:
+    control: JobsPort = connection.app.state.control
+    return control.people
 
 
 async def _agents(connection: HTTPConnection) -> AgentsPort:
@@ -41,6 +55,8 @@ async def _about(connection: HTTPConnection) -> About:
     return about
 
 
+Who = Annotated[Identity, Depends(_who)]
+People = Annotated[PeoplePort, Depends(_people)]
 Control = Annotated[JobsPort, Depends(_control)]
 AgentsControl = Annotated[AgentsPort, Depends(_agents)]
 Server = Annotated[About, Depends(_about)]

@@ -16,6 +16,15 @@ from crucible.server.problems import problem
 
 log = structlog.get_logger("crucible.server")
 
+CAREFUL = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Content-Security-Policy": "default-src 'none'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+}
+"""On every answer: nothing here is ever framed, guessed at, or allowed to load anything."""
+
 _SANE_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
@@ -66,7 +75,7 @@ def _mark(message: Message, name: str, versions: Mapping[str, str]) -> None:
     headers = MutableHeaders(scope=message) if "headers" in message else MutableHeaders(raw=[])
     message["headers"] = headers.raw
     headers.update({"X-Request-ID": name, **versions})
-    headers["X-Content-Type-Options"] = "nosniff"
+    headers.update(CAREFUL)
     headers.setdefault("Cache-Control", "no-store")
 
 

@@ -10,7 +10,9 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Set
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
+from crucible.core.people import Identity
 from crucible.core.spec import JobSpec
+from crucible.server.people_ports import PeoplePort
 from crucible.wire.desired import Desired
 
 View = dict[str, Any]
@@ -69,10 +71,24 @@ class Watch(Protocol):
 
 
 class JobsPort(Protocol):
-    """What the public API asks."""
+    """What the public API asks, on behalf of somebody: everything goes through `at(who)`."""
 
     @property
     def store(self) -> Store: ...
+    @property
+    def people(self) -> PeoplePort: ...
+
+    def at(self, who: Identity) -> JobsPort:
+        """The same, as `who` may use it: what he may not see raises NotFound, what he may not do Forbidden."""
+        ...
+
+    async def identify(self, token: str) -> Identity | None:
+        """Whom a token stands for; None for one that is good for nothing."""
+        ...
+
+    async def share(self, ref: str, *, name: str, seconds: float) -> View:
+        """A token that shows this job and nothing else, to whoever has it."""
+        ...
 
     async def submit(self, spec: JobSpec, key: str | None) -> Submitted: ...
     async def find_job(self, ref: str) -> str: ...

@@ -86,6 +86,8 @@ def _headers(error: CrucibleError) -> dict[str, str]:
         return {"Allow": str(error.data.get("allow", ""))}
     if error.http_status == HTTPStatus.UNAUTHORIZED:
         return {"WWW-Authenticate": "Bearer"}
+    if error.http_status == HTTPStatus.TOO_MANY_REQUESTS:
+        return {"Retry-After": str(error.data.get("retry_after", 1))}
     if error.http_status == HTTPStatus.SERVICE_UNAVAILABLE:
         return {"Retry-After": "1"}
     return {}

@@ -10,10 +10,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from crucible.core.jobfile import JobFile
+from crucible.core.people import Permission
 from crucible.core.spec import JobSpec
 from crucible.core.versions import API
 from crucible.server.answers import answer
-from crucible.server.context import Control, Server
+from crucible.server.context import Control, Server, Who
 
 router = APIRouter(tags=["server"])
 
@@ -35,23 +36,24 @@ async def ready(control: Control, server: Server) -> Response:
 
 
 @router.get("/api/v1/server")
-async def about(request: Request, control: Control, server: Server) -> Response:
-    """Version, addresses, state folder, and how much runs, waits and bills."""
-    own = {
+async def about(request: Request, control: Control, server: Server, who: Who) -> Response:
+    """Version, addresses, and how much runs, waits and bills; for administrators also the state folder."""
+    own: dict[str, object] = {
         "version": server.version,
         "api": API,
-        "pid": os.getpid(),
         "url": str(request.base_url).rstrip("/"),
         "agents_url": server.agents_url,
-        "home": server.home,
         "started_at": server.started_at,
     }
+    if who.may(Permission.OPERATE):
+        own |= {"pid": os.getpid(), "home": server.home}
     return answer({**await control.status(), **own})
 
 
 @router.post("/api/v1/server/stop", status_code=202)
-async def stop(server: Server) -> Response:
+async def stop(server: Server, who: Who) -> Response:
     """End the server. Jobs go on without it and are found again by the next one."""
+    who.need(Permission.OPERATE)
     ended = answer({"stopping": True}, 202)
     ended.background = BackgroundTask(_stop, server)
     return ended

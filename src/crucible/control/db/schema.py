@@ -89,7 +89,9 @@ jobs = Table(
     Column("pruned_at", Float),
     Column("claimed_by", String(80)),
     Column("claimed_until", Float),
+    Column("user", String(40), nullable=False, server_default=""),
     Index("ix_jobs_state", "state", "id"),
+    Index("ix_jobs_project", "project", "id"),
     Index("ix_jobs_backwards", "backwards"),
     Index("ix_jobs_line", "state", "backend", "id", sqlite_where=QUEUED, postgresql_where=QUEUED),
     Index("ix_jobs_due_at", "due_at", sqlite_where=_DUE, postgresql_where=_DUE),
@@ -293,4 +295,76 @@ roles = Table(
     Column("holder", String(80), nullable=False),
     Column("epoch", Integer, nullable=False),
     Column("until", Float, nullable=False),
+)
+
+users = Table(
+    "users",
+    metadata,
+    Column("id", String(40), primary_key=True),
+    Column("name", String(100), nullable=False, unique=True),
+    Column("admin", Boolean, nullable=False),
+    Column("password", Text),
+    Column("subject", String(300), unique=True),
+    Column("created_at", Float, nullable=False),
+    Column("disabled_at", Float),
+)
+
+projects = Table(
+    "projects",
+    metadata,
+    Column("name", String(63), primary_key=True),
+    Column("about", Text, nullable=False),
+    Column("created_at", Float, nullable=False),
+)
+
+members = Table(
+    "members",
+    metadata,
+    Column("project", ForeignKey("projects.name"), primary_key=True),
+    Column("user", ForeignKey("users.id"), primary_key=True),
+    Column("role", String(20), nullable=False),
+    Column("since", Float, nullable=False),
+    Index("ix_members_user", "user"),
+)
+
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("id", String(40), primary_key=True),
+    Column("user", ForeignKey("users.id"), nullable=False),
+    Column("name", String(100), nullable=False),
+    Column("via", String(20), nullable=False),
+    Column("digest", String(64), nullable=False, unique=True),
+    Column("scopes", Text, nullable=False),
+    Column("project", String(63)),
+    Column("job", String(40)),
+    Column("created_at", Float, nullable=False),
+    Column("expires_at", Float),
+    Column("used_at", Float),
+    Column("revoked_at", Float),
+    Index("ix_tokens_user", "user"),
+)
+
+holders = Table(
+    "holders",
+    metadata,
+    Column("sha256", String(64), primary_key=True),
+    Column("user", String(40), primary_key=True),
+)
+
+audit = Table(
+    "audit",
+    metadata,
+    Column("cursor", _SERIAL, primary_key=True, autoincrement=True),
+    Column("at", Float, nullable=False),
+    Column("user", String(40), nullable=False),
+    Column("name", String(100), nullable=False),
+    Column("via", String(20), nullable=False),
+    Column("token", String(40)),
+    Column("action", String(60), nullable=False),
+    Column("target", String(200), nullable=False),
+    Column("project", String(63)),
+    Column("data", Text, nullable=False),
+    Index("ix_audit_project", "project", "cursor"),
+    sqlite_autoincrement=True,
 )

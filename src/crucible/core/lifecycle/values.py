@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from crucible.core.lifecycle.reasons import Reason, Retry
 from crucible.core.lifecycle.states import AttemptState, Condition, JobState, MachineState, Wish
 from crucible.core.offers import Billing, Market
+from crucible.core.people import DEFAULT_PROJECT
 from crucible.core.places import DEFAULT_PLACE
 from crucible.core.resources import Allocation, Capacity, Resources
 from crucible.core.spec import JobSpec
@@ -26,7 +27,8 @@ class Job:
     spec: JobSpec
     resources: Resources
     created_at: float
-    project: str = "default"
+    project: str = DEFAULT_PROJECT
+    user: str = ""
     version: int = 0
     generation: int = 1
     state: JobState = JobState.PENDING

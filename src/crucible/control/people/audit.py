@@ -1,0 +1,71 @@
+"""The audit log: who did what, written in the transaction that does it. Functions of a Connection."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from sqlalchemy import Connection, select
+
+from crucible.control.db import schema as t
+from crucible.control.db.statement import Statement, inserting
+from crucible.control.views import View, iso
+from crucible.core.people import Identity
+
+MAX_TARGET = 200
+
+_c = t.audit.c
+_COLUMNS = ("at", "user", "name", "via", "token", "action", "target", "project", "data")
+_NOTE = Statement(inserting(t.audit, _COLUMNS))
+
+
+def note(
+    conn: Connection,
+    who: Identity,
+    action: str,
+    target: str,
+    now: float,
+    project: str | None = None,
+    data: Mapping[str, object] | None = None,
+) -> None:
+    """`action` is a verb and its object, such as `job.cancel`; `data` never holds secrets."""
+    _NOTE.run(
+        conn,
+        at=now,
+        user=who.user,
+        name=who.name,
+        via=who.via.value,
+        token=who.token,
+        action=action,
+        target=target[:MAX_TARGET],
+        project=project,
+        data=json.dumps(dict(data or {}), sort_keys=True),
+    )
+
+
+def listed(conn: Connection, projects: frozenset[str] | None, before: int | None, limit: int) -> View:
+    """Newest first; those of some projects only, unless None. `next` is where the following page begins."""
+    query = select(t.audit).order_by(_c.cursor.desc()).limit(limit + 1)
+    if projects is not None:
+        query = query.where(_c.project.in_(projects))
+    if before is not None:
+        query = query.where(_c.cursor < before)
+    rows = conn.execute(query).mappings().all()
+    page = rows[:limit]
+    return {
+        "items": [
+            {
+                "cursor": row["cursor"],
+                "at": iso(row["at"]),
+                "user": row["name"],
+                "via": row["via"],
+                "token": row["token"],
+                "action": row["action"],
+                "target": row["target"],
+                "project": row["project"],
+                "data": json.loads(row["data"]),
+            }
+            for row in page
+        ],
+        "next": page[-1]["cursor"] if len(rows) > len(page) else None,
+    }

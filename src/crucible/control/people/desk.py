@@ -1,0 +1,161 @@
+"""The desk where people are looked after: every wish is checked against who asks, done and written down at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection
+
+from crucible.control.people import audit, passwords, projects, tokens, users
+from crucible.control.people.door import Door
+from crucible.control.people.keys import Keys
+from crucible.control.people.office import Office
+from crucible.control.ports import Ports
+from crucible.control.views import View, iso
+from crucible.core.errors import Conflict, NotFound
+from crucible.core.ids import Prefix
+from crucible.core.people import OWNER, Identity, Permission, Role, Via, checked_project, checked_user
+
+
+class People(Office):
+    def __init__(self, ports: Ports) -> None:
+        super().__init__(ports)
+        self.keys = Keys(ports)
+        self.door = Door(ports)
+
+    async def identify(self, token: str) -> Identity | None:
+        """Whom a token stands for; None if it is good for nothing."""
+        now = self._ports.clock.now()
+        found = await self._ports.db.read(lambda conn: tokens.identified(conn, token, now))
+        if found is None:
+            return None
+        if found.stale:
+            used = str(found.who.token)
+            await self._write(lambda conn, now: tokens.used(conn, used, now))
+        return found.who
+
+    # users
+
+    async def users(self, who: Identity) -> list[View]:
+        who.need(Permission.OPERATE)
+        return await self._ports.db.read(users.listed)
+
+    async def add_user(self, who: Identity, name: str, *, admin: bool = False, password: str | None = None) -> View:
+        who.need(Permission.OPERATE)
+        checked_user(name)
+        kept = None if password is None else await self._hashed(password)
+        user = self._ports.ids.new(Prefix.USER)
+
+        def add(conn: Connection, now: float) -> View:
+            users.add(conn, user, name, now, admin=admin, password=kept)
+            audit.note(conn, who, "user.create", name, now, data={"admin": admin})
+            return users.view(users.named(conn, name), {})
+
+        return await self._write(add)
+
+    async def change_user(
+        self,
+        who: Identity,
+        name: str,
+        *,
+        admin: bool | None = None,
+        disabled: bool | None = None,
+        password: str | None = None,
+    ) -> View:
+        """A user may change his own password; all else is for administrators. A disabled user's tokens end."""
+        own = name == who.name and who.via in (Via.OWNER, Via.SESSION) and admin is None and disabled is None
+        if not own:
+            who.need(Permission.OPERATE)
+        if name == OWNER.name:
+            raise Conflict("The owner cannot be changed.", why="He is whoever holds the state folder.")
+        kept = None if password is None else await self._hashed(password)
+
+        def change(conn: Connection, now: float) -> View:
+            row = users.named(conn, name)
+            wanted: dict[str, Any] = {"admin": admin, "password": kept}
+            values = {key: value for key, value in wanted.items() if value is not None}
+            if disabled is not None:
+                values["disabled_at"] = now if disabled else None
+            users.change(conn, row["id"], values)
+            if disabled or kept is not None:
+                tokens.revoke_all(conn, row["id"], now)
+            told = {"admin": admin, "disabled": disabled, "password": True if kept else None}
+            shown = {key: value for key, value in told.items() if value is not None}
+            audit.note(conn, who, "user.change", name, now, data=shown)
+            return users.view(users.named(conn, name), users.roles(conn, row["id"]))
+
+        return await self._write(change)
+
+    async def me(self, who: Identity) -> View:
+        visible = await self._ports.db.read(lambda conn: projects.listed(conn, who.projects(Permission.READ)))
+        roles = {
+            item["name"]: Role.ADMIN.value if who.admin else who.roles[str(item["name"])].value for item in visible
+        }
+        return {
+            "user": who.name,
+            "via": who.via.value,
+            "admin": who.admin,
+            "scopes": sorted(who.scopes),
+            "projects": roles,
+            "token": who.token,
+            "job": who.job,
+        }
+
+    # projects
+
+    async def projects(self, who: Identity) -> list[View]:
+        return await self._ports.db.read(lambda conn: projects.listed(conn, who.projects(Permission.READ)))
+
+    async def add_project(self, who: Identity, name: str, about: str = "") -> View:
+        who.need(Permission.OPERATE)
+        checked_project(name)
+
+        def add(conn: Connection, now: float) -> View:
+            projects.add(conn, name, about, now)
+            audit.note(conn, who, "project.create", name, now, project=name)
+            return {"name": name, "about": about, "created_at": iso(now), "members": 0}
+
+        return await self._write(add)
+
+    async def members(self, who: Identity, project: str) -> list[View]:
+        await self._visible(who, project)
+        return await self._ports.db.read(lambda conn: projects.members(conn, project))
+
+    async def set_member(self, who: Identity, project: str, user: str, role: Role) -> View:
+        await self._visible(who, project)
+        who.need(Permission.MANAGE, project)
+
+        def join(conn: Connection, now: float) -> View:
+            row = users.named(conn, user)
+            projects.join(conn, project, row["id"], role, now)
+            audit.note(conn, who, "member.set", user, now, project=project, data={"role": role.value})
+            return {"project": project, "name": user, "role": role.value}
+
+        return await self._write(join)
+
+    async def remove_member(self, who: Identity, project: str, user: str) -> None:
+        await self._visible(who, project)
+        who.need(Permission.MANAGE, project)
+
+        def leave(conn: Connection, now: float) -> None:
+            if not projects.leave(conn, project, users.named(conn, user)["id"]):
+                raise NotFound(f"{user!r} is no member of {project!r}.", fix=f"`crucible projects members {project}`.")
+            audit.note(conn, who, "member.remove", user, now, project=project)
+
+        await self._write(leave)
+
+    # the record
+
+    async def audit(self, who: Identity, *, project: str | None, before: int | None, limit: int) -> View:
+        """All of it for administrators; a project's for those who manage it."""
+        if project is None:
+            who.need(Permission.OPERATE)
+        else:
+            await self._visible(who, project)
+            who.need(Permission.MANAGE, project)
+        chosen = None if project is None else frozenset({project})
+        return await self._ports.db.read(lambda conn: audit.listed(conn, chosen, before, limit))
+
+    async def _hashed(self, password: str) -> str:
+        secret = passwords.checked(password)
+        return await self._ports.calls.run("passwords", lambda: passwords.hashed(secret), passwords.HASH_SECONDS)

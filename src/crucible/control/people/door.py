@@ -1,0 +1,83 @@
+"""The door: how a person gets a session, by a link that works once or by name and password."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from crucible.control.people import passwords, tokens, users
+from crucible.control.people.office import Office
+from crucible.control.ports import Ports
+from crucible.control.views import View
+from crucible.core.errors import NotAllowed
+from crucible.core.people import EVERY_PERMISSION, Identity, Permission, Via
+from crucible.core.secret import Secret
+
+SESSION_SECONDS = 7 * 86400.0
+LINK_SECONDS = 300.0
+
+
+@dataclass(frozen=True)
+class _Kept:
+    user: str = ""
+    password: str | None = None
+
+
+class Door(Office):
+    def __init__(self, ports: Ports) -> None:
+        super().__init__(ports)
+        self._throttle = passwords.Throttle(ports.clock.now)
+
+    async def link(self, who: Identity) -> View:
+        """A code that is good for one login within a few minutes."""
+        if who.via not in (Via.OWNER, Via.TOKEN) or who.project is not None or who.scopes != EVERY_PERMISSION:
+            raise who.refusal(Permission.OPERATE, None)
+        return await self._issue(who, "login link", tokens.LOGIN, who.scopes, LINK_SECONDS)
+
+    async def redeem(self, code: str) -> View:
+        """A session for a login link; raises NotAllowed for one that is used or too old."""
+        user = await self._write(lambda conn, now: tokens.redeem(conn, code, now))
+        if user is None:
+            raise NotAllowed(
+                "This login link is not good.",
+                why="It works once, for five minutes.",
+                fix="`crucible login --link` makes a new one.",
+            )
+        return await self._session(user)
+
+    async def login(self, name: str, password: str) -> View:
+        """A session for a name and its password. A wrong one costs as much time as a right one."""
+        self._throttle.check(name)
+        kept = await self._ports.db.read(lambda conn: _kept(conn, name))
+        given = Secret(password[: passwords.LONGEST])
+        right = await self._ports.calls.run(
+            "passwords", lambda: passwords.matches(given, kept.password), passwords.HASH_SECONDS
+        )
+        if not right:
+            self._throttle.wrong(name)
+            raise NotAllowed("The name or the password is wrong.", fix="Try again; an administrator can set a new one.")
+        self._throttle.right(name)
+        return await self._session(kept.user)
+
+    async def logout(self, who: Identity) -> None:
+        """Ends the session, or the token, that was used; who came by a share link does not end it for others."""
+        if who.token is not None and who.via is not Via.SHARE:
+            token = who.token
+            await self._write(lambda conn, now: tokens.revoke(conn, token, now))
+
+    async def _session(self, user: str) -> View:
+        def named(conn: Connection) -> Identity:
+            row = users.of(conn, user)
+            return Identity(user, row["name"], Via.SESSION, admin=bool(row["admin"]))
+
+        who = await self._ports.db.read(named)
+        return await self._issue(who, "session", Via.SESSION.value, who.scopes, SESSION_SECONDS)
+
+
+def _kept(conn: Connection, name: str) -> _Kept:
+    """What a login is checked against; nothing for a user who is not there or may not come in."""
+    row = users.find(conn, name)
+    if row is None or row["disabled_at"] is not None:
+        return _Kept()
+    return _Kept(row["id"], row["password"])

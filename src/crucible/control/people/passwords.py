@@ -1,0 +1,95 @@
+"""Passwords: argon2id, away from the event loop, and slower with every wrong one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING
+
+from crucible.core.errors import BadInput, CrucibleError
+from crucible.core.secret import Secret
+
+if TYPE_CHECKING:
+    from argon2 import PasswordHasher
+
+SHORTEST, LONGEST = 12, 1000
+HASH_SECONDS = 10.0
+FREE_TRIES = 5
+LONGEST_WAIT = 900.0
+REMEMBERED = 10_000
+
+
+class TooManyTries(CrucibleError):
+    code = "too_many_tries"
+    exit_code = 4
+    http_status = 429
+
+
+def checked(password: str) -> Secret:
+    """The password, if it is one that can be used."""
+    if not SHORTEST <= len(password) <= LONGEST or not password.strip():
+        raise BadInput(
+            "This password cannot be used.",
+            why=f"It has to have {SHORTEST} to {LONGEST} characters.",
+            fix="Choose a longer one; a sentence is fine.",
+            field="password",
+        )
+    return Secret(password)
+
+
+def hashed(password: Secret) -> str:
+    """Blocks for some 50 ms."""
+    return _hasher().hash(password.reveal())
+
+
+def matches(password: Secret, kept: str | None) -> bool:
+    """Takes as long for a user that is not there, or has no password, as for one that has. Blocks as `hashed` does."""
+    from argon2.exceptions import InvalidHashError, VerificationError
+
+    try:
+        _hasher().verify(kept or _nobodys(), password.reveal())
+    except (VerificationError, InvalidHashError):
+        return False
+    return kept is not None
+
+
+@cache
+def _hasher() -> PasswordHasher:
+    from argon2 import PasswordHasher
+
+    return PasswordHasher()
+
+
+@cache
+def _nobodys() -> str:
+    return _hasher().hash("nobody's password")
+
+
+class Throttle:
+    """After some wrong tries for a name, each further one waits twice as long as the one before."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._wrong: dict[str, tuple[int, float]] = {}
+
+    def check(self, name: str) -> None:
+        """Raise TooManyTries while the name has to wait."""
+        _, until = self._wrong.get(name, (0, 0.0))
+        left = until - self._now()
+        if left > 0:
+            raise TooManyTries(
+                "Too many wrong passwords for this user.",
+                why="Somebody may be guessing.",
+                fix=f"Try again in {left:.0f} s.",
+                retry_after=max(1, round(left)),
+            )
+
+    def wrong(self, name: str) -> None:
+        count = self._wrong.pop(name, (0, 0.0))[0] + 1
+        wait = min(2.0 ** (count - FREE_TRIES), LONGEST_WAIT) if count >= FREE_TRIES else 0.0
+        self._wrong[name] = (count, self._now() + wait)
+        while len(self._wrong) > REMEMBERED:
+            del self._wrong[next(iter(self._wrong))]
+
+    def right(self, name: str) -> None:
+        self._wrong.pop(name, None)

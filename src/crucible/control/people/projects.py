@@ -1,0 +1,75 @@
+"""Projects and their members. Functions of a Connection; who may call them is decided at the desk."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, bindparam, delete, func, select, update
+
+from crucible.control.db import schema as t
+from crucible.control.db.statement import Statement, inserting
+from crucible.control.views import View, iso
+from crucible.core.errors import Conflict, NotFound
+from crucible.core.people import DEFAULT_PROJECT, Role
+
+_c, _m = t.projects.c, t.members.c
+_NAMED = Statement(select(t.projects).where(_c.name == bindparam("called")))
+_ADD = Statement(inserting(t.projects, ["name", "about", "created_at"]))
+_MEMBER = (_m.project == bindparam("in_project"), _m.user == bindparam("of_user"))
+_CHANGE = Statement(update(t.members).where(*_MEMBER).values(role=bindparam("new_role")))
+_JOIN = Statement(inserting(t.members, ["project", "user", "role", "since"]))
+_LEAVE = Statement(delete(t.members).where(*_MEMBER))
+
+
+def add(conn: Connection, name: str, about: str, now: float) -> None:
+    if exists(conn, name):
+        raise Conflict(f"There is a project {name!r} already.", fix="Choose another name.", project=name)
+    _ADD.run(conn, name=name, about=about, created_at=now)
+
+
+def exists(conn: Connection, name: str) -> bool:
+    return name == DEFAULT_PROJECT or _NAMED.first(conn, called=name) is not None
+
+
+def need(conn: Connection, name: str) -> None:
+    if not exists(conn, name):
+        raise missing(name)
+
+
+def missing(name: str) -> NotFound:
+    """Also what is answered for one that is there and not for this user to know of."""
+    return NotFound(f"There is no project {name!r}.", fix="`crucible projects` lists yours.", project=name)
+
+
+def join(conn: Connection, project: str, user: str, role: Role, now: float) -> None:
+    """Make the user a member with this role, or change his role."""
+    if project == DEFAULT_PROJECT and _NAMED.first(conn, called=project) is None:
+        _ADD.run(conn, name=project, about="", created_at=now)
+    if _CHANGE.run(conn, in_project=project, of_user=user, new_role=role.value) == 0:
+        _JOIN.run(conn, project=project, user=user, role=role.value, since=now)
+
+
+def leave(conn: Connection, project: str, user: str) -> bool:
+    """Whether he was a member."""
+    return _LEAVE.run(conn, in_project=project, of_user=user) > 0
+
+
+def listed(conn: Connection, visible: frozenset[str] | None) -> list[View]:
+    """Those that are visible (None: all), by name; the default project is always there."""
+    query = (
+        select(_c.name, _c.about, _c.created_at, func.count(_m.user).label("members"))
+        .join(t.members, _m.project == _c.name, isouter=True)
+        .group_by(_c.name, _c.about, _c.created_at)
+    )
+    rows = conn.execute(query).mappings().all()
+    found = {row["name"]: {**dict(row), "created_at": iso(row["created_at"])} for row in rows}
+    found.setdefault(DEFAULT_PROJECT, {"name": DEFAULT_PROJECT, "about": "", "created_at": None, "members": 0})
+    return [found[name] for name in sorted(found) if visible is None or name in visible]
+
+
+def members(conn: Connection, project: str) -> list[View]:
+    query = (
+        select(t.users.c.name, _m.role, _m.since)
+        .join(t.users, t.users.c.id == _m.user)
+        .where(_m.project == project)
+        .order_by(t.users.c.name)
+    )
+    return [{**dict(row), "since": iso(row["since"])} for row in conn.execute(query).mappings()]

@@ -1,0 +1,194 @@
+"""Tokens: what stands for a user. Only a digest is kept, so nobody can read one back.
+
+One table holds them all: a user's own tokens, the sessions of a browser, share links, and login links, which are
+good for nothing but one exchange for a session. Functions of a Connection.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, bindparam, select, update
+
+from crucible.control.db import schema as t
+from crucible.control.db.statement import Row, Statement, inserting
+from crucible.control.people import users
+from crucible.control.views import View, iso
+from crucible.core.errors import NotFound
+from crucible.core.people import Identity, Permission, Role, Via
+from crucible.core.secret import Secret
+
+PREFIX = "crt_"
+"""Tells people, and scanners of leaked secrets, what they found."""
+LOGIN = "login"
+USED_EVERY = 60.0
+"""Seconds: how exactly it is known when a token was last used."""
+
+_c, _u = t.tokens.c, t.users.c
+_COLUMNS = ("id", "user", "name", "via", "digest", "scopes", "project", "job", "created_at", "expires_at")
+_ADD = Statement(inserting(t.tokens, _COLUMNS))
+_FOUND = Statement(
+    select(t.tokens, _u.name.label("user_name"), _u.admin, _u.disabled_at)
+    .join(t.users, _u.id == _c.user)
+    .where(_c.digest == bindparam("sha256"))
+)
+_USED = Statement(update(t.tokens).where(_c.id == bindparam("token")).values(used_at=bindparam("at")))
+_open = _c.revoked_at.is_(None)
+_REVOKE = Statement(update(t.tokens).where(_c.id == bindparam("token"), _open).values(revoked_at=bindparam("at")))
+_REVOKE_ALL = Statement(update(t.tokens).where(_c.user == bindparam("of"), _open).values(revoked_at=bindparam("at")))
+
+
+@dataclass(frozen=True)
+class NewToken:
+    """`ends_at` None: it does not expire. `project` and `job` hold it to one of them."""
+
+    id: str
+    user: str
+    name: str
+    via: str
+    scopes: frozenset[Permission]
+    ends_at: float | None
+    project: str | None = None
+    job: str | None = None
+
+
+def make() -> Secret:
+    """256 random bits; guessing one is hopeless, so a plain hash of it is safe to keep."""
+    return Secret(PREFIX + secrets.token_urlsafe(32))
+
+
+def digest(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def add(conn: Connection, new: NewToken, secret: Secret, now: float) -> None:
+    _ADD.run(
+        conn,
+        id=new.id,
+        user=new.user,
+        name=new.name,
+        via=new.via,
+        digest=digest(secret.reveal()),
+        scopes=" ".join(sorted(new.scopes)),
+        project=new.project,
+        job=new.job,
+        created_at=now,
+        expires_at=new.ends_at,
+    )
+
+
+@dataclass(frozen=True)
+class Identified:
+    who: Identity
+    stale: bool
+    """The time of its last use should be written down again."""
+
+
+def identified(conn: Connection, token: str, now: float) -> Identified | None:
+    """Whom this token stands for; None for one that is unknown, expired, revoked, or a disabled user's."""
+    row = _FOUND.first(conn, sha256=digest(token))
+    if row is None or row["via"] == LOGIN or not _good(row, now):
+        return None
+    return Identified(_identity(conn, row), now - (row["used_at"] or 0.0) > USED_EVERY)
+
+
+def redeem(conn: Connection, token: str, now: float) -> str | None:
+    """The user of a login link, once; None for one that is unknown, used or too old."""
+    row = _FOUND.first(conn, sha256=digest(token))
+    if row is None or row["via"] != LOGIN or not _good(row, now):
+        return None
+    return str(row["user"]) if _REVOKE.run(conn, token=row["id"], at=now) == 1 else None
+
+
+def used(conn: Connection, token: str, now: float) -> None:
+    _USED.run(conn, token=token, at=now)
+
+
+def revoke(conn: Connection, token: str, now: float) -> bool:
+    """Whether it was good until now."""
+    return _REVOKE.run(conn, token=token, at=now) > 0
+
+
+def revoke_all(conn: Connection, user: str, now: float) -> int:
+    return _REVOKE_ALL.run(conn, of=user, at=now)
+
+
+def of(conn: Connection, ref: str) -> Row:
+    """One by its id or an ending of it."""
+    ending = ref.lower().removeprefix("tok-")
+    if len(ending) < 3 or not ending.isalnum():
+        raise _missing(ref)
+    query = select(t.tokens).where(_c.id.endswith(ending), _c.via != LOGIN).limit(2)
+    rows = conn.execute(query).mappings().all()
+    if len(rows) != 1:
+        raise _missing(ref)
+    return rows[0]
+
+
+def listed(conn: Connection, user: str | None, now: float) -> list[View]:
+    """A user's, or with None everybody's, newest first; without login links and those that ended long ago."""
+    query = (
+        select(t.tokens, _u.name.label("user_name"))
+        .join(t.users, _u.id == _c.user)
+        .where(_c.via != LOGIN)
+        .order_by(_c.id.desc())
+        .limit(500)
+    )
+    if user is not None:
+        query = query.where(_c.user == user)
+    return [view(row, now) for row in conn.execute(query).mappings()]
+
+
+def view(row: Row, now: float) -> View:
+    return {
+        "id": row["id"],
+        "user": row["user_name"],
+        "name": row["name"],
+        "via": row["via"],
+        "scopes": row["scopes"].split(),
+        "project": row["project"],
+        "job": row["job"],
+        "state": _state(row, now),
+        "created_at": iso(row["created_at"]),
+        "expires_at": iso(row["expires_at"]),
+        "used_at": iso(row["used_at"]),
+    }
+
+
+def _good(row: Row, now: float) -> bool:
+    return row["disabled_at"] is None and _state(row, now) == "good"
+
+
+def _state(row: Row, now: float) -> str:
+    if row["revoked_at"] is not None:
+        return "revoked"
+    return "expired" if row["expires_at"] is not None and row["expires_at"] <= now else "good"
+
+
+def _identity(conn: Connection, row: Row) -> Identity:
+    shared = row["via"] == Via.SHARE
+    held = _roles(users.roles(conn, row["user"]).items())
+    if shared:  # good for as long as whoever made it may see the project himself
+        held = {name: Role.VIEWER for name in (row["project"],) if row["admin"] or name in held}
+    return Identity(
+        user=row["user"],
+        name=row["user_name"],
+        via=Via(row["via"]),
+        admin=bool(row["admin"]) and not shared,
+        roles=held,
+        scopes=frozenset(Permission(name) for name in row["scopes"].split()),
+        project=row["project"],
+        job=row["job"],
+        token=row["id"],
+    )
+
+
+def _roles(pairs: Iterable[tuple[str, str]]) -> dict[str, Role]:
+    return {project: Role(role) for project, role in pairs}
+
+
+def _missing(ref: str) -> NotFound:
+    return NotFound(f"There is no token {ref!r}.", fix="`crucible tokens` lists yours.")

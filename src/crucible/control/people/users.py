@@ -1,0 +1,87 @@
+"""Users. Functions of a Connection; who may call them is decided at the desk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, func, select, update
+
+from crucible.control.db import schema as t
+from crucible.control.db.statement import Row, Statement, inserting
+from crucible.control.views import View, iso
+from crucible.core.errors import Conflict, NotFound
+from crucible.core.people import OWNER
+
+_c = t.users.c
+_ID = Statement(select(t.users).where(_c.id == bindparam("user")))
+_NAMED = Statement(select(t.users).where(_c.name == bindparam("called")))
+_ADD = Statement(inserting(t.users, ["id", "name", "admin", "password", "created_at"]))
+_ROLES = Statement(select(t.members.c.project, t.members.c.role).where(t.members.c.user == bindparam("user")))
+
+
+def add(conn: Connection, user: str, name: str, now: float, *, admin: bool, password: str | None) -> None:
+    """Raises Conflict for a name that is taken."""
+    if name == OWNER.name or _NAMED.first(conn, called=name) is not None:
+        raise Conflict(f"There is a user {name!r} already.", fix="Choose another name.", user=name)
+    _ADD.run(conn, id=user, name=name, admin=admin, password=password, created_at=now)
+
+
+def ensure_owner(conn: Connection, now: float) -> None:
+    """The holder of the state folder has a row as soon as something points at him."""
+    if _ID.first(conn, user=OWNER.user) is None:
+        _ADD.run(conn, id=OWNER.user, name=OWNER.name, admin=True, password=None, created_at=now)
+
+
+def find(conn: Connection, name: str) -> Row | None:
+    return _NAMED.first(conn, called=name)
+
+
+def of(conn: Connection, user: str) -> Row:
+    """By his id; users are never deleted."""
+    row = _ID.first(conn, user=user)
+    assert row is not None, user
+    return row
+
+
+def named(conn: Connection, name: str) -> Row:
+    row = find(conn, name)
+    if row is None:
+        raise NotFound(f"There is no user {name!r}.", fix="`crucible users` lists them.", user=name)
+    return row
+
+
+def change(conn: Connection, user: str, values: Mapping[str, Any]) -> None:
+    if values:
+        conn.execute(update(t.users).where(_c.id == user).values(**values))
+
+
+def administrators(conn: Connection) -> int:
+    """How many can still log in; the owner, who needs no password, is not counted."""
+    able = (_c.admin.is_(True), _c.disabled_at.is_(None), _c.id != OWNER.user)
+    return int(conn.execute(select(func.count()).select_from(t.users).where(*able)).scalar_one())
+
+
+def roles(conn: Connection, user: str) -> dict[str, str]:
+    return {row["project"]: row["role"] for row in _ROLES.all(conn, user=user)}
+
+
+def listed(conn: Connection) -> list[View]:
+    rows = conn.execute(select(t.users).order_by(_c.name)).mappings().all()
+    c = t.members.c
+    held: dict[str, dict[str, str]] = {}
+    for row in conn.execute(select(c.user, c.project, c.role).order_by(c.project)).mappings():
+        held.setdefault(row["user"], {})[row["project"]] = row["role"]
+    return [view(row, held.get(row["id"], {})) for row in rows]
+
+
+def view(row: Row, roles: Mapping[str, str]) -> View:
+    return {
+        "id": row["id"],
+        "name": row["name"],
+        "admin": bool(row["admin"]),
+        "password": row["password"] is not None,
+        "disabled": row["disabled_at"] is not None,
+        "projects": dict(roles),
+        "created_at": iso(row["created_at"]),
+    }

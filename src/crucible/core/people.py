@@ -1,0 +1,170 @@
+"""Who asks, and what they may do. Whatever is not granted here is refused.
+
+A user has a role in each project that he is a member of; an administrator may do everything everywhere. A token
+stands for its user, and can be held to fewer permissions, to one project, or to one job (a share link).
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from crucible.core.errors import BadInput, CrucibleError
+
+DEFAULT_PROJECT = "default"
+"""The project of whoever runs Crucible for himself; it is always there."""
+
+MAX_PROJECT, MAX_USER = 63, 100
+PROJECT_PATTERN = rf"^[a-z0-9][a-z0-9_-]{{0,{MAX_PROJECT - 1}}}$"
+_PROJECT = re.compile(PROJECT_PATTERN.strip("^$"))
+_USER = re.compile(rf"[a-z0-9][a-z0-9._@+-]{{0,{MAX_USER - 1}}}")
+
+
+class Permission(enum.StrEnum):
+    READ = "read"
+    """See jobs and what they made."""
+    WRITE = "write"
+    """Submit, change, cancel and resume jobs."""
+    MANAGE = "manage"
+    """Decide who belongs to a project."""
+    OPERATE = "operate"
+    """Everything that is the deployment's and no project's: machines, upkeep, users, the server itself."""
+
+
+class Role(enum.StrEnum):
+    VIEWER = "viewer"
+    MEMBER = "member"
+    ADMIN = "admin"
+
+    @property
+    def grants(self) -> frozenset[Permission]:
+        return _GRANTS[self]
+
+
+_GRANTS = {
+    Role.VIEWER: frozenset({Permission.READ}),
+    Role.MEMBER: frozenset({Permission.READ, Permission.WRITE}),
+    Role.ADMIN: frozenset({Permission.READ, Permission.WRITE, Permission.MANAGE}),
+}
+
+EVERY_PERMISSION = frozenset(Permission)
+
+
+class Via(enum.StrEnum):
+    """How somebody proved who he is."""
+
+    OWNER = "owner"
+    """The token in the state folder: whoever can read that file owns everything in it."""
+    TOKEN = "token"
+    SESSION = "session"
+    SHARE = "share"
+
+
+class Forbidden(CrucibleError):
+    """We know who asks, and he may not."""
+
+    code = "forbidden"
+    exit_code = 4
+    http_status = 403
+
+
+@dataclass(frozen=True)
+class Identity:
+    """`scopes`, `project` and `job` narrow what a token may do; they never widen it."""
+
+    user: str
+    name: str
+    via: Via
+    admin: bool = False
+    roles: Mapping[str, Role] = field(default_factory=lambda: MappingProxyType({}))
+    scopes: frozenset[Permission] = EVERY_PERMISSION
+    project: str | None = None
+    job: str | None = None
+    token: str | None = None
+    """The id of the token, where one was used."""
+
+    def may(self, permission: Permission, project: str | None = None) -> bool:
+        """In a project, or with None what belongs to no project."""
+        if permission not in self.scopes:
+            return False
+        if project is None:
+            return self.admin and not self._narrowed
+        if self.project not in (None, project):
+            return False
+        return self.admin or permission in self._role(project)
+
+    def projects(self, permission: Permission) -> frozenset[str] | None:
+        """Those in which he may; None for all there are."""
+        if self.admin and self.project is None and permission in self.scopes:
+            return None
+        known = {*self.roles, *((self.project,) if self.project else ())}
+        return frozenset(name for name in known if self.may(permission, name))
+
+    @property
+    def default_project(self) -> str:
+        """Where his jobs go when he does not say."""
+        if self.project is not None:
+            return self.project
+        known = sorted(self.projects(Permission.WRITE) or ())
+        return known[0] if len(known) == 1 else DEFAULT_PROJECT
+
+    def need(self, permission: Permission, project: str | None = None) -> None:
+        """Raise Forbidden unless he may."""
+        if not self.may(permission, project):
+            raise self.refusal(permission, project)
+
+    def refusal(self, permission: Permission, project: str | None) -> Forbidden:
+        where = f" in the project {project!r}" if project is not None else ""
+        if permission not in self.scopes or self._narrowed:
+            why = f"The {self.via} in use does not reach that far."
+            fix = "Use a token with more scopes: `crucible tokens create --help`."
+        else:
+            why = f"{self.name} is {self._described(project)}{where}."
+            fix = "Ask an administrator; `crucible projects members` says who decides."
+        return Forbidden(f"You may not {permission}{where}.", why=why, fix=fix, permission=permission.value)
+
+    @property
+    def _narrowed(self) -> bool:
+        return self.project is not None or self.job is not None
+
+    def _role(self, project: str) -> frozenset[Permission]:
+        role = self.roles.get(project)
+        return frozenset() if role is None else role.grants
+
+    def _described(self, project: str | None) -> str:
+        if project is None:
+            return "no administrator"
+        role = self.roles.get(project)
+        return "no member" if role is None else f"a {role.value}" if role is not Role.ADMIN else "an admin"
+
+
+NOBODY = Identity("", "nobody", Via.SESSION, scopes=frozenset())
+OWNER = Identity("usr-owner", "owner", Via.OWNER, admin=True)
+"""Who holds the state folder."""
+
+
+def checked_project(name: str) -> str:
+    """The name, if a project can have it."""
+    if not _PROJECT.fullmatch(name):
+        raise BadInput(
+            f"{name[:80]!r} cannot be the name of a project.",
+            why=f"It has 1 to {MAX_PROJECT} of a-z, 0-9, - and _, and begins with a letter or a digit.",
+            fix="Choose such a name, for example `vision-team`.",
+            field="project",
+        )
+    return name
+
+
+def checked_user(name: str) -> str:
+    """The name, if a user can have it."""
+    if not _USER.fullmatch(name):
+        raise BadInput(
+            f"{name[:120]!r} cannot be the name of a user.",
+            why=f"It has 1 to {MAX_USER} of a-z, 0-9 and . _ @ + -, and begins with a letter or a digit.",
+            fix="Choose such a name, for example `ada` or `ada@example.org`.",
+            field="user",
+        )
+    return name

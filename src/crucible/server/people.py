@@ -1,0 +1,116 @@
+"""People: who you are, users, projects and their members, and the record of what was done."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import Response
+
+from crucible.core.people import MAX_PROJECT, MAX_USER, Role
+from crucible.server.answers import answer
+from crucible.server.context import People, Who
+from crucible.server.limits import MAX_OFFSET, PageSize
+from crucible.server.problems import documented
+
+MAX_ABOUT, MAX_PASSWORD = 1000, 1000
+
+router = APIRouter(prefix="/api/v1", tags=["people"])
+
+UserName = Annotated[str, Path(min_length=1, max_length=MAX_USER)]
+ProjectName = Annotated[str, Path(min_length=1, max_length=MAX_PROJECT)]
+Password = Annotated[str, Field(max_length=MAX_PASSWORD, description="at least 12 characters")]
+
+
+class _Wish(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+class NewUser(_Wish):
+    name: Annotated[str, Field(min_length=1, max_length=MAX_USER)]
+    admin: Annotated[bool, Field(description="may do everything, everywhere")] = False
+    password: Password | None = None
+
+
+class UserChange(_Wish):
+    admin: bool | None = None
+    disabled: Annotated[bool | None, Field(description="true also ends all of the user's tokens and sessions")] = None
+    password: Password | None = None
+
+
+class NewProject(_Wish):
+    name: Annotated[str, Field(min_length=1, max_length=MAX_PROJECT)]
+    about: Annotated[str, Field(max_length=MAX_ABOUT)] = ""
+
+
+class Membership(_Wish):
+    role: Role
+
+
+@router.get("/me")
+async def me(people: People, who: Who) -> Response:
+    """Who you are to this server, your projects, and what your token allows."""
+    return answer(await people.me(who))
+
+
+@router.get("/users")
+async def users(people: People, who: Who) -> Response:
+    """Everybody, with the projects that they are in; for administrators."""
+    return answer({"items": await people.users(who)})
+
+
+@router.post("/users", status_code=201, responses=documented(409))
+async def add_user(wish: NewUser, people: People, who: Who) -> Response:
+    """A new user. Without a password he can use tokens that an administrator makes for him."""
+    return answer(await people.add_user(who, wish.name, admin=wish.admin, password=wish.password), 201)
+
+
+@router.patch("/users/{name}", responses=documented(404, 409))
+async def change_user(name: UserName, wish: UserChange, people: People, who: Who) -> Response:
+    """What is given changes. A new password ends the user's sessions and tokens."""
+    changes = {"admin": wish.admin, "disabled": wish.disabled}
+    return answer(await people.change_user(who, name, password=wish.password, **changes))
+
+
+@router.get("/projects")
+async def projects(people: People, who: Who) -> Response:
+    """The projects that you may see."""
+    return answer({"items": await people.projects(who)})
+
+
+@router.post("/projects", status_code=201, responses=documented(409))
+async def add_project(wish: NewProject, people: People, who: Who) -> Response:
+    """A new project, without members; for administrators."""
+    return answer(await people.add_project(who, wish.name, wish.about), 201)
+
+
+@router.get("/projects/{project}/members", responses=documented(404))
+async def members(project: ProjectName, people: People, who: Who) -> Response:
+    """Who belongs to a project, and in which role."""
+    return answer({"items": await people.members(who, project)})
+
+
+@router.put("/projects/{project}/members/{name}", responses=documented(404))
+async def set_member(project: ProjectName, name: UserName, wish: Membership, people: People, who: Who) -> Response:
+    """Make a user a member with this role, or change his role."""
+    return answer(await people.set_member(who, project, name, wish.role))
+
+
+@router.delete("/projects/{project}/members/{name}", status_code=204, responses=documented(404))
+async def remove_member(project: ProjectName, name: UserName, people: People, who: Who) -> Response:
+    """End a membership. Jobs stay with the project."""
+    await people.remove_member(who, project, name)
+    return Response(status_code=204)
+
+
+@router.get("/audit", responses=documented(404))
+async def audit(
+    people: People,
+    who: Who,
+    project: Annotated[str | None, Query(min_length=1, max_length=MAX_PROJECT, description="of one project")] = None,
+    before: Annotated[int | None, Query(ge=1, le=MAX_OFFSET, description="`next` of the page before")] = None,
+    limit: PageSize = 50,
+) -> Response:
+    """What was done and by whom, newest first: everything for administrators, a project's for those who manage it."""
+    return answer(await people.audit(who, project=project, before=before, limit=limit))

@@ -1,0 +1,73 @@
+"""People as the server sees them: what routes for users, projects, tokens and logins may ask."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from crucible.core.people import Identity, Permission, Role
+
+View = dict[str, Any]
+
+
+class KeysPort(Protocol):
+    async def listed(self, who: Identity, *, everyones: bool = False) -> list[View]: ...
+    async def make(
+        self,
+        who: Identity,
+        name: str,
+        *,
+        scopes: frozenset[Permission],
+        seconds: float | None,
+        project: str | None = None,
+        user: str | None = None,
+    ) -> View:
+        """The token itself stands in the answer, as `token`, and nowhere else. It reaches no further than `who`."""
+        ...
+
+    async def revoke(self, who: Identity, ref: str) -> View:
+        """Again is harmless."""
+        ...
+
+
+class DoorPort(Protocol):
+    async def link(self, who: Identity) -> View:
+        """A code, as `token`, that is good for one login within a few minutes."""
+        ...
+
+    async def redeem(self, code: str) -> View:
+        """A session for such a code; raises NotAllowed."""
+        ...
+
+    async def login(self, name: str, password: str) -> View:
+        """A session for a name and its password; raises NotAllowed, TooManyTries."""
+        ...
+
+    async def logout(self, who: Identity) -> None: ...
+
+
+class PeoplePort(Protocol):
+    """Raises Forbidden for what `who` may not do, NotFound for what he may not know of."""
+
+    @property
+    def keys(self) -> KeysPort: ...
+    @property
+    def door(self) -> DoorPort: ...
+
+    async def me(self, who: Identity) -> View: ...
+    async def users(self, who: Identity) -> list[View]: ...
+    async def add_user(self, who: Identity, name: str, *, admin: bool = False, password: str | None = None) -> View: ...
+    async def change_user(
+        self,
+        who: Identity,
+        name: str,
+        *,
+        admin: bool | None = None,
+        disabled: bool | None = None,
+        password: str | None = None,
+    ) -> View: ...
+    async def projects(self, who: Identity) -> list[View]: ...
+    async def add_project(self, who: Identity, name: str, about: str = "") -> View: ...
+    async def members(self, who: Identity, project: str) -> list[View]: ...
+    async def set_member(self, who: Identity, project: str, user: str, role: Role) -> View: ...
+    async def remove_member(self, who: Identity, project: str, user: str) -> None: ...
+    async def audit(self, who: Identity, *, project: str | None, before: int | None, limit: int) -> View: ...

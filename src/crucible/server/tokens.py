@@ -1,0 +1,73 @@
+"""Tokens: what programs use in a user's place, and links that show one job."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Path, Query
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import Response
+
+from crucible.core.people import MAX_PROJECT, MAX_USER, Permission
+from crucible.server.answers import answer
+from crucible.server.context import Control, JobRef, People, Who
+from crucible.server.problems import documented
+
+DAY = 86400.0
+LONGEST_DAYS, LONGEST_SHARE_HOURS = 3650.0, 24 * 90.0
+
+router = APIRouter(prefix="/api/v1", tags=["tokens"])
+
+TokenRef = Annotated[str, Path(min_length=1, max_length=64, description="the id of a token, or its ending")]
+
+
+class _Wish(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class NewToken(_Wish):
+    """It never reaches further than the token it is made with."""
+
+    name: Annotated[str, Field(min_length=1, max_length=100, description="what it is for")]
+    scopes: Annotated[frozenset[Permission], Field(min_length=1)] = frozenset({Permission.READ, Permission.WRITE})
+    days: Annotated[float | None, Field(gt=0, le=LONGEST_DAYS, description="null: until it is revoked")] = 90.0
+    project: Annotated[str | None, Field(min_length=1, max_length=MAX_PROJECT, description="hold it to one")] = None
+    user: Annotated[str | None, Field(min_length=1, max_length=MAX_USER, description="for administrators")] = None
+
+
+class Sharing(_Wish):
+    name: Annotated[str, Field(min_length=1, max_length=100)] = "share link"
+    hours: Annotated[float, Field(gt=0, le=LONGEST_SHARE_HOURS)] = 24.0
+
+
+_ONE_DAY = Sharing()
+
+
+@router.get("/tokens")
+async def tokens(
+    people: People, who: Who, all: Annotated[bool, Query(description="everybody's; for administrators")] = False
+) -> Response:
+    """Your tokens, sessions and share links, newest first; never the tokens themselves."""
+    return answer({"items": await people.keys.listed(who, everyones=all)})
+
+
+@router.post("/tokens", status_code=201, responses=documented(404))
+async def make(wish: NewToken, people: People, who: Who) -> Response:
+    """A new token. It stands in this answer, as `token`, and nowhere else."""
+    seconds = None if wish.days is None else wish.days * DAY
+    made = await people.keys.make(
+        who, wish.name, scopes=wish.scopes, seconds=seconds, project=wish.project, user=wish.user
+    )
+    return answer(made, 201)
+
+
+@router.delete("/tokens/{token}", responses=documented(404))
+async def revoke(token: TokenRef, people: People, who: Who) -> Response:
+    """End a token at once; again is harmless."""
+    return answer(await people.keys.revoke(who, token))
+
+
+@router.post("/jobs/{id}/share", status_code=201, responses=documented(404, 409))
+async def share(id: JobRef, control: Control, wish: Annotated[Sharing, Body()] = _ONE_DAY) -> Response:
+    """A token with which anybody can look at this job, and at nothing else, until it expires or is revoked."""
+    return answer(await control.share(id, name=wish.name, seconds=wish.hours * 3600), 201)

@@ -1,0 +1,87 @@
+"""Every route and socket, asked by everybody there is. A route without a row fails."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from tests.authorisation.town import CODE, Town, found_town
+from tests.control.world import Rig, give_back, make_rig, sha
+from tests.server.asgi import SocketClient
+from tests.server.test_auth import routes
+
+ALLOWED = Path(__file__).parent / "allowed.txt"
+OPENED = 101
+
+FILL = {"{path:path}": "model.pt", "{checkpoint}": "latest", "{sha256}": sha(CODE), "{project}": "alpha"}
+NAMES = {"PUT": "viewer", "DELETE": "viewer", "PATCH": "stranger"}
+
+BODIES: dict[str, Any] = {
+    "POST /api/v1/jobs": {"command": ["true"], "project": "alpha"},
+    "POST /api/v1/db/backup": {"path": "/nowhere/at/all"},
+    "POST /api/v1/users": {"name": "new"},
+    "PATCH /api/v1/users/{name}": {"disabled": False},
+    "POST /api/v1/projects": {"name": "gamma"},
+    "PUT /api/v1/projects/{project}/members/{name}": {"role": "member"},
+    "POST /api/v1/tokens": {"name": "mine", "scopes": ["read"]},
+}
+QUERIES = {"GET /api/v1/audit": {"project": "alpha"}, "GET /login": {"code": "abc"}}
+
+
+def table() -> tuple[list[str], dict[str, list[int]]]:
+    lines = [line.split() for line in ALLOWED.read_text().splitlines() if line.strip() and not line.startswith("#")]
+    return lines[0], {f"{method} {path}": [int(s) for s in statuses] for method, path, *statuses in lines[1:]}
+
+
+IDENTITIES, ROWS = table()
+
+
+@pytest.fixture
+async def town(tmp_path: Path) -> AsyncIterator[Town]:
+    rig: Rig = await make_rig(tmp_path)
+    yield await found_town(rig)
+    await give_back(rig.ports.db)
+
+
+async def path_of(town: Town, method: str, path: str) -> str:
+    fill = {**FILL, "{id}": town.job, "{name}": NAMES.get(method, "viewer")}
+    if "{token}" in path:
+        fill["{token}"] = str((await town.identity("admin")).token)
+    if "{machine}" in path:
+        fill["{machine}"] = (await town.rig.machine()).id
+    for name, value in fill.items():
+        path = path.replace(name, value)
+    return path
+
+
+async def ask(town: Town, identity: str, row: str, path: str) -> int:
+    headers = town.headers(identity)
+    method = row.split()[0]
+    if method == "WS":
+        async with SocketClient(town.api, path, headers) as socket:
+            return await socket.status()
+    if row == "PUT /api/v1/bundles/{sha256}":
+        given: dict[str, Any] = {"content": CODE}
+    elif row == "POST /login":
+        given = {"content": b"code=abc"}
+    elif row == "POST /api/v1/login":
+        given = {"json": {"name": identity, "password": "a wrong password"}}
+    else:
+        given = {"json": BODIES[row]} if row in BODIES else {}
+    transport = httpx2.ASGITransport(town.api)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        return (await client.request(method, path, headers=headers, params=QUERIES.get(row), **given)).status_code
+
+
+@pytest.mark.parametrize("row", ROWS)
+async def test_a_row(town: Town, row: str) -> None:
+    path = await path_of(town, *row.split())
+    got = {identity: await ask(town, identity, row, path) for identity in IDENTITIES}
+    assert got == dict(zip(IDENTITIES, ROWS[row], strict=True))
+
+
+async def test_every_route_has_a_row(town: Town) -> None:
+    assert {f"{method} {path}" for method, path in routes(town.api)} == set(ROWS)

@@ -1,0 +1,114 @@
+"""A real control plane with people in it: two projects, a job that runs in one, and everybody who might ask."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fastapi import FastAPI
+from tests.control.world import Rig, job_spec, pieces, secret, sha
+
+from crucible.control.service import Control
+from crucible.core.people import OWNER, Identity, Permission, Role
+from crucible.server.api import build_api
+from crucible.server.follow import Pace
+from crucible.wire.messages import Kind
+
+OWNERS = "o" * 64
+CODE = b"print('hello')"
+MODEL = b"weights"
+PACE = Pace(send=1.0, close=0.05, look=5.0, points=0.0, settle=0.05, look_at_end=0.01)
+
+PEOPLE: Mapping[str, tuple[str, Role] | None] = {
+    "stranger": ("beta", Role.MEMBER),
+    "viewer": ("alpha", Role.VIEWER),
+    "member": ("alpha", Role.MEMBER),
+    "manager": ("alpha", Role.ADMIN),
+    "admin": None,
+}
+
+
+@dataclass(frozen=True)
+class Town:
+    """`tokens` by identity; the anonymous has none."""
+
+    rig: Rig
+    control: Control
+    api: FastAPI
+    job: str
+    tokens: Mapping[str, str]
+    stops: list[None]
+
+    def headers(self, identity: str) -> dict[str, str]:
+        token = self.tokens.get(identity)
+        return {"authorization": f"Bearer {token}"} if token else {}
+
+    async def identity(self, name: str) -> Identity:
+        found = await self.control.identify(self.tokens[name])
+        assert found is not None
+        return found
+
+    async def faces(self, *names: str) -> list[Control]:
+        """The control plane as each of them may use it."""
+        return [self.control.at(await self.identity(name)) for name in names]
+
+    async def seen_by(self, name: str) -> list[dict[str, Any]]:
+        """The jobs that somebody finds in his list."""
+        control = self.control.at(await self.identity(name))
+        page: Any = await control.jobs(statuses=None, active=False, limit=50, cursor=None)
+        return list(page["items"])
+
+
+async def found_town(rig: Rig) -> Town:
+    control = Control(rig.ports, rig.backends, replace(rig.deployment, neighbours=True))
+    await control._parts.places.refresh()
+    await control._parts.duties.renew(rig.ports.db, rig.clock)
+    await _settle(control)
+    tokens = {name: await token_of(control, name) for name in PEOPLE}
+    tokens["revoked"] = await token_of(control, "member", revoked=True)
+    tokens["owner"] = OWNERS
+    member = await control.identify(tokens["member"])
+    assert member is not None
+    await control.at(member).put_bundle(sha(CODE), pieces(CODE))
+    job = str((await control.at(member).submit(job_spec(project="alpha", bundle=sha(CODE)), None)).view["id"])
+    tokens["agent"] = await _run(rig, control, job)
+    tokens["share"] = str((await control.at(member).share(job, name="for a friend", seconds=3600))["token"])
+    stops: list[None] = []
+    api = build_api(
+        control, token=OWNERS, nonce="n", version="1", home="/h", on_stop=lambda: stops.append(None), pace=PACE
+    )
+    control._ready = True  # its loops are not needed
+    return Town(rig, control, api, job, tokens, stops)
+
+
+async def _settle(control: Control) -> None:
+    for project in ("alpha", "beta"):
+        await control.people.add_project(OWNER, project)
+    for name, place in PEOPLE.items():
+        await control.people.add_user(OWNER, name, admin=place is None)
+        if place is not None:
+            await control.people.set_member(OWNER, place[0], name, place[1])
+
+
+async def token_of(control: Control, user: str, *, revoked: bool = False, **more: Any) -> str:
+    given = {"scopes": frozenset(Permission), "seconds": 3600.0, **more}
+    made = await control.people.keys.make(OWNER, "test", user=user, **given)
+    if revoked:
+        await control.people.keys.revoke(OWNER, str(made["id"]))
+    return str(made["token"])
+
+
+async def _run(rig: Rig, control: Control, job: str) -> str:
+    """The job runs and has made something; the secret of its attempt."""
+    await rig.host_up()
+    runner = await rig.runner(job)
+    await runner.say(Kind.STARTED, pid=7)
+    await runner.log(0, 0, b"the first line\n")
+    await runner.say(Kind.POINTS, series={"loss": [[1, 0.5, 2]]})
+    await control.agents.put_artifact(runner.attempt, 0, "model.pt", sha(MODEL), pieces(MODEL))
+    await runner.say(Kind.ARTIFACT, path="model.pt", size=len(MODEL), sha256=sha(MODEL))
+    await control.agents.put_checkpoint(runner.attempt, 0, sha(MODEL), pieces(MODEL))
+    told = {"name": "step_1.pt", "form": "file", "size": len(MODEL), "sha256": sha(MODEL), "step": 1}
+    await runner.say(Kind.CHECKPOINT, **told)
+    return secret("attempt", runner.attempt).decode()

@@ -1,0 +1,164 @@
+"""Users, projects and members, and the record of what was done to them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tests.authorisation.town import Town
+from tests.control.world import Rig, job_spec, service, sha
+
+from crucible.control.db import schema as t
+from crucible.core.errors import BadInput, Conflict, NotFound, RefusedByPolicy
+from crucible.core.people import OWNER, Forbidden, Role
+
+
+async def test_a_user_sees_the_jobs_of_his_projects_only(town: Town) -> None:
+    theirs = str((await town.control.submit(job_spec(project="beta"), None)).view["id"])
+    seen = {name: {job["id"] for job in await town.seen_by(name)} for name in ("stranger", "viewer", "admin")}
+    assert seen == {"stranger": {theirs}, "viewer": {town.job}, "admin": {theirs, town.job}}
+
+
+async def test_last_is_the_last_that_he_may_see(town: Town) -> None:
+    await town.control.submit(job_spec(project="beta"), None)
+    viewer = town.control.at(await town.identity("viewer"))
+    assert (await viewer.view("last"))["id"] == town.job
+
+
+async def test_an_ending_that_fits_a_foreign_job_fits_nothing(town: Town) -> None:
+    stranger = town.control.at(await town.identity("stranger"))
+    for ref in (town.job, town.job[-6:], f"job-{town.job[-6:]}"):
+        with pytest.raises(NotFound) as caught:
+            await stranger.view(ref)
+        assert "alpha" not in str(caught.value)
+
+
+async def test_counts_and_machines_are_those_of_ones_projects(town: Town) -> None:
+    stranger, viewer = await town.faces("stranger", "viewer")
+    assert [(await c.status())["running"] for c in (stranger, viewer, town.control)] == [0, 1, 1]
+    assert [len(await c.machines()) for c in (stranger, viewer, town.control)] == [0, 1, 1]
+
+
+async def test_a_job_says_whose_it_is(town: Town) -> None:
+    view = await town.control.view(town.job)
+    assert (view["project"], view["user"]) == ("alpha", "member")
+    own = await town.control.submit(job_spec(), None)
+    assert (own.view["project"], own.view["user"]) == ("default", "owner")
+
+
+async def test_a_members_job_goes_to_his_only_project(town: Town) -> None:
+    member = town.control.at(await town.identity("member"))
+    assert (await member.submit(job_spec(), None)).view["project"] == "alpha"
+
+
+async def test_two_projects_may_use_the_same_key(town: Town) -> None:
+    member, stranger = await town.faces("member", "stranger")
+    mine = await member.submit(job_spec(), "key")
+    theirs = await stranger.submit(job_spec(), "key")
+    assert mine.view["id"] != theirs.view["id"]
+    assert (await member.submit(job_spec(), "key")).view["id"] == mine.view["id"]
+
+
+async def test_a_rerun_stays_in_its_project(town: Town) -> None:
+    assert (await town.control.rerun(town.job, None)).view["project"] == "alpha"
+
+
+async def test_whoever_knows_the_hash_of_code_has_no_right_to_it(town: Town) -> None:
+    stranger = town.control.at(await town.identity("stranger"))
+    code = (await town.rig.rows(t.bundles))[0]["sha256"]
+    with pytest.raises(BadInput, match="has not been uploaded"):
+        await stranger.submit(job_spec(bundle=code), None)
+    assert code == sha(b"print('hello')")
+
+
+async def test_a_foreign_checkpoint_cannot_be_started_from(town: Town) -> None:
+    stranger, member = await town.faces("stranger", "member")
+    checkpoint = str((await member.checkpoints(town.job))[0]["id"])
+    with pytest.raises(NotFound):
+        await stranger.submit(job_spec(resume_from=checkpoint), None)
+    assert (await member.submit(job_spec(resume_from=checkpoint), None)).created
+
+
+async def test_jobs_of_users_do_not_run_on_the_servers_own_computer(rig: Rig, town: Town) -> None:
+    careful = service(rig)
+    member = await town.identity("member")
+    with pytest.raises(RefusedByPolicy) as caught:
+        await careful.at(member).submit(job_spec(), None)
+    assert "shared_computer" in caught.value.fix
+    assert (await careful.submit(job_spec(), None)).created
+
+
+async def test_members_come_change_and_go(town: Town) -> None:
+    people, manager = town.control.people, await town.identity("manager")
+    await people.set_member(manager, "alpha", "stranger", Role.VIEWER)
+    await people.set_member(manager, "alpha", "stranger", Role.MEMBER)
+    assert {m["name"]: m["role"] for m in await people.members(manager, "alpha")}["stranger"] == "member"
+    assert len(await town.seen_by("stranger")) == 1
+    await people.remove_member(manager, "alpha", "stranger")
+    assert await town.seen_by("stranger") == []
+    with pytest.raises(NotFound):
+        await people.remove_member(manager, "alpha", "stranger")
+
+
+async def test_a_manager_manages_his_own_project_alone(town: Town) -> None:
+    people, manager = town.control.people, await town.identity("manager")
+    with pytest.raises(NotFound):
+        await people.set_member(manager, "beta", "manager", Role.ADMIN)
+    with pytest.raises(Forbidden):
+        await people.add_project(manager, "mine")
+
+
+@pytest.mark.parametrize("name", ["alpha", "default"])
+async def test_a_name_that_is_taken(town: Town, name: str) -> None:
+    with pytest.raises(Conflict):
+        await town.control.people.add_project(OWNER, name)
+
+
+@pytest.mark.parametrize("name", ["viewer", "owner"])
+async def test_a_user_that_is_there(town: Town, name: str) -> None:
+    with pytest.raises(Conflict):
+        await town.control.people.add_user(OWNER, name)
+
+
+async def test_a_project_nobody_made(town: Town) -> None:
+    with pytest.raises(NotFound):
+        await town.control.people.members(OWNER, "nothing")
+    with pytest.raises(NotFound):
+        await town.control.submit(job_spec(project="nothing"), None)
+
+
+async def test_what_i_am(town: Town) -> None:
+    me = await town.control.people.me(await town.identity("viewer"))
+    assert (me["user"], me["admin"], me["projects"]) == ("viewer", False, {"alpha": "viewer"})
+    owner = await town.control.people.me(OWNER)
+    assert owner["projects"] == {"alpha": "admin", "beta": "admin", "default": "admin"}
+
+
+async def test_the_record_tells_who_did_what(town: Town) -> None:
+    member = await town.identity("member")
+    await town.control.at(member).cancel(town.job)
+    whole = await town.control.people.audit(OWNER, project=None, before=None, limit=100)
+    items = [(item["user"], item["action"], item["project"]) for item in whole["items"]]  # type: ignore[attr-defined]
+    assert items[0] == ("member", "job.cancel", "alpha")
+    assert ("member", "job.submit", "alpha") in items
+    assert ("owner", "member.set", "beta") in items
+    assert ("member", "share.create", "alpha") in items
+
+
+async def test_a_project_has_its_own_record_in_pages(town: Town) -> None:
+    people, manager = town.control.people, await town.identity("manager")
+    seen: list[str] = []
+    before: int | None = None
+    while True:
+        page = await people.audit(manager, project="alpha", before=before, limit=2)
+        seen += [json.dumps(item) for item in page["items"]]  # type: ignore[attr-defined]
+        before = page["next"]  # type: ignore[assignment]
+        if before is None:
+            break
+    assert len(seen) == len(set(seen)) >= 4
+    assert not any("beta" in item for item in seen)
+
+
+async def test_the_owner_cannot_be_changed(town: Town) -> None:
+    with pytest.raises(Conflict):
+        await town.control.people.change_user(OWNER, "owner", disabled=True)

@@ -1,0 +1,119 @@
+"""Logging in."""
+
+from __future__ import annotations
+
+import pytest
+from tests.authorisation.town import Town, token_of
+
+from crucible.control.db import schema as t
+from crucible.control.people import passwords
+from crucible.core.errors import BadInput, NotAllowed
+from crucible.core.people import OWNER, Forbidden, Permission, Via
+
+PASSWORD = "a long sentence that nobody guesses"
+
+
+@pytest.fixture(autouse=True)
+def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same algorithm, with less work."""
+    from argon2 import PasswordHasher
+
+    quick = PasswordHasher(time_cost=1, memory_cost=64, parallelism=1)
+    monkeypatch.setattr(passwords, "_hasher", lambda: quick)
+    passwords._nobodys.cache_clear()
+
+
+async def test_name_and_password_give_a_session(town: Town) -> None:
+    await town.control.people.change_user(OWNER, "viewer", password=PASSWORD)
+    session = await town.control.people.door.login("viewer", PASSWORD)
+    who = await town.control.identify(str(session["token"]))
+    assert who is not None
+    assert (who.name, who.via) == ("viewer", Via.SESSION)
+    await town.control.people.door.logout(who)
+    assert await town.control.identify(str(session["token"])) is None
+
+
+@pytest.mark.parametrize(("name", "password"), [("viewer", "wrong"), ("nobody", PASSWORD), ("member", PASSWORD)])
+async def test_wrong_ones_all_get_the_same_answer(town: Town, name: str, password: str) -> None:
+    """Also for a user who is not there, or has no password."""
+    await town.control.people.change_user(OWNER, "viewer", password=PASSWORD)
+    with pytest.raises(NotAllowed, match="The name or the password is wrong"):
+        await town.control.people.door.login(name, password)
+
+
+async def test_guessing_gets_slower_for_that_name_alone(town: Town) -> None:
+    door = town.control.people.door
+    await town.control.people.change_user(OWNER, "viewer", password=PASSWORD)
+    for _ in range(passwords.FREE_TRIES):
+        with pytest.raises(NotAllowed):
+            await door.login("viewer", "wrong")
+    with pytest.raises(passwords.TooManyTries) as caught:
+        await door.login("viewer", PASSWORD)
+    assert caught.value.http_status == 429
+    with pytest.raises(NotAllowed):
+        await door.login("member", "wrong")
+    town.rig.clock.time += 2
+    assert await door.login("viewer", PASSWORD)
+
+
+async def test_a_disabled_user_does_not_come_in(town: Town) -> None:
+    await town.control.people.change_user(OWNER, "viewer", password=PASSWORD)
+    await town.control.people.change_user(OWNER, "viewer", disabled=True)
+    with pytest.raises(NotAllowed):
+        await town.control.people.door.login("viewer", PASSWORD)
+
+
+async def test_a_new_password_ends_what_was_open(town: Town) -> None:
+    await town.control.people.change_user(OWNER, "viewer", password=PASSWORD)
+    assert await town.control.identify(town.tokens["viewer"]) is None
+
+
+@pytest.mark.parametrize("password", ["", "short", " " * 20, "x" * 1001])
+async def test_passwords_that_cannot_be_used(town: Town, password: str) -> None:
+    with pytest.raises(BadInput):
+        await town.control.people.change_user(OWNER, "viewer", password=password)
+
+
+async def test_the_password_is_not_in_the_database(town: Town) -> None:
+    await town.control.people.change_user(OWNER, "viewer", password=PASSWORD)
+    rows = str([await town.rig.rows(table) for table in (t.users, t.audit, t.tokens)])
+    assert PASSWORD not in rows
+    assert "$argon2id$" in rows
+
+
+async def test_a_login_link_works_once(town: Town) -> None:
+    door = town.control.people.door
+    code = str((await door.link(OWNER))["token"])
+    assert await town.control.identify(code) is None
+    session = await door.redeem(code)
+    who = await town.control.identify(str(session["token"]))
+    assert who is not None
+    assert (who.name, who.admin) == ("owner", True)
+    with pytest.raises(NotAllowed):
+        await door.redeem(code)
+
+
+async def test_a_login_link_is_good_for_minutes(town: Town) -> None:
+    code = str((await town.control.people.door.link(OWNER))["token"])
+    town.rig.clock.time += 301
+    with pytest.raises(NotAllowed):
+        await town.control.people.door.redeem(code)
+
+
+@pytest.mark.parametrize("code", ["", "nothing", "crt_x"])
+async def test_a_code_nobody_made(town: Town, code: str) -> None:
+    with pytest.raises(NotAllowed):
+        await town.control.people.door.redeem(code)
+
+
+async def test_a_token_is_no_login_code(town: Town) -> None:
+    with pytest.raises(NotAllowed):
+        await town.control.people.door.redeem(town.tokens["member"])
+
+
+async def test_a_narrow_token_gets_no_session(town: Town) -> None:
+    narrow = await town.control.identify(await token_of(town.control, "member", scopes=frozenset({Permission.READ})))
+    assert narrow is not None
+    for who in (narrow, await town.identity("share")):
+        with pytest.raises(Forbidden):
+            await town.control.people.door.link(who)

@@ -1,0 +1,117 @@
+"""Tokens and share links: whom they stand for, how far they reach, and when they end."""
+
+from __future__ import annotations
+
+import pytest
+from tests.authorisation.town import Town, token_of
+from tests.control.world import job_spec
+
+from crucible.control.db import schema as t
+from crucible.core.errors import NotFound
+from crucible.core.people import OWNER, Forbidden, Permission, Role, Via
+
+READ = frozenset({Permission.READ})
+
+
+async def test_a_token_stands_for_its_user(town: Town) -> None:
+    who = await town.identity("viewer")
+    assert (who.name, who.via, who.admin, dict(who.roles)) == ("viewer", Via.TOKEN, False, {"alpha": Role.VIEWER})
+
+
+@pytest.mark.parametrize("token", ["", "crt_", "crt_" + "x" * 43, "o" * 63])
+async def test_what_was_never_issued_stands_for_nobody(town: Town, token: str) -> None:
+    assert await town.control.identify(token) is None
+
+
+async def test_the_token_is_not_in_the_database(town: Town) -> None:
+    rows = str([await town.rig.rows(table) for table in (t.tokens, t.audit, t.users)])
+    assert all(token not in rows for token in town.tokens.values())
+
+
+async def test_it_ends_when_its_time_is_over(town: Town) -> None:
+    token = await token_of(town.control, "member", seconds=60.0)
+    town.rig.clock.time += 59
+    assert await town.control.identify(token)
+    town.rig.clock.time += 1
+    assert await town.control.identify(token) is None
+
+
+async def test_it_ends_when_it_is_revoked_and_again_is_harmless(town: Town) -> None:
+    who = await town.identity("member")
+    for _ in range(2):
+        await town.control.people.keys.revoke(who, str(who.token))
+    assert await town.control.identify(town.tokens["member"]) is None
+
+
+async def test_it_ends_with_its_user(town: Town) -> None:
+    await town.control.people.change_user(OWNER, "member", disabled=True)
+    await town.control.people.change_user(OWNER, "member", disabled=False)
+    assert await town.control.identify(town.tokens["member"]) is None
+
+
+async def test_nobody_ends_anothers(town: Town) -> None:
+    member, viewer = await town.identity("member"), await town.identity("viewer")
+    with pytest.raises(NotFound):
+        await town.control.people.keys.revoke(viewer, str(member.token))
+    assert await town.control.identify(town.tokens["member"])
+
+
+async def test_it_is_noted_once_a_minute_when_it_was_used(town: Town) -> None:
+    async def used() -> float | None:
+        (row,) = [r for r in await town.rig.rows(t.tokens) if r["id"] == (await town.identity("member")).token]
+        return row["used_at"]  # type: ignore[no-any-return]
+
+    first = await used()
+    town.rig.clock.time += 30
+    assert await used() == first
+    town.rig.clock.time += 61
+    await town.identity("member")
+    assert await used() == town.rig.clock.now()
+
+
+async def test_a_token_makes_none_that_reaches_further(town: Town) -> None:
+    keys = town.control.people.keys
+    narrow = await town.control.identify(await token_of(town.control, "member", scopes=READ))
+    held = await town.control.identify(await token_of(town.control, "admin", project="alpha"))
+    assert narrow
+    assert held
+    with pytest.raises(Forbidden):
+        await keys.make(narrow, "more", scopes=frozenset({Permission.WRITE}), seconds=None)
+    with pytest.raises(Forbidden):
+        await keys.make(held, "more", scopes=READ, seconds=None)
+    with pytest.raises(Forbidden):
+        await keys.make(narrow, "for another", scopes=READ, seconds=None, user="viewer")
+    with pytest.raises(NotFound):
+        await keys.make(narrow, "elsewhere", scopes=READ, seconds=None, project="beta")
+
+
+async def test_lists_show_ones_own_and_everybodys_to_administrators(town: Town) -> None:
+    keys = town.control.people.keys
+    own = await keys.listed(await town.identity("member"))
+    assert {item["user"] for item in own} == {"member"}
+    assert {item["state"] for item in own} == {"good", "revoked"}
+    everyones = await keys.listed(OWNER, everyones=True)
+    assert {"viewer", "member", "admin"} <= {str(item["user"]) for item in everyones}
+    with pytest.raises(Forbidden):
+        await keys.listed(await town.identity("member"), everyones=True)
+
+
+async def test_a_share_link_shows_its_job_and_no_other(town: Town) -> None:
+    friend = town.control.at(await town.identity("share"))
+    other = str((await town.control.submit(job_spec(project="alpha"), None)).view["id"])
+    assert (await friend.view(town.job))["id"] == town.job
+    assert (await friend.view("last"))["id"] == town.job
+    assert [view["id"] for view in await town.seen_by("share")] == [town.job]
+    assert {event["job"] for event in await friend.events(None, after=0, limit=100)} == {town.job}
+    for ref in (other, other[-6:]):
+        with pytest.raises(NotFound):
+            await friend.view(ref)
+    with pytest.raises(Forbidden):
+        await friend.cancel(town.job)
+
+
+async def test_a_share_link_ends_with_the_membership_of_who_made_it(town: Town) -> None:
+    await town.control.people.remove_member(OWNER, "alpha", "member")
+    friend = town.control.at(await town.identity("share"))
+    with pytest.raises(NotFound):
+        await friend.view(town.job)

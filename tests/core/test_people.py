@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crucible.core.errors import BadInput
+from crucible.core.people import (
+    DEFAULT_PROJECT,
+    EVERY_PERMISSION,
+    NOBODY,
+    OWNER,
+    Forbidden,
+    Identity,
+    Permission,
+    Role,
+    Via,
+    checked_project,
+    checked_user,
+)
+
+PROJECTS = ("alpha", "beta", DEFAULT_PROJECT)
+MEL = Identity("usr-1", "mel", Via.TOKEN, roles={"alpha": Role.MEMBER, "beta": Role.VIEWER})
+
+permissions = st.sampled_from(Permission)
+projects = st.sampled_from((*PROJECTS, None))
+identities = st.builds(
+    Identity,
+    user=st.just("usr-1"),
+    name=st.just("mel"),
+    via=st.sampled_from(Via),
+    admin=st.booleans(),
+    roles=st.dictionaries(st.sampled_from(PROJECTS), st.sampled_from(Role)),
+    scopes=st.frozensets(permissions),
+    project=st.none() | st.sampled_from(PROJECTS),
+    job=st.none() | st.just("job-1"),
+)
+
+
+@pytest.mark.parametrize(
+    ("role", "may"),
+    [
+        (Role.VIEWER, {Permission.READ}),
+        (Role.MEMBER, {Permission.READ, Permission.WRITE}),
+        (Role.ADMIN, {Permission.READ, Permission.WRITE, Permission.MANAGE}),
+    ],
+)
+def test_what_a_role_may_do_in_its_project_and_nowhere_else(role: Role, may: set[Permission]) -> None:
+    who = Identity("usr-1", "mel", Via.SESSION, roles={"alpha": role})
+    assert {p for p in Permission if who.may(p, "alpha")} == may
+    assert not any(who.may(p, project) for p in Permission for project in ("beta", None))
+
+
+def test_the_owner_may_everything_and_nobody_nothing() -> None:
+    assert all(OWNER.may(p, project) for p in Permission for project in (*PROJECTS, None))
+    assert not any(NOBODY.may(p, project) for p in Permission for project in (*PROJECTS, None))
+    assert (OWNER.projects(Permission.READ), NOBODY.projects(Permission.READ)) == (None, frozenset())
+
+
+@given(identities, permissions, projects)
+def test_nothing_narrows_to_more(who: Identity, permission: Permission, project: str | None) -> None:
+    """What a narrowed token may, the whole user may too."""
+    whole = replace(who, scopes=EVERY_PERMISSION, project=None, job=None)
+    assert not who.may(permission, project) or whole.may(permission, project)
+
+
+@given(identities, permissions, projects)
+def test_need_raises_exactly_where_may_says_no(who: Identity, permission: Permission, project: str | None) -> None:
+    if who.may(permission, project):
+        who.need(permission, project)
+        return
+    with pytest.raises(Forbidden) as caught:
+        who.need(permission, project)
+    assert caught.value.http_status == 403
+    assert caught.value.fix
+
+
+@given(identities, permissions)
+def test_the_projects_listed_are_those_where_he_may(who: Identity, permission: Permission) -> None:
+    listed = who.projects(permission)
+    for project in PROJECTS:
+        assert who.may(permission, project) == (listed is None or project in listed)
+
+
+def test_a_token_held_to_a_project_reaches_nothing_else() -> None:
+    held = replace(OWNER, project="alpha")
+    assert held.may(Permission.WRITE, "alpha")
+    assert not held.may(Permission.READ, "beta")
+    assert not held.may(Permission.OPERATE)
+    assert held.projects(Permission.READ) == {"alpha"}
+
+
+@pytest.mark.parametrize(
+    ("who", "project"),
+    [
+        (OWNER, DEFAULT_PROJECT),
+        (MEL, "alpha"),
+        (replace(OWNER, project="beta"), "beta"),
+        (replace(MEL, roles={"alpha": Role.MEMBER, "beta": Role.MEMBER}), DEFAULT_PROJECT),
+    ],
+)
+def test_where_jobs_go_when_nobody_says(who: Identity, project: str) -> None:
+    assert who.default_project == project
+
+
+@pytest.mark.parametrize("name", ["alpha", "a", "0-9_z", "x" * 63])
+def test_names_of_projects(name: str) -> None:
+    assert checked_project(name) == name
+
+
+@pytest.mark.parametrize("name", ["", "Alpha", "-a", "a b", "a/b", "..", "x" * 64, "a\n", "é", "a\x00"])
+def test_names_that_no_project_can_have(name: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        checked_project(name)
+    assert caught.value.fix
+
+
+@pytest.mark.parametrize("name", ["ada", "ada@example.org", "a.b+c_d-e", "1"])
+def test_names_of_users(name: str) -> None:
+    assert checked_user(name) == name
+
+
+@pytest.mark.parametrize("name", ["", "Ada", "@a", "a b", "a/b", "x" * 101, "a\n", "ä"])
+def test_names_that_no_user_can_have(name: str) -> None:
+    with pytest.raises(BadInput):
+        checked_user(name)
