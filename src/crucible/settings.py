@@ -1,12 +1,13 @@
 """Settings, each with where it came from.
 
 The first of these that says something wins: a flag, a `CRUCIBLE_*` variable, `./crucible.toml` or
-`[tool.crucible]` of `./pyproject.toml`, the user's own `config.toml`, the default. Only app, cli and client
-read them; values are passed down, and nobody else looks at the environment.
+`[tool.crucible]` of `./pyproject.toml`, the user's own `config.toml`, `crucible login`, the default. Only app, cli
+and client read them; values are passed down, and nobody else looks at the environment.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import tomllib
@@ -56,6 +57,7 @@ class Settings:
     """`home`: state folder. `server`, `token`: a server named by the user (None: the embedded one).
 
     `bundle_limit`: bytes of code one job may carry. `request_seconds`: deadline of one request.
+    `project`: where jobs go unless they say (None: the user's only project, or the default one).
     `start_seconds`: how long the embedded server may take to be ready.
     `database`: a PostgreSQL server (None: a file in `home`). `key_file`: the deployment's key, for servers that
     share a database (None: the one in `home`). `backends`: the places a server is connected to.
@@ -79,6 +81,7 @@ class Settings:
     bundle_limit: Setting[int]
     request_seconds: Setting[float]
     start_seconds: Setting[float]
+    project: Setting[str | None]
     database: Setting[DatabaseUrl | None]
     key_file: Setting[Path | None]
     backends: Setting[tuple[str, ...]]
@@ -116,7 +119,7 @@ SERVER_NAMES = (*PLACE_NAMES, *RENTING_NAMES, *STORE_NAMES, *ROOM_NAMES, *PEOPLE
 """What only a server reads."""
 HIDDEN = frozenset({"token", "database", "store", "store_access_key", "store_secret_key"})
 """Not repeated when they are wrong."""
-NAMES = ("home", "server", "token", "bundle_limit", "request_seconds", "start_seconds", *SERVER_NAMES)
+NAMES = ("home", "server", "token", "bundle_limit", "request_seconds", "start_seconds", "project", *SERVER_NAMES)
 
 
 def load_settings(
@@ -136,6 +139,7 @@ def load_settings(
         bundle_limit=_pick(layers, "bundle_limit", _size, lambda: DEFAULT_LIMIT),
         request_seconds=_pick(layers, "request_seconds", _seconds, lambda: 30.0),
         start_seconds=_pick(layers, "start_seconds", _seconds, lambda: 15.0),
+        project=_pick(layers, "project", _text, lambda: None),
         database=_pick(layers, "database", _database, lambda: None),
         key_file=_pick(layers, "key_file", _path, lambda: None),
         backends=_pick(layers, "backends", _names, lambda: ("local",)),
@@ -169,6 +173,11 @@ def default_user_config() -> Path:
     return user_config_path("crucible", appauthor=False) / "config.toml"
 
 
+def default_logins() -> Path:
+    """Where `crucible login` keeps which server is in use, and its token."""
+    return default_user_config().with_name("logins.json")
+
+
 def _layers(
     flags: Mapping[str, object], environ: Mapping[str, str], folder: Path, user_config: Path | None
 ) -> Iterator[_Layer]:
@@ -179,6 +188,7 @@ def _layers(
     yield _file(folder / "crucible.toml", ())
     yield _file(folder / "pyproject.toml", ("tool", "crucible"))
     yield _file(user_config or default_user_config(), ())
+    yield _Layer(lambda _name: "crucible login", _logged_in(default_logins()))
 
 
 def _file(path: Path, table: tuple[str, ...]) -> _Layer:
@@ -199,6 +209,14 @@ def _file(path: Path, table: tuple[str, ...]) -> _Layer:
     found = values if isinstance(values, dict) else {}
     _check_names(path, found)
     return _Layer(lambda _name: str(path), found)
+
+
+def _logged_in(path: Path) -> Mapping[str, object]:
+    """The server last logged in to. What is wrong with the file is told by what needs the token in it."""
+    try:
+        return {"server": json.loads(path.read_text(encoding="utf-8")).get("current")}
+    except (OSError, ValueError, AttributeError):
+        return {}
 
 
 def _check_names(path: Path, found: Mapping[str, object]) -> None:

@@ -6,13 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crucible.core.errors import BadInput
+from crucible.core.errors import BadInput, Forbidden
 from crucible.core.people import (
     DEFAULT_PROJECT,
     EVERY_PERMISSION,
     NOBODY,
     OWNER,
-    Forbidden,
     Identity,
     Permission,
     Role,

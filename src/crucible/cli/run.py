@@ -68,6 +68,7 @@ class Options:
     seed: int | None = None
     resume_from: str | None = None
     name: str | None = None
+    project: str | None = None
     kind: str | None = None
     tag: tuple[str, ...] = ()
     detach: bool = False
@@ -138,6 +139,7 @@ def run(
         str | None, typer.Option("--resume-from", metavar="ID", help="Start from this checkpoint of any job.")
     ] = None,
     name: Annotated[Text, typer.Option("--name", metavar="NAME", help="What to call the job.")] = None,
+    project: Annotated[Text, typer.Option("--project", metavar="NAME", help="Whose job it is.")] = None,
     kind: Annotated[Text, typer.Option("--kind", metavar="KIND", help="train, inference, benchmark or serve.")] = None,
     tag: Annotated[Texts, typer.Option("--tag", metavar="TAG", help="Label to find it by. Repeatable.")] = None,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Submit, print the id, return.")] = False,
@@ -156,6 +158,7 @@ def run_job(session: Session, options: Options) -> int:
     """Everything that can be refused is refused before the server is asked, or even started."""
     with tempfile.TemporaryDirectory(prefix="crucible-") as scratch:
         payload, wishes = take_up(session, options, Path(scratch))
+        wishes = replace(wishes, project=wishes.project or session.settings.project.value)
         make_spec(payload, wishes, bundle=None)
         with session.api() as api:
             job = submit(api, payload, wishes, Path(scratch))
@@ -238,6 +241,7 @@ def _wishes(session: Session, options: Options) -> Wishes:
     backend, fallback = read_places(options.backend, options.fallback)
     wishes = Wishes(
         name=options.name,
+        project=options.project,
         kind=_kind(options.kind),
         backend=backend,
         fallback=fallback,

@@ -10,9 +10,10 @@ from typing import TypeVar
 from urllib.parse import quote
 
 import httpx2
-from pydantic import ValidationError
 
 from crucible.client import stream
+from crucible.client.answers import read
+from crucible.client.people import People
 from crucible.client.transport import Endpoint, Query, Transport
 from crucible.client.views import (
     ArtifactPage,
@@ -37,7 +38,6 @@ from crucible.client.views import (
     ServerView,
     View,
 )
-from crucible.core.errors import Trouble
 from crucible.core.spec import JobSpec
 
 V = TypeVar("V", bound=View)
@@ -64,6 +64,7 @@ class Api:
         """`relocate` finds or restarts a server that went away, `found` only looks for one."""
         self.transport = Transport(endpoint, seconds=seconds, relocate=relocate)
         self._found = found
+        self.people = People(self.transport)
 
     def close(self) -> None:
         self.transport.close()
@@ -98,12 +99,12 @@ class Api:
             headers={"Idempotency-Key": key or uuid.uuid4().hex},
             repeat=True,
         )
-        return _read(JobView, response)
+        return read(JobView, response)
 
     # Jobs
 
     def job(self, ref: str) -> JobView:
-        return _read(JobView, self.transport.request("GET", _job(ref)))
+        return read(JobView, self.transport.request("GET", _job(ref)))
 
     def jobs(
         self,
@@ -119,35 +120,35 @@ class Api:
             "limit": limit,
             "cursor": cursor,
         }
-        return _read(JobPage, self.transport.request("GET", "/api/v1/jobs", query=query))
+        return read(JobPage, self.transport.request("GET", "/api/v1/jobs", query=query))
 
     def cancel(self, ref: str) -> JobView:
         """Ask a job to end; asking again, or for one that has ended, is harmless."""
-        return _read(JobView, self.transport.request("POST", _job(ref, "cancel"), repeat=True))
+        return read(JobView, self.transport.request("POST", _job(ref, "cancel"), repeat=True))
 
     def resume(self, ref: str, *, checkpoint: str | None = None, backend: str | None = None) -> JobView:
         """Reopen a job that has ended. Not repeated: the second time it would be found running."""
         wish = {"checkpoint": checkpoint, "backend": backend}
         body = {name: value for name, value in wish.items() if value is not None}
-        return _read(JobView, self.transport.request("POST", _job(ref, "resume"), body=body, repeat=False))
+        return read(JobView, self.transport.request("POST", _job(ref, "resume"), body=body, repeat=False))
 
     def rerun(self, ref: str, *, key: str | None = None) -> JobView:
         """A new job from what was recorded of this one; `key` makes it one, as in `submit`."""
         headers = {"Idempotency-Key": key or uuid.uuid4().hex}
-        return _read(JobView, self.transport.request("POST", _job(ref, "rerun"), headers=headers, repeat=True))
+        return read(JobView, self.transport.request("POST", _job(ref, "rerun"), headers=headers, repeat=True))
 
     def ask_checkpoint(self, ref: str) -> JobView:
         """Have the running program save a checkpoint now; it is listed once it is stored."""
-        return _read(JobView, self.transport.request("POST", _job(ref, "checkpoint"), repeat=True))
+        return read(JobView, self.transport.request("POST", _job(ref, "checkpoint"), repeat=True))
 
     def checkpoints(self, ref: str) -> tuple[CheckpointView, ...]:
         """Newest first, with those that were not kept."""
-        return _read(CheckpointPage, self.transport.request("GET", _job(ref, "checkpoints"))).items
+        return read(CheckpointPage, self.transport.request("GET", _job(ref, "checkpoints"))).items
 
     def checkpoint(self, ref: str, checkpoint: str) -> CheckpointView:
         """One by its id, short id or name, or `latest` or `best`."""
         path = _job(ref, f"checkpoints/{quote(checkpoint, safe='')}")
-        return _read(CheckpointView, self.transport.request("GET", path))
+        return read(CheckpointView, self.transport.request("GET", path))
 
     def checkpoint_path(self, ref: str, checkpoint: str) -> str:
         return _job(ref, f"checkpoints/{quote(checkpoint, safe='')}/content")
@@ -167,14 +168,14 @@ class Api:
 
     def metrics(self, ref: str, *, series: Iterable[str] = (), points: int = 500) -> MetricsView:
         query: Query = {"series": list(series), "points": points}
-        return _read(MetricsView, self.transport.request("GET", _job(ref, "metrics"), query=query))
+        return read(MetricsView, self.transport.request("GET", _job(ref, "metrics"), query=query))
 
     def events(self, ref: str, *, after: int = 0, limit: int = 200) -> tuple[EventView, ...]:
         query = {"after": after, "limit": limit}
-        return _read(EventPage, self.transport.request("GET", _job(ref, "events"), query=query)).items
+        return read(EventPage, self.transport.request("GET", _job(ref, "events"), query=query)).items
 
     def artifacts(self, ref: str) -> tuple[ArtifactView, ...]:
-        return _read(ArtifactPage, self.transport.request("GET", _job(ref, "artifacts"))).items
+        return read(ArtifactPage, self.transport.request("GET", _job(ref, "artifacts"))).items
 
     def artifact_path(self, ref: str, path: str) -> str:
         return _job(ref, f"artifacts/{quote(path)}")
@@ -182,21 +183,21 @@ class Api:
     # Places and the server itself
 
     def backends(self) -> tuple[BackendView, ...]:
-        return _read(BackendPage, self.transport.request("GET", "/api/v1/backends")).items
+        return read(BackendPage, self.transport.request("GET", "/api/v1/backends")).items
 
     def machines(self, *, all: bool = False) -> tuple[MachineView, ...]:
         query: Query = {"all": "true" if all else None}
-        return _read(MachinePage, self.transport.request("GET", "/api/v1/machines", query=query)).items
+        return read(MachinePage, self.transport.request("GET", "/api/v1/machines", query=query)).items
 
     def orphans(self) -> tuple[OrphanView, ...]:
         """Machines at our places that carry our tag and that we do not know, or that should be gone."""
         response = self.transport.request("GET", "/api/v1/machines/orphans", seconds=ORPHANS_SECONDS)
-        return _read(OrphanPage, response).items
+        return read(OrphanPage, response).items
 
     def terminate_machine(self, ref: str) -> MachineView:
         """End a machine, or an orphan by the provider's id; asking again is harmless."""
         path = f"/api/v1/machines/{quote(ref, safe='')}/terminate"
-        return _read(MachineView, self.transport.request("POST", path, repeat=True))
+        return read(MachineView, self.transport.request("POST", path, repeat=True))
 
     # Upkeep
 
@@ -204,19 +205,19 @@ class Api:
         """Remove what retention allows, older than so many seconds (the server's own time unless given)."""
         body = {"older_than_seconds": older_than, "dry_run": dry_run}
         response = self.transport.request("POST", "/api/v1/prune", body=body, repeat=True, seconds=UPKEEP_SECONDS)
-        return _read(PruneView, response)
+        return read(PruneView, response)
 
     def backup(self, path: str) -> BackupView:
         """Copy the database to a new file; `path` is absolute, on the server's disk."""
         body = {"path": path}
         response = self.transport.request("POST", "/api/v1/db/backup", body=body, seconds=UPKEEP_SECONDS)
-        return _read(BackupView, response)
+        return read(BackupView, response)
 
     def confirm_restore(self) -> ConfirmedView:
-        return _read(ConfirmedView, self.transport.request("POST", "/api/v1/db/confirm", repeat=True))
+        return read(ConfirmedView, self.transport.request("POST", "/api/v1/db/confirm", repeat=True))
 
     def server(self) -> ServerView:
-        return _read(ServerView, self.transport.request("GET", "/api/v1/server"))
+        return read(ServerView, self.transport.request("GET", "/api/v1/server"))
 
     def stop_server(self) -> None:
         self.transport.request("POST", "/api/v1/server/stop")
@@ -245,17 +246,6 @@ def _pieces(path: Path) -> Iterator[bytes]:
     with path.open("rb") as file:
         while piece := file.read(_CHUNK):
             yield piece
-
-
-def _read(kind: type[V], response: httpx2.Response) -> V:
-    try:
-        return kind.model_validate_json(response.content)
-    except ValidationError as error:
-        raise Trouble(
-            "The server's answer cannot be understood.",
-            why=f"{error.error_count()} fields of {kind.__name__} differ; first: {error.errors()[0]['loc']}.",
-            fix="Check that it is a Crucible server, and its version, with `crucible doctor`.",
-        ) from error
 
 
 def _log_page(response: httpx2.Response, offset: int) -> LogPage:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from crucible.client import logins
 from crucible.client.api import Api
 from crucible.client.discovery import read_discovery, read_token
 from crucible.client.embedded import Embedded
 from crucible.client.transport import Endpoint
-from crucible.settings import Settings
+from crucible.settings import Settings, default_logins
 
 
 def embedded_of(settings: Settings, version: str, environ: Mapping[str, str]) -> Embedded:
@@ -38,8 +39,11 @@ def connect_if_up(settings: Settings, embedded: Embedded) -> Api | None:
 
 
 def _named(settings: Settings, url: str) -> Endpoint:
-    """Our own token goes to a named server only if that is the embedded one of this state folder."""
-    token = settings.token.value
+    """Our own token goes to a named server only if that is the embedded one of this state folder.
+
+    One that a login gave goes to the server that gave it.
+    """
+    token = settings.token.value or logins.load(default_logins()).token(url)
     if token is None:
         ours = read_discovery(settings.home.value)
         if ours is not None and ours.url == url:

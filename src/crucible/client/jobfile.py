@@ -188,6 +188,7 @@ def _wishes(read: _Read, folder: Path, environ: Mapping[str, str]) -> Wishes:
     backend, fallback = read_places(file.backend, _texts(file.fallback), read.where("backend"))
     wishes = Wishes(
         name=file.name,
+        project=file.project,
         kind=file.kind,
         backend=backend,
         fallback=fallback,

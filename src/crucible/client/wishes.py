@@ -20,6 +20,7 @@ class Wishes:
     """None and empty mean: not said."""
 
     name: str | None = None
+    project: str | None = None
     kind: Kind | None = None
     backend: str | None = None
     fallback: tuple[str, ...] = ()
@@ -81,6 +82,7 @@ def make_spec(payload: Payload, wishes: Wishes, *, bundle: str | None) -> JobSpe
 def _spec(said: Mapping[str, object], wishes: Wishes) -> JobSpec:
     known = {
         "name": wishes.name,
+        "project": wishes.project,
         "env": dict(wishes.env),
         "data": wishes.data,
         "backend": wishes.backend,
@@ -161,8 +163,11 @@ def _bound(name: str, kind: str, limits: Mapping[str, object]) -> str:
         "string_too_short": "must not be empty",
         "string_too_long": f"must not be longer than {limits.get('max_length')} characters",
         "too_long": f"may be given {limits.get('max_length')} times at most",
-        "string_pattern_mismatch": "must not hold slashes, backslashes or control characters",
+        "string_pattern_mismatch": _PATTERNS.get(name, "must not hold slashes, backslashes or control characters"),
     }.get(kind, "")
+
+
+_PATTERNS = {"project": "has 1 to 63 of a-z, 0-9, - and _, and begins with a letter or a digit"}
 
 
 def _amount(name: str, value: object) -> str:

@@ -5,6 +5,8 @@ CrucibleError                what happened, why, and the command or setting that
 │   └── UnknownName          a name nobody knows; carries the nearest known one
 ├── NotFound                 no such job, attempt, machine, artifact (exit code 3)
 ├── NotAllowed               missing, wrong or expired credentials (exit code 4)
+├── Forbidden                we know who asks, and he may not (exit code 4)
+├── TooManyTries             too often, or too fast; carries the seconds to wait (exit code 4)
 ├── Conflict                 the thing changed meanwhile, or is in a state that forbids this (exit code 5)
 ├── NoCapacity               nothing that is connected can hold this (exit code 6)
 ├── RefusedByPolicy          a budget or a rule says no (exit code 7)
@@ -75,6 +77,20 @@ class NotAllowed(CrucibleError):
     code = "not_allowed"
     exit_code = 4
     http_status = 401
+
+
+class Forbidden(CrucibleError):
+    code = "forbidden"
+    exit_code = 4
+    http_status = 403
+
+
+class TooManyTries(CrucibleError):
+    """`retry_after` in its data: seconds."""
+
+    code = "too_many_tries"
+    exit_code = 4
+    http_status = 429
 
 
 class Conflict(CrucibleError):

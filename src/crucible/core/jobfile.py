@@ -34,6 +34,7 @@ class JobFile(BaseModel):
     in_place: bool = Field(default=False, description="Run in the folder itself instead of a copy.")
     python: str | None = Field(default=None, description="Interpreter or virtual environment of the job.")
     name: str | None = Field(default=None, description="What to call the job.")
+    project: str | None = Field(default=None, description="Whose job it is; your only project unless given.")
     kind: Kind | None = Field(default=None, description="A label with defaults.")
     backend: str | None = Field(
         default=None, description="Where to run; places after the first are its fallback.", examples=["rehearsal,local"]

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from crucible.core.errors import BadInput, CrucibleError
+from crucible.core.errors import BadInput, Forbidden
 
 DEFAULT_PROJECT = "default"
 """The project of whoever runs Crucible for himself; it is always there."""
@@ -61,14 +61,6 @@ class Via(enum.StrEnum):
     TOKEN = "token"
     SESSION = "session"
     SHARE = "share"
-
-
-class Forbidden(CrucibleError):
-    """We know who asks, and he may not."""
-
-    code = "forbidden"
-    exit_code = 4
-    http_status = 403
 
 
 @dataclass(frozen=True)

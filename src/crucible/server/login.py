@@ -64,7 +64,7 @@ async def link(people: People, who: Who, request: Request) -> Response:
 
 @router.post("/api/v1/logout", status_code=204)
 async def logout(people: People, who: Who) -> Response:
-    """End this session, or revoke this token."""
+    """End this session; a token stays good until it is revoked."""
     await people.door.logout(who)
     gone = Response(status_code=204)
     gone.delete_cookie(COOKIE, path="/")
@@ -82,7 +82,7 @@ async def page(code: Annotated[str, Query(min_length=1, max_length=MAX_CODE)]) -
 @router.post("/login", response_class=HTMLResponse, responses=documented(413))
 async def use(people: People, request: Request) -> Response:
     """What the button of the page sends."""
-    form = parse_qs((await whole(request, MAX_FORM, "The form")).decode("ascii", "replace"), max_num_fields=4)
+    form = parse_qs((await whole(request, MAX_FORM, "The form")).decode("ascii", "replace"))
     session = await people.door.redeem(form.get("code", [""])[0])
     return _remembered(_html(f"<p>You are logged in as {html.escape(str(session['user']))}.</p>"), session, request)
 

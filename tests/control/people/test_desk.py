@@ -9,8 +9,8 @@ from tests.authorisation.town import Town
 from tests.control.world import Rig, job_spec, service, sha
 
 from crucible.control.db import schema as t
-from crucible.core.errors import BadInput, Conflict, NotFound, RefusedByPolicy
-from crucible.core.people import OWNER, Forbidden, Role
+from crucible.core.errors import BadInput, Conflict, Forbidden, NotFound, RefusedByPolicy
+from crucible.core.people import OWNER, Role
 
 
 async def test_a_user_sees_the_jobs_of_his_projects_only(town: Town) -> None:

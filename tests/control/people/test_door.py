@@ -7,8 +7,8 @@ from tests.authorisation.town import Town, token_of
 
 from crucible.control.db import schema as t
 from crucible.control.people import passwords
-from crucible.core.errors import BadInput, NotAllowed
-from crucible.core.people import OWNER, Forbidden, Permission, Via
+from crucible.core.errors import BadInput, Forbidden, NotAllowed, TooManyTries
+from crucible.core.people import OWNER, Permission, Via
 
 PASSWORD = "a long sentence that nobody guesses"
 
@@ -47,7 +47,7 @@ async def test_guessing_gets_slower_for_that_name_alone(town: Town) -> None:
     for _ in range(passwords.FREE_TRIES):
         with pytest.raises(NotAllowed):
             await door.login("viewer", "wrong")
-    with pytest.raises(passwords.TooManyTries) as caught:
+    with pytest.raises(TooManyTries) as caught:
         await door.login("viewer", PASSWORD)
     assert caught.value.http_status == 429
     with pytest.raises(NotAllowed):

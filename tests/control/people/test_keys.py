@@ -7,8 +7,8 @@ from tests.authorisation.town import Town, token_of
 from tests.control.world import job_spec
 
 from crucible.control.db import schema as t
-from crucible.core.errors import NotFound
-from crucible.core.people import OWNER, Forbidden, Permission, Role, Via
+from crucible.core.errors import Forbidden, NotFound
+from crucible.core.people import OWNER, Permission, Role, Via
 
 READ = frozenset({Permission.READ})
 

@@ -61,8 +61,8 @@ class Door(Office):
         return await self._session(kept.user)
 
     async def logout(self, who: Identity) -> None:
-        """Ends the session, or the token, that was used; who came by a share link does not end it for others."""
-        if who.token is not None and who.via is not Via.SHARE:
+        """Ends the session. A token or a share link is not ended by one of those who use it."""
+        if who.token is not None and who.via is Via.SESSION:
             token = who.token
             await self._write(lambda conn, now: tokens.revoke(conn, token, now))
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING
 
-from crucible.core.errors import BadInput, CrucibleError
+from crucible.core.errors import BadInput, TooManyTries
 from crucible.core.secret import Secret
 
 if TYPE_CHECKING:
@@ -17,12 +17,6 @@ HASH_SECONDS = 10.0
 FREE_TRIES = 5
 LONGEST_WAIT = 900.0
 REMEMBERED = 10_000
-
-
-class TooManyTries(CrucibleError):
-    code = "too_many_tries"
-    exit_code = 4
-    http_status = 429
 
 
 def checked(password: str) -> Secret:

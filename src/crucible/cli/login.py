@@ -1,0 +1,126 @@
+"""`crucible login`, `logout`, `whoami`: which server, and who we are to it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from crucible.cli.session import Session
+from crucible.core.errors import BadInput
+from crucible.core.secret import Secret
+from crucible.settings import default_logins, load_settings
+
+if TYPE_CHECKING:
+    from crucible.client.api import Api
+    from crucible.client.logins import Login
+
+Server = Annotated[
+    str | None, typer.Argument(metavar="[URL]", help="The server's address; the one in use unless given.")
+]
+
+
+def login(
+    ctx: typer.Context,
+    url: Server = None,
+    name: Annotated[str | None, typer.Option("--name", help="User; asked for unless given.")] = None,
+    token_stdin: Annotated[bool, typer.Option("--token-stdin", help="Read a token from standard input.")] = False,
+    link: Annotated[bool, typer.Option("--link", help="Print a link that logs a browser in, once.")] = False,
+    insecure: Annotated[bool, typer.Option("--insecure", help="Also without encryption.")] = False,
+) -> None:
+    """Log in to a server: commands talk to it from then on. --link makes a login link for a browser instead."""
+    session = Session.of(ctx)
+    if link:
+        with session.api() as api:
+            made = api.people.login_link()
+        session.out.json(made.as_json()) if session.out.as_json else session.out.data(made.url)
+        session.out.say("It works once, for five minutes.")
+        return
+    if url is None:
+        raise BadInput("No server is named.", fix="crucible login https://crucible.example.org")
+    _log_in(session, url.rstrip("/"), name, token_stdin, insecure)
+
+
+def logout(ctx: typer.Context, url: Server = None) -> None:
+    """Forget a server, and end the session there."""
+    from crucible.client import logins
+
+    session, path = Session.of(ctx), default_logins()
+    known = logins.load(path)
+    meant = (url or known.current or "").rstrip("/")
+    if meant not in known.servers:
+        fix = "crucible login URL first." if not known.servers else f"Known: {', '.join(sorted(known.servers))}."
+        raise BadInput(f"You are not logged in to {meant or 'any server'}.", fix=fix)
+    with _at(session, meant, known.servers[meant].token) as api:
+        api.people.logout()
+    logins.save(path, known.without(meant))
+    session.out.say(f"Logged out of {meant}.")
+
+
+def whoami(ctx: typer.Context) -> None:
+    """Show who you are to the server, your projects, and what your token allows."""
+    session = Session.of(ctx)
+    with session.api() as api:
+        me, where = api.people.me(), api.endpoint.url
+    if session.out.as_json:
+        session.out.json({**me.as_json(), "server": where})
+    elif session.out.quiet:
+        session.out.data(me.user)
+    else:
+        what = "administrator" if me.admin else "user"
+        session.out.data(f"{me.user}, {what} at {where} (by {me.via}; may {', '.join(me.scopes)})")
+        session.out.table(("PROJECT", "ROLE"), sorted(me.projects.items()))
+
+
+def _log_in(session: Session, url: str, name: str | None, token_stdin: bool, insecure: bool) -> None:
+    from crucible.client import logins
+
+    load_settings({"server": url})  # says what is wrong with an address that is none
+    logins.check_encrypted(url, insecure=insecure)
+    made = _by_token(session, url) if token_stdin else _by_password(session, url, name)
+    path = default_logins()
+    logins.save(path, logins.load(path).with_login(url, made))
+    if session.out.as_json:
+        session.out.json({"server": url, "user": made.user, "expires_at": made.expires_at})
+    session.out.say(f"Logged in to {url} as {made.user}. `crucible logout` ends it.")
+
+
+def _by_token(session: Session, url: str) -> Login:
+    from crucible.client.logins import Login
+
+    token = sys.stdin.readline().strip()
+    if not token:
+        raise BadInput("Standard input holds no token.", fix="crucible login URL --token-stdin < token.txt")
+    with _at(session, url, token) as api:
+        return Login(api.people.me().user, token)
+
+
+def _by_password(session: Session, url: str, name: str | None) -> Login:
+    from crucible.client.logins import Login
+
+    if not sys.stdin.isatty():
+        raise BadInput(
+            "Nobody can be asked for a password here: this is no terminal.",
+            fix="Use a token: crucible login URL --token-stdin < token.txt",
+        )
+    user = name or typer.prompt("User", err=True)
+    password = typer.prompt("Password", hide_input=True, err=True)
+    with _at(session, url, None) as api:
+        made = api.people.login(user, password)
+    return Login(user, str(made.token), made.expires_at)
+
+
+@contextmanager
+def _at(session: Session, url: str, token: str | None) -> Iterator[Api]:
+    from crucible.client.api import Api
+    from crucible.client.transport import Endpoint
+
+    secret = None if token is None else Secret(token)
+    api = Api(Endpoint(url, secret), seconds=session.settings.request_seconds.value)
+    try:
+        yield api
+    finally:
+        api.close()

@@ -1,0 +1,82 @@
+"""`crucible projects`: what belongs together, and who belongs to it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from crucible.cli.session import Session
+from crucible.cli.words import ago_words
+from crucible.core.errors import UnknownName
+from crucible.core.people import Role
+
+Project = Annotated[str, typer.Argument(metavar="PROJECT", help="The project's name.")]
+User = Annotated[str, typer.Argument(metavar="USER", help="The user's name.")]
+
+
+def projects(ctx: typer.Context) -> None:
+    """List the projects that you may see."""
+    session = Session.of(ctx)
+    with session.api() as api:
+        found = api.people.projects()
+    if session.out.as_json:
+        session.out.json({"items": [item.as_json() for item in found]})
+    elif session.out.quiet:
+        for item in found:
+            session.out.data(item.name)
+    else:
+        rows = [(i.name, str(i.members), i.about, ago_words(i.created_at) if i.created_at else "") for i in found]
+        session.out.table(("PROJECT", "MEMBERS", "ABOUT", "SINCE"), rows)
+
+
+def add(
+    ctx: typer.Context,
+    name: Project,
+    about: Annotated[str, typer.Option("--about", help="What it is, in a line.")] = "",
+) -> None:
+    """Add a project. Jobs go there with --project, or the setting `project`."""
+    session = Session.of(ctx)
+    with session.api() as api:
+        made = api.people.add_project(name, about)
+    if session.out.as_json:
+        session.out.json(made.as_json())
+    session.out.say(f"{name} is a project. Let somebody in: crucible projects grant {name} USER member")
+
+
+def members(ctx: typer.Context, name: Project) -> None:
+    """List who belongs to a project, and in which role."""
+    session = Session.of(ctx)
+    with session.api() as api:
+        found = api.people.members(name)
+    if session.out.as_json:
+        session.out.json({"items": [item.as_json() for item in found]})
+    elif not found:
+        session.out.say(f"{name} has no members; administrators may use it all the same.")
+    else:
+        session.out.table(("USER", "ROLE", "SINCE"), [(m.name, m.role, ago_words(m.since)) for m in found])
+
+
+def grant(
+    ctx: typer.Context,
+    name: Project,
+    user: User,
+    role: Annotated[str, typer.Argument(metavar="ROLE", help=f"One of {', '.join(Role)}.")],
+) -> None:
+    """Make a user a member with this role, or change his role."""
+    session = Session.of(ctx)
+    if role not in set(Role):
+        raise UnknownName("role", role, [item.value for item in Role])
+    with session.api() as api:
+        made = api.people.set_member(name, user, role)
+    if session.out.as_json:
+        session.out.json(made.as_json())
+    session.out.say(f"{user} is {'an' if role == Role.ADMIN else 'a'} {role} of {name}.")
+
+
+def remove(ctx: typer.Context, name: Project, user: User) -> None:
+    """End a user's membership. His jobs stay with the project."""
+    session = Session.of(ctx)
+    with session.api() as api:
+        api.people.remove_member(name, user)
+    session.out.say(f"{user} is no member of {name} any more.")

@@ -1,0 +1,109 @@
+"""`crucible users` and `crucible audit`: who may come in, and what was done."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from crucible.cli.session import Session
+from crucible.cli.words import ago_words
+from crucible.client.people import UserView
+from crucible.core.errors import BadInput
+
+Name = Annotated[str, typer.Argument(metavar="USER", help="The user's name.")]
+PasswordStdin = Annotated[bool, typer.Option("--password-stdin", help="Read the password from standard input.")]
+
+
+def users(ctx: typer.Context) -> None:
+    """List users."""
+    session = Session.of(ctx)
+    with session.api() as api:
+        found = api.people.users()
+    if session.out.as_json:
+        session.out.json({"items": [user.as_json() for user in found]})
+    elif session.out.quiet:
+        for user in found:
+            session.out.data(user.name)
+    elif not found:
+        session.out.say("There are no users: whoever holds the state folder is the owner. `crucible users add NAME`.")
+    else:
+        session.out.table(("USER", "WHAT", "LOGS IN BY", "PROJECTS", "SINCE"), map(_row, found))
+
+
+def add(
+    ctx: typer.Context,
+    name: Name,
+    admin: Annotated[bool, typer.Option("--admin", help="May do everything, everywhere.")] = False,
+    password_stdin: PasswordStdin = False,
+) -> None:
+    """Add a user. Without a password he uses tokens: crucible tokens create NAME --user USER."""
+    session = Session.of(ctx)
+    password = _password() if password_stdin else None
+    with session.api() as api:
+        made = api.people.add_user(name, admin=admin, password=password)
+    _told(session, made, f"{name} is a user. Let him into a project: crucible projects grant PROJECT {name} member")
+
+
+def password(ctx: typer.Context, name: Name, password_stdin: PasswordStdin = False) -> None:
+    """Set a user's password, which ends his sessions and tokens."""
+    session = Session.of(ctx)
+    given = _password() if password_stdin else _asked()
+    with session.api() as api:
+        _told(session, api.people.change_user(name, password=given), f"{name} has a new password.")
+
+
+def disable(ctx: typer.Context, name: Name) -> None:
+    """Keep a user out, and end all his tokens and sessions. His jobs go on."""
+    session = Session.of(ctx)
+    with session.api() as api:
+        _told(session, api.people.change_user(name, disabled=True), f"{name} is kept out; his tokens have ended.")
+
+
+def enable(ctx: typer.Context, name: Name) -> None:
+    """Let a user in again; he needs new tokens."""
+    session = Session.of(ctx)
+    with session.api() as api:
+        _told(session, api.people.change_user(name, disabled=False), f"{name} may come in again.")
+
+
+def audit(
+    ctx: typer.Context,
+    project: Annotated[str | None, typer.Option("--project", help="Of one project.")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=500, help="How many.")] = 50,
+) -> None:
+    """List what was done, and by whom, newest first."""
+    session = Session.of(ctx)
+    with session.api() as api:
+        page = api.people.audit(project=project, limit=limit)
+    if session.out.as_json:
+        session.out.json(page.as_json())
+        return
+    rows = [(ago_words(d.at), d.user, d.via, d.action, d.target, d.project or "") for d in page.items]
+    session.out.table(("WHEN", "WHO", "BY", "DID", "TO", "PROJECT"), rows)
+
+
+def _row(user: UserView) -> tuple[str, ...]:
+    what = "kept out" if user.disabled else "administrator" if user.admin else "user"
+    projects = ", ".join(f"{name} ({role})" for name, role in sorted(user.projects.items()))
+    return user.name, what, "password" if user.password else "token", projects, ago_words(user.created_at)
+
+
+def _told(session: Session, user: UserView, words: str) -> None:
+    if session.out.as_json:
+        session.out.json(user.as_json())
+    session.out.say(words)
+
+
+def _password() -> str:
+    given = sys.stdin.readline().rstrip("\n")
+    if not given:
+        raise BadInput("Standard input holds no password.", fix="Give it as one line: ... --password-stdin < file")
+    return given
+
+
+def _asked() -> str:
+    if not sys.stdin.isatty():
+        raise BadInput("Nobody can be asked here: this is no terminal.", fix="Add --password-stdin.")
+    return str(typer.prompt("New password", hide_input=True, confirmation_prompt=True, err=True))

@@ -1,0 +1,187 @@
+"""People, over the API: who I am, users, projects, tokens, logins and the record of what was done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import TypeVar
+from urllib.parse import quote
+
+from crucible.client.answers import read
+from crucible.client.transport import Query, Transport
+from crucible.client.views import View
+
+V = TypeVar("V", bound=View)
+
+
+class MeView(View):
+    user: str
+    via: str = ""
+    admin: bool = False
+    scopes: tuple[str, ...] = ()
+    projects: Mapping[str, str] = MappingProxyType({})
+    job: str | None = None
+
+
+class UserView(View):
+    name: str
+    admin: bool = False
+    password: bool = False
+    disabled: bool = False
+    projects: Mapping[str, str] = MappingProxyType({})
+    created_at: str | None = None
+
+
+class ProjectView(View):
+    name: str
+    about: str = ""
+    members: int = 0
+    created_at: str | None = None
+
+
+class MemberView(View):
+    name: str
+    role: str
+    since: str | None = None
+
+
+class TokenView(View):
+    """`token` is the token itself, in the one answer that has it."""
+
+    id: str
+    name: str = ""
+    user: str = ""
+    via: str = "token"
+    scopes: tuple[str, ...] = ()
+    project: str | None = None
+    job: str | None = None
+    state: str = "good"
+    expires_at: str | None = None
+    used_at: str | None = None
+    token: str | None = None
+
+
+class LinkView(View):
+    url: str
+    expires_at: str | None = None
+
+
+class DeedView(View):
+    """Something that was done, and by whom."""
+
+    cursor: int
+    at: str
+    user: str
+    via: str = ""
+    action: str
+    target: str = ""
+    project: str | None = None
+
+
+class UserPage(View):
+    items: tuple[UserView, ...]
+
+
+class ProjectPage(View):
+    items: tuple[ProjectView, ...]
+
+
+class MemberPage(View):
+    items: tuple[MemberView, ...]
+
+
+class TokenPage(View):
+    items: tuple[TokenView, ...]
+
+
+class DeedPage(View):
+    items: tuple[DeedView, ...]
+    next: int | None = None
+
+
+class People:
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def me(self) -> MeView:
+        return self._get(MeView, "me")
+
+    def users(self) -> tuple[UserView, ...]:
+        return self._get(UserPage, "users").items
+
+    def add_user(self, name: str, *, admin: bool = False, password: str | None = None) -> UserView:
+        return self._send(UserView, "POST", "users", {"name": name, "admin": admin, "password": password})
+
+    def change_user(
+        self, name: str, *, admin: bool | None = None, disabled: bool | None = None, password: str | None = None
+    ) -> UserView:
+        """What is given changes."""
+        wish = {"admin": admin, "disabled": disabled, "password": password}
+        body = {key: value for key, value in wish.items() if value is not None}
+        return self._send(UserView, "PATCH", f"users/{_part(name)}", body)
+
+    def projects(self) -> tuple[ProjectView, ...]:
+        return self._get(ProjectPage, "projects").items
+
+    def add_project(self, name: str, about: str = "") -> ProjectView:
+        return self._send(ProjectView, "POST", "projects", {"name": name, "about": about})
+
+    def members(self, project: str) -> tuple[MemberView, ...]:
+        return self._get(MemberPage, f"projects/{_part(project)}/members").items
+
+    def set_member(self, project: str, user: str, role: str) -> MemberView:
+        path = f"projects/{_part(project)}/members/{_part(user)}"
+        return self._send(MemberView, "PUT", path, {"role": role})
+
+    def remove_member(self, project: str, user: str) -> None:
+        self._transport.request("DELETE", _path(f"projects/{_part(project)}/members/{_part(user)}"))
+
+    def tokens(self, *, all: bool = False) -> tuple[TokenView, ...]:
+        return self._get(TokenPage, "tokens", {"all": "true" if all else None}).items
+
+    def make_token(
+        self,
+        name: str,
+        *,
+        scopes: Iterable[str] = ("read", "write"),
+        days: float | None = 90.0,
+        project: str | None = None,
+        user: str | None = None,
+    ) -> TokenView:
+        """A new token; it stands in this answer and nowhere else."""
+        wish = {"name": name, "scopes": sorted(scopes), "days": days, "project": project, "user": user}
+        return self._send(TokenView, "POST", "tokens", wish)
+
+    def revoke_token(self, ref: str) -> TokenView:
+        return read(TokenView, self._transport.request("DELETE", _path(f"tokens/{_part(ref)}"), repeat=True))
+
+    def share(self, job: str, *, name: str = "share link", hours: float = 24.0) -> TokenView:
+        """A token that shows one job, to whoever has it."""
+        return self._send(TokenView, "POST", f"jobs/{_part(job)}/share", {"name": name, "hours": hours})
+
+    def login(self, name: str, password: str) -> TokenView:
+        return self._send(TokenView, "POST", "login", {"name": name, "password": password})
+
+    def login_link(self) -> LinkView:
+        return self._send(LinkView, "POST", "login/links", {})
+
+    def logout(self) -> None:
+        self._transport.request("POST", _path("logout"), repeat=True)
+
+    def audit(self, *, project: str | None = None, before: int | None = None, limit: int = 50) -> DeedPage:
+        query: Query = {"project": project, "before": before, "limit": limit}
+        return self._get(DeedPage, "audit", query)
+
+    def _get(self, kind: type[V], path: str, query: Query | None = None) -> V:
+        return read(kind, self._transport.request("GET", _path(path), query=query or {}))
+
+    def _send(self, kind: type[V], method: str, path: str, body: Mapping[str, object]) -> V:
+        return read(kind, self._transport.request(method, _path(path), body=dict(body)))
+
+
+def _path(rest: str) -> str:
+    return f"/api/v1/{rest}"
+
+
+def _part(name: str) -> str:
+    return quote(name, safe="")

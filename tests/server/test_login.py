@@ -1,0 +1,138 @@
+"""Sessions over HTTP: the link's page, the cookie, and what keeps other sites from using it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from tests.authorisation.town import OWNERS, Town, found_town
+from tests.control.world import give_back, make_rig
+from tests.server.asgi import SocketClient
+
+HOST = "127.0.0.1"
+OWN = {"Origin": f"http://{HOST}"}
+
+
+@pytest.fixture
+async def town(tmp_path: Path) -> AsyncIterator[Town]:
+    rig = await make_rig(tmp_path)
+    yield await found_town(rig)
+    await give_back(rig.ports.db)
+
+
+@pytest.fixture
+async def browser(town: Town) -> AsyncIterator[httpx2.AsyncClient]:
+    transport = httpx2.ASGITransport(town.api)
+    async with httpx2.AsyncClient(transport=transport, base_url=f"http://{HOST}") as client:
+        yield client
+
+
+async def link(browser: httpx2.AsyncClient) -> str:
+    owner = {"Authorization": f"Bearer {OWNERS}"}
+    made = await browser.post("/api/v1/login/links", headers=owner)
+    assert made.status_code == 201
+    return str(made.json()["url"])
+
+
+async def log_in(browser: httpx2.AsyncClient) -> str:
+    """By the page of a link, as a person does; the session."""
+    page = await browser.get(await link(browser))
+    code = page.text.split('value="')[1].split('"')[0]
+    done = await browser.post("/login", content=f"code={code}", headers=OWN)
+    assert done.status_code == 200, done.text
+    return browser.cookies["crucible_session"]
+
+
+async def test_looking_at_a_link_does_not_use_it_up(browser: httpx2.AsyncClient) -> None:
+    url = await link(browser)
+    for _ in range(2):
+        page = await browser.get(url)
+        assert (page.status_code, "<button>" in page.text) == (200, True)
+        assert "set-cookie" not in page.headers
+
+
+async def test_a_link_becomes_a_session_once(browser: httpx2.AsyncClient) -> None:
+    url = await link(browser)
+    code = url.split("code=")[1]
+    first = await browser.post("/login", content=f"code={code}", headers=OWN)
+    assert "logged in as owner" in first.text
+    cookie = first.headers["set-cookie"].lower()
+    assert all(word in cookie for word in ("httponly", "samesite=strict", "path=/", "max-age="))
+    assert (await browser.post("/login", content=f"code={code}", headers=OWN)).status_code == 401
+
+
+async def test_a_session_reads_and_changes_from_our_own_page(browser: httpx2.AsyncClient) -> None:
+    await log_in(browser)
+    assert (await browser.get("/api/v1/me")).json()["via"] == "session"
+    assert (await browser.post("/api/v1/projects", json={"name": "gamma"}, headers=OWN)).status_code == 201
+
+
+@pytest.mark.parametrize("origin", [None, "http://evil.example", "null"])
+async def test_a_cookie_that_another_site_sends_along_changes_nothing(
+    browser: httpx2.AsyncClient, origin: str | None
+) -> None:
+    await log_in(browser)
+    headers = {} if origin is None else {"Origin": origin}
+    answer = await browser.post("/api/v1/projects", json={"name": "gamma"}, headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (403, "foreign_site")
+
+
+async def test_a_socket_needs_the_origin_too(town: Town, browser: httpx2.AsyncClient) -> None:
+    cookie = {"cookie": f"crucible_session={await log_in(browser)}"}
+    async with SocketClient(town.api, "/api/v1/stream", cookie) as socket:
+        assert await socket.status() == 403
+    async with SocketClient(town.api, "/api/v1/stream", {**cookie, "origin": f"http://{HOST}"}) as socket:
+        assert await socket.status() == 101
+
+
+async def test_logging_out_ends_the_session(browser: httpx2.AsyncClient) -> None:
+    session = await log_in(browser)
+    assert (await browser.post("/api/v1/logout", headers=OWN)).status_code == 204
+    assert "crucible_session" not in browser.cookies
+    again = await browser.get("/api/v1/me", headers={"Authorization": f"Bearer {session}"})
+    assert again.status_code == 401
+
+
+async def test_the_page_repeats_nothing_that_could_be_markup(browser: httpx2.AsyncClient) -> None:
+    page = await browser.get("/login", params={"code": '"><script>alert(1)</script>'})
+    assert "<script>" not in page.text
+    assert "script-src" not in page.headers["content-security-policy"]
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"name": "ada"},
+        {"password": "x"},
+        {"name": "ada", "password": "x", "code": "y"},
+        {"code": ""},
+        {"code": "x" * 201},
+        {"name": 7, "password": []},
+        {"name": "ada", "password": "x", "more": 1},
+        [],
+        "text",
+    ],
+)
+async def test_credentials_that_are_none(browser: httpx2.AsyncClient, body: Any) -> None:
+    answer = await browser.post("/api/v1/login", json=body)
+    assert answer.status_code == 422
+    assert answer.json()["fix"]
+
+
+@pytest.mark.parametrize("form", [b"", b"code=", b"code=%ff%fe", b"\xff\xfe", b"a=1&b=2&c=3&d=4&code=x"])
+async def test_forms_that_are_none(browser: httpx2.AsyncClient, form: bytes) -> None:
+    assert (await browser.post("/login", content=form, headers=OWN)).status_code in (401, 422)
+
+
+async def test_a_form_that_is_too_long(browser: httpx2.AsyncClient) -> None:
+    assert (await browser.post("/login", content=b"code=" + b"x" * 2000, headers=OWN)).status_code == 413
+
+
+async def test_what_was_sent_is_not_repeated(browser: httpx2.AsyncClient) -> None:
+    answer = await browser.post("/api/v1/login", json={"name": "ada", "password": ["hunter2-hunter2"]})
+    assert "hunter2" not in answer.text
