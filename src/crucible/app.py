@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from crucible.server.home import Home
     from crucible.server.listen import Listener
     from crucible.server.ports import ControlPort
+    from crucible.server.reach import Reach
     from crucible.storage import StoreOptions
 
 STOP_SECONDS = 2.0
@@ -147,7 +148,7 @@ def parse(arguments: Sequence[str] | None) -> Options:
     serving = parser.add_subparsers(dest="command", required=True).add_parser("serve")
     serving.add_argument("--embedded", action="store_true", help="output already goes to server.log")
     serving.add_argument("--nonce", default="", help="tells this run from others; made unless given")
-    serving.add_argument("--host", default=Options.host, help="a loopback address")
+    serving.add_argument("--host", default=Options.host, help="a loopback address; another needs TLS and users")
     serving.add_argument("--port", type=_port, default=None)
     serving.add_argument("--agents-port", type=_port, default=None)
     given = parser.parse_args(arguments)
@@ -208,14 +209,26 @@ async def serve(
     """Serve until a signal, a request, or `stop`; `stopping` is called once that has come."""
     from crucible.control.db.filesystem import mount_table, refuse_network
     from crucible.server.home import open_home
-    from crucible.server.listen import check_loopback
+    from crucible.server.reach import check_reach
 
-    check_loopback(options.host)
+    reach = _reach(options, settings)
+    check_reach(reach)
     refuse_network(settings.home.value.resolve(), mount_table())
     home = open_home(settings.home.value)
     stop = stop or asyncio.Event()
     with home.locked(), _journal(home, options), _bound(home, options) as (api, agents), _signals(stop):
-        await _Server(home, settings, options, api, agents, stop, stopping).run(build)
+        await _Server(home, settings, options, reach, api, agents, stop, stopping).run(build)
+
+
+def _reach(options: Options, settings: Settings) -> Reach:
+    from crucible.server.listen import Tls
+    from crucible.server.reach import Reach
+
+    certificate, key = settings.tls_certificate.value, settings.tls_key.value
+    if (certificate is None) != (key is None):
+        raise BadInput("A certificate and its key go together.", fix="Set both tls_certificate and tls_key.")
+    tls = Tls(certificate, key) if certificate is not None and key is not None else None
+    return Reach(options.host, settings.public_url.value, tls, settings.behind_proxy.value)
 
 
 class _Server:
@@ -226,6 +239,7 @@ class _Server:
         home: Home,
         settings: Settings,
         options: Options,
+        reach: Reach,
         api: socket.socket,
         agents: socket.socket,
         stop: asyncio.Event,
@@ -234,6 +248,7 @@ class _Server:
         self._home = home
         self._settings = settings
         self._options = options
+        self._reach = reach
         self._api = api
         self._agents = agents
         self._stop = stop
@@ -242,27 +257,33 @@ class _Server:
 
     @property
     def _agents_url(self) -> str:
-        from crucible.server.listen import url_of
+        return self._settings.agents_url.value or self._reach.url_of(self._agents)
 
-        return self._settings.agents_url.value or url_of(self._agents)
+    @property
+    def _url(self) -> str:
+        """How a command on this computer finds it."""
+        return self._reach.url_of(self._api)
 
     async def run(self, build: Build) -> None:
         import structlog
 
-        from crucible.server.listen import AcceptTrouble, url_of
+        from crucible.server.listen import AcceptTrouble
+        from crucible.server.reach import check_people
 
         log = structlog.get_logger()
         asyncio.get_running_loop().set_exception_handler(AcceptTrouble())
         self._home.withdraw()  # what a server that was killed left behind
         self._home.write_agents_url(self._agents_url)
         control = build(self._home, self._settings)
+        if self._reach.beyond:
+            check_people(self._reach, await control.people.door.anybody())
         listeners = self._listeners(control)
         running = [asyncio.ensure_future(listener.run_until_stopped()) for listener in listeners]
         try:
             await control.start()
             await asyncio.gather(*(listener.listening.wait() for listener in listeners))
             await self._announce(control)
-            log.info("ready", url=url_of(self._api), agents_url=self._agents_url, version=__version__)
+            log.info("ready", url=self._url, agents_url=self._agents_url, version=__version__)
             await self._until_stopped(running)
         finally:
             await self._end(control, listeners, running)
@@ -293,20 +314,23 @@ class _Server:
             on_stop=self._stop.set,
             agents_url=self._agents_url,
             bundle_limit=self._settings.bundle_limit.value,
+            hosts=self._reach.hosts,
+            secure=self._reach.encrypted,
         )
         agents = build_agents_api(control.agents, self._closing)
-        return Listener(api, self._api), Listener(agents, self._agents, connections=1000)
+        tls = self._reach.tls
+        return Listener(api, self._api, tls=tls), Listener(agents, self._agents, connections=1000, tls=tls)
 
     async def _announce(self, control: ControlPort) -> None:
         from crucible.server.home import Discovery, Ports
-        from crucible.server.listen import port_of, url_of
+        from crucible.server.listen import port_of
 
         me = this_process()
         deployment = str((await control.status()).get("deployment", ""))
         self._home.keep_ports(Ports(port_of(self._api), port_of(self._agents)))
         self._home.announce(
             Discovery(
-                url=url_of(self._api),
+                url=self._url,
                 agents_url=self._agents_url,
                 pid=me.pid,
                 start_time=me.start_time,

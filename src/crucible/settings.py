@@ -71,6 +71,8 @@ class Settings:
     `store_endpoint`, `store_region`, `store_access_key`, `store_secret_key`: how a bucket is reached (None: as the
     provider's own environment variables say).
     `disk_reserve`: bytes of the store's disk that stay free. `store_quota`: bytes the store may hold (None: no limit).
+    `tls_certificate`, `tls_key`: PEM files with which the server encrypts by itself (None: it does not).
+    `behind_proxy`: a proxy before the server encrypts. `public_url`: how others than this computer call the server.
     `shared_computer`: the server's users trust each other, so their jobs may run beside each other on this computer.
     `prune_after`: seconds after which what an ended job stored is removed by itself (None: never).
     """
@@ -100,6 +102,10 @@ class Settings:
     store_quota: Setting[int | None]
     prune_after: Setting[float | None]
     shared_computer: Setting[bool]
+    tls_certificate: Setting[Path | None]
+    tls_key: Setting[Path | None]
+    behind_proxy: Setting[bool]
+    public_url: Setting[str | None]
 
 
 @dataclass(frozen=True)
@@ -112,7 +118,7 @@ class _Layer:
 
 STORE_NAMES = ("store", "store_endpoint", "store_region", "store_access_key", "store_secret_key")
 ROOM_NAMES = ("disk_reserve", "store_quota", "prune_after")
-PEOPLE_NAMES = ("shared_computer",)
+PEOPLE_NAMES = ("shared_computer", "tls_certificate", "tls_key", "behind_proxy", "public_url")
 RENTING_NAMES = ("agents_url", "channel", "rehearsal_state", "machine_seconds", "lease_seconds")
 PLACE_NAMES = ("database", "key_file", "backends", "local_folder")
 SERVER_NAMES = (*PLACE_NAMES, *RENTING_NAMES, *STORE_NAMES, *ROOM_NAMES, *PEOPLE_NAMES)
@@ -158,6 +164,10 @@ def load_settings(
         store_quota=_pick(layers, "store_quota", _size, lambda: None),
         prune_after=_pick(layers, "prune_after", _days, lambda: None),
         shared_computer=_pick(layers, "shared_computer", _flag, lambda: False),
+        tls_certificate=_pick(layers, "tls_certificate", _path, lambda: None),
+        tls_key=_pick(layers, "tls_key", _path, lambda: None),
+        behind_proxy=_pick(layers, "behind_proxy", _flag, lambda: False),
+        public_url=_pick(layers, "public_url", _url, lambda: None),
     )
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import httpx2
 
-from crucible.client.transport import Endpoint
+from crucible.client.transport import Endpoint, trusted
 from crucible.core.secret import Secret
 from crucible.wire.process import Process
 
@@ -74,7 +74,7 @@ def read_token(home: Path) -> Secret | None:
 def ask(url: str, route: str, seconds: float = ASK_SECONDS) -> Answer | None:
     """What `/healthz` or `/readyz` of that address says; None if nothing of ours answers."""
     try:
-        with httpx2.Client(trust_env=False, timeout=seconds, verify=url.startswith("https://")) as http:
+        with httpx2.Client(trust_env=False, timeout=seconds, verify=trusted(url)) as http:
             response = http.get(f"{url}{route}")
             said = response.json()
     except (httpx2.TransportError, httpx2.InvalidURL, ValueError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -216,11 +217,18 @@ def _client(endpoint: Endpoint, seconds: float) -> httpx2.Client:
             timeout=httpx2.Timeout(seconds, connect=min(seconds, CONNECT_SECONDS)),
             # A proxy would look for the loopback on its own computer.
             trust_env=not is_loopback(endpoint.url),
-            # Certificates take time to load, and plain http has none.
-            verify=not endpoint.url.startswith("http://"),
+            verify=trusted(endpoint.url),
         )
     except httpx2.InvalidURL as error:
         raise BadInput(f"{endpoint.url!r} is no address of a server.", why=str(error)) from error
+
+
+def trusted(url: str) -> ssl.SSLContext | bool:
+    """Whose certificates are believed: the system's, as SSL_CERT_FILE and SSL_CERT_DIR say, as for the agents too.
+
+    They take time to load, and plain http has none.
+    """
+    return False if url.startswith("http://") else ssl.create_default_context()
 
 
 def _pairs(query: Query | None) -> list[tuple[str, str | int | float | bool | None]]:

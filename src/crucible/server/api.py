@@ -73,10 +73,11 @@ def build_api(
     bundle_limit: int = MAX_BUNDLE,
     pace: Pace | None = None,
     hosts: frozenset[str] = frozenset(),
+    secure: bool = False,
 ) -> FastAPI:
     """The API over `control`. Every route and socket but the open ones needs to know who asks; `token` is the owner's.
 
-    `hosts`: the names it answers to besides those of this computer.
+    `hosts`: the names it answers to besides those of this computer. `secure`: it is reached encrypted.
     """
     app = FastAPI(
         title="Crucible",
@@ -88,7 +89,7 @@ def build_api(
     )
     app.state.control = control
     started_at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    app.state.about = About(nonce, version, home, agents_url, on_stop, bundle_limit, started_at)
+    app.state.about = About(nonce, version, home, agents_url, on_stop, bundle_limit, started_at, secure)
     app.state.pace = pace or Pace()
     failures.install(app)
     app.add_middleware(BodyLimit, streams=STREAMED)

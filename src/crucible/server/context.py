@@ -27,6 +27,8 @@ class About:
     on_stop: Callable[[], None]
     bundle_limit: int = MAX_BUNDLE
     started_at: str = ""
+    secure: bool = False
+    """It is reached encrypted, here or at a proxy before it."""
 
 
 async def _who(connection: HTTPConnection) -> Identity:

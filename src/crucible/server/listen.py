@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import ipaddress
 import socket
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import structlog
 import uvicorn
 from starlette.types import ASGIApp
 
-from crucible.core.errors import RefusedByPolicy, Trouble
+from crucible.core.errors import Trouble
 
 STUCK_MILLISECONDS = 120_000
 """A connection whose reader takes nothing for so long is dropped by the kernel."""
@@ -26,20 +27,16 @@ TELL_SECONDS = 30.0
 log = structlog.get_logger("crucible.server")
 
 
+@dataclass(frozen=True)
+class Tls:
+    """PEM files."""
+
+    certificate: Path
+    key: Path
+
+
 class PortInUse(Trouble):
     code = "port_in_use"
-
-
-def check_loopback(host: str) -> str:
-    """The host itself, if it is an address only this computer reaches."""
-    with contextlib.suppress(ValueError):
-        if ipaddress.ip_address("127.0.0.1" if host == "localhost" else host).is_loopback:
-            return host
-    raise RefusedByPolicy(
-        f"The server does not listen on {host!r}.",
-        why="It has one token and no users; only this computer may reach it.",
-        fix="Use --host 127.0.0.1, and an ssh tunnel to reach it from elsewhere.",
-    )
 
 
 def bind(host: str, port: int | None, preferred: int | None = None) -> socket.socket:
@@ -111,8 +108,8 @@ class AcceptTrouble:
 class Listener(uvicorn.Server):
     """One uvicorn server in a loop that others share. Signals are the loop's business, not its."""
 
-    def __init__(self, app: ASGIApp, bound: socket.socket, *, connections: int = 500) -> None:
-        super().__init__(_config(app, connections))
+    def __init__(self, app: ASGIApp, bound: socket.socket, *, connections: int = 500, tls: Tls | None = None) -> None:
+        super().__init__(_config(app, connections, tls))
         self._bound = bound
         self.listening = asyncio.Event()
 
@@ -128,7 +125,7 @@ class Listener(uvicorn.Server):
         yield
 
 
-def _config(app: ASGIApp, connections: int) -> uvicorn.Config:
+def _config(app: ASGIApp, connections: int, tls: Tls | None) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         loop="none",
@@ -146,4 +143,6 @@ def _config(app: ASGIApp, connections: int) -> uvicorn.Config:
         limit_concurrency=connections,
         timeout_keep_alive=30,
         timeout_graceful_shutdown=1,
+        ssl_certfile=None if tls is None else tls.certificate,
+        ssl_keyfile=None if tls is None else tls.key,
     )

@@ -14,7 +14,7 @@ from starlette.responses import HTMLResponse, Response
 from crucible.core.people import MAX_USER
 from crucible.server.answers import answer
 from crucible.server.auth import COOKIE
-from crucible.server.context import People, Who
+from crucible.server.context import About, People, Server, Who
 from crucible.server.limits import whole
 from crucible.server.people_ports import View
 from crucible.server.problems import documented
@@ -45,13 +45,13 @@ class Credentials(BaseModel):
 
 
 @router.post("/api/v1/login", responses=documented(429))
-async def login(wish: Credentials, people: People, request: Request) -> Response:
+async def login(wish: Credentials, people: People, server: Server) -> Response:
     """A session, as a token in the answer and as a cookie for a browser."""
     if wish.code is not None:
         session = await people.door.redeem(wish.code)
     else:
         session = await people.door.login(str(wish.name), str(wish.password))
-    return _remembered(answer(session), session, request)
+    return _remembered(answer(session), session, server)
 
 
 @router.post("/api/v1/login/links", status_code=201)
@@ -80,14 +80,14 @@ async def page(code: Annotated[str, Query(min_length=1, max_length=MAX_CODE)]) -
 
 
 @router.post("/login", response_class=HTMLResponse, responses=documented(413))
-async def use(people: People, request: Request) -> Response:
+async def use(people: People, request: Request, server: Server) -> Response:
     """What the button of the page sends."""
     form = parse_qs((await whole(request, MAX_FORM, "The form")).decode("ascii", "replace"))
     session = await people.door.redeem(form.get("code", [""])[0])
-    return _remembered(_html(f"<p>You are logged in as {html.escape(str(session['user']))}.</p>"), session, request)
+    return _remembered(_html(f"<p>You are logged in as {html.escape(str(session['user']))}.</p>"), session, server)
 
 
-def _remembered(response: Response, session: View, request: Request) -> Response:
+def _remembered(response: Response, session: View, server: About) -> Response:
     """With the session's cookie: for this site alone, out of reach of scripts, and encrypted wherever we are."""
     response.set_cookie(
         COOKIE,
@@ -96,7 +96,7 @@ def _remembered(response: Response, session: View, request: Request) -> Response
         path="/",
         httponly=True,
         samesite="strict",
-        secure=request.url.scheme == "https",
+        secure=server.secure,
     )
     return response
 

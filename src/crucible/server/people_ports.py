@@ -42,6 +42,10 @@ class DoorPort(Protocol):
         """A session for a name and its password; raises NotAllowed, TooManyTries."""
         ...
 
+    async def anybody(self) -> bool:
+        """Whether there is a user, besides the owner, who can log in."""
+        ...
+
     async def logout(self, who: Identity) -> None: ...
 
 

@@ -60,6 +60,10 @@ class Door(Office):
         self._throttle.right(name)
         return await self._session(kept.user)
 
+    async def anybody(self) -> bool:
+        """Whether there is a user, besides the owner, who can come in."""
+        return await self._ports.db.read(users.anybody)
+
     async def logout(self, who: Identity) -> None:
         """Ends the session. A token or a share link is not ended by one of those who use it."""
         if who.token is not None and who.via is Via.SESSION:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, func, select, update
+from sqlalchemy import Connection, bindparam, select, update
 
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Row, Statement, inserting
@@ -56,10 +56,9 @@ def change(conn: Connection, user: str, values: Mapping[str, Any]) -> None:
         conn.execute(update(t.users).where(_c.id == user).values(**values))
 
 
-def administrators(conn: Connection) -> int:
-    """How many can still log in; the owner, who needs no password, is not counted."""
-    able = (_c.admin.is_(True), _c.disabled_at.is_(None), _c.id != OWNER.user)
-    return int(conn.execute(select(func.count()).select_from(t.users).where(*able)).scalar_one())
+def anybody(conn: Connection) -> bool:
+    """Whether there is a user besides the owner who is not kept out."""
+    return conn.execute(select(_c.id).where(_c.disabled_at.is_(None), _c.id != OWNER.user).limit(1)).first() is not None
 
 
 def roles(conn: Connection, user: str) -> dict[str, str]:
