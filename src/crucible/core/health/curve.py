@@ -1,0 +1,89 @@
+"""A series as a curve: its last run, its noise, and how its level changes. Robust to spikes and gaps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+
+from crucible.core.health.values import Part, Point
+
+NEAR = 5
+"""Points on each side that tell whether a series began anew."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The finite points of the last run, in order."""
+
+    points: tuple[tuple[float, float], ...]
+
+    @property
+    def values(self) -> list[float]:
+        return [value for _step, value in self.points]
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    def step(self, index: int) -> float:
+        return self.points[index][0]
+
+
+def curve_of(parts: Sequence[Part], sign: float = 1.0) -> Curve:
+    """What the parts show of the run that goes on now; `sign` -1 turns a curve that should rise upside down.
+
+    Going on from a checkpoint repeats some steps; a run from the beginning (another fold, another try) starts anew.
+    """
+    runs = [run for part in parts for run in _split(part) if run]
+    current: list[Point] = []
+    for run in runs:
+        if current and _began_anew(current, run):
+            current = []
+        current.extend(run)
+    return Curve(tuple((point.step, sign * point.value) for point in current if point.value is not None))
+
+
+def _split(part: Part) -> Iterable[list[Point]]:
+    """Cut where the step goes back."""
+    run: list[Point] = []
+    for point in part:
+        if point.value is None or not math.isfinite(point.value):
+            continue
+        if run and point.step < run[-1].step:
+            yield run
+            run = []
+        run.append(point)
+    yield run
+
+
+def _began_anew(before: Sequence[Point], after: Sequence[Point]) -> bool:
+    """Whether the values are back where the run before began, not where it ended."""
+    first, last = _level(before[:NEAR]), _level(before[-NEAR:])
+    return abs(_level(after[:NEAR]) - first) < abs(_level(after[:NEAR]) - last) and after[0].step <= before[0].step
+
+
+def _level(points: Sequence[Point]) -> float:
+    return median(point.value for point in points if point.value is not None)
+
+
+def noise(values: Sequence[float]) -> float:
+    """The standard deviation of what is left beside the trend, from the differences of neighbours."""
+    if len(values) < 3:
+        return 0.0
+    steps = [after - before for before, after in pairwise(values)]
+    centre = median(steps)
+    return 1.4826 * median(abs(step - centre) for step in steps) / math.sqrt(2)
+
+
+def doubt(values: Sequence[float], count: int) -> float:
+    """The standard error of the median of `count` of the values."""
+    return 1.2533 * noise(values) / math.sqrt(max(count, 1))
+
+
+def levels(values: Sequence[float], most: int = 16, least: int = 5) -> list[float]:
+    """The medians of up to `most` equal stretches of at least `least` values, in order."""
+    count = max(1, min(most, len(values) // least))
+    edges = [round(index * len(values) / count) for index in range(count + 1)]
+    return [median(values[a:b]) for a, b in pairwise(edges)]
