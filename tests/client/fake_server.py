@@ -132,6 +132,10 @@ class FakeServer:
     contents: dict[str, bytes] = field(default_factory=dict)
     """What is in the checkpoints, by their id."""
 
+    health: dict[str, Any] = field(
+        default_factory=lambda: {"verdict": "healthy", "level": "good", "message": "It runs as it should."}
+    )
+    comparison: dict[str, Any] = field(default_factory=dict)
     prunable: list[dict[str, Any]] = field(default_factory=list)
     bodies: list[tuple[str, Any]] = field(default_factory=list)
     """Paths and bodies of the requests that change something."""
@@ -296,6 +300,18 @@ class FakeServer:
     async def _metrics(self, request: Request) -> Response:
         return JSONResponse({"series": self.series})
 
+    async def _judged(self, request: Request) -> Response:
+        view = self._find(request.path_params["ref"])
+        if view is None:
+            return problem(404, "not_found", "There is no such job.")
+        return JSONResponse(self.health)
+
+    async def _compare(self, request: Request) -> Response:
+        refs = request.query_params.getlist("job")
+        if len(refs) < 2:
+            return problem(422, "bad_input", f"{len(refs)} job cannot be compared.", fix="Name each of them.")
+        return JSONResponse({**self.comparison, "jobs": [{**self.jobs[ref], "verdict": "healthy"} for ref in refs]})
+
     async def _artifacts(self, request: Request) -> Response:
         items = [
             {"path": path, "size": len(data), "sha256": hashlib.sha256(data).hexdigest(), "attempt": 1}
@@ -379,6 +395,8 @@ class FakeServer:
                 Route(f"{jobs}/{{ref}}/logs", self._logs),
                 Route(f"{jobs}/{{ref}}/events", self._events),
                 Route(f"{jobs}/{{ref}}/metrics", self._metrics),
+                Route(f"{jobs}/{{ref}}/health", self._judged),
+                Route("/api/v1/compare", self._compare),
                 Route(f"{jobs}/{{ref}}/artifacts", self._artifacts),
                 Route(f"{jobs}/{{ref}}/artifacts/{{path:path}}", self._artifact),
                 Route(f"{jobs}/{{ref}}/resume", self._resume, methods=["POST"]),

@@ -101,7 +101,13 @@ def view(world: World, *, ahead: int = 0, now: float = START + 3600, **given: An
 def test_a_job_has_exactly_the_keys_that_were_promised(world: World) -> None:
     shown = view(world)
     assert set(shown) == JOB_KEYS
-    assert set(shown["cost"]) == {"usd", "micros", "rate_micros_per_hour", "estimated_remaining_micros"}
+    assert set(shown["cost"]) == {
+        "usd",
+        "micros",
+        "rate_micros_per_hour",
+        "estimated_remaining_micros",
+        "remaining_unknown",
+    }
     assert all(set(attempt) >= ATTEMPT_KEYS for attempt in shown["attempts"])
     json.dumps(shown, allow_nan=False)
 
@@ -127,7 +133,7 @@ def test_a_running_job() -> None:
         1,
     )
     assert shown["execution_id"] == f"local-{shown['id']}-77"
-    assert shown["progress"] == {"fraction": 0.5}
+    assert shown["progress"] == {"fraction": 0.5, "percent": 50.0}
     assert shown["attempts"][0]["facts"] == {"started": {"pid": 77}}
     assert shown["created_at"] == "2023-11-14T22:13:20.000Z"
     assert shown["short"] == "job-" + shown["id"][-6:]
@@ -185,6 +191,7 @@ def test_a_free_place_costs_nothing_and_never_will() -> None:
         "micros": 0,
         "rate_micros_per_hour": 0,
         "estimated_remaining_micros": 0,
+        "remaining_unknown": None,
     }
 
 
@@ -197,6 +204,7 @@ def test_a_machine_of_its_own_is_paid_whole() -> None:
         "micros": 526_000,
         "rate_micros_per_hour": 526_000,
         "estimated_remaining_micros": 263_000,
+        "remaining_unknown": None,
     }
 
 
@@ -212,6 +220,28 @@ def test_an_end_that_is_not_known_has_no_price(eta: object) -> None:
     world = a_world(rate=526_000, owner=f"attempt:{ATTEMPT}")
     cost = view(world, details={"progress": {"eta_seconds": eta}})["cost"]
     assert cost["estimated_remaining_micros"] is None
+    assert cost["remaining_unknown"] == "its program tells no total of epochs or steps, so its end is not known"
+
+
+def test_before_there_is_a_machine_there_is_no_price() -> None:
+    cost = view(World(a_job(state=JobState.QUEUED)))["cost"]
+    assert cost["estimated_remaining_micros"] is None
+    assert cost["remaining_unknown"] == "it has no machine yet, and so no price"
+
+
+def test_after_its_end_a_job_costs_no_more_unless_a_machine_is_left() -> None:
+    job = {"state": JobState.COMPLETED}
+    over = {"state": AttemptState.ENDED, "ended_at": START + 60}
+    cost = view(World(a_job(**job)))["cost"]
+    assert (cost["estimated_remaining_micros"], cost["remaining_unknown"]) == (0, None)
+    world = a_world(rate=526_000, owner=f"attempt:{ATTEMPT}", **over)
+    cost = view(World(a_job(**job), world.attempts, world.machines))["cost"]
+    assert (cost["estimated_remaining_micros"], cost["remaining_unknown"]) == (None, "a machine of it has not gone yet")
+
+
+@pytest.mark.parametrize(("fraction", "percent"), [(0.12345, 12.3), (1, 100), (None, None), ("much", None)])
+def test_progress_is_told_in_percent_too(fraction: object, percent: float | None) -> None:
+    assert view(a_world(), details={"progress": {"fraction": fraction}})["progress"]["percent"] == percent
 
 
 def test_every_attempt_is_paid_for() -> None:

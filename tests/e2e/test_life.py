@@ -38,7 +38,8 @@ def test_from_submit_to_completed(crucible: Deployment) -> None:
         "usd": "0.000000",
         "micros": 0,
         "rate_micros_per_hour": 0,
-        "estimated_remaining_micros": None,
+        "estimated_remaining_micros": 0,
+        "remaining_unknown": None,
     }
     pid = view["attempts"][0]["facts"]["started"]["pid"]
     assert view["execution_id"] == f"local-{job}-{pid}"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from crucible.core.errors import Conflict, CrucibleError, NotAllowed, NotFound
+from crucible.core.errors import BadInput, Conflict, CrucibleError, NotAllowed, NotFound
 from crucible.core.people import Identity
 from crucible.core.spec import JobSpec
 from crucible.wire.desired import Desired
@@ -137,6 +137,7 @@ class FakeJob:
     reporter: int = 1
     artifacts: dict[str, bytes] = field(default_factory=dict)
     checkpoints: list[FakeCheckpoint] = field(default_factory=list)
+    verdict: str = "healthy"
 
     def view(self) -> dict[str, Any]:
         return {
@@ -254,6 +255,15 @@ class FakeControl:
 
     async def view(self, ref: str) -> dict[str, Any]:
         return self.known[await self.find_job(ref)].view()
+
+    async def health(self, ref: str) -> dict[str, Any]:
+        verdict = self.known[await self.find_job(ref)].verdict
+        return {"verdict": verdict, "level": "good", "message": "It runs.", "advice": None, "findings": []}
+
+    async def compare(self, refs: Sequence[str]) -> dict[str, Any]:
+        if len(refs) < 2:
+            raise BadInput("1 job cannot be compared.", fix="Name two.")
+        return {"jobs": [{"id": await self.find_job(ref)} for ref in refs], "config": [], "metrics": {}}
 
     async def jobs(
         self, *, statuses: frozenset[str] | None, active: bool, limit: int, cursor: str | None

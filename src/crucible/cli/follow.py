@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from crucible.cli.attempts import condition_words, ended_words, lost_steps, newest, resumed_words
 from crucible.cli.output import Output
 from crucible.cli.screens import Screen, open_screen
-from crucible.cli.words import end_words, money_words, place_words, reason_words
+from crucible.cli.words import end_words, health_words, money_words, place_words, reason_words
 from crucible.client.api import Api
 from crucible.client.stream import Cursors, Frame
-from crucible.client.views import JobView, ProgressView
+from crucible.client.views import HealthView, JobView, ProgressView
 from crucible.core.errors import CrucibleError
 from crucible.core.resources import format_memory
 
@@ -95,6 +95,8 @@ def _follow(api: Api, job: JobView, screen: Screen, out: Output, cursors: Cursor
         if frame.text is not None:
             tail.add(frame.text)
             screen.output(frame.text)
+        elif frame.health is not None:
+            told.health(frame.health)
         elif frame.job is not None:
             job = frame.job
             told.about(job)
@@ -129,6 +131,11 @@ class Told:
             self._try(job)
         for text in () if job.ended else condition_words(job):
             self._once(f"{job.called}: {text}")
+
+    def health(self, health: HealthView) -> None:
+        """Only what is worth a look: that a job does well needs no words."""
+        if health.level != "good":
+            self._once("\n  ".join(health_words(health)))
 
     def _ended_tries(self, job: JobView) -> None:
         """Why tries are over that were not the last one."""

@@ -16,6 +16,7 @@ from crucible.cli.words import (
     age_words,
     amount_words,
     command_words,
+    health_words,
     lasted,
     money_words,
     name_words,
@@ -23,6 +24,7 @@ from crucible.cli.words import (
     progress_words,
     python_words,
     reason_words,
+    remaining_words,
 )
 from crucible.client.api import Api
 from crucible.client.finding import MOST_PAGES, PAGE, find_job, select
@@ -181,6 +183,7 @@ def _fields(job: JobView) -> Iterator[tuple[str, str | None]]:
     yield "Waiting", job.waiting if not job.ended else None
     yield _place(job)
     yield "Progress", progress_words(job.progress)
+    yield "Health", "\n".join(health_words(job.health)) if not job.waits else None
     yield "Checkpoint", _checkpoint(job)
     yield "Attempt", str(job.attempt) if job.attempt else None
     yield "Attempts", "\n".join(attempt_lines(job))
@@ -189,7 +192,7 @@ def _fields(job: JobView) -> Iterator[tuple[str, str | None]]:
     yield "Signal", str(job.signal) if job.signal else None
     yield "Created", job.created_at
     yield "Ran", format_duration(seconds) if seconds is not None else None
-    yield "Cost", money_words(job)
+    yield "Cost", "; ".join(part for part in (money_words(job), remaining_words(job)) if part)
     yield "Metrics", ", ".join(f"{name}={amount_words(name, value)}" for name, value in _numbers(job))
 
 

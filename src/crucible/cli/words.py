@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import PurePath
 
-from crucible.client.views import CostView, EnvironmentView, JobView, ProgressView
+from crucible.client.views import CostView, EnvironmentView, HealthView, JobView, ProgressView
 from crucible.core.resources import format_duration, format_memory
 from crucible.core.spec import PYTHON, EnvironmentSpec
 
@@ -42,6 +42,22 @@ def money_words(job: JobView) -> str:
     """What a job cost, and whether that is play money."""
     words = cost_words(job.cost)
     return f"{words} (simulated)" if job.is_simulated and words != "free" else words
+
+
+def remaining_words(job: JobView) -> str:
+    """`$0.12 to come`, or why nobody can say; empty where nothing is to be paid."""
+    cost = job.cost
+    if cost.estimated_remaining_micros:
+        return f"about {dollars(cost.estimated_remaining_micros)} to come"
+    known = cost.estimated_remaining_micros is not None or not cost.remaining_unknown
+    return "" if known else f"what is to come is not known: {cost.remaining_unknown}"
+
+
+def health_words(health: HealthView | None) -> tuple[str, ...]:
+    """The verdict and what it rests on, then what to do; nothing where nothing is known."""
+    if health is None:
+        return ()
+    return tuple(text for text in (f"{health.called}: {health.message}".rstrip(": "), health.advice) if text)
 
 
 def place_words(job: JobView) -> str | None:

@@ -23,9 +23,11 @@ from crucible.client.views import (
     BackupView,
     CheckpointPage,
     CheckpointView,
+    ComparisonView,
     ConfirmedView,
     EventPage,
     EventView,
+    HealthView,
     JobPage,
     JobView,
     LogPage,
@@ -169,6 +171,15 @@ class Api:
     def metrics(self, ref: str, *, series: Iterable[str] = (), points: int = 500) -> MetricsView:
         query: Query = {"series": list(series), "points": points}
         return read(MetricsView, self.transport.request("GET", _job(ref, "metrics"), query=query))
+
+    def health(self, ref: str) -> HealthView:
+        """How a job does, with evidence and advice."""
+        return _read(HealthView, self.transport.request("GET", _job(ref, "health")))
+
+    def compare(self, refs: Iterable[str]) -> ComparisonView:
+        """Two to twenty jobs side by side."""
+        query: Query = {"job": list(refs)}
+        return _read(ComparisonView, self.transport.request("GET", "/api/v1/compare", query=query))
 
     def events(self, ref: str, *, after: int = 0, limit: int = 200) -> tuple[EventView, ...]:
         query = {"after": after, "limit": limit}

@@ -16,7 +16,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 from websockets.sync.client import ClientConnection, connect
 
 from crucible.client.transport import Endpoint, Transport, bearer, is_loopback, unreachable
-from crucible.client.views import EventView, JobView, LogPage, ProgressView, View
+from crucible.client.views import EventView, HealthView, JobView, LogPage, ProgressView, View
 from crucible.core.errors import TimedOut, Unreachable
 from crucible.core.ids import is_id, short
 
@@ -37,7 +37,7 @@ class Cursors:
 
 
 class Frame(View):
-    """One thing that happened. `stream` says which field is set: event, text (log), progress, series, job."""
+    """One thing that happened. `stream` says which field is set: event, text (log), progress, series, health, job."""
 
     stream: str
     cursor: int | None = None
@@ -46,6 +46,7 @@ class Frame(View):
     event: EventView | None = None
     progress: ProgressView | None = None
     series: dict[str, object] | None = None
+    health: HealthView | None = None
     job: JobView | None = None
 
     def as_json(self) -> dict[str, object]:

@@ -26,6 +26,7 @@ class ReasonView(View):
 
 class ProgressView(View):
     fraction: float | None = None
+    percent: float | None = None
     epoch: int | float | None = None
     total_epochs: int | float | None = None
     step: int | None = None
@@ -40,6 +41,48 @@ class CostView(View):
     micros: int = 0
     rate_micros_per_hour: int = 0
     estimated_remaining_micros: int | None = None
+    remaining_unknown: str | None = None
+    """Why nobody can say what is still to come."""
+
+
+class FindingView(View):
+    """One thing that was seen of a job's health; `evidence` are the numbers it rests on."""
+
+    verdict: str
+    level: str = "good"
+    message: str = ""
+    advice: str | None = None
+    series: str | None = None
+    step: float | None = None
+    evidence: dict[str, float | None] = {}
+
+
+class HealthView(View):
+    """How a job does: the verdict is that of the worst finding, `level` is bad, warning or good."""
+
+    verdict: str
+    level: str = "good"
+    message: str = ""
+    advice: str | None = None
+    findings: tuple[FindingView, ...] = ()
+
+    @property
+    def called(self) -> str:
+        return self.verdict.replace("_", " ")
+
+
+class LineView(View):
+    """One setting or measure of all compared jobs, in their order; `winner` is the place of the best."""
+
+    name: str
+    values: tuple[str | int | float | bool | None, ...] = ()
+    differs: bool = False
+    winner: int | None = None
+
+
+class MeasuresView(View):
+    last: tuple[LineView, ...] = ()
+    best: tuple[LineView, ...] = ()
 
 
 class CheckpointView(View):
@@ -153,6 +196,7 @@ class JobView(View):
     simulated: bool = False
     recent_logs: tuple[str, ...] = ()
     metrics: dict[str, float | None] = {}
+    health: HealthView | None = None
 
     @property
     def ended(self) -> bool:
@@ -184,6 +228,18 @@ class JobView(View):
         if self.signal:
             return 128 + self.signal
         return self.exit_code or 1
+
+
+class ComparedView(JobView):
+    """A job as it is compared: `verdict` is its health in a word."""
+
+    verdict: str | None = None
+
+
+class ComparisonView(View):
+    jobs: tuple[ComparedView, ...] = ()
+    config: tuple[LineView, ...] = ()
+    metrics: MeasuresView = MeasuresView()
 
 
 class JobPage(View):

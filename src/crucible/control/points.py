@@ -124,6 +124,11 @@ def latest(conn: Connection, attempt: str) -> dict[str, float | None]:
     return {row.series: row.last for row in _last(conn, attempt)}
 
 
+def summaries(conn: Connection, attempt: str) -> dict[str, tuple[float | None, float | None, float | None]]:
+    """The last, lowest and highest value of every series, without reading its points."""
+    return {row.series: (row.last, row.low, row.high) for row in _last(conn, attempt)}
+
+
 def pack(points: Iterable[Point]) -> bytes:
     return b"".join(_POINT.pack(*point) for point in points)
 

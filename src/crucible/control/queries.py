@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, bindparam, func, select
 
-from crucible.control import checkpoints, codec, points, repository
+from crucible.control import checkpoints, codec, health, points, repository
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Row, Statement
 from crucible.control.views import MOST_AHEAD, View, event_view, job_view, machine_view
@@ -100,6 +100,14 @@ def one_job(conn: Connection, job: str, now: float) -> View:
     ahead = _ahead(conn, job, world.job.backend) if world.job.state is JobState.QUEUED else 0
     newest = checkpoints.newest_of(conn, job)
     return job_view(world, _details(conn, attempts), segments_of(conn, world.machines), ahead, now, newest)
+
+
+def job_health(conn: Connection, job: str, now: float) -> View:
+    """How a job does, judged from what is stored of it."""
+    world = repository.load_world(conn, job)
+    last = world.attempts[-1].id if world and world.attempts else None
+    details = _details(conn, [last]) if last else {}
+    return health.job_health(conn, world, details.get(last or "", {}).get("progress"), now)
 
 
 def list_jobs(

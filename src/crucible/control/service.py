@@ -6,13 +6,13 @@ not there for him; what he may see and not change is refused.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from copy import copy
 from dataclasses import dataclass
 
 from crucible.backends.base import Backend
-from crucible.control import checkpoints, queries, repository, restored
+from crucible.control import checkpoints, comparing, queries, repository, restored
 from crucible.control.bundles import StoredFile
 from crucible.control.crashpoints import crashpoint
 from crucible.control.feed import Watch
@@ -159,7 +159,20 @@ class Control:
         job = await self.find_job(ref)
         view = await self._view(job)
         latest = await self._ports.db.read(lambda conn: queries.latest_metrics(conn, job))
-        return {**view, "recent_logs": await self._recent(job), "metrics": latest}
+        return {**view, "recent_logs": await self._recent(job), "metrics": latest, "health": await self.health(job)}
+
+    async def health(self, ref: str) -> View:
+        """How the job does, with evidence and advice."""
+        job, now = await self.find_job(ref), self._ports.clock.now()
+        return await self._ports.db.read(lambda conn: queries.job_health(conn, job, now))
+
+    async def compare(self, refs: Sequence[str]) -> View:
+        """Two jobs or more side by side, in this order; the same one twice is shown once."""
+        comparing.check_count(refs)
+        jobs = list(dict.fromkeys([await self.find_job(ref) for ref in refs]))
+        comparing.check_count(jobs)
+        views = [{**await self._view(job), "health": await self.health(job)} for job in jobs]
+        return await self._ports.db.read(lambda conn: comparing.compared(conn, views))
 
     async def view(self, ref: str) -> View:
         """The job without its output and metrics: cheap enough to be asked at every change."""

@@ -227,9 +227,12 @@ def _attempt_ran(attempt: Attempt, details: Mapping[str, object], now: float) ->
 
 def _progress(job: Job, told: object) -> object:
     """What the program last told; a job that completed is through, whatever its last line said."""
-    if job.state is JobState.COMPLETED and isinstance(told, Mapping) and told.get("fraction") is not None:
-        return {**told, "fraction": 1.0, "eta_seconds": 0.0}
-    return told
+    if not isinstance(told, Mapping):
+        return told
+    if job.state is JobState.COMPLETED and told.get("fraction") is not None:
+        return {**told, "fraction": 1.0, "percent": 100.0, "eta_seconds": 0.0}
+    fraction = told.get("fraction")
+    return {**told, "percent": round(100 * fraction, 1) if isinstance(fraction, int | float) else None}
 
 
 def _reason(job: Job) -> View | None:
@@ -261,13 +264,25 @@ def _cost(world: World, prices: Mapping[str, Sequence[Segment]], progress: objec
     rate = _rate(world, live) if live else 0
     seconds = progress.get("eta_seconds") if isinstance(progress, Mapping) else None
     known = isinstance(seconds, int | float) and math.isfinite(seconds)
+    why = None if live and (known or not rate) else _why_unknown(world)
     remaining = pricing.remaining_cost(rate, seconds) if live and known else None
+    nothing = not rate if live else world.job.state.terminal and why is None
     return {
         "usd": pricing.format_usd(spent),
         "micros": spent,
         "rate_micros_per_hour": rate,
-        "estimated_remaining_micros": 0 if live and not rate else remaining,
+        "estimated_remaining_micros": 0 if nothing else remaining,
+        "remaining_unknown": why,
     }
+
+
+def _why_unknown(world: World) -> str | None:
+    """Why nobody can say what a job will still cost; None where nothing is left to be paid."""
+    if world.job.state.terminal:
+        return "a machine of it has not gone yet" if Condition.STILL_BILLING.value in _conditions(world) else None
+    if world.live is None:
+        return "it has no machine yet, and so no price"
+    return "its program tells no total of epochs or steps, so its end is not known"
 
 
 def _rate(world: World, attempt: Attempt) -> int:

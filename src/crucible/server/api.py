@@ -18,6 +18,7 @@ from crucible.server import (
     checkpoints,
     events,
     failures,
+    health,
     jobs,
     login,
     logs,
@@ -42,6 +43,7 @@ ROUTERS = tuple(
     module.router
     for module in (
         jobs,
+        health,
         logs,
         metrics,
         events,

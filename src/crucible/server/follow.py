@@ -29,7 +29,7 @@ FEW, MANY = 16, 1024
 
 @dataclass(frozen=True)
 class Pace:
-    """Seconds: how long a frame and a close may take, how often to look without a hint, to read points.
+    """Seconds: how long a frame and a close may take, how often to look without a hint, to read points, to judge.
 
     `settle` is how long the log of an ended job may take to be complete; it is looked at more often then.
     """
@@ -39,6 +39,7 @@ class Pace:
     look: float = 15.0
     points: float = 0.5
     settle: float = 10.0
+    health: float = 15.0
     look_at_end: float = 0.2
 
 
@@ -114,6 +115,8 @@ class FollowJob:
         self._progress: object = None
         self._shown: object = None
         self._log_done = False
+        self._verdict: object = None
+        self._health_due = asyncio.get_running_loop().time() + pace.health
         self._give_up: float | None = None
         self._pace = pace
 
@@ -123,7 +126,7 @@ class FollowJob:
             while True:
                 view = await self._round(hints)
                 if view is not None and self._finished(view, hints):
-                    await self._sender.send([frames.job(view)])
+                    await self._sender.send([frames.job({**view, "health": await self._control.health(self._job)})])
                     return
                 hints = await self._wait(watch, hints)
 
@@ -144,6 +147,8 @@ class FollowJob:
         hints -= {"event", "progress"}
         if view is not None:
             await self._send_view(view, ended)
+        if not ended:
+            await self._send_health()
         return view
 
     async def _wait(self, watch: Watch, left: set[str]) -> set[str]:
@@ -219,6 +224,17 @@ class FollowJob:
         if shown != self._shown and not ended:
             await self._sender.send([frames.job(view)])
         self._shown = shown
+
+    async def _send_health(self) -> None:
+        """The judgement when it has changed; the last one comes with the last frame of all."""
+        now = asyncio.get_running_loop().time()
+        if now < self._health_due:
+            return
+        self._health_due = now + self._pace.health
+        health = await self._control.health(self._job)
+        if health["verdict"] != self._verdict:
+            self._verdict = health["verdict"]
+            await self._sender.send([frames.health(health)])
 
     def _finished(self, view: View, left: set[str]) -> bool:
         if view["status"] not in TERMINAL:

@@ -22,6 +22,10 @@ def job(view: View) -> str:
     return to_json({"stream": "job", "job": view})
 
 
+def health(value: View) -> str:
+    return to_json({"stream": "health", "health": value})
+
+
 def progress(value: Mapping[str, Any]) -> str:
     return to_json({"stream": "progress", "progress": value})
 

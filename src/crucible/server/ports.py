@@ -6,7 +6,7 @@ no change here. Views are plain JSON values.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Set
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
@@ -95,6 +95,14 @@ class JobsPort(Protocol):
     async def job(self, ref: str) -> View: ...
     async def view(self, ref: str) -> View:
         """The job without the parts that have streams of their own (`recent_logs`, `metrics`)."""
+        ...
+
+    async def health(self, ref: str) -> View:
+        """How a job does: verdict, level, message, advice, and the findings with their evidence."""
+        ...
+
+    async def compare(self, refs: Sequence[str]) -> View:
+        """Two to twenty jobs side by side; raises BadInput for another number."""
         ...
 
     async def jobs(self, *, statuses: frozenset[str] | None, active: bool, limit: int, cursor: str | None) -> View: ...

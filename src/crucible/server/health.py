@@ -1,0 +1,32 @@
+"""How jobs do: one judged, several side by side."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from crucible.server.answers import answer
+from crucible.server.context import Control, JobRef
+from crucible.server.problems import documented
+
+router = APIRouter(prefix="/api/v1", tags=["health"])
+
+
+@router.get("/jobs/{id}/health", responses=documented(404, 409))
+async def health(id: JobRef, control: Control) -> Response:
+    """Whether a job does well: `verdict`, `level` (bad, warning, good), `message`, `advice`.
+
+    `findings` has all that was seen, the worst first, each with its series, step and numbers.
+    """
+    return answer(await control.health(id))
+
+
+@router.get("/compare", responses=documented(404, 409))
+async def compare(
+    control: Control,
+    job: Annotated[list[str], Query(min_length=1, max_length=50, description="2 to 20, each named as in paths")],
+) -> Response:
+    """Jobs side by side: config, last and best of each metric, duration, cost; what differs is marked."""
+    return answer(await control.compare(job))
