@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from crucible.core.errors import BadInput, Conflict, CrucibleError, NotAllowed, NotFound
+from crucible.core.errors import BadInput, Conflict, CrucibleError, NotAllowed, NotFound, UnknownName
 from crucible.core.people import Identity
 from crucible.core.spec import JobSpec
 from crucible.wire.desired import Desired
@@ -179,6 +179,7 @@ class FakeControl:
         self.known: dict[str, FakeJob] = {}
         self.keys: dict[str, tuple[JobSpec, FakeJob]] = {}
         self.submitted: list[tuple[JobSpec, str | None]] = []
+        self.projects: list[str | None] = []
         self.asked: list[dict[str, Any]] = []
         self.whole_jobs = 0
         self.bundles: dict[str, bytes] = {}
@@ -227,7 +228,12 @@ class FakeControl:
             for watch in self.watches.get(name, ()):
                 watch.tell(*hints)
 
+    async def ensure_project(self, name: str) -> None:
+        self.projects.append(name)
+
     async def submit(self, spec: JobSpec, key: str | None) -> Submitted:
+        if spec.backend not in (None, "local"):
+            raise UnknownName("backend", spec.backend, ["local"])
         self.submitted.append((spec, key))
         if key and key in self.keys:
             known, job = self.keys[key]
@@ -259,6 +265,22 @@ class FakeControl:
     async def health(self, ref: str) -> dict[str, Any]:
         verdict = self.known[await self.find_job(ref)].verdict
         return {"verdict": verdict, "level": "good", "message": "It runs.", "advice": None, "findings": []}
+
+    async def training(self, ref: str) -> dict[str, Any]:
+        job = self.known[await self.find_job(ref)]
+        progress = job.progress or {}
+        return {
+            "job_id": job.id,
+            "status": job.status,
+            "phase": job.phase,
+            "created_at": "2026-11-15T10:00:00.000Z",
+            "current_epoch": progress.get("epoch"),
+            "total_epochs": progress.get("total_epochs"),
+            "current_metrics": {name: points[-1][1] for name, points in job.reported.items()},
+            "progress": job.progress,
+            "waiting": "for its turn" if job.status == "queued" else None,
+            "reason": None,
+        }
 
     async def compare(self, refs: Sequence[str]) -> dict[str, Any]:
         if len(refs) < 2:

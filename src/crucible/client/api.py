@@ -174,12 +174,12 @@ class Api:
 
     def health(self, ref: str) -> HealthView:
         """How a job does, with evidence and advice."""
-        return _read(HealthView, self.transport.request("GET", _job(ref, "health")))
+        return read(HealthView, self.transport.request("GET", _job(ref, "health")))
 
     def compare(self, refs: Iterable[str]) -> ComparisonView:
         """Two to twenty jobs side by side."""
         query: Query = {"job": list(refs)}
-        return _read(ComparisonView, self.transport.request("GET", "/api/v1/compare", query=query))
+        return read(ComparisonView, self.transport.request("GET", "/api/v1/compare", query=query))
 
     def events(self, ref: str, *, after: int = 0, limit: int = 200) -> tuple[EventView, ...]:
         query = {"after": after, "limit": limit}

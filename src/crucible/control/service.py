@@ -12,7 +12,7 @@ from copy import copy
 from dataclasses import dataclass
 
 from crucible.backends.base import Backend
-from crucible.control import checkpoints, comparing, queries, repository, restored
+from crucible.control import checkpoints, comparing, queries, repository, restored, training
 from crucible.control.bundles import StoredFile
 from crucible.control.crashpoints import crashpoint
 from crucible.control.feed import Watch
@@ -87,6 +87,10 @@ class Control:
         crashpoint("submit.after_commit")
         self._ask_scheduler()
         return Submitted(await self._view(accepted.job), accepted.created)
+
+    async def ensure_project(self, name: str) -> None:
+        """An administrator's projects are made as they are named; for others they have to be there."""
+        await self.people.ensure_project(self._who, name)
 
     async def cancel(self, ref: str) -> tuple[View, bool]:
         """Asks for the job's end; whether that changed anything."""
@@ -165,6 +169,11 @@ class Control:
         """How the job does, with evidence and advice."""
         job, now = await self.find_job(ref), self._ports.clock.now()
         return await self._ports.db.read(lambda conn: queries.job_health(conn, job, now))
+
+    async def training(self, ref: str) -> View:
+        """The job in the words of the training routes."""
+        job, now = await self.find_job(ref), self._ports.clock.now()
+        return await self._ports.db.read(lambda conn: training.record(conn, job, now))
 
     async def compare(self, refs: Sequence[str]) -> View:
         """Two jobs or more side by side, in this order; the same one twice is shown once."""

@@ -24,11 +24,13 @@ from crucible.server import (
     logs,
     machines,
     metrics,
+    orchestrate,
     people,
     problems,
     streams,
     system,
     tokens,
+    training,
     upkeep,
 )
 from crucible.server.answers import answer
@@ -58,6 +60,8 @@ ROUTERS = tuple(
         login,
         system,
         streams,
+        training,
+        orchestrate,
     )
 )
 STREAMED = re.compile(r"/api/v1/bundles/[^/]*")

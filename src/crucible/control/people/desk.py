@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from sqlalchemy import Connection
@@ -116,6 +117,12 @@ class People(Office):
             return {"name": name, "about": about, "created_at": iso(now), "members": 0}
 
         return await self._write(add)
+
+    async def ensure_project(self, who: Identity, name: str) -> None:
+        """An administrator's projects are made as they are named."""
+        if who.may(Permission.OPERATE) and not await self._ports.db.read(lambda conn: projects.exists(conn, name)):
+            with contextlib.suppress(Conflict):  # somebody was faster
+                await self.add_project(who, name)
 
     async def members(self, who: Identity, project: str) -> list[View]:
         await self._visible(who, project)

@@ -1,0 +1,202 @@
+"""Training requests: a model and a config, as programs outside send them, turned into a JobSpec.
+
+The program is the config's `code` (its text), `script` (an absolute path on the server's computer), `command` with
+perhaps a `bundle`, or else the model plugin that the request names. It finds the whole config, but for its own text,
+as JSON in $CONFIG and the model's name in $MODEL_PLUGIN.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from crucible.core.errors import BadInput, UnknownName
+from crucible.core.offers import Market
+from crucible.core.people import PROJECT_PATTERN
+from crucible.core.resources import Resources
+from crucible.core.spec import PYTHON, EnvironmentSpec, JobSpec, Retries, Source, SourceKind
+from crucible.core.tiers import DEFAULT_TIER
+
+MAIN, CONFIG_FILE = "main.py", "config.json"
+CONFIG_ENV, MODEL_ENV = "CONFIG", "MODEL_PLUGIN"
+PROGRAMS = ("code", "script", "command")
+
+Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f-\x9f/\\]+$")]
+_Text = Annotated[str, Field(min_length=1, max_length=4096, pattern=r"^[^\x00]*$")]
+
+
+_Project = Annotated[str, Field(pattern=PROJECT_PATTERN)]
+
+
+class _Open(BaseModel):
+    """What we know is checked; the rest belongs to the program."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", hide_input_in_errors=True)
+
+
+class TrainingConfig(_Open):
+    code: Annotated[str | None, Field(min_length=1, description="the program's text")] = None
+    script: Annotated[_Text | None, Field(description="its absolute path on the server's computer")] = None
+    command: Annotated[tuple[str, ...] | None, Field(min_length=1, max_length=10_000)] = None
+    bundle: Annotated[str | None, Field(pattern=r"^[0-9a-f]{64}$", description="code sent before")] = None
+    args: Annotated[tuple[str | int | float, ...], Field(max_length=1000)] = ()
+    executor: Annotated[_Text | None, Field(description="a backend, as `local`")] = None
+    tier: Annotated[_Text | None, Field(description=f"{DEFAULT_TIER} unless a tier or resources are given")] = None
+    resources: Resources | None = None
+    requirements: Annotated[tuple[_Text, ...], Field(max_length=2000)] = ()
+    allow_spot_instances: bool = False
+    max_retries: Annotated[int | None, Field(ge=0, le=1000)] = None
+    resume_from: Annotated[_Text | None, Field(description="the id of a checkpoint of any job")] = None
+    seed: Annotated[int | None, Field(ge=0, lt=2**32)] = None
+    epochs: Annotated[int | None, Field(ge=1, le=10**9)] = None
+
+
+class TrainingRequest(BaseModel):
+    """A training job: the model's name, and its config."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=(), hide_input_in_errors=True)
+
+    model_name: Name
+    config: TrainingConfig = TrainingConfig()
+    name: Name | None = None
+    tags: Annotated[tuple[Name, ...], Field(max_length=50)] = ()
+    tenant_id: Annotated[_Project | None, Field(description="the project it belongs to")] = None
+
+
+class TrainingParams(TrainingConfig):
+    batch_size: Annotated[int | None, Field(ge=1)] = None
+    learning_rate: Annotated[float | None, Field(gt=0, allow_inf_nan=False)] = None
+    model_type: Name | None = None
+
+
+class ModelParams(_Open):
+    architecture: Name | None = None
+    input_size: Annotated[int | None, Field(ge=1)] = None
+
+
+class Orchestration(BaseModel):
+    """The same, as tenants send it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=(), hide_input_in_errors=True)
+
+    tenant_id: _Project
+    training_params: TrainingParams = TrainingParams()
+    model_params: ModelParams = ModelParams()
+    custom_name: Name | None = None
+    wandb_tags: Annotated[tuple[Name, ...], Field(max_length=50)] = ()
+
+    def request(self) -> TrainingRequest:
+        """The model is what the architecture says, else the type. Raises BadInput where neither is given."""
+        model = self.model_params.architecture or self.training_params.model_type
+        if model is None:
+            fix = "Give model_params.architecture, as in {'architecture': 'yolo'}."
+            raise BadInput("Nothing says which model is to be trained.", fix=fix, field="model_params.architecture")
+        told = self.training_params.model_dump(exclude_unset=True)
+        config = {**told, "model_params": self.model_params.model_dump(exclude_unset=True)}
+        return TrainingRequest(
+            model_name=model,
+            config=TrainingConfig.model_validate(config),
+            name=self.custom_name,
+            tags=self.wandb_tags,
+            tenant_id=self.tenant_id,
+        )
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A job to submit. `files` make the bundle that the spec still lacks; empty: it needs none."""
+
+    spec: JobSpec
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    project: str | None = None
+
+
+def prepare(request: TrainingRequest, plugins: Mapping[str, tuple[str, ...]]) -> Prepared:
+    """What to run for a request; `plugins` are the commands of the model plugins that can be run.
+
+    Raises BadInput for a config that says two things or nothing that could be run.
+    """
+    config = request.config
+    told = json.dumps(config.model_dump(mode="json", exclude_unset=True, exclude={"code"}))
+    files = {MAIN: config.code.encode(errors="replace"), CONFIG_FILE: told.encode()} if config.code else {}
+    return Prepared(_checked({**_program(request, plugins), **_wishes(request, told)}), files, request.tenant_id)
+
+
+def _program(request: TrainingRequest, plugins: Mapping[str, tuple[str, ...]]) -> dict[str, Any]:
+    config = request.config
+    given = [name for name in PROGRAMS if getattr(config, name) is not None]
+    if len(given) > 1:
+        raise BadInput(f"The config has {' and '.join(given)}.", fix="Keep one of them.", field=f"config.{given[1]}")
+    args = tuple(map(str, config.args))
+    if config.code is not None:
+        return {"command": (PYTHON, MAIN, *args), "source": Source(kind=SourceKind.CODE)}
+    if config.script is not None:
+        return _script(PurePosixPath(config.script), args)
+    if config.command is not None:
+        return {"command": (*config.command, *args), "bundle": config.bundle}
+    if request.model_name not in plugins:
+        fix = "Send the program itself as config.code (its text) or config.script (its path on the server)."
+        raise UnknownName("model plugin", request.model_name, plugins, fix=fix)
+    return {"command": (*plugins[request.model_name], *args)}
+
+
+def _script(path: PurePosixPath, args: tuple[str, ...]) -> dict[str, Any]:
+    if not path.is_absolute() or not path.name:
+        raise BadInput(
+            f"{str(path)!r} is no absolute path.",
+            why="A script is run where it lies, on the server's computer.",
+            fix="Give its whole path, or send its text as config.code.",
+            field="config.script",
+        )
+    source = Source(kind=SourceKind.SCRIPT, path=str(path))
+    return {"command": (PYTHON, path.name, *args), "in_place": str(path.parent), "source": source}
+
+
+def _wishes(request: TrainingRequest, told: str) -> dict[str, Any]:
+    config = request.config
+    sized = config.tier is not None or config.resources is not None
+    retries = Retries() if config.max_retries is None else Retries(interruption=config.max_retries)
+    return {
+        "name": request.name or request.model_name,
+        "tags": request.tags,
+        "backend": config.executor,
+        "tier": config.tier if sized else DEFAULT_TIER,
+        "resources": config.resources or Resources(),
+        "environment": _environment(config.requirements),
+        "market": Market.SPOT if config.allow_spot_instances else None,
+        "retries": retries,
+        "resume_from": config.resume_from,
+        "seed": config.seed,
+        "env": {CONFIG_ENV: told, MODEL_ENV: request.model_name},
+    }
+
+
+def _environment(requirements: tuple[str, ...]) -> EnvironmentSpec:
+    return EnvironmentSpec(requirements=requirements, origin="the request") if requirements else EnvironmentSpec()
+
+
+def _checked(fields: Mapping[str, Any]) -> JobSpec:
+    try:
+        return JobSpec.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors(include_input=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise BadInput(
+            f"The request cannot be run: {first['msg']}.",
+            fix=f"Change what becomes {where!r}; GET /openapi.json says what is allowed.",
+            field=where,
+        ) from error
+
+
+def recorded(spec: JobSpec) -> tuple[str | None, dict[str, Any]]:
+    """The model and the config that a job was made from; a job that came another way has its name and its seed."""
+    try:
+        told = json.loads(spec.env.get(CONFIG_ENV, ""))
+    except ValueError:
+        told = None
+    return spec.env.get(MODEL_ENV) or spec.name, told if isinstance(told, dict) else {}

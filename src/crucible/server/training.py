@@ -1,0 +1,172 @@
+"""The training routes: the same jobs, in the words of training platforms."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import hashlib
+import io
+import re
+from collections.abc import AsyncIterator, Mapping
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, Depends, Path, WebSocket
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import Response
+
+from crucible.core.ids import ALPHABET
+from crucible.core.training import Prepared, TrainingRequest, prepare
+from crucible.server.answers import answer
+from crucible.server.context import Control
+from crucible.server.limits import AttemptNumber, LogBytes, MiB, Offset, idempotency_key
+from crucible.server.ports import JobsPort, Submitted, View
+from crucible.server.problems import documented
+from crucible.server.streams import stream_job
+from crucible.wire.archive import Entry, pack
+
+PLUGINS: Mapping[str, tuple[str, ...]] = {}
+"""The commands of model plugins that this server can run."""
+
+_JOB = re.compile(rf"job-[{ALPHABET}]{{26}}")
+_AGAIN: dict[int | str, dict[str, Any]] = {200: {"description": "the same key again"}}
+
+router = APIRouter(prefix="/api/v1/training", tags=["training"])
+
+TrainingRef = Annotated[
+    str, Path(min_length=1, max_length=200, description="a job's id, short id or ending, `last`, or an execution's id")
+]
+Key = Annotated[str | None, Depends(idempotency_key)]
+
+
+def job_of(ref: str) -> str:
+    """The job in an execution's id (`local-job-…-4711`); anything else names a job as everywhere."""
+    found = _JOB.search(ref)
+    return found[0] if found else ref
+
+
+async def submit(control: JobsPort, prepared: Prepared, key: str | None) -> Submitted:
+    """Stores the program, then the job."""
+    spec = prepared.spec
+    if prepared.files:
+        data = await asyncio.to_thread(_packed, prepared.files)
+        sha = hashlib.sha256(data).hexdigest()
+        if not await control.has_bundle(sha):
+            await control.put_bundle(sha, _once(data))
+        spec = spec.model_copy(update={"bundle": sha})
+    if prepared.project is not None:
+        await control.ensure_project(prepared.project)
+        spec = spec.model_copy(update={"project": prepared.project})
+    return await control.submit(spec, key)
+
+
+def _packed(files: Mapping[str, bytes]) -> bytes:
+    packed = io.BytesIO()
+    pack((Entry.of_bytes(name, data) for name, data in files.items()), packed)
+    return packed.getvalue()
+
+
+async def _once(data: bytes) -> AsyncIterator[bytes]:
+    yield data
+
+
+@router.post("/create", status_code=201, responses={**_AGAIN, **documented(404, 409, 413)}, operation_id="create_job")
+@router.post("", status_code=201, responses={**_AGAIN, **documented(404, 409, 413)})
+async def create(request: TrainingRequest, control: Control, key: Key) -> Response:
+    """Submit a training job: `{"job_id", "execution_id"}` once it is stored.
+
+    422 for a model that is no plugin here when the config brings no program, and for an unknown executor or tier.
+    """
+    submitted = await submit(control, prepare(request, PLUGINS), key)
+    job = str(submitted.view["id"])
+    made = {"job_id": job, "execution_id": _execution(submitted.view)}
+    return answer(made, 201 if submitted.created else 200, {"Location": f"/api/v1/training/{job}"})
+
+
+@router.get("/{job_id}", responses=documented(404, 409))
+async def show(job_id: TrainingRef, control: Control) -> Response:
+    """The record: user, model, config, status, executor, current epoch and metrics."""
+    return answer(await control.training(job_of(job_id)))
+
+
+class TrainingResumption(BaseModel):
+    """From where a training job goes on, and on which executor; the newest checkpoint and its own unless given."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    resume_from: Annotated[str | None, Field(min_length=1, max_length=1024)] = None
+    executor: Annotated[str | None, Field(min_length=1, max_length=200)] = None
+
+
+_AS_IT_WAS = TrainingResumption()
+
+
+@router.post("/{job_id}/resume", status_code=202, responses=documented(404, 409))
+async def resume(
+    job_id: TrainingRef, control: Control, wish: Annotated[TrainingResumption, Body()] = _AS_IT_WAS
+) -> Response:
+    """Go on with a job that has ended, from its newest checkpoint: `{"job_id", "execution_id", "resume_from"}`.
+
+    409 while it has not ended, or if it completed and has no checkpoint; 404 for a checkpoint it does not have.
+    """
+    job = await control.find_job(job_of(job_id))
+    kept = [item for item in await control.checkpoints(job) if item.get("kept", True)]
+    begun = wish.resume_from or (str(kept[0]["id"]) if kept else None)
+    view = await control.resume(job, checkpoint=begun, backend=wish.executor)
+    return answer({"job_id": job, "execution_id": _execution(view), "resume_from": begun}, 202)
+
+
+@router.post(
+    "/{job_id}/cancel",
+    status_code=202,
+    responses={200: {"description": "it has ended before"}, **documented(404, 409)},
+)
+async def cancel(job_id: TrainingRef, control: Control) -> Response:
+    """Ask for the end of a job: `{"job_id", "status"}`."""
+    view, changed = await control.cancel(job_of(job_id))
+    return answer({"job_id": view["id"], "status": view["status"]}, 202 if changed else 200)
+
+
+@router.get("/{job_id}/logs", responses=documented(404, 409))
+async def logs(
+    job_id: TrainingRef, control: Control, offset: Offset = 0, limit: LogBytes = MiB, attempt: AttemptNumber = None
+) -> Response:
+    """Output from byte `offset` on as text; go on with `next_offset` until `complete`."""
+    page = await control.logs(job_of(job_id), attempt=attempt, offset=offset, limit=limit, since=None)
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    text = decoder.decode(page.data, final=page.complete)
+    held = len(decoder.getstate()[0])  # the beginning of a character waits for its rest
+    told = {"attempt": page.attempt, "offset": page.start, "next_offset": page.next - held, "complete": page.complete}
+    return answer({"job_id": await control.find_job(job_of(job_id)), "logs": text, **told})
+
+
+@router.get("/{job_id}/metrics", responses=documented(404, 409))
+async def metrics(job_id: TrainingRef, control: Control) -> Response:
+    """The newest values: `{"job_id", "epoch", "timestamp", "metrics"}`."""
+    record = await control.training(job_of(job_id))
+    found = await control.metrics(str(record["job_id"]), series=[], points=-1)
+    times = [point[2] for one in found["series"].values() for point in one["points"]]
+    return answer(
+        {
+            "job_id": record["job_id"],
+            "epoch": record["current_epoch"],
+            "timestamp": max(times, default=None),
+            "metrics": record["current_metrics"],
+        }
+    )
+
+
+@router.websocket("/{job_id}/stream")
+async def stream(
+    socket: WebSocket,
+    job_id: TrainingRef,
+    control: Control,
+    after: Offset = 0,
+    offset: Offset = 0,
+    attempt: AttemptNumber = None,
+) -> None:
+    """The same frames as `/api/v1/jobs/{id}/stream`, wherever the job runs."""
+    await stream_job(socket, job_of(job_id), control, after, offset, attempt)
+
+
+def _execution(view: View) -> str:
+    return str(view.get("execution_id") or f"{view.get('backend', 'local')}-{view['id']}")

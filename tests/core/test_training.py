@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from crucible.core.errors import BadInput, UnknownName
+from crucible.core.offers import Market
+from crucible.core.spec import JobSpec
+from crucible.core.training import Orchestration, Prepared, TrainingRequest, prepare, recorded
+
+CODE = "print('epoch 1/1 loss=0.5')"
+
+
+def prepared(**config: Any) -> Prepared:
+    return prepare(TrainingRequest.model_validate({"model_name": "resnet", "config": config}), {})
+
+
+def test_code_becomes_a_bundle_beside_its_config() -> None:
+    found = prepared(code=CODE, epochs=3, lr=0.1, args=["--fast", 2])
+    assert found.spec.command == ("{python}", "main.py", "--fast", "2")
+    assert found.files["main.py"] == CODE.encode()
+    told = json.loads(found.files["config.json"])
+    assert told == {"epochs": 3, "lr": 0.1, "args": ["--fast", 2]}
+    assert json.loads(found.spec.env["CONFIG"]) == told
+    assert (found.spec.env["MODEL_PLUGIN"], found.spec.name) == ("resnet", "resnet")
+
+
+def test_a_script_runs_where_it_lies() -> None:
+    found = prepared(script="/srv/models/train.py")
+    assert found.spec.command == ("{python}", "train.py")
+    assert (found.spec.in_place, found.files) == ("/srv/models", {})
+
+
+def test_a_command_runs_on_code_that_was_sent_before() -> None:
+    spec = prepared(command=["make", "train"], bundle="a" * 64, args=[1]).spec
+    assert (spec.command, spec.bundle) == (("make", "train", "1"), "a" * 64)
+
+
+def test_a_plugin_runs_by_its_own_command() -> None:
+    request = TrainingRequest.model_validate({"model_name": "resnet", "config": {"args": ["-v"]}})
+    assert prepare(request, {"resnet": ("{python}", "-m", "runner")}).spec.command == ("{python}", "-m", "runner", "-v")
+
+
+def test_a_model_that_is_no_plugin_says_what_to_send_instead() -> None:
+    with pytest.raises(UnknownName) as raised:
+        prepare(TrainingRequest(model_name="resnt"), {"resnet": ("x",)})
+    assert raised.value.meant == "resnet"
+    assert "config.code" in raised.value.fix
+
+
+def test_what_is_asked_for_is_passed_on() -> None:
+    spec = prepared(
+        code=CODE,
+        executor="rehearsal",
+        tier="GPU_SMALL",
+        resources={"seconds": 60},
+        requirements=["numpy"],
+        allow_spot_instances=True,
+        max_retries=2,
+        resume_from="ckp-1",
+        seed=7,
+    ).spec
+    assert (spec.backend, spec.tier, spec.resources.seconds, spec.market) == ("rehearsal", "GPU_SMALL", 60, Market.SPOT)
+    assert (spec.environment.requirements, spec.retries.interruption) == (("numpy",), 2)
+    assert (spec.resume_from, spec.seed) == ("ckp-1", 7)
+
+
+def test_without_a_size_it_is_small() -> None:
+    assert prepared(code=CODE).spec.tier == "CPU_SMALL"
+    assert prepared(code=CODE, resources={"cpus": 4}).spec.tier is None
+
+
+@pytest.mark.parametrize(
+    ("config", "field"),
+    [
+        ({"code": CODE, "script": "/a.py"}, "config.script"),
+        ({"script": "train.py"}, "config.script"),
+        ({"script": "/"}, "config.script"),
+        ({"code": CODE, "notes": "x" * 70_000}, "env"),
+        ({"command": ["   "]}, "command"),
+        ({"command": ["a\0b"]}, "command"),
+    ],
+)
+def test_what_cannot_be_run_is_said(config: dict[str, Any], field: str) -> None:
+    with pytest.raises(BadInput) as raised:
+        prepared(**config)
+    assert raised.value.data["field"] == field
+    assert raised.value.fix
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"epochs": 0},
+        {"epochs": "many"},
+        {"max_retries": -1},
+        {"bundle": "x"},
+        {"code": ""},
+        {"resources": {"cpus": -1}},
+    ],
+)
+def test_what_is_out_of_bounds_is_refused(config: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        prepared(**config)
+
+
+def test_the_record_is_what_was_sent() -> None:
+    spec = prepared(code=CODE, epochs=3).spec
+    assert recorded(spec) == ("resnet", {"epochs": 3})
+
+
+@pytest.mark.parametrize("told", ["", "no json", "[1]"])
+def test_a_job_that_came_another_way_has_its_name(told: str) -> None:
+    assert recorded(JobSpec(command=("x",), name="mine", env={"CONFIG": told})) == ("mine", {})
+
+
+def orchestration(**changes: Any) -> Orchestration:
+    given = {
+        "tenant_id": "my-tenant",
+        "training_params": {"epochs": 10, "batch_size": 16, "learning_rate": 0.001, "model_type": "detection"},
+        "model_params": {"architecture": "yolo", "input_size": 640},
+        "custom_name": "my-training-job",
+        "wandb_tags": ["tag1", "tag2"],
+    }
+    return Orchestration.model_validate({**given, **changes})
+
+
+def test_a_tenants_wish_is_a_training_request() -> None:
+    request = orchestration().request()
+    assert (request.model_name, request.name, request.tenant_id) == ("yolo", "my-training-job", "my-tenant")
+    assert request.tags == ("tag1", "tag2")
+    found = prepare(request, {"yolo": ("run",)})
+    assert found.project == "my-tenant"
+    config = json.loads(found.spec.env["CONFIG"])
+    assert (config["epochs"], config["batch_size"]) == (10, 16)
+    assert config["model_params"] == {"architecture": "yolo", "input_size": 640}
+
+
+def test_the_type_stands_in_for_the_architecture_and_something_must_be_said() -> None:
+    assert orchestration(model_params={}).request().model_name == "detection"
+    with pytest.raises(BadInput):
+        orchestration(model_params={}, training_params={}).request()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"tenant_id": ""},
+        {"tenant_id": "a/b"},
+        {"training_params": {"learning_rate": 0}},
+        {"training_params": {"batch_size": "x"}},
+        {"model_params": {"input_size": 0}},
+        {"wandb_tags": ["a\n"]},
+        {"surprise": 1},
+    ],
+)
+def test_a_wish_that_is_not_right(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        orchestration(**wrong)
