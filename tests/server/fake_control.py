@@ -266,6 +266,22 @@ class FakeControl:
         verdict = self.known[await self.find_job(ref)].verdict
         return {"verdict": verdict, "level": "good", "message": "It runs.", "advice": None, "findings": []}
 
+    async def gauges(self) -> dict[str, Any]:
+        if self.breaks:
+            raise self.breaks
+        return {
+            "jobs": {"queued": 3, "running": 2},
+            "queue": 1,
+            "machines": [{"backend": "local", "state": "up", "count": 1}],
+            "agents": 1,
+            "submitted": 9,
+            "placed": 6,
+            "retried": 0,
+            "ended": {"completed": 4, "failed": 0, "cancelled": 0},
+            "launches": [{"backend": "local", "outcome": "made", "count": 1}],
+            "writes": {"bounds": [0.1, 1.0], "counts": [5, 6, 7], "sum": 3.5},
+        }
+
     async def training(self, ref: str) -> dict[str, Any]:
         job = self.known[await self.find_job(ref)]
         progress = job.progress or {}

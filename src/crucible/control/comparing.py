@@ -44,7 +44,10 @@ def _line(line: Line) -> View:
 
 
 def _job(view: View) -> View:
-    told = ("id", "short", "name", "status", "phase", "created_at", "ran_seconds", "cost", "progress", "exit_code")
+    told = (
+        *("id", "short", "name", "source", "status", "phase", "simulated", "created_at"),
+        *("ran_seconds", "cost", "progress", "exit_code"),
+    )
     health = view.get("health")
     verdict = health.get("verdict") if isinstance(health, Mapping) else None
     return {**{name: view[name] for name in told}, "verdict": verdict}

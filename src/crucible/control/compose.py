@@ -19,6 +19,7 @@ from crucible.control.agentfile import build_agent
 from crucible.control.computer import this_computer
 from crucible.control.db import Db, open_database
 from crucible.control.db.migrate import is_postgres
+from crucible.control.db.timed import TimedDb
 from crucible.control.orders import Terms
 from crucible.control.parts import Deployment
 from crucible.control.ports import Clock, Ports, Wakeups
@@ -74,7 +75,7 @@ def embedded_control(given: Embedded) -> Control:
         clock=engine.clock,
         ids=SystemIds(),
         random=SystemRandom(),
-        db=engine.db,
+        db=TimedDb(engine.db, engine.clock),
         store=open_store(given.store, given.store_options),
         calls=ThreadCalls(),
         wakeups=engine.wakeups,

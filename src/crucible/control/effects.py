@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -58,6 +59,8 @@ class Performer:
         self._bearings = bearings
         self._outbox = Outbox(ports.worker, places.names())
         self._under_way: set[asyncio.Task[None]] = set()
+        self.launches: Counter[tuple[str, str]] = Counter()
+        """Calls to launch a machine, by place and by how they were answered."""
 
     async def perform_due(self) -> int:
         """Performs one effect of every machine that has one due, and waits for all; how many."""
@@ -139,14 +142,18 @@ class Performer:
         try:
             ref = await self._call(effect, backend, lambda: backend.launch(call, bootstrap))
         except base.LaunchRefused as refused:
+            self.launches[machine.backend, "refused"] += 1
             if machine.up_at is not None:
                 return await self._later(effect, str(refused))
             return await self._answered(effect, f.LaunchRefused(str(refused)))
         except base.LaunchUnknown as unknown:
+            self.launches[machine.backend, "unknown"] += 1
             until = self._ports.clock.now() + backend.capabilities.launch_deadline + backend.capabilities.settle_window
             return await self._lost(effect, f.LaunchLost(str(unknown), until))
         except (TimedOut, CallBroke) as unknown:
+            self.launches[machine.backend, "unknown"] += 1
             return await self._lost(effect, f.LaunchLost(str(unknown)))
+        self.launches[machine.backend, "made"] += 1
         crashpoint("launch.after_call")
         await self._answered(effect, f.LaunchAnswered(ref.native_id))
         crashpoint("launch.recorded")

@@ -12,7 +12,7 @@ from copy import copy
 from dataclasses import dataclass
 
 from crucible.backends.base import Backend
-from crucible.control import checkpoints, comparing, queries, repository, restored, training
+from crucible.control import checkpoints, comparing, gauges, queries, repository, restored, training
 from crucible.control.bundles import StoredFile
 from crucible.control.crashpoints import crashpoint
 from crucible.control.feed import Watch
@@ -257,6 +257,13 @@ class Control:
         going = await self._ports.db.read(lambda conn: queries.counts(conn, self._who))
         held = await self._ports.db.read(restored.status)
         return {"deployment": deployment.id, "agents_url": deployment.agents_url, **going, "restored": held}
+
+    async def gauges(self) -> View:
+        """How much goes on, for monitoring; what is counted, this process has done since it started."""
+        parts, now = self._parts, self._ports.clock.now()
+        stored = await self._ports.db.read(lambda conn: gauges.stored(conn, now))
+        counted = gauges.counted(parts.writer.counted, parts.performer.launches)
+        return {**stored, **counted, "writes": gauges.write_times(self._ports.db)}
 
     @asynccontextmanager
     async def watch(self, job: str | None) -> AsyncIterator[Watch]:

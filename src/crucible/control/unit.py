@@ -9,6 +9,7 @@ Wake-ups go out only after the commit.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -34,6 +35,7 @@ class Changes:
     jobs: dict[str, set[Hint]] = field(default_factory=dict)
     machines: set[str] = field(default_factory=set)
     effects: bool = False
+    events: Counter[str] = field(default_factory=Counter)
 
     def hint(self, job: str, stream: Hint) -> None:
         self.jobs.setdefault(job, set()).add(stream)
@@ -76,14 +78,19 @@ class Unit:
         self.changes.hint(step.world.job.id, Hint.EVENT)
         self.changes.machines |= step.touched
         self.changes.effects |= bool(step.effects)
+        self.changes.events.update(event.type for event in step.events)
 
 
 class Writer:
-    """Runs units against the database, again when another writer was faster."""
+    """Runs units against the database, again when another writer was faster.
+
+    `counted` has how many events of each type were committed here.
+    """
 
     def __init__(self, ports: Ports, feed: Feed) -> None:
         self._ports = ports
         self._feed = feed
+        self.counted: Counter[str] = Counter()
 
     async def write(self, fn: Callable[[Unit], T]) -> T:
         for attempt in range(TRIES):
@@ -103,6 +110,7 @@ class Writer:
         return fn(unit), unit.changes
 
     def announce(self, changes: Changes) -> None:
+        self.counted.update(changes.events)
         for job, streams in changes.jobs.items():
             self._feed.publish(job, streams)
         self._wake(f"machine:{machine}" for machine in changes.machines)

@@ -27,6 +27,7 @@ from crucible.server import (
     orchestrate,
     people,
     problems,
+    prometheus,
     streams,
     system,
     tokens,
@@ -39,6 +40,7 @@ from crucible.server.context import About
 from crucible.server.envelope import Envelope
 from crucible.server.follow import Pace
 from crucible.server.limits import MAX_BUNDLE, BodyLimit
+from crucible.server.meters import Meters, Stopwatch
 from crucible.server.ports import JobsPort
 
 ROUTERS = tuple(
@@ -62,6 +64,7 @@ ROUTERS = tuple(
         streams,
         training,
         orchestrate,
+        prometheus,
     )
 )
 STREAMED = re.compile(r"/api/v1/bundles/[^/]*")
@@ -97,9 +100,11 @@ def build_api(
     started_at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     app.state.about = About(nonce, version, home, agents_url, on_stop, bundle_limit, started_at, secure)
     app.state.pace = pace or Pace()
+    app.state.meters = Meters()
     failures.install(app)
     app.add_middleware(BodyLimit, streams=STREAMED)
     app.add_middleware(Guard, token=token, identify=control.identify, hosts=LOOPBACK | hosts)
+    app.add_middleware(Stopwatch, meters=app.state.meters)
     app.add_middleware(Envelope, version=version)
     for router in ROUTERS:
         app.include_router(router, responses=problems.documented(401, 403, 422, 500))

@@ -33,8 +33,8 @@ MISSING_AT_END = 2
 """Points in a row without a number that are no mere gap."""
 
 ADVICE = {
-    Verdict.NOT_FINITE: "Stop it: nothing is learned from here on. Resume from a checkpoint before this step with a "
-    "lower learning rate, clipped gradients or a higher precision, and look for a division or logarithm of zero.",
+    Verdict.NOT_FINITE: "Nothing is learned from there on: end it if it runs, and resume from a checkpoint before that "
+    "step with a lower learning rate, clipped gradients or a higher precision; look for a division by zero.",
     Verdict.DIVERGING: "Lower the learning rate or clip gradients, and resume from a checkpoint before it rose.",
     Verdict.NOT_CONVERGING: "Check that gradients reach the weights, that labels fit the inputs, and try another "
     "learning rate; first make it learn a few examples by heart.",

@@ -1,0 +1,97 @@
+"""Meters of this server: how long requests take and how late the event loop is. In memory, labels bounded."""
+
+from __future__ import annotations
+
+import asyncio
+from http import HTTPMethod
+
+from prometheus_client import CollectorRegistry, Gauge, Histogram
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+LAG_SECONDS = 0.5
+"""How often the loop's lateness is measured."""
+NO_ROUTE = "(none)"
+OTHER = "(other)"
+
+_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_METHODS = frozenset(HTTPMethod)
+
+
+class Meters:
+    """Own registry: two servers in one process do not share their numbers."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = Histogram(
+            "crucible_http_request_seconds",
+            "Time to answer a request, by its route's template.",
+            ("method", "route", "status"),
+            buckets=_BOUNDS,
+            registry=self.registry,
+        )
+        self.sockets = Gauge("crucible_websockets", "WebSockets that are open.", registry=self.registry)
+        self.lag = Histogram(
+            "crucible_event_loop_lag_seconds",
+            "How late the event loop ran what was due.",
+            buckets=_BOUNDS,
+            registry=self.registry,
+        )
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def watch_loop(self) -> None:
+        """Measure the running loop from now on; again is harmless. It ends with the loop."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            self._loop = loop
+            self._measure(loop, loop.time() + LAG_SECONDS)
+
+    def _measure(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
+        def tick() -> None:
+            self.lag.observe(max(loop.time() - due, 0.0))
+            self._measure(loop, loop.time() + LAG_SECONDS)
+
+        loop.call_at(due, tick)
+
+
+class Stopwatch:
+    """Measures every request, also those that are refused."""
+
+    def __init__(self, app: ASGIApp, meters: Meters) -> None:
+        self.app = app
+        self.meters = meters
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            with self.meters.sockets.track_inprogress():
+                await self.app(scope, receive, send)
+        elif scope["type"] == "http":
+            await self._timed(scope, receive, send)
+        else:
+            await self.app(scope, receive, send)
+
+    async def _timed(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.meters.watch_loop()
+        loop = asyncio.get_running_loop()
+        begun, status = loop.time(), 500
+
+        async def outward(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self.app(scope, receive, outward)
+        finally:
+            labels = (_method(scope), route_of(scope), str(status))
+            self.meters.requests.labels(*labels).observe(loop.time() - begun)
+
+
+def route_of(scope: Scope) -> str:
+    """The template that the path fits, never the path itself: there are as many of those as anyone likes."""
+    path = getattr(scope.get("route"), "path", None)
+    return path if isinstance(path, str) else NO_ROUTE
+
+
+def _method(scope: Scope) -> str:
+    return scope["method"] if scope["method"] in _METHODS else OTHER
