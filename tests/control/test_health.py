@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import math
+from random import Random
 from typing import Any
 
 import pytest
 from tests.control.world import FakeRunner, Rig, service
+from tests.core.health.curves import noisy
 
-from crucible.control import health, queries
+from crucible.control import health, points, queries
 from crucible.core.errors import BadInput, NotFound
+from crucible.core.health import Signs, Stage, Verdict, judge
 from crucible.wire.messages import Kind
 
 
@@ -63,6 +66,18 @@ async def again(rig: Rig, job: str) -> FakeRunner:
     runner = await rig.runner(job)
     await runner.say(Kind.STARTED, pid=78)
     return runner
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize(("rise", "found"), [(0.0, Verdict.HEALTHY), (6.0, Verdict.DIVERGING)])
+def test_a_long_noisy_curve_is_judged_right_by_what_draws_it(seed: int, rise: float, found: Verdict) -> None:
+    """Its lowest and highest points are two crowds, which no level may jump between."""
+    random = Random(seed)
+    values = noisy(lambda x: 2 + 5 * math.exp(-4 * x) + rise * max(0.0, x - 0.6), 20_000, 0.7, random)
+    packed = points.pack(points.Point(n, value, 5.0 * n) for n, value in enumerate(values))
+    drawn = tuple(points.thin(packed, health.POINTS))
+    series = {"loss": (health.course(points.Series(len(values), values[-1], None, None, drawn)),)}
+    assert judge(Signs(Stage.RUNNING, series)).verdict is found
 
 
 @pytest.mark.parametrize(("saved", "verdict"), [(True, "healthy"), (False, "too_early")])

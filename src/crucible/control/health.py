@@ -108,11 +108,24 @@ def _series(conn: Connection, line: Sequence[Attempt]) -> tuple[dict[str, tuple[
         names = wanted(points.names_of(conn, attempt.id, 0))
         found = points.read(conn, attempt.id, names, POINTS) if names else {}
         for name, one in found.items():
-            series[name] = (*series.get(name, ()), _part(one))
+            series[name] = (*series.get(name, ()), course(one))
         thinned = [name for name, one in found.items() if one.count > len(one.points)]
         last = points.read(conn, attempt.id, thinned, -TAIL) if thinned and attempt is line[-1] else {}
         tails.update((name, _part(one)) for name, one in last.items())
     return series, tails
+
+
+def course(series: points.Series) -> Part:
+    """A series as it is drawn. Where that is by the lowest and the highest of each stretch: what lies between them."""
+    part = _part(series)
+    if series.count <= len(part):
+        return part
+    pairs = zip(part[::2], part[1::2], strict=False)
+    return tuple(Point(high.step, _between(low.value, high.value), high.at) for low, high in pairs)
+
+
+def _between(low: float | None, high: float | None) -> float | None:
+    return None if low is None or high is None else low / 2 + high / 2
 
 
 def _part(series: points.Series) -> Part:

@@ -101,6 +101,10 @@ def test_the_worst_comes_first_and_the_rest_is_kept() -> None:
     assert [finding.verdict for finding in judged.findings] == [Verdict.NOT_FINITE, Verdict.NEAR_MEMORY_LIMIT]
 
 
+def test_a_loss_beyond_all_numbers_diverges() -> None:
+    assert judge(signs({"loss": part([*FALLING, 1e305, 1e306, 1.7e308])})).verdict is Verdict.DIVERGING
+
+
 # The machine
 
 
@@ -193,7 +197,7 @@ def test_few_points_are_too_early(values: list[float]) -> None:
     assert judged.level is Level.GOOD
 
 
-_values = st.one_of(st.none(), st.floats(allow_nan=False, allow_infinity=False, width=32), st.floats(0, 10))
+_values = st.one_of(st.none(), st.floats(allow_nan=False, allow_infinity=False), st.floats(0, 10))
 _points = st.lists(st.tuples(st.integers(0, 500), _values, st.floats(0, 1e6)), max_size=90)
 _names = st.sampled_from(
     ["loss", "val_loss", "train_acc", "val_acc", "g_loss", "system.cpu_percent", "system.gpu0_utilisation", "x"]

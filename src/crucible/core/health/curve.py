@@ -6,12 +6,13 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import median
+from statistics import fmean, median
 
 from crucible.core.health.values import Part, Point
 
 NEAR = 5
 """Points on each side that tell whether a series began anew."""
+FARTHEST = 1e100
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,12 @@ def curve_of(parts: Sequence[Part], sign: float = 1.0) -> Curve:
         if current and _began_anew(current, run):
             current = []
         current.extend(run)
-    return Curve(tuple((point.step, sign * point.value) for point in current if point.value is not None))
+    return Curve(tuple((point.step, sign * _bounded(point.value)) for point in current if point.value is not None))
+
+
+def _bounded(value: float) -> float:
+    """Whatever is beyond is as far away; sums of it stay numbers."""
+    return min(max(value, -FARTHEST), FARTHEST)
 
 
 def _split(part: Part) -> Iterable[list[Point]]:
@@ -77,13 +83,22 @@ def noise(values: Sequence[float]) -> float:
     return 1.4826 * median(abs(step - centre) for step in steps) / math.sqrt(2)
 
 
+def middle(values: Sequence[float]) -> float:
+    """The mean of the middle half: spikes do not move it, and of two crowds it is between them, as a mean is.
+
+    A long series is drawn by its lowest and highest points, which are two crowds; a median jumps between them.
+    """
+    ordered, cut = sorted(values), len(values) // 4
+    return fmean(ordered[cut : len(ordered) - cut])
+
+
 def doubt(values: Sequence[float], count: int) -> float:
-    """The standard error of the median of `count` of the values."""
+    """The standard error of the middle of `count` of the values, rather too large than too small."""
     return 1.2533 * noise(values) / math.sqrt(max(count, 1))
 
 
 def levels(values: Sequence[float], most: int = 16, least: int = 5) -> list[float]:
-    """The medians of up to `most` equal stretches of at least `least` values, in order."""
+    """The middles of up to `most` equal stretches of at least `least` values, in order."""
     count = max(1, min(most, len(values) // least))
     edges = [round(index * len(values) / count) for index in range(count + 1)]
-    return [median(values[a:b]) for a, b in pairwise(edges)]
+    return [middle(values[a:b]) for a, b in pairwise(edges)]

@@ -7,7 +7,7 @@ from itertools import pairwise
 from statistics import median
 
 from crucible.core.health import names
-from crucible.core.health.curve import Curve, curve_of, doubt, levels, noise
+from crucible.core.health.curve import Curve, curve_of, doubt, levels, middle, noise
 from crucible.core.health.values import Finding, Part, Point, Signs, Verdict
 
 NEED_RISE = 24
@@ -137,14 +137,14 @@ def _flat(name: str, curve: Curve) -> Finding | None:
     if count < NEED_FLAT:
         return None
     third, quarter = count // 3, count // 4
-    first, last = median(values[:third]), median(values[-third:])
+    first, last = middle(values[:third]), middle(values[-third:])
     unsure = 3 * 1.4142 * doubt(values, quarter)
-    won = max(levels(values)[0] - median(values[-quarter:]), 0.0)
+    won = max(levels(values)[0] - middle(values[-quarter:]), 0.0)
     evidence = {"first": first, "last": last, "points": count}
     if max(first - last, won) + unsure < FLAT_OF_LEVEL * abs(first):
         message = f"{name} has not fallen in {count} points: {first:.4g} at first, {last:.4g} lately."
         return _finding(Verdict.NOT_CONVERGING, message, name, curve.step(0), evidence)
-    lately = median(values[-2 * quarter : -quarter]) - median(values[-quarter:])
+    lately = middle(values[-2 * quarter : -quarter]) - middle(values[-quarter:])
     if won > 0 and lately + unsure < FLAT_OF_FALL * won:
         step = curve.step(-2 * quarter)
         message = f"{name} has stopped falling: {last:.4g} since step {step:g}, after {values[0]:.4g} at first."
