@@ -11,7 +11,7 @@ from crucible.control import points, repository
 from crucible.control.views import View
 from crucible.core.comparison import Compared, Comparison, Line, Measured, Value, arguments_of, compare
 from crucible.core.errors import BadInput
-from crucible.core.health.names import SYSTEM
+from crucible.core.health import SYSTEM
 
 FEWEST, MOST = 2, 20
 _SHOWN = ("kind", "tier", "backend", "market", "rerun_of")

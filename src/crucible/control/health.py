@@ -11,7 +11,7 @@ from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement
 from crucible.control.views import View, iso
 from crucible.core.errors import NotFound
-from crucible.core.health import Finding, Judgement, Part, Point, Signs, Stage, judge, wanted
+from crucible.core.health import SYSTEM, Finding, Judgement, Part, Point, Signs, Stage, judge, wanted
 from crucible.core.ids import short
 from crucible.core.lifecycle import Attempt, Job, JobState, World
 from crucible.core.lifecycle.states import Condition
@@ -19,7 +19,7 @@ from crucible.core.lifecycle.states import Condition
 POINTS = 512
 """Of each series, to see its course."""
 TAIL = 256
-"""Of each series that is longer: its last points, every one."""
+"""Of each series that is longer, and of the machine's: the last points, every one."""
 ATTEMPTS = 3
 """Attempts that one may have gone on from and that are looked at with it."""
 
@@ -102,17 +102,24 @@ def _line(attempts: Sequence[Attempt]) -> list[Attempt]:
 
 
 def _series(conn: Connection, line: Sequence[Attempt]) -> tuple[dict[str, tuple[Part, ...]], dict[str, Part]]:
+    """The courses of what the attempts reported, and the last points of the last one's."""
     series: dict[str, tuple[Part, ...]] = {}
     tails: dict[str, Part] = {}
     for attempt in line:
         names = wanted(points.names_of(conn, attempt.id, 0))
-        found = points.read(conn, attempt.id, names, POINTS) if names else {}
+        found = _read(conn, attempt, [name for name in names if not name.startswith(SYSTEM)], POINTS)
         for name, one in found.items():
             series[name] = (*series.get(name, ()), course(one))
-        thinned = [name for name, one in found.items() if one.count > len(one.points)]
-        last = points.read(conn, attempt.id, thinned, -TAIL) if thinned and attempt is line[-1] else {}
-        tails.update((name, _part(one)) for name, one in last.items())
+        if attempt is line[-1]:
+            thinned = [name for name, one in found.items() if one.count > len(one.points)]
+            tails = {name: _part(one) for name, one in _read(conn, attempt, thinned, -TAIL).items()}
+            samples = _read(conn, attempt, [name for name in names if name.startswith(SYSTEM)], -TAIL)
+            series.update((name, (_part(one),)) for name, one in samples.items())
     return series, tails
+
+
+def _read(conn: Connection, attempt: Attempt, names: list[str], most: int) -> dict[str, points.Series]:
+    return points.read(conn, attempt.id, names, most) if names else {}
 
 
 def course(series: points.Series) -> Part:

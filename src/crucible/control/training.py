@@ -11,7 +11,7 @@ from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement
 from crucible.control.views import View
 from crucible.core.errors import NotFound
-from crucible.core.health.names import SYSTEM
+from crucible.core.health import SYSTEM
 from crucible.core.spec import JobSpec
 from crucible.core.training import recorded
 

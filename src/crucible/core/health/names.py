@@ -23,7 +23,7 @@ _TRAINED_ON = words_of("train training trn")
 _OPPOSED = words_of("g d gen generator disc discriminator adv adversarial actor critic policy value")
 _PLAIN = ("loss", "train_loss", "training_loss", "train/loss", "train_loss_step", "avg_loss", "average_loss")
 
-MOST_SERIES = 12
+MOST_SERIES = 8
 """Series of a job that are looked at."""
 SYSTEM = "system."
 
