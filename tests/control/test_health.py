@@ -92,6 +92,17 @@ async def test_what_it_went_on_from_belongs_to_its_curve(rig: Rig, saved: bool, 
     assert (await judged(rig, job))["verdict"] == verdict
 
 
+async def test_one_that_goes_on_and_has_not_reported_yet_is_not_stalled(rig: Rig) -> None:
+    job, runner = await rig.running()
+    await report(runner, [4 * 0.98**n for n in range(60)])
+    await runner.say(Kind.CHECKPOINT, name="a.pt", form="file", size=1, sha256="a" * 64, step=50, metric=None)
+    await runner.end(code=3)
+    second = await again(rig, job)
+    cpu = [[n, 3.0, 9000.0 + 5 * n] for n in range(60)]
+    await second.say(Kind.POINTS, series={"system.cpu_percent": cpu})
+    assert (await judged(rig, job))["verdict"] == "healthy"
+
+
 async def test_a_job_that_failed_says_why_and_what_to_do(rig: Rig) -> None:
     job, runner = await rig.running()
     await runner.end(code=3)

@@ -110,6 +110,7 @@ def _series(conn: Connection, line: Sequence[Attempt]) -> tuple[dict[str, tuple[
         found = _read(conn, attempt, [name for name in names if not name.startswith(SYSTEM)], POINTS)
         for name, one in found.items():
             series[name] = (*series.get(name, ()), course(one))
+        series.update((name, (*parts, ())) for name, parts in series.items() if name not in found)
         if attempt is line[-1]:
             thinned = [name for name, one in found.items() if one.count > len(one.points)]
             tails = {name: _part(one) for name, one in _read(conn, attempt, thinned, -TAIL).items()}

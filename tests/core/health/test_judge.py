@@ -108,10 +108,10 @@ def test_a_loss_beyond_all_numbers_diverges() -> None:
 # The machine
 
 
-def stalled(silence: float, **more: Any) -> Signs:
+def stalled(silence: float, cpu_percent: float = 1.0, **more: Any) -> Signs:
     """Reports every 5 seconds, then none, while the machine is still sampled."""
     loss = part(FALLING)
-    cpu = samples(90.0, seconds=loss[-1].at - 1000 + silence)
+    cpu = samples(cpu_percent, seconds=loss[-1].at - 1000 + silence)
     return Signs(Stage.RUNNING, {"loss": (loss,), "system.cpu_percent": (cpu,)}, **more)
 
 
@@ -125,6 +125,17 @@ def test_no_report_for_many_times_the_usual_is_a_stall() -> None:
 @pytest.mark.parametrize(("silence", "quiet"), [(100, 100.0), (600, 3.0)])
 def test_a_pause_or_other_output_is_none(silence: float, quiet: float) -> None:
     assert judge(stalled(silence, quiet_seconds=quiet)).verdict is Verdict.HEALTHY
+
+
+@pytest.mark.parametrize(("silence", "verdict"), [(500.0, Verdict.HEALTHY), (700.0, Verdict.STALLED)])
+def test_while_it_computes_it_may_be_silent_for_longer(silence: float, verdict: Verdict) -> None:
+    assert judge(stalled(silence, cpu_percent=95.0, quiet_seconds=silence)).verdict is verdict
+
+
+def test_a_try_that_has_not_reported_yet_is_not_measured_by_the_one_before() -> None:
+    job = stalled(600, quiet_seconds=None)
+    again = replace(job, series={**job.series, "loss": (*job.series["loss"], ())})
+    assert judge(again).verdict is Verdict.HEALTHY
 
 
 def test_a_slow_job_has_more_time() -> None:

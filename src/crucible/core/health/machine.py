@@ -15,6 +15,9 @@ STALL_TIMES = 10.0
 """Times the usual interval between two reports that a job may take for one."""
 LEAST_STALL = 120.0
 """Seconds that nobody worries about."""
+BUSY_TIMES = 5.0
+"""How much longer a program may be silent while it computes."""
+BUSY_PERCENT = 20.0
 IDLE_SECONDS = 600.0
 """How long a program that reports nothing may use no CPU and print nothing."""
 IDLE_CPU = 2.0
@@ -48,7 +51,7 @@ def _stalled(
         yield from _idle_program(samples.get(_CPU, ()), signs) if not reports else ()
         return
     name, last = max(((name, part[-1]) for name, part in reports.items()), key=lambda found: found[1].at)
-    since, allowed = now - last.at, max(STALL_TIMES * usual, LEAST_STALL)
+    since, allowed = now - last.at, max(STALL_TIMES * usual, LEAST_STALL) * (BUSY_TIMES if _busy(samples) else 1)
     if since <= allowed or (signs.quiet_seconds is not None and signs.quiet_seconds <= allowed):
         return
     yield Finding(
@@ -60,6 +63,12 @@ def _stalled(
         last.step,
         {"seconds": since, "usual_seconds": usual},
     )
+
+
+def _busy(samples: Mapping[str, Sequence[Point]]) -> bool:
+    """Whether something is computed all the same: an evaluation, an export."""
+    watched = [part for name, part in samples.items() if name == _CPU or _GPU.match(name)]
+    return any(median(recent) >= BUSY_PERCENT for part in watched if (recent := _recent(part, LEAST_STALL)))
 
 
 def _usual(reports: Mapping[str, Sequence[Point]]) -> float | None:

@@ -38,9 +38,10 @@ class Stage(enum.StrEnum):
 class Signs:
     """All that is known of a job. Times are differences on one clock, so that no two clocks are compared.
 
-    `series` has, for each name, a part per attempt, the oldest first; only attempts that went on from a checkpoint
-    have parts before their own. `tails` has the last points of series that `series` shows thinned. `quiet_seconds`:
-    since the last output, `ran_seconds`: since the program started, None where that is not known.
+    `series` has, for each name, a part per attempt, the oldest first, empty for one that has not reported it; only
+    attempts that went on from a checkpoint have parts before their own. `tails` has the last points of series that
+    `series` shows thinned. `quiet_seconds`: since the last output, `ran_seconds`: since the program started, None
+    where that is not known.
     """
 
     stage: Stage
