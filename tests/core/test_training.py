@@ -4,12 +4,14 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from crucible.core.errors import BadInput, UnknownName
 from crucible.core.offers import Market
 from crucible.core.spec import JobSpec
-from crucible.core.training import Orchestration, Prepared, TrainingRequest, prepare, recorded
+from crucible.core.training import Orchestration, Prepared, TrainingConfig, TrainingRequest, prepare, recorded
 
 CODE = "print('epoch 1/1 loss=0.5')"
 
@@ -107,6 +109,36 @@ def test_what_is_out_of_bounds_is_refused(config: dict[str, Any]) -> None:
         prepared(**config)
 
 
+@pytest.mark.parametrize(("depth", "fine"), [(45, True), (60, False), (400, False), (5000, False)])
+def test_a_config_is_only_so_deep(depth: int, fine: bool) -> None:
+    deep: Any = 1
+    for n in range(depth):
+        deep = [deep] if n % 2 else {"a": deep}
+    if fine:
+        assert prepared(code=CODE, deep=deep).spec.env["CONFIG"]
+        return
+    with pytest.raises(ValidationError, match="more than 50 deep"):
+        prepared(code=CODE, deep=deep)
+
+
+_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=15,
+)
+_keys = st.sampled_from([*TrainingConfig.model_fields, "x"]) | st.text(max_size=8)
+
+
+@given(st.dictionaries(_keys, _json, max_size=6), st.text(max_size=12))
+def test_whatever_is_sent_is_a_job_or_is_refused(config: dict[str, Any], model: str) -> None:
+    try:
+        found = prepare(TrainingRequest.model_validate({"model_name": model, "config": config}), {model: ("run",)})
+    except (ValidationError, BadInput):
+        return
+    assert JobSpec.model_validate_json(found.spec.model_dump_json()) == found.spec
+    assert recorded(found.spec)[0] == model
+
+
 def test_the_record_is_what_was_sent() -> None:
     spec = prepared(code=CODE, epochs=3).spec
     assert recorded(spec) == ("resnet", {"epochs": 3})
@@ -143,6 +175,14 @@ def test_the_type_stands_in_for_the_architecture_and_something_must_be_said() ->
     assert orchestration(model_params={}).request().model_name == "detection"
     with pytest.raises(BadInput):
         orchestration(model_params={}, training_params={}).request()
+
+
+def test_what_only_the_two_together_make_too_deep_is_refused_as_well() -> None:
+    deep: Any = 1
+    for _ in range(49):
+        deep = [deep]
+    with pytest.raises(BadInput):
+        orchestration(model_params={"architecture": "yolo", "deep": deep}).request()
 
 
 @pytest.mark.parametrize(

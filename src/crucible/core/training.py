@@ -11,9 +11,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import Annotated, Any
+from typing import Annotated, Any, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from crucible.core.errors import BadInput, UnknownName
 from crucible.core.offers import Market
@@ -24,19 +24,49 @@ from crucible.core.tiers import DEFAULT_TIER
 
 MAIN, CONFIG_FILE = "main.py", "config.json"
 CONFIG_ENV, MODEL_ENV = "CONFIG", "MODEL_PLUGIN"
+DEEPEST = 50
 PROGRAMS = ("code", "script", "command")
 
 Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f-\x9f/\\]+$")]
 _Text = Annotated[str, Field(min_length=1, max_length=4096, pattern=r"^[^\x00]*$")]
-
-
 _Project = Annotated[str, Field(pattern=PROJECT_PATTERN)]
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def _checked(kind: type[M], fields: Mapping[str, Any]) -> M:
+    try:
+        return kind.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors(include_input=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise BadInput(
+            f"The request cannot be run: {first['msg']}.",
+            fix=f"Change what becomes {where!r}; GET /openapi.json says what is allowed.",
+            field=where,
+        ) from error
 
 
 class _Open(BaseModel):
     """What we know is checked; the rest belongs to the program."""
 
     model_config = ConfigDict(frozen=True, extra="allow", hide_input_in_errors=True)
+
+    @model_validator(mode="after")
+    def _shallow(self) -> Self:
+        if _depth(self.model_extra) > DEEPEST:
+            raise ValueError(f"lists and tables lie more than {DEEPEST} deep in each other")
+        return self
+
+
+def _depth(value: object) -> int:
+    """How deep lists and tables lie in each other, as far as that matters; asked level by level, not by recursion."""
+    depth, level = 0, [value]
+    while level and depth <= DEEPEST:
+        held = [item for item in level if isinstance(item, Mapping | list | tuple)]
+        level = [part for item in held for part in (item.values() if isinstance(item, Mapping) else item)]
+        depth += bool(held)
+    return depth
 
 
 class TrainingConfig(_Open):
@@ -100,7 +130,7 @@ class Orchestration(BaseModel):
         config = {**told, "model_params": self.model_params.model_dump(exclude_unset=True)}
         return TrainingRequest(
             model_name=model,
-            config=TrainingConfig.model_validate(config),
+            config=_checked(TrainingConfig, config),
             name=self.custom_name,
             tags=self.wandb_tags,
             tenant_id=self.tenant_id,
@@ -124,7 +154,9 @@ def prepare(request: TrainingRequest, plugins: Mapping[str, tuple[str, ...]]) ->
     config = request.config
     told = json.dumps(config.model_dump(mode="json", exclude_unset=True, exclude={"code"}))
     files = {MAIN: config.code.encode(errors="replace"), CONFIG_FILE: told.encode()} if config.code else {}
-    return Prepared(_checked({**_program(request, plugins), **_wishes(request, told)}), files, request.tenant_id)
+    return Prepared(
+        _checked(JobSpec, {**_program(request, plugins), **_wishes(request, told)}), files, request.tenant_id
+    )
 
 
 def _program(request: TrainingRequest, plugins: Mapping[str, tuple[str, ...]]) -> dict[str, Any]:
@@ -178,19 +210,6 @@ def _wishes(request: TrainingRequest, told: str) -> dict[str, Any]:
 
 def _environment(requirements: tuple[str, ...]) -> EnvironmentSpec:
     return EnvironmentSpec(requirements=requirements, origin="the request") if requirements else EnvironmentSpec()
-
-
-def _checked(fields: Mapping[str, Any]) -> JobSpec:
-    try:
-        return JobSpec.model_validate(fields)
-    except ValidationError as error:
-        first = error.errors(include_input=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        raise BadInput(
-            f"The request cannot be run: {first['msg']}.",
-            fix=f"Change what becomes {where!r}; GET /openapi.json says what is allowed.",
-            field=where,
-        ) from error
 
 
 def recorded(spec: JobSpec) -> tuple[str | None, dict[str, Any]]:
