@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 from tests.authorisation.town import CODE, Town, found_town
-from tests.control.world import Rig, give_back, make_rig, sha
+from tests.control.world import Rig, give_back, job_spec, make_rig, sha
 from tests.server.asgi import SocketClient
 from tests.server.test_auth import routes
 
@@ -19,8 +19,13 @@ OPENED = 101
 FILL = {"{path:path}": "model.pt", "{checkpoint}": "latest", "{sha256}": sha(CODE), "{project}": "alpha"}
 NAMES = {"PUT": "viewer", "DELETE": "viewer", "PATCH": "stranger"}
 
+CODE_OF_IT = {"command": ["true"]}
+TRAINING = {"model_name": "x", "tenant_id": "alpha", "config": CODE_OF_IT}
 BODIES: dict[str, Any] = {
     "POST /api/v1/jobs": {"command": ["true"], "project": "alpha"},
+    "POST /api/v1/training": TRAINING,
+    "POST /api/v1/training/create": TRAINING,
+    "POST /orchestrate": {"tenant_id": "alpha", "training_params": CODE_OF_IT, "model_params": {"architecture": "x"}},
     "POST /api/v1/db/backup": {"path": "/nowhere/at/all"},
     "POST /api/v1/users": {"name": "new"},
     "PATCH /api/v1/users/{name}": {"disabled": False},
@@ -29,6 +34,7 @@ BODIES: dict[str, Any] = {
     "POST /api/v1/tokens": {"name": "mine", "scopes": ["read"]},
 }
 QUERIES = {"GET /api/v1/audit": {"project": "alpha"}, "GET /login": {"code": "abc"}}
+JOB_QUERIES = {"GET /status": "task_id"}
 
 
 def table() -> tuple[list[str], dict[str, list[int]]]:
@@ -47,7 +53,7 @@ async def town(tmp_path: Path) -> AsyncIterator[Town]:
 
 
 async def path_of(town: Town, method: str, path: str) -> str:
-    fill = {**FILL, "{id}": town.job, "{name}": NAMES.get(method, "viewer")}
+    fill = {**FILL, "{id}": town.job, "{job_id}": town.job, "{name}": NAMES.get(method, "viewer")}
     if "{token}" in path:
         fill["{token}"] = str((await town.identity("admin")).token)
     if "{machine}" in path:
@@ -55,6 +61,13 @@ async def path_of(town: Town, method: str, path: str) -> str:
     for name, value in fill.items():
         path = path.replace(name, value)
     return path
+
+
+async def query_of(town: Town, row: str) -> dict[str, Any] | None:
+    if row == "GET /api/v1/compare":
+        another = await town.control.submit(job_spec(project="alpha"), None)
+        return {"job": [town.job, another.view["id"]]}
+    return {JOB_QUERIES[row]: town.job} if row in JOB_QUERIES else QUERIES.get(row)
 
 
 async def ask(town: Town, identity: str, row: str, path: str) -> int:
@@ -73,7 +86,8 @@ async def ask(town: Town, identity: str, row: str, path: str) -> int:
         given = {"json": BODIES[row]} if row in BODIES else {}
     transport = httpx2.ASGITransport(town.api)
     async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-        return (await client.request(method, path, headers=headers, params=QUERIES.get(row), **given)).status_code
+        query = await query_of(town, row)
+        return (await client.request(method, path, headers=headers, params=query, **given)).status_code
 
 
 @pytest.mark.parametrize("row", ROWS)

@@ -260,6 +260,7 @@ class Control:
 
     async def gauges(self) -> View:
         """How much goes on, for monitoring; what is counted, this process has done since it started."""
+        self._who.need(Permission.READ)
         parts, now = self._parts, self._ports.clock.now()
         stored = await self._ports.db.read(lambda conn: gauges.stored(conn, now))
         counted = gauges.counted(parts.writer.counted, parts.performer.launches)
