@@ -1,17 +1,30 @@
 """Crucible: one control plane for ML jobs on any compute.
 
 Importing this package costs next to nothing, because a user's script may do it at every start. Inside a job
-`crucible.report`, `crucible.checkpoint` and `crucible.should_stop` load on first use.
+`crucible.report`, `crucible.checkpoint` and their neighbours load on first use.
 """
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from crucible.inside import checkpoint, report, should_checkpoint, should_stop
+    from crucible.inside import (
+        checkpoint,
+        report,
+        result,
+        should_checkpoint,
+        should_stop,
+    )
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "checkpoint", "report", "should_checkpoint", "should_stop"]
+__all__ = [
+    "__version__",
+    "checkpoint",
+    "report",
+    "result",
+    "should_checkpoint",
+    "should_stop",
+]
 
-_INSIDE = frozenset({"checkpoint", "report", "should_checkpoint", "should_stop"})
+_INSIDE = frozenset(__all__) - {"__version__"}
 
 
 def __getattr__(name: str) -> object:

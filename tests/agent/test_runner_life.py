@@ -246,3 +246,18 @@ print(json.dumps(dict(os.environ)))
     assert env["CRUCIBLE_JOB_ID"] == "j1"
     assert "PYTEST_CURRENT_TEST" not in env
     assert attempt.points("loss")[0][:2] == [3, 0.25]
+
+
+def test_a_result_is_told_before_the_end(machine: Machine, control: FakeControl) -> None:
+    machine.run(script("import crucible; crucible.result({'label': 'cat'}); crucible.result({'label': 'dog'})"))
+    control.wait_for(A1, Kind.ENDED)
+    (told,) = control.attempts[A1].of(Kind.RESULT)
+    assert told.data == {"kind": "value", "value": {"label": "dog"}}
+
+
+def test_a_result_that_is_none_is_noted(machine: Machine, control: FakeControl) -> None:
+    machine.run(script("import os; open(os.environ['CRUCIBLE_RESULT_FILE'], 'w').write('nonsense')"))
+    control.wait_for(A1, Kind.ENDED)
+    assert not control.attempts[A1].of(Kind.RESULT)
+    notes = [str(message.data["text"]) for message in control.attempts[A1].of(Kind.NOTE)]
+    assert "the result was left out: the result is no JSON" in notes

@@ -141,3 +141,9 @@ def test_crucibles_own_lines_in_a_log_go_to_standard_error(cli: Cli, server: Fak
     quiet = cli("logs", JOB, "--quiet")
     assert (quiet.out, quiet.err) == ("one\ntwo", "")
     assert cli("logs", JOB, "--grep", "buil", "-q").out == ""
+
+
+def test_a_result_is_shown(cli: Cli, server: FakeServer) -> None:
+    server.jobs[JOB] = completed(result={"kind": "inference", "value": {"label": "café"}, "attempt": 1})
+    assert 'Result     {"label": "café"}' in cli("status", JOB).out
+    assert cli("status", JOB, "--json").json["result"]["value"] == {"label": "café"}

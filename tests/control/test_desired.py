@@ -40,7 +40,8 @@ async def test_an_assignment_carries_all_a_runner_needs(rig: Rig) -> None:
     assert found.command == spec.command
     assert (found.bundle, found.in_place, found.grace, found.stop) == (sha(data), None, 3, False)
     assert found.environment == Environment(requirements=("torch", "numpy"), python="3.12", origin="requirements.txt")
-    assert found.env == {"A": "1", "CRUCIBLE_ATTEMPT": "1", "CRUCIBLE_SEED": str(seed_of(job, spec))}
+    told = {"CRUCIBLE_ATTEMPT": "1", "CRUCIBLE_KIND": "train", "CRUCIBLE_SEED": str(seed_of(job, spec))}
+    assert found.env == {"A": "1", **told}
     assert found.data == (DataItem("mnist", "/data/mnist"),)
     assert found.limits == Limits(memory_bytes=GiB, cpus=1, seconds=60, gpus=(0,))
 

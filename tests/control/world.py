@@ -153,14 +153,14 @@ class FakeRunner:
         self.rank = rank
         self.n = 0
 
-    async def say(self, kind: Kind, **data: object) -> int:
+    async def say(self, kind: Kind, /, **data: object) -> int:
         return await self.send([self.message(kind, **data)])
 
     async def end(self, code: int = 0, **data: object) -> int:
         """Exit and end in one batch."""
         return await self.send([self.message(Kind.EXITED, code=code, cause="exit", **data), self.message(Kind.ENDED)])
 
-    def message(self, kind: Kind, **data: object) -> Message:
+    def message(self, kind: Kind, /, **data: object) -> Message:
         self.n += 1
         return Message(self.n, kind, 12.5, data)
 

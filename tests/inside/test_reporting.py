@@ -135,5 +135,7 @@ def test_public_names() -> None:
     from crucible import inside
 
     assert set(inside.__all__) == {
-        "checkpoint", "data_dir", "on_stop", "output_dir", "report", "resume_from", "should_checkpoint", "should_stop",
+        "checkpoint", "data_dir", "on_stop", "output_dir", "report", "result", "resume_from", "should_checkpoint",
+        "should_stop",
     }  # fmt: skip
+    assert all(callable(getattr(inside, name)) or name == "checkpoint" for name in inside.__all__)

@@ -86,6 +86,11 @@ class AttemptFolder:
         return self.root / "report.jsonl"
 
     @property
+    def result(self) -> Path:
+        """Where `crucible.result` writes."""
+        return self.root / "result.json"
+
+    @property
     def stop(self) -> Path:
         return self.root / "stop"
 

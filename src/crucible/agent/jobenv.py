@@ -52,6 +52,7 @@ def _crucible(assignment: Assignment, folder: AttemptFolder) -> dict[str, str]:
         "CRUCIBLE_DATA_DIR": str(folder.data),
         "CRUCIBLE_CHECKPOINT_DIR": str(folder.checkpoints),
         "CRUCIBLE_REPORT_FILE": str(folder.report),
+        "CRUCIBLE_RESULT_FILE": str(folder.result),
         "CRUCIBLE_STOP_FILE": str(folder.stop),
         "CRUCIBLE_CHECKPOINT_NOW": str(folder.checkpoint_now),
     }

@@ -37,6 +37,7 @@ from crucible.agent.packages import installed, version_of
 from crucible.agent.preparation import Prepared, prepare
 from crucible.agent.prompting import Prompting
 from crucible.agent.pump import Pump, make_pipe
+from crucible.agent.results import read_result
 from crucible.agent.spool import Spool
 from crucible.agent.stagework import Abandoned, StageError, StageWork
 from crucible.agent.telemetry import ReportFile, Telemetry
@@ -45,6 +46,7 @@ from crucible.agent.version import version
 from crucible.agent.voice import Voice, cleaned
 from crucible.wire.messages import Cause, Kind
 from crucible.wire.process import this_process
+from crucible.wire.results import BadResult
 
 log = logging.getLogger(__name__)
 
@@ -298,6 +300,7 @@ class Life:
     def _store_outputs(self) -> None:
         self._drain()
         self._tell_telemetry(last=True)
+        self._tell_result()
         self._tell_left_over()
         if self._spool.dropped:
             self._voice.note(f"{self._spool.dropped} metric messages were thinned out: too much was unsent")
@@ -314,6 +317,18 @@ class Life:
             self._contacts.gone()
         finally:
             channel.close()
+
+    def _tell_result(self) -> None:
+        """Of several ranks only the first has a result."""
+        if self._assignment.rank != 0:
+            return
+        try:
+            found = read_result(self._folder.result)
+        except BadResult as error:
+            self._voice.note(f"the result was left out: {error}")
+            return
+        if found is not None:
+            self._voice.say(Kind.RESULT, {"kind": found.kind, "value": found.value})
 
     def _tell_left_over(self) -> None:
         if self._prepared is not None and self._prepared.staged is not None:

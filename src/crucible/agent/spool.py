@@ -28,7 +28,18 @@ BATCH_MESSAGES = 2000
 MAX_RECORD = 2 * 1024 * 1024
 
 _HEAD = struct.Struct(">II")
-_DURABLE = frozenset({Kind.STAGING, Kind.STARTED, Kind.EXITED, Kind.ENDED, Kind.ARTIFACT, Kind.CHECKPOINT, Kind.LOG})
+_DURABLE = frozenset(
+    {
+        Kind.STAGING,
+        Kind.STARTED,
+        Kind.EXITED,
+        Kind.ENDED,
+        Kind.ARTIFACT,
+        Kind.CHECKPOINT,
+        Kind.LOG,
+        Kind.RESULT,
+    }
+)
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from crucible.cli.words import (
     python_words,
     reason_words,
     remaining_words,
+    result_words,
 )
 from crucible.client.api import Api
 from crucible.client.finding import MOST_PAGES, PAGE, find_job, select
@@ -190,6 +191,7 @@ def _fields(job: JobView) -> Iterator[tuple[str, str | None]]:
     yield "Moved", f"from {job.previous_backend} to {job.backend}" if job.previous_backend else None
     yield "Exit code", None if job.exit_code is None else str(job.exit_code)
     yield "Signal", str(job.signal) if job.signal else None
+    yield "Result", result_words(job)
     yield "Created", job.created_at
     yield "Ran", format_duration(seconds) if seconds is not None else None
     yield "Cost", "; ".join(part for part in (money_words(job), remaining_words(job)) if part)

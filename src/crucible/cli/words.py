@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -104,6 +105,14 @@ def amount_words(name: str, value: float | None) -> str:
     if name.endswith("_bytes") and value >= 0:
         return format_memory(value)
     return f"{value:.4g}"
+
+
+def result_words(job: JobView, most: int = 2000) -> str | None:
+    """What it found out, as JSON; shortened."""
+    if job.result is None:
+        return None
+    line = json.dumps(job.result.value, ensure_ascii=False)
+    return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
 def end_words(job: JobView) -> str:

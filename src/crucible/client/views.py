@@ -158,6 +158,14 @@ class EnvironmentView(View):
     origin: str = ""
 
 
+class ResultView(View):
+    """What a job found out: a JSON value, the kind of job it comes from, and the number of the attempt."""
+
+    kind: str = "value"
+    value: object = None
+    attempt: int | None = None
+
+
 class JobView(View):
     """A job as the server sees it. Times are ISO texts in UTC."""
 
@@ -197,6 +205,7 @@ class JobView(View):
     recent_logs: tuple[str, ...] = ()
     metrics: dict[str, float | None] = {}
     health: HealthView | None = None
+    result: ResultView | None = None
 
     @property
     def ended(self) -> bool:

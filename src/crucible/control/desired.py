@@ -103,6 +103,7 @@ def _assignment(conn: Connection, row: Row, key: bytes) -> Assignment:
         env={
             **spec.env,
             "CRUCIBLE_ATTEMPT": str(row["number"]),
+            "CRUCIBLE_KIND": spec.kind.value,
             "CRUCIBLE_SEED": str(seed_of(row["job"], spec)),
         },
         data=tuple(DataItem(item.name, item.source) for item in spec.data),

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from sqlalchemy import bindparam, insert, select, update
 
 from crucible import __version__
-from crucible.control import checkpoints, marks, points, repository, restored
+from crucible.control import checkpoints, marks, points, repository, restored, results
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement, inserting
 from crucible.control.feed import Hint
@@ -178,6 +178,8 @@ class Ingest:
                 _store_artifact(unit, batch, world.job.id, message)
             case Kind.CHECKPOINT:
                 return self._store_checkpoint(unit, batch, world, message)
+            case Kind.RESULT:
+                results.store(unit.conn, world.job.id, batch.attempt, message.data, unit.now)
             case _:
                 return _note(unit, world, str(message.data.get("text", ""))[:2000])
         return world

@@ -12,7 +12,7 @@ from copy import copy
 from dataclasses import dataclass
 
 from crucible.backends.base import Backend
-from crucible.control import checkpoints, comparing, gauges, queries, repository, restored, training
+from crucible.control import checkpoints, comparing, gauges, queries, repository, restored, results, training
 from crucible.control.bundles import StoredFile
 from crucible.control.crashpoints import crashpoint
 from crucible.control.feed import Watch
@@ -163,7 +163,9 @@ class Control:
         job = await self.find_job(ref)
         view = await self._view(job)
         latest = await self._ports.db.read(lambda conn: queries.latest_metrics(conn, job))
-        return {**view, "recent_logs": await self._recent(job), "metrics": latest, "health": await self.health(job)}
+        result = await self._ports.db.read(lambda conn: results.result_of_job(conn, job))
+        told = {"metrics": latest, "health": await self.health(job), "result": result}
+        return {**view, "recent_logs": await self._recent(job), **told}
 
     async def health(self, ref: str) -> View:
         """How the job does, with evidence and advice."""

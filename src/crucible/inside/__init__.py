@@ -1,6 +1,7 @@
 """What user code may import in a job. Python 3.9, standard library only.
 
-The same calls work off the platform: `report` prints, checkpoints go to ./checkpoints.
+The same calls work off the platform: `report` prints, checkpoints go to ./checkpoints. What model plugins
+need loads on first use.
 """
 
 from __future__ import annotations
@@ -10,13 +11,34 @@ from crucible.inside.places import data_dir, output_dir, resume_from
 from crucible.inside.reporting import report
 from crucible.inside.stopping import on_stop, should_checkpoint, should_stop
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from crucible.inside.results import result
+
 __all__ = [
     "checkpoint",
     "data_dir",
     "on_stop",
     "output_dir",
     "report",
+    "result",
     "resume_from",
     "should_checkpoint",
     "should_stop",
 ]
+
+_LATER = {
+    "result": "crucible.inside.results:result",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    module, _, attribute = _LATER[name].partition(":")
+    found: object = import_module(module)
+    value: object = getattr(found, attribute) if attribute else found
+    globals()[name] = value
+    return value

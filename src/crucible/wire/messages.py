@@ -28,6 +28,7 @@ class Kind(str, enum.Enum):
     LOG = "log"  # n, start, end (byte offsets in the attempt's output), lines, sha256: a stored segment
     ARTIFACT = "artifact"  # path, size, sha256: a stored file
     CHECKPOINT = "checkpoint"  # name, form (file | folder), size, sha256, step, metric: a stored checkpoint
+    RESULT = "result"  # kind, value: the job's result, see results.py; the last one counts
     NOTICE = "notice"  # seconds, text: the place announced that it takes the machine back
     NOTE = "note"  # text: something a person should see (output cut, limit not enforced)
     EXITED = "exited"  # code: int|None, signal: int|None, cause: Cause value, text, seconds, cpu_seconds, peak_memory

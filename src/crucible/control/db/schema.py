@@ -279,6 +279,17 @@ checkpoints = Table(
     sqlite_autoincrement=True,
 )
 
+results = Table(
+    "results",
+    metadata,
+    Column("attempt", ForeignKey("attempts.id"), primary_key=True),
+    Column("job", ForeignKey("jobs.id"), nullable=False),
+    Column("kind", String(20), nullable=False),
+    Column("value", Text, nullable=False),
+    Column("stored_at", Float, nullable=False),
+    Index("ix_results_job", "job"),
+)
+
 idempotency = Table(
     "idempotency",
     metadata,

@@ -1,0 +1,44 @@
+"""Results: what jobs found out, a row each, stored once the job's process has ended."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from sqlalchemy import Connection, bindparam, select, update
+
+from crucible.control.db import schema as t
+from crucible.control.db.statement import Statement, inserting
+from crucible.control.views import View
+from crucible.wire.results import result_of
+
+_r = t.results.c
+_REPLACE = Statement(
+    update(t.results)
+    .where(_r.attempt == bindparam("its_attempt"))
+    .values(kind=bindparam("kind"), value=bindparam("value"), stored_at=bindparam("stored_at"))
+)
+_ADD = Statement(inserting(t.results, ["attempt", "job", "kind", "value", "stored_at"]))
+_NEWEST = Statement(
+    select(_r.kind, _r.value, t.attempts.c.number)
+    .join(t.attempts, t.attempts.c.id == _r.attempt)
+    .where(_r.job == bindparam("job"))
+    .order_by(t.attempts.c.number.desc())
+    .limit(1)
+)
+
+
+def store(conn: Connection, job: str, attempt: str, data: Mapping[str, object], now: float) -> None:
+    """Keeps the result in a runner's message; told again, the later one stays. Raises BadResult."""
+    result = result_of(data)
+    said = {"kind": result.kind, "value": json.dumps(result.value), "stored_at": now}
+    if _REPLACE.run(conn, its_attempt=attempt, **said) == 0:
+        _ADD.run(conn, attempt=attempt, job=job, **said)
+
+
+def result_of_job(conn: Connection, job: str) -> View | None:
+    """The result of its latest attempt that left one."""
+    row = _NEWEST.first(conn, job=job)
+    if row is None:
+        return None
+    return {"kind": row["kind"], "value": json.loads(row["value"]), "attempt": row["number"]}
