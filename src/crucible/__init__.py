@@ -7,7 +7,11 @@ Importing this package costs next to nothing, because a user's script may do it 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from crucible.inside import (
+        BaseModel,
+        ModelMetadata,
+        Option,
         checkpoint,
+        registry,
         report,
         result,
         should_checkpoint,
@@ -16,8 +20,12 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
+    "BaseModel",
+    "ModelMetadata",
+    "Option",
     "__version__",
     "checkpoint",
+    "registry",
     "report",
     "result",
     "should_checkpoint",

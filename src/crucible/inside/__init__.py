@@ -13,13 +13,20 @@ from crucible.inside.stopping import on_stop, should_checkpoint, should_stop
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from crucible.inside import registry
+    from crucible.inside.model import BaseModel, ModelMetadata
     from crucible.inside.results import result
+    from crucible.wire.options import Option
 
 __all__ = [
+    "BaseModel",
+    "ModelMetadata",
+    "Option",
     "checkpoint",
     "data_dir",
     "on_stop",
     "output_dir",
+    "registry",
     "report",
     "result",
     "resume_from",
@@ -28,6 +35,10 @@ __all__ = [
 ]
 
 _LATER = {
+    "BaseModel": "crucible.inside.model:BaseModel",
+    "ModelMetadata": "crucible.inside.model:ModelMetadata",
+    "Option": "crucible.wire.options:Option",
+    "registry": "crucible.inside.registry",
     "result": "crucible.inside.results:result",
 }
 

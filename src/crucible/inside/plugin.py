@@ -1,0 +1,146 @@
+"""Runs a model plugin as a job, the same in every place:
+
+python -m crucible.inside.plugin --job-id ID --model NAME --config JSON [--method train] [--inputs JSON]
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Optional
+
+from crucible.inside import registry
+from crucible.inside.callbacks import StopTraining, callbacks_of
+from crucible.inside.model import METHODS, BadPlugin, BaseModel, offers
+from crucible.inside.places import data_dir, resume_from
+from crucible.inside.results import result
+from crucible.inside.stopping import on_stop
+from crucible.wire.options import BadConfig, check_config
+from crucible.wire.results import BadResult
+
+BAD_INPUT = 2
+_KINDS = {"train": "train", "infer": "inference", "benchmark": "benchmark"}
+
+
+class BadRequest(Exception):
+    """What was asked for cannot be done; the text says why."""
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    """The exit code: 2 for a request that makes no sense; what the model itself raises is let through."""
+    asked = _parser().parse_args(arguments)
+    if asked.job_id:
+        os.environ.setdefault("CRUCIBLE_JOB_ID", asked.job_id)
+    try:
+        model = make_model(asked.model, _json("--config", asked.config), asked.method)
+        more = [_callback(name) for name in asked.callback]
+        inputs = _json("--inputs", asked.inputs)
+    except (BadRequest, BadPlugin, registry.UnknownModel) as error:
+        print(f"Error: {error}", file=sys.stderr)
+        return BAD_INPUT
+    _resume(model)
+    if asked.method == "train":
+        return _train(model, more)
+    value = model.infer(inputs) if asked.method == "infer" else model.benchmark()
+    return _keep(value, _KINDS[asked.method])
+
+
+def make_model(name: str, config: object, method: str = "train") -> BaseModel:
+    """The model of this name with a checked config. Raises UnknownModel, BadPlugin, BadRequest."""
+    plugin = registry.get_model(name)
+    if not offers(plugin, method):
+        able = ", ".join(known for known in METHODS if offers(plugin, known))
+        raise BadRequest(f"The model {name!r} has no {method}(); it has {able}.")
+    try:
+        checked = check_config(plugin.schema, config)
+    except BadConfig as error:
+        listed = "".join(f"\n  {problem}" for problem in error.problems)
+        raise BadRequest(f"The config of {name!r} is wrong:{listed}") from error
+    model = plugin(checked)
+    if not hasattr(model, "config"):
+        model.config = checked  # its own __init__ did not call ours
+    return model
+
+
+def dataset() -> Optional[Path]:
+    """The job's one input, the folder of several, or None."""
+    folder = data_dir()
+    found = sorted(folder.iterdir()) if folder.is_dir() else []
+    if not found:
+        return None
+    return found[0] if len(found) == 1 else folder
+
+
+def _train(model: BaseModel, more: Sequence[Any]) -> int:
+    on_stop()
+    train_loader, val_loader = model.prepare_dataloaders(dataset(), model.config)
+    try:
+        value = model.train(train_loader, val_loader, callbacks_of(model, more))
+    except StopTraining as stopped:
+        print(f"Training {stopped}.", file=sys.stderr)
+        return 0
+    if value is None:
+        return 0
+    try:
+        result(value, kind="train")
+    except BadResult as error:
+        # The training was not in vain because of what it returned.
+        print(f"What train() returned is not kept as the result: {error}.", file=sys.stderr)
+    return 0
+
+
+def _keep(value: object, kind: str) -> int:
+    try:
+        result(value, kind=kind)
+    except BadResult as error:
+        print(f"Error: {error}.", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _resume(model: BaseModel) -> None:
+    path = resume_from()
+    if path is not None:
+        model.resume_from = path
+        model.resume(path)
+
+
+def _callback(name: str) -> Any:
+    """A callback of the user's: `module:attribute`, made if it is a class."""
+    module, colon, attribute = name.partition(":")
+    if not module or not colon or not attribute:
+        raise BadRequest(f"--callback {name}: write it as module:Class.")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise BadRequest(f"--callback {name}: {error}.") from error
+    return found() if isinstance(found, type) else found
+
+
+def _json(flag: str, text: Optional[str]) -> Any:
+    if text is None:
+        return {} if flag == "--config" else None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BadRequest(f"{flag} is no JSON: {error}.") from error
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m crucible.inside.plugin", description="Run a model plugin.")
+    parser.add_argument("--job-id", help="in a job $CRUCIBLE_JOB_ID says it")
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--config", metavar="JSON")
+    parser.add_argument("--method", choices=METHODS, default="train")
+    parser.add_argument("--inputs", metavar="JSON")
+    parser.add_argument("--callback", metavar="MODULE:CLASS", action="append", default=[])
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,78 @@
+"""Models by their names: the entry points `crucible.models` of the packages that this Python has.
+
+[project.entry-points."crucible.models"]
+logistic = "my_package.model:Logistic"
+"""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from typing import TYPE_CHECKING
+
+from crucible.inside.model import BadPlugin, checked_plugin
+
+if TYPE_CHECKING:
+    from crucible.inside.model import BaseModel
+
+GROUP = "crucible.models"
+
+
+class UnknownModel(LookupError):
+    """No installed package offers a model of this name."""
+
+
+@dataclass(frozen=True)
+class Listed:
+    """An entry point, not loaded. `value` is `module:attribute`."""
+
+    name: str
+    value: str
+    distribution: str
+    version: str
+
+
+def models() -> list[Listed]:
+    """All models, by name; nothing of them is imported."""
+    return sorted(dict.fromkeys(_entries()), key=lambda found: (found.name, found.value))
+
+
+def get_model(name: str) -> type[BaseModel]:
+    """The class of this name. Raises UnknownModel, BadPlugin, and whatever importing it raises."""
+    found = find(name)
+    entry = metadata.EntryPoint(found.name, found.value, GROUP)
+    return checked_plugin(name, entry.load())
+
+
+def find(name: str) -> Listed:
+    """The entry point of this name. Raises UnknownModel, and BadPlugin when two packages claim it."""
+    known = models()
+    named = [found for found in known if found.name == name]
+    if not named:
+        raise UnknownModel(_unknown(name, [found.name for found in known]))
+    if len({found.value for found in named}) > 1:
+        claims = " and ".join(f"{found.distribution} ({found.value})" for found in named)
+        raise BadPlugin(f"{name}: two packages offer it: {claims}; remove one of them")
+    return named[0]
+
+
+def _entries() -> Iterator[Listed]:
+    for distribution in metadata.distributions():
+        for entry in distribution.entry_points:
+            if entry.group == GROUP:
+                name = str(distribution.metadata["Name"])
+                yield Listed(entry.name, entry.value, name, str(distribution.version))
+
+
+def _unknown(name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    if near:
+        hint = f"Did you mean {near[0]!r}?"
+    elif known:
+        hint = f"There are {', '.join(known)}."
+    else:
+        hint = f"No package of {sys.executable} offers one."
+    return f"There is no model {name!r}. {hint}"
