@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -51,3 +53,14 @@ def install(folder: Path, name: str, code: str, entries: Mapping[str, str], vers
     lines = "".join(f"{model} = {value}\n" for model, value in entries.items())
     (info / "entry_points.txt").write_text(f"[crucible.models]\n{lines}")
     return package
+
+
+def make_python(home: Path) -> Path:
+    """A virtual environment with packages of its own, and without crucible-ml; the folder of its packages."""
+    real = os.path.realpath(sys.executable)
+    (home / "bin").mkdir(parents=True)
+    (home / "bin" / "python").symlink_to(real)
+    (home / "pyvenv.cfg").write_text(f"home = {os.path.dirname(real)}\n")
+    packages = home / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
+    packages.mkdir(parents=True)
+    return packages

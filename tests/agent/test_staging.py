@@ -18,11 +18,11 @@ from crucible.agent.channel import HttpChannel
 from crucible.agent.folders import AttemptFolder
 from crucible.agent.jobenv import job_environment
 from crucible.agent.link import Address
-from crucible.agent.shim import write_shim
 from crucible.agent.stagework import Abandoned, StageError, StageWork
 from crucible.agent.staging import Stager
 from crucible.wire.archive import Entry, pack
 from crucible.wire.desired import Assignment, DataItem, Limits
+from crucible.wire.shim import write_shim
 
 pytestmark = pytest.mark.enable_socket
 
@@ -248,7 +248,7 @@ def test_the_shim_comes_out_of_the_agents_file_too(tmp_path: Path) -> None:
     with zipfile.ZipFile(archive, "w") as packed:
         for path in [package / "__init__.py", *rooms]:
             packed.write(path, f"crucible/{path.relative_to(package)}")
-    code = "import sys, pathlib; from crucible.agent import shim; shim.write_shim(pathlib.Path(sys.argv[1]))"
+    code = "import sys, pathlib; from crucible.wire import shim; shim.write_shim(pathlib.Path(sys.argv[1]))"
     command = [sys.executable, "-S", "-c", code, str(tmp_path / "shim")]
     subprocess.run(command, env={"PYTHONPATH": str(archive)}, check=True, timeout=30, cwd=tmp_path)
     assert run(tmp_path / "shim", "import crucible; print(crucible.should_stop())") == "False"

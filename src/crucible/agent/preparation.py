@@ -15,9 +15,9 @@ from crucible.agent.folders import AttemptFolder
 from crucible.agent.jobenv import job_environment
 from crucible.agent.leftovers import Staged
 from crucible.agent.pythons import Pythons
-from crucible.agent.shim import write_shim
 from crucible.agent.stagework import StageError, StageWork
 from crucible.agent.staging import Stager
+from crucible.wire.shim import write_shim
 
 PYTHON = "{python}"
 

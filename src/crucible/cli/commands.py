@@ -56,6 +56,15 @@ COMMANDS = (
             Row("copy", "templates:copy", "Copy one into a folder, to own and change."),
         ),
     ),
+    Row(
+        "models",
+        "models:models",
+        "List the model plugins of a Python.",
+        rows=(
+            Row("list", "models:models", "List the model plugins of a Python."),
+            Row("show", "models:show", "Show one: what it is, what it can do, and its options."),
+        ),
+    ),
     Row("backends", "places:backends", "List the places that can run jobs."),
     Row("tiers", "places:tiers", "List the named sizes."),
     Row(
@@ -204,12 +213,17 @@ class SubGroup(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Options may stand before the name of a command below; without a name the group's own target is meant."""
-        at = _first_word(args)
+        at = _first_word(args, self._with_values())
         if at is not None:
             args = [args[at], *args[:at], *args[at + 1 :]]
         elif self.row.target and not {"--help", "-h"} & set(args):
             args = [self._own, *args]
         return super().parse_args(ctx, args)
+
+    def _with_values(self) -> frozenset[str]:
+        """The options, its own target's too, after which a value stands and not a command's name."""
+        params: Any = load(self.rows[self._own]).params if self.row.target else self.params
+        return frozenset(flag for param in params if not getattr(param, "is_flag", True) for flag in param.opts)
 
     @property
     def _own(self) -> str:
@@ -227,10 +241,10 @@ class SubGroup(TyperGroup):
             formatter.write_dl([(row.name, row.help) for row in self.rows.values()])
 
 
-def _first_word(args: list[str]) -> int | None:
-    """Where the first word stands that is neither an option nor the value of a shared one."""
+def _first_word(args: list[str], with_values: frozenset[str]) -> int | None:
+    """Where the first word stands that is neither an option nor the value of one."""
     for at, word in enumerate(args):
-        if not word.startswith("-") and (at == 0 or args[at - 1] != "--server"):
+        if not word.startswith("-") and (at == 0 or args[at - 1] not in with_values):
             return at
     return None
 

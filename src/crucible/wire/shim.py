@@ -1,4 +1,4 @@
-"""Gives a job its `import crucible`: what the user installed, else the calls that this agent carries."""
+"""Gives a Python its `import crucible`: what the user installed, else the calls that travel with an agent."""
 
 from __future__ import annotations
 

@@ -1,0 +1,70 @@
+"""Describes the model plugins of this Python to whoever asks from outside; one process per plugin.
+
+    python -m crucible.inside.describe                 lists the entry points, importing none
+    python -m crucible.inside.describe --model NAME    imports that one and tells its schema
+
+The answer is one JSON object on standard output. What a plugin prints goes to standard error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import traceback
+from dataclasses import asdict
+from typing import Optional
+
+from crucible.inside import registry
+from crucible.inside.model import BadPlugin, described
+
+VERSION = 1
+MAX_TRACEBACK = 16_000
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m crucible.inside.describe")
+    parser.add_argument("--model")
+    asked = parser.parse_args()
+    # Whatever a plugin writes to standard output, by whatever means, is not the answer.
+    answer = os.dup(1)
+    os.dup2(2, 1)
+    doc = listing() if asked.model is None else describe(asked.model)
+    with os.fdopen(answer, "wb") as out:
+        out.write(json.dumps({"v": VERSION, **doc}).encode())
+    sys.stderr.flush()
+    # Not through the plugin's own exit handlers and threads: all is said.
+    os._exit(0)
+
+
+def listing() -> dict[str, object]:
+    return {"entries": [asdict(found) for found in registry.models()]}
+
+
+def describe(name: str) -> dict[str, object]:
+    """`{"model"}`, or `{"error": {"text", "traceback"}}`."""
+    try:
+        model = registry.get_model(name)
+        doc: dict[str, object] = {"model": {**described(name, model), "package": _package(name)}}
+        json.dumps(doc, allow_nan=False)
+        return doc
+    except (BadPlugin, registry.UnknownModel) as error:
+        return {"error": {"text": str(error), "traceback": None}}
+    except BaseException as error:  # noqa: BLE001  a plugin may raise anything, also SystemExit
+        text = "".join(traceback.format_exception_only(type(error), error)).strip()
+        return {"error": {"text": text[-2000:], "traceback": traceback.format_exc()[-MAX_TRACEBACK:]}}
+
+
+def _package(name: str) -> Optional[str]:
+    """The folder or file of the top-level package that the plugin is in; None where that is not one path."""
+    top = registry.find(name).value.partition(":")[0].partition(".")[0]
+    module = sys.modules.get(top)
+    file = getattr(module, "__file__", None)
+    if not isinstance(file, str) or not file.endswith(".py"):
+        return None
+    return os.path.dirname(file) if os.path.basename(file) == "__init__.py" else file
+
+
+if __name__ == "__main__":
+    sys.exit(main())
