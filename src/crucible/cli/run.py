@@ -11,10 +11,11 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from crucible.cli.follow import submitted, watch
+from crucible.cli.follow import DETACHED, submitted, watch
 from crucible.cli.hints import hints
 from crucible.cli.session import Session
 from crucible.cli.words import command_words, python_words
+from crucible.client.api import Api
 from crucible.client.inputs import read_data, read_variables
 from crucible.client.jobfile import read_job_file
 from crucible.client.payload import JOB_FILES, Payload, Request, from_code, from_shell, make_payload
@@ -72,6 +73,10 @@ class Options:
     kind: str | None = None
     tag: tuple[str, ...] = ()
     detach: bool = False
+
+
+Take = Callable[[Session, Options, Path], tuple[Payload, Wishes]]
+After = Callable[[Api, str], None]
 
 
 def run(
@@ -154,10 +159,13 @@ def run(
     return run_job(Session.of(ctx), Options(**{**given, **lists}))
 
 
-def run_job(session: Session, options: Options) -> int:
-    """Everything that can be refused is refused before the server is asked, or even started."""
+def run_job(session: Session, options: Options, take: Take | None = None, after: After = lambda api, job: None) -> int:
+    """Everything that can be refused is refused before the server is asked, or even started.
+
+    `take` makes code and wishes of the options; `after` is called when a job that was followed has ended.
+    """
     with tempfile.TemporaryDirectory(prefix="crucible-") as scratch:
-        payload, wishes = take_up(session, options, Path(scratch))
+        payload, wishes = (take or take_up)(session, options, Path(scratch))
         wishes = replace(wishes, project=wishes.project or session.settings.project.value)
         make_spec(payload, wishes, bundle=None)
         with session.api() as api:
@@ -169,23 +177,15 @@ def run_job(session: Session, options: Options) -> int:
             if options.detach:
                 return submitted(session.out, job)
             session.out.say(f"Submitted {job.called}: {_words(payload)}")
-            return watch(session.out, api, job, advise=lambda tail: hints(tail, payload, session.folder))
+            code = watch(session.out, api, job, advise=lambda tail: hints(tail, payload, session.folder))
+            if code != DETACHED:
+                after(api, job.id)
+            return code
 
 
 def take_up(session: Session, options: Options, scratch: Path) -> tuple[Payload, Wishes]:
     """The code and the wishes, from the command line and from a job file if that is what is run."""
-    request = Request(
-        around=Surroundings(session.environ, session.folder),
-        scratch=scratch,
-        arguments=session.arguments,
-        python=options.python,
-        include=options.include,
-        entry=options.entry,
-        ref=options.ref,
-        in_place=options.in_place,
-        limit=session.settings.bundle_limit.value,
-    )
-    wishes = _wishes(session, options)
+    request, wishes = make_request(session, options, scratch), make_wishes(session, options)
     given = [name for name in PAYLOADS if getattr(options, name) is not None]
     if len(given) != 1:
         raise BadInput(
@@ -198,6 +198,20 @@ def take_up(session: Session, options: Options, scratch: Path) -> tuple[Payload,
     if options.template is not None:
         return from_template(options.template, request), replace(wishes, name=wishes.name or options.template)
     return _payload(given[0], str(getattr(options, given[0])), request), wishes
+
+
+def make_request(session: Session, options: Options, scratch: Path) -> Request:
+    return Request(
+        around=Surroundings(session.environ, session.folder),
+        scratch=scratch,
+        arguments=session.arguments,
+        python=options.python,
+        include=options.include,
+        entry=options.entry,
+        ref=options.ref,
+        in_place=options.in_place,
+        limit=session.settings.bundle_limit.value,
+    )
 
 
 def _from_job_file(target: str, request: Request, wishes: Wishes) -> tuple[Payload, Wishes]:
@@ -237,7 +251,7 @@ def from_template(name: str, request: Request) -> Payload:
     return replace(payload, source=Source(kind=SourceKind.DIRECTORY, path=str(template.folder)))
 
 
-def _wishes(session: Session, options: Options) -> Wishes:
+def make_wishes(session: Session, options: Options) -> Wishes:
     backend, fallback = read_places(options.backend, options.fallback)
     wishes = Wishes(
         name=options.name,

@@ -58,6 +58,7 @@ class SourceKind(enum.StrEnum):
     NOTEBOOK = "notebook"
     CODE = "code"
     SHELL = "shell"
+    PLUGIN = "plugin"
 
 
 class Source(_Frozen):

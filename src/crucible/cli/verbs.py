@@ -1,0 +1,199 @@
+"""`crucible train`, `infer` and `benchmark`: a model by its name, or a script, as a job of that kind."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from crucible.cli.run import PAYLOADS, Options, Text, Texts, make_request, make_wishes, run, run_job, take_up
+from crucible.cli.session import Session
+from crucible.client.api import Api
+from crucible.client.payload import Payload
+from crucible.client.payload.plugin import Order, from_installed, from_source, look_up
+from crucible.client.plugins import Plugin, read_config, read_inputs
+from crucible.client.wishes import Wishes
+from crucible.core.errors import BadInput
+from crucible.core.spec import Kind
+
+METHODS = {Kind.TRAIN: "train", Kind.INFERENCE: "infer", Kind.BENCHMARK: "benchmark"}
+_GIB = 1024**3
+_SHORT = ("goal", "suite")
+"""Options of their own that stand for `--config NAME=VALUE`."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a verb takes besides what `run` takes, as it was written."""
+
+    kind: Kind
+    model: str | None = None
+    plugin: str | None = None
+    config: tuple[str, ...] = ()
+    callback: tuple[str, ...] = ()
+    input: tuple[str, ...] = ()
+    goal: str | None = None
+    suite: str | None = None
+    capture: str | None = None
+
+    @property
+    def items(self) -> tuple[str, ...]:
+        """The config as `--config` would say it."""
+        short = (f"{name}={value}" for name in _SHORT if (value := getattr(self, name)) is not None)
+        return (*self.config, *short)
+
+
+def _like_run(verb: Callable[..., int]) -> Callable[..., int]:
+    """Gives a command the options of `run` after its own; its kind is its name."""
+    hints = {**get_type_hints(run, include_extras=True), **get_type_hints(verb, include_extras=True)}
+    target, *more = (item for name, item in inspect.signature(run).parameters.items() if name not in ("ctx", "kind"))
+    ctx, *own = inspect.signature(verb).parameters.values()
+    merged = [item.replace(annotation=hints[item.name]) for item in (ctx, target, *own, *more)]
+
+    def invoke(ctx: typer.Context, **_: Any) -> int:
+        return verb(ctx)
+
+    invoke.__name__, invoke.__doc__ = verb.__name__, verb.__doc__
+    invoke.__annotations__ = {**{item.name: item.annotation for item in merged}, "return": int}
+    invoke.__signature__ = inspect.Signature(merged, return_annotation=int)  # type: ignore[attr-defined]
+    return invoke
+
+
+Model = Annotated[Text, typer.Option("--model", metavar="NAME", help="A model plugin; see `crucible models`.")]
+Package = Annotated[
+    Text, typer.Option("--plugin", metavar="DIR|REQUIREMENT", help="Where the model comes from, if not installed here.")
+]
+Config = Annotated[Texts, typer.Option("--config", metavar="FILE|KEY=VALUE", help="Options of the model. Repeatable.")]
+
+
+@_like_run
+def train(
+    ctx: typer.Context,
+    model: Model = None,
+    plugin: Package = None,
+    config: Config = None,
+    callback: Annotated[
+        Texts, typer.Option("--callback", metavar="MODULE:CLASS", help="A callback of your own. Repeatable.")
+    ] = None,
+    goal: Annotated[Text, typer.Option("--goal", metavar="TEXT", help="The same as --config goal=TEXT.")] = None,
+    capture: Annotated[
+        Text, typer.Option("--capture", metavar="DIR", help="A recording: the same as --data capture=DIR.")
+    ] = None,
+) -> int:
+    """Train a model by its name, or by a script; follow it to its end.
+
+    What stands after -- goes to the script. Ctrl-C detaches; the job goes on.
+    """
+    return _run(ctx, Kind.TRAIN)
+
+
+@_like_run
+def infer(
+    ctx: typer.Context,
+    model: Model = None,
+    plugin: Package = None,
+    config: Config = None,
+    input: Annotated[
+        Texts, typer.Option("--input", metavar="JSON|TEXT|@FILE", help="What to predict from. Repeatable.")
+    ] = None,
+) -> int:
+    """Ask a model, or a script, for a prediction; the last line of standard output is the result, as JSON."""
+    return _run(ctx, Kind.INFERENCE)
+
+
+@_like_run
+def benchmark(
+    ctx: typer.Context,
+    model: Model = None,
+    plugin: Package = None,
+    config: Config = None,
+    suite: Annotated[Text, typer.Option("--suite", metavar="NAME", help="The same as --config suite=NAME.")] = None,
+) -> int:
+    """Measure a model, or run a script that measures; the last line of standard output is the result, as JSON."""
+    return _run(ctx, Kind.BENCHMARK)
+
+
+def _run(ctx: typer.Context, kind: Kind) -> int:
+    given = {name: value for name, value in ctx.params.items() if value is not None}
+    given = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+    own = {item.name for item in fields(Asked)}
+    asked = Asked(kind, **{name: value for name, value in given.items() if name in own})
+    options = Options(**{name: value for name, value in given.items() if name not in own}, kind=kind.value)
+    if asked.capture is not None:
+        options = replace(options, data=(*options.data, f"capture={asked.capture}"))
+    session = Session.of(ctx)
+    return run_job(session, options, _taker(asked), lambda api, job: show_result(session, api, job))
+
+
+def _taker(asked: Asked) -> Callable[[Session, Options, Path], tuple[Payload, Wishes]]:
+    take = _script if asked.model is None else _model
+    return lambda session, options, scratch: take(asked, session, options, scratch)
+
+
+def _script(asked: Asked, session: Session, options: Options, scratch: Path) -> tuple[Payload, Wishes]:
+    """A script gets the inputs as one argument `--input JSON`, before its own."""
+    if all(getattr(options, name) is None for name in PAYLOADS):
+        fix = f"For example: crucible {METHODS[asked.kind]} --model NAME; `crucible models` lists them."
+        raise BadInput("There is neither a model nor a script.", fix=fix)
+    for name in ("config", *_SHORT, "callback", "plugin"):
+        if getattr(asked, name):
+            raise BadInput(
+                f"--{name} belongs to a model plugin, and there is no --model.",
+                fix="Name the model, or pass what a script takes after --.",
+            )
+    inputs = read_inputs(asked.input, session.folder)
+    if inputs is not None:
+        session = replace(session, arguments=("--input", json.dumps(inputs), *session.arguments))
+    return take_up(session, options, scratch)
+
+
+def _model(asked: Asked, session: Session, options: Options, scratch: Path) -> tuple[Payload, Wishes]:
+    _refuse_code(asked, session, options)
+    assert asked.model is not None
+    request, wishes = make_request(session, options, scratch), make_wishes(session, options)
+    inputs = read_inputs(asked.input, session.folder)
+    order = Order(asked.model, METHODS[asked.kind], {}, inputs, asked.callback)
+    wishes = replace(wishes, name=wishes.name or asked.model)
+    if asked.plugin is not None:
+        config = read_config(asked.items, session.folder, None, asked.model)
+        return from_source(replace(order, config=config), asked.plugin, request), wishes
+    plugin, choice = look_up(order.model, order.method, request)
+    config = read_config(asked.items, session.folder, plugin.schema, asked.model)
+    return from_installed(replace(order, config=config), plugin, choice, request), _sized(wishes, plugin)
+
+
+def _refuse_code(asked: Asked, session: Session, options: Options) -> None:
+    if any(getattr(options, name) is not None for name in PAYLOADS):
+        raise BadInput("A model and code to run exclude each other.", fix="Leave out --model, or the code.")
+    if session.arguments:
+        fix = f"`crucible models show {asked.model}` lists its options: --config KEY=VALUE."
+        raise BadInput("A model takes no arguments after --.", fix=fix)
+    for name in ("entry", "ref", "include", "in_place"):
+        if getattr(options, name):
+            raise BadInput(f"--{name.replace('_', '-')} does not go with --model.", fix="Leave it out.")
+
+
+def _sized(wishes: Wishes, plugin: Plugin) -> Wishes:
+    """The GPU memory that the model says it needs, unless a size was given."""
+    if not plugin.min_gpu_memory_gb or wishes.tier or {"gpus", "gpu_memory_bytes"} & set(wishes.resources):
+        return wishes
+    needs = {"gpus": 1, "gpu_memory_bytes": int(plugin.min_gpu_memory_gb * _GIB)}
+    return replace(wishes, resources={**wishes.resources, **needs})
+
+
+def show_result(session: Session, api: Api, job: str) -> None:
+    """What the job found out; a prediction and a benchmark are data, of a training it is told."""
+    view, out = api.job(job), session.out
+    if out.as_json:
+        return
+    if view.result is not None and view.kind == Kind.TRAIN.value:
+        out.say(f"  Result: {json.dumps(view.result.value, ensure_ascii=False)}")
+    elif view.result is not None:
+        out.data(json.dumps(view.result.value, ensure_ascii=False))
+    elif view.status == "completed" and view.kind != Kind.TRAIN.value:
+        out.warn("The job left no result. A script leaves one with crucible.result(value).")

@@ -1,0 +1,129 @@
+"""A model plugin as a job: its package, its config, and the runner that every job can import."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from crucible.client.payload.base import Payload, Request, missing
+from crucible.client.payload.files import gather
+from crucible.client.payload.repository import git_state, listed_files
+from crucible.client.plugins.finding import find_plugin
+from crucible.client.plugins.values import Plugin
+from crucible.client.pythons import Choice, Code, choose_python
+from crucible.core.errors import BadInput, UnknownName
+from crucible.core.spec import PYTHON, EnvironmentSpec, Source, SourceKind
+
+RUNNER = "crucible.inside.plugin"
+GROUP = "crucible.models"
+_REQUIREMENT = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*(\s*\[[^\]]*\])?\s*($|[@<>=!~;].*)")
+
+
+@dataclass(frozen=True)
+class Order:
+    """Which model, what it is to do (`train`, `infer` or `benchmark`) and with what."""
+
+    model: str
+    method: str
+    config: dict[str, Any]
+    inputs: Any = None
+    callbacks: tuple[str, ...] = ()
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        words = [PYTHON, "-m", RUNNER, "--model", self.model, "--method", self.method]
+        words += ["--config", json.dumps(self.config)]
+        words += [] if self.inputs is None else ["--inputs", json.dumps(self.inputs)]
+        return (*words, *(word for name in self.callbacks for word in ("--callback", name)))
+
+
+def look_up(model: str, method: str, request: Request) -> tuple[Plugin, Choice]:
+    """The plugin in the Python that the job will have. Raises BadInput, UnknownName."""
+    choice = choose_python(request.python, Code(), request.around)
+    assert choice.environment.interpreter is not None, "code that declares nothing gets a Python that is there"
+    plugin = find_plugin(model, choice.environment.interpreter, request.around.environ)
+    if method not in plugin.methods:
+        raise BadInput(
+            f"The model {model!r} has no {method}().",
+            why=f"It has {', '.join(f'{known}()' for known in plugin.methods)}.",
+            fix="Choose another command, or add the method to the model.",
+        )
+    return plugin, choice
+
+
+def from_installed(order: Order, plugin: Plugin, choice: Choice, request: Request) -> Payload:
+    """A plugin that is installed here: a frozen copy of its package, run by the Python it was found in."""
+    entries = None
+    notes = [*choice.notes]
+    if plugin.package is None:
+        notes.append(f"The package of {order.model} is not one folder, so the job runs it where it is installed.")
+    elif not request.in_place:
+        entries = gather(plugin.package.parent, [plugin.package.name], request.limit)
+    return Payload(
+        command=order.command,
+        environment=choice.environment,
+        source=Source(kind=SourceKind.PLUGIN, path=str(plugin.package) if plugin.package else None, ref=_ref(plugin)),
+        entries=entries,
+        notes=tuple(notes),
+    )
+
+
+def from_source(order: Order, named: str, request: Request) -> Payload:
+    """A plugin that is installed for the job: a project's folder, or a requirement as an installer takes it.
+
+    Its config is checked in the job, before anything else happens there.
+    """
+    if request.python:
+        raise BadInput(
+            "--plugin and --python exclude each other.",
+            why="What --plugin names is installed into an environment of its own.",
+            fix="Leave one of them out.",
+        )
+    root = (request.folder / Path(named).expanduser()).resolve()
+    if root.is_dir():
+        return _from_project(order, root, named, request)
+    if not _REQUIREMENT.match(named):
+        raise missing(root, named)
+    return Payload(
+        command=order.command,
+        environment=EnvironmentSpec(requirements=(named,), origin=f"--plugin {named}"),
+        source=Source(kind=SourceKind.PLUGIN, ref=named),
+    )
+
+
+def _from_project(order: Order, root: Path, named: str, request: Request) -> Payload:
+    _check_project(order.model, root, named)
+    state = git_state(root)
+    return Payload(
+        command=order.command,
+        environment=EnvironmentSpec(project=".", origin=f"the project {named}"),
+        source=Source(kind=SourceKind.PLUGIN, path=str(root), commit=state.commit, dirty=state.dirty, diff=state.diff),
+        entries=gather(root, listed_files(root), request.limit),
+    )
+
+
+def _check_project(model: str, root: Path, named: str) -> None:
+    """Refuses what cannot be installed, and a model that the project plainly does not offer."""
+    file = root / "pyproject.toml"
+    try:
+        table = tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        fix = "Name the folder of a project with a pyproject.toml; docs/plugins.md shows one."
+        raise BadInput(f"--plugin {named} is no project.", why=f"There is no {file}.", fix=fix) from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise BadInput(f"{file} cannot be read.", why=str(error), fix="Mend it there.") from error
+    project = table.get("project", {})
+    if "entry-points" in project.get("dynamic", []) or not project:
+        return
+    offered = project.get("entry-points", {}).get(GROUP, {})
+    if model not in offered:
+        fix = f'It is offered in {named} under [project.entry-points."{GROUP}"].'
+        raise UnknownName("model", model, offered, fix=fix)
+
+
+def _ref(plugin: Plugin) -> str:
+    return f"{plugin.distribution}=={plugin.distribution_version}"

@@ -1,0 +1,196 @@
+"""`train`, `infer` and `benchmark`: what is sent, and what is refused before anything is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.conftest import Cli
+from tests.client.fake_server import FakeServer, completed
+from tests.plugin_packages import COUNTER, HEAD, install, make_python
+
+pytestmark = pytest.mark.enable_socket
+
+PROJECT = """
+[build-system]
+requires = ["uv_build>=0.9,<1"]
+build-backend = "uv_build"
+[project]
+name = "mine"
+version = "1.0"
+[project.entry-points."crucible.models"]
+counter = "mine:Counter"
+"""
+
+
+@pytest.fixture(autouse=True)
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The packages of ./.venv, with one model."""
+    monkeypatch.delenv("VIRTUAL_ENV", raising=False)
+    monkeypatch.delenv("CONDA_PREFIX", raising=False)
+    site = make_python(tmp_path / ".venv")
+    install(site, "counting", COUNTER, {"counter": "counting:Counter"})
+    (tmp_path / "predict.py").write_text("print(1)\n")
+    return site
+
+
+def sent(server: FakeServer) -> dict[str, Any]:
+    (spec,) = server.specs
+    return dict(spec)
+
+
+def given(spec: dict[str, Any], flag: str) -> Any:
+    return json.loads(spec["command"][spec["command"].index(flag) + 1])
+
+
+def test_a_model_is_trained_by_its_name(cli: Cli, server: FakeServer, tmp_path: Path) -> None:
+    (tmp_path / "more.toml").write_text('mode = "down"\nepochs = 50\n')
+    ran = cli("train", "--model", "counter", "--config", "more.toml", "--config", "epochs=7", "--goal", "far", "-d")
+    assert ran.code == 0, ran.err
+    spec = sent(server)
+    head = ["{python}", "-m", "crucible.inside.plugin", "--model", "counter", "--method", "train", "--config"]
+    assert spec["command"][:8] == head
+    assert given(spec, "--config") == {"mode": "down", "epochs": 7, "goal": "far"}
+    assert (spec["kind"], spec["name"]) == ("train", "counter")
+    assert spec["environment"]["interpreter"] == str(tmp_path / ".venv" / "bin" / "python")
+    assert (spec["source"]["kind"], spec["source"]["ref"]) == ("plugin", "counting==1.0")
+    assert spec["bundle"] is not None
+
+
+def test_what_run_takes_a_verb_takes_too(cli: Cli, server: FakeServer, tmp_path: Path) -> None:
+    (tmp_path / "recording").mkdir()
+    more = ("--capture", "recording", "--memory", "2G", "--tag", "a", "--seed", "4", "--name", "mine", "--spot")
+    assert cli("train", "--model", "counter", "--callback", "counting:Mine", *more, "-d").code == 0
+    spec = sent(server)
+    assert spec["data"] == [{"name": "capture", "source": str(tmp_path / "recording")}]
+    assert (spec["resources"]["memory_bytes"], spec["tags"], spec["seed"]) == (2 * 1024**3, ["a"], 4)
+    assert (spec["name"], spec["market"]) == ("mine", "spot")
+    assert spec["command"][-2:] == ["--callback", "counting:Mine"]
+
+
+def test_a_prediction_is_the_last_line_of_standard_output(cli: Cli, server: FakeServer) -> None:
+    server.log = b"thinking\n"
+    server.ends_as = completed(kind="inference", result={"kind": "inference", "value": {"doubled": 42}, "attempt": 1})
+    ran = cli("infer", "--model", "counter", "--input", '{"x": 21}')
+    assert ran.code == 0
+    assert ran.out == 'thinking\n{"doubled": 42}\n'
+    spec = sent(server)
+    assert (spec["kind"], given(spec, "--inputs")) == ("inference", {"x": 21})
+    assert spec["command"][6] == "infer"
+
+
+def test_a_benchmark_names_its_suite(cli: Cli, server: FakeServer) -> None:
+    server.ends_as = completed(kind="benchmark", result={"kind": "benchmark", "value": {"speed": 1}, "attempt": 1})
+    ran = cli("benchmark", "--model", "counter", "--suite", "waa", "-q")
+    assert ran.out.splitlines()[-1] == '{"speed": 1}'
+    assert given(sent(server), "--config") == {"suite": "waa"}
+
+
+def test_of_a_training_the_result_is_told(cli: Cli, server: FakeServer) -> None:
+    server.log = b""
+    server.ends_as = completed(result={"kind": "train", "value": {"loss": 0.5}, "attempt": 1})
+    ran = cli("train", "--model", "counter")
+    assert ran.out == ""
+    assert '  Result: {"loss": 0.5}' in ran.err
+
+
+def test_a_script_is_a_job_of_that_kind(cli: Cli, server: FakeServer) -> None:
+    server.log = b""
+    server.ends_as = completed(kind="inference")
+    ran = cli("infer", "predict.py", "--input", "a cat", "--input", "3", "--", "--verbose")
+    assert sent(server)["command"] == ["{python}", "predict.py", "--input", '["a cat", 3]', "--verbose"]
+    assert sent(server)["kind"] == "inference"
+    assert "The job left no result. A script leaves one with crucible.result(value)." in ran.err
+
+
+def test_a_project_is_installed_where_it_runs(cli: Cli, server: FakeServer, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "pyproject.toml").write_text(PROJECT)
+    (tmp_path / "mine" / "mine.py").write_text(COUNTER)
+    assert cli("train", "--model", "counter", "--plugin", "mine", "--config", "anything=1", "-d").code == 0
+    spec = sent(server)
+    assert spec["environment"]["project"] == "."
+    assert spec["environment"]["interpreter"] is None
+    assert given(spec, "--config") == {"anything": 1}
+
+
+def test_a_requirement_is_installed_where_it_runs(cli: Cli, server: FakeServer) -> None:
+    assert cli("train", "--model", "counter", "--plugin", "my-models[gpu]>=1.2,<2", "-d").code == 0
+    spec = sent(server)
+    assert spec["environment"]["requirements"] == ["my-models[gpu]>=1.2,<2"]
+    assert spec["bundle"] is None
+
+
+@pytest.mark.parametrize(
+    ("given", "gpus"),
+    [((), (1, 12 * 1024**3)), (("--gpus", "2"), (2, None)), (("--gpus", "0"), (0, None))],
+)
+def test_a_model_that_needs_a_gpu_asks_for_it(
+    cli: Cli, server: FakeServer, site: Path, given: tuple[str, ...], gpus: tuple[int, int | None]
+) -> None:
+    code = HEAD + (
+        "class Model(BaseModel):\n    model_metadata = ModelMetadata(min_gpu_memory_gb=12)\n"
+        "    def infer(self, inputs): return 1\n"
+    )
+    install(site, "big", code, {"big": "big:Model"})
+    assert cli("infer", "--model", "big", *given, "-d").code == 0
+    found = sent(server)["resources"]
+    assert (found["gpus"], found.get("gpu_memory_bytes")) == gpus
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("train", "There is neither a model nor a script."),
+        ("infer", "crucible infer --model NAME"),
+        ("train --model countre", "Did you mean 'counter'?"),
+        ("train --model counter predict.py", "A model and code to run exclude each other."),
+        ("train --model counter -c print(1)", "A model and code to run exclude each other."),
+        ("train --model counter -- --epochs 3", "A model takes no arguments after --."),
+        ("train --model counter --include *.txt", "--include does not go with --model."),
+        ("train --model counter --in-place", "--in-place does not go with --model."),
+        ("train --model counter --config epoch=3", "there is no option 'epoch'; did you mean 'epochs'?"),
+        ("train --model counter --config epochs=0", "epochs must be at least 1, not 0."),
+        ("train --model counter --config epochs=many", "epochs must be a whole number, not 'many'."),
+        ("train --model counter --config nothing.toml", "nothing.toml does not exist."),
+        ("train --model counter --config epochs", "--config epochs is neither a file nor KEY=VALUE."),
+        ("train --model counter --plugin ./nowhere", "./nowhere does not exist."),
+        ("train --model counter --plugin .venv", "--plugin .venv is no project."),
+        ("train --model other --plugin mine", "There is no model 'other'."),
+        ("train --model counter --plugin mine --python .venv", "--plugin and --python exclude each other."),
+        ("train --model counter --capture nowhere", "nowhere does not exist."),
+        ("train --model counter --kind serve", "There is no option --kind."),
+        ("train predict.py --config a=1", "--config belongs to a model plugin, and there is no --model."),
+        ("train predict.py --goal x", "--goal belongs to a model plugin"),
+        ("train predict.py --plugin mine", "--plugin belongs to a model plugin"),
+        ("benchmark --model counter --suite mnist", "suite must be one of synthetic, waa, not 'mnist'."),
+        ("infer --model counter --input @nowhere.json", "nowhere.json does not exist."),
+    ],
+)
+def test_bad_lines_are_refused_before_anything_is_sent(
+    cli: Cli, server: FakeServer, tmp_path: Path, line: str, says: str
+) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "pyproject.toml").write_text(PROJECT)
+    ran = cli(*line.split())
+    assert ran.code == 2
+    assert says in ran.err
+    assert server.specs == []
+
+
+def test_a_method_that_a_model_does_not_have(cli: Cli, server: FakeServer, site: Path) -> None:
+    install(site, "asks", HEAD + "class M(BaseModel):\n    def infer(self, i): return 1\n", {"asks": "asks:M"})
+    ran = cli("train", "--model", "asks")
+    assert ran.code == 2
+    assert "The model 'asks' has no train()." in ran.err
+    assert "It has infer()." in ran.err
+
+
+def test_a_broken_project_is_told(cli: Cli, server: FakeServer, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "pyproject.toml").write_text("[project")
+    ran = cli("train", "--model", "counter", "--plugin", "mine")
+    assert ran.code == 2
+    assert "pyproject.toml cannot be read." in ran.err
