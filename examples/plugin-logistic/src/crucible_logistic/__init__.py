@@ -1,0 +1,1 @@
+"""Logistic regression in plain Python, as a Crucible model plugin."""
