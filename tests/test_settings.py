@@ -176,3 +176,12 @@ def test_the_channel_of_agents(folder: Path) -> None:
     assert load(folder, CRUCIBLE_CHANNEL="store").channel.value == "store"
     with pytest.raises(BadInput, match="https or store"):
         load(folder, CRUCIBLE_CHANNEL="tunnel")
+
+
+def test_the_python_of_models_is_an_interpreter_or_an_environment(folder: Path, tmp_path: Path) -> None:
+    assert load(folder).models_python.value is None
+    assert load(folder, CRUCIBLE_MODELS_PYTHON="/usr/bin/python3").models_python.value == "/usr/bin/python3"
+    (tmp_path / "venv" / "bin").mkdir(parents=True)
+    (tmp_path / "venv" / "bin" / "python").touch()
+    found = load(folder, CRUCIBLE_MODELS_PYTHON=str(tmp_path / "venv")).models_python.value
+    assert found == str(tmp_path / "venv" / "bin" / "python")

@@ -104,6 +104,7 @@ def build_control(home: Home, settings: Settings) -> ControlPort:
             backends=settings.backends.value,
             channel=settings.channel.value,
             neighbours=settings.shared_computer.value,
+            models_python=settings.models_python.value,
             key=home.key(settings.key_file.value),
             python=sys.executable,
             uv=_find_uv(),

@@ -74,6 +74,7 @@ class Settings:
     `tls_certificate`, `tls_key`: PEM files with which the server encrypts by itself (None: it does not).
     `behind_proxy`: a proxy before the server encrypts. `public_url`: how others than this computer call the server.
     `shared_computer`: the server's users trust each other, so their jobs may run beside each other on this computer.
+    `models_python`: the Python whose model plugins a server offers (None: it offers none).
     `prune_after`: seconds after which what an ended job stored is removed by itself (None: never).
     """
 
@@ -106,6 +107,7 @@ class Settings:
     tls_key: Setting[Path | None]
     behind_proxy: Setting[bool]
     public_url: Setting[str | None]
+    models_python: Setting[str | None]
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,7 @@ STORE_NAMES = ("store", "store_endpoint", "store_region", "store_access_key", "s
 ROOM_NAMES = ("disk_reserve", "store_quota", "prune_after")
 PEOPLE_NAMES = ("shared_computer", "tls_certificate", "tls_key", "behind_proxy", "public_url")
 RENTING_NAMES = ("agents_url", "channel", "rehearsal_state", "machine_seconds", "lease_seconds")
-PLACE_NAMES = ("database", "key_file", "backends", "local_folder")
+PLACE_NAMES = ("database", "key_file", "backends", "local_folder", "models_python")
 SERVER_NAMES = (*PLACE_NAMES, *RENTING_NAMES, *STORE_NAMES, *ROOM_NAMES, *PEOPLE_NAMES)
 """What only a server reads."""
 HIDDEN = frozenset({"token", "database", "store", "store_access_key", "store_secret_key"})
@@ -168,6 +170,7 @@ def load_settings(
         tls_key=_pick(layers, "tls_key", _path, lambda: None),
         behind_proxy=_pick(layers, "behind_proxy", _flag, lambda: False),
         public_url=_pick(layers, "public_url", _url, lambda: None),
+        models_python=_pick(layers, "models_python", _interpreter, lambda: None),
     )
 
 
@@ -264,6 +267,13 @@ def _secret(value: object) -> Secret:
 
 def _path(value: object) -> Path:
     return Path(_text(value)).expanduser().absolute()
+
+
+def _interpreter(value: object) -> str:
+    """An interpreter, or the folder of a virtual environment that has one."""
+    path = _path(value)
+    inner = path / "bin" / "python"
+    return str(inner if inner.is_file() else path)
 
 
 def _place(value: object) -> str:

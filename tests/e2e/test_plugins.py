@@ -16,6 +16,12 @@ from tests.e2e.terminal import Terminal
 from tests.harness import View, until
 from tests.plugin_packages import install as offer
 
+from crucible.client.api import Api
+from crucible.client.transport import Endpoint
+from crucible.core.errors import CrucibleError
+from crucible.core.models import Order
+from crucible.core.secret import Secret
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "plugin-logistic"
 UV = Path(sys.executable).with_name("uv")
 LONG = "epochs=100000"  # beyond what the schema allows
@@ -34,8 +40,13 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
 @pytest.fixture(scope="module")
 def terminal(tmp_path_factory: pytest.TempPathFactory, cloud: Cloud) -> Iterator[Terminal]:
     """A terminal in a folder with a .venv that has the example and nothing else: not even crucible-ml."""
-    settings = {"CRUCIBLE_BACKENDS": "local,rehearsal", "CRUCIBLE_REHEARSAL_STATE": str(cloud.state)}
-    with Terminal(tmp_path_factory.mktemp("terminal"), **settings) as terminal:
+    folder = tmp_path_factory.mktemp("terminal")
+    settings = {
+        "CRUCIBLE_BACKENDS": "local,rehearsal",
+        "CRUCIBLE_REHEARSAL_STATE": str(cloud.state),
+        "CRUCIBLE_MODELS_PYTHON": str(folder / "project" / ".venv" / "bin" / "python"),
+    }
+    with Terminal(folder, **settings) as terminal:
         install(terminal.folder / ".venv")
         yield terminal
 
@@ -108,6 +119,21 @@ def test_a_benchmark_leaves_what_it_measured(terminal: Terminal) -> None:
     found = json.loads(terminal.ok("benchmark", "--model", "logistic", "--suite", "synthetic").splitlines()[-1])
     assert found["accuracy"] > 0.85
     assert terminal.json("status", "last")["result"]["kind"] == "benchmark"
+
+
+def test_the_server_offers_the_models_of_its_python(terminal: Terminal, trained: dict[str, View]) -> None:
+    crucible = terminal.crucible
+    api = Api(Endpoint(crucible.discovery["url"], Secret(crucible.token)))
+    assert [model.name for model in api.models()] == ["logistic"]
+    schema = api.model("logistic").as_json()["schema"]
+    assert isinstance(schema, dict)
+    assert schema["epochs"]["default"] == 10
+    job = api.submit_model(Order("logistic", "train", {"epochs": 12}), {"backend": "local"})
+    assert crucible.wait(job.id)["status"] == "completed"
+    assert crucible.get(f"/api/v1/jobs/{job.id}")["result"] == trained["local"]["result"]
+    with pytest.raises(CrucibleError, match="epochs must be at least 1, not 0") as error:
+        api.submit_model(Order("logistic", "train", {"epochs": 0}))
+    assert error.value.data["problems"] == ["epochs must be at least 1, not 0"]
 
 
 def test_it_reads_the_data_it_is_given(terminal: Terminal) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from crucible.core.errors import BadInput, Conflict, CrucibleError, NotAllowed, NotFound, UnknownName
+from crucible.core.models import Order
 from crucible.core.people import Identity
 from crucible.core.spec import JobSpec
 from crucible.wire.desired import Desired
@@ -244,6 +245,18 @@ class FakeControl:
         if key:
             self.keys[key] = spec, job
         return Submitted(job.view(), True)
+
+    async def models(self) -> list[dict[str, Any]]:
+        return [{"name": "counter", "error": None}]
+
+    async def model(self, name: str) -> dict[str, Any]:
+        if name != "counter":
+            raise NotFound(f"There is no model {name!r}.", fix="Did you mean 'counter'?")
+        return {"name": name, "error": None}
+
+    async def model_spec(self, order: Order, job: Mapping[str, object]) -> JobSpec:
+        await self.model(order.model)
+        return JobSpec.model_validate({**job, "command": order.command, "kind": order.kind})
 
     async def find_job(self, ref: str) -> str:
         if self.breaks:

@@ -15,14 +15,14 @@ from crucible.cli.run import PAYLOADS, Options, Text, Texts, make_request, make_
 from crucible.cli.session import Session
 from crucible.client.api import Api
 from crucible.client.payload import Payload
-from crucible.client.payload.plugin import Order, from_installed, from_source, look_up
+from crucible.client.payload.plugin import from_installed, from_source, look_up
 from crucible.client.plugins import Plugin, read_config, read_inputs
 from crucible.client.wishes import Wishes
 from crucible.core.errors import BadInput
+from crucible.core.models import KINDS, Order, gpu_needs
 from crucible.core.spec import Kind
 
-METHODS = {Kind.TRAIN: "train", Kind.INFERENCE: "infer", Kind.BENCHMARK: "benchmark"}
-_GIB = 1024**3
+METHODS = {kind: method for method, kind in KINDS.items()}
 _SHORT = ("goal", "suite")
 """Options of their own that stand for `--config NAME=VALUE`."""
 
@@ -180,10 +180,9 @@ def _refuse_code(asked: Asked, session: Session, options: Options) -> None:
 
 def _sized(wishes: Wishes, plugin: Plugin) -> Wishes:
     """The GPU memory that the model says it needs, unless a size was given."""
-    if not plugin.min_gpu_memory_gb or wishes.tier or {"gpus", "gpu_memory_bytes"} & set(wishes.resources):
+    if wishes.tier or {"gpus", "gpu_memory_bytes"} & set(wishes.resources):
         return wishes
-    needs = {"gpus": 1, "gpu_memory_bytes": int(plugin.min_gpu_memory_gb * _GIB)}
-    return replace(wishes, resources={**wishes.resources, **needs})
+    return replace(wishes, resources={**wishes.resources, **gpu_needs(plugin.min_gpu_memory_gb)})
 
 
 def show_result(session: Session, api: Api, job: str) -> None:

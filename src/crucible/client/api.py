@@ -34,12 +34,15 @@ from crucible.client.views import (
     MachinePage,
     MachineView,
     MetricsView,
+    ModelPage,
+    ModelView,
     OrphanPage,
     OrphanView,
     PruneView,
     ServerView,
     View,
 )
+from crucible.core.models import Order
 from crucible.core.spec import JobSpec
 
 V = TypeVar("V", bound=View)
@@ -48,6 +51,8 @@ UPLOAD_SECONDS = 600.0
 UPKEEP_SECONDS = 600.0
 ORPHANS_SECONDS = 120.0
 """Every place is asked."""
+MODELS_SECONDS = 180.0
+"""Each plugin is asked, in a process that may import a large framework."""
 
 _CHUNK = 256 * 1024
 
@@ -100,6 +105,36 @@ class Api:
             body=spec.model_dump(mode="json"),
             headers={"Idempotency-Key": key or uuid.uuid4().hex},
             repeat=True,
+        )
+        return read(JobView, response)
+
+    # Models
+
+    def models(self) -> tuple[ModelView, ...]:
+        """The models of the server's Python for models, the broken ones with `error`."""
+        response = self.transport.request("GET", "/api/v1/models", seconds=MODELS_SECONDS)
+        return read(ModelPage, response).items
+
+    def model(self, name: str) -> ModelView:
+        path = f"/api/v1/models/{quote(name, safe='')}"
+        return read(ModelView, self.transport.request("GET", path, seconds=MODELS_SECONDS))
+
+    def submit_model(self, order: Order, job: Mapping[str, object] | None = None, *, key: str | None = None) -> JobView:
+        """Train, ask or measure a model of the server's. `job` are fields of a spec: `backend`, `resources`, …"""
+        body = {
+            "method": order.method,
+            "config": order.config,
+            "inputs": order.inputs,
+            "callbacks": list(order.callbacks),
+            "job": dict(job or {}),
+        }
+        response = self.transport.request(
+            "POST",
+            f"/api/v1/models/{quote(order.model, safe='')}/jobs",
+            body=body,
+            headers={"Idempotency-Key": key or uuid.uuid4().hex},
+            repeat=True,
+            seconds=MODELS_SECONDS,
         )
         return read(JobView, response)
 

@@ -5,7 +5,7 @@ Unknown fields are kept, so a newer server's answer is printed whole by `--json`
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 TERMINAL = frozenset({"completed", "failed", "cancelled"})
 
@@ -290,6 +290,27 @@ class ArtifactView(View):
 
 class ArtifactPage(View):
     items: tuple[ArtifactView, ...] = ()
+
+
+class ModelView(View):
+    """A model plugin. `schema` is None for one that takes any config; `error` says why one is broken."""
+
+    name: str
+    version: str = ""
+    description: str = ""
+    framework: str = ""
+    distribution: str = ""
+    min_gpu_memory_gb: float = 0
+    methods: tuple[str, ...] = ()
+    options: dict[str, dict[str, object]] | None = Field(default=None, alias="schema")
+    error: dict[str, str | None] | None = None
+
+    def as_json(self) -> dict[str, object]:
+        return self.model_dump(mode="json", by_alias=True)
+
+
+class ModelPage(View):
+    items: tuple[ModelView, ...] = ()
 
 
 class BackendView(View):

@@ -20,6 +20,7 @@ from crucible.control.computer import this_computer
 from crucible.control.db import Db, open_database
 from crucible.control.db.migrate import is_postgres
 from crucible.control.db.timed import TimedDb
+from crucible.control.models import ModelsPython
 from crucible.control.orders import Terms
 from crucible.control.parts import Deployment
 from crucible.control.ports import Clock, Ports, Wakeups
@@ -45,7 +46,7 @@ class Embedded:
 
     `database`: a file, or the URL of a PostgreSQL database. `store`: a folder or a URL. `local_folder`: where
     the places on this computer keep their machines; servers that share a database and a computer share it.
-    `rehearsal_state`: the simulated cloud of several deployments.
+    `rehearsal_state`: the simulated cloud of several deployments. `models_python`: whose models are offered.
     """
 
     home: Path
@@ -66,6 +67,7 @@ class Embedded:
     prune_after: float | None = None
     channel: Channel = Channel.HTTPS
     neighbours: bool = False
+    models_python: str | None = None
 
 
 def embedded_control(given: Embedded) -> Control:
@@ -105,6 +107,7 @@ def embedded_control(given: Embedded) -> Control:
         store_url=given.store,
         channel=given.channel,
         neighbours=given.neighbours,
+        models=ModelsPython(given.models_python, given.environ),
     )
     return Control(ports, backends, deployment)
 

@@ -20,6 +20,7 @@ from crucible.control.ingest import Ingest
 from crucible.control.janitor import Janitor
 from crucible.control.ledger import Ledger
 from crucible.control.logs import Logs
+from crucible.control.models import ModelsPython
 from crucible.control.orders import Terms
 from crucible.control.places import Places
 from crucible.control.poller import Poller
@@ -56,6 +57,7 @@ class Deployment:
     terms: Terms = Terms()
     store_url: str = ""
     """Where agents find the store; empty where they cannot."""
+    models: ModelsPython = ModelsPython()
     channel: Channel = Channel.HTTPS
     """The way agents talk where both would do."""
     bounds: Bounds = Bounds()

@@ -17,6 +17,7 @@ from crucible.control.bundles import StoredFile
 from crucible.control.crashpoints import crashpoint
 from crucible.control.feed import Watch
 from crucible.control.logs import LogPage
+from crucible.control.models import Models
 from crucible.control.parts import Deployment, Parts
 from crucible.control.people import People, audit
 from crucible.control.ports import Ports
@@ -28,6 +29,7 @@ from crucible.control.views import View, backend_view
 from crucible.core.errors import NotFound
 from crucible.core.ids import short
 from crucible.core.lifecycle.facts import CancelRequested
+from crucible.core.models import Order
 from crucible.core.people import OWNER, Identity, Permission
 from crucible.core.spec import JobSpec
 from crucible.storage import Store
@@ -51,6 +53,7 @@ class Control:
         self.agents = self._parts.agents
         self.people = People(ports)
         self._who = OWNER
+        self._models = Models(deployment.models, ports.clock)
         self._ready = False
 
     def at(self, who: Identity) -> Control:
@@ -91,6 +94,15 @@ class Control:
     async def ensure_project(self, name: str) -> None:
         """An administrator's projects are made as they are named; for others they have to be there."""
         await self.people.ensure_project(self._who, name)
+
+    async def models(self) -> list[View]:
+        return await self._models.listed()
+
+    async def model(self, name: str) -> View:
+        return await self._models.one(name)
+
+    async def model_spec(self, order: Order, job: Mapping[str, object]) -> JobSpec:
+        return await self._models.spec(order, job)
 
     async def cancel(self, ref: str) -> tuple[View, bool]:
         """Asks for the job's end; whether that changed anything."""

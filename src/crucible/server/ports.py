@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
+from crucible.core.models import Order
 from crucible.core.people import Identity
 from crucible.core.spec import JobSpec
 from crucible.server.people_ports import PeoplePort
@@ -97,6 +98,12 @@ class JobsPort(Protocol):
 
     async def training(self, ref: str) -> View:
         """The job as a training record: model, config, executor, current epoch and metrics."""
+        ...
+
+    async def models(self) -> list[View]: ...
+    async def model(self, name: str) -> View: ...
+    async def model_spec(self, order: Order, job: Mapping[str, object]) -> JobSpec:
+        """The job that does what is ordered of a model; `job` are further fields of it."""
         ...
 
     async def find_job(self, ref: str) -> str: ...

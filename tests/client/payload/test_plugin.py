@@ -7,9 +7,10 @@ import pytest
 from tests.plugin_packages import COUNTER, install, make_python
 
 from crucible.client.payload import Payload, Request
-from crucible.client.payload.plugin import Order, from_installed, from_source, look_up
+from crucible.client.payload.plugin import from_installed, from_source, look_up
 from crucible.client.pythons import Surroundings
 from crucible.core.errors import BadInput
+from crucible.core.models import Order
 
 ORDER = Order("counter", "train", {"epochs": 2})
 

@@ -2,43 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import re
 import tomllib
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from crucible.client.payload.base import Payload, Request, missing
 from crucible.client.payload.files import gather
 from crucible.client.payload.repository import git_state, listed_files
 from crucible.client.plugins.finding import find_plugin
-from crucible.client.plugins.values import Plugin
 from crucible.client.pythons import Choice, Code, choose_python
-from crucible.core.errors import BadInput, UnknownName
-from crucible.core.spec import PYTHON, EnvironmentSpec, Source, SourceKind
+from crucible.core.errors import BadInput
+from crucible.core.models import Order, no_method, not_offered
+from crucible.core.spec import EnvironmentSpec, Source, SourceKind
+from crucible.wire.plugins import Plugin
 
-RUNNER = "crucible.inside.plugin"
 GROUP = "crucible.models"
 _REQUIREMENT = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*(\s*\[[^\]]*\])?\s*($|[@<>=!~;].*)")
-
-
-@dataclass(frozen=True)
-class Order:
-    """Which model, what it is to do (`train`, `infer` or `benchmark`) and with what."""
-
-    model: str
-    method: str
-    config: dict[str, Any]
-    inputs: Any = None
-    callbacks: tuple[str, ...] = ()
-
-    @property
-    def command(self) -> tuple[str, ...]:
-        words = [PYTHON, "-m", RUNNER, "--model", self.model, "--method", self.method]
-        words += ["--config", json.dumps(self.config)]
-        words += [] if self.inputs is None else ["--inputs", json.dumps(self.inputs)]
-        return (*words, *(word for name in self.callbacks for word in ("--callback", name)))
 
 
 def look_up(model: str, method: str, request: Request) -> tuple[Plugin, Choice]:
@@ -47,11 +26,7 @@ def look_up(model: str, method: str, request: Request) -> tuple[Plugin, Choice]:
     assert choice.environment.interpreter is not None, "code that declares nothing gets a Python that is there"
     plugin = find_plugin(model, choice.environment.interpreter, request.around.environ)
     if method not in plugin.methods:
-        raise BadInput(
-            f"The model {model!r} has no {method}().",
-            why=f"It has {', '.join(f'{known}()' for known in plugin.methods)}.",
-            fix="Choose another command, or add the method to the model.",
-        )
+        raise no_method(model, method, plugin.methods)
     return plugin, choice
 
 
@@ -122,7 +97,7 @@ def _check_project(model: str, root: Path, named: str) -> None:
     offered = project.get("entry-points", {}).get(GROUP, {})
     if model not in offered:
         fix = f'It is offered in {named} under [project.entry-points."{GROUP}"].'
-        raise UnknownName("model", model, offered, fix=fix)
+        raise not_offered(model, offered, fix)
 
 
 def _ref(plugin: Plugin) -> str:

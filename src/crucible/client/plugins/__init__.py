@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from crucible.client.plugins.configs import read_config, read_inputs
 from crucible.client.plugins.finding import discover, find_plugin
-from crucible.client.plugins.values import Fault, Plugin
+from crucible.wire.plugins import Fault, Plugin
 
 __all__ = ["Fault", "Plugin", "discover", "find_plugin", "read_config", "read_inputs"]

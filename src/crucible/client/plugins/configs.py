@@ -10,11 +10,10 @@ from typing import Any
 
 from crucible.client.payload.base import missing
 from crucible.core.errors import BadInput
+from crucible.core.models import MOST_BYTES, as_json, wrong_config
 from crucible.wire.options import BadConfig, Option, check_config
 
 FORMATS = (".json", ".toml", ".yaml", ".yml")
-MOST_BYTES = 64 * 1024
-"""A config, or inputs, travel in the job's command."""
 
 Schema = Mapping[str, Option]
 
@@ -29,7 +28,7 @@ def read_config(items: Iterable[str], folder: Path, schema: Schema | None, model
         found.update(_item(item, folder, schema or {}))
     if schema is not None:
         _check(found, schema, model)
-    _bounded(found, "--config")
+    as_json(found, "--config")
     return found
 
 
@@ -37,7 +36,7 @@ def read_inputs(items: Iterable[str], folder: Path) -> Any:
     """The value of the `--input` items: JSON, `@FILE`, or else text; several become a list."""
     values = [_input(item, folder) for item in items]
     found = None if not values else values[0] if len(values) == 1 else values
-    _bounded(found, "--input")
+    as_json(found, "--input")
     return found
 
 
@@ -45,13 +44,7 @@ def _check(config: Mapping[str, Any], schema: Schema, model: str) -> None:
     try:
         check_config(schema, config)
     except BadConfig as error:
-        first, *others = error.problems
-        raise BadInput(
-            f"The config of {model!r} is wrong: {first}{'' if first.endswith('?') else '.'}",
-            why="\n".join(f"Also: {problem}{'' if problem.endswith('?') else '.'}" for problem in others),
-            fix=f"`crucible models show {model}` lists its options.",
-            problems=list(error.problems),
-        ) from error
+        raise wrong_config(model, error.problems) from error
 
 
 def _item(item: str, folder: Path, schema: Schema) -> dict[str, Any]:
@@ -115,16 +108,6 @@ def _parsed(text: str, suffix: str, shown: str) -> Any:
         return tomllib.loads(text) if suffix == ".toml" else yaml.safe_load(text)
     except (ValueError, RecursionError, yaml.YAMLError) as error:
         raise BadInput(f"{shown} is not valid {suffix[1:].upper()}.", why=str(error), fix="Mend it there.") from error
-
-
-def _bounded(value: object, flag: str) -> None:
-    try:
-        text = json.dumps(value, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        fix = "Use numbers, texts, true, false, lists and tables; a date is written as a text."
-        raise BadInput(f"{flag} holds what JSON cannot say.", why=f"{error}.", fix=fix) from error
-    if len(text.encode()) > MOST_BYTES:
-        raise _too_large(flag)
 
 
 def _too_large(what: str) -> BadInput:

@@ -1,0 +1,125 @@
+"""The models of the server's Python: asked there, never imported here."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.control.fakes import FakeClock
+from tests.plugin_packages import COUNTER, HEAD, install, make_python
+
+from crucible.control.models import KEPT_SECONDS, Models, ModelsPython
+from crucible.core.errors import BadInput, NotFound
+from crucible.core.models import Order
+from crucible.core.spec import Kind
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    site = make_python(tmp_path / "venv")
+    install(site, "counting", COUNTER, {"counter": "counting:Counter"})
+    return site
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def models(tmp_path: Path, site: Path, clock: FakeClock) -> Models:
+    return Models(ModelsPython(str(tmp_path / "venv" / "bin" / "python"), dict(os.environ)), clock)
+
+
+def order(**changes: Any) -> Order:
+    return Order(**{"model": "counter", "method": "train", "config": {"epochs": 2}, **changes})
+
+
+async def test_a_server_without_a_python_for_models_has_none(clock: FakeClock) -> None:
+    models = Models(ModelsPython(), clock)
+    assert await models.listed() == []
+    with pytest.raises(NotFound, match="There is no model 'counter'"):
+        await models.one("counter")
+
+
+async def test_models_are_listed_and_described(models: Models) -> None:
+    (listed,) = await models.listed()
+    assert listed == await models.one("counter")
+    assert listed["methods"] == ["train", "infer", "benchmark"]
+    assert "counting" not in sys.modules
+
+
+async def test_a_description_is_kept_for_a_while(models: Models, site: Path, clock: FakeClock) -> None:
+    assert len(await models.listed()) == 1
+    install(site, "second", COUNTER, {"second": "second:Counter"})
+    clock.move(KEPT_SECONDS - 1)
+    assert len(await models.listed()) == 1
+    clock.move(2)
+    assert len(await models.listed()) == 2
+
+
+async def test_an_order_becomes_a_job(models: Models, tmp_path: Path) -> None:
+    spec = await models.spec(order(), {"backend": "local", "tags": ["a"], "resources": {"cpus": 1}})
+    assert (spec.kind, spec.name, spec.backend, spec.tags) == (Kind.TRAIN, "counter", "local", ("a",))
+    assert spec.command == order().command
+    assert spec.environment.interpreter == str(tmp_path / "venv" / "bin" / "python")
+    assert spec.source.ref == "counting==1.0"
+    spec = await models.spec(order(method="infer", config={}, inputs={"x": 1}), {"name": "mine"})
+    assert (spec.kind, spec.name, spec.command[-1]) == (Kind.INFERENCE, "mine", '{"x": 1}')
+
+
+@pytest.mark.parametrize(
+    ("job", "found"),
+    [({}, (1, 2 * 1024**3)), ({"resources": {"gpus": 0}}, (0, None)), ({"tier": "CPU_SMALL"}, (0, None))],
+)
+async def test_a_model_that_needs_a_gpu_asks_for_it(
+    models: Models, site: Path, job: dict[str, Any], found: tuple[int, int | None]
+) -> None:
+    code = HEAD + "class M(BaseModel):\n    model_metadata = ModelMetadata(min_gpu_memory_gb=2)\n"
+    install(site, "big", code + "    def infer(self, i): return 1\n", {"big": "big:M"})
+    spec = await models.spec(order(model="big", method="infer", config={}), job)
+    assert ((spec.resources.gpus or 0), spec.resources.gpu_memory_bytes) == found
+
+
+@pytest.mark.parametrize(
+    ("changes", "job", "says"),
+    [
+        ({"config": {"epoch": 1}}, {}, "there is no option 'epoch'; did you mean 'epochs'?"),
+        ({"config": {"epochs": 0}}, {}, "epochs must be at least 1, not 0"),
+        ({"config": {"epochs": float("nan")}}, {}, "epochs must be a whole number, not nan"),
+        ({"inputs": float("nan")}, {}, "What is asked holds what JSON cannot say"),
+        ({"inputs": "x" * 70_000}, {}, "What is asked is larger than 64 KiB"),
+        ({}, {"command": ["true"]}, "The field 'command' of the job is the model's"),
+        ({}, {"environment": {}}, "The field 'environment' of the job is the model's"),
+        ({}, {"nonsense": 1}, "The field 'job.nonsense' is not right"),
+        ({}, {"resources": {"cpus": -1}}, "The field 'job.resources.cpus' is not right"),
+        ({}, {"resources": "many"}, "The field 'job.resources' is not right"),
+    ],
+)
+async def test_what_does_not_fit_is_refused(
+    models: Models, changes: dict[str, Any], job: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(BadInput) as error:
+        await models.spec(order(**changes), job)
+    assert says in error.value.what
+
+
+async def test_a_name_a_method_and_a_plugin_that_are_not_there(models: Models, site: Path) -> None:
+    with pytest.raises(NotFound, match=r"There is no model 'countre'. Did you mean 'counter'\?"):
+        await models.spec(order(model="countre"), {})
+    install(site, "asks", HEAD + "class M(BaseModel):\n    def infer(self, i): return 1\n", {"asks": "asks:M"})
+    install(site, "sick", "raise RuntimeError('no luck')", {"sick": "sick:M"})
+    fresh = Models(models._source, FakeClock())
+    with pytest.raises(BadInput, match=r"The model 'asks' has no train\(\). It has infer\(\)"):
+        await fresh.spec(order(model="asks"), {})
+    with pytest.raises(BadInput, match="The model 'sick' cannot be used: RuntimeError: no luck"):
+        await fresh.spec(order(model="sick"), {})
+    assert [item["name"] for item in await fresh.listed() if item["error"]] == ["sick"]
+
+
+async def test_a_python_that_is_none_is_said(clock: FakeClock) -> None:
+    with pytest.raises(BadInput, match="/no/python cannot be asked for its models"):
+        await Models(ModelsPython("/no/python"), clock).listed()
