@@ -87,6 +87,21 @@ def test_a_stop_ends_the_training_in_order(
     assert not (job / "result.json").exists()
 
 
+def test_a_model_that_catches_what_it_can_is_stopped_too(job: Path, plugin: Callable[..., str]) -> None:
+    code = HEAD + (
+        "class Model(BaseModel):\n"
+        "    def save(self, path): path.touch()\n"
+        "    def train(self, a, b, callbacks):\n"
+        "        for epoch in range(1000):\n"
+        "            try:\n                callbacks.on_epoch_end(epoch, {})\n"
+        "            except Exception:\n                print('held')\n"
+        "        return 1\n"
+    )
+    (job / "stop").touch()
+    assert run(plugin(code)) == 0
+    assert not (job / "result.json").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

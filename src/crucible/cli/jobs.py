@@ -174,6 +174,7 @@ def _fields(job: JobView) -> Iterator[tuple[str, str | None]]:
     yield "Job", job.called
     yield "Id", job.id
     yield "Name", job.name
+    yield "Kind", job.kind if job.kind != "train" else None
     yield "Tags", ", ".join(job.tags)
     yield "Command", command_words(job.command, 200)
     yield "Python", python_words(job.environment) if job.command else None

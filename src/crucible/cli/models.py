@@ -71,6 +71,7 @@ def _tell(session: Session, found: tuple[Plugin, ...], interpreter: str) -> None
 
 def _fields(plugin: Plugin) -> Iterator[tuple[str, str | None]]:
     yield "Model", plugin.name
+    yield "Title", plugin.title if plugin.title != plugin.name else None
     yield "Version", plugin.version
     yield "What", plugin.description
     yield "Framework", plugin.framework

@@ -296,6 +296,7 @@ class ModelView(View):
     """A model plugin. `schema` is None for one that takes any config; `error` says why one is broken."""
 
     name: str
+    title: str = ""
     version: str = ""
     description: str = ""
     framework: str = ""

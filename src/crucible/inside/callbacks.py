@@ -15,8 +15,11 @@ from crucible.inside.stopping import should_checkpoint, should_stop
 _BEST_BY = ("val_loss", "validation_loss", "eval_loss", "loss")
 
 
-class StopTraining(Exception):
-    """Raised out of a callback when the job was asked to stop: the training is to end here."""
+class StopTraining(BaseException):
+    """Raised out of a callback when the job was asked to stop: the training is to end here.
+
+    Like KeyboardInterrupt no Exception, so that a model's own `except Exception` does not hold it up.
+    """
 
 
 class CallbackList:

@@ -7,14 +7,16 @@ import os
 import selectors
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 MOST_ANSWER = 1024 * 1024
 MOST_WORDS = 16 * 1024
 _CHUNK = 64 * 1024
+_TURN = 0.2
 PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "SHELL")
 """What a job gets of its host's variables; a plugin is asked as it would run, and sees no secret of the shell's."""
 
@@ -29,11 +31,15 @@ class NoAnswer(Exception):
 
 @dataclass(frozen=True)
 class Asker:
-    """`shim` is a folder that gives a Python its `crucible`; it is also where the process runs."""
+    """`shim` is a folder that gives a Python its `crucible`; it is also where the process runs.
+
+    Once `abandoned` is set nobody waits for an answer, and what runs is ended.
+    """
 
     python: str
     shim: Path
     environ: Mapping[str, str]
+    abandoned: threading.Event = field(default_factory=threading.Event)
 
     def ask(self, *arguments: str, seconds: float) -> Mapping[str, object]:
         """The answer of `crucible.inside.describe`. Raises NoAnswer."""
@@ -51,13 +57,13 @@ class Asker:
         except OSError as error:
             raise NoAnswer(f"{self.python} cannot be run: {error.strerror}") from error
         try:
-            return _answer(process, seconds)
+            return _answer(process, seconds, self.abandoned)
         finally:
             _end(process)
 
 
-def _answer(process: subprocess.Popen[bytes], seconds: float) -> Mapping[str, object]:
-    data, words, in_time = _read(process, time.monotonic() + seconds)
+def _answer(process: subprocess.Popen[bytes], seconds: float, abandoned: threading.Event) -> Mapping[str, object]:
+    data, words, in_time = _read(process, time.monotonic() + seconds, abandoned)
     said = words.decode("utf-8", "replace").strip()
     if len(data) > MOST_ANSWER:
         raise NoAnswer(f"its description is larger than {MOST_ANSWER // 1024} KiB", said)
@@ -70,7 +76,7 @@ def _answer(process: subprocess.Popen[bytes], seconds: float) -> Mapping[str, ob
     return doc if isinstance(doc, dict) else {}
 
 
-def _read(process: subprocess.Popen[bytes], deadline: float) -> tuple[bytes, bytes, bool]:
+def _read(process: subprocess.Popen[bytes], deadline: float, abandoned: threading.Event) -> tuple[bytes, bytes, bool]:
     """All of its standard output, the end of its standard error, and whether the first ended in time."""
     assert process.stdout is not None
     assert process.stderr is not None
@@ -82,9 +88,9 @@ def _read(process: subprocess.Popen[bytes], deadline: float) -> tuple[bytes, byt
             waiting.register(stream, selectors.EVENT_READ)
         while answer in waiting.get_map() and len(parts[answer]) <= MOST_ANSWER:
             left = deadline - time.monotonic()
-            if left <= 0:
+            if left <= 0 or abandoned.is_set():
                 return parts[answer], parts[words], False
-            for key, _ in waiting.select(left):
+            for key, _ in waiting.select(min(left, _TURN)):
                 chunk = os.read(key.fd, _CHUNK)
                 parts[key.fd] += chunk
                 if not chunk:

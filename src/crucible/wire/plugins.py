@@ -44,6 +44,7 @@ class Plugin:
     distribution_version: str
     python: str
     fault: Optional[Fault] = None
+    title: str = ""
     version: str = ""
     description: str = ""
     framework: str = ""
@@ -59,6 +60,7 @@ class Plugin:
             "distribution": self.distribution,
             "distribution_version": self.distribution_version,
             "python": self.python,
+            "title": self.title,
             "version": self.version,
             "description": self.description,
             "framework": self.framework,
@@ -82,7 +84,12 @@ def describe_all(python: str, environ: Mapping[str, str], seconds: float = DESCR
     with _asker(python, environ) as asker:
         entries = _entries(asker)
         with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
-            return tuple(pool.map(lambda entry: _described(asker, entry, seconds), entries))
+            try:
+                return tuple(pool.map(lambda entry: _described(asker, entry, seconds), entries))
+            except BaseException:
+                # Ctrl-C: leaving waits for the threads, and a plugin may hang.
+                asker.abandoned.set()
+                raise
 
 
 def describe_one(name: str, python: str, environ: Mapping[str, str], seconds: float = DESCRIBE_SECONDS) -> Plugin:
@@ -131,6 +138,7 @@ def _filled(entry: Plugin, answer: Mapping[str, Any]) -> Plugin:
     model, about = answer["model"], answer["model"]["metadata"]
     return replace(
         entry,
+        title=str(about["name"]),
         version=str(about["version"]) or entry.distribution_version,
         description=str(about["description"]),
         framework=str(about["framework"]),

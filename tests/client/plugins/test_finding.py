@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from tests.harness import until
 from tests.plugin_packages import COUNTER, HEAD, install, make_python
 
 from crucible.client.plugins import Plugin, discover, find_plugin
 from crucible.core.errors import BadInput, UnknownName
+from crucible.wire.asking import Asker, NoAnswer
+from crucible.wire.shim import write_shim
 
 ENVIRON = {"PATH": os.environ["PATH"], "CRUCIBLE_TOKEN": "secret", "AWS_SECRET": "secret"}
 
@@ -113,6 +117,20 @@ time.sleep(600)
     pid = int(mark.read_text())
     status = Path(f"/proc/{pid}/stat")
     assert not status.exists() or status.read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def test_whoever_asks_may_leave(venv: Path, site: Path, tmp_path: Path) -> None:
+    """As Ctrl-C does: what hangs is ended, long before its deadline."""
+    mark = tmp_path / "begun"
+    code = f"import time\nopen({str(mark)!r}, 'w').close()\ntime.sleep(600)"
+    install(site, "hangs", code, {"hangs": "hangs:Model"})
+    write_shim(tmp_path / "shim")
+    asker = Asker(python(venv), tmp_path / "shim", ENVIRON)
+    with ThreadPoolExecutor() as pool:
+        asked = pool.submit(asker.ask, "--model", "hangs", seconds=600)
+        until(mark.exists, what="the plugin")
+        asker.abandoned.set()
+        assert isinstance(asked.exception(timeout=30), NoAnswer)
 
 
 def test_what_one_prints_is_not_its_answer(venv: Path, site: Path) -> None:
