@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from crucible.client.pythons import Surroundings
 from crucible.core.errors import BadInput
 from crucible.core.models import Order
 
+ME = ("-c", "user.name=me", "-c", "user.email=me@example.org")
 ORDER = Order("counter", "train", {"epochs": 2})
 
 
@@ -31,6 +33,10 @@ def taken(request: Request) -> Payload:
     return from_installed(ORDER, plugin, choice, request)
 
 
+def git(folder: Path, *arguments: str) -> None:
+    subprocess.run(["git", *arguments], cwd=folder, check=True)
+
+
 def names(payload: Payload) -> list[str]:
     assert payload.entries is not None
     return [entry.name for entry in payload.entries]
@@ -46,6 +52,22 @@ def test_the_package_travels_whole_and_nothing_beside_it(request_: Request, site
     assert names(payload) == ["counting/__init__.py", "counting/vocabulary.txt"]
     assert payload.environment.origin == "the shell's VIRTUAL_ENV"
     assert payload.source.path == str(package)
+    git(request_.folder, "init", "-q")
+    git(request_.folder, *ME, "commit", "-qm", "first", "--allow-empty")
+    assert taken(request_).source.commit is None
+
+
+def test_of_a_package_in_a_work_tree_the_commit_is_recorded(request_: Request, site: Path, tmp_path: Path) -> None:
+    package = install(tmp_path / "work", "counting", COUNTER, {"counter": "counting:Counter"})
+    (site / "editable.pth").write_text(f"{tmp_path / 'work'}\n")
+    for command in (("init", "-q"), ("add", "."), (*ME, "commit", "-qm", "first")):
+        git(tmp_path / "work", *command)
+    assert not taken(request_).source.dirty
+    (package / "__init__.py").write_text(COUNTER + "# more\n")
+    source = taken(request_).source
+    assert source.commit is not None
+    assert source.dirty
+    assert "# more" in (source.diff or "")
 
 
 def test_a_module_of_one_file_travels_alone(request_: Request, site: Path) -> None:

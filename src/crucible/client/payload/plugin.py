@@ -8,7 +8,7 @@ from pathlib import Path
 
 from crucible.client.payload.base import Payload, Request, missing
 from crucible.client.payload.files import gather
-from crucible.client.payload.repository import git_state, listed_files
+from crucible.client.payload.repository import GitState, git_state, listed_files
 from crucible.client.plugins.finding import find_plugin
 from crucible.client.pythons import Choice, Code, choose_python
 from crucible.core.errors import BadInput
@@ -17,6 +17,7 @@ from crucible.core.spec import EnvironmentSpec, Source, SourceKind
 from crucible.wire.plugins import Plugin
 
 GROUP = "crucible.models"
+_INSTALLED = frozenset({"site-packages", "dist-packages"})
 _REQUIREMENT = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*(\s*\[[^\]]*\])?\s*($|[@<>=!~;].*)")
 
 
@@ -32,18 +33,27 @@ def look_up(model: str, method: str, request: Request) -> tuple[Plugin, Choice]:
 
 def from_installed(order: Order, plugin: Plugin, choice: Choice, request: Request) -> Payload:
     """A plugin that is installed here: a frozen copy of its package, run by the Python it was found in."""
-    entries = None
-    notes = [*choice.notes]
+    ref = f"{plugin.distribution}=={plugin.distribution_version}"
     if plugin.package is None:
-        notes.append(f"The package of {order.model} is not one folder, so the job runs it where it is installed.")
-    elif not request.in_place:
-        entries = gather(plugin.package.parent, [plugin.package.name], request.limit)
+        note = f"The package of {order.model} is not one folder, so the job runs it where it is installed."
+        source = Source(kind=SourceKind.PLUGIN, ref=ref)
+        return Payload(order.command, choice.environment, source, notes=(*choice.notes, note))
+    root, name = plugin.package.parent, plugin.package.name
+    # An installed copy is nobody's work tree, even where its environment lies in one.
+    state = GitState() if _INSTALLED & set(plugin.package.parts) else git_state(root, (name,))
     return Payload(
         command=order.command,
         environment=choice.environment,
-        source=Source(kind=SourceKind.PLUGIN, path=str(plugin.package) if plugin.package else None, ref=_ref(plugin)),
-        entries=entries,
-        notes=tuple(notes),
+        source=Source(
+            kind=SourceKind.PLUGIN,
+            path=str(plugin.package),
+            ref=ref,
+            commit=state.commit,
+            dirty=state.dirty,
+            diff=state.diff,
+        ),
+        entries=gather(root, [name], request.limit),
+        notes=choice.notes,
     )
 
 
@@ -98,7 +108,3 @@ def _check_project(model: str, root: Path, named: str) -> None:
     if model not in offered:
         fix = f'It is offered in {named} under [project.entry-points."{GROUP}"].'
         raise not_offered(model, offered, fix)
-
-
-def _ref(plugin: Plugin) -> str:
-    return f"{plugin.distribution}=={plugin.distribution_version}"
