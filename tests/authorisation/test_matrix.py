@@ -23,6 +23,7 @@ CODE_OF_IT = {"command": ["true"]}
 TRAINING = {"model_name": "x", "tenant_id": "alpha", "config": CODE_OF_IT}
 BODIES: dict[str, Any] = {
     "POST /api/v1/jobs": {"command": ["true"], "project": "alpha"},
+    "POST /api/v1/models/{name}/jobs": {},
     "POST /api/v1/training": TRAINING,
     "POST /api/v1/training/create": TRAINING,
     "POST /orchestrate": {"tenant_id": "alpha", "training_params": CODE_OF_IT, "model_params": {"architecture": "x"}},

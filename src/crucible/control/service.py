@@ -96,12 +96,15 @@ class Control:
         await self.people.ensure_project(self._who, name)
 
     async def models(self) -> list[View]:
+        self._need_work()
         return await self._models.listed()
 
     async def model(self, name: str) -> View:
+        self._need_work()
         return await self._models.one(name)
 
     async def model_spec(self, order: Order, job: Mapping[str, object]) -> JobSpec:
+        self._need_work()
         return await self._models.spec(order, job)
 
     async def cancel(self, ref: str) -> tuple[View, bool]:
@@ -165,6 +168,11 @@ class Control:
         found = await self._found(ref)
         self._who.need(Permission.WRITE, found.project)
         return found.id
+
+    def _need_work(self) -> None:
+        """Raise Forbidden for somebody who may submit nowhere."""
+        if self._who.projects(Permission.WRITE) == frozenset():
+            raise self._who.refusal(Permission.WRITE, self._who.default_project)
 
     def _note(self, unit: Unit, action: str, job: str, project: str) -> None:
         """Of the owner's own jobs their events tell enough."""
@@ -290,8 +298,7 @@ class Control:
 
     async def put_bundle(self, sha: str, chunks: AsyncIterator[bytes]) -> bool:
         """Stores a bundle whole; whether it is new."""
-        if self._who.projects(Permission.WRITE) == frozenset():
-            raise self._who.refusal(Permission.WRITE, self._who.default_project)
+        self._need_work()
         return await self._parts.bundles.put(sha, chunks, self._who)
 
     def _ask_scheduler(self) -> None:
