@@ -13,7 +13,7 @@ from crucible.wire.messages import Kind
 
 def spec(**config: Any) -> JobSpec:
     config = {"command": ["train"], "epochs": 10, "resources": {"cpus": 1}, **config}
-    return prepare(TrainingRequest.model_validate({"model_name": "resnet", "config": config}), {}).spec
+    return prepare(TrainingRequest.model_validate({"model_name": "resnet", "config": config})).spec
 
 
 async def test_the_record_follows_the_job(rig: Rig) -> None:

@@ -8,16 +8,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from crucible.core.errors import BadInput, UnknownName
+from crucible.core.errors import BadInput
 from crucible.core.offers import Market
 from crucible.core.spec import JobSpec
-from crucible.core.training import Orchestration, Prepared, TrainingConfig, TrainingRequest, prepare, recorded
+from crucible.core.training import (
+    Orchestration,
+    Prepared,
+    TrainingConfig,
+    TrainingRequest,
+    order_of,
+    prepare,
+    recorded,
+    wishes_of,
+)
 
 CODE = "print('epoch 1/1 loss=0.5')"
 
 
 def prepared(**config: Any) -> Prepared:
-    return prepare(TrainingRequest.model_validate({"model_name": "resnet", "config": config}), {})
+    return prepare(TrainingRequest.model_validate({"model_name": "resnet", "config": config}))
 
 
 def test_code_becomes_a_bundle_beside_its_config() -> None:
@@ -41,15 +50,17 @@ def test_a_command_runs_on_code_that_was_sent_before() -> None:
     assert (spec.command, spec.bundle) == (("make", "train", "1"), "a" * 64)
 
 
-def test_a_plugin_runs_by_its_own_command() -> None:
-    request = TrainingRequest.model_validate({"model_name": "resnet", "config": {"args": ["-v"]}})
-    assert prepare(request, {"resnet": ("{python}", "-m", "runner")}).spec.command == ("{python}", "-m", "runner", "-v")
+def test_what_brings_no_program_is_asked_of_a_model_plugin() -> None:
+    sent = {"model_name": "resnet", "config": {"epochs": 3, "lr": 0.1, "executor": "local", "seed": 7}}
+    order = order_of(TrainingRequest.model_validate(sent))
+    assert order is not None
+    assert (order.model, order.method, order.config) == ("resnet", "train", {"epochs": 3, "lr": 0.1})
+    assert order_of(TrainingRequest.model_validate({"model_name": "resnet", "config": {"code": CODE}})) is None
 
 
 def test_a_model_that_is_no_plugin_says_what_to_send_instead() -> None:
-    with pytest.raises(UnknownName) as raised:
-        prepare(TrainingRequest(model_name="resnt"), {"resnet": ("x",)})
-    assert raised.value.meant == "resnet"
+    with pytest.raises(BadInput) as raised:
+        prepare(TrainingRequest(model_name="resnt"))
     assert "config.code" in raised.value.fix
 
 
@@ -132,7 +143,7 @@ _keys = st.sampled_from([*TrainingConfig.model_fields, "x"]) | st.text(max_size=
 @given(st.dictionaries(_keys, _json, max_size=6), st.text(max_size=12))
 def test_whatever_is_sent_is_a_job_or_is_refused(config: dict[str, Any], model: str) -> None:
     try:
-        found = prepare(TrainingRequest.model_validate({"model_name": model, "config": config}), {model: ("run",)})
+        found = prepare(TrainingRequest.model_validate({"model_name": model, "config": config}))
     except (ValidationError, BadInput):
         return
     assert JobSpec.model_validate_json(found.spec.model_dump_json()) == found.spec
@@ -164,9 +175,7 @@ def test_a_tenants_wish_is_a_training_request() -> None:
     request = orchestration().request()
     assert (request.model_name, request.name, request.tenant_id) == ("yolo", "my-training-job", "my-tenant")
     assert request.tags == ("tag1", "tag2")
-    found = prepare(request, {"yolo": ("run",)})
-    assert found.project == "my-tenant"
-    config = json.loads(found.spec.env["CONFIG"])
+    config = json.loads(wishes_of(request)["env"]["CONFIG"])
     assert (config["epochs"], config["batch_size"]) == (10, 16)
     assert config["model_params"] == {"architecture": "yolo", "input_size": 640}
 

@@ -15,7 +15,8 @@ from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from crucible.core.errors import BadInput, UnknownName
+from crucible.core.errors import BadInput
+from crucible.core.models import Order
 from crucible.core.offers import Market
 from crucible.core.people import PROJECT_PATTERN
 from crucible.core.resources import Resources
@@ -146,20 +147,37 @@ class Prepared:
     project: str | None = None
 
 
-def prepare(request: TrainingRequest, plugins: Mapping[str, tuple[str, ...]]) -> Prepared:
-    """What to run for a request; `plugins` are the commands of the model plugins that can be run.
-
-    Raises BadInput for a config that says two things or nothing that could be run.
-    """
+def prepare(request: TrainingRequest) -> Prepared:
+    """What to run for a request that brings its program. Raises BadInput for one that says two things."""
     config = request.config
-    told = json.dumps(config.model_dump(mode="json", exclude_unset=True, exclude={"code"}))
-    files = {MAIN: config.code.encode(errors="replace"), CONFIG_FILE: told.encode()} if config.code else {}
-    return Prepared(
-        _checked(JobSpec, {**_program(request, plugins), **_wishes(request, told)}), files, request.tenant_id
+    files = {MAIN: config.code.encode(errors="replace"), CONFIG_FILE: _told(config).encode()} if config.code else {}
+    return Prepared(_checked(JobSpec, {**_program(request), **wishes_of(request)}), files, request.tenant_id)
+
+
+def order_of(request: TrainingRequest) -> Order | None:
+    """What is asked of a model plugin; None for a request that brings a program of its own."""
+    config = request.config
+    if any(getattr(config, name) is not None for name in PROGRAMS):
+        return None
+    ours = TrainingConfig.model_fields.keys() - {"epochs"}
+    return Order(request.model_name, "train", config.model_dump(mode="json", exclude_unset=True, exclude=ours))
+
+
+def no_model(request: TrainingRequest, why: str) -> BadInput:
+    return BadInput(
+        f"There is no model plugin {request.model_name!r}.",
+        why=why,
+        fix="Send the program itself as config.code (its text) or config.script (its path on the server).",
+        name=request.model_name,
     )
 
 
-def _program(request: TrainingRequest, plugins: Mapping[str, tuple[str, ...]]) -> dict[str, Any]:
+def _told(config: TrainingConfig) -> str:
+    """What the program finds of its config."""
+    return json.dumps(config.model_dump(mode="json", exclude_unset=True, exclude={"code"}))
+
+
+def _program(request: TrainingRequest) -> dict[str, Any]:
     config = request.config
     given = [name for name in PROGRAMS if getattr(config, name) is not None]
     if len(given) > 1:
@@ -169,12 +187,9 @@ def _program(request: TrainingRequest, plugins: Mapping[str, tuple[str, ...]]) -
         return {"command": (PYTHON, MAIN, *args), "source": Source(kind=SourceKind.CODE)}
     if config.script is not None:
         return _script(PurePosixPath(config.script), args)
-    if config.command is not None:
-        return {"command": (*config.command, *args), "bundle": config.bundle}
-    if request.model_name not in plugins:
-        fix = "Send the program itself as config.code (its text) or config.script (its path on the server)."
-        raise UnknownName("model plugin", request.model_name, plugins, fix=fix)
-    return {"command": (*plugins[request.model_name], *args)}
+    if config.command is None:
+        raise no_model(request, "The config brings no program.")
+    return {"command": (*config.command, *args), "bundle": config.bundle}
 
 
 def _script(path: PurePosixPath, args: tuple[str, ...]) -> dict[str, Any]:
@@ -189,7 +204,8 @@ def _script(path: PurePosixPath, args: tuple[str, ...]) -> dict[str, Any]:
     return {"command": (PYTHON, path.name, *args), "in_place": str(path.parent), "source": source}
 
 
-def _wishes(request: TrainingRequest, told: str) -> dict[str, Any]:
+def wishes_of(request: TrainingRequest) -> dict[str, Any]:
+    """The fields of the job besides its program."""
     config = request.config
     sized = config.tier is not None or config.resources is not None
     retries = Retries() if config.max_retries is None else Retries(interruption=config.max_retries)
@@ -204,7 +220,7 @@ def _wishes(request: TrainingRequest, told: str) -> dict[str, Any]:
         "retries": retries,
         "resume_from": config.resume_from,
         "seed": config.seed,
-        "env": {CONFIG_ENV: told, MODEL_ENV: request.model_name},
+        "env": {CONFIG_ENV: _told(config), MODEL_ENV: request.model_name},
     }
 
 

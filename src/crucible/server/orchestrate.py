@@ -7,12 +7,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from crucible.core.training import Orchestration, prepare
+from crucible.core.training import Orchestration
 from crucible.server.answers import answer
 from crucible.server.context import Control
 from crucible.server.ports import View
 from crucible.server.problems import documented
-from crucible.server.training import PLUGINS, Key, job_of, submit
+from crucible.server.training import Key, job_of, submit
 
 router = APIRouter(tags=["training"])
 
@@ -22,7 +22,7 @@ _AGAIN: dict[int | str, dict[str, Any]] = {200: {"description": "the same key ag
 @router.post("/orchestrate", status_code=201, responses={**_AGAIN, **documented(404, 409, 413)})
 async def orchestrate(wish: Orchestration, control: Control, key: Key) -> Response:
     """Submit a training task for a tenant, which is a project here; answers as `/status` does."""
-    submitted = await submit(control, prepare(wish.request(), PLUGINS), key)
+    submitted = await submit(control, wish.request(), key)
     job = str(submitted.view["id"])
     where = {"Location": f"/status?task_id={job}"}
     return answer(task_view(await control.training(job)), 201 if submitted.created else 200, where)

@@ -14,8 +14,9 @@ from fastapi import APIRouter, Body, Depends, Path, WebSocket
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
+from crucible.core.errors import NotFound
 from crucible.core.ids import ALPHABET
-from crucible.core.training import Prepared, TrainingRequest, prepare
+from crucible.core.training import Prepared, TrainingRequest, no_model, order_of, prepare, wishes_of
 from crucible.server.answers import answer
 from crucible.server.context import Control
 from crucible.server.limits import AttemptNumber, LogBytes, MiB, Offset, idempotency_key
@@ -23,9 +24,6 @@ from crucible.server.ports import JobsPort, Submitted, View
 from crucible.server.problems import documented
 from crucible.server.streams import stream_job
 from crucible.wire.archive import Entry, pack
-
-PLUGINS: Mapping[str, tuple[str, ...]] = {}
-"""The commands of model plugins that this server can run."""
 
 _JOB = re.compile(rf"job-[{ALPHABET}]{{26}}")
 _AGAIN: dict[int | str, dict[str, Any]] = {200: {"description": "the same key again"}}
@@ -44,8 +42,9 @@ def job_of(ref: str) -> str:
     return found[0] if found else ref
 
 
-async def submit(control: JobsPort, prepared: Prepared, key: str | None) -> Submitted:
+async def submit(control: JobsPort, request: TrainingRequest, key: str | None) -> Submitted:
     """Stores the program, then the job."""
+    prepared = await _prepared(control, request)
     spec = prepared.spec
     if prepared.files:
         data = await asyncio.to_thread(_packed, prepared.files)
@@ -57,6 +56,18 @@ async def submit(control: JobsPort, prepared: Prepared, key: str | None) -> Subm
         await control.ensure_project(prepared.project)
         spec = spec.model_copy(update={"project": prepared.project})
     return await control.submit(spec, key)
+
+
+async def _prepared(control: JobsPort, request: TrainingRequest) -> Prepared:
+    """The program that the request brings, or else the model plugin that it names."""
+    order = order_of(request)
+    if order is None:
+        return prepare(request)
+    wishes = {name: value for name, value in wishes_of(request).items() if name != "environment"}
+    try:
+        return Prepared(await control.model_spec(order, wishes), project=request.tenant_id)
+    except NotFound as error:
+        raise no_model(request, error.fix) from error
 
 
 def _packed(files: Mapping[str, bytes]) -> bytes:
@@ -76,7 +87,7 @@ async def create(request: TrainingRequest, control: Control, key: Key) -> Respon
 
     422 for a model that is no plugin here when the config brings no program, and for an unknown executor or tier.
     """
-    submitted = await submit(control, prepare(request, PLUGINS), key)
+    submitted = await submit(control, request, key)
     job = str(submitted.view["id"])
     made = {"job_id": job, "execution_id": _execution(submitted.view)}
     return answer(made, 201 if submitted.created else 200, {"Location": f"/api/v1/training/{job}"})
