@@ -22,6 +22,7 @@ class Prefix(enum.StrEnum):
     CHECKPOINT = "ckp"
     GROUP = "grp"
     DEPLOYMENT = "dep"
+    NOTE = "nte"
 
 
 _ID = re.compile(rf"({'|'.join(Prefix)})-[{ALPHABET}]{{{_BODY}}}")
