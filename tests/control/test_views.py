@@ -22,6 +22,7 @@ JOB_KEYS = {
     "short",
     "name",
     "kind",
+    "project",
     "status",
     "phase",
     "desired",

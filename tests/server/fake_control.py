@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from crucible.core.errors import Conflict, CrucibleError, NotAllowed, NotFound
+from crucible.core.jobfilter import JobFilter
 from crucible.core.spec import JobSpec
+from crucible.core.tags import parse_tags
 from crucible.wire.desired import Desired
 from crucible.wire.messages import Batch, decode_batch, derive_secret
 
@@ -188,6 +190,8 @@ class FakeControl:
         self.pruned: list[tuple[float | None, bool]] = []
         self.backups: list[str] = []
         self.confirmed = 0
+        self.labels: dict[str, set[str]] = {}
+        self.said: dict[str, list[dict[str, Any]]] = {}
 
     @property
     def agents(self) -> FakeControl:
@@ -233,11 +237,60 @@ class FakeControl:
     async def view(self, ref: str) -> dict[str, Any]:
         return self.known[await self.find_job(ref)].view()
 
-    async def jobs(
-        self, *, statuses: frozenset[str] | None, active: bool, limit: int, cursor: str | None
-    ) -> dict[str, Any]:
-        self.asked.append({"statuses": statuses, "active": active, "limit": limit, "cursor": cursor})
+    async def jobs(self, wanted: JobFilter, *, limit: int, cursor: str | None) -> dict[str, Any]:
+        self.asked.append({"wanted": wanted, "limit": limit, "cursor": cursor})
         return {"items": [job.view() for job in self.known.values()], "next": None}
+
+    async def submit_many(self, orders: Sequence[tuple[JobSpec, str | None]]) -> list[Submitted | CrucibleError]:
+        found: list[Submitted | CrucibleError] = []
+        for spec, key in orders:
+            try:
+                found.append(await self.submit(spec, key))
+            except CrucibleError as error:
+                found.append(error)
+        return found
+
+    async def cancel_many(self, wanted: JobFilter, *, limit: int, dry_run: bool) -> tuple[list[dict[str, Any]], bool]:
+        self.asked.append({"wanted": wanted, "limit": limit, "dry_run": dry_run})
+        return [job.view() for job in self.known.values()], False
+
+    async def cancel_these(self, refs: Sequence[str], *, dry_run: bool) -> list[dict[str, Any] | CrucibleError]:
+        self.asked.append({"refs": list(refs), "dry_run": dry_run})
+        found: list[dict[str, Any] | CrucibleError] = []
+        for ref in refs:
+            try:
+                found.append(await self.view(ref))
+            except CrucibleError as error:
+                found.append(error)
+        return found
+
+    async def rename(self, ref: str, name: str | None) -> dict[str, Any]:
+        return {**await self.view(ref), "name": name}
+
+    async def tags(self, ref: str) -> list[str]:
+        return sorted(self.labels.setdefault(await self.find_job(ref), set()))
+
+    async def change_tags(self, ref: str, *, add: Sequence[str], remove: Sequence[str]) -> list[str]:
+        known = self.labels.setdefault(await self.find_job(ref), set())
+        known.difference_update(remove)
+        known.update(str(tag) for tag in parse_tags(add))
+        return sorted(known)
+
+    async def notes(self, ref: str) -> list[dict[str, Any]]:
+        return self.said.setdefault(await self.find_job(ref), [])
+
+    async def add_note(self, ref: str, *, author: str, text: str) -> dict[str, Any]:
+        notes = await self.notes(ref)
+        notes.append({"id": f"nte-{len(notes)}", "author": author, "text": text})
+        return notes[-1]
+
+    async def delete_note(self, ref: str, note: str) -> dict[str, Any]:
+        notes = await self.notes(ref)
+        found = next((item for item in notes if item["id"] == note), None)
+        if found is None:
+            raise NotFound(f"There is no note {note!r}.", fix="List them first.")
+        notes.remove(found)
+        return found
 
     async def cancel(self, ref: str) -> tuple[dict[str, Any], bool]:
         job = self.known[await self.find_job(ref)]

@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 from crucible.backends.base import Backend
 from crucible.control.agents import Agents, Tools
 from crucible.control.backup import Backup, Source
+from crucible.control.bulk import Bulk
 from crucible.control.bundles import Bundles
 from crucible.control.contacts import Contacts
 from crucible.control.effects import Bearings, Performer
@@ -78,6 +79,7 @@ class Parts:
         self.duties = Duties(ports.worker, backends)
         self.scheduler = Scheduler(self.places, ports.ids, deployment.id, self.duties, deployment.terms)
         self.submit = Submit(self.places, self.scheduler, ports.ids)
+        self.bulk = Bulk(self.writer, self.submit, self.scheduler)
         self.room = Room(ports, deployment.bounds)
         self.uploads = Uploads(ports, deployment.scratch, self.room)
         self.bundles = Bundles(ports, self.uploads, deployment.bundle_limit)

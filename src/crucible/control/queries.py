@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 
 from sqlalchemy import Connection, bindparam, func, select
 
-from crucible.control import checkpoints, codec, points, repository
+from crucible.control import checkpoints, codec, labels, points, repository
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Row, Statement
 from crucible.control.views import MOST_AHEAD, View, event_view, job_view, machine_view
-from crucible.core.errors import BadInput, Conflict, NotFound, UnknownName
+from crucible.core.errors import Conflict, NotFound
 from crucible.core.ids import is_id, short
 from crucible.core.lifecycle import JobState, MachineState
 from crucible.core.lifecycle.states import Status, states_of
@@ -65,6 +65,14 @@ def find_job(conn: Connection, ref: str) -> str:
     return str(found[0])
 
 
+def try_to_find(conn: Connection, ref: str) -> str | NotFound | Conflict:
+    """Like `find_job`, where the errors are answers too."""
+    try:
+        return find_job(conn, ref)
+    except (NotFound, Conflict) as error:
+        return error
+
+
 def one_job(conn: Connection, job: str, now: float) -> View:
     world = repository.load_world(conn, job)
     if world is None:
@@ -72,30 +80,8 @@ def one_job(conn: Connection, job: str, now: float) -> View:
     attempts = [a.id for a in world.attempts]
     ahead = _ahead(conn, job, world.job.backend) if world.job.state is JobState.QUEUED else 0
     newest = checkpoints.newest_of(conn, job)
-    return job_view(world, _details(conn, attempts), segments_of(conn, world.machines), ahead, now, newest)
-
-
-def list_jobs(
-    conn: Connection, statuses: frozenset[str], active: bool, limit: int, cursor: str | None, now: float
-) -> View:
-    """Newest first; `next` is the cursor of the following page."""
-    c = t.jobs.c
-    query = select(c.id).order_by(c.id.desc()).limit(min(max(limit, 1), LARGEST_PAGE) + 1)
-    if cursor is not None:
-        if not is_id(cursor):
-            raise BadInput("The cursor is not one of ours.", fix="Take it from `next` of the page before.")
-        query = query.where(c.id < cursor)
-    if statuses:
-        wanted = [state.value for name in statuses for state in states_of(_status(name))]
-        query = query.where(c.state.in_(wanted))
-    if active:
-        query = query.where(c.state.in_(ACTIVE))
-    ids = list(conn.execute(query).scalars())
-    page = ids[: min(max(limit, 1), LARGEST_PAGE)]
-    return {
-        "items": [one_job(conn, i, now) for i in page],
-        "next": page[-1] if len(ids) > len(page) else None,
-    }
+    called = labels.of(conn, [job]).get(job)
+    return job_view(world, details_of(conn, attempts), segments_of(conn, world.machines), ahead, now, newest, called)
 
 
 def list_events(conn: Connection, job: str | None, after: int, limit: int) -> list[View]:
@@ -197,7 +183,7 @@ def segments_of(conn: Connection, machines: Iterable[str]) -> dict[str, list[Seg
     return found
 
 
-def _details(conn: Connection, attempts: Sequence[str]) -> dict[str, dict[str, object]]:
+def details_of(conn: Connection, attempts: Sequence[str]) -> dict[str, dict[str, object]]:
     if not attempts:
         return {}
     return {
@@ -227,10 +213,3 @@ def _series_view(series: points.Series) -> View:
         "max": series.high,
         "points": [list(p) for p in series.points],
     }
-
-
-def _status(name: str) -> Status:
-    try:
-        return Status(name)
-    except ValueError:
-        raise UnknownName("status", name, [s.value for s in Status]) from None

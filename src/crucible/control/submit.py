@@ -21,6 +21,7 @@ from crucible.core.lifecycle import Job
 from crucible.core.lifecycle.advance import new_job
 from crucible.core.places import places_of
 from crucible.core.spec import JobSpec
+from crucible.core.tags import parse_tags
 
 _KEY = Statement(select(t.idempotency).where(t.idempotency.c.key == bindparam("name")))
 _KEEP_KEY = Statement(inserting(t.idempotency, ["key", "request", "job", "created_at"]))
@@ -48,6 +49,7 @@ class Submit:
         if known is not None:
             return Accepted(known, created=False)
         size = self._places.check(spec)
+        parse_tags(spec.tags)
         if spec.resume_from is not None:
             spec = spec.model_copy(update={"resume_from": checkpoints.named(unit.conn, spec.resume_from)})
         self._need_bundle(unit, spec)

@@ -14,11 +14,13 @@ from starlette.responses import Response
 from crucible.server import (
     artifacts,
     backends,
+    bulk,
     bundles,
     checkpoints,
     events,
     failures,
     jobs,
+    labels,
     logs,
     machines,
     metrics,
@@ -38,7 +40,9 @@ from crucible.server.ports import JobsPort
 ROUTERS = tuple(
     module.router
     for module in (
+        bulk,
         jobs,
+        labels,
         logs,
         metrics,
         events,

@@ -41,9 +41,15 @@ async def _about(connection: HTTPConnection) -> About:
     return about
 
 
+async def _author(connection: HTTPConnection) -> str:
+    """Whoever a guard has recognised; where there is one token and one person, that one."""
+    return str(connection.scope.get("crucible.person", "owner"))
+
+
 Control = Annotated[JobsPort, Depends(_control)]
 AgentsControl = Annotated[AgentsPort, Depends(_agents)]
 Server = Annotated[About, Depends(_about)]
+Author = Annotated[str, Depends(_author)]
 JobRef = Annotated[
     str,
     Path(

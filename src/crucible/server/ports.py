@@ -6,10 +6,12 @@ no change here. Views are plain JSON values.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Set
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
+from crucible.core.errors import CrucibleError
+from crucible.core.jobfilter import JobFilter
 from crucible.core.spec import JobSpec
 from crucible.wire.desired import Desired
 
@@ -81,8 +83,32 @@ class JobsPort(Protocol):
         """The job without the parts that have streams of their own (`recent_logs`, `metrics`)."""
         ...
 
-    async def jobs(self, *, statuses: frozenset[str] | None, active: bool, limit: int, cursor: str | None) -> View: ...
+    async def jobs(self, wanted: JobFilter, *, limit: int, cursor: str | None) -> View:
+        """`items`, newest first, and `next`; raises BadInput for a cursor that no page has given."""
+        ...
+
     async def cancel(self, ref: str) -> tuple[View, bool]: ...
+    async def submit_many(self, orders: Sequence[tuple[JobSpec, str | None]]) -> Sequence[Submitted | CrucibleError]:
+        """Specs and their keys. What became of each, in their order; one that is refused stops none of the others."""
+        ...
+
+    async def cancel_many(self, wanted: JobFilter, *, limit: int, dry_run: bool) -> tuple[list[View], bool]:
+        """Of the jobs that fit and have not ended the newest `limit`, and whether there are more."""
+        ...
+
+    async def cancel_these(self, refs: Sequence[str], *, dry_run: bool) -> Sequence[View | CrucibleError]: ...
+    async def rename(self, ref: str, name: str | None) -> View: ...
+    async def tags(self, ref: str) -> list[str]: ...
+    async def change_tags(self, ref: str, *, add: Sequence[str], remove: Sequence[str]) -> list[str]:
+        """All tags, after `remove` and then `add`; raises BadInput for what is no tag, or for too many."""
+        ...
+
+    async def notes(self, ref: str) -> list[View]: ...
+    async def add_note(self, ref: str, *, author: str, text: str) -> View:
+        """Raises Conflict where the job has as many as it may."""
+        ...
+
+    async def delete_note(self, ref: str, note: str) -> View: ...
     async def resume(self, ref: str, *, checkpoint: str | None, backend: str | None) -> View:
         """Reopen a job that has ended, from a checkpoint (the newest unless named), perhaps at another place.
 
