@@ -190,6 +190,7 @@ class FakeControl:
         self.pruned: list[tuple[float | None, bool]] = []
         self.backups: list[str] = []
         self.confirmed = 0
+        self.searching: asyncio.Event | None = None
         self.labels: dict[str, set[str]] = {}
         self.said: dict[str, list[dict[str, Any]]] = {}
 
@@ -347,6 +348,17 @@ class FakeControl:
         following = offset + len(data)
         complete = number <= job.ended and following >= len(output)
         return LogPage(number, count, offset, following, complete, data)
+
+    async def search_logs(self, ref: str, **wish: Any) -> dict[str, Any]:
+        await self.find_job(ref)
+        self.asked.append(wish)
+        if self.searching is not None:
+            try:
+                await self.searching.wait()
+            except asyncio.CancelledError:
+                self.asked.append({"cancelled": True})
+                raise
+        return {"items": [{"attempt": 1, "line": 3, "offset": 9, "text": "found"}], "next": None, "complete": True}
 
     async def metrics(self, ref: str, *, series: list[str], points: int) -> dict[str, Any]:
         job = self.known[await self.find_job(ref)]

@@ -21,6 +21,7 @@ from crucible.control.ingest import Ingest
 from crucible.control.janitor import Janitor
 from crucible.control.ledger import Ledger
 from crucible.control.logs import Logs
+from crucible.control.logsearch import LogSearch
 from crucible.control.orders import Terms
 from crucible.control.places import Places
 from crucible.control.poller import Poller
@@ -86,6 +87,7 @@ class Parts:
         tools = Tools(ports, self.writer, self.feed, self.tails, self.contacts, deployment.key)
         self.agents = Agents(tools, Ingest(self.scheduler, ports.ids), self.uploads, self.bundles)
         self.logs = Logs(ports, self.tails)
+        self.logsearch = LogSearch(ports, self.tails)
         postroom = Postroom(ports, folder_of(deployment.store_url))
         invitations = Invitations(postroom, deployment.agents_url, deployment.store_url, deployment.channel)
         invites = any(invitations.channel(backend).channel is Channel.STORE for backend in backends.values())

@@ -13,7 +13,9 @@ from crucible.control.bulk import Order
 from crucible.control.bundles import StoredFile
 from crucible.control.crashpoints import crashpoint
 from crucible.control.feed import Hint, Watch
+from crucible.control.grep import Pattern
 from crucible.control.logs import LogPage
+from crucible.control.logsearch import Query
 from crucible.control.parts import Deployment, Parts
 from crucible.control.ports import Ports
 from crucible.control.roles import Duty
@@ -187,6 +189,22 @@ class Control:
 
     async def logs(self, ref: str, *, attempt: int | None, offset: int, limit: int, since: float | None) -> LogPage:
         return await self._parts.logs.page(await self.find_job(ref), attempt, offset, limit, since)
+
+    async def search_logs(
+        self,
+        ref: str,
+        *,
+        text: str,
+        regex: bool,
+        case: bool,
+        attempt: int | None,
+        context: int,
+        limit: int,
+        cursor: str | None,
+    ) -> View:
+        """A page of the lines that match; whoever gives up waiting ends the search."""
+        query = Query(Pattern(text, regex, case), attempt, context, limit, cursor)
+        return await self._parts.logsearch.find(await self.find_job(ref), query)
 
     async def metrics(self, ref: str, *, series: list[str], points: int) -> View:
         job = await self.find_job(ref)

@@ -133,6 +133,24 @@ class JobsPort(Protocol):
         ...
 
     async def logs(self, ref: str, *, attempt: int | None, offset: int, limit: int, since: float | None) -> LogPage: ...
+    async def search_logs(
+        self,
+        ref: str,
+        *,
+        text: str,
+        regex: bool,
+        case: bool,
+        attempt: int | None,
+        context: int,
+        limit: int,
+        cursor: str | None,
+    ) -> View:
+        """`items`, the lines that match in order, `next` and `complete`.
+
+        Raises BadInput for an expression or a cursor that is none. When cancelled, the search ends.
+        """
+        ...
+
     async def metrics(self, ref: str, *, series: list[str], points: int) -> View:
         """The series (all unless named) of `attempt`, the latest that has any; a `count` never falls in one.
 
