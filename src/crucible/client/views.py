@@ -153,6 +153,7 @@ class JobView(View):
     simulated: bool = False
     recent_logs: tuple[str, ...] = ()
     metrics: dict[str, float | None] = {}
+    notes: tuple[dict[str, str | None], ...] = ()
 
     @property
     def ended(self) -> bool:
