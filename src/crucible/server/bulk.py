@@ -75,7 +75,7 @@ async def submit_many(batch: Batch, request: Request, control: Control) -> Respo
     return answer({"items": items, **counts})
 
 
-@router.post("/cancel", responses=documented())
+@router.post("/cancel", responses=documented(413))
 async def cancel_many(wish: Annotated[Cancelling, Body()], request: Request, control: Control) -> Response:
     """Ask for the end of many jobs; of those a filter fits only the ones that have not ended are meant.
 

@@ -56,7 +56,7 @@ class Writing(_Wish):
         return value.strip()
 
 
-@router.patch("/{id}", responses=documented(404, 409))
+@router.patch("/{id}", responses=documented(404, 409, 413))
 async def rename(id: JobRef, control: Control, wish: Annotated[Naming, Body()]) -> Response:
     """Give a job another name. What it runs and how far it is stays as it is."""
     return answer(await control.rename(id, wish.name))
@@ -68,7 +68,7 @@ async def list_tags(id: JobRef, control: Control) -> Response:
     return answer({"items": await control.tags(id)})
 
 
-@router.post("/{id}/tags", responses=documented(404, 409))
+@router.post("/{id}/tags", responses=documented(404, 409, 413))
 async def change_tags(id: JobRef, control: Control, wish: Annotated[Tagging, Body()]) -> Response:
     """Add tags (`key` or `key=value`) and remove some (by `key`, or by `key=value` only where that is the value).
 
@@ -83,7 +83,7 @@ async def list_notes(id: JobRef, control: Control) -> Response:
     return answer({"items": await control.notes(id)})
 
 
-@router.post("/{id}/notes", status_code=201, responses=documented(404, 409))
+@router.post("/{id}/notes", status_code=201, responses=documented(404, 409, 413))
 async def add_note(id: JobRef, control: Control, author: Author, wish: Annotated[Writing, Body()]) -> Response:
     """Leave a note on a job, of at most 2,000 characters. 409 where it has 100 already."""
     return answer(await control.add_note(id, author=author, text=wish.text), 201)
