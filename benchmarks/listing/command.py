@@ -18,7 +18,6 @@ import httpx2
 from benchmarks.listing import history
 from benchmarks.listing.serve import TOKEN
 from crucible.control.db import open_database
-from crucible.core.errors import CrucibleError
 
 JOBS = 100_000
 TIMES = 40
@@ -70,20 +69,23 @@ def main(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.listing", description=__doc__)
     parser.add_argument("--jobs", type=int, default=JOBS)
     parser.add_argument("--times", type=int, default=TIMES, help="requests of each kind")
-    parser.add_argument("--database", help="URL of an empty PostgreSQL database; an SQLite file unless given")
+    parser.add_argument("--postgres", action="store_true", help="on a PostgreSQL server of its own, not on SQLite")
     asked = parser.parse_args(words)
-    with tempfile.TemporaryDirectory(prefix="crucible-bench-") as folder:
-        database = asked.database or str(Path(folder) / "crucible.db")
-        try:
-            seconds = asyncio.run(fill(database, asked.jobs))
-        except CrucibleError as error:
-            sys.stderr.write(f"error: {error}\n")
-            return error.exit_code
+    with tempfile.TemporaryDirectory(prefix="crucible-bench-") as folder, contextlib.ExitStack() as stack:
+        database = _postgres(stack) if asked.postgres else str(Path(folder) / "crucible.db")
+        seconds = asyncio.run(fill(database, asked.jobs))
         sys.stdout.write(f"{asked.jobs} jobs written in {seconds:.0f} s; each line {asked.times} requests\n")
         with serving(database, Path(folder)) as client:
             figures = [measured(client, name, query, asked.times) for name, query in FILTERS]
             submits = submitted(client, asked.times)
-    return told([*figures], submits)
+    return told(figures, submits)
+
+
+def _postgres(stack: contextlib.ExitStack) -> str:
+    """The URL of an empty database, on a server with the settings it comes with."""
+    from tests.postgres import server
+
+    return stack.enter_context(stack.enter_context(server()).database())
 
 
 async def fill(database: str, count: int) -> float:

@@ -7,7 +7,7 @@ import binascii
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, Table, and_, exists, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Select, Table, and_, func, or_, select
 
 from crucible.control import crowds
 from crucible.control.db import schema as t
@@ -39,7 +39,7 @@ def list_jobs(conn: Connection, wanted: JobFilter, limit: int, cursor: str | Non
 
 def fitting(conn: Connection, wanted: JobFilter, limit: int, before: str | None = None) -> list[str]:
     """The ids of the newest `limit` jobs that fit, of those older than `before`."""
-    query = _query(wanted, _way(conn, wanted), before, conn.dialect.name)
+    query = _query(wanted, _way(conn, wanted), before)
     return list(conn.execute(query.limit(limit)).scalars())
 
 
@@ -89,8 +89,8 @@ def _count(conn: Connection, query: Select[Any]) -> int:
     return int(conn.execute(select(func.count()).select_from(query.limit(MANY).subquery())).scalar_one())
 
 
-def _query(wanted: JobFilter, way: _Way, before: str | None, dialect: str) -> Select[Any]:
-    of_row, of_listing = _of_row(wanted), _of_listing(wanted, dialect)
+def _query(wanted: JobFilter, way: _Way, before: str | None) -> Select[Any]:
+    of_row, of_listing = _of_row(wanted), _of_listing(wanted)
     job = way.base.c.id if way.base is t.jobs else way.base.c.job
     query = select(job).where(*of_row, *of_listing).order_by(job.desc())
     along = way.tags[:1] if way.base is t.job_tags else ()
@@ -98,7 +98,9 @@ def _query(wanted: JobFilter, way: _Way, before: str | None, dialect: str) -> Se
         query = query.where(_has(t.job_tags.c, tag))
     for tag in way.tags[len(along) :]:
         other = t.job_tags.alias()
-        query = query.where(exists().where(other.c.job == job, _has(other.c, tag)))
+        # Not EXISTS: PostgreSQL would join all rows of the common tag instead of looking up a few.
+        its = select(other.c.job).where(other.c.job == job, _has(other.c, tag)).limit(1)
+        query = query.where(its.scalar_subquery().is_not(None))
     if of_listing and way.base is not t.listings:
         query = query.join(t.listings, _l.job == job)
     if of_row and way.base is not t.jobs:
@@ -127,8 +129,7 @@ def _of_row(wanted: JobFilter) -> list[ColumnElement[bool]]:
     return found
 
 
-def _of_listing(wanted: JobFilter, dialect: str) -> list[ColumnElement[bool]]:
-    position = func.instr if dialect == "sqlite" else func.strpos
+def _of_listing(wanted: JobFilter) -> list[ColumnElement[bool]]:
     found: list[ColumnElement[bool]] = []
     if wanted.kind:
         found.append(_l.kind.in_([kind.value for kind in wanted.kinds()]))
@@ -138,8 +139,8 @@ def _of_listing(wanted: JobFilter, dialect: str) -> list[ColumnElement[bool]]:
         beginning = fold(wanted.name.removesuffix(ANY_ENDING))
         found += [_l.folded >= beginning, _l.folded < beginning + _LAST]
     elif wanted.name is not None:
-        found.append(position(_l.folded, fold(wanted.name)) > 0)
+        found.append(_l.folded.contains(fold(wanted.name), autoescape=True))
     if wanted.text is not None:
         sought = fold(wanted.text)
-        found.append(or_(position(_l.folded, sought) > 0, position(_l.words, sought) > 0))
+        found.append(or_(*(column.contains(sought, autoescape=True) for column in (_l.folded, _l.words))))
     return found
