@@ -23,11 +23,16 @@ MAX_WORDS = 1000
 _l, _t = t.listings.c, t.job_tags.c
 _JOBS: BindParameter[Any] = bindparam("jobs", expanding=True)
 _ADD = Statement(inserting(t.listings, ["job", "kind", "name", "folded", "words"]))
-_NAMES = Statement(select(_l.job, _l.name).where(_l.job.in_(_JOBS)))
+_LABELS = Statement(
+    select(_l.job, _l.name, _t.key, _t.value)
+    .join(t.job_tags, _t.job == _l.job, isouter=True)
+    .where(_l.job.in_(_JOBS))
+    .order_by(_l.job, _t.key)
+)
 _RENAME = Statement(
     update(t.listings).where(_l.job == bindparam("its_job")).values(name=bindparam("name"), folded=bindparam("folded"))
 )
-_TAGS = Statement(select(t.job_tags).where(_t.job.in_(_JOBS)).order_by(_t.job, _t.key))
+_TAGS = Statement(select(t.job_tags).where(_t.job == bindparam("job")).order_by(_t.key))
 _ADD_TAG = Statement(inserting(t.job_tags, ["job", "key", "value"]))
 _DROP_TAGS = Statement(
     delete(t.job_tags).where(_t.job == bindparam("its_job"), _t.key.in_(bindparam("keys", expanding=True)))
@@ -66,11 +71,12 @@ def fold(text: str) -> str:
 
 def of(conn: Connection, jobs: Sequence[str]) -> dict[str, Labels]:
     """The labels of each of these jobs that is listed."""
-    by_job: dict[str, list[Tag]] = {}
-    for row in _TAGS.all(conn, jobs=jobs):
-        by_job.setdefault(row["job"], []).append(Tag(row["key"], row["value"]))
-    names = {row["job"]: row["name"] for row in _NAMES.all(conn, jobs=jobs)}
-    return {job: Labels(name, tuple(by_job.get(job, ()))) for job, name in names.items()}
+    found: dict[str, Labels] = {}
+    for row in _LABELS.all(conn, jobs=jobs):
+        known = found.get(row["job"]) or Labels(row["name"])
+        tags = known.tags if row["key"] is None else (*known.tags, Tag(row["key"], row["value"]))
+        found[row["job"]] = Labels(known.name, tags)
+    return found
 
 
 def rename(conn: Connection, job: str, name: str | None) -> None:
@@ -79,7 +85,7 @@ def rename(conn: Connection, job: str, name: str | None) -> None:
 
 def tags_of(conn: Connection, job: str) -> tuple[Tag, ...]:
     """By key."""
-    return tuple(Tag(row["key"], row["value"]) for row in _TAGS.all(conn, jobs=[job]))
+    return tuple(Tag(row["key"], row["value"]) for row in _TAGS.all(conn, job=job))
 
 
 def change_tags(conn: Connection, job: str, add: Iterable[Tag], remove: Iterable[Tag]) -> tuple[Tag, ...]:
