@@ -200,7 +200,7 @@ async def test_what_is_equal_is_found_by_an_index_in_the_order_of_the_answer(rig
     wanted = JobFilter(**given)
 
     def plan(conn: Connection) -> str:
-        query = listing._query(wanted, listing._way(conn, wanted), None).limit(51)
+        query = listing._query(wanted, listing._way(conn, wanted), None, conn.dialect.name).limit(51)
         text = str(query.compile(dialect=conn.dialect, compile_kwargs={"literal_binds": True}))
         return " ".join(row[3] for row in conn.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}"))
 

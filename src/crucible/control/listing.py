@@ -39,7 +39,7 @@ def list_jobs(conn: Connection, wanted: JobFilter, limit: int, cursor: str | Non
 
 def fitting(conn: Connection, wanted: JobFilter, limit: int, before: str | None = None) -> list[str]:
     """The ids of the newest `limit` jobs that fit, of those older than `before`."""
-    query = _query(wanted, _way(conn, wanted), before)
+    query = _query(wanted, _way(conn, wanted), before, conn.dialect.name)
     return list(conn.execute(query.limit(limit)).scalars())
 
 
@@ -89,8 +89,8 @@ def _count(conn: Connection, query: Select[Any]) -> int:
     return int(conn.execute(select(func.count()).select_from(query.limit(MANY).subquery())).scalar_one())
 
 
-def _query(wanted: JobFilter, way: _Way, before: str | None) -> Select[Any]:
-    of_row, of_listing = _of_row(wanted), _of_listing(wanted)
+def _query(wanted: JobFilter, way: _Way, before: str | None, dialect: str) -> Select[Any]:
+    of_row, of_listing = _of_row(wanted), _of_listing(wanted, dialect)
     job = way.base.c.id if way.base is t.jobs else way.base.c.job
     query = select(job).where(*of_row, *of_listing).order_by(job.desc())
     along = way.tags[:1] if way.base is t.job_tags else ()
@@ -129,7 +129,7 @@ def _of_row(wanted: JobFilter) -> list[ColumnElement[bool]]:
     return found
 
 
-def _of_listing(wanted: JobFilter) -> list[ColumnElement[bool]]:
+def _of_listing(wanted: JobFilter, dialect: str) -> list[ColumnElement[bool]]:
     found: list[ColumnElement[bool]] = []
     if wanted.kind:
         found.append(_l.kind.in_([kind.value for kind in wanted.kinds()]))
@@ -139,8 +139,13 @@ def _of_listing(wanted: JobFilter) -> list[ColumnElement[bool]]:
         beginning = fold(wanted.name.removesuffix(ANY_ENDING))
         found += [_l.folded >= beginning, _l.folded < beginning + _LAST]
     elif wanted.name is not None:
-        found.append(_l.folded.contains(fold(wanted.name), autoescape=True))
+        found.append(_holds(_l.folded, fold(wanted.name), dialect))
     if wanted.text is not None:
         sought = fold(wanted.text)
-        found.append(or_(*(column.contains(sought, autoescape=True) for column in (_l.folded, _l.words))))
+        found.append(or_(*(_holds(column, sought, dialect) for column in (_l.folded, _l.words))))
     return found
+
+
+def _holds(column: ColumnElement[str], text: str, dialect: str) -> ColumnElement[bool]:
+    """Each database in the way that it is quick at: SQLite takes half as long again for instr, PostgreSQL for LIKE."""
+    return column.contains(text, autoescape=True) if dialect == "sqlite" else func.strpos(column, text) > 0
