@@ -1,7 +1,7 @@
 # `make demo` and `make test` are all a newcomer needs; `make help` lists the rest.
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types rooms unit postgres simulation templates e2e faults prove format install clean
+.PHONY: help demo test lint types rooms unit postgres simulation templates e2e faults prove bench format install clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -38,6 +38,9 @@ e2e: ## tests that drive the real command, server and agent
 
 faults: ## tests that kill, cut off and fill up
 	@scripts/test.sh faults
+
+bench: ## lists of 100,000 jobs over HTTP, filter by filter, and a submission beside them
+	@scripts/setup.sh dev && .venv/bin/python -m benchmarks.listing
 
 prove: ## the long proofs of docs/reliability.md, all or ROWS="kill9 simulation"; takes hours and keeps the figures
 	@scripts/prove.sh $(ROWS)

@@ -16,13 +16,24 @@ from tests.server.test_auth import routes
 ALLOWED = Path(__file__).parent / "allowed.txt"
 OPENED = 101
 
-FILL = {"{path:path}": "model.pt", "{checkpoint}": "latest", "{sha256}": sha(CODE), "{project}": "alpha"}
+FILL = {
+    "{path:path}": "model.pt",
+    "{checkpoint}": "latest",
+    "{sha256}": sha(CODE),
+    "{project}": "alpha",
+    "{note}": "nte-1",
+}
 NAMES = {"PUT": "viewer", "DELETE": "viewer", "PATCH": "stranger"}
 
 CODE_OF_IT = {"command": ["true"]}
 TRAINING = {"model_name": "x", "tenant_id": "alpha", "config": CODE_OF_IT}
 BODIES: dict[str, Any] = {
     "POST /api/v1/jobs": {"command": ["true"], "project": "alpha"},
+    "PATCH /api/v1/jobs/{id}": {"name": "other"},
+    "POST /api/v1/jobs/bulk": {"jobs": [{"spec": {"command": ["true"], "project": "alpha"}}]},
+    "POST /api/v1/jobs/cancel": {"filter": {"project": ["alpha"]}},
+    "POST /api/v1/jobs/{id}/tags": {"add": ["seen"]},
+    "POST /api/v1/jobs/{id}/notes": {"text": "I was here"},
     "POST /api/v1/models/{name}/jobs": {},
     "POST /api/v1/training": TRAINING,
     "POST /api/v1/training/create": TRAINING,
@@ -34,7 +45,11 @@ BODIES: dict[str, Any] = {
     "PUT /api/v1/projects/{project}/members/{name}": {"role": "member"},
     "POST /api/v1/tokens": {"name": "mine", "scopes": ["read"]},
 }
-QUERIES = {"GET /api/v1/audit": {"project": "alpha"}, "GET /login": {"code": "abc"}}
+QUERIES = {
+    "GET /api/v1/jobs/{id}/logs/search": {"q": "line"},
+    "GET /api/v1/audit": {"project": "alpha"},
+    "GET /login": {"code": "abc"},
+}
 JOB_QUERIES = {"GET /status": "task_id"}
 
 

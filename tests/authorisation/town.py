@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from tests.control.world import Rig, job_spec, pieces, secret, sha
 
 from crucible.control.service import Control
+from crucible.core.jobfilter import JobFilter
 from crucible.core.people import OWNER, Identity, Permission, Role
 from crucible.server.api import build_api
 from crucible.server.follow import Pace
@@ -56,7 +57,7 @@ class Town:
     async def seen_by(self, name: str) -> list[dict[str, Any]]:
         """The jobs that somebody finds in his list."""
         control = self.control.at(await self.identity(name))
-        page: Any = await control.jobs(statuses=None, active=False, limit=50, cursor=None)
+        page: Any = await control.jobs(JobFilter(), limit=50, cursor=None)
         return list(page["items"])
 
 

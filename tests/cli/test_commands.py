@@ -58,10 +58,13 @@ def test_events_are_listed(cli: Cli, server: FakeServer) -> None:
 def test_logs_print_what_there_is(cli: Cli, server: FakeServer) -> None:
     server.jobs[JOB], server.log = job_view(), "one\nzwölf\nthree".encode()
     assert cli("logs", "last").out == "one\nzwölf\nthree"
-    assert cli("logs", "last", "--grep", "^z").out == "zwölf\n"
+    assert cli("logs", "last", "--grep", "zw").out == "zwölf\n"
+    assert cli("logs", "last", "--grep", "^z", "--regex").out == "zwölf\n"
+    assert cli("logs", "last", "--since", "10m", "--grep", "^z", "--regex").out == "zwölf\n"
     assert cli("logs", "last", "--json").lines[2] == {"attempt": 1, "line": "three"}
     assert cli("logs", "last", "--since", "10m").code == 0
-    assert cli("logs", "last", "--grep", "(").code == 2
+    assert cli("logs", "last", "--grep", "(", "--regex").code == 2
+    assert cli("logs", "last", "--grep", "(", "--regex", "--since", "10m").code == 2
 
 
 def test_logs_follow_to_the_end_and_return_the_jobs_code(cli: Cli, server: FakeServer) -> None:

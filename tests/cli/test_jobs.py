@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import parse_qs
 
 import pytest
 from tests.cli.conftest import Cli
 from tests.client.fake_server import JOB, FakeServer, completed, failed, job_view
+
+from crucible.cli.filters import moment
 
 pytestmark = pytest.mark.enable_socket
 
@@ -108,6 +112,8 @@ def test_jobs_are_filtered_by_name_and_tag(cli: Cli, server: FakeServer) -> None
     }
     assert cli("jobs", "--name", "x", "-q").out == "ccc\naaa\n"
     assert cli("jobs", "--name", "x", "-n", "1", "-q").out == "ccc\n"
+    assert cli("jobs", "--all", "-q").out == "ccc\nbbb\naaa\n"
+    assert cli("jobs", "--backend", "ssh", "-q").out == ""
     assert cli("jobs", "--tag", "red", "-q").out == "ccc\nbbb\n"
     assert cli("jobs", "--tag", "red", "--tag", "big", "-q").out == "ccc\n"
     assert cli("jobs", "--tag", "red", "--status", "failed", "-q").out == "bbb\n"
@@ -147,3 +153,95 @@ def test_a_result_is_shown(cli: Cli, server: FakeServer) -> None:
     server.jobs[JOB] = completed(result={"kind": "inference", "value": {"label": "café"}, "attempt": 1})
     assert 'Result     {"label": "café"}' in cli("status", JOB).out
     assert cli("status", JOB, "--json").json["result"]["value"] == {"label": "café"}
+
+
+def test_jobs_are_asked_for_in_the_servers_words(cli: Cli, server: FakeServer) -> None:
+    options = ("--status", "queued,running", "--backend", "local", "--kind", "train", "--text", "a b", "--active")
+    assert cli("jobs", *options, "--project", "p", "--since", "2026-11-15T10:00:00Z", "--limit", "7").code == 0
+    [query] = server.queries
+    said = parse_qs(query)
+    assert said["status"] == ["queued", "running"]
+    assert said["created_after"] == ["2026-11-15T10:00:00Z"]
+    assert (said["text"], said["active"], said["limit"]) == (["a b"], ["true"], ["7"])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--status", "runing"),
+        ("--kind", "training"),
+        ("--tag", "=x"),
+        ("--since", "yesterday"),
+        ("--until", "-3h"),
+        ("--name", ""),
+        ("--name", "n" * 201),
+        ("--backend", "b" * 101),
+        ("--limit", "0"),
+    ],
+)
+def test_a_filter_that_makes_no_sense_is_refused_before_the_server_is_asked(
+    cli: Cli, server: FakeServer, options: tuple[str, ...]
+) -> None:
+    assert cli("jobs", *options).code == 2
+    if options[0] != "--limit":
+        assert cli("cancel", "--yes", "--active", *options).code == 2
+    assert server.requests == []
+
+
+def test_a_time_is_so_long_ago_or_a_date() -> None:
+    now = datetime(2026, 11, 15, 12, tzinfo=UTC)
+    assert moment("--since", "2h", now) == datetime(2026, 11, 15, 10, tzinfo=UTC)
+    assert moment("--since", "2026-11-14T10:00:00+00:00", now) == datetime(2026, 11, 14, 10, tzinfo=UTC)
+    assert moment("--since", "2026-11-14", now).tzinfo is not None
+
+
+def test_lines_are_found_by_the_server_page_by_page(cli: Cli, server: FakeServer) -> None:
+    server.page = 2
+    server.jobs[JOB], server.log = completed(), b"one\nLoss nan\nloss nan\nfour\nloss nan too"
+    assert cli("logs", JOB, "--grep", "loss nan").out == "loss nan\nloss nan too\n"
+    assert cli("logs", JOB, "--grep", "loss nan", "-i").out == "Loss nan\nloss nan\nloss nan too\n"
+    assert cli("logs", JOB, "--grep", "four", "-C", "1").out == "loss nan\nfour\nloss nan too\n"
+    found = cli("logs", JOB, "--grep", "loss nan", "--json").lines
+    assert [(hit["line"], hit["offset"]) for hit in found] == [(3, 13), (5, 27)]
+    nothing = cli("logs", JOB, "--grep", "absent")
+    assert (nothing.code, nothing.out) == (0, "")
+    assert "No line" in nothing.err
+
+
+def test_jobs_are_cancelled_by_options_after_a_question(cli: Cli, server: FakeServer) -> None:
+    server.jobs = {
+        "aaa": job_view(id="aaa", short="job-a", tags=["old"]),
+        "bbb": job_view(id="bbb", short="job-b", tags=["old"]),
+        "ccc": job_view(id="ccc", short="job-c"),
+        "ddd": completed(id="ddd", short="job-d", tags=["old"]),
+    }
+    refused = cli("cancel", "--tag", "old")
+    assert refused.code == 2
+    assert "Cancel 2 jobs: job-a, job-b?" in refused.err
+    assert server.jobs["aaa"]["status"] == "running"
+    done = cli("cancel", "--tag", "old", "--yes")
+    assert done.code == 0
+    assert "job-a cancelled." in done.err
+    assert [server.jobs[name]["status"] for name in ("aaa", "bbb", "ccc", "ddd")] == [
+        "cancelled",
+        "cancelled",
+        "running",
+        "completed",
+    ]
+    assert server.bodies[-1][1]["ids"] == ["aaa", "bbb"]
+    none = cli("cancel", "--tag", "old", "--yes")
+    assert (none.code, "no such job" in none.err) == (0, True)
+
+
+def test_one_job_that_was_not_named_is_asked_about_too(cli: Cli, server: FakeServer) -> None:
+    server.jobs, server.more = {JOB: job_view(tags=["old"])}, True
+    ran = cli("cancel", "--tag", "old")
+    assert (ran.code, "Cancel 1 job: job-abc123?" in ran.err) == (2, True)
+    assert "more than 1" in ran.err
+
+
+def test_cancel_needs_to_know_which(cli: Cli, server: FakeServer) -> None:
+    assert cli("cancel").code == 2
+    assert cli("cancel", JOB, "--tag", "old").code == 2
+    assert cli("cancel", "--yes").code == 2
+    assert server.bodies == []

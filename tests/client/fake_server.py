@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import hashlib
 import json
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,6 +19,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from crucible.core.jobfilter import JobFilter
 
 TOKEN = "t0ken"
 JOB = "job-01hzzzzzzzzzzzzzzzzzabc123"
@@ -126,6 +129,11 @@ class FakeServer:
     stubborn: bool = False
     """Whether a job goes on though it was asked to end."""
 
+    more: bool = False
+    """Whether a bulk cancel says that there are others."""
+
+    notes: list[dict[str, Any]] = field(default_factory=list)
+    queries: list[str] = field(default_factory=list)
     machines: list[dict[str, Any]] = field(default_factory=list)
     orphans: list[dict[str, Any]] = field(default_factory=list)
     checkpoints: list[dict[str, Any]] = field(default_factory=list)
@@ -171,15 +179,106 @@ class FakeServer:
         return JSONResponse(self.jobs[JOB], 201)
 
     async def _list(self, request: Request) -> Response:
-        wanted = request.query_params.getlist("status")
-        found = [view for view in self.jobs.values() if not wanted or view["status"] in wanted]
-        if request.query_params.get("active"):
-            found = [view for view in found if view["status"] in ("queued", "running")]
+        self.queries.append(str(request.url.query))
+        found = self._fitting(JobFilter.model_validate(_filter_of(request.query_params.multi_items())))
         cursor, limit = request.query_params.get("cursor"), int(request.query_params["limit"])
         start = next((n for n, view in enumerate(found, 1) if view["id"] == cursor), 0)
         page = found[start : start + min(limit, self.page)]
         more = len(found) > start + len(page)
         return JSONResponse({"items": page, "next": page[-1]["id"] if more else None})
+
+    def _fitting(self, wanted: JobFilter) -> list[dict[str, Any]]:
+        def fits(view: dict[str, Any]) -> bool:
+            keys = {part for tag in view["tags"] for part in (tag, tag.partition("=")[0])}
+            return (
+                (not wanted.status or view["status"] in wanted.status)
+                and (not wanted.active or view["status"] in ("queued", "running"))
+                and (not wanted.backend or view["backend"] in wanted.backend)
+                and (wanted.name is None or wanted.name in (view["name"] or ""))
+                and (wanted.named is None or wanted.named == view["name"])
+                and set(wanted.tag) <= keys
+            )
+
+        return [view for view in self.jobs.values() if fits(view)]
+
+    async def _cancel_many(self, request: Request) -> Response:
+        wish = await self._heard(request)
+        if "ids" in wish:
+            meant = [self.jobs[ref] for ref in wish["ids"]]
+        else:
+            meant = [v for v in self._fitting(JobFilter.model_validate(wish["filter"])) if not v["ended_at"]]
+        if not wish["dry_run"]:
+            for view in meant:
+                self._end(view)
+        items = [{"job": self.jobs[view["id"]]} for view in meant]
+        return JSONResponse({"items": items, "jobs": len(items), "more": self.more, "dry_run": wish["dry_run"]})
+
+    async def _submit_many(self, request: Request) -> Response:
+        wish = await self._heard(request)
+        told = problem(422, "bad_input", "No.", fix="Another.").body
+        items = [
+            {"index": n, "status": 422, "problem": json.loads(told)}
+            if item["spec"]["command"] == ["bad"]
+            else {"index": n, "status": 201, "job": job_view(name=item["spec"]["name"])}
+            for n, item in enumerate(wish["jobs"])
+        ]
+        refused = sum("problem" in item for item in items)
+        return JSONResponse({"items": items, "created": len(items) - refused, "refused": refused})
+
+    async def _rename(self, request: Request) -> Response:
+        view = self._find(request.path_params["ref"]) or {}
+        view["name"] = (await self._heard(request))["name"]
+        return JSONResponse(view)
+
+    async def _tags(self, request: Request) -> Response:
+        view = self._find(request.path_params["ref"]) or {}
+        if request.method == "POST":
+            wish = await self._heard(request)
+            view["tags"] = sorted((set(view["tags"]) - set(wish["remove"])) | set(wish["add"]))
+        return JSONResponse({"items": view["tags"]})
+
+    async def _notes(self, request: Request) -> Response:
+        if request.method == "GET":
+            return JSONResponse({"items": self.notes})
+        if request.method == "DELETE":
+            gone = next(note for note in self.notes if note["id"] == request.path_params["note"])
+            self.notes.remove(gone)
+            return JSONResponse(gone)
+        text, n = (await self._heard(request))["text"], len(self.notes)
+        note = {
+            "id": f"nte-{n}",
+            "short": f"nte-{n}",
+            "author": "owner",
+            "text": text,
+            "at": "2026-11-15T10:00:00.000Z",
+        }
+        self.notes.append(note)
+        return JSONResponse(note, 201)
+
+    async def _search(self, request: Request) -> Response:
+        given = request.query_params
+        self.queries.append(str(request.url.query))
+        flags = 0 if given["case"] == "true" else re.IGNORECASE
+        try:
+            pattern = re.compile(given["q"] if given["regex"] == "true" else re.escape(given["q"]), flags)
+        except re.error:
+            return problem(422, "bad_input", "That is no expression.", fix="Write another.")
+        lines = self.log.decode().split("\n")
+        found = [n for n, line in enumerate(lines) if pattern.search(line)]
+        start, around = int(given.get("cursor", 0)), int(given["context"])
+        items = [
+            {
+                "attempt": self.attempts,
+                "line": n + 1,
+                "offset": sum(len(line.encode()) + 1 for line in lines[:n]),
+                "text": lines[n],
+                "before": lines[max(n - around, 0) : n],
+                "after": lines[n + 1 : n + 1 + around],
+            }
+            for n in found[start : start + self.page]
+        ]
+        more = len(found) > start + len(items)
+        return JSONResponse({"items": items, "next": str(start + len(items)) if more else None, "complete": not more})
 
     async def _job(self, request: Request) -> Response:
         view = self._find(request.path_params["ref"])
@@ -193,10 +292,13 @@ class FakeServer:
         view = self._find(request.path_params["ref"])
         if view is None:
             return problem(404, "not_found", "There is no such job.")
+        return JSONResponse(self._end(view), 202)
+
+    def _end(self, view: dict[str, Any]) -> dict[str, Any]:
         asked = {**view, "desired": "cancel"}
         ended = {"status": "cancelled", "phase": "cancelled", "ended_at": "2026-11-15T10:00:43.000Z"}
         self.jobs[view["id"]] = asked if self.stubborn or view["ended_at"] else {**asked, **ended}
-        return JSONResponse(asked, 202)
+        return asked
 
     async def _resume(self, request: Request) -> Response:
         view, wish = self._find(request.path_params["ref"]), await self._heard(request)
@@ -390,6 +492,13 @@ class FakeServer:
                 Route("/api/v1/bundles/{sha}", self._bundle, methods=["HEAD", "PUT"]),
                 Route(jobs, self._submit, methods=["POST"]),
                 Route(jobs, self._list),
+                Route(f"{jobs}/bulk", self._submit_many, methods=["POST"]),
+                Route(f"{jobs}/cancel", self._cancel_many, methods=["POST"]),
+                Route(f"{jobs}/{{ref}}", self._rename, methods=["PATCH"]),
+                Route(f"{jobs}/{{ref}}/tags", self._tags, methods=["GET", "POST"]),
+                Route(f"{jobs}/{{ref}}/notes", self._notes, methods=["GET", "POST"]),
+                Route(f"{jobs}/{{ref}}/notes/{{note}}", self._notes, methods=["DELETE"]),
+                Route(f"{jobs}/{{ref}}/logs/search", self._search),
                 Route(f"{jobs}/{{ref}}", self._job),
                 Route(f"{jobs}/{{ref}}/cancel", self._cancel, methods=["POST"]),
                 Route(f"{jobs}/{{ref}}/logs", self._logs),
@@ -418,6 +527,12 @@ class FakeServer:
             ]
         )
         return _Guard(self, starlette)
+
+
+def _filter_of(given: list[tuple[str, str]]) -> dict[str, Any]:
+    several = ("status", "backend", "kind", "project", "tag")
+    found: dict[str, Any] = {name: value for name, value in given if name not in (*several, "limit", "cursor")}
+    return {**found, **{name: [v for n, v in given if n == name] for name in several if dict(given).get(name)}}
 
 
 class _CutOff(bytes):

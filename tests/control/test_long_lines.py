@@ -9,13 +9,14 @@ import pytest
 from sqlalchemy import Connection, insert, select
 from tests.control.world import Rig
 
-from crucible.control import queries
+from crucible.control import listing, queries
 from crucible.control.db import schema as t
 from crucible.control.db.connection import driver_of
 from crucible.control.system import SystemIds
 from crucible.control.unit import Unit
 from crucible.control.views import MOST_AHEAD
 from crucible.core.ids import Prefix
+from crucible.core.jobfilter import JobFilter
 
 MANY = 5000
 A_FEW = MANY // 2
@@ -43,7 +44,7 @@ async def test_the_newest_jobs_are_listed_without_the_others(rig: Rig) -> None:
 
     def newest(conn: Connection) -> None:
         for active in (True, False):
-            assert queries.list_jobs(conn, frozenset(), active, 1, None, 0.0)["items"] != []
+            assert listing.list_jobs(conn, JobFilter(active=active), 1, None, 0.0)["items"] != []
 
     assert await instructions(rig, newest) < MOST_AHEAD * 2 * 20
 

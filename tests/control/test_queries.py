@@ -1,15 +1,13 @@
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from sqlalchemy import insert
 from tests.control.fakes import START
-from tests.control.world import Rig, job_spec, service
+from tests.control.world import Rig, job_spec
 
 from crucible.control import codec, queries
 from crucible.control.db import schema as t
-from crucible.core.errors import BadInput, Conflict, NotFound, UnknownName
+from crucible.core.errors import Conflict, NotFound
 from crucible.core.ids import Prefix, make_id, short
 from crucible.core.lifecycle import Job
 from crucible.core.resources import Resources
@@ -26,11 +24,6 @@ async def find(rig: Rig, ref: str) -> str:
 async def add(rig: Rig, *names: str) -> None:
     rows = [codec.job_row(Job(name, job_spec(), Resources(cpus=1), START)) for name in names]
     await rig.sql(lambda conn: conn.execute(insert(t.jobs), rows).rowcount)
-
-
-async def listed(rig: Rig, **given: Any) -> Any:
-    asked = {"statuses": frozenset(), "active": False, "limit": 50, "cursor": None, **given}
-    return await rig.read(lambda conn: queries.list_jobs(conn, now=rig.clock.now(), **asked))
 
 
 # Finding
@@ -70,76 +63,7 @@ async def test_a_machines_id_names_no_job(rig: Rig) -> None:
         await find(rig, (await rig.machine()).id)
 
 
-# Listing
-
-
-async def test_pages_are_newest_first_and_join_without_gap_or_double(rig: Rig) -> None:
-    jobs = [await rig.submit() for _ in range(7)]
-    seen, cursor, pages = [], None, 0
-    while True:
-        page = await listed(rig, limit=3, cursor=cursor)
-        seen += [item["id"] for item in page["items"]]
-        cursor, pages = page["next"], pages + 1
-        if cursor is None:
-            break
-    assert seen == jobs[::-1]
-    assert pages == 3
-
-
-async def test_a_full_last_page_has_no_next(rig: Rig) -> None:
-    for _ in range(3):
-        await rig.submit()
-    assert (await listed(rig, limit=3))["next"] is None
-
-
-@pytest.mark.parametrize("limit", [0, -5])
-async def test_a_page_has_at_least_one_item(rig: Rig, limit: int) -> None:
-    await rig.submit()
-    assert len((await listed(rig, limit=limit))["items"]) == 1
-
-
-async def test_a_job_that_comes_between_two_pages_shifts_nothing(rig: Rig) -> None:
-    jobs = [await rig.submit() for _ in range(4)]
-    first = await listed(rig, limit=2)
-    await rig.submit()
-    second = await listed(rig, limit=2, cursor=first["next"])
-    assert [i["id"] for i in (*first["items"], *second["items"])] == jobs[::-1]
-
-
-async def test_a_strange_cursor_is_refused(rig: Rig) -> None:
-    with pytest.raises(BadInput):
-        await listed(rig, cursor="1; DROP TABLE jobs")
-
-
-async def test_filters(rig: Rig) -> None:
-    done, runner = await rig.running()
-    await runner.end()
-    failed, runner = await rig.running()
-    await runner.end(code=1)
-    running, _ = await rig.running(cpus=3)
-    queued = await rig.submit(cpus=4)
-    cancelled = await rig.submit(cpus=4)
-    await service(rig).cancel(cancelled)
-
-    async def ids(**given: Any) -> set[str]:
-        return {item["id"] for item in (await listed(rig, **given))["items"]}
-
-    assert await ids() == {done, failed, running, queued, cancelled}
-    assert await ids(active=True) == {running, queued}
-    assert await ids(statuses=frozenset({"completed", "failed"})) == {done, failed}
-    assert await ids(statuses=frozenset({"queued"})) == {queued}
-    assert await ids(statuses=frozenset({"cancelled"}), active=True) == set()
-    with pytest.raises(UnknownName):
-        await ids(statuses=frozenset({"complete"}))
-
-
-async def test_a_queued_job_knows_how_many_are_before_it(rig: Rig) -> None:
-    await rig.submit(cpus=4)
-    waiting = [await rig.submit(cpus=4) for _ in range(3)]
-    items = (await listed(rig, statuses=frozenset({"queued"})))["items"]
-    texts = [item["waiting"] for item in items if item["id"] in waiting][::-1]
-    assert str(texts[0]).startswith("waits for 4 CPUs")
-    assert texts[1:] == ["behind 1 other job in the queue", "behind 2 other jobs in the queue"]
+# One job
 
 
 async def test_no_such_job(rig: Rig) -> None:

@@ -6,6 +6,7 @@ import pytest
 from tests.control.world import Rig, service
 
 from crucible.control.db import schema as t
+from crucible.core.jobfilter import JobFilter
 from crucible.core.lifecycle import JobState
 from crucible.wire.messages import Kind
 
@@ -31,7 +32,7 @@ async def test_told_again_the_later_one_stays(rig: Rig) -> None:
 async def test_lists_of_jobs_do_not_carry_results(rig: Rig) -> None:
     _, runner = await rig.running()
     await runner.say(Kind.RESULT, kind="train", value="x" * 60_000)
-    page = await service(rig).jobs(statuses=None, active=False, limit=10, cursor=None)
+    page = await service(rig).jobs(JobFilter(), limit=10, cursor=None)
     assert len(json.dumps(page)) < 10_000
 
 

@@ -13,6 +13,7 @@ from crucible.control.db import schema as t
 from crucible.control.feed import Hint
 from crucible.control.service import Control
 from crucible.core.errors import Conflict, NoCapacity, NotFound, Unreachable
+from crucible.core.jobfilter import JobFilter
 from crucible.core.lifecycle import JobState, MachineState
 from crucible.wire.messages import Kind
 
@@ -114,7 +115,7 @@ async def test_what_is_not_there(control: Control) -> None:
 
 async def test_lists_and_status(rig: Rig, control: Control) -> None:
     await control.submit(job_spec(), None)
-    page = await control.jobs(statuses=None, active=True, limit=10, cursor=None)
+    page = await control.jobs(JobFilter(active=True), limit=10, cursor=None)
     assert len(page["items"]) == 1  # type: ignore[arg-type]
     assert [b["name"] for b in await control.backends()] == ["local"]
     assert [m["state"] for m in await control.machines()] in (["intended"], ["creating"])

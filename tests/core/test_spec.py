@@ -114,9 +114,17 @@ def test_a_command_may_be_as_long_as_the_limit() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "x" * 101, "a/b", "a\\b", "a\nb", "a\n", "a\x1b[2J", "a\x9b2J", "a\x7f"])
-def test_names_and_tags_that_would_break_a_path_or_a_screen_are_refused(name: str) -> None:
+def test_names_that_would_break_a_path_or_a_screen_are_refused(name: str) -> None:
     refused("name", name=name)
-    refused("tags", tags=[name])
+
+
+@pytest.mark.parametrize("tag", ["", "x" * 302, "a\nb", "a\n", "a\x1b[2J", "a\x9b2J", "a\x7f", "a=\x00"])
+def test_tags_that_would_break_a_screen_are_refused(tag: str) -> None:
+    refused("tags", tags=[tag])
+
+
+def test_a_tag_may_have_a_path_as_its_value() -> None:
+    assert spec(tags=["data=/mnt/a b"]).tags == ("data=/mnt/a b",)
 
 
 def test_names_may_be_in_any_script() -> None:

@@ -85,14 +85,14 @@ def test_logs(terminal: Terminal, job: str) -> None:
     whole = terminal.ok("logs", job)
     assert whole.encode() == terminal.crucible.log(job)
     assert terminal.ok("logs", "-f", job) == whole
-    assert terminal.ok("logs", job, "--grep", r"^step 1\d/") == "".join(
+    assert terminal.ok("logs", job, "--regex", "--grep", r"^step 1\d/") == "".join(
         line for line in whole.splitlines(keepends=True) if re.match(r"step 1\d/", line)
     )
     assert terminal.ok("logs", job, "--since", "1h") == whole
     assert terminal.ok("logs", job, "--since", "0s") == ""
     lines = [json.loads(line) for line in terminal.ok("logs", job, "--json").splitlines()]
     assert [line["line"] for line in lines] == whole.splitlines()
-    assert terminal.run("logs", job, "--grep", "(").returncode == 2
+    assert terminal.run("logs", job, "--regex", "--grep", "(").returncode == 2
     assert terminal.run("logs", job, "--attempt", "9").returncode == 3
 
 

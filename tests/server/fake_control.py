@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from crucible.core.errors import BadInput, Conflict, CrucibleError, NotAllowed, NotFound, UnknownName
+from crucible.core.jobfilter import JobFilter
 from crucible.core.models import Order
 from crucible.core.people import Identity
 from crucible.core.spec import JobSpec
+from crucible.core.tags import parse_tags
 from crucible.wire.desired import Desired
 from crucible.wire.messages import Batch, decode_batch, derive_secret
 
@@ -202,6 +204,9 @@ class FakeControl:
         self.askers: list[Identity] = []
         self.tokens: dict[str, Identity] = {}
         self.people = FakePeople()
+        self.searching: asyncio.Event | None = None
+        self.labels: dict[str, set[str]] = {}
+        self.said: dict[str, list[dict[str, Any]]] = {}
 
     @property
     def agents(self) -> FakeControl:
@@ -316,11 +321,60 @@ class FakeControl:
             raise BadInput("1 job cannot be compared.", fix="Name two.")
         return {"jobs": [{"id": await self.find_job(ref)} for ref in refs], "config": [], "metrics": {}}
 
-    async def jobs(
-        self, *, statuses: frozenset[str] | None, active: bool, limit: int, cursor: str | None
-    ) -> dict[str, Any]:
-        self.asked.append({"statuses": statuses, "active": active, "limit": limit, "cursor": cursor})
+    async def jobs(self, wanted: JobFilter, *, limit: int, cursor: str | None) -> dict[str, Any]:
+        self.asked.append({"wanted": wanted, "limit": limit, "cursor": cursor})
         return {"items": [job.view() for job in self.known.values()], "next": None}
+
+    async def submit_many(self, orders: Sequence[tuple[JobSpec, str | None]]) -> list[Submitted | CrucibleError]:
+        found: list[Submitted | CrucibleError] = []
+        for spec, key in orders:
+            try:
+                found.append(await self.submit(spec, key))
+            except CrucibleError as error:
+                found.append(error)
+        return found
+
+    async def cancel_many(self, wanted: JobFilter, *, limit: int, dry_run: bool) -> tuple[list[dict[str, Any]], bool]:
+        self.asked.append({"wanted": wanted, "limit": limit, "dry_run": dry_run})
+        return [job.view() for job in self.known.values()], False
+
+    async def cancel_these(self, refs: Sequence[str], *, dry_run: bool) -> list[dict[str, Any] | CrucibleError]:
+        self.asked.append({"refs": list(refs), "dry_run": dry_run})
+        found: list[dict[str, Any] | CrucibleError] = []
+        for ref in refs:
+            try:
+                found.append(await self.view(ref))
+            except CrucibleError as error:
+                found.append(error)
+        return found
+
+    async def rename(self, ref: str, name: str | None) -> dict[str, Any]:
+        return {**await self.view(ref), "name": name}
+
+    async def tags(self, ref: str) -> list[str]:
+        return sorted(self.labels.setdefault(await self.find_job(ref), set()))
+
+    async def change_tags(self, ref: str, *, add: Sequence[str], remove: Sequence[str]) -> list[str]:
+        known = self.labels.setdefault(await self.find_job(ref), set())
+        known.difference_update(remove)
+        known.update(str(tag) for tag in parse_tags(add))
+        return sorted(known)
+
+    async def notes(self, ref: str) -> list[dict[str, Any]]:
+        return self.said.setdefault(await self.find_job(ref), [])
+
+    async def add_note(self, ref: str, *, text: str) -> dict[str, Any]:
+        notes, author = await self.notes(ref), self.askers[-1].name
+        notes.append({"id": f"nte-{len(notes)}", "author": author, "text": text})
+        return notes[-1]
+
+    async def delete_note(self, ref: str, note: str) -> dict[str, Any]:
+        notes = await self.notes(ref)
+        found = next((item for item in notes if item["id"] == note), None)
+        if found is None:
+            raise NotFound(f"There is no note {note!r}.", fix="List them first.")
+        notes.remove(found)
+        return found
 
     async def cancel(self, ref: str) -> tuple[dict[str, Any], bool]:
         job = self.known[await self.find_job(ref)]
@@ -377,6 +431,17 @@ class FakeControl:
         following = offset + len(data)
         complete = number <= job.ended and following >= len(output)
         return LogPage(number, count, offset, following, complete, data)
+
+    async def search_logs(self, ref: str, **wish: Any) -> dict[str, Any]:
+        await self.find_job(ref)
+        self.asked.append(wish)
+        if self.searching is not None:
+            try:
+                await self.searching.wait()
+            except asyncio.CancelledError:
+                self.asked.append({"cancelled": True})
+                raise
+        return {"items": [{"attempt": 1, "line": 3, "offset": 9, "text": "found"}], "next": None, "complete": True}
 
     async def metrics(self, ref: str, *, series: list[str], points: int) -> dict[str, Any]:
         job = self.known[await self.find_job(ref)]

@@ -6,6 +6,8 @@ import httpx2
 import pytest
 from tests.server.fake_control import JOB, FakeCheckpoint, FakeControl, FakeJob
 
+from crucible.core.jobfilter import JobFilter
+
 SPEC = {"command": ["{python}", "train.py"]}
 
 
@@ -53,22 +55,78 @@ async def test_the_longest_key_is_fine(http: httpx2.AsyncClient) -> None:
 async def test_a_list_passes_its_filters(http: httpx2.AsyncClient, control: FakeControl) -> None:
     path = "/api/v1/jobs?status=queued&status=running,failed&active=true&limit=7&cursor=c"
     assert (await http.get(path)).json() == {"items": [], "next": None}
-    wanted = frozenset({"queued", "running", "failed"})
-    assert control.asked == [{"statuses": wanted, "active": True, "limit": 7, "cursor": "c"}]
+    wanted = JobFilter(status=["queued", "running", "failed"], active=True)
+    assert control.asked == [{"wanted": wanted, "limit": 7, "cursor": "c"}]
+
+
+async def test_a_list_takes_every_filter(http: httpx2.AsyncClient, control: FakeControl) -> None:
+    query = "backend=local,ssh&kind=train&project=p&name=n*&named=N&tag=a&tag=b%3Dc,d&text=x%20y"
+    times = "created_after=2026-01-01&created_before=1800000000"
+    assert (await http.get(f"/api/v1/jobs?{query}&{times}")).status_code == 200
+    [asked] = control.asked
+    assert asked["wanted"] == JobFilter(
+        backend=["local", "ssh"],
+        kind=["train"],
+        project=["p"],
+        name="n*",
+        named="N",
+        tag=["a", "b=c,d"],
+        text="x y",
+        created_after="2026-01-01T00:00:00Z",
+        created_before=1800000000,
+    )
 
 
 async def test_a_list_has_defaults(http: httpx2.AsyncClient, control: FakeControl) -> None:
     await http.get("/api/v1/jobs")
-    assert control.asked == [{"statuses": None, "active": False, "limit": 50, "cursor": None}]
+    assert control.asked == [{"wanted": JobFilter(), "limit": 50, "cursor": None}]
 
 
 @pytest.mark.parametrize(
-    "query", ["limit=0", "limit=501", "limit=x", "active=perhaps", "cursor=", "cursor=" + "c" * 201]
+    "query",
+    [
+        "limit=0",
+        "limit=501",
+        "limit=x",
+        "active=perhaps",
+        "cursor=",
+        "cursor=" + "c" * 201,
+        "name=",
+        "name=" + "n" * 201,
+        "name=%00",
+        "named=%00",
+        "text=",
+        "text=%00",
+        "text=" + "t" * 201,
+        "created_after=yesterday",
+        "created_before=2026-13-01",
+        "created_before=" + "1" * 41,
+        "status=" + "&status=".join(["queued"] * 21),
+    ],
 )
 async def test_a_list_out_of_bounds_is_refused(http: httpx2.AsyncClient, query: str) -> None:
     answer = await http.get(f"/api/v1/jobs?{query}")
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["field"] == query.partition("=")[0]
+
+
+@pytest.mark.parametrize(
+    ("query", "word"),
+    [
+        ("backend=" + "b" * 101, "backend"),
+        ("backend=%00", "backend"),
+        ("tag=", "tag"),
+        ("tag=" + "t" * 302, "tag"),
+        ("tag=%3Dx", "is no tag"),
+        ("tag=%01", "is no tag"),
+        ("kind=training", "Did you mean 'train'"),
+    ],
+)
+async def test_a_filter_that_makes_no_sense_says_what_does(http: httpx2.AsyncClient, query: str, word: str) -> None:
+    answer = await http.get(f"/api/v1/jobs?{query}")
+    assert (answer.status_code, answer.headers["content-type"]) == (422, "application/problem+json")
+    assert word in answer.json()["detail"] + answer.json()["fix"]
+    assert answer.json()["fix"]
 
 
 async def test_an_unknown_status_gets_the_nearest(http: httpx2.AsyncClient) -> None:

@@ -81,3 +81,21 @@ def test_a_hole_is_told_and_not_passed_over() -> None:
         logs.read([first, Segment(second.key, 4, 9)], 0, 10)
     with pytest.raises(NotFound):
         logs.read([Segment("jobs/none", 0, 5)], 0, 5)
+
+
+@settings(max_examples=100, deadline=None)
+@given(parts=PARTS, size=st.integers(1, 20), tail=st.text("a\n", max_size=9).map(str.encode))
+def test_blocks_are_whole_lines_that_join_to_the_sum(parts: list[bytes], size: int, tail: bytes) -> None:
+    logs, segments = logs_of(*parts)
+    found = list(logs.blocks(segments, 0, size, tail=tail))
+    assert b"".join(data for _, data in found) == b"".join(parts) + tail
+    assert [offset for offset, _ in found] == [sum(len(d) for _, d in found[:n]) for n in range(len(found))]
+    for _, data in found[:-1]:
+        assert data.endswith(b"\n") or (b"\n" not in data and len(data) >= size)
+
+
+def test_blocks_begin_where_they_are_asked_to() -> None:
+    logs, segments = logs_of(b"one\ntwo\n", b"three\n")
+    assert list(logs.blocks(segments, 4, 100)) == [(4, b"two\nthree\n")]
+    assert list(logs.blocks([], 7, 5, tail=b"live")) == [(7, b"live")]
+    assert list(logs.blocks([], 7, 5)) == []

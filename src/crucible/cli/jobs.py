@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from crucible.cli import filters
 from crucible.cli.arguments import NAMED, Job
 from crucible.cli.attempts import attempt_lines, condition_words, short_conditions
 from crucible.cli.output import Output
@@ -27,13 +28,10 @@ from crucible.cli.words import (
     remaining_words,
     result_words,
 )
-from crucible.client.api import Api
-from crucible.client.finding import MOST_PAGES, PAGE, find_job, select
+from crucible.client.finding import PAGE, find_job, walk
 from crucible.client.views import JobView
-from crucible.core.errors import UnknownName
 from crucible.core.resources import format_duration
 
-STATUSES = ("queued", "running", "completed", "failed", "cancelled")
 _COMMAND = 60
 
 
@@ -49,32 +47,28 @@ def status(ctx: typer.Context, job: Annotated[str | None, typer.Argument(metavar
 
 def jobs(
     ctx: typer.Context,
-    status: Annotated[
-        list[str] | None, typer.Option("--status", metavar="STATUS", help="Only these. Repeatable.")
-    ] = None,
-    name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="Only those of this name.")] = None,
-    tag: Annotated[
-        list[str] | None, typer.Option("--tag", metavar="TAG", help="Only those with this label. Repeatable.")
-    ] = None,
+    status: filters.Status = None,
+    active: filters.Active = False,
+    backend: filters.Backend = None,
+    kind: filters.Kind = None,
+    project: filters.Project = None,
+    name: filters.Name = None,
+    tag: filters.Tag = None,
+    text: filters.Text = None,
+    since: filters.Since = None,
+    until: filters.Until = None,
     limit: Annotated[
         int, typer.Option("--limit", "-n", metavar="N", min=1, max=100_000, help="At most this many.")
     ] = 20,
+    all: Annotated[bool, typer.Option("--all", "-a", help="However many there are.")] = False,
 ) -> None:
     """List jobs, newest first."""
     session = Session.of(ctx)
-    wanted = [_status(item) for given in status or () for item in given.split(",")]
+    wanted = filters.read_filter(ctx.params)
     with session.api() as api:
-        if name is None and not tag:
-            none = "There is no such job." if wanted else "There are no jobs yet. Try: crucible run train.py"
-            _list(session.out, _pages(api, wanted, limit), none)
-            return
-        tags = frozenset(tag or ())
-        found = select(api, lambda job: _fits(job, name, tags), statuses=wanted, limit=limit)
-        _list(session.out, found, f"There is no such job among the newest {MOST_PAGES * PAGE}.")
-
-
-def _fits(job: JobView, name: str | None, tags: frozenset[str]) -> bool:
-    return (name is None or job.name == name) and tags <= frozenset(job.tags)
+        found = tuple(walk(api, wanted, None if all else limit))
+        none = "There are no jobs yet. Try: crucible run train.py" if wanted.empty else "There is no such job."
+        _list(session.out, found, none)
 
 
 def events(ctx: typer.Context, job: Job) -> None:
@@ -90,24 +84,6 @@ def events(ctx: typer.Context, job: Job) -> None:
                     details = json.dumps(event.data) if event.data else ""
                     session.out.data(f"{event.n:>4}  {event.at}  {event.type}  {details}".rstrip())
             after = page[-1].n
-
-
-def _pages(api: Api, wanted: Sequence[str], limit: int) -> tuple[JobView, ...]:
-    found: list[JobView] = []
-    cursor: str | None = None
-    while len(found) < limit:
-        page = api.jobs(statuses=wanted, limit=min(limit - len(found), PAGE), cursor=cursor)
-        found.extend(page.items)
-        cursor = page.next
-        if cursor is None or not page.items:
-            break
-    return tuple(found)
-
-
-def _status(name: str) -> str:
-    if name not in STATUSES:
-        raise UnknownName("status", name, STATUSES)
-    return name
 
 
 def _list(out: Output, found: Sequence[JobView], none: str) -> None:
@@ -176,6 +152,7 @@ def _fields(job: JobView) -> Iterator[tuple[str, str | None]]:
     yield "Name", job.name
     yield "Kind", job.kind if job.kind != "train" else None
     yield "Tags", ", ".join(job.tags)
+    yield "Notes", "\n".join(f"{note.get('author')}: {note.get('text')}" for note in job.notes)
     yield "Command", command_words(job.command, 200)
     yield "Python", python_words(job.environment) if job.command else None
     yield "Status", job.status if job.status == job.phase else f"{job.status} ({job.phase})"

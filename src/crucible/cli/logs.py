@@ -14,6 +14,7 @@ from crucible.cli.arguments import Job
 from crucible.cli.follow import Told, detached
 from crucible.cli.lines import MARK, Piece, Splitter
 from crucible.cli.screens import PlainScreen, show_piece
+from crucible.cli.search import Search, search
 from crucible.cli.session import Session
 from crucible.cli.words import end_words, reason_words
 from crucible.client.api import Api
@@ -32,15 +33,22 @@ def logs(
         str | None, typer.Option("--since", metavar="TIME", help="Only what is younger, such as 10m.")
     ] = None,
     grep: Annotated[
-        str | None, typer.Option("--grep", metavar="PATTERN", help="Only lines that match this expression.")
+        str | None, typer.Option("--grep", metavar="TEXT", help="Only lines with this text, of all attempts.")
     ] = None,
+    regex: Annotated[bool, typer.Option("--regex", "-E", help="--grep is a regular expression.")] = False,
+    ignore_case: Annotated[bool, typer.Option("--ignore-case", "-i", help="--grep in upper or lower case.")] = False,
+    context: Annotated[
+        int, typer.Option("--context", "-C", metavar="N", min=0, max=10, help="Lines around what --grep finds.")
+    ] = 0,
     attempt: Annotated[
         int | None, typer.Option("--attempt", metavar="N", min=1, help="Not the newest attempt.")
     ] = None,
 ) -> int:
     """Print a job's output. With -f the exit code is the job's own; Ctrl-C detaches."""
     session = Session.of(ctx)
-    lines = _Lines(session, _pattern(grep))
+    if grep is not None and not follow and since is None:
+        return search(session, job, Search(grep, regex, ignore_case, context, attempt))
+    lines = _Lines(session, _pattern(grep, regex=regex, ignore_case=ignore_case))
     start = None if since is None else time.time() - parse_duration(since)
     with session.api() as api:
         found = find_job(api, job)
@@ -129,8 +137,11 @@ def _stored(api: Api, job: str, attempt: int | None, since: float | None) -> Ite
     yield decoder.decode(b"", final=True), Cursors(attempt=page.attempt or attempt, offset=page.next)
 
 
-def _pattern(text: str | None) -> re.Pattern[str] | None:
+def _pattern(text: str | None, *, regex: bool, ignore_case: bool) -> re.Pattern[str] | None:
+    """For output that is not stored yet, or is chosen by its time: it is looked at as it passes by."""
+    if text is None:
+        return None
     try:
-        return re.compile(text) if text is not None else None
+        return re.compile(text if regex else re.escape(text), re.IGNORECASE if ignore_case else 0)
     except re.error as error:
         raise BadInput(f"--grep {text!r} is no regular expression.", why=f"{error}.") from error

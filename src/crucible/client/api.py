@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import httpx2
 
 from crucible.client import stream
 from crucible.client.answers import read
+from crucible.client.found import CancelledPage, HitPage, NotePage, NoteView, SubmittedPage, TagPage
 from crucible.client.people import People
 from crucible.client.transport import Endpoint, Query, Transport
 from crucible.client.views import (
@@ -42,6 +43,7 @@ from crucible.client.views import (
     ServerView,
     View,
 )
+from crucible.core.jobfilter import JobFilter
 from crucible.core.models import Order
 from crucible.core.spec import JobSpec
 
@@ -49,6 +51,7 @@ V = TypeVar("V", bound=View)
 
 UPLOAD_SECONDS = 600.0
 UPKEEP_SECONDS = 600.0
+MANY_SECONDS = 120.0
 ORPHANS_SECONDS = 120.0
 """Every place is asked."""
 MODELS_SECONDS = 180.0
@@ -145,19 +148,61 @@ class Api:
 
     def jobs(
         self,
+        wanted: JobFilter | None = None,
         *,
         statuses: Iterable[str] = (),
         active: bool = False,
         limit: int = 50,
         cursor: str | None = None,
     ) -> JobPage:
-        query: Query = {
-            "status": list(statuses),
-            "active": "true" if active else None,
-            "limit": limit,
-            "cursor": cursor,
-        }
+        """A page of the jobs that fit, newest first; `statuses` and `active` are short for those of a filter."""
+        asked = wanted or JobFilter(status=tuple(statuses), active=active)
+        query: Query = {**_query_of(asked), "limit": limit, "cursor": cursor}
         return read(JobPage, self.transport.request("GET", "/api/v1/jobs", query=query))
+
+    def submit_many(self, specs: Sequence[JobSpec], *, keys: Sequence[str] | None = None) -> SubmittedPage:
+        """Up to 500 jobs, each with a key of its own; the answer says of each what became of it."""
+        made = keys if keys is not None else [uuid.uuid4().hex for _ in specs]
+        jobs = [{"spec": s.model_dump(mode="json"), "key": key} for s, key in zip(specs, made, strict=True)]
+        response = self.transport.request(
+            "POST", "/api/v1/jobs/bulk", body={"jobs": jobs}, repeat=True, seconds=MANY_SECONDS
+        )
+        return read(SubmittedPage, response)
+
+    def cancel_many(
+        self, wanted: JobFilter | None = None, *, ids: Sequence[str] = (), dry_run: bool = False
+    ) -> CancelledPage:
+        """Ask for the end of the jobs that fit (up to 1,000, newest first), or of those of these ids."""
+        which = {"ids": list(ids)} if wanted is None else {"filter": _plain(wanted)}
+        body = {**which, "dry_run": dry_run}
+        response = self.transport.request("POST", "/api/v1/jobs/cancel", body=body, repeat=True, seconds=MANY_SECONDS)
+        return read(CancelledPage, response)
+
+    # Labels
+
+    def rename(self, ref: str, name: str | None) -> JobView:
+        return read(JobView, self.transport.request("PATCH", _job(ref), body={"name": name}, repeat=True))
+
+    def tags(self, ref: str) -> tuple[str, ...]:
+        return read(TagPage, self.transport.request("GET", _job(ref, "tags"))).items
+
+    def tag(self, ref: str, *, add: Iterable[str] = (), remove: Iterable[str] = ()) -> tuple[str, ...]:
+        """Remove tags, then add some; the tags of the job after that."""
+        body = {"add": list(add), "remove": list(remove)}
+        return read(TagPage, self.transport.request("POST", _job(ref, "tags"), body=body, repeat=True)).items
+
+    def notes(self, ref: str) -> tuple[NoteView, ...]:
+        return read(NotePage, self.transport.request("GET", _job(ref, "notes"))).items
+
+    def add_note(self, ref: str, text: str) -> NoteView:
+        """Leave a note. Not repeated: it would be there twice."""
+        return read(NoteView, self.transport.request("POST", _job(ref, "notes"), body={"text": text}, repeat=False))
+
+    def delete_note(self, ref: str, note: str) -> NoteView:
+        path = _job(ref, f"notes/{quote(note, safe='')}")
+        return read(NoteView, self.transport.request("DELETE", path, repeat=False))
+
+    # One job
 
     def cancel(self, ref: str) -> JobView:
         """Ask a job to end; asking again, or for one that has ended, is harmless."""
@@ -202,6 +247,24 @@ class Api:
         query = {"attempt": attempt, "offset": offset, "limit": limit, "since": since}
         response = self.transport.request("GET", _job(ref, "logs"), query=query)
         return _log_page(response, offset)
+
+    def search_logs(
+        self,
+        ref: str,
+        text: str,
+        *,
+        regex: bool = False,
+        case: bool = True,
+        attempt: int | None = None,
+        context: int = 0,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> HitPage:
+        """Lines of the output that hold `text` or, with `regex`, match it; of all attempts unless one is named."""
+        flags = {"regex": "true" if regex else "false", "case": "true" if case else "false"}
+        more = {"attempt": attempt, "context": context, "limit": limit, "cursor": cursor}
+        query: Query = {"q": text, **flags, **more}
+        return read(HitPage, self.transport.request("GET", _job(ref, "logs/search"), query=query))
 
     def metrics(self, ref: str, *, series: Iterable[str] = (), points: int = 500) -> MetricsView:
         query: Query = {"series": list(series), "points": points}
@@ -277,6 +340,15 @@ class Api:
         """
         link = stream.Link(self, self.transport, self._found)
         return stream.follow(link, ref, cursors or stream.Cursors(), notice or _silent, stream.Timing(time))
+
+
+def _plain(wanted: JobFilter) -> dict[str, object]:
+    return wanted.model_dump(mode="json", exclude_defaults=True)
+
+
+def _query_of(wanted: JobFilter) -> dict[str, Any]:
+    plain = _plain(wanted)
+    return {**plain, "active": "true"} if wanted.active else plain
 
 
 def _silent(_text: str) -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
+
+from pydantic import ValidationError
 
 from crucible.client.api import Api
 from crucible.client.views import JobView
 from crucible.core.errors import Conflict, NotFound
+from crucible.core.jobfilter import JobFilter
 
 PAGE = 500
-MOST_PAGES = 20
-"""Names and tags are looked for in this many pages of jobs, newest first."""
 
 
 def find_job(api: Api, ref: str) -> JobView:
@@ -18,31 +19,28 @@ def find_job(api: Api, ref: str) -> JobView:
     try:
         return api.job(ref)
     except (NotFound, Conflict) as error:
-        named = next((job for job in walk(api) if job.name == ref), None)
+        named = _newest_named(api, ref)
         if named is None:
             raise error
         return api.job(named.id)
 
 
-def select(
-    api: Api, fits: Callable[[JobView], bool], *, statuses: Sequence[str] = (), limit: int
-) -> tuple[JobView, ...]:
-    """The newest `limit` jobs that fit, as far back as names are looked for."""
-    found: list[JobView] = []
-    for job in walk(api, statuses):
-        if len(found) == limit:
-            break
-        if fits(job):
-            found.append(job)
-    return tuple(found)
+def _newest_named(api: Api, name: str) -> JobView | None:
+    try:
+        wanted = JobFilter(named=name)
+    except ValidationError:
+        return None  # no job can have such a name
+    # A server that does not know this filter answers with others.
+    return next((job for job in api.jobs(wanted, limit=1).items if job.name == name), None)
 
 
-def walk(api: Api, statuses: Sequence[str] = (), *, pages: int = MOST_PAGES) -> Iterator[JobView]:
-    """Jobs, newest first, page by page."""
+def walk(api: Api, wanted: JobFilter, limit: int | None = None) -> Iterator[JobView]:
+    """The jobs that fit, newest first, page by page; at most `limit` of them."""
     cursor: str | None = None
-    for _ in range(pages):
-        page = api.jobs(statuses=statuses, limit=PAGE, cursor=cursor)
+    left = limit
+    while left is None or left > 0:
+        page = api.jobs(wanted, limit=PAGE if left is None else min(left, PAGE), cursor=cursor)
         yield from page.items
-        cursor = page.next
+        cursor, left = page.next, None if left is None else left - len(page.items)
         if cursor is None or not page.items:
             return

@@ -206,6 +206,7 @@ class JobView(View):
     metrics: dict[str, float | None] = {}
     health: HealthView | None = None
     result: ResultView | None = None
+    notes: tuple[dict[str, str | None], ...] = ()
 
     @property
     def ended(self) -> bool:

@@ -12,6 +12,7 @@ from crucible.core.errors import BadInput
 from crucible.core.offers import Market
 from crucible.core.resources import Resources, format_duration, format_memory
 from crucible.core.spec import DataInput, JobSpec, Keeping, Kind, Retries
+from crucible.core.tags import parse_tags
 from crucible.core.tiers import get_tier
 
 
@@ -66,6 +67,7 @@ def _names(data: tuple[DataInput, ...]) -> frozenset[str]:
 def make_spec(payload: Payload, wishes: Wishes, *, bundle: str | None) -> JobSpec:
     """The job as it is submitted. Raises BadInput naming the option that is out of bounds."""
     tier = get_tier(wishes.tier).id if wishes.tier else None
+    parse_tags(wishes.tags)
     said: dict[str, object] = {
         "command": payload.command,
         "bundle": bundle,

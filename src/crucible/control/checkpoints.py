@@ -6,13 +6,13 @@ A row is written only after the object was stored and verified, so everything li
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from sqlalchemy import Connection, RowMapping, bindparam, select
 
 from crucible.control.bundles import StoredFile
 from crucible.control.db import schema as t
-from crucible.control.db.statement import Statement, inserting
+from crucible.control.db.statement import Row, Statement, inserting
 from crucible.control.ports import Ids
 from crucible.control.unit import Unit
 from crucible.control.views import View, iso
@@ -94,8 +94,16 @@ def listed(conn: Connection, job: str, *, higher_is_better: bool) -> list[View]:
 def newest_of(conn: Connection, job: str) -> View | None:
     """The newest that is kept, in short."""
     row = _NEWEST.first(conn, job=job)
-    if row is None:
-        return None
+    return None if row is None else _in_short(row)
+
+
+def newest_of_each(conn: Connection, jobs: Sequence[str]) -> dict[str, View]:
+    """The same for many jobs at once, of those that have any."""
+    rows = _KEPT.all(conn, jobs=jobs)
+    return {row["job"]: _in_short(row) for row in rows}  # the last of each job is its newest
+
+
+def _in_short(row: Row) -> View:
     return {"id": row["id"], "short": short(row["id"]), "name": row["name"], "step": row["step"]}
 
 
@@ -134,6 +142,11 @@ _NEWEST = Statement(
     _ALL.where(t.checkpoints.c.job == bindparam("job"), t.checkpoints.c.pruned_at.is_(None))
     .order_by(*_NEWEST_FIRST)
     .limit(1)
+)
+_KEPT = Statement(
+    _ALL.where(
+        t.checkpoints.c.job.in_(bindparam("jobs", expanding=True)), t.checkpoints.c.pruned_at.is_(None)
+    ).order_by(t.attempts.c.number, t.checkpoints.c.cursor)
 )
 _LISTED = Statement(
     select(t.checkpoints).where(t.checkpoints.c.pruned_at.is_(None), t.checkpoints.c.id == bindparam("checkpoint"))

@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 from crucible.backends.base import Backend
 from crucible.control.agents import Agents, Tools
 from crucible.control.backup import Backup, Source
+from crucible.control.bulk import Bulk
 from crucible.control.bundles import Bundles
 from crucible.control.contacts import Contacts
 from crucible.control.effects import Bearings, Performer
@@ -20,6 +21,7 @@ from crucible.control.ingest import Ingest
 from crucible.control.janitor import Janitor
 from crucible.control.ledger import Ledger
 from crucible.control.logs import Logs
+from crucible.control.logsearch import LogSearch
 from crucible.control.models import ModelsPython
 from crucible.control.orders import Terms
 from crucible.control.places import Places
@@ -82,12 +84,14 @@ class Parts:
         self.duties = Duties(ports.worker, backends)
         self.scheduler = Scheduler(self.places, ports.ids, deployment.id, self.duties, deployment.terms)
         self.submit = Submit(self.places, self.scheduler, ports.ids, neighbours=deployment.neighbours)
+        self.bulk = Bulk(self.writer, self.submit, self.scheduler)
         self.room = Room(ports, deployment.bounds)
         self.uploads = Uploads(ports, deployment.scratch, self.room)
         self.bundles = Bundles(ports, self.uploads, deployment.bundle_limit)
         tools = Tools(ports, self.writer, self.feed, self.tails, self.contacts, deployment.key)
         self.agents = Agents(tools, Ingest(self.scheduler, ports.ids), self.uploads, self.bundles)
         self.logs = Logs(ports, self.tails)
+        self.logsearch = LogSearch(ports, self.tails)
         postroom = Postroom(ports, folder_of(deployment.store_url))
         invitations = Invitations(postroom, deployment.agents_url, deployment.store_url, deployment.channel)
         invites = any(invitations.channel(backend).channel is Channel.STORE for backend in backends.values())

@@ -9,11 +9,11 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, bindparam, func, select
 
-from crucible.control import checkpoints, codec, health, points, repository
+from crucible.control import checkpoints, codec, health, labels, points, repository
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Row, Statement
 from crucible.control.views import MOST_AHEAD, View, event_view, job_view, machine_view
-from crucible.core.errors import BadInput, Conflict, NotFound, UnknownName
+from crucible.core.errors import Conflict, CrucibleError, Forbidden, NotFound
 from crucible.core.ids import is_id, short
 from crucible.core.lifecycle import JobState, MachineState
 from crucible.core.lifecycle.states import Status, states_of
@@ -92,6 +92,16 @@ def _seen(query: Select[Any], who: Identity) -> Select[Any]:
     return query if who.job is None else query.where(_j.id == who.job)
 
 
+def try_to_find(conn: Connection, ref: str, who: Identity, permission: Permission) -> str | CrucibleError:
+    """The id of a job with which he may do that; the errors are answers too."""
+    try:
+        found = find_job(conn, ref, who)
+        who.need(permission, found.project)
+    except (NotFound, Conflict, Forbidden) as error:
+        return error
+    return found.id
+
+
 def one_job(conn: Connection, job: str, now: float) -> View:
     world = repository.load_world(conn, job)
     if world is None:
@@ -99,44 +109,16 @@ def one_job(conn: Connection, job: str, now: float) -> View:
     attempts = [a.id for a in world.attempts]
     ahead = _ahead(conn, job, world.job.backend) if world.job.state is JobState.QUEUED else 0
     newest = checkpoints.newest_of(conn, job)
-    return job_view(world, _details(conn, attempts), segments_of(conn, world.machines), ahead, now, newest)
+    called = labels.of(conn, [job]).get(job)
+    return job_view(world, details_of(conn, attempts), segments_of(conn, world.machines), ahead, now, newest, called)
 
 
 def job_health(conn: Connection, job: str, now: float) -> View:
     """How a job does, judged from what is stored of it."""
     world = repository.load_world(conn, job)
     last = world.attempts[-1].id if world and world.attempts else None
-    details = _details(conn, [last]) if last else {}
+    details = details_of(conn, [last]) if last else {}
     return health.job_health(conn, world, details.get(last or "", {}).get("progress"), now)
-
-
-def list_jobs(
-    conn: Connection,
-    statuses: frozenset[str],
-    active: bool,
-    limit: int,
-    cursor: str | None,
-    now: float,
-    who: Identity = OWNER,
-) -> View:
-    """Newest first; `next` is the cursor of the following page."""
-    c = t.jobs.c
-    query = _seen(select(c.id), who).order_by(c.id.desc()).limit(min(max(limit, 1), LARGEST_PAGE) + 1)
-    if cursor is not None:
-        if not is_id(cursor):
-            raise BadInput("The cursor is not one of ours.", fix="Take it from `next` of the page before.")
-        query = query.where(c.id < cursor)
-    if statuses:
-        wanted = [state.value for name in statuses for state in states_of(_status(name))]
-        query = query.where(c.state.in_(wanted))
-    if active:
-        query = query.where(c.state.in_(ACTIVE))
-    ids = list(conn.execute(query).scalars())
-    page = ids[: min(max(limit, 1), LARGEST_PAGE)]
-    return {
-        "items": [one_job(conn, i, now) for i in page],
-        "next": page[-1] if len(ids) > len(page) else None,
-    }
 
 
 def list_events(conn: Connection, job: str | None, after: int, limit: int, who: Identity = OWNER) -> list[View]:
@@ -243,7 +225,7 @@ def segments_of(conn: Connection, machines: Iterable[str]) -> dict[str, list[Seg
     return found
 
 
-def _details(conn: Connection, attempts: Sequence[str]) -> dict[str, dict[str, object]]:
+def details_of(conn: Connection, attempts: Sequence[str]) -> dict[str, dict[str, object]]:
     if not attempts:
         return {}
     return {
@@ -273,10 +255,3 @@ def _series_view(series: points.Series) -> View:
         "max": series.high,
         "points": [list(p) for p in series.points],
     }
-
-
-def _status(name: str) -> Status:
-    try:
-        return Status(name)
-    except ValueError:
-        raise UnknownName("status", name, [s.value for s in Status]) from None

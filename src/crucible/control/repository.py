@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlalchemy import BindParameter, Connection, bindparam, select, update
 
-from crucible.control import codec
+from crucible.control import codec, labels
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Row, Statement, inserting
 from crucible.core.errors import Conflict
@@ -111,9 +111,10 @@ def load_machine(conn: Connection, machine_id: str) -> Machine | None:
 
 
 def insert_job(conn: Connection, step: Step, now: float) -> World:
-    """Stores a new job with its first events."""
+    """Stores a new job with its first events and what it is found by."""
     job = step.world.job
     _ADD_JOB.run(conn, **codec.job_row(job))
+    labels.enlist(conn, job)
     return save_step(conn, World(job), step, now)
 
 

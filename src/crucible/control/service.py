@@ -6,17 +6,32 @@ not there for him; what he may see and not change is refused.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from copy import copy
 from dataclasses import dataclass
+from typing import TypeVar
 
 from crucible.backends.base import Backend
-from crucible.control import checkpoints, comparing, gauges, queries, repository, restored, results, training
+from crucible.control import (
+    checkpoints,
+    comparing,
+    crowds,
+    gauges,
+    labels,
+    listing,
+    notes,
+    queries,
+    restored,
+    results,
+    training,
+)
 from crucible.control.bundles import StoredFile
 from crucible.control.crashpoints import crashpoint
-from crucible.control.feed import Watch
+from crucible.control.feed import Hint, Watch
+from crucible.control.grep import Pattern
 from crucible.control.logs import LogPage
+from crucible.control.logsearch import Query
 from crucible.control.models import Models
 from crucible.control.parts import Deployment, Parts
 from crucible.control.people import People, audit
@@ -26,14 +41,17 @@ from crucible.control.rounds import Rounds
 from crucible.control.submit import Accepted
 from crucible.control.unit import Unit
 from crucible.control.views import View, backend_view
-from crucible.core.errors import NotFound
+from crucible.core.errors import CrucibleError, NotFound
 from crucible.core.ids import short
-from crucible.core.lifecycle.facts import CancelRequested
+from crucible.core.jobfilter import JobFilter
 from crucible.core.models import Order
 from crucible.core.people import OWNER, Identity, Permission
 from crucible.core.spec import JobSpec
+from crucible.core.tags import parse_tag, parse_tags
 from crucible.storage import Store
 from crucible.storage.layout import artifact_key
+
+T = TypeVar("T")
 
 RECENT_BYTES = 4096
 RECENT_LINES = 20
@@ -111,18 +129,67 @@ class Control:
         """Asks for the job's end; whether that changed anything."""
         job = await self._writable(ref)
 
-        def ask(unit: Unit) -> bool:
-            world = repository.load_world(unit.conn, job)
-            assert world is not None, "found a moment ago, and jobs are never deleted"
-            after = unit.advance(world, CancelRequested())
-            self._note(unit, "job.cancel", job, world.job.project)
-            if after.live is None and after.job != world.job:
-                self._parts.scheduler.place(unit)
-            return after.job != world.job
-
-        changed = await self._parts.writer.write(ask)
+        changed = await self._parts.writer.write(lambda unit: self._parts.bulk.end(unit, job, self._who))
         crashpoint("cancel.after_commit")
         return await self._view(job), changed
+
+    async def submit_many(self, orders: Sequence[tuple[JobSpec, str | None]]) -> list[Submitted | CrucibleError]:
+        """What became of each, in their order; a job that is in the answer is durable."""
+        done = await self._parts.bulk.submit(orders, self._who)
+        self._ask_scheduler()
+        ids = [one.job for one in done if isinstance(one, Accepted)]
+        views = {str(view["id"]): view for view in await self._views(ids)}
+        return [Submitted(views[one.job], one.created) if isinstance(one, Accepted) else one for one in done]
+
+    async def cancel_many(self, wanted: JobFilter, *, limit: int, dry_run: bool) -> tuple[list[View], bool]:
+        """Asks for the end of the newest `limit` jobs that fit and have not ended; whether there are more.
+
+        With `dry_run` it is only said which they are.
+        """
+        active = wanted.model_copy(update={"active": True})
+        his = listing.within(active, self._who, Permission.WRITE)
+        found = await self._ports.db.read(lambda conn: listing.fitting(conn, his, limit + 1))
+        if not dry_run:
+            await self._parts.bulk.cancel(found[:limit], self._who)
+        return await self._views(found[:limit]), len(found) > limit
+
+    async def cancel_these(self, refs: Sequence[str], *, dry_run: bool) -> list[View | CrucibleError]:
+        """The same for jobs by their ids, short ids or endings; what is wrong with one stops none of the others."""
+        who, write = self._who, Permission.WRITE
+        found = await self._ports.db.read(lambda conn: [queries.try_to_find(conn, ref, who, write) for ref in refs])
+        ids = list(dict.fromkeys(job for job in found if isinstance(job, str)))
+        if not dry_run:
+            await self._parts.bulk.cancel(ids, self._who)
+        views = {str(view["id"]): view for view in await self._views(ids)}
+        return [views[job] if isinstance(job, str) else job for job in found]
+
+    async def rename(self, ref: str, name: str | None) -> View:
+        """Call a job so, or nothing; whatever it is doing, and nothing of that changes."""
+        job = await self._writable(ref)
+        await self._label(job, lambda unit: labels.rename(unit.conn, job, name))
+        return await self._view(job)
+
+    async def tags(self, ref: str) -> list[str]:
+        job = await self.find_job(ref)
+        return [str(tag) for tag in await self._ports.db.read(lambda conn: labels.tags_of(conn, job))]
+
+    async def change_tags(self, ref: str, *, add: Sequence[str], remove: Sequence[str]) -> list[str]:
+        """Removes, then adds; the tags as they are then."""
+        job, new, old = await self._writable(ref), parse_tags(add), [parse_tag(text) for text in remove]
+        changed = await self._label(job, lambda unit: labels.change_tags(unit.conn, job, new, old))
+        return [str(tag) for tag in changed]
+
+    async def notes(self, ref: str) -> list[View]:
+        job = await self.find_job(ref)
+        return await self._ports.db.read(lambda conn: notes.listed(conn, job))
+
+    async def add_note(self, ref: str, *, text: str) -> View:
+        job, author = await self._writable(ref), self._who.name
+        return await self._label(job, lambda unit: notes.add(unit, self._ports.ids, job, author, text))
+
+    async def delete_note(self, ref: str, note: str) -> View:
+        job = await self._writable(ref)
+        return await self._label(job, lambda unit: notes.remove(unit, job, note))
 
     async def resume(self, ref: str, *, checkpoint: str | None, backend: str | None) -> View:
         """The ended job goes on, from a checkpoint, at a place."""
@@ -184,7 +251,8 @@ class Control:
         view = await self._view(job)
         latest = await self._ports.db.read(lambda conn: queries.latest_metrics(conn, job))
         result = await self._ports.db.read(lambda conn: results.result_of_job(conn, job))
-        told = {"metrics": latest, "health": await self.health(job), "result": result}
+        said = await self._ports.db.read(lambda conn: notes.listed(conn, job))
+        told = {"metrics": latest, "health": await self.health(job), "result": result, "notes": said}
         return {**view, "recent_logs": await self._recent(job), **told}
 
     async def health(self, ref: str) -> View:
@@ -209,14 +277,28 @@ class Control:
         """The job without its output and metrics: cheap enough to be asked at every change."""
         return await self._view(await self.find_job(ref))
 
-    async def jobs(self, *, statuses: frozenset[str] | None, active: bool, limit: int, cursor: str | None) -> View:
+    async def jobs(self, wanted: JobFilter, *, limit: int, cursor: str | None) -> View:
         now = self._ports.clock.now()
-        return await self._ports.db.read(
-            lambda conn: queries.list_jobs(conn, statuses or frozenset(), active, limit, cursor, now, self._who)
-        )
+        return await self._ports.db.read(lambda conn: listing.list_jobs(conn, wanted, limit, cursor, now, self._who))
 
     async def logs(self, ref: str, *, attempt: int | None, offset: int, limit: int, since: float | None) -> LogPage:
         return await self._parts.logs.page(await self.find_job(ref), attempt, offset, limit, since)
+
+    async def search_logs(
+        self,
+        ref: str,
+        *,
+        text: str,
+        regex: bool,
+        case: bool,
+        attempt: int | None,
+        context: int,
+        limit: int,
+        cursor: str | None,
+    ) -> View:
+        """A page of the lines that match; whoever gives up waiting ends the search."""
+        query = Query(Pattern(text, regex, case), attempt, context, limit, cursor)
+        return await self._parts.logsearch.find(await self.find_job(ref), query)
 
     async def metrics(self, ref: str, *, series: list[str], points: int) -> View:
         job = await self.find_job(ref)
@@ -309,6 +391,19 @@ class Control:
     async def _view(self, job: str) -> View:
         now = self._ports.clock.now()
         return await self._ports.db.read(lambda conn: queries.one_job(conn, job, now))
+
+    async def _views(self, jobs: Sequence[str]) -> list[View]:
+        now = self._ports.clock.now()
+        return await self._ports.db.read(lambda conn: crowds.job_views(conn, jobs, now))
+
+    async def _label(self, job: str, change: Callable[[Unit], T]) -> T:
+        """Whoever watches the job is told."""
+
+        def apply(unit: Unit) -> T:
+            unit.changes.hint(job, Hint.EVENT)
+            return change(unit)
+
+        return await self._parts.writer.write(apply)
 
     async def _recent(self, job: str) -> list[str]:
         page = await self._parts.logs.page(job, None, -RECENT_BYTES, RECENT_BYTES, None)

@@ -25,6 +25,7 @@ from crucible.core.lifecycle.advance import new_job
 from crucible.core.people import DEFAULT_PROJECT, OWNER, Identity, Permission
 from crucible.core.places import places_of
 from crucible.core.spec import JobSpec
+from crucible.core.tags import parse_tags
 
 _KEY = Statement(select(t.idempotency).where(t.idempotency.c.key == bindparam("name")))
 _KEEP_KEY = Statement(inserting(t.idempotency, ["key", "request", "job", "created_at"]))
@@ -59,6 +60,7 @@ class Submit:
         if known is not None:
             return Accepted(known, created=False)
         size = self._places.check(spec)
+        parse_tags(spec.tags)
         if spec.resume_from is not None:
             named = checkpoints.named(unit.conn, spec.resume_from, who)
             spec = spec.model_copy(update={"resume_from": named})

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 
 from crucible.backends.base import Backend
+from crucible.control.labels import Labels
 from crucible.core import pricing
 from crucible.core.ids import short
 from crucible.core.lifecycle import Attempt, Job, JobState, Machine, Slot, World, status_of
@@ -33,17 +34,18 @@ def job_view(
     ahead: int,
     now: float,
     checkpoint: View | None = None,
+    labels: Labels | None = None,
 ) -> View:
     """A job.
 
     `details` are the attempts' own words (progress, facts); `ahead` counts the jobs before it in line;
-    `checkpoint` is the newest that is kept.
+    `checkpoint` is the newest that is kept; `labels` are its name and tags as they are now.
     """
     job = world.job
     last = world.attempts[-1] if world.attempts else None
     progress = _progress(job, details.get(last.id, {}).get("progress") if last else None)
     return {
-        **_asked(job),
+        **_asked(job, labels or Labels.given(job.spec)),
         "status": status_of(job.state).value,
         "phase": job.state.value,
         "desired": job.desired.value,
@@ -70,13 +72,13 @@ def job_view(
     }
 
 
-def _asked(job: Job) -> View:
-    """What the user asked for: the same from the first day to the last."""
+def _asked(job: Job, labels: Labels) -> View:
+    """What the user asked for: the same from the first day to the last, but for the labels."""
     spec = job.spec
     return {
         "id": job.id,
         "short": short(job.id),
-        "name": spec.name,
+        "name": labels.name,
         "project": job.project,
         "user": job.user or OWNER.name,
         "kind": spec.kind.value,
@@ -84,7 +86,7 @@ def _asked(job: Job) -> View:
         "command": list(spec.command),
         "source": spec.source.model_dump(exclude={"diff"}),
         "environment": spec.environment.model_dump(),
-        "tags": list(spec.tags),
+        "tags": [str(tag) for tag in labels.tags],
         "tier": spec.tier,
         "resources": job.resources.model_dump(),
         "grace_seconds": spec.grace_seconds,

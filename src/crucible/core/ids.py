@@ -24,6 +24,7 @@ class Prefix(enum.StrEnum):
     DEPLOYMENT = "dep"
     USER = "usr"
     TOKEN = "tok"
+    NOTE = "nte"
 
 
 _ID = re.compile(rf"({'|'.join(Prefix)})-[{ALPHABET}]{{{_BODY}}}")

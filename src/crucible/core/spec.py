@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from crucible.core.offers import Market
 from crucible.core.people import PROJECT_PATTERN
 from crucible.core.resources import Resources
+from crucible.core.tags import MAX_KEY, MAX_TAGS, MAX_VALUE
 
 PYTHON = "{python}"
 """As the first item of a command: the job's own Python, whichever the environment gives."""
@@ -28,7 +29,8 @@ _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SHA256 = r"^[0-9a-f]{64}$"
 _RESERVED = ("CRUCIBLE_", "CUDA_VISIBLE_DEVICES")
 _ASKED_FOR = "CRUCIBLE_CHECKPOINT_SIGNAL"  # the program says by it that it wants a signal
-_NAME = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f-\x9f/\\]+$")]
+JobName = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f-\x9f/\\]+$")]
+_TAG = Annotated[str, Field(min_length=1, max_length=MAX_KEY + MAX_VALUE + 1, pattern=r"^[^\x00-\x1f\x7f-\x9f]+$")]
 _PROJECT = Annotated[str, Field(pattern=PROJECT_PATTERN)]
 _TEXT = Annotated[str, Field(max_length=4096, pattern=r"^[^\x00]*$")]
 
@@ -126,7 +128,7 @@ class Keeping(_Frozen):
 
 class JobSpec(_Frozen):
     command: Annotated[tuple[str, ...], Field(min_length=1, max_length=10_000)]
-    name: _NAME | None = None
+    name: JobName | None = None
     project: _PROJECT | None = None
     """Whose it is; unless given, the submitter's only one or the default project."""
     kind: Kind = Kind.TRAIN
@@ -151,7 +153,8 @@ class JobSpec(_Frozen):
     """The id of a checkpoint, of any job, that the first attempt starts from."""
     rerun_of: _TEXT | None = None
     grace_seconds: Annotated[float, Field(ge=0, le=3600)] = 10.0
-    tags: Annotated[tuple[_NAME, ...], Field(max_length=50)] = ()
+    tags: Annotated[tuple[_TAG, ...], Field(max_length=MAX_TAGS)] = ()
+    """`key` or `key=value`, as they were at submission; core/tags.py reads them."""
     source: Source = Source()
 
     @field_validator("command")

@@ -14,14 +14,17 @@ from starlette.responses import Response
 from crucible.server import (
     artifacts,
     backends,
+    bulk,
     bundles,
     checkpoints,
     events,
     failures,
     health,
     jobs,
+    labels,
     login,
     logs,
+    logsearch,
     machines,
     metrics,
     models,
@@ -47,9 +50,12 @@ from crucible.server.ports import JobsPort
 ROUTERS = tuple(
     module.router
     for module in (
+        bulk,
         jobs,
         health,
+        labels,
         logs,
+        logsearch,
         metrics,
         events,
         artifacts,

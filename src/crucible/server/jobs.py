@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Depends, Query
+from fastapi import APIRouter, Body, Depends
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
-from crucible.core.errors import UnknownName
 from crucible.core.spec import JobSpec
 from crucible.server.answers import answer
 from crucible.server.context import Control, JobRef
+from crucible.server.filters import Wanted
 from crucible.server.limits import Cursor, PageSize, idempotency_key
 from crucible.server.problems import documented
-
-STATUSES = ("queued", "running", "completed", "failed", "cancelled")
 
 router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"])
 
@@ -29,15 +27,12 @@ async def submit(spec: JobSpec, control: Control, key: Annotated[str | None, Dep
 
 
 @router.get("")
-async def list_jobs(
-    control: Control,
-    status: Annotated[list[str] | None, Query(max_length=20, description=f"any of {', '.join(STATUSES)}")] = None,
-    active: Annotated[bool, Query(description="only jobs that have not ended")] = False,
-    limit: PageSize = 50,
-    cursor: Cursor = None,
-) -> Response:
-    """Jobs, newest first. `next` of the answer is the cursor of the next page; null on the last."""
-    return answer(await control.jobs(statuses=_statuses(status), active=active, limit=limit, cursor=cursor))
+async def list_jobs(wanted: Wanted, control: Control, limit: PageSize = 50, cursor: Cursor = None) -> Response:
+    """Jobs that fit every filter, newest first.
+
+    `next` of the answer is the cursor of the next page, for the same filters; null on the last.
+    """
+    return answer(await control.jobs(wanted, limit=limit, cursor=cursor))
 
 
 @router.get("/{id}", responses=documented(404, 409))
@@ -91,12 +86,3 @@ async def rerun(id: JobRef, control: Control, key: Annotated[str | None, Depends
     submitted = await control.rerun(id, key)
     where = {"Location": f"/api/v1/jobs/{submitted.view['id']}"}
     return answer(submitted.view, 201 if submitted.created else 200, where)
-
-
-def _statuses(given: list[str] | None) -> frozenset[str] | None:
-    """`?status=queued&status=running` or `?status=queued,running`."""
-    names = [name for item in given or () for name in item.split(",") if name]
-    for name in names:
-        if name not in STATUSES:
-            raise UnknownName("status", name, STATUSES)
-    return frozenset(names) or None

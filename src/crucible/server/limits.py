@@ -56,16 +56,19 @@ async def idempotency_key(
         Header(description=f"1 to {MAX_KEY} visible ASCII characters; the same key again gives the same job"),
     ] = None,
 ) -> str | None:
-    if idempotency_key is None:
-        return None
-    if len(idempotency_key) > MAX_KEY or not _VISIBLE.fullmatch(idempotency_key):
+    return checked_key(idempotency_key)
+
+
+def checked_key(key: str | None) -> str | None:
+    """Raises BadInput for what is no key."""
+    if key is not None and (len(key) > MAX_KEY or not _VISIBLE.fullmatch(key)):
         raise BadInput(
             "The Idempotency-Key is not right.",
             why=f"It has to be 1 to {MAX_KEY} visible ASCII characters.",
             fix="Send a UUID, made once per submission.",
             field="Idempotency-Key",
         )
-    return idempotency_key
+    return key
 
 
 class BodyLimit:

@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
+from crucible.core.errors import CrucibleError
+from crucible.core.jobfilter import JobFilter
 from crucible.core.models import Order
 from crucible.core.people import Identity
 from crucible.core.spec import JobSpec
@@ -120,8 +122,32 @@ class JobsPort(Protocol):
         """Two to twenty jobs side by side; raises BadInput for another number."""
         ...
 
-    async def jobs(self, *, statuses: frozenset[str] | None, active: bool, limit: int, cursor: str | None) -> View: ...
+    async def jobs(self, wanted: JobFilter, *, limit: int, cursor: str | None) -> View:
+        """`items`, newest first, and `next`; raises BadInput for a cursor that no page has given."""
+        ...
+
     async def cancel(self, ref: str) -> tuple[View, bool]: ...
+    async def submit_many(self, orders: Sequence[tuple[JobSpec, str | None]]) -> Sequence[Submitted | CrucibleError]:
+        """Specs and their keys. What became of each, in their order; one that is refused stops none of the others."""
+        ...
+
+    async def cancel_many(self, wanted: JobFilter, *, limit: int, dry_run: bool) -> tuple[list[View], bool]:
+        """Of the jobs that fit and have not ended the newest `limit`, and whether there are more."""
+        ...
+
+    async def cancel_these(self, refs: Sequence[str], *, dry_run: bool) -> Sequence[View | CrucibleError]: ...
+    async def rename(self, ref: str, name: str | None) -> View: ...
+    async def tags(self, ref: str) -> list[str]: ...
+    async def change_tags(self, ref: str, *, add: Sequence[str], remove: Sequence[str]) -> list[str]:
+        """All tags, after `remove` and then `add`; raises BadInput for what is no tag, or for too many."""
+        ...
+
+    async def notes(self, ref: str) -> list[View]: ...
+    async def add_note(self, ref: str, *, text: str) -> View:
+        """Raises Conflict where the job has as many as it may."""
+        ...
+
+    async def delete_note(self, ref: str, note: str) -> View: ...
     async def resume(self, ref: str, *, checkpoint: str | None, backend: str | None) -> View:
         """Reopen a job that has ended, from a checkpoint (the newest unless named), perhaps at another place.
 
@@ -146,6 +172,24 @@ class JobsPort(Protocol):
         ...
 
     async def logs(self, ref: str, *, attempt: int | None, offset: int, limit: int, since: float | None) -> LogPage: ...
+    async def search_logs(
+        self,
+        ref: str,
+        *,
+        text: str,
+        regex: bool,
+        case: bool,
+        attempt: int | None,
+        context: int,
+        limit: int,
+        cursor: str | None,
+    ) -> View:
+        """`items`, the lines that match in order, `next` and `complete`.
+
+        Raises BadInput for an expression or a cursor that is none. When cancelled, the search ends.
+        """
+        ...
+
     async def metrics(self, ref: str, *, series: list[str], points: int) -> View:
         """The series (all unless named) of `attempt`, the latest that has any; a `count` never falls in one.
 

@@ -38,9 +38,15 @@ def request_id(connection: HTTPConnection) -> str:
 
 
 def problem(error: CrucibleError, request: str, headers: dict[str, str] | None = None) -> Response:
-    """The answer for an error. Its `data` are further members, which never replace the usual ones."""
+    """The answer for an error."""
+    headers = {**_headers(error), **(headers or {})}
+    return Response(to_json(members(error, request)), error.http_status, headers, media_type=MEDIA_TYPE)
+
+
+def members(error: CrucibleError, request: str) -> dict[str, object]:
+    """The problem itself. An error's `data` are further members, which never replace the usual ones."""
     status = error.http_status
-    body: dict[str, object] = {
+    return {
         **{name: value for name, value in error.data.items() if value is not None},
         "type": "about:blank",
         "title": HTTPStatus(status).phrase,
@@ -51,7 +57,6 @@ def problem(error: CrucibleError, request: str, headers: dict[str, str] | None =
         "fix": error.fix,
         "request_id": request,
     }
-    return Response(to_json(body), status, {**_headers(error), **(headers or {})}, media_type=MEDIA_TYPE)
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:

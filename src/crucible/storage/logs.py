@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from crucible.storage.errors import StorageError
 from crucible.storage.store import Store
@@ -58,6 +59,25 @@ class LogStore:
                 offset, rest = offset + max_line, rest[max_line:]
         if rest:
             yield Line(offset, rest, ended=False)
+
+    def blocks(
+        self, segments: Sequence[Segment], start: int, size: int, *, tail: bytes = b""
+    ) -> Iterator[tuple[int, bytes]]:
+        """The stream from byte `start`, a line's beginning, as offsets and whole lines of together about `size` bytes.
+
+        `tail` follows the last segment. A line longer than `size` comes in pieces; the last one may have no newline.
+        """
+        offset, held, length = start, list[bytes](), 0
+        for piece in chain(self._pieces(segments, start, segments[-1].end if segments else start), (tail,)):
+            held.append(piece)
+            length += len(piece)
+            if length >= size:
+                data = b"".join(held)
+                end = data.rfind(b"\n") + 1 or len(data)
+                yield offset, data[:end]
+                offset, held, length = offset + end, [data[end:]], length - end
+        if length:
+            yield offset, b"".join(held)
 
     def _pieces(self, segments: Sequence[Segment], start: int, end: int) -> Iterator[bytes]:
         at = start

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +22,7 @@ from sqlalchemy import (
     inspect,
     select,
     text,
+    update,
 )
 
 from crucible.control.db import postgres_schema, schema
@@ -105,6 +107,33 @@ def test_postgres(postgres_url: str) -> None:
     postgres_schema.bring_up_to_date(postgres_url)
     with postgres(postgres_url) as connection:
         check(connection)
+
+
+def test_jobs_that_were_there_are_found_like_new_ones(tmp_path: Path) -> None:
+    """Their names, kinds, words and tags are listed; of two tags with one key the last counts."""
+    path = tmp_path / "crucible.db"
+    spec = {
+        "command": ["{python}", "Train.py"],
+        "name": "Old One",
+        "kind": "benchmark",
+        "tags": ["a", "lr=1", "lr=2", "=x"],
+        "source": {"path": "/home/Me"},
+    }
+    with sqlite(path) as connection:
+        fill(connection)
+        connection.execute(update(tables_0001.metadata.tables["jobs"]).values(spec=json.dumps(spec)))
+    bring_up_to_date(path)
+    with sqlite(path) as connection:
+        listing = connection.execute(select(schema.listings)).mappings().one()
+        tags = connection.execute(select(schema.job_tags).order_by(schema.job_tags.c.key)).all()
+    assert dict(listing) == {
+        "job": "1",
+        "kind": "benchmark",
+        "name": "Old One",
+        "folded": "old one",
+        "words": "{python} train.py /home/me ",
+    }
+    assert [(tag.job, tag.key, tag.value) for tag in tags] == [("1", "a", ""), ("1", "lr", "2")]
 
 
 def test_the_first_revision_is_frozen() -> None:

@@ -10,6 +10,7 @@ from tests.control.world import Rig, job_spec, service, sha
 
 from crucible.control.db import schema as t
 from crucible.core.errors import BadInput, Conflict, Forbidden, NotFound, RefusedByPolicy
+from crucible.core.jobfilter import JobFilter
 from crucible.core.people import OWNER, Role
 
 
@@ -57,6 +58,32 @@ async def test_two_projects_may_use_the_same_key(town: Town) -> None:
     theirs = await stranger.submit(job_spec(), "key")
     assert mine.view["id"] != theirs.view["id"]
     assert (await member.submit(job_spec(), "key")).view["id"] == mine.view["id"]
+
+
+async def test_many_are_cancelled_only_where_he_may(town: Town) -> None:
+    for name in ("stranger", "viewer", "share"):
+        (control,) = await town.faces(name)
+        assert await control.cancel_many(JobFilter(), limit=10, dry_run=False) == ([], False)
+        assert await control.cancel_many(JobFilter(project=("alpha",)), limit=10, dry_run=False) == ([], False)
+        (refused,) = await control.cancel_these([town.job], dry_run=False)
+        assert isinstance(refused, NotFound if name == "stranger" else Forbidden)
+    assert (await town.control.view(town.job))["desired"] == "run"
+    (member,) = await town.faces("member")
+    views, more = await member.cancel_many(JobFilter(), limit=10, dry_run=False)
+    assert ([view["id"] for view in views], more) == ([town.job], False)
+    assert (await town.control.view(town.job))["desired"] == "cancel"
+
+
+async def test_many_are_submitted_each_by_its_own_right(town: Town) -> None:
+    (member,) = await town.faces("member")
+    mine, theirs = await member.submit_many([(job_spec(), None), (job_spec(project="beta"), None)])
+    assert getattr(mine, "created", False)
+    assert isinstance(theirs, NotFound)
+
+
+async def test_a_filter_by_project_widens_nothing(town: Town) -> None:
+    (stranger,) = await town.faces("stranger")
+    assert (await stranger.jobs(JobFilter(project=("alpha",)), limit=10, cursor=None))["items"] == []
 
 
 async def test_a_rerun_stays_in_its_project(town: Town) -> None:

@@ -26,6 +26,9 @@ _SERIAL = BigInteger().with_variant(Integer, "sqlite")
 _ORDERED = String(40).with_variant(String(40, collation="C"), "postgresql")
 """Ids are compared byte by byte, whatever language a database server was set up for."""
 
+_BYTEWISE = Text().with_variant(Text(collation="C"), "postgresql")
+"""For texts that are found by how they begin."""
+
 _DUE = text("due_at IS NOT NULL")
 
 QUEUED = text("state = 'queued'")
@@ -91,10 +94,53 @@ jobs = Table(
     Column("claimed_until", Float),
     Column("user", String(40), nullable=False, server_default=""),
     Index("ix_jobs_state", "state", "id"),
-    Index("ix_jobs_project", "project", "id"),
     Index("ix_jobs_backwards", "backwards"),
+    Index("ix_jobs_backend", "backend", "id"),
+    Index("ix_jobs_project", "project", "id"),
+    Index("ix_jobs_listed", "id", "state", "backend", "project", "created_at"),
     Index("ix_jobs_line", "state", "backend", "id", sqlite_where=QUEUED, postgresql_where=QUEUED),
     Index("ix_jobs_due_at", "due_at", sqlite_where=_DUE, postgresql_where=_DUE),
+)
+
+listings = Table(
+    "listings",
+    metadata,
+    Column("job", ForeignKey("jobs.id"), primary_key=True),
+    Column("kind", String(20), nullable=False),
+    Column("name", String(100)),
+    Column("folded", _BYTEWISE, nullable=False),
+    Column("words", Text, nullable=False),
+    Index("ix_listings_kind", "kind", "job"),
+    Index("ix_listings_name", "name", "job"),
+    Index("ix_listings_folded", "folded", "job"),
+    sqlite_with_rowid=False,
+)
+"""What a job is found by beside its state. Not in the job's row: changing its name is no step of its life.
+
+`folded` is the name and `words` all that is searched, both without regard to case.
+"""
+
+job_tags = Table(
+    "job_tags",
+    metadata,
+    Column("job", _ORDERED, primary_key=True),
+    Column("key", String(100), primary_key=True),
+    Column("value", String(200), nullable=False),
+    Index("ix_job_tags_key", "key", "job"),
+    Index("ix_job_tags_value", "key", "value", "job"),
+    sqlite_with_rowid=False,
+)
+"""Without a reference to the job's row, which a step of its life may be changing: the two never wait for each other."""
+
+job_notes = Table(
+    "job_notes",
+    metadata,
+    Column("id", _ORDERED, primary_key=True),
+    Column("job", _ORDERED, nullable=False),
+    Column("author", String(200), nullable=False),
+    Column("text", Text, nullable=False),
+    Column("at", Float, nullable=False),
+    Index("ix_job_notes_job", "job", "id"),
 )
 
 attempts = Table(

@@ -1,0 +1,114 @@
+"""Labels: what people call a job and find it by. Its name and tags can be changed, whatever the job is doing.
+
+They have tables of their own, so a change never meets a step of the job's life.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import BindParameter, Connection, bindparam, delete, select, update
+
+from crucible.control.db import schema as t
+from crucible.control.db.statement import Statement, inserting
+from crucible.core.lifecycle import Job
+from crucible.core.spec import JobSpec
+from crucible.core.tags import Tag, check_count, parse_tags
+
+MAX_WORDS = 1000
+"""Characters of a command and its source that are searched."""
+
+_l, _t = t.listings.c, t.job_tags.c
+_JOBS: BindParameter[Any] = bindparam("jobs", expanding=True)
+_ADD = Statement(inserting(t.listings, ["job", "kind", "name", "folded", "words"]))
+_LABELS = Statement(
+    select(_l.job, _l.name, _t.key, _t.value)
+    .join(t.job_tags, _t.job == _l.job, isouter=True)
+    .where(_l.job.in_(_JOBS))
+    .order_by(_l.job, _t.key)
+)
+_RENAME = Statement(
+    update(t.listings).where(_l.job == bindparam("its_job")).values(name=bindparam("name"), folded=bindparam("folded"))
+)
+_TAGS = Statement(select(t.job_tags).where(_t.job == bindparam("job")).order_by(_t.key))
+_ADD_TAG = Statement(inserting(t.job_tags, ["job", "key", "value"]))
+_DROP_TAGS = Statement(
+    delete(t.job_tags).where(_t.job == bindparam("its_job"), _t.key.in_(bindparam("keys", expanding=True)))
+)
+
+
+@dataclass(frozen=True)
+class Labels:
+    name: str | None = None
+    tags: tuple[Tag, ...] = ()
+
+    @classmethod
+    def given(cls, spec: JobSpec) -> Labels:
+        """What it was submitted with; raises BadInput for tags that are none."""
+        return cls(spec.name, parse_tags(spec.tags))
+
+
+def enlist(conn: Connection, job: Job) -> None:
+    """A new job can be found from now on."""
+    spec = job.spec
+    words = " ".join([*spec.command, spec.source.path or "", spec.source.url or ""])
+    row = {
+        "kind": spec.kind.value,
+        "name": spec.name,
+        "folded": fold(spec.name or ""),
+        "words": fold(words)[:MAX_WORDS],
+    }
+    _ADD.run(conn, job=job.id, **row)
+    _add_tags(conn, job.id, Labels.given(spec).tags)
+
+
+def fold(text: str) -> str:
+    """For comparing without regard to case, the same on every database."""
+    return text.casefold().replace("\x00", "")
+
+
+def of(conn: Connection, jobs: Sequence[str]) -> dict[str, Labels]:
+    """The labels of each of these jobs that is listed."""
+    found: dict[str, Labels] = {}
+    for row in _LABELS.all(conn, jobs=jobs):
+        known = found.get(row["job"]) or Labels(row["name"])
+        tags = known.tags if row["key"] is None else (*known.tags, Tag(row["key"], row["value"]))
+        found[row["job"]] = Labels(known.name, tags)
+    return found
+
+
+def rename(conn: Connection, job: str, name: str | None) -> None:
+    _RENAME.run(conn, its_job=job, name=name, folded=fold(name or ""))
+
+
+def tags_of(conn: Connection, job: str) -> tuple[Tag, ...]:
+    """By key."""
+    return tuple(Tag(row["key"], row["value"]) for row in _TAGS.all(conn, job=job))
+
+
+def change_tags(conn: Connection, job: str, add: Iterable[Tag], remove: Iterable[Tag]) -> tuple[Tag, ...]:
+    """Removes, then adds; a tag that is added takes the place of one with its key. Raises BadInput for too many.
+
+    What is removed by its key goes whatever its value; by `key=value` only if it has that one.
+    """
+    before = {tag.key: tag for tag in tags_of(conn, job)}
+    after = _changed(before, add, remove)
+    check_count(len(after))
+    stale = [key for key, tag in before.items() if after.get(key) != tag]
+    if stale:
+        _DROP_TAGS.run(conn, its_job=job, keys=stale)
+    _add_tags(conn, job, [tag for key, tag in after.items() if before.get(key) != tag])
+    return tuple(after[key] for key in sorted(after))
+
+
+def _changed(before: Mapping[str, Tag], add: Iterable[Tag], remove: Iterable[Tag]) -> dict[str, Tag]:
+    gone = {tag.key for tag in remove if not tag.value or before.get(tag.key) == tag}
+    kept = {key: tag for key, tag in before.items() if key not in gone}
+    return {**kept, **{tag.key: tag for tag in add}}
+
+
+def _add_tags(conn: Connection, job: str, tags: Sequence[Tag]) -> None:
+    if tags:
+        _ADD_TAG.run_each(conn, [{"job": job, "key": tag.key, "value": tag.value} for tag in tags])

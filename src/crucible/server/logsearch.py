@@ -1,0 +1,73 @@
+"""Searching the output of a job on the server, where it is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from pydantic import AfterValidator
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from crucible.server.answers import answer
+from crucible.server.context import Control, JobRef
+from crucible.server.limits import AttemptNumber, Cursor
+from crucible.server.ports import View
+from crucible.server.problems import documented
+
+MAX_QUERY = 1000
+LOOK_SECONDS = 0.1
+"""How often it is looked whether the reader is still there."""
+
+router = APIRouter(prefix="/api/v1/jobs", tags=["logs"])
+
+
+def _one_line(text: str) -> str:
+    if "\n" in text or "\x00" in text:
+        raise ValueError("a line holds no newline and no NUL character, so nothing could be found")
+    return text
+
+
+Sought = Annotated[
+    str,
+    Query(min_length=1, max_length=MAX_QUERY, description="text, or with `regex` an expression in RE2's syntax"),
+    AfterValidator(_one_line),
+]
+
+
+@router.get("/{id}/logs/search", responses=documented(404, 409, 504))
+async def search_logs(
+    id: JobRef,
+    request: Request,
+    control: Control,
+    q: Sought,
+    regex: Annotated[bool, Query(description="`q` is an expression, not a text")] = False,
+    case: Annotated[bool, Query(description="upper and lower case differ")] = True,
+    attempt: Annotated[AttemptNumber, Query(description="only this one, not all")] = None,
+    context: Annotated[int, Query(ge=0, le=10, description="lines before and after each that matches")] = 0,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    cursor: Cursor = None,
+) -> Response:
+    """Lines of the output that match, in its order: attempt, line number, byte offset, the line and those around it.
+
+    `next` is the cursor to go on from, also when a request has searched for 8 seconds; null at the end.
+    `complete` says that nothing will follow. Of a line longer than 2,000 bytes the part around the match is shown.
+    """
+    work = control.search_logs(
+        id, text=q, regex=regex, case=case, attempt=attempt, context=context, limit=limit, cursor=cursor
+    )
+    return answer(await _while_read(request, work))
+
+
+async def _while_read(request: Request, work: Coroutine[Any, Any, View]) -> View:
+    """What `work` answers; it is cancelled as soon as nobody waits for that any more."""
+    task = asyncio.ensure_future(work)
+    try:
+        while not (await asyncio.wait({task}, timeout=LOOK_SECONDS))[0]:
+            if await request.is_disconnected():
+                raise ClientDisconnect
+        return task.result()
+    finally:
+        task.cancel()

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.control.world import Rig, job_spec, service
+
+from crucible.control.db import schema as t
+from crucible.control.feed import Hint
+from crucible.core.errors import BadInput, Conflict, NotFound
+from crucible.core.jobfilter import JobFilter
+from crucible.core.tags import MAX_TAGS
+from crucible.wire.messages import Kind
+
+
+async def test_a_job_has_the_labels_it_was_submitted_with(rig: Rig) -> None:
+    view = (await service(rig).submit(job_spec(name="mine", tags=("b", "a = 1 ", "a=2")), None)).view
+    assert (view["name"], view["tags"]) == ("mine", ["a=2", "b"])
+
+
+@pytest.mark.parametrize("tag", ["=x", " ", " = "])
+async def test_what_is_no_tag_refuses_the_job(rig: Rig, tag: str) -> None:
+    with pytest.raises(BadInput, match="is no tag"):
+        await service(rig).submit(job_spec(tags=(tag,)), None)
+    assert await rig.rows(t.jobs) == []
+    assert await rig.rows(t.listings) == []
+
+
+async def test_tags_are_added_replaced_and_removed(rig: Rig) -> None:
+    control, job = service(rig), await rig.submit(tags=("lr=1", "draft", "team=x"))
+    assert await control.change_tags(job, add=["lr=2", "best"], remove=["draft"]) == ["best", "lr=2", "team=x"]
+    assert await control.change_tags(job, add=[], remove=["lr=1", "nothing"]) == ["best", "lr=2", "team=x"]
+    assert await control.change_tags(job, add=[], remove=["lr=2", "team"]) == ["best"]
+    assert await control.change_tags(job, add=["best=of all"], remove=["best"]) == ["best=of all"]
+    assert await control.tags(job) == ["best=of all"]
+    assert (await control.view(job))["tags"] == ["best=of all"]
+
+
+async def test_a_job_has_only_so_many_tags(rig: Rig) -> None:
+    control, job = service(rig), await rig.submit(tags=tuple(f"t{n}" for n in range(MAX_TAGS)))
+    with pytest.raises(BadInput, match=f"at most {MAX_TAGS}"):
+        await control.change_tags(job, add=["one more"], remove=[])
+    assert "one more" in await control.change_tags(job, add=["one more"], remove=["t0"])
+
+
+async def test_a_job_is_renamed_and_found_by_its_new_name(rig: Rig) -> None:
+    control, job = service(rig), await rig.submit(name="old")
+    assert (await control.rename(job, "New"))["name"] == "New"
+
+    async def found(**given: Any) -> object:
+        page: Any = await control.jobs(JobFilter(**given), limit=5, cursor=None)
+        return [item["id"] for item in page["items"]]
+
+    assert await found(name="new") == await found(named="New") == [job]
+    assert await found(name="old") == []
+    assert (await control.rename(job, None))["name"] is None
+    assert await found(named="New") == []
+
+
+async def test_labels_never_meet_a_step_of_the_jobs_life(rig: Rig) -> None:
+    """Neither the version nor the events of the job change, so whoever decides meanwhile need not decide again."""
+    control = service(rig)
+    job, runner = await rig.running()
+    before = await rig.world(job)
+    await control.rename(job, "other")
+    await control.change_tags(job, add=["a"], remove=[])
+    note = await control.add_note(job, text="looks good")
+    await control.delete_note(job, str(note["id"]))
+    assert await rig.world(job) == before
+    await runner.say(Kind.PROGRESS, fraction=0.5)
+
+
+async def test_who_watches_is_told(rig: Rig) -> None:
+    control = service(rig)
+    job = await rig.submit()
+    async with control.watch(job) as watch:
+        await control.change_tags(job, add=["a"], remove=[])
+        assert await watch.changed(1.0) == {Hint.EVENT}
+
+
+async def test_notes_are_appended_and_deleted(rig: Rig) -> None:
+    control, job = service(rig), await rig.submit()
+    first = await control.add_note(job, text="diverges after 3k steps")
+    rig.clock.move(60)
+    second = await control.add_note(job, text="lower the rate")
+    assert [note["author"] for note in await control.notes(job)] == ["owner", "owner"]
+    assert first["at"] != second["at"]
+    assert (await control.job(job))["notes"] == [first, second]
+    assert await control.delete_note(job, str(first["short"])) == first
+    assert await control.notes(job) == [second]
+    with pytest.raises(NotFound, match="has no note"):
+        await control.delete_note(job, str(first["id"]))
+
+
+async def test_a_note_belongs_to_its_job(rig: Rig) -> None:
+    control, job, other = service(rig), await rig.submit(), await rig.submit()
+    note = await control.add_note(job, text="x")
+    with pytest.raises(NotFound):
+        await control.delete_note(other, str(note["id"]))
+    for ref in ("", "a", "nte-", "%"):
+        with pytest.raises(NotFound):
+            await control.delete_note(job, ref)
+
+
+async def test_a_job_has_only_so_many_notes(rig: Rig) -> None:
+    control, job = service(rig), await rig.submit()
+    for n in range(100):
+        await control.add_note(job, text=str(n))
+    with pytest.raises(Conflict, match="has 100 notes"):
+        await control.add_note(job, text="one more")
+
+
+async def test_changes_at_the_same_time_all_count(rig: Rig) -> None:
+    control, job = service(rig), await rig.submit()
+    await asyncio.gather(*(control.change_tags(job, add=[f"t{n}"], remove=[]) for n in range(5)))
+    assert await control.tags(job) == [f"t{n}" for n in range(5)]
