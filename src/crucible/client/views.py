@@ -153,6 +153,8 @@ class JobView(View):
     tags: tuple[str, ...] = ()
     source: SourceView = SourceView()
     environment: EnvironmentView = EnvironmentView()
+    bundle: str | None = None
+    execution_id: str | None = None
     simulated: bool = False
     recent_logs: tuple[str, ...] = ()
     metrics: dict[str, float | None] = {}

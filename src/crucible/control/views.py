@@ -79,6 +79,7 @@ def _asked(job: Job) -> View:
         "kind": spec.kind.value,
         "created_at": iso(job.created_at),
         "command": list(spec.command),
+        "bundle": spec.bundle,
         "source": spec.source.model_dump(exclude={"diff"}),
         "environment": spec.environment.model_dump(),
         "tags": list(spec.tags),
