@@ -52,7 +52,7 @@ class MLPlatform:
 
     async def close(self) -> None:
         """Let go of connections; jobs go on."""
-        await self._call(self.sync.close)
+        await self.in_thread(self.sync.close)
         self._pool.shutdown(wait=False)
 
     def submit(
@@ -79,13 +79,14 @@ class MLPlatform:
         self, *, status: str | Sequence[str] | None = None, active: bool = False, limit: int = 50
     ) -> list[Job]:
         """The newest jobs first, at most `limit`."""
-        found = await self._call(lambda: self.sync.jobs(status=status, active=active, limit=limit))
+        found = await self.in_thread(lambda: self.sync.jobs(status=status, active=active, limit=limit))
         return [Job(self, _known(job)) for job in found]
 
     async def backends(self) -> tuple[BackendView, ...]:
-        return await self._call(self.sync.backends)
+        return await self.in_thread(self.sync.backends)
 
-    async def _call(self, work: Callable[[], T]) -> T:
+    async def in_thread(self, work: Callable[[], T]) -> T:
+        """What a blocking piece of work returns, done beside the event loop."""
         return await asyncio.wrap_future(self._pool.submit(work))
 
 
@@ -107,7 +108,7 @@ class Job(Awaitable["Job"]):
 
     async def _ask(self, work: Callable[[SyncJob], T]) -> T:
         job = await self._known()
-        return await self._platform._call(lambda: work(job))
+        return await self._platform.in_thread(lambda: work(job))
 
     def __del__(self) -> None:
         if not self._heard and self._pending.done() and not self._pending.cancelled():
