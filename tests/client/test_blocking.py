@@ -88,6 +88,20 @@ class TestJobs:
         assert [job.id for job in platform.jobs(active=True)] == [JOB]
         assert "job-abc123" in repr(platform.job("last"))
 
+    def test_by_name_and_tag(self, platform: SyncMLPlatform, server: FakeServer) -> None:
+        server.jobs[AGAIN] = completed(id=AGAIN, short="job-def456", name="mine", tags=["a", "b"])
+        assert platform.job("mine").id == AGAIN
+        assert [job.id for job in platform.jobs(name="mine")] == [AGAIN]
+        assert [job.id for job in platform.jobs(tags=["b", "a"])] == [AGAIN]
+        assert platform.jobs(tags="nosuch") == []
+
+    def test_what_happened_and_where(self, platform: SyncMLPlatform, server: FakeServer) -> None:
+        server.events = [{"n": n, "type": kind, "at": None, "data": {}} for n, kind in enumerate(("a", "b"), 1)]
+        server.machines = [{"id": "mch-1", "state": "up"}, {"id": "mch-2", "state": "gone"}]
+        assert [event.type for event in platform.job(JOB).events()] == ["a", "b"]
+        assert [machine.id for machine in platform.machines()] == ["mch-1"]
+        assert len(platform.machines(all=True)) == 2
+
     def test_names_that_are_none(self, platform: SyncMLPlatform) -> None:
         with pytest.raises(NotFound):
             platform.job("nosuch")

@@ -95,6 +95,7 @@ class TestJobs:
         assert [job.id for job in await platform.jobs(active=True)] == [JOB]
         assert (await platform.job("last")).id == JOB
         assert [place.name for place in await platform.backends()] == ["local"]
+        assert await platform.machines() == ()
         with pytest.raises(NotFound):
             await platform.job("nosuch")
 
@@ -148,6 +149,10 @@ class TestJobs:
         assert await job.download(tmp_path) == [tmp_path / "model.bin"]
         assert len(await job.checkpoints()) == 1
         assert (await job.download_checkpoint(into=tmp_path)).exists()
+
+    async def test_what_happened(self, platform: MLPlatform, server: FakeServer) -> None:
+        server.events = [{"n": 1, "type": "submitted", "at": None, "data": {}}]
+        assert [event.type async for event in platform.job(JOB).events()] == ["submitted"]
 
     async def test_what_changes_it(self, platform: MLPlatform, server: FakeServer) -> None:
         job = platform.job(JOB)

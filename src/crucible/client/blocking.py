@@ -23,6 +23,7 @@ from crucible.client.api import Api
 from crucible.client.asking import Ask, Options
 from crucible.client.candidates import Line, line_up
 from crucible.client.connection import connect, embedded_of
+from crucible.client.finding import find_job, select
 from crucible.client.payload import Request
 from crucible.client.pythons import Surroundings
 from crucible.client.requirements import check_number, read_names
@@ -31,12 +32,13 @@ from crucible.client.status import JobStatus, Watch, status_of
 from crucible.client.stream import Frame
 from crucible.client.submission import submit
 from crucible.client.tables import MetricsTable
-from crucible.client.views import BackendView, CheckpointView, JobView
+from crucible.client.views import BackendView, CheckpointView, EventView, JobView, MachineView
 from crucible.core.errors import BadInput, TimedOut
 from crucible.core.resources import MAX_SECONDS
 from crucible.settings import Settings, load_settings
 
 MOST_JOBS = 1_000_000
+ACTIVE = ("queued", "running")
 REFRESH_SECONDS = 2.0
 """How old what is not told by the stream (cost, last lines) may be in a status."""
 
@@ -116,24 +118,31 @@ class SyncMLPlatform:
         return self.api.backends()
 
     def job(self, id: str) -> SyncJob:
-        """A job by its id, short id, an ending of three or more characters, or `last`."""
-        return SyncJob(self, self.api.job(_named(id)))
+        """A job by its id, short id, an ending of three or more characters, `last`, or else its name (the newest)."""
+        return SyncJob(self, find_job(self.api, _named(id)))
 
     def jobs(
-        self, *, status: str | Sequence[str] | None = None, active: bool = False, limit: int = 50
+        self,
+        *,
+        status: str | Sequence[str] | None = None,
+        active: bool = False,
+        name: str | None = None,
+        tags: str | Sequence[str] | None = None,
+        limit: int = 50,
     ) -> list[SyncJob]:
-        """The newest jobs first, at most `limit`."""
+        """The newest jobs first, at most `limit`; by name and tags among the newest 10,000."""
         check_number("limit", limit, 1, MOST_JOBS, whole=True)
-        wanted = read_names("status", status) or ()
-        found: list[SyncJob] = []
-        cursor: str | None = None
-        while len(found) < limit:
-            page = self.api.jobs(statuses=wanted, active=active, limit=min(limit - len(found), 500), cursor=cursor)
-            found += [SyncJob(self, view) for view in page.items]
-            cursor = page.next
-            if cursor is None:
-                break
-        return found
+        statuses = read_names("status", status) or (ACTIVE if active else ())
+        wanted = frozenset(read_names("tags", tags) or ())
+
+        def fits(job: JobView) -> bool:
+            return name in (None, job.name) and wanted <= frozenset(job.tags) and not (active and job.ended)
+
+        return [SyncJob(self, view) for view in select(self.api, fits, statuses=statuses, limit=limit)]
+
+    def machines(self, *, all: bool = False) -> tuple[MachineView, ...]:
+        """Machines in use, what they are for and cost; `all`: also those that are gone."""
+        return self.api.machines(all=all)
 
     def _request(self, ask: Ask, scratch: Path, folder: Path) -> Request:
         return Request(
@@ -231,6 +240,13 @@ class SyncJob:
                 return
             attempt, offset = attempt or page.attempt, page.next
             yield decoder.decode(page.data)
+
+    def events(self) -> Iterator[EventView]:
+        """What happened to it, in order, so far."""
+        after = 0
+        while page := self._api.events(self.id, after=after):
+            yield from page
+            after = page[-1].n
 
     def metrics(self, *series: str, points: int = 500) -> MetricsTable:
         """Its metrics, or the named ones; a long series is thinned to about `points`."""

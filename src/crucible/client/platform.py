@@ -20,7 +20,7 @@ from crucible.client.pump import pumped
 from crucible.client.results import JobResult
 from crucible.client.status import JobStatus
 from crucible.client.tables import MetricsTable
-from crucible.client.views import BackendView, CheckpointView, JobView
+from crucible.client.views import BackendView, CheckpointView, EventView, JobView, MachineView
 from crucible.core.errors import Conflict
 from crucible.settings import Settings
 
@@ -72,15 +72,26 @@ class MLPlatform:
         return Job(self, self._pool.submit(self.sync.send, ask, folder))
 
     def job(self, id: str) -> Job:
-        """A job by its id, short id, an ending of three or more characters, or `last`."""
+        """A job by its id, short id, an ending of three or more characters, `last`, or else its name (the newest)."""
         return Job(self, self._pool.submit(self.sync.job, id))
 
     async def jobs(
-        self, *, status: str | Sequence[str] | None = None, active: bool = False, limit: int = 50
+        self,
+        *,
+        status: str | Sequence[str] | None = None,
+        active: bool = False,
+        name: str | None = None,
+        tags: str | Sequence[str] | None = None,
+        limit: int = 50,
     ) -> list[Job]:
-        """The newest jobs first, at most `limit`."""
-        found = await self.in_thread(lambda: self.sync.jobs(status=status, active=active, limit=limit))
+        """The newest jobs first, at most `limit`; by name and tags among the newest 10,000."""
+        wish = {"status": status, "active": active, "name": name, "tags": tags, "limit": limit}
+        found = await self.in_thread(lambda: self.sync.jobs(**wish))  # type: ignore[arg-type]
         return [Job(self, _known(job)) for job in found]
+
+    async def machines(self, *, all: bool = False) -> tuple[MachineView, ...]:
+        """Machines in use, what they are for and cost; `all`: also those that are gone."""
+        return await self.in_thread(lambda: self.sync.machines(all=all))
 
     async def backends(self) -> tuple[BackendView, ...]:
         return await self.in_thread(self.sync.backends)
@@ -177,6 +188,13 @@ class Job(Awaitable["Job"]):
         async with aclosing(lines) as found:
             async for line in found:
                 yield line
+
+    async def events(self) -> AsyncGenerator[EventView, None]:
+        """What happened to it, in order, so far."""
+        job = await self._known()
+        async with aclosing(pumped(lambda stop: job.events())) as found:
+            async for event in found:
+                yield event
 
     async def metrics(self, *series: str, points: int = 500) -> MetricsTable:
         """Its metrics, or the named ones; a long series is thinned to about `points`."""

@@ -36,7 +36,7 @@ class MetricsTable(Sequence[Row]):
                 if step is None or name.startswith(SAMPLED):
                     row = timed.setdefault(at, {"step": None, "time": at})
                 else:
-                    row = stepped.setdefault(step, {"step": step, "time": at})
+                    row = stepped.setdefault(step, {"step": int(step) if step.is_integer() else step, "time": at})
                 row[name] = value
         rows = [*(stepped[step] for step in sorted(stepped)), *sorted(timed.values(), key=lambda row: str(row["time"]))]
         return cls(rows, sorted(found.series))
