@@ -69,6 +69,8 @@ class TestSubmitting:
     def test_the_servers_refusals_are_typed(self, server: FakeServer) -> None:
         with pytest.raises(NotAllowed), SyncMLPlatform(server.url, token="wrong") as other:
             other.submit(code="print(1)")
+        with pytest.raises(NotAllowed), SyncMLPlatform(server.url, token="\ud800") as odd:
+            odd.jobs()
         with pytest.raises(Unreachable), SyncMLPlatform("http://127.0.0.1:9", token="x") as nobody:
             nobody.jobs()
 
@@ -105,7 +107,7 @@ class TestJobs:
     def test_names_that_are_none(self, platform: SyncMLPlatform) -> None:
         with pytest.raises(NotFound):
             platform.job("nosuch")
-        for wrong in ("", 3):
+        for wrong in ("", 3, "\ud800", "a\0b"):
             with pytest.raises(BadInput):
                 platform.job(wrong)  # type: ignore[arg-type]
         with pytest.raises(BadInput):

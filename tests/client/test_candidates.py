@@ -102,7 +102,7 @@ def test_places_that_would_cost_too_much_are_left_out() -> None:
     assert "3 hours there cost $6.00" in line.rejected["quick"]
     with pytest.raises(RefusedByPolicy, match="Raise max_cost_usd"):
         line_up((QUICK,), needs, Preferences())
-    with pytest.raises(RefusedByPolicy):
+    with pytest.raises(RefusedByPolicy, match=r"an hour there costs \$2\.000"):
         line_up((QUICK,), Requirements(max_cost_usd=0), Preferences())
 
 

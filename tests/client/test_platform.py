@@ -86,6 +86,24 @@ async def test_a_refusal_that_nobody_asked_for_is_a_warning(server: FakeServer) 
             job.__del__()
 
 
+async def test_who_gives_up_waiting_does_not_take_the_job_back(platform: MLPlatform, server: FakeServer) -> None:
+    jobs = [platform.submit(code=f"print({n})") for n in range(12)]
+    for job in jobs:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(job.status(), 0)
+    await asyncio.gather(*jobs)
+    assert len(server.specs) == 12
+
+
+async def test_a_closed_platform_says_so(server: FakeServer) -> None:
+    platform = MLPlatform(server.url, token=TOKEN)
+    await platform.close()
+    with pytest.raises(Conflict, match="closed"):
+        platform.submit(code="print(1)")
+    with pytest.raises(Conflict, match="closed"):
+        await platform.jobs()
+
+
 class TestJobs:
     @pytest.fixture(autouse=True)
     def a_job(self, server: FakeServer) -> None:

@@ -143,6 +143,24 @@ async def test_following_and_cancelling(platform: MLPlatform) -> None:
     assert job.id in [item.id for item in await platform.jobs(status=["cancelled"])]
 
 
+async def test_following_over_a_server_that_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client starts the next one itself, as any command would."""
+    gate = tmp_path / "gate"
+    code = f"import os, time\nprint('step 1/2', flush=True)\nwhile not os.path.exists({str(gate)!r}): time.sleep(0.05)"
+    statuses = []
+    with Deployment(tmp_path) as crucible:
+        monkeypatch.setenv("CRUCIBLE_HOME", str(crucible.home))
+        async with MLPlatform() as platform:
+            job = platform.submit(code=code, requirements=SMALL)
+            async for status in job.monitor():
+                statuses.append(status)
+                if status.progress == 50.0 and not gate.exists():
+                    crucible.kill()
+                    gate.touch()
+            assert [line async for line in job.logs()] == ["step 1/2"]
+    assert statuses[-1].state == "completed"
+
+
 async def test_what_cannot_be(platform: MLPlatform) -> None:
     with pytest.raises(NoCapacity, match="local: asks for 1 GPU"):
         await platform.submit(code="print(1)", requirements=Requirements(gpu_memory_gb=16))

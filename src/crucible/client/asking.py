@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TypedDict
 
 from crucible.client.candidates import Line
+from crucible.client.checks import check_number, check_text, read_names, wrong
 from crucible.client.inputs import read_data
-from crucible.client.requirements import Preferences, Requirements, read_names
+from crucible.client.requirements import Preferences, Requirements
 from crucible.client.taking import Taken
 from crucible.client.wishes import Wishes, check_bounds
 from crucible.core.errors import BadInput, RefusedByPolicy, UnknownName
@@ -17,6 +18,9 @@ from crucible.core.spec import Kind
 
 _TAKEN = tuple(item.name for item in fields(Taken))
 _TEXTS = ("name", "python", "entry", "ref", "resume_from")
+_WHOLE = ("retries", "keep_checkpoints", "seed")
+MOST = 2**63
+"""The numbers have bounds of their own, which are checked with those of the command line."""
 _LISTS = ("tags", "include", "data", "regions")
 
 
@@ -148,10 +152,13 @@ def _bounded(resources: Mapping[str, float | int], line: Line, needs: Requiremen
 def _read(rest: Mapping[str, object]) -> dict[str, object]:
     """The arguments that are more than a text or a number, as values."""
     for name in _TEXTS:
-        if name in rest and not isinstance(rest[name], str):
-            raise _wrong(name, rest[name], "a text")
+        if name in rest:
+            check_text(name, rest[name])
     if not isinstance(rest.get("in_place", False), bool):
-        raise _wrong("in_place", rest["in_place"], "True or False")
+        raise wrong("in_place", rest["in_place"], "is True or False")
+    for name in _WHOLE:
+        check_number(name, rest.get(name), 0, MOST, whole=True)
+    check_number("grace_seconds", rest.get("grace_seconds"), 0, MOST)
     found: dict[str, object] = {
         "requirements": Requirements.of(rest.get("requirements")),
         "preferences": Preferences.of(rest.get("preferences")),
@@ -164,19 +171,19 @@ def _read(rest: Mapping[str, object]) -> dict[str, object]:
 
 def _list(name: str, said: object) -> tuple[str, ...]:
     if name == "data" and isinstance(said, Mapping):
-        return tuple(f"{key}={value}" for key, value in said.items())
+        return tuple(check_text(name, f"{key}={value}") for key, value in said.items())
     items = [said] if isinstance(said, str | Path) else said
     if not isinstance(items, Sequence) or not all(isinstance(item, str | Path) for item in items):
-        raise _wrong(name, said, "a list of texts")
-    return tuple(str(item) for item in items)
+        raise wrong(name, said, "is a list of texts")
+    return tuple(check_text(name, str(item)) for item in items)
 
 
 def _env(said: object) -> dict[str, str | None]:
     if not isinstance(said, Mapping):
-        raise _wrong("env", said, "a table of names and texts")
+        raise wrong("env", said, "is a table of names and texts")
     for name, value in said.items():
         if not isinstance(name, str) or isinstance(value, bool) or not isinstance(value, str | int | float | None):
-            raise _wrong(f"env[{name!r}]", value, "a text, a number, or None for this process's own value")
+            raise wrong(f"env[{name!r}]", value, "is a text, a number, or None for this process's own value")
     return {name: None if value is None else str(value) for name, value in said.items()}
 
 
@@ -195,9 +202,3 @@ def _kind(said: object) -> Kind | None:
         return Kind(str(getattr(said, "value", said)).lower())
     except ValueError:
         raise UnknownName("kind of job", str(said), [kind.value for kind in Kind]) from None
-
-
-def _wrong(field: str, value: object, rule: str) -> BadInput:
-    return BadInput(
-        f"{field} is {rule}.", why=f"It is {value!r}."[:200], fix=f"Mend or leave out {field}.", field=field
-    )

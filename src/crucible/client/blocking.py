@@ -22,11 +22,11 @@ from crucible.client import downloads
 from crucible.client.api import Api
 from crucible.client.asking import Ask, Options
 from crucible.client.candidates import Line, line_up
+from crucible.client.checks import check_number, check_text, read_names
 from crucible.client.connection import connect, embedded_of
 from crucible.client.finding import find_job, select
 from crucible.client.payload import Request
 from crucible.client.pythons import Surroundings
-from crucible.client.requirements import check_number, read_names
 from crucible.client.results import JobResult, result_of
 from crucible.client.status import JobStatus, Watch, status_of
 from crucible.client.stream import Frame
@@ -296,9 +296,10 @@ class SyncJob:
 
 
 def _named(id: object) -> str:
-    if not isinstance(id, str) or not id.strip():
-        raise BadInput("A job is named by its id.", why=f"It is {id!r}.", fix="`crucible jobs` lists them.", field="id")
-    return id.strip()
+    named = check_text("id", id).strip()
+    if not named:
+        raise BadInput("A job is named by its id.", fix="`crucible jobs` lists them.", field="id")
+    return named
 
 
 def checked_seconds(timeout: object) -> float | None:

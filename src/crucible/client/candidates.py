@@ -102,8 +102,9 @@ def _judge(backend: BackendView, needs: Requirements, regions: tuple[str, ...]) 
     hours, most = needs.duration_hours_estimated, needs.max_cost_usd
     cost = best.rate_micros_per_hour / 1e6 * (hours or 0)
     if most is not None and (cost > most or (most == 0 and best.rate_micros_per_hour)):
-        for_hours = f"{hours:g} hours" if hours is not None else "any time"
-        return RefusedByPolicy(f"{for_hours} there cost ${cost:.2f}, more than ${most:.2f}")
+        hourly = best.rate_micros_per_hour / 1e6
+        asked = f"{hours:g} hours there cost ${cost:.2f}" if hours is not None else f"an hour there costs ${hourly:.3f}"
+        return RefusedByPolicy(f"{asked}, more than ${most:.2f}")
     return Candidate(backend, best, max(offer.rate_micros_per_hour for offer in fitting))
 
 

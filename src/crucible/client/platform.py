@@ -69,11 +69,11 @@ class MLPlatform:
         """
         ask = Ask.of(code=code, requirements=requirements, preferences=preferences, **more)
         folder = Path.cwd()
-        return Job(self, self._pool.submit(self.sync.send, ask, folder))
+        return Job(self, self._begin(lambda: self.sync.send(ask, folder)))
 
     def job(self, id: str) -> Job:
         """A job by its id, short id, an ending of three or more characters, `last`, or else its name (the newest)."""
-        return Job(self, self._pool.submit(self.sync.job, id))
+        return Job(self, self._begin(lambda: self.sync.job(id)))
 
     async def jobs(
         self,
@@ -98,7 +98,13 @@ class MLPlatform:
 
     async def in_thread(self, work: Callable[[], T]) -> T:
         """What a blocking piece of work returns, done beside the event loop."""
-        return await asyncio.wrap_future(self._pool.submit(work))
+        return await asyncio.wrap_future(self._begin(work))
+
+    def _begin(self, work: Callable[[], T]) -> Future[T]:
+        try:
+            return self._pool.submit(work)
+        except RuntimeError as error:
+            raise Conflict("This platform is closed.", fix="Make another MLPlatform().") from error
 
 
 class Job(Awaitable["Job"]):
@@ -115,7 +121,8 @@ class Job(Awaitable["Job"]):
 
     async def _known(self) -> SyncJob:
         self._heard = True
-        return await asyncio.wrap_future(self._pending)
+        # Who gives up waiting must not take back what others, or nobody, wait for.
+        return await asyncio.shield(asyncio.wrap_future(self._pending))
 
     async def _ask(self, work: Callable[[SyncJob], T]) -> T:
         job = await self._known()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import enum
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import TypeVar, cast
 
+from crucible.client.checks import check_number, check_text, read_names, wrong
 from crucible.core.errors import BadInput, UnknownName
 from crucible.core.offers import Market
 from crucible.core.resources import MAX_CPUS, MAX_GPUS, MAX_MEMORY, MAX_SECONDS, GiB
@@ -55,9 +55,9 @@ class Requirements:
         check_number("memory_gb", self.memory_gb, 1 / 64, MAX_GB)
         check_number("time_limit_hours", self.time_limit_hours, 1 / 3600, MAX_HOURS)
         if not isinstance(self.interruptible, bool):
-            raise _wrong("interruptible", self.interruptible, "is True or False")
+            raise wrong("interruptible", self.interruptible, "is True or False")
         if self.tier is not None:
-            get_tier(_text("tier", self.tier))
+            get_tier(check_text("tier", self.tier))
         self._contradictions()
 
     def _contradictions(self) -> None:
@@ -84,7 +84,7 @@ class Requirements:
         if isinstance(said, cls):
             return said
         if not isinstance(said, Mapping):
-            raise _wrong("requirements", said, "is a Requirements(...)")
+            raise wrong("requirements", said, "is a Requirements(...)")
         return cls(**_known(said, "requirement", [field.name for field in fields(cls)]))
 
     @property
@@ -128,7 +128,7 @@ class Preferences:
         if isinstance(said, cls):
             return said
         if not isinstance(said, Mapping):
-            raise _wrong("preferences", said, "is a table such as {'optimize_for': 'cost'}")
+            raise wrong("preferences", said, "is a table such as {'optimize_for': 'cost'}")
         known = _known(said, "preference", [field.name for field in fields(cls)])
         aim = known.get("optimize_for")
         return cls(
@@ -137,22 +137,9 @@ class Preferences:
         )
 
 
-def read_names(field: str, said: object) -> tuple[str, ...] | None:
-    """Names in a list; None is none said. One name may stand for a list of one."""
-    if said is None:
-        return None
-    items = [said] if isinstance(said, str) else said
-    if not isinstance(items, list | tuple | set | frozenset):
-        raise _wrong(field, said, "is a list of names")
-    names = tuple(dict.fromkeys(_text(field, getattr(item, "value", item)).strip() for item in items))
-    if not names or not all(names):
-        raise BadInput(f"{field} names nothing.", fix="Name some, or None for all.", field=field)
-    return names
-
-
 def _aim(said: object) -> Aim:
     try:
-        return Aim(_text("optimize_for", getattr(said, "value", said)).lower())
+        return Aim(check_text("optimize_for", getattr(said, "value", said)).lower())
     except ValueError:
         raise UnknownName("aim to optimize_for", str(said), [aim.value for aim in Aim]) from None
 
@@ -162,36 +149,6 @@ def _known(said: Mapping[object, T], kind: str, names: list[str]) -> dict[str, T
         if name not in names:
             raise UnknownName(kind, str(name), names)
     return cast(dict[str, T], dict(said))
-
-
-def check_number(
-    field: str, value: object, least: float, most: float, *, above: bool = False, whole: bool = False
-) -> None:
-    """Raise BadInput unless it is None or a number within these bounds."""
-    if value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, int if whole else int | float) or not math.isfinite(value):
-        raise _wrong(field, value, f"is a {'whole ' if whole else ''}number")
-    if value < least or (above and value <= least):
-        raise _wrong(field, value, f"must be {'more than' if above else 'at least'} {least:g}")
-    if value > most:
-        raise _wrong(field, value, f"must be at most {most:g}")
-
-
-def _text(field: str, value: object) -> str:
-    if not isinstance(value, str):
-        raise _wrong(field, value, "is a text")
-    return value
-
-
-def _wrong(field: str, value: object, rule: str) -> BadInput:
-    shown = repr(value)
-    return BadInput(
-        f"{field} {rule}.",
-        why=f"It is {shown if len(shown) <= 100 else type(value).__name__}.",
-        fix=f"Give {field} another value, or leave it out.",
-        field=field,
-    )
 
 
 def _bytes(gigabytes: float | None) -> int | None:

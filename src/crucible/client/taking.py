@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import quote
 
+from crucible.client.checks import check_text
 from crucible.client.payload import JOB_FILES, Payload, Request, from_code, from_shell, make_payload
 from crucible.client.payload.function import from_function
 from crucible.client.payload.git import from_git, looks_like_git
@@ -49,11 +50,12 @@ class Taken:
         return taken
 
     def _of_code(self) -> Taken:
+        """Code told apart from files and functions."""
         if isinstance(self.code, Path):
             return replace(self, code=None, path=self.code)
         if callable(self.code):
             return replace(self, code=None, function=self.code)
-        text = _text("code", self.code)
+        text = check_text("code", self.code)
         if _FILE.fullmatch(text.strip()):
             raise BadInput(
                 f"{text.strip()!r} is the name of a file, not code.",
@@ -68,16 +70,18 @@ class Taken:
             return from_function(_function(self.function), self.args, self.kwargs, request)
         asked = replace(request, arguments=tuple(str(item) for item in self.args))
         if self.code is not None:
-            return from_code(_text("code", self.code), asked)
+            return from_code(check_text("code", self.code), asked)
         if self.shell is not None:
-            return from_shell(_text("shell", self.shell), asked)
+            return from_shell(check_text("shell", self.shell), asked)
         if self.git is not None:
-            return from_git(repository(_text("git", self.git), asked), asked)
+            return from_git(repository(check_text("git", self.git), asked), asked)
         return make_payload(_path(self.path), asked)
 
 
 def repository(said: str, request: Request) -> str:
     """The address of a repository; a path on this computer, `PATH` or `PATH@REVISION`, becomes a file:// address."""
+    if not said.strip():
+        raise BadInput("git names no repository.", fix="Name a folder or an address; `.` is this folder.", field="git")
     if looks_like_git(said):
         return said
     name, at, revision = said.rpartition("@")
@@ -104,7 +108,7 @@ def _check_arguments(taken: Taken) -> None:
 
 
 def _path(said: object) -> str:
-    path = str(said) if isinstance(said, Path) else _text("path", said)
+    path = check_text("path", str(said) if isinstance(said, Path) else said)
     if Path(path).suffix in JOB_FILES:
         raise BadInput(
             f"{path} is a job file.",
@@ -117,14 +121,4 @@ def _path(said: object) -> str:
 def _function(said: object) -> Callable[..., object]:
     if not callable(said):
         raise BadInput("function is no function.", fix="Pass the function itself, without calling it.")
-    return said
-
-
-def _text(field: str, said: object) -> str:
-    if not isinstance(said, str):
-        raise BadInput(
-            f"{field} is a text, not {type(said).__name__}.",
-            fix="Code is a str, a pathlib.Path or a function; the others are texts.",
-            field=field,
-        )
     return said

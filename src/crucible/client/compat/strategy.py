@@ -11,9 +11,10 @@ from contextlib import aclosing
 from pathlib import Path
 
 from crucible.client.api import Api
+from crucible.client.checks import check_number
 from crucible.client.compat.types import as_requirements
 from crucible.client.platform import Job, MLPlatform
-from crucible.client.requirements import MAX_HOURS, check_number
+from crucible.client.requirements import MAX_HOURS
 from crucible.client.views import BackendView, JobView, OfferView
 from crucible.core.errors import BadInput, NotFound, UnknownName
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from crucible.client.requirements import Preferences, Requirements, check_number
+from crucible.client.checks import check_number
+from crucible.client.requirements import Preferences, Requirements
 from crucible.client.views import MachineView
 from crucible.core.errors import BadInput
 from crucible.core.offers import Availability, Market
