@@ -191,9 +191,7 @@ class SyncJob:
             if status is None:
                 continue
             if not status.ended and time.monotonic() >= due:
-                fresh = watch.see(Frame(stream="job", job=self._api.job(self.id)))
-                moved = status.backend_changed
-                status = status if fresh is None else replace(fresh, backend_changed=moved or fresh.backend_changed)
+                status = _fresher(status, watch.see(Frame(stream="job", job=self._api.job(self.id))))
                 due = time.monotonic() + REFRESH_SECONDS
             self.view = watch.job
             yield status
@@ -293,6 +291,15 @@ class SyncJob:
     @property
     def _api(self) -> Api:
         return self._platform.api
+
+
+def _fresher(status: JobStatus, fresh: JobStatus | None) -> JobStatus:
+    """The newer of two, with the move that only the first may have told."""
+    if fresh is None:
+        return status
+    if not status.backend_changed or fresh.backend_changed:
+        return fresh
+    return replace(fresh, backend_changed=True, previous_backend=status.previous_backend)
 
 
 def _named(id: object) -> str:
