@@ -56,6 +56,7 @@ class DatabaseUrl:
 class Settings:
     """`home`: state folder. `server`, `token`: a server named by the user (None: the embedded one).
 
+    `places`: the backends that jobs of the Python client go along, in this order, when they name none (None: all).
     `bundle_limit`: bytes of code one job may carry. `request_seconds`: deadline of one request.
     `project`: where jobs go unless they say (None: the user's only project, or the default one).
     `start_seconds`: how long the embedded server may take to be ready.
@@ -81,6 +82,7 @@ class Settings:
     home: Setting[Path]
     server: Setting[str | None]
     token: Setting[Secret | None]
+    places: Setting[tuple[str, ...] | None]
     bundle_limit: Setting[int]
     request_seconds: Setting[float]
     start_seconds: Setting[float]
@@ -127,7 +129,8 @@ SERVER_NAMES = (*PLACE_NAMES, *RENTING_NAMES, *STORE_NAMES, *ROOM_NAMES, *PEOPLE
 """What only a server reads."""
 HIDDEN = frozenset({"token", "database", "store", "store_access_key", "store_secret_key"})
 """Not repeated when they are wrong."""
-NAMES = ("home", "server", "token", "bundle_limit", "request_seconds", "start_seconds", "project", *SERVER_NAMES)
+CLIENT_NAMES = ("home", "server", "token", "project", "places", "bundle_limit", "request_seconds", "start_seconds")
+NAMES = (*CLIENT_NAMES, *SERVER_NAMES)
 
 
 def load_settings(
@@ -144,6 +147,7 @@ def load_settings(
         home=_pick(layers, "home", _path, default_home),
         server=_pick(layers, "server", _url, lambda: None),
         token=_pick(layers, "token", _secret, lambda: None),
+        places=_pick(layers, "places", _names, lambda: None),
         bundle_limit=_pick(layers, "bundle_limit", _size, lambda: DEFAULT_LIMIT),
         request_seconds=_pick(layers, "request_seconds", _seconds, lambda: 30.0),
         start_seconds=_pick(layers, "start_seconds", _seconds, lambda: 15.0),

@@ -128,3 +128,23 @@ def test_patience_ends(server: FakeServer) -> None:
     timing = stream.Timing(time, patience=0.05, first_wait=0.01)
     with pytest.raises(Unreachable):
         list(stream.follow(link, JOB, Cursors(), lambda _text: None, timing))
+
+
+@pytest.mark.parametrize("has_socket", [True, False])
+def test_whoever_wants_no_more_ends_it(api: Api, server: FakeServer, has_socket: bool) -> None:
+    server.has_socket = has_socket
+    server.acts = [([state(job_view())], 0)]
+    seen: list[Frame] = []
+    for frame in api.stream(JOB, stop=lambda: bool(seen)):
+        seen.append(frame)
+    assert seen
+    assert not any(frame.job.ended for frame in seen if frame.job)
+
+
+def test_who_has_stopped_does_not_wait_for_a_server_that_went_away(api: Api, server: FakeServer) -> None:
+    server.acts = [([event(1)], None)]
+    seen: list[Frame] = []
+    for frame in api.stream(JOB, stop=lambda: bool(seen)):
+        seen.append(frame)
+    assert len(seen) == 1
+    assert len(server.streams) == 1

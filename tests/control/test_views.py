@@ -19,6 +19,7 @@ from crucible.core.resources import Resources
 
 JOB_KEYS = {
     "id",
+    "bundle",
     "short",
     "name",
     "kind",

@@ -1,1 +1,42 @@
-"""Talking to a Crucible server from Python."""
+"""Talking to a Crucible server from Python. Its names load on first use: commands need few of them."""
+
+from importlib import import_module
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from crucible.client.blocking import SyncJob, SyncMLPlatform
+    from crucible.client.platform import Job, MLPlatform
+    from crucible.client.requirements import Preferences, Requirements
+    from crucible.client.results import JobCancelled, JobFailed, JobResult
+    from crucible.client.status import JobStatus
+    from crucible.client.tables import MetricsTable
+
+__all__ = [
+    "Job",
+    "JobCancelled",
+    "JobFailed",
+    "JobResult",
+    "JobStatus",
+    "MLPlatform",
+    "MetricsTable",
+    "Preferences",
+    "Requirements",
+    "SyncJob",
+    "SyncMLPlatform",
+]
+
+_MODULES = {
+    "blocking": ("SyncJob", "SyncMLPlatform"),
+    "platform": ("Job", "MLPlatform"),
+    "requirements": ("Preferences", "Requirements"),
+    "results": ("JobCancelled", "JobFailed", "JobResult"),
+    "status": ("JobStatus",),
+    "tables": ("MetricsTable",),
+}
+_FROM = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _FROM:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_FROM[name]}"), name)

@@ -332,14 +332,20 @@ class Api:
         self.transport.request("POST", "/api/v1/server/stop")
 
     def stream(
-        self, ref: str, *, cursors: stream.Cursors | None = None, notice: Callable[[str], None] | None = None
+        self,
+        ref: str,
+        *,
+        cursors: stream.Cursors | None = None,
+        notice: Callable[[str], None] | None = None,
+        stop: Callable[[], bool] | None = None,
     ) -> Iterator[stream.Frame]:
         """Everything about a job from the cursors on, each thing once, until it has ended and its log is out.
 
         Goes on over lost connections and a restarted server. `notice` is told, in words, when that happens.
+        `stop` is asked now and then; once it says yes, nothing more comes.
         """
         link = stream.Link(self, self.transport, self._found)
-        return stream.follow(link, ref, cursors or stream.Cursors(), notice or _silent, stream.Timing(time))
+        return stream.follow(link, ref, cursors or stream.Cursors(), notice or _silent, stream.Timing(time, stop))
 
 
 def _plain(wanted: JobFilter) -> dict[str, object]:

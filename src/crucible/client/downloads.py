@@ -78,6 +78,12 @@ def download(
     return _download(api, api.artifact_path(ref, artifact.path), artifact, into, progress or _silent)
 
 
+def download_as(api: Api, ref: str, artifact: ArtifactView, into: Path, name: str) -> Path:
+    """The same under another name below `into`, which may lead into folders but not out of it."""
+    renamed = artifact.model_copy(update={"path": name})
+    return _download(api, api.artifact_path(ref, artifact.path), renamed, into, _silent)
+
+
 def download_checkpoint(
     api: Api, ref: str, checkpoint: CheckpointView, into: Path, *, progress: Callable[[int], None] | None = None
 ) -> Path:

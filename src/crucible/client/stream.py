@@ -71,14 +71,28 @@ class Clock(Protocol):
 
 @dataclass(frozen=True)
 class Timing:
-    """`patience`: how long a server may be away. `handover`: how long after it was told to stop."""
+    """`patience`: how long a server may be away. `handover`: how long after it was told to stop.
+
+    `stop` ends the following early; it is asked at least every `look` seconds, and while a server is away.
+    """
 
     clock: Clock
+    stop: Callable[[], bool] | None = None
+    look: float = 0.5
     poll: float = 0.5
     first_wait: float = 0.1
     longest_wait: float = 5.0
     patience: float = 300.0
     handover: float = 8.0
+
+    @property
+    def stopped(self) -> bool:
+        return self.stop is not None and self.stop()
+
+    @property
+    def silence(self) -> float | None:
+        """How long to wait for a frame before looking whether to stop."""
+        return None if self.stop is None else self.look
 
 
 @dataclass(frozen=True)
@@ -100,6 +114,10 @@ class _Lost(Exception):
 
 class _NoWebSocket(Exception):
     """The server answers, but not with a WebSocket."""
+
+
+class _Stopped(Exception):
+    """Whoever followed wants no more."""
 
 
 class _Seen:
@@ -143,9 +161,13 @@ def follow(link: Link, ref: str, cursors: Cursors, notice: Callable[[str], None]
                 if seen.new(frame):
                     yield frame
             return
+        except _Stopped:
+            return
         except _NoWebSocket:
             frames = _polling
         except (_Lost, Unreachable, TimedOut) as lost:
+            if timing.stopped:
+                return
             away.wait(ref, lost)
 
 
@@ -201,7 +223,7 @@ def _socket(link: Link, ref: str, seen: _Seen, timing: Timing) -> Iterator[Frame
     with _opened(link, ref, seen.cursors) as connection:
         try:
             while True:
-                yield _frame(connection.recv())
+                yield _frame(_received(connection, timing))
         except ConnectionClosed as closed:
             code = closed.rcvd.code if closed.rcvd else None
             if code == 1008:
@@ -210,6 +232,15 @@ def _socket(link: Link, ref: str, seen: _Seen, timing: Timing) -> Iterator[Frame
                 raise _Lost(str(closed), told=code in GOING_AWAY) from closed
         if not seen.ended:
             yield from _last_look(link, ref)
+
+
+def _received(connection: ClientConnection, timing: Timing) -> str | bytes:
+    while not timing.stopped:
+        try:
+            return connection.recv(timeout=timing.silence)
+        except TimeoutError:
+            continue
+    raise _Stopped
 
 
 def _last_look(link: Link, ref: str) -> Iterator[Frame]:
@@ -268,7 +299,7 @@ def _polling(link: Link, ref: str, seen: _Seen, timing: Timing) -> Iterator[Fram
             yield Frame(stream="event", cursor=event.n, event=event)
         complete = yield from _new_text(link.source, ref, seen)
         yield Frame(stream="job", job=job)
-        if job.ended and complete:
+        if (job.ended and complete) or timing.stopped:
             return
         timing.clock.sleep(timing.poll)
 

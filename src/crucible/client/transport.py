@@ -52,17 +52,19 @@ class Transport:
         self._seconds = seconds
         self._relocate = relocate
         self._http = _client(endpoint, seconds)
+        self._left: list[httpx2.Client] = []
         self._skew = Skew(embedded=endpoint.embedded)
 
     def close(self) -> None:
-        self._http.close()
+        for http in (*self._left, self._http):
+            http.close()
 
     def moved(self) -> Endpoint:
         """Find the server again (an embedded one may have restarted on another port); raises Unreachable."""
         if self._relocate is not None:
             endpoint = self._relocate()
             if endpoint != self.endpoint:
-                self._http.close()
+                self._left.append(self._http)  # another thread may be using it
                 self.endpoint, self._http = endpoint, _client(endpoint, self._seconds)
         return self.endpoint
 
@@ -221,6 +223,10 @@ def _client(endpoint: Endpoint, seconds: float) -> httpx2.Client:
         )
     except httpx2.InvalidURL as error:
         raise BadInput(f"{endpoint.url!r} is no address of a server.", why=str(error)) from error
+    except UnicodeEncodeError as error:
+        raise NotAllowed(
+            "The token is none.", why="It holds letters that no token has.", fix="Set CRUCIBLE_TOKEN to a valid token."
+        ) from error
 
 
 def trusted(url: str) -> ssl.SSLContext | bool:

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from crucible.core.offers import Availability, Market, Offer
+from crucible.core.resources import Capacity
+
 TERMINAL = frozenset({"completed", "failed", "cancelled"})
 
 
@@ -201,6 +204,8 @@ class JobView(View):
     tags: tuple[str, ...] = ()
     source: SourceView = SourceView()
     environment: EnvironmentView = EnvironmentView()
+    bundle: str | None = None
+    execution_id: str | None = None
     simulated: bool = False
     recent_logs: tuple[str, ...] = ()
     metrics: dict[str, float | None] = {}
@@ -313,6 +318,33 @@ class ModelView(View):
 
 class ModelPage(View):
     items: tuple[ModelView, ...] = ()
+
+
+class OfferView(View):
+    """A place that could run a job, with its price by the hour; `why` it cannot just now."""
+
+    backend: str = ""
+    region: str = ""
+    instance_type: str = ""
+    capacity: Capacity
+    market: Market = Market.ON_DEMAND
+    rate_micros_per_hour: int = 0
+    availability: str = Availability.AVAILABLE.value
+    wait_seconds: float = 0.0
+    startup_seconds: float = 0.0
+    runnable: bool = True
+    why: str | None = None
+
+    def as_offer(self) -> Offer:
+        return Offer(
+            backend=self.backend,
+            region=self.region,
+            instance_type=self.instance_type,
+            capacity=self.capacity,
+            rate=self.rate_micros_per_hour,
+            market=self.market,
+            why_not=self.why or "",
+        )
 
 
 class BackendView(View):

@@ -84,6 +84,7 @@ def _asked(job: Job, labels: Labels) -> View:
         "kind": spec.kind.value,
         "created_at": iso(job.created_at),
         "command": list(spec.command),
+        "bundle": spec.bundle,
         "source": spec.source.model_dump(exclude={"diff"}),
         "environment": spec.environment.model_dump(),
         "tags": [str(tag) for tag in labels.tags],

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -105,3 +107,21 @@ def test_paths_are_no_addresses(text: str) -> None:
 def test_in_place_makes_no_sense_here(repository: str, ask: Ask) -> None:
     with pytest.raises(BadInput, match="in place"):
         make_payload(repository, ask(in_place=True))
+
+
+def test_a_repository_that_is_too_large_is_not_fetched(folder: Path, ask: Ask, git: Git, tmp_path: Path) -> None:
+    git("init", "-q")
+    (folder / "main.py").write_text("print(1)\n")
+    for number in range(120):  # so many that they come as one pack
+        (folder / f"data-{number}.bin").write_bytes(random.Random(number).randbytes(20_000))
+    git("add", ".")
+    git("commit", "-qm", "big")
+    with pytest.raises(BadInput, match="too large to be fetched"):
+        make_payload(folder.as_uri(), ask(limit=500_000))
+
+
+def test_without_git_it_says_how_to_get_it(repository: str, ask: Ask, tmp_path: Path) -> None:
+    request = ask()
+    nowhere = replace(request.around, environ={**request.around.environ, "PATH": str(tmp_path)})
+    with pytest.raises(BadInput, match="git is not installed"):
+        make_payload(repository, replace(request, around=nowhere))

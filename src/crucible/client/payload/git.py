@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import subprocess
 from collections.abc import Mapping
@@ -11,7 +13,9 @@ from pathlib import Path
 from crucible.client.payload.base import Payload, Request
 from crucible.client.payload.directory import from_root
 from crucible.core.errors import BadInput, TimedOut, Unreachable
+from crucible.core.resources import format_memory
 from crucible.core.spec import Source, SourceKind
+from crucible.wire.bundle import DEFAULT_LIMIT
 
 CLONE_SECONDS = 300.0
 
@@ -56,15 +60,15 @@ def from_git(target: str, request: Request) -> Payload:
         raise BadInput("A git address cannot run in place.", fix="Clone it yourself, or leave out --in-place.")
     address = parse_address(target, request.ref)
     root = request.scratch / "clone" / (address.name or "repository")
-    commit = fetch(address, root, request.around.environ)
+    commit = fetch(address, root, request.around.environ, most=2 * request.limit)
     source = Source(kind=SourceKind.GIT, url=address.url, ref=address.ref, commit=commit)
     return from_root(root, address.url, source, request)
 
 
-def fetch(address: Address, into: Path, environ: Mapping[str, str]) -> str:
-    """Check the ref out in the new folder `into`; returns the commit."""
+def fetch(address: Address, into: Path, environ: Mapping[str, str], *, most: int = 2 * DEFAULT_LIMIT) -> str:
+    """Check the ref out in the new folder `into`; returns the commit. No file of it gets larger than `most` bytes."""
     into.mkdir(parents=True)
-    git = _Git(address, into, environ)
+    git = _Git(address, into, environ, most)
     git("init", "--quiet")
     if address.ref is not None and _COMMIT.match(address.ref) and len(address.ref) < 40:
         # A shortened commit has no name on the other side: it needs the history to be found in.
@@ -83,23 +87,37 @@ class _Git:
     address: Address
     folder: Path
     environ: Mapping[str, str]
+    most: int
 
     def __call__(self, *arguments: str) -> str:
         try:
-            done = self._run(["git", "-c", "core.hooksPath=/dev/null", *arguments])
+            # With the signal ignored, git itself says that a file is too large.
+            bound = f"trap '' XFSZ; ulimit -f {max(self.most // 512, 1)} && exec \"$@\""
+            done = self._run(["/bin/sh", "-c", bound, "sh", "git", "-c", "core.hooksPath=/dev/null", *arguments])
         except subprocess.TimeoutExpired as error:
             raise TimedOut(
                 f"{self.address.url} was not fetched within {CLONE_SECONDS:g} seconds.",
                 fix="Try again, or clone it yourself and run the folder.",
             ) from error
         except FileNotFoundError as error:
-            raise BadInput("git is not installed.", fix="Install git (Debian: apt install git).") from error
+            raise BadInput("There is no /bin/sh to run git with.", fix="Clone it yourself, and run it.") from error
         if done.returncode != 0:
-            raise _failed(self.address, done.stderr.strip())
+            raise self._failed(done.returncode, done.stderr.strip())
         return done.stdout
 
+    def _failed(self, code: int, said: str) -> BadInput | Unreachable:
+        if os.strerror(errno.EFBIG) in said:
+            return BadInput(
+                f"{self.address.url} is too large to be fetched.",
+                why=f"What it sends in one piece is larger than {format_memory(self.most)}.",
+                fix="Clone it yourself and run the folder with what it needs.",
+            )
+        if code == 127:
+            return BadInput("git is not installed.", fix="Install git (Debian: apt install git).")
+        return _failed(self.address, said)
+
     def _run(self, command: list[str]) -> subprocess.CompletedProcess[str]:
-        asked = {"GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": "https:ssh:file"}
+        asked = {"GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": "https:ssh:file", "LC_ALL": "C"}
         return subprocess.run(
             command,
             cwd=self.folder,

@@ -1,0 +1,204 @@
+"""A submission as it was asked for: checked as far as that goes without a server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import TypedDict
+
+from crucible.client.candidates import Line
+from crucible.client.checks import check_number, check_text, read_names, wrong
+from crucible.client.inputs import read_data
+from crucible.client.requirements import Preferences, Requirements
+from crucible.client.taking import Taken
+from crucible.client.wishes import Wishes, check_bounds
+from crucible.core.errors import BadInput, RefusedByPolicy, UnknownName
+from crucible.core.spec import Kind
+
+_TAKEN = tuple(item.name for item in fields(Taken))
+_TEXTS = ("name", "python", "entry", "ref", "resume_from")
+_WHOLE = ("retries", "keep_checkpoints", "seed")
+MOST = 2**63
+"""The numbers have bounds of their own, which are checked with those of the command line."""
+_LISTS = ("tags", "include", "data", "regions")
+
+
+class Options(TypedDict, total=False):
+    """The further arguments of `submit`, by name; what they mean is told by `Taken` and `Ask`."""
+
+    path: str | Path
+    git: str
+    function: Callable[..., object]
+    shell: str
+    args: Sequence[object]
+    kwargs: Mapping[str, object]
+    places: Sequence[str]
+    name: str
+    kind: str
+    env: Mapping[str, str | int | float | None]
+    data: Sequence[str | Path] | Mapping[str, str | Path]
+    include: Sequence[str]
+    entry: str
+    ref: str
+    python: str
+    in_place: bool
+    tags: Sequence[str]
+    regions: Sequence[str]
+    retries: int
+    keep_checkpoints: int
+    seed: int
+    resume_from: str
+    grace_seconds: float
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What is to run, what it needs, and where; the other fields are the options of `crucible run`.
+
+    `places` names backends in the order to try them; without it, `preferences` decide. `env` holds the variables
+    of the job, with None for this process's own value. `data` are paths or URLs, or a table of them by name.
+    """
+
+    taken: Taken
+    requirements: Requirements = Requirements()
+    preferences: Preferences = Preferences()
+    places: tuple[str, ...] | None = None
+    name: str | None = None
+    kind: Kind | None = None
+    env: Mapping[str, str | None] = field(default_factory=dict)
+    data: tuple[str, ...] = ()
+    include: tuple[str, ...] = ()
+    entry: str | None = None
+    ref: str | None = None
+    python: str | None = None
+    in_place: bool = False
+    tags: tuple[str, ...] = ()
+    regions: tuple[str, ...] = ()
+    retries: int | None = None
+    keep_checkpoints: int | None = None
+    seed: int | None = None
+    resume_from: str | None = None
+    grace_seconds: float | None = None
+
+    @classmethod
+    def of(cls, **said: object) -> Ask:
+        """Read the arguments of `submit`; raises BadInput, or UnknownName for one that there is not."""
+        names = [item.name for item in fields(cls) if item.name != "taken"]
+        for name in said:
+            if name not in names and name not in _TAKEN:
+                raise UnknownName("argument of submit", name, [*names, *_TAKEN])
+        given = {name: value for name, value in said.items() if value is not None}
+        taken = Taken(**{name: value for name, value in given.items() if name in _TAKEN})  # type: ignore[arg-type]
+        rest = {name: value for name, value in given.items() if name not in _TAKEN}
+        ask = cls(taken=taken.checked(), **{**rest, **_read(rest)})  # type: ignore[arg-type]
+        if ask.places is not None and ask.preferences.allowed_backends is not None:
+            raise BadInput(
+                "places and allowed_backends contradict each other.",
+                why="The first is an order, the second a choice that is put in order for you.",
+                fix="Give one of them.",
+                field="places",
+            )
+        check_bounds(ask._bare(), str)
+        return ask
+
+    def _bare(self) -> Wishes:
+        """What can be said of the job before it has a place and its inputs are read."""
+        needs = self.requirements
+        return Wishes(
+            name=self.name,
+            kind=self.kind,
+            market=needs.market,
+            regions=self.regions,
+            tier=needs.tier,
+            resources=needs.resources(),
+            env={**needs.env(), **{name: value for name, value in self.env.items() if value is not None}},
+            retries={} if self.retries is None else {"user": self.retries},
+            keep={} if self.keep_checkpoints is None else {"latest": self.keep_checkpoints},
+            seed=self.seed,
+            resume_from=self.resume_from,
+            grace_seconds=self.grace_seconds,
+            tags=self.tags,
+        )
+
+    def wishes(self, line: Line, folder: Path, environ: Mapping[str, str]) -> Wishes:
+        """All that is wished for, at the places of `line`."""
+        bare = self._bare()
+        inherited = {name: _inherited(name, environ) for name, value in self.env.items() if value is None}
+        return replace(
+            bare,
+            backend=line.names[0],
+            fallback=line.names[1:],
+            resources=_bounded(bare.resources, line, self.requirements),
+            env={**bare.env, **inherited},
+            data=read_data(self.data, folder, "data"),
+        )
+
+
+def _bounded(resources: Mapping[str, float | int], line: Line, needs: Requirements) -> dict[str, float | int]:
+    """The resources, with the time that the money allows where a place bills."""
+    affordable = line.seconds_for(needs.max_cost_usd)
+    if affordable is None:
+        return dict(resources)
+    if affordable < 1:
+        raise RefusedByPolicy(
+            "max_cost_usd buys less than a second at the job's places.",
+            why=f"They are {', '.join(line.names)}.",
+            fix="Raise max_cost_usd, or allow cheaper backends.",
+        )
+    return {**resources, "seconds": min(affordable, resources.get("seconds", affordable))}
+
+
+def _read(rest: Mapping[str, object]) -> dict[str, object]:
+    """The arguments that are more than a text or a number, as values."""
+    for name in _TEXTS:
+        if name in rest:
+            check_text(name, rest[name])
+    if not isinstance(rest.get("in_place", False), bool):
+        raise wrong("in_place", rest["in_place"], "is True or False")
+    for name in _WHOLE:
+        check_number(name, rest.get(name), 0, MOST, whole=True)
+    check_number("grace_seconds", rest.get("grace_seconds"), 0, MOST)
+    found: dict[str, object] = {
+        "requirements": Requirements.of(rest.get("requirements")),
+        "preferences": Preferences.of(rest.get("preferences")),
+        "places": read_names("places", rest.get("places")),
+        "env": _env(rest.get("env", {})),
+        "kind": _kind(rest.get("kind")),
+    }
+    return {**found, **{name: _list(name, rest[name]) for name in _LISTS if name in rest}}
+
+
+def _list(name: str, said: object) -> tuple[str, ...]:
+    if name == "data" and isinstance(said, Mapping):
+        return tuple(check_text(name, f"{key}={value}") for key, value in said.items())
+    items = [said] if isinstance(said, str | Path) else said
+    if not isinstance(items, Sequence) or not all(isinstance(item, str | Path) for item in items):
+        raise wrong(name, said, "is a list of texts")
+    return tuple(check_text(name, str(item)) for item in items)
+
+
+def _env(said: object) -> dict[str, str | None]:
+    if not isinstance(said, Mapping):
+        raise wrong("env", said, "is a table of names and texts")
+    for name, value in said.items():
+        if not isinstance(name, str) or isinstance(value, bool) or not isinstance(value, str | int | float | None):
+            raise wrong(f"env[{name!r}]", value, "is a text, a number, or None for this process's own value")
+    return {name: None if value is None else str(value) for name, value in said.items()}
+
+
+def _inherited(name: str, environ: Mapping[str, str]) -> str:
+    if name not in environ:
+        raise BadInput(
+            f"env: there is no variable {name} here.", fix=f"Set {name}, or give its value: env={{{name!r}: '...'}}."
+        )
+    return environ[name]
+
+
+def _kind(said: object) -> Kind | None:
+    if said is None:
+        return None
+    try:
+        return Kind(str(getattr(said, "value", said)).lower())
+    except ValueError:
+        raise UnknownName("kind of job", str(said), [kind.value for kind in Kind]) from None

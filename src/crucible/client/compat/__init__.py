@@ -1,0 +1,59 @@
+"""The interfaces and names of the documents that Crucible grew out of, over its API."""
+
+from crucible.client.compat.compute import ComputeBackend, get_backend
+from crucible.client.compat.gpu import GPUExecutor, JobHandle, PipelinesComeLater
+from crucible.client.compat.strategy import ExecutionStrategy, LocalExecutor
+from crucible.client.compat.training import TrainingClient, TrainingJobRequest, TrainingStatus
+from crucible.client.compat.types import (
+    AvailabilityStatus,
+    BackendRecommendation,
+    CostEstimate,
+    DistributedJobHandle,
+    DistributedMLJob,
+    EC2Instance,
+    EC2StorageConfig,
+    ExecutionBackend,
+    JobConfig,
+    JobType,
+    MLJob,
+    ModalStorageConfig,
+    ResourceRequirements,
+    ResourceTier,
+    S3StorageConfig,
+    TrainJobConfig,
+    UserPreferences,
+    WorkloadCharacteristics,
+)
+from crucible.client.status import JobStatus
+
+__all__ = [
+    "AvailabilityStatus",
+    "BackendRecommendation",
+    "ComputeBackend",
+    "CostEstimate",
+    "DistributedJobHandle",
+    "DistributedMLJob",
+    "EC2Instance",
+    "EC2StorageConfig",
+    "ExecutionBackend",
+    "ExecutionStrategy",
+    "GPUExecutor",
+    "JobConfig",
+    "JobHandle",
+    "JobStatus",
+    "JobType",
+    "LocalExecutor",
+    "MLJob",
+    "ModalStorageConfig",
+    "PipelinesComeLater",
+    "ResourceRequirements",
+    "ResourceTier",
+    "S3StorageConfig",
+    "TrainJobConfig",
+    "TrainingClient",
+    "TrainingJobRequest",
+    "TrainingStatus",
+    "UserPreferences",
+    "WorkloadCharacteristics",
+    "get_backend",
+]

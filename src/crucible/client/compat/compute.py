@@ -1,0 +1,106 @@
+"""The first document's contract of a backend: launch, status, run, download, terminate. It blocks."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+from crucible.client import downloads
+from crucible.client.asking import Ask
+from crucible.client.blocking import SyncJob, SyncMLPlatform
+from crucible.client.compat.types import JobConfig, as_requirements
+from crucible.client.results import result_of
+from crucible.client.status import JobStatus
+from crucible.client.views import JobView
+from crucible.core.errors import BadInput, NotFound
+from crucible.core.spec import EnvironmentSpec, JobSpec
+
+
+class ComputeBackend:
+    """One backend of a server; ids are those of its jobs."""
+
+    def __init__(self, backend: str, platform: SyncMLPlatform | None = None) -> None:
+        self.backend = backend
+        self._platform = platform or SyncMLPlatform()
+
+    def launch(self, config: JobConfig) -> str:
+        """Submit the job to this backend; returns its id."""
+        if not isinstance(config, JobConfig):
+            raise BadInput(
+                "launch takes a JobConfig.", why=f"It is {config!r}."[:200], fix="JobConfig(path='train.py')"
+            )
+        ask = Ask.of(
+            path=config.path,
+            shell=config.command,
+            args=config.arguments(),
+            requirements=as_requirements(config.requirements),
+            kind=config.job_type,
+            name=config.name,
+            env=config.env,
+            data=config.inputs(),
+            places=[self.backend],
+        )
+        return self._platform.send(ask).id
+
+    def status(self, job_id: str) -> JobStatus:
+        return self._job(job_id).status()
+
+    def run(self, job_id: str, command: str) -> None:
+        """Run a shell command with the files of that job, at its backend, to its end; JobFailed if it fails.
+
+        It is a job of its own, beside the other: it sees the same code, not the other's processes or outputs.
+        """
+        view = self._job(job_id).view
+        spec = _beside(view, _text("command", command))
+        job = SyncJob(self._platform, self._platform.api.submit(spec, key=uuid.uuid4().hex))
+        result_of(self._platform.api, job.wait())
+
+    def download(self, job_id: str, remote_path: str, local_path: str | Path) -> None:
+        """Fetch a file that the job left to this path, or what is in a folder of its; what is there is replaced.
+
+        `remote_path` is relative to $CRUCIBLE_OUTPUT_DIR; `local_path` that ends with a slash or is a folder holds it.
+        """
+        job = self._job(job_id)
+        wanted = _text("remote_path", remote_path).strip("/")
+        for item in downloads.choose(self._platform.api.artifacts(job.id), [wanted]):
+            target = Path(local_path)
+            name = item.path.removeprefix(f"{wanted}/")
+            if item.path == wanted and not target.is_dir() and not str(local_path).endswith("/"):
+                target, name = target.parent, target.name
+            downloads.download_as(self._platform.api, job.id, item, target, name)
+
+    def terminate(self, job_id: str) -> None:
+        """End the job and wait until it has; again, or after its end, is harmless."""
+        job = self._job(job_id)
+        if not job.cancel().ended:
+            job.wait()
+
+    def _job(self, job_id: str) -> SyncJob:
+        job = self._platform.job(job_id)
+        if job.view.backend != self.backend:
+            raise NotFound(
+                f"{self.backend} has no job {job_id}.",
+                why=f"It is at {job.view.backend}.",
+                fix=f"Ask ComputeBackend({job.view.backend!r}).",
+            )
+        return job
+
+
+def get_backend(name: str, platform: SyncMLPlatform | None = None) -> ComputeBackend:
+    return ComputeBackend(name, platform)
+
+
+def _beside(view: JobView, command: str) -> JobSpec:
+    return JobSpec(
+        command=("/bin/sh", "-c", command),
+        bundle=view.bundle,
+        environment=EnvironmentSpec.model_validate(view.environment.as_json()),
+        backend=view.backend,
+        name=f"beside {view.called}",
+    )
+
+
+def _text(field: str, said: object) -> str:
+    if not isinstance(said, str) or not said.strip():
+        raise BadInput(f"{field} is a text that is not empty.", why=f"It is {said!r}."[:200], field=field)
+    return said

@@ -1,0 +1,115 @@
+"""The third document's contract of an executor: code and requirements in, a handle out. Asynchronous."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from crucible.client.candidates import Candidate, line_up
+from crucible.client.compat.strategy import offers_of
+from crucible.client.compat.types import (
+    AvailabilityStatus,
+    Confidence,
+    CostEstimate,
+    ExecutionBackend,
+    MLJob,
+    ResourceRequirements,
+    WorkloadCharacteristics,
+    as_requirements,
+)
+from crucible.client.platform import Job, MLPlatform
+from crucible.client.requirements import Preferences, Requirements
+from crucible.client.views import OfferView
+from crucible.core.errors import BadInput
+from crucible.core.offers import Availability, Market
+
+JobHandle = Job
+
+
+class PipelinesComeLater(BadInput):
+    """Asked for a job that waits for another one."""
+
+    code = "pipelines_come_later"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "depends_on is not there yet.",
+            why="A job that starts when another has ended is part of pipelines, which the server does not have so far.",
+            fix="Wait for the first job (await handle.wait()), then submit the second without depends_on.",
+            field="depends_on",
+        )
+
+
+class GPUExecutor:
+    """An executor of one backend, named as here (`local`) or as an ExecutionBackend."""
+
+    def __init__(self, backend: str | ExecutionBackend, platform: MLPlatform | None = None) -> None:
+        known = backend if isinstance(backend, ExecutionBackend) else None
+        self.backend = known.place if known else str(backend)
+        self._market = known.market if known else None
+        self._platform = platform or MLPlatform()
+
+    async def submit_job(
+        self,
+        code: str | MLJob,
+        requirements: Requirements | ResourceRequirements | Mapping[str, object] | None = None,
+        *,
+        resume_from_checkpoint: bool = False,
+        depends_on: object = None,
+    ) -> JobHandle:
+        """Submit code to this backend, or, with `resume_from_checkpoint`, let a job go on here.
+
+        A job that goes on is named by its id (an MLJob with one); it must have ended, and begins at its newest
+        checkpoint.
+        """
+        if depends_on is not None:
+            raise PipelinesComeLater
+        if resume_from_checkpoint:
+            return await self._resumed(code)
+        text = code.code if isinstance(code, MLJob) else code
+        said = code.requirements if requirements is None and isinstance(code, MLJob) else requirements
+        return await self._platform.submit(
+            code=text, requirements=self._needs(as_requirements(said)), places=[self.backend]
+        )
+
+    async def estimate_cost(self, characteristics: WorkloadCharacteristics) -> CostEstimate:
+        """What the duration costs on the cheapest machine here that could hold it; NoCapacity if none can."""
+        needs = self._needs(characteristics.requirements())
+        line = line_up(await self._platform.backends(), needs, Preferences(allowed_backends=(self.backend,)))
+        place = line.places[0]
+        return CostEstimate(place.hourly_usd, place.hourly_usd * characteristics.duration_hours, _confidence(place))
+
+    async def check_availability(self) -> AvailabilityStatus:
+        """Whether a machine can be had now, and how long it takes until one is up."""
+        offers = offers_of(await self._platform.backends(), self.backend)
+        runnable = [offer for offer in offers if offer.runnable and self._market in (None, offer.market)]
+        if not runnable:
+            return AvailabilityStatus(Availability.LIMITED)
+        best = min(runnable, key=_readiness)
+        return AvailabilityStatus(Availability(best.availability), best.wait_seconds + best.startup_seconds)
+
+    async def _resumed(self, job: str | MLJob) -> JobHandle:
+        if not isinstance(job, MLJob) or job.id is None:
+            raise BadInput(
+                "resume_from_checkpoint needs a job that was submitted before.",
+                fix="Pass MLJob(code=..., id=handle.id).",
+                field="resume_from_checkpoint",
+            )
+        handle = await self._platform.job(job.id)
+        await handle.resume(backend=self.backend)
+        return handle
+
+    def _needs(self, said: Requirements) -> Requirements:
+        """A spot backend asks for spot machines, an on-demand one for none of them."""
+        return said if self._market is None else replace(said, interruptible=self._market is Market.SPOT)
+
+
+def _readiness(offer: OfferView) -> tuple[bool, float]:
+    return offer.availability != Availability.AVAILABLE, offer.wait_seconds + offer.startup_seconds
+
+
+def _confidence(place: Candidate) -> Confidence:
+    if not place.hourly_usd:
+        return Confidence.HIGH
+    moves = place.offer is not None and place.offer.market is Market.SPOT
+    return Confidence.LOW if moves else Confidence.MEDIUM

@@ -1,0 +1,224 @@
+"""A Python function: its source and what it needs of its file, never a pickle.
+
+A function of a module is imported there as it was here, and its folder's modules come along. One of the running
+script is taken out of it with the imports, functions, classes and assignments that it names: the rest of the
+script, which may well be what submits it, is not run again.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import symtable
+import sys
+import sysconfig
+import types
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from crucible.client.payload.base import Payload, Request
+from crucible.client.payload.files import gather, included, read_code
+from crucible.client.payload.imports import local_imports
+from crucible.client.payload.repository import git_state
+from crucible.client.pythons import Code, choose_python
+from crucible.core.errors import BadInput
+from crucible.core.spec import PYTHON, Source, SourceKind
+from crucible.wire.archive import Entry
+
+NAME = "call_function.py"
+RESULT = "function-result.json"
+"""The artifact that holds what the function returned."""
+
+_ADVICE = "Define it with `def` at the top of a .py file, or submit the file itself (path=...)."
+
+_CALL = """
+if __name__ == "__main__":
+    import inspect as _inspect
+    import json as _json
+    import os as _os
+
+    _arguments = _json.loads({arguments!r})
+    _value = {name}(*_arguments["args"], **_arguments["kwargs"])
+    if _inspect.iscoroutine(_value):
+        import asyncio as _asyncio
+
+        _value = _asyncio.run(_value)
+    try:
+        _text = _json.dumps(_value)
+    except (TypeError, ValueError) as _error:
+        raise SystemExit(
+            f"{name} returned what JSON cannot hold ({{_error}}). "
+            "Return numbers, texts, lists and tables; write everything else to $CRUCIBLE_OUTPUT_DIR."
+        ) from None
+    with open(_os.path.join(_os.environ["CRUCIBLE_OUTPUT_DIR"], {result!r}), "w") as _file:
+        _file.write(_text)
+"""
+
+
+def from_function(
+    function: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object], request: Request
+) -> Payload:
+    """Raises BadInput for what has no source of its own: lambdas, closures, methods, interactive definitions."""
+    plain = _plain(function)
+    file = _file_of(plain)
+    if request.in_place:
+        raise BadInput("A function cannot run in place.", why="A script is made of it.", fix="Leave out in_place.")
+    arguments = _arguments(plain, args, kwargs)
+    module = plain.__module__
+    root = file.parent if module == "__main__" else _root_of(file, module)
+    head = _taken_out(plain, file) if module == "__main__" else _imported(plain, root, file)
+    script = head + _CALL.format(arguments=arguments, name=plain.__name__, result=RESULT)
+    names = (*local_imports(root, head), *included(root, request.include))
+    more = [entry for entry in gather(root, names, request.limit) if entry.name != NAME] if names else []
+    entry = file.relative_to(root).as_posix()
+    choice = choose_python(request.python, Code(root, entry, read_code(file, str(file))), request.around)
+    state = git_state(root, (entry, *names))
+    return Payload(
+        command=(PYTHON, NAME, *request.arguments),
+        environment=choice.environment,
+        source=Source(kind=SourceKind.CODE, path=str(file), commit=state.commit, dirty=state.dirty, diff=state.diff),
+        entries=(Entry.of_bytes(NAME, script.encode()), *more),
+        notes=choice.notes,
+    )
+
+
+def _plain(function: object) -> types.FunctionType:
+    """The function, if it is one that can be found again by its name in a file."""
+    called = getattr(function, "__qualname__", None) or repr(function)
+    if not isinstance(function, types.FunctionType):
+        raise _refused(called, "It is no plain function (a class, a method, a partial, a built-in).")
+    within = inspect.unwrap(function)
+    if within.__name__ == "<lambda>":
+        raise _refused(called, "A lambda has no name to find it by.")
+    if "<locals>" in called or within.__closure__:
+        raise _refused(called, "It is defined inside another function and may hold on to its variables (a closure).")
+    if "." in called:
+        raise _refused(called, "It belongs to a class.")
+    if inspect.isgeneratorfunction(within) or inspect.isasyncgenfunction(within):
+        raise _refused(called, "It is a generator: nothing says who would ask it for values.")
+    return function
+
+
+def _file_of(function: types.FunctionType) -> Path:
+    found = inspect.getsourcefile(inspect.unwrap(function))
+    file = Path(found).resolve() if found else None
+    if file is None or not file.is_file():
+        raise _refused(
+            function.__name__, "It was defined interactively or made by code: no file has its source.", notebook=True
+        )
+    own = [Path(sysconfig.get_path(kind)).resolve() for kind in ("stdlib", "purelib", "platlib")]
+    if any(file.is_relative_to(folder) for folder in own):
+        raise BadInput(
+            f"{function.__module__}.{function.__name__} is of an installed package.",
+            why=f"Its source is {file}.",
+            fix=f"Submit code that imports it: code='from {function.__module__} import {function.__name__}; ...'.",
+        )
+    return file
+
+
+def _refused(name: str, why: str, *, notebook: bool = False) -> BadInput:
+    fix = f"{_ADVICE} A notebook is submitted whole: path='study.ipynb'." if notebook else _ADVICE
+    return BadInput(f"The function {name} cannot be submitted.", why=why, fix=fix)
+
+
+def _arguments(function: types.FunctionType, args: Sequence[object], kwargs: Mapping[str, object]) -> str:
+    try:
+        inspect.signature(function).bind(*args, **kwargs)
+    except TypeError as error:
+        raise BadInput(
+            f"{function.__name__} cannot be called with these arguments.", why=f"{error}.", fix="Check args and kwargs."
+        ) from error
+    try:
+        return json.dumps({"args": list(args), "kwargs": dict(kwargs)}, allow_nan=True)
+    except (TypeError, ValueError) as error:
+        raise BadInput(
+            f"An argument of {function.__name__} cannot travel.",
+            why=f"{error}. Arguments go as JSON, never as pickles.",
+            fix="Pass numbers, texts, lists and tables; name files by path, or pass them with data=.",
+        ) from error
+
+
+# A function of a module
+
+
+def _root_of(file: Path, module: str) -> Path:
+    """The folder that `module` is imported from."""
+    depth = len(module.split("."))
+    return file.parents[depth if file.stem == "__init__" else depth - 1]
+
+
+def _imported(function: types.FunctionType, root: Path, file: Path) -> str:
+    module = function.__module__
+    here = sys.modules.get(module)
+    if getattr(here, function.__name__, None) is not function:
+        raise _refused(function.__name__, f"It is not what {module}.{function.__name__} is now.")
+    return f"# Made to call {function.__name__} of {file.relative_to(root)}\nfrom {module} import {function.__name__}\n"
+
+
+# A function of the running script
+
+
+def _taken_out(function: types.FunctionType, file: Path) -> str:
+    """The statements of the script that the function needs, in their order."""
+    text = read_code(file, str(file))
+    try:
+        body = ast.parse(text).body
+    except SyntaxError as error:
+        raise _refused(function.__name__, f"{file} has changed and is no longer valid: {error.msg}.") from error
+    binding = {index: _binds(statement) for index, statement in enumerate(body)}
+    if not any(function.__name__ in names for names in binding.values()):
+        raise _refused(function.__name__, f"{file} no longer defines it.")
+    needed, wanted = set[int](), [function.__name__]
+    while wanted:
+        name = wanted.pop()
+        for index in (index for index, names in binding.items() if name in names and index not in needed):
+            needed.add(index)
+            wanted.extend(_needs(_source(text, body[index])))
+    futures = [index for index, statement in enumerate(body) if _is_future(statement)]
+    kept = [_source(text, body[index]) for index in sorted({*needed, *futures})]
+    return f"# Made from {file.name} to call {function.__name__}\n" + "\n\n".join(kept) + "\n"
+
+
+def _source(text: str, statement: ast.stmt) -> str:
+    """A statement as it is written, with its decorators."""
+    above = getattr(statement, "decorator_list", [])
+    first = min([statement.lineno, *(decorator.lineno for decorator in above)])
+    return "\n".join(text.splitlines()[first - 1 : statement.end_lineno])
+
+
+def _binds(statement: ast.stmt) -> frozenset[str]:
+    """The names that a top-level statement defines; what stands under `if __name__ == ...` defines none."""
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return frozenset({statement.name})
+    if isinstance(statement, ast.If) and "__name__" in _names_in(statement.test):
+        return frozenset()
+    found: set[str] = set()
+    for node in ast.walk(statement):
+        if isinstance(node, ast.alias):
+            found.add((node.asname or node.name).partition(".")[0])
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(node.name)
+    return frozenset(found)
+
+
+def _names_in(node: ast.AST) -> frozenset[str]:
+    return frozenset(name.id for name in ast.walk(node) if isinstance(name, ast.Name))
+
+
+def _needs(source: str) -> set[str]:
+    """The names that a statement takes from its module: not its own parameters and variables."""
+    top = symtable.symtable(source, "statement", "exec")
+    needed = {symbol.get_name() for symbol in top.get_symbols() if symbol.is_referenced()}
+    inner = list(top.get_children())
+    while inner:
+        table = inner.pop()
+        needed |= {symbol.get_name() for symbol in table.get_symbols() if symbol.is_global()}
+        inner.extend(table.get_children())
+    return needed
+
+
+def _is_future(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.ImportFrom) and statement.module == "__future__"

@@ -1,0 +1,143 @@
+"""A job's status as the Python client shows it, and the reducer that makes statuses of a stream's frames."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from crucible.client.stream import Frame
+from crucible.client.views import CheckpointView, JobView, ProgressView
+from crucible.core.lifecycle.states import JobState, Status
+
+
+@dataclass(frozen=True)
+class JobStatus:
+    """How a job stands. `state` is one of five, `phase` the finer one; `message` says why, in words.
+
+    `progress` is in percent, 0 until the program tells of any; `cost` in dollars, so far, and
+    `estimated_remaining` what is expected to come (None: unknown). `backend_changed` is true once for each move,
+    and `previous_backend` says from where.
+    """
+
+    id: str
+    state: Status
+    phase: JobState
+    backend: str | None = None
+    previous_backend: str | None = None
+    backend_changed: bool = False
+    progress: float = 0.0
+    cost: float = 0.0
+    estimated_remaining: float | None = None
+    message: str = ""
+    metrics: Mapping[str, float | None] = field(default_factory=dict)
+    epoch: float | None = None
+    total_epochs: float | None = None
+    step: int | None = None
+    attempt: int = 0
+    exit_code: int | None = None
+    signal: int | None = None
+    reason: str | None = None
+    advice: str | None = None
+    checkpoint: CheckpointView | None = None
+    logs: tuple[str, ...] = ()
+    simulated: bool = False
+
+    @property
+    def ended(self) -> bool:
+        return self.phase.terminal
+
+    @property
+    def cost_so_far(self) -> float:
+        """The same as `cost`."""
+        return self.cost
+
+
+def status_of(job: JobView) -> JobStatus:
+    remaining = job.cost.estimated_remaining_micros
+    shown = job.progress or ProgressView()
+    return JobStatus(
+        id=job.id,
+        state=Status(job.status),
+        phase=JobState(job.phase),
+        backend=job.backend,
+        previous_backend=job.previous_backend,
+        progress=_percent(shown, job.status),
+        cost=job.cost.micros / 1e6,
+        estimated_remaining=None if remaining is None else remaining / 1e6,
+        message=_message(job),
+        metrics=dict(job.metrics),
+        epoch=shown.epoch,
+        total_epochs=shown.total_epochs,
+        step=shown.step,
+        attempt=job.attempt or 0,
+        exit_code=job.exit_code,
+        signal=job.signal,
+        reason=job.reason.code if job.reason else None,
+        advice=job.reason.advice if job.reason else None,
+        checkpoint=job.checkpoint,
+        logs=job.recent_logs,
+        simulated=job.is_simulated,
+    )
+
+
+def _percent(progress: ProgressView, status: str) -> float:
+    if status == Status.COMPLETED:
+        return 100.0
+    return round(min(max(progress.fraction or 0.0, 0.0), 1.0) * 100, 1)
+
+
+def _message(job: JobView) -> str:
+    if job.ended:
+        return job.reason.message if job.reason else ""
+    told = job.progress.message if job.progress else None
+    return job.waiting or ("; ".join(job.conditions) if job.conditions else "") or told or ""
+
+
+class Watch:
+    """Makes statuses of a job's frames: one whenever something about it is new."""
+
+    def __init__(self, job: JobView) -> None:
+        """`job` is the job as it was last seen: a move since then is told."""
+        self._job = job
+        self._metrics = dict(job.metrics)
+        self._before = job.backend
+        self._told: JobStatus | None = None
+
+    @property
+    def job(self) -> JobView:
+        """The job as it was last told."""
+        return self._job
+
+    def see(self, frame: Frame) -> JobStatus | None:
+        """The status after this frame, unless it is the one that was told before."""
+        if frame.job is not None:
+            self._metrics.update(frame.job.metrics)
+            self._job = frame.job
+        elif frame.progress is not None:
+            self._job = self._job.model_copy(update={"progress": frame.progress})
+        elif frame.series is not None:
+            self._metrics.update(_last_values(frame.series))
+        else:
+            return None
+        return self._new(replace(status_of(self._job), metrics=dict(self._metrics)))
+
+    def _new(self, status: JobStatus) -> JobStatus | None:
+        if status == self._told:
+            return None
+        self._told = status
+        moved = self._before is not None and status.backend not in (None, self._before)
+        shown = replace(
+            status, backend_changed=moved, previous_backend=self._before if moved else status.previous_backend
+        )
+        self._before = status.backend or self._before
+        return shown
+
+
+def _last_values(series: Mapping[str, object]) -> dict[str, float | None]:
+    """Of each series that a frame tells of, its last value."""
+    found: dict[str, float | None] = {}
+    for name, told in series.items():
+        last = told.get("last") if isinstance(told, Mapping) else None
+        if isinstance(last, int | float):
+            found[name] = float(last)
+    return found

@@ -1,0 +1,87 @@
+"""A job's metrics as a table: a row for each step, a column for each series."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, overload
+
+from crucible.client.views import MetricsView
+from crucible.core.errors import Trouble
+
+if TYPE_CHECKING:
+    from typing import Any
+
+Row = dict[str, float | str | None]
+
+SAMPLED = "system."
+"""Series of the machine: taken at times of their own, which no step of the program belongs to."""
+
+
+class MetricsTable(Sequence[Row]):
+    """Rows as dictionaries, in the order of their steps, then those without one in the order of time.
+
+    Each has `step` and `time`, and of the series those that have a value there. `columns` names them all.
+    """
+
+    def __init__(self, rows: Sequence[Row], columns: Sequence[str]) -> None:
+        self._rows = tuple(rows)
+        self.columns = ("step", "time", *columns)
+
+    @classmethod
+    def of(cls, found: MetricsView) -> MetricsTable:
+        stepped: dict[float, Row] = {}
+        timed: dict[float | str | None, Row] = {}
+        for name, series in sorted(found.series.items()):
+            for step, value, at in series.points:
+                if step is None or name.startswith(SAMPLED):
+                    row = timed.setdefault(at, {"step": None, "time": at})
+                else:
+                    row = stepped.setdefault(step, {"step": int(step) if step.is_integer() else step, "time": at})
+                row[name] = value
+        rows = [*(stepped[step] for step in sorted(stepped)), *sorted(timed.values(), key=lambda row: str(row["time"]))]
+        return cls(rows, sorted(found.series))
+
+    @property
+    def last(self) -> dict[str, float | None]:
+        """The last value of each series."""
+        found: dict[str, float | None] = {}
+        for row in self._rows:
+            found.update((name, _float(value)) for name, value in row.items() if name not in ("step", "time"))
+        return found
+
+    def column(self, name: str) -> list[float | str | None]:
+        return [row.get(name) for row in self._rows]
+
+    def to_pandas(self) -> Any:
+        """A pandas.DataFrame with the same rows and columns. Needs pandas."""
+        try:
+            import pandas  # type: ignore[import-not-found,import-untyped,unused-ignore]
+        except ImportError as error:
+            raise Trouble(
+                "pandas is not installed here.",
+                why="Only to_pandas() needs it; the table itself is a list of dictionaries.",
+                fix="pip install pandas",
+            ) from error
+        return pandas.DataFrame(list(self._rows), columns=list(self.columns))
+
+    @overload
+    def __getitem__(self, index: int) -> Row: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Row]: ...
+
+    def __getitem__(self, index: int | slice) -> Row | Sequence[Row]:
+        return self._rows[index]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self._rows)
+
+    def __repr__(self) -> str:
+        return f"<MetricsTable of {len(self)} rows: {', '.join(self.columns)}>"
+
+
+def _float(value: float | str | None) -> float | None:
+    return value if isinstance(value, int | float) else None

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crucible.client.asking import Ask
+from crucible.client.candidates import Candidate, Line
+from crucible.client.requirements import Requirements
+from crucible.client.views import BackendView
+from crucible.core.errors import BadInput, RefusedByPolicy, UnknownName
+from crucible.core.offers import Market
+from crucible.core.spec import Kind
+
+LINE = Line((Candidate(BackendView(name="far"), dearest=2_000_000), Candidate(BackendView(name="local"))))
+
+
+def asked(**said: Any) -> Ask:
+    return Ask.of(code="print(1)", **said)
+
+
+def test_all_that_can_be_said(tmp_path: Path) -> None:
+    (tmp_path / "data.csv").write_text("x")
+    ask = asked(
+        requirements=Requirements(cpus=2, interruptible=True, checkpoint_frequency_minutes=5),
+        name="mine",
+        kind="benchmark",
+        env={"A": 1, "HOME": None},
+        data={"set": "data.csv"},
+        tags=["a", "b"],
+        retries=2,
+        keep_checkpoints=4,
+        seed=7,
+        grace_seconds=3,
+    )
+    wishes = ask.wishes(LINE, tmp_path, {"HOME": "/home/me"})
+    assert (wishes.backend, wishes.fallback, wishes.market) == ("far", ("local",), Market.SPOT)
+    assert wishes.env == {"CHECKPOINT_FREQUENCY_MINUTES": "5", "A": "1", "HOME": "/home/me"}
+    assert [(item.name, item.source) for item in wishes.data] == [("set", str(tmp_path / "data.csv"))]
+    assert (wishes.name, wishes.kind, wishes.tags, wishes.seed) == ("mine", Kind.BENCHMARK, ("a", "b"), 7)
+    assert (wishes.retries, wishes.keep, wishes.grace_seconds) == ({"user": 2}, {"latest": 4}, 3)
+
+
+def test_money_becomes_time_where_a_place_bills(tmp_path: Path) -> None:
+    def seconds(line: Line, **needs: float) -> object:
+        return asked(requirements=needs).wishes(line, tmp_path, {}).resources.get("seconds")
+
+    assert seconds(LINE, max_cost_usd=1) == 1800
+    assert seconds(LINE, max_cost_usd=1, time_limit_hours=0.25) == 900
+    assert seconds(Line(LINE.places[1:]), max_cost_usd=1) is None
+    with pytest.raises(RefusedByPolicy, match="less than a second"):
+        seconds(LINE, max_cost_usd=0.0001)
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ({"nmae": "x"}, "Did you mean 'name'"),
+        ({"name": 3}, "name is a text"),
+        ({"name": "a/b"}, "name must not hold slashes"),
+        ({"kind": "trian"}, "Did you mean 'train'"),
+        ({"env": ["A=1"]}, "env is a table"),
+        ({"env": {"A": object()}}, "env\\['A'\\] is a text"),
+        ({"env": {"1A": "x"}}, "no name of an environment variable"),
+        ({"env": {"CRUCIBLE_HOME": "x"}}, "set by Crucible itself"),
+        ({"data": {"a": "x\0"}}, "data must not hold a NUL"),
+        ({"data": ["\ud800"]}, "half a character"),
+        ({"tags": 3}, "tags is a list of texts"),
+        ({"tags": [3]}, "tags is a list of texts"),
+        ({"retries": -1}, "retries must be at least 0"),
+        ({"retries": "many"}, "retries is a whole number"),
+        ({"seed": -1}, "seed must be at least 0"),
+        ({"seed": 2**40}, "seed must be less than"),
+        ({"retries": True}, "retries is a whole number"),
+        ({"grace_seconds": float("nan")}, "grace_seconds is a number"),
+        ({"keep_checkpoints": 0}, "keep must be at least 1"),
+        ({"grace_seconds": 10**9}, "at most"),
+        ({"in_place": "yes"}, "in_place is True or False"),
+        ({"places": []}, "names nothing"),
+        ({"places": ["a"], "preferences": {"allowed_backends": ["b"]}}, "contradict"),
+        ({"requirements": {"gpus": -1}}, "gpus must be at least 0"),
+    ],
+)
+def test_what_makes_no_sense_is_told_before_anything_is_sent(said: dict[str, Any], words: str) -> None:
+    with pytest.raises(BadInput, match=words):
+        asked(**said)
+
+
+def test_an_argument_that_there_is_not_is_an_unknown_name() -> None:
+    with pytest.raises(UnknownName):
+        asked(backend="local")
+
+
+def test_what_is_wrong_with_inputs_is_told_when_they_are_read(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="there is no variable NOSUCH"):
+        asked(env={"NOSUCH": None}).wishes(LINE, tmp_path, {})
+    with pytest.raises(BadInput, match=r"data nosuch\.csv does not exist"):
+        asked(data=["nosuch.csv"]).wishes(LINE, tmp_path, {})

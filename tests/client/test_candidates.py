@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from crucible.client.candidates import Line, line_up
+from crucible.client.requirements import Aim, Preferences, Requirements
+from crucible.client.views import BackendView
+from crucible.core.errors import NoCapacity, RefusedByPolicy, UnknownName
+
+GiB = 1024**3
+
+
+def offer(**changes: Any) -> dict[str, Any]:
+    capacity = {"cpus": 4, "memory_bytes": 16 * GiB, "gpus": [0], "gpu_memory_bytes": 16 * GiB}
+    base = {"region": "north", "instance_type": "t4", "capacity": capacity, "market": "on_demand"}
+    return {**base, "rate_micros_per_hour": 500_000, "runnable": True, **changes}
+
+
+def place(name: str, *offers: dict[str, Any], slots: str = "elastic", simulated: bool = False) -> BackendView:
+    return BackendView(
+        name=name, connected=bool(offers), offers=offers, capabilities={"slots": slots, "simulated": simulated}
+    )
+
+
+BARE = {"cpus": 2, "memory_bytes": 8 * GiB, "gpus": []}
+LOCAL = place("local", offer(capacity=BARE, rate_micros_per_hour=0), slots="counted")
+CHEAP = place("cheap", offer(startup_seconds=300), offer(market="spot", rate_micros_per_hour=100_000))
+QUICK = place("quick", offer(rate_micros_per_hour=2_000_000, startup_seconds=5))
+PLAY = place("play", offer(rate_micros_per_hour=1), simulated=True)
+ALL = (QUICK, PLAY, CHEAP, LOCAL)
+GPU = Requirements(gpu_memory_gb=16)
+
+
+def names(needs: Requirements = GPU, **said: Any) -> tuple[str, ...]:
+    order = said.pop("order", None)
+    return line_up(ALL, needs, Preferences(**said), order=order).names
+
+
+def test_the_cheapest_first_or_the_soonest() -> None:
+    assert names() == ("cheap", "quick")
+    assert names(optimize_for=Aim.SPEED) == ("quick", "cheap")
+    assert names(Requirements()) == ("local", "cheap", "quick")
+
+
+def test_a_simulated_place_is_taken_only_when_no_real_one_can_hold_the_job() -> None:
+    needs = Requirements(gpu_memory_gb=16)
+    assert line_up((PLAY, LOCAL), needs, Preferences()).names == ("play",)
+    assert line_up((PLAY, LOCAL), needs, Preferences()).is_simulated
+    assert "play" not in names(Requirements())
+
+
+def test_named_it_is_taken_behind_the_real_ones() -> None:
+    assert names(allowed_backends=("play", "cheap")) == ("cheap", "play")
+
+
+def test_an_order_is_kept_without_those_that_cannot_hold_it() -> None:
+    assert names(order=("play", "local", "quick")) == ("play", "quick")
+
+
+def test_a_place_of_an_order_that_has_not_said_what_it_offers_is_not_passed_over() -> None:
+    line = line_up((place("silent"), LOCAL), Requirements(), Preferences(), order=("silent", "local"))
+    assert line.names == ("silent", "local")
+    assert line_up((place("silent"), LOCAL), Requirements(), Preferences()).names == ("local",)
+
+
+def test_whoever_allows_interruption_gets_the_price_of_spot_where_there_is_any() -> None:
+    line = line_up(ALL, Requirements(gpu_memory_gb=16, interruptible=True), Preferences())
+    assert [found.hourly_usd for found in line.places] == [0.1, 2.0]
+
+
+def test_rejected_places_say_why() -> None:
+    line = line_up(ALL, GPU, Preferences())
+    assert "asks for 1 GPU; local has none" in line.rejected["local"]
+
+
+def test_a_backend_nobody_knows_is_told_with_the_nearest() -> None:
+    with pytest.raises(UnknownName, match="Did you mean 'cheap'"):
+        names(allowed_backends=("cheep",))
+
+
+def test_more_than_any_place_has() -> None:
+    with pytest.raises(NoCapacity, match="quick: asks for GPUs with 80 GiB") as raised:
+        names(Requirements(gpu_memory_gb=80))
+    assert {item["backend"] for item in raised.value.data["rejected"]} == {"local", "cheap", "quick", "play"}  # type: ignore[attr-defined]
+    with pytest.raises(NoCapacity, match="offers nothing"):
+        line_up((place("empty"),), GPU, Preferences())
+    with pytest.raises(NoCapacity, match="connected to none"):
+        line_up((), GPU, Preferences())
+
+
+def test_a_region_that_a_place_has_not() -> None:
+    with pytest.raises(NoCapacity, match="wants south"):
+        line_up((CHEAP,), GPU, Preferences(), regions=("south",))
+
+
+def test_places_that_would_cost_too_much_are_left_out() -> None:
+    needs = Requirements(gpu_memory_gb=16, duration_hours_estimated=3, max_cost_usd=2)
+    line = line_up((QUICK, CHEAP), needs, Preferences())
+    assert line.names == ("cheap",)
+    assert "3 hours there cost $6.00" in line.rejected["quick"]
+    with pytest.raises(RefusedByPolicy, match="Raise max_cost_usd"):
+        line_up((QUICK,), needs, Preferences())
+    with pytest.raises(RefusedByPolicy, match=r"an hour there costs \$2\.000"):
+        line_up((QUICK,), Requirements(max_cost_usd=0), Preferences())
+
+
+def test_money_bounds_the_time_where_a_place_bills() -> None:
+    dear = line_up(ALL, GPU, Preferences())
+    assert dear.seconds_for(4.0) == 2 * 3600
+    assert dear.seconds_for(None) is None
+    assert line_up((LOCAL,), Requirements(), Preferences()).seconds_for(4.0) is None
+    assert Line(()).seconds_for(1.0) is None
