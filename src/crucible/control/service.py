@@ -1,84 +1,38 @@
 """Control: the one object that the server talks to. It asks the parts; the parts do the work.
 
-`control.at(who)` is the same control plane as somebody in particular may use it. A job that is not his to see is
-not there for him; what he may see and not change is refused.
+`control.at(who)` is the same control plane as somebody in particular may use it (see face.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
-from copy import copy
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Mapping
 
 from crucible.backends.base import Backend
-from crucible.control import (
-    checkpoints,
-    comparing,
-    crowds,
-    gauges,
-    labels,
-    listing,
-    notes,
-    queries,
-    restored,
-    results,
-    training,
-)
-from crucible.control.bundles import StoredFile
-from crucible.control.crashpoints import crashpoint
-from crucible.control.feed import Hint, Watch
-from crucible.control.grep import Pattern
-from crucible.control.logs import LogPage
-from crucible.control.logsearch import Query
+from crucible.control import restored
+from crucible.control.changing import Changing, Submitted
 from crucible.control.models import Models
-from crucible.control.parts import Deployment, Parts
+from crucible.control.parts import Deployment
 from crucible.control.people import People, audit
 from crucible.control.ports import Ports
-from crucible.control.roles import Duty
+from crucible.control.reading import Reading
 from crucible.control.rounds import Rounds
-from crucible.control.submit import Accepted
-from crucible.control.unit import Unit
-from crucible.control.views import View, backend_view
-from crucible.core.errors import CrucibleError, NotFound
-from crucible.core.ids import short
-from crucible.core.jobfilter import JobFilter
+from crucible.control.views import View
 from crucible.core.models import Order
 from crucible.core.people import OWNER, Identity, Permission
 from crucible.core.spec import JobSpec
-from crucible.core.tags import parse_tag, parse_tags
 from crucible.storage import Store
-from crucible.storage.layout import artifact_key
 
-T = TypeVar("T")
-
-RECENT_BYTES = 4096
-RECENT_LINES = 20
+__all__ = ["Control", "Submitted"]
 
 
-@dataclass(frozen=True)
-class Submitted:
-    view: View
-    created: bool
-
-
-class Control:
+class Control(Reading, Changing):
     def __init__(self, ports: Ports, backends: Mapping[str, Backend], deployment: Deployment) -> None:
-        self._ports = ports
-        self._parts = Parts(ports, backends, deployment)
+        super().__init__(ports, backends, deployment)
         self._rounds = Rounds(self._parts)
         self.agents = self._parts.agents
         self.people = People(ports)
-        self._who = OWNER
         self._models = Models(deployment.models, ports.clock)
         self._ready = False
-
-    def at(self, who: Identity) -> Control:
-        """This control plane as `who` may use it; until told otherwise it serves the owner."""
-        seen = copy(self)
-        seen._who = who
-        return seen
 
     async def start(self) -> None:
         await self._rounds.start()
@@ -98,17 +52,6 @@ class Control:
     def store(self) -> Store:
         return self._ports.store
 
-    async def submit(self, spec: JobSpec, key: str | None) -> Submitted:
-        """The job, durable: when this returns it survives anything."""
-
-        def store(unit: Unit) -> Accepted:
-            return self._parts.submit.store(unit, spec, key, self._who)
-
-        accepted = await self._parts.writer.write(store)
-        crashpoint("submit.after_commit")
-        self._ask_scheduler()
-        return Submitted(await self._view(accepted.job), accepted.created)
-
     async def ensure_project(self, name: str) -> None:
         """An administrator's projects are made as they are named; for others they have to be there."""
         await self.people.ensure_project(self._who, name)
@@ -125,286 +68,39 @@ class Control:
         self._need_work()
         return await self._models.spec(order, job)
 
-    async def cancel(self, ref: str) -> tuple[View, bool]:
-        """Asks for the job's end; whether that changed anything."""
-        job = await self._writable(ref)
-
-        changed = await self._parts.writer.write(lambda unit: self._parts.bulk.end(unit, job, self._who))
-        crashpoint("cancel.after_commit")
-        return await self._view(job), changed
-
-    async def submit_many(self, orders: Sequence[tuple[JobSpec, str | None]]) -> list[Submitted | CrucibleError]:
-        """What became of each, in their order; a job that is in the answer is durable."""
-        done = await self._parts.bulk.submit(orders, self._who)
-        self._ask_scheduler()
-        ids = [one.job for one in done if isinstance(one, Accepted)]
-        views = {str(view["id"]): view for view in await self._views(ids)}
-        return [Submitted(views[one.job], one.created) if isinstance(one, Accepted) else one for one in done]
-
-    async def cancel_many(self, wanted: JobFilter, *, limit: int, dry_run: bool) -> tuple[list[View], bool]:
-        """Asks for the end of the newest `limit` jobs that fit and have not ended; whether there are more.
-
-        With `dry_run` it is only said which they are.
-        """
-        active = wanted.model_copy(update={"active": True})
-        his = listing.within(active, self._who, Permission.WRITE)
-        found = await self._ports.db.read(lambda conn: listing.fitting(conn, his, limit + 1))
-        if not dry_run:
-            await self._parts.bulk.cancel(found[:limit], self._who)
-        return await self._views(found[:limit]), len(found) > limit
-
-    async def cancel_these(self, refs: Sequence[str], *, dry_run: bool) -> list[View | CrucibleError]:
-        """The same for jobs by their ids, short ids or endings; what is wrong with one stops none of the others."""
-        who, write = self._who, Permission.WRITE
-        found = await self._ports.db.read(lambda conn: [queries.try_to_find(conn, ref, who, write) for ref in refs])
-        ids = list(dict.fromkeys(job for job in found if isinstance(job, str)))
-        if not dry_run:
-            await self._parts.bulk.cancel(ids, self._who)
-        views = {str(view["id"]): view for view in await self._views(ids)}
-        return [views[job] if isinstance(job, str) else job for job in found]
-
-    async def rename(self, ref: str, name: str | None) -> View:
-        """Call a job so, or nothing; whatever it is doing, and nothing of that changes."""
-        job = await self._writable(ref)
-        await self._label(job, lambda unit: labels.rename(unit.conn, job, name))
-        return await self._view(job)
-
-    async def tags(self, ref: str) -> list[str]:
-        job = await self.find_job(ref)
-        return [str(tag) for tag in await self._ports.db.read(lambda conn: labels.tags_of(conn, job))]
-
-    async def change_tags(self, ref: str, *, add: Sequence[str], remove: Sequence[str]) -> list[str]:
-        """Removes, then adds; the tags as they are then."""
-        job, new, old = await self._writable(ref), parse_tags(add), [parse_tag(text) for text in remove]
-        changed = await self._label(job, lambda unit: labels.change_tags(unit.conn, job, new, old))
-        return [str(tag) for tag in changed]
-
-    async def notes(self, ref: str) -> list[View]:
-        job = await self.find_job(ref)
-        return await self._ports.db.read(lambda conn: notes.listed(conn, job))
-
-    async def add_note(self, ref: str, *, text: str) -> View:
-        job, author = await self._writable(ref), self._who.name
-        return await self._label(job, lambda unit: notes.add(unit, self._ports.ids, job, author, text))
-
-    async def delete_note(self, ref: str, note: str) -> View:
-        job = await self._writable(ref)
-        return await self._label(job, lambda unit: notes.remove(unit, job, note))
-
-    async def resume(self, ref: str, *, checkpoint: str | None, backend: str | None) -> View:
-        """The ended job goes on, from a checkpoint, at a place."""
-        job = await self._writable(ref)
-        await self._parts.revival.resume(job, checkpoint, backend)
-        self._ask_scheduler()
-        return await self._view(job)
-
-    async def rerun(self, ref: str, key: str | None) -> Submitted:
-        """A new job that repeats this one."""
-        accepted = await self._parts.revival.rerun(await self.find_job(ref), key, self._who)
-        self._ask_scheduler()
-        return Submitted(await self._view(accepted.job), accepted.created)
-
-    async def ask_checkpoint(self, ref: str) -> View:
-        job = await self._writable(ref)
-        await self._parts.revival.ask_checkpoint(job)
-        return await self._view(job)
-
-    async def checkpoints(self, ref: str) -> list[View]:
-        """Newest first, also those that were removed."""
-        job = await self.find_job(ref)
-        return await self._ports.db.read(lambda conn: queries.list_checkpoints(conn, job))
-
-    async def checkpoint_file(self, ref: str, checkpoint: str) -> tuple[View, StoredFile]:
-        job = await self.find_job(ref)
-        view = checkpoints.found(await self.checkpoints(job), checkpoint, job)
-        return view, checkpoints.stored_file(job, view)
-
-    async def find_job(self, ref: str) -> str:
-        return (await self._found(ref)).id
-
     async def share(self, ref: str, *, name: str, seconds: float) -> View:
         """A token that shows this job and nothing else."""
         found = await self._found(ref)
         return await self.people.keys.share(self._who, found.id, found.project, name, seconds)
-
-    async def _found(self, ref: str) -> queries.Found:
-        return await self._ports.db.read(lambda conn: queries.find_job(conn, ref, self._who))
-
-    async def _writable(self, ref: str) -> str:
-        """The job, if it is his to change."""
-        found = await self._found(ref)
-        self._who.need(Permission.WRITE, found.project)
-        return found.id
-
-    def _need_work(self) -> None:
-        """Raise Forbidden for somebody who may submit nowhere."""
-        if self._who.projects(Permission.WRITE) == frozenset():
-            raise self._who.refusal(Permission.WRITE, self._who.default_project)
-
-    def _note(self, unit: Unit, action: str, job: str, project: str) -> None:
-        """Of the owner's own jobs their events tell enough."""
-        if self._who is not OWNER:
-            audit.note(unit.conn, self._who, action, job, unit.now, project)
-
-    async def job(self, ref: str) -> View:
-        job = await self.find_job(ref)
-        view = await self._view(job)
-        latest = await self._ports.db.read(lambda conn: queries.latest_metrics(conn, job))
-        result = await self._ports.db.read(lambda conn: results.result_of_job(conn, job))
-        said = await self._ports.db.read(lambda conn: notes.listed(conn, job))
-        told = {"metrics": latest, "health": await self.health(job), "result": result, "notes": said}
-        return {**view, "recent_logs": await self._recent(job), **told}
-
-    async def health(self, ref: str) -> View:
-        """How the job does, with evidence and advice."""
-        job, now = await self.find_job(ref), self._ports.clock.now()
-        return await self._ports.db.read(lambda conn: queries.job_health(conn, job, now))
-
-    async def training(self, ref: str) -> View:
-        """The job in the words of the training routes."""
-        job, now = await self.find_job(ref), self._ports.clock.now()
-        return await self._ports.db.read(lambda conn: training.record(conn, job, now))
-
-    async def compare(self, refs: Sequence[str]) -> View:
-        """Two jobs or more side by side, in this order; the same one twice is shown once."""
-        comparing.check_count(refs)
-        jobs = list(dict.fromkeys([await self.find_job(ref) for ref in refs]))
-        comparing.check_count(jobs)
-        views = [{**await self._view(job), "health": await self.health(job)} for job in jobs]
-        return await self._ports.db.read(lambda conn: comparing.compared(conn, views))
-
-    async def view(self, ref: str) -> View:
-        """The job without its output and metrics: cheap enough to be asked at every change."""
-        return await self._view(await self.find_job(ref))
-
-    async def jobs(self, wanted: JobFilter, *, limit: int, cursor: str | None) -> View:
-        now = self._ports.clock.now()
-        return await self._ports.db.read(lambda conn: listing.list_jobs(conn, wanted, limit, cursor, now, self._who))
-
-    async def logs(self, ref: str, *, attempt: int | None, offset: int, limit: int, since: float | None) -> LogPage:
-        return await self._parts.logs.page(await self.find_job(ref), attempt, offset, limit, since)
-
-    async def search_logs(
-        self,
-        ref: str,
-        *,
-        text: str,
-        regex: bool,
-        case: bool,
-        attempt: int | None,
-        context: int,
-        limit: int,
-        cursor: str | None,
-    ) -> View:
-        """A page of the lines that match; whoever gives up waiting ends the search."""
-        query = Query(Pattern(text, regex, case), attempt, context, limit, cursor)
-        return await self._parts.logsearch.find(await self.find_job(ref), query)
-
-    async def metrics(self, ref: str, *, series: list[str], points: int) -> View:
-        job = await self.find_job(ref)
-        return await self._ports.db.read(lambda conn: queries.metrics(conn, job, series, points))
-
-    async def events(self, ref: str | None, *, after: int, limit: int) -> list[View]:
-        job = None if ref is None else await self.find_job(ref)
-        return await self._ports.db.read(lambda conn: queries.list_events(conn, job, after, limit, self._who))
-
-    async def artifacts(self, ref: str) -> list[View]:
-        job = await self.find_job(ref)
-        return await self._ports.db.read(lambda conn: queries.list_artifacts(conn, job))
-
-    async def artifact(self, ref: str, path: str) -> StoredFile:
-        job = await self.find_job(ref)
-        for item in await self.artifacts(job):
-            if item["path"] == path:
-                key = artifact_key(job, str(item["attempt_id"]), path)
-                return StoredFile(key, int(str(item["size"])), str(item["sha256"]))
-        raise NotFound(
-            f"Job {short(job)} has no artifact {path!r}.",
-            fix=f"crucible download {short(job)} fetches all it has.",
-        )
-
-    async def backends(self) -> list[View]:
-        return [
-            backend_view(self._parts.places.backend(n), self._parts.places.offers(n))
-            for n in self._parts.places.names()
-        ]
-
-    async def machines(self, *, all: bool = False) -> list[View]:
-        return await self._parts.fleet.listed(gone_too=all, who=self._who)
 
     async def orphans(self) -> list[View]:
         self._who.need(Permission.OPERATE)
         return await self._parts.fleet.orphans()
 
     async def terminate_machine(self, ref: str) -> View:
-        self._who.need(Permission.OPERATE)
+        """End a machine, whatever runs there."""
+        await self._operate("machine.terminate", ref)
         return await self._parts.fleet.terminate(ref)
 
     async def prune(self, *, older_than: float | None, dry_run: bool) -> View:
-        self._who.need(Permission.OPERATE)
+        await self._operate("store.prune", "dry run" if dry_run else "everything that is old")
         return await self._parts.retention.prune(older_than=older_than, dry_run=dry_run)
 
     async def backup(self, target: str) -> View:
-        self._who.need(Permission.OPERATE)
+        await self._operate("database.backup", target)
         return await self._parts.backup.make(target)
 
     async def confirm_restore(self) -> View:
         """After a restore: what was held back is due, and jobs are placed again."""
-        self._who.need(Permission.OPERATE)
+        await self._operate("database.confirm", "the restored copy")
         done = await self._parts.writer.write(lambda unit: restored.confirm(unit.conn, unit.now))
         for topic in ("effects", "jobs"):
             self._ports.wakeups.wake(topic)
         return done.view
 
-    async def status(self) -> View:
-        deployment = self._parts.deployment
-        going = await self._ports.db.read(lambda conn: queries.counts(conn, self._who))
-        held = await self._ports.db.read(restored.status)
-        return {"deployment": deployment.id, "agents_url": deployment.agents_url, **going, "restored": held}
-
-    async def gauges(self) -> View:
-        """How much goes on, for monitoring; what is counted, this process has done since it started."""
-        self._who.need(Permission.READ)
-        parts, now = self._parts, self._ports.clock.now()
-        stored = await self._ports.db.read(lambda conn: gauges.stored(conn, now))
-        counted = gauges.counted(parts.writer.counted, parts.performer.launches)
-        return {**stored, **counted, "writes": gauges.write_times(self._ports.db)}
-
-    @asynccontextmanager
-    async def watch(self, job: str | None) -> AsyncIterator[Watch]:
-        with self._parts.feed.watch(job) as watch:
-            yield watch
-
-    async def has_bundle(self, sha: str) -> bool:
-        return await self._parts.bundles.has(sha, self._who)
-
-    async def put_bundle(self, sha: str, chunks: AsyncIterator[bytes]) -> bool:
-        """Stores a bundle whole; whether it is new."""
-        self._need_work()
-        return await self._parts.bundles.put(sha, chunks, self._who)
-
-    def _ask_scheduler(self) -> None:
-        """Where another process has the scheduler's duty, it is told that there is work."""
-        if not self._parts.duties.has(Duty.SCHEDULER):
-            self._ports.wakeups.wake("jobs")
-
-    async def _view(self, job: str) -> View:
-        now = self._ports.clock.now()
-        return await self._ports.db.read(lambda conn: queries.one_job(conn, job, now))
-
-    async def _views(self, jobs: Sequence[str]) -> list[View]:
-        now = self._ports.clock.now()
-        return await self._ports.db.read(lambda conn: crowds.job_views(conn, jobs, now))
-
-    async def _label(self, job: str, change: Callable[[Unit], T]) -> T:
-        """Whoever watches the job is told."""
-
-        def apply(unit: Unit) -> T:
-            unit.changes.hint(job, Hint.EVENT)
-            return change(unit)
-
-        return await self._parts.writer.write(apply)
-
-    async def _recent(self, job: str) -> list[str]:
-        page = await self._parts.logs.page(job, None, -RECENT_BYTES, RECENT_BYTES, None)
-        return page.data.decode(errors="replace").splitlines()[-RECENT_LINES:]
+    async def _operate(self, action: str, target: str) -> None:
+        """Raise Forbidden unless he may; what he is about to do is written down first."""
+        self._who.need(Permission.OPERATE)
+        if self._who is not OWNER:
+            now = self._ports.clock.now()
+            await self._ports.db.write(lambda conn: audit.note(conn, self._who, action, target, now))
