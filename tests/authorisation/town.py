@@ -19,7 +19,7 @@ from crucible.wire.messages import Kind
 OWNERS = "o" * 64
 CODE = b"print('hello')"
 MODEL = b"weights"
-PACE = Pace(send=1.0, close=0.05, look=5.0, points=0.0, settle=0.05, look_at_end=0.01)
+PACE = Pace(send=1.0, close=0.05, look=5.0, points=0.0, settle=0.05, look_at_end=0.01, recheck=0.02)
 
 PEOPLE: Mapping[str, tuple[str, Role] | None] = {
     "stranger": ("beta", Role.MEMBER),

@@ -12,6 +12,8 @@ from tests.authorisation.town import OWNERS, Town, found_town
 from tests.control.world import give_back, make_rig
 from tests.server.asgi import SocketClient
 
+from crucible.core.people import OWNER
+
 HOST = "127.0.0.1"
 OWN = {"Origin": f"http://{HOST}"}
 
@@ -136,3 +138,18 @@ async def test_a_form_that_is_too_long(browser: httpx2.AsyncClient) -> None:
 async def test_what_was_sent_is_not_repeated(browser: httpx2.AsyncClient) -> None:
     answer = await browser.post("/api/v1/login", json={"name": "ada", "password": ["hunter2-hunter2"]})
     assert "hunter2" not in answer.text
+
+
+@pytest.mark.parametrize("what", ["revoked", "removed", "disabled"])
+async def test_a_socket_ends_with_the_right_to_it(town: Town, what: str) -> None:
+    member, people = await town.identity("member"), town.control.people
+    async with SocketClient(town.api, f"/api/v1/jobs/{town.job}/stream", town.headers("member")) as socket:
+        await socket.accepted()
+        if what == "revoked":
+            await people.keys.revoke(OWNER, str(member.token))
+        elif what == "removed":
+            await people.remove_member(OWNER, "alpha", "member")
+        else:
+            await people.change_user(OWNER, "member", disabled=True)
+        _, code = await socket.frames_until_close()
+    assert code == 1008

@@ -8,6 +8,7 @@ cookie goes along by itself, so it counts only where the browser says that our o
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from urllib.parse import SplitResult, urlsplit
 
 from starlette.datastructures import Headers
@@ -24,6 +25,8 @@ OPEN = frozenset({"/healthz", "/readyz", "/login", "/api/v1/login"})
 
 WHO = "crucible.who"
 """Where in a request's scope its Identity stands once the guard let it through."""
+STILL = "crucible.still"
+"""Where a function stands that says whether the same may still ask: a socket outlives a token."""
 COOKIE = "crucible_session"
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 Identify = Callable[[str], Awaitable[Identity | None]]
@@ -65,6 +68,9 @@ class Guard:
         scope[WHO] = who
         await self.app(scope, receive, send)
 
+    async def _still(self, given: str, who: Identity) -> bool:
+        return await self.identify(given) == who
+
     async def check(self, scope: Scope) -> Identity | None:
         """Who asks, None at the open paths; raises NotAllowed unless the request may pass."""
         headers = Headers(scope=scope)
@@ -80,6 +86,7 @@ class Guard:
         who = await self.identify(given)
         if who is None:
             raise _no_token("The token is not one of this server, or not any more.")
+        scope[STILL] = partial(self._still, given, who)
         return who
 
 

@@ -31,6 +31,7 @@ FEW, MANY = 16, 1024
 class Pace:
     """Seconds: how long a frame and a close may take, how often to look without a hint, to read points, to judge.
 
+    `recheck` is how often it is asked whether the reader may still read.
     `settle` is how long the log of an ended job may take to be complete; it is looked at more often then.
     """
 
@@ -41,6 +42,7 @@ class Pace:
     settle: float = 10.0
     health: float = 15.0
     look_at_end: float = 0.2
+    recheck: float = 15.0
 
 
 class SlowReader(Exception):

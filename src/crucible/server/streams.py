@@ -9,14 +9,15 @@ import structlog
 from fastapi import APIRouter, WebSocket
 from starlette.websockets import WebSocketDisconnect
 
-from crucible.core.errors import CrucibleError
-from crucible.server.auth import chosen_protocol
+from crucible.core.errors import CrucibleError, NotAllowed
+from crucible.server.auth import STILL, chosen_protocol
 from crucible.server.context import Control, JobRef
 from crucible.server.follow import FollowAll, FollowJob, Pace, Sender, SlowReader
 from crucible.server.limits import AttemptNumber, Offset
 from crucible.server.problems import TROUBLE_CLOSE, close_code, close_reason
 
 NORMAL, TRY_AGAIN = 1000, 1013
+EXPELLED = NotAllowed("The token has ended, or what it allows has changed; connect again.")
 
 log = structlog.get_logger("crucible.server")
 
@@ -60,18 +61,34 @@ async def _serve(socket: WebSocket, follower: FollowJob | FollowAll, pace: Pace)
     await socket.accept(chosen_protocol(socket.scope))
     following = asyncio.ensure_future(follower.run())
     leaving = asyncio.ensure_future(_left(socket))
+    expelled = asyncio.ensure_future(_expelled(socket, pace.recheck))
     try:
-        await asyncio.wait({following, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({following, leaving, expelled}, return_when=asyncio.FIRST_COMPLETED)
         if following.done():
             await _close(socket, following.exception(), pace)
+        elif expelled.done():
+            await _close(socket, expelled.exception() or EXPELLED, pace)
     finally:
-        await _end(following, leaving)
+        await _end(following, leaving, expelled)
 
 
 async def _left(socket: WebSocket) -> None:
     """Returns when the reader leaves. Whatever it sends is dropped: nothing is asked over these sockets."""
     while (await socket.receive())["type"] != "websocket.disconnect":
         pass
+
+
+async def _expelled(socket: WebSocket, seconds: float) -> None:
+    """Returns when whoever opened the socket may not any more, or may something else."""
+    still = socket.scope.get(STILL, _always)  # the owner's token is a file, and ends with it
+    while True:
+        await asyncio.sleep(seconds)
+        if not await still():
+            return
+
+
+async def _always() -> bool:
+    return True
 
 
 async def _close(socket: WebSocket, error: BaseException | None, pace: Pace) -> None:
