@@ -29,6 +29,7 @@ CODE_OF_IT = {"command": ["true"]}
 TRAINING = {"model_name": "x", "tenant_id": "alpha", "config": CODE_OF_IT}
 BODIES: dict[str, Any] = {
     "POST /api/v1/jobs": {"command": ["true"], "project": "alpha"},
+    "POST /api/v1/plan": {"command": ["true"]},
     "PATCH /api/v1/jobs/{id}": {"name": "other"},
     "POST /api/v1/jobs/bulk": {"jobs": [{"spec": {"command": ["true"], "project": "alpha"}}]},
     "POST /api/v1/jobs/cancel": {"filter": {"project": ["alpha"]}},

@@ -466,6 +466,9 @@ class FakeControl:
             raise NotFound(f"There is no artifact {path!r}.", fix="List them first.")
         return self.store.put(f"artifacts/{path}", job.artifacts[path])
 
+    async def plan(self, spec: JobSpec) -> dict[str, Any]:
+        return {"places": [spec.backend or "local"], "chosen": None, "offers": [], "rejected": []}
+
     async def backends(self) -> list[dict[str, Any]]:
         return [{"name": "local", "connected": True}]
 

@@ -25,7 +25,7 @@ from crucible.client.submission import submit
 from crucible.client.wishes import Wishes, make_spec
 from crucible.core.errors import BadInput, UnknownName
 from crucible.core.resources import parse_duration, parse_memory
-from crucible.core.spec import Kind, Source, SourceKind
+from crucible.core.spec import JobSpec, Kind, Source, SourceKind
 from crucible.core.tiers import get_tier
 
 PAYLOADS = ("target", "code", "shell", "template")
@@ -73,6 +73,9 @@ class Options:
     kind: str | None = None
     tag: tuple[str, ...] = ()
     detach: bool = False
+    dry_run: bool = False
+    plan: bool = False
+    """As `dry_run`, without the call that would be sent."""
 
 
 Take = Callable[[Session, Options, Path], tuple[Payload, Wishes]]
@@ -148,15 +151,22 @@ def run(
     kind: Annotated[Text, typer.Option("--kind", metavar="KIND", help="train, inference, benchmark or serve.")] = None,
     tag: Annotated[Texts, typer.Option("--tag", metavar="TAG", help="Label to find it by. Repeatable.")] = None,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Submit, print the id, return.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say where it would run, for how much, and by which call.")
+    ] = False,
 ) -> int:
     """Run code as a job, follow it, and return its exit code.
 
     What stands after -- goes to the code. Ctrl-C detaches; the job goes on.
     """
-    # Lists that were not given come as None.
+    return run_job(Session.of(ctx), options_of(ctx))
+
+
+def options_of(ctx: typer.Context, **more: Any) -> Options:
+    """The command line, as it was written. Lists that were not given come as None."""
     given: dict[str, Any] = {key: value for key, value in ctx.params.items() if value is not None}
     lists = {key: tuple(value) for key, value in given.items() if isinstance(value, list)}
-    return run_job(Session.of(ctx), Options(**{**given, **lists}))
+    return Options(**{**given, **lists, **more})
 
 
 def run_job(session: Session, options: Options, take: Take | None = None, after: After = lambda api, job: None) -> int:
@@ -167,7 +177,9 @@ def run_job(session: Session, options: Options, take: Take | None = None, after:
     with tempfile.TemporaryDirectory(prefix="crucible-") as scratch:
         payload, wishes = (take or take_up)(session, options, Path(scratch))
         wishes = replace(wishes, project=wishes.project or session.settings.project.value)
-        make_spec(payload, wishes, bundle=None)
+        spec = make_spec(payload, wishes, bundle=None)
+        if options.dry_run or options.plan:
+            return _planned(session, spec, call=options.dry_run)
         with session.api() as api:
             job = submit(api, payload, wishes, Path(scratch))
             for note in payload.notes:
@@ -181,6 +193,12 @@ def run_job(session: Session, options: Options, take: Take | None = None, after:
             if code != DETACHED:
                 after(api, job.id)
             return code
+
+
+def _planned(session: Session, spec: JobSpec, *, call: bool) -> int:
+    from crucible.cli.plan import show_plan
+
+    return show_plan(session, spec, call=call)
 
 
 def take_up(session: Session, options: Options, scratch: Path) -> tuple[Payload, Wishes]:

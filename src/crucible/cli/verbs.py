@@ -11,7 +11,18 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from crucible.cli.run import PAYLOADS, Options, Text, Texts, make_request, make_wishes, run, run_job, take_up
+from crucible.cli.run import (
+    PAYLOADS,
+    Options,
+    Text,
+    Texts,
+    make_request,
+    make_wishes,
+    options_of,
+    run,
+    run_job,
+    take_up,
+)
 from crucible.cli.session import Session
 from crucible.client.api import Api
 from crucible.client.payload import Payload
@@ -48,10 +59,10 @@ class Asked:
         return (*self.config, *short)
 
 
-def _like_run(verb: Callable[..., int]) -> Callable[..., int]:
-    """Gives a command the options of `run` after its own; its kind is its name."""
+def like_run(verb: Callable[..., int], without: tuple[str, ...] = ("kind",)) -> Callable[..., int]:
+    """Gives a command the options of `run`, but for some, after its own."""
     hints = {**get_type_hints(run, include_extras=True), **get_type_hints(verb, include_extras=True)}
-    target, *more = (item for name, item in inspect.signature(run).parameters.items() if name not in ("ctx", "kind"))
+    target, *more = (item for name, item in inspect.signature(run).parameters.items() if name not in ("ctx", *without))
     ctx, *own = inspect.signature(verb).parameters.values()
     merged = [item.replace(annotation=hints[item.name]) for item in (ctx, target, *own, *more)]
 
@@ -71,7 +82,7 @@ Package = Annotated[
 Config = Annotated[Texts, typer.Option("--config", metavar="FILE|KEY=VALUE", help="Options of the model. Repeatable.")]
 
 
-@_like_run
+@like_run
 def train(
     ctx: typer.Context,
     model: Model = None,
@@ -92,7 +103,7 @@ def train(
     return _run(ctx, Kind.TRAIN)
 
 
-@_like_run
+@like_run
 def infer(
     ctx: typer.Context,
     model: Model = None,
@@ -106,7 +117,7 @@ def infer(
     return _run(ctx, Kind.INFERENCE)
 
 
-@_like_run
+@like_run
 def benchmark(
     ctx: typer.Context,
     model: Model = None,
@@ -196,3 +207,14 @@ def show_result(session: Session, api: Api, job: str) -> None:
         out.data(json.dumps(view.result.value, ensure_ascii=False))
     elif view.status == "completed" and view.kind != Kind.TRAIN.value:
         out.warn("The job left no result. A script leaves one with crucible.result(value).")
+
+
+def _plan(ctx: typer.Context) -> int:
+    """Show where a job would run and for how much, of all connected places; nothing is submitted.
+
+    Takes what `run` takes. → is what would be asked for first, · a place that the job does not name.
+    """
+    return run_job(Session.of(ctx), options_of(ctx, plan=True))
+
+
+plan = like_run(_plan, without=("detach", "dry_run"))

@@ -39,6 +39,7 @@ from crucible.client.views import (
     ModelView,
     OrphanPage,
     OrphanView,
+    PlanView,
     PruneView,
     ServerView,
     View,
@@ -140,6 +141,11 @@ class Api:
             seconds=MODELS_SECONDS,
         )
         return read(JobView, response)
+
+    def plan(self, spec: JobSpec) -> PlanView:
+        """Where the job would run and for how much; nothing is sent to any place."""
+        body = spec.model_dump(mode="json")
+        return read(PlanView, self.transport.request("POST", "/api/v1/plan", body=body, repeat=True))
 
     # Jobs
 

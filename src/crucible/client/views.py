@@ -347,6 +347,24 @@ class OfferView(View):
         )
 
 
+class PlannedView(OfferView):
+    """An offer for one job. `most_micros`: what it costs if the machine lives until its hard end."""
+
+    named: bool = True
+    most_micros: int | None = None
+    call: dict[str, object] | None = None
+    ends_at: str | None = None
+
+
+class PlanView(View):
+    """`chosen` is None where the job would wait; `rejected` have the reason in `why`."""
+
+    places: tuple[str, ...] = ()
+    chosen: PlannedView | None = None
+    offers: tuple[PlannedView, ...] = ()
+    rejected: tuple[OfferView, ...] = ()
+
+
 class BackendView(View):
     name: str
     connected: bool = False

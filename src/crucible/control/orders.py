@@ -57,10 +57,17 @@ class Orders:
     def own(self, place: Place, attempt: str, world: World, now: float) -> Machine:
         """A machine for one attempt alone, with the end of its life."""
         abilities, startup = place.backend.capabilities, place.offer.startup_seconds
-        life = self._life(world.job.resources, world.job.spec.grace_seconds)
-        longest = life if abilities.max_runtime is None else min(life, abilities.max_runtime)
+        life = self.life(place, world.job.resources, world.job.spec.grace_seconds)
         host_due = now + abilities.launch_deadline + abilities.settle_window + startup + HOST_SECONDS
-        return self._machine(place, f"attempt:{attempt}", now + startup + longest, host_due, now)
+        return self._machine(place, f"attempt:{attempt}", now + life, host_due, now)
+
+    def life(self, place: Place, need: Resources, grace: float) -> float:
+        """Seconds from its launch after which a machine for such a job ends, whatever happens."""
+        life, most = self._life(need, grace), place.backend.capabilities.max_runtime
+        return place.offer.startup_seconds + (life if most is None else min(life, most))
+
+    def machine_id(self) -> str:
+        return self._ids.new(Prefix.MACHINE)
 
     def _life(self, need: Resources, grace: float) -> float:
         if need.seconds is None:
@@ -68,7 +75,7 @@ class Orders:
         return STAGING_SECONDS + need.seconds + grace + SAVING_SECONDS
 
     def _machine(self, place: Place, owner: str, ends_at: float | None, host_due: float | None, now: float) -> Machine:
-        machine, offer, abilities = self._ids.new(Prefix.MACHINE), place.offer, place.backend.capabilities
+        machine, offer, abilities = self.machine_id(), place.offer, place.backend.capabilities
         call = place.backend.call(MachineOrder(machine, self._deployment, offer, ends_at))
         return Machine(
             id=machine,

@@ -23,8 +23,9 @@ from crucible.control.ledger import Ledger
 from crucible.control.logs import Logs
 from crucible.control.logsearch import LogSearch
 from crucible.control.models import ModelsPython
-from crucible.control.orders import Terms
+from crucible.control.orders import Orders, Terms
 from crucible.control.places import Places
+from crucible.control.plans import Plans
 from crucible.control.poller import Poller
 from crucible.control.ports import Ports
 from crucible.control.reconcile import Reconciler
@@ -84,6 +85,7 @@ class Parts:
         self.duties = Duties(ports.worker, backends)
         self.scheduler = Scheduler(self.places, ports.ids, deployment.id, self.duties, deployment.terms)
         self.submit = Submit(self.places, self.scheduler, ports.ids, neighbours=deployment.neighbours)
+        self.plans = Plans(self.places, Orders(ports.ids, deployment.id, deployment.terms), deployment.id)
         self.bulk = Bulk(self.writer, self.submit, self.scheduler)
         self.room = Room(ports, deployment.bounds)
         self.uploads = Uploads(ports, deployment.scratch, self.room)

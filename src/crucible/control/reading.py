@@ -28,6 +28,7 @@ from crucible.core.errors import NotFound
 from crucible.core.ids import short
 from crucible.core.jobfilter import JobFilter
 from crucible.core.people import Permission
+from crucible.core.spec import JobSpec
 from crucible.storage.layout import artifact_key
 
 RECENT_BYTES = 4096
@@ -129,6 +130,11 @@ class Reading(Face):
     async def notes(self, ref: str) -> list[View]:
         job = await self.find_job(ref)
         return await self._ports.db.read(lambda conn: notes.listed(conn, job))
+
+    async def plan(self, spec: JobSpec) -> View:
+        """Where the job would run, for how much, and the call that would be sent; nothing is sent."""
+        self._need_work()
+        return self._parts.plans.of(spec, self._ports.clock.now())
 
     async def backends(self) -> list[View]:
         return [
