@@ -67,7 +67,7 @@ def made_before_intended(patch: pytest.MonkeyPatch) -> None:
 def one_list_is_enough(patch: pytest.MonkeyPatch) -> None:
     """What a list does not show is gone."""
 
-    def gone(machine: Machine, now: float, interrupted: bool, detail: str) -> Machine:
+    def gone(machine: Machine, now: float, asked_at: float, interrupted: bool, detail: str) -> Machine:
         return machines._gone(machine, now, detail)
 
     patch.setattr(machines, "_seen_gone", gone)
@@ -207,8 +207,8 @@ def keys_are_ignored(patch: pytest.MonkeyPatch) -> None:
     """A submission that comes again is another one."""
     real = Submit.store
 
-    def store(self: Submit, unit: Unit, spec: Any, key: str | None) -> Accepted:
-        return real(self, unit, spec, None)
+    def store(self: Submit, unit: Unit, spec: Any, key: str | None, *more: Any, **options: Any) -> Accepted:
+        return real(self, unit, spec, None, *more, **options)
 
     patch.setattr(Submit, "store", store)
 
