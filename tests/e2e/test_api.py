@@ -271,7 +271,7 @@ class TestManners:
         paths = client.get("/openapi.json").json()["paths"]
         assert len(paths) > 10
         for path, methods in paths.items():
-            if path in ("/healthz", "/readyz"):
+            if path in ("/healthz", "/readyz", "/login", "/api/v1/login"):
                 continue
             url = re.sub(r"{\w+}", "x", path)
             for method in methods:

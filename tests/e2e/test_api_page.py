@@ -27,6 +27,8 @@ OTHERS = {
     "jobs/last/resume": 202,
     "jobs/last/rerun": 201,
     "jobs/last/checkpoint ": 202,
+    "jobs/last/notes -d": 201,
+    "models/logistic": 404,
     "/api/v1/training -d": 201,
     "training/last/cancel": 200,
     "training/$FAILED/resume": 202,

@@ -142,9 +142,13 @@ def test_it_reads_the_data_it_is_given(terminal: Terminal) -> None:
     assert len(job["result"]["value"]["weights"]) == 1
 
 
+EPOCHS = 700
+"""So many that nobody is too late to interrupt it."""
+
+
 def slow(terminal: Terminal, *more: str) -> tuple[str, Any]:
     """Begins a training of many epochs; its id, once the first checkpoint is kept."""
-    config = ("--config", "epochs=400", "--config", "samples=3000", "--config", "checkpoint_every=20")
+    config = ("--config", f"epochs={EPOCHS}", "--config", "samples=3000", "--config", "checkpoint_every=20")
     job = terminal.ok("train", "--model", "logistic", *config, *more, "-d").strip()
     return job, until(lambda: terminal.json("status", job)["checkpoint"], 60, "a checkpoint")
 
@@ -160,7 +164,7 @@ def test_a_stop_is_honoured_and_the_training_goes_on_from_there(terminal: Termin
     assert gone_on["status"] == "completed"
     first = gone_on["attempts"][1]["resume_from"]["step"]
     assert first == stopped["checkpoint"]["step"]
-    assert gone_on["result"]["value"]["epochs"] == 400
+    assert gone_on["result"]["value"]["epochs"] == EPOCHS
 
 
 def test_a_machine_that_is_taken_back_changes_nothing(terminal: Terminal, cloud: Cloud) -> None:
@@ -171,7 +175,7 @@ def test_a_machine_that_is_taken_back_changes_nothing(terminal: Terminal, cloud:
     view = until(lambda: _ended(terminal.json("status", job)), 60, "the job")
     assert [attempt["reason"] for attempt in view["attempts"]] == ["interrupted", "completed"]
     assert view["attempts"][1]["resume_from"] is not None
-    config = ("--config", "epochs=400", "--config", "samples=3000")
+    config = ("--config", f"epochs={EPOCHS}", "--config", "samples=3000")
     assert view["result"]["value"] == train(terminal, "local", *config)["result"]["value"]
 
 
