@@ -50,6 +50,7 @@ JOB_KEYS = {
     "source",
     "environment",
     "tags",
+    "secrets",
     "execution_id",
     "simulated",
     "previous_backend",

@@ -65,6 +65,7 @@ class Embedded:
     prune_after: float | None = None
     channel: Channel = Channel.HTTPS
     neighbours: bool = False
+    secrets_keys: Path | None = None
 
 
 def embedded_control(given: Embedded) -> Control:
@@ -104,6 +105,7 @@ def embedded_control(given: Embedded) -> Control:
         store_url=given.store,
         channel=given.channel,
         neighbours=given.neighbours,
+        secrets_keys=given.secrets_keys,
     )
     return Control(ports, backends, deployment)
 

@@ -50,6 +50,7 @@ class Control:
         self._rounds = Rounds(self._parts)
         self.agents = self._parts.agents
         self.people = People(ports)
+        self.secrets = self._parts.vault
         self._who = OWNER
         self._ready = False
 
@@ -60,6 +61,7 @@ class Control:
         return seen
 
     async def start(self) -> None:
+        await self._parts.vault.settle()
         await self._rounds.start()
         self._ready = True
 

@@ -85,6 +85,7 @@ def _asked(job: Job) -> View:
         "source": spec.source.model_dump(exclude={"diff"}),
         "environment": spec.environment.model_dump(),
         "tags": list(spec.tags),
+        "secrets": dict(spec.secrets),
         "tier": spec.tier,
         "resources": job.resources.model_dump(),
         "grace_seconds": spec.grace_seconds,
