@@ -54,6 +54,7 @@ def _written(value: str, raw: bytes) -> Iterator[bytes]:
         json.dumps(once)[1:-1],
         json.dumps(value, ensure_ascii=False)[1:-1],
         repr(value)[1:-1],
+        ascii(value)[1:-1],
         repr(raw)[2:-1],
         html.escape(value),
         shlex.quote(value).strip("'"),

@@ -50,7 +50,7 @@ class Control:
         self._rounds = Rounds(self._parts)
         self.agents = self._parts.agents
         self.people = People(ports)
-        self.secrets = self._parts.vault
+        self.vault = self._parts.vault
         self._who = OWNER
         self._ready = False
 

@@ -94,7 +94,7 @@ async def test_projects_have_their_own(town: Town) -> None:
 
 
 async def test_who_may_what(town: Town) -> None:
-    vault = town.control.secrets
+    vault = town.control.vault
     who = {name: await town.identity(name) for name in ("stranger", "viewer", "member", "manager")}
     await vault.set(who["manager"], "alpha", "TOKEN", Secret(VALUE))
     assert [item["updated_by"] for item in await vault.listed(who["member"], "alpha")] == ["manager"]
@@ -114,7 +114,7 @@ async def test_who_may_what(town: Town) -> None:
 
 
 async def test_what_was_done_is_recorded_without_values(town: Town) -> None:
-    vault, manager = town.control.secrets, await town.identity("manager")
+    vault, manager = town.control.vault, await town.identity("manager")
     await vault.set(manager, "alpha", "TOKEN", Secret(VALUE))
     await vault.remove(manager, "alpha", "TOKEN")
     await vault.rotate(OWNER)

@@ -22,12 +22,15 @@ from crucible.control.secrets import rows
 from crucible.control.secrets.cipher import Cipher
 from crucible.control.secrets.keyring import Key, Keyring, new_key
 from crucible.control.views import View, iso
-from crucible.core.errors import Conflict, Trouble
+from crucible.core.errors import BadInput, Conflict, Trouble
 from crucible.core.people import Identity, Permission
 from crucible.core.projectsecrets import checked_secret_name, checked_secret_value, missing_secret
 from crucible.core.secret import Secret
 
 log = structlog.get_logger(__name__)
+
+MOST_BYTES = 256 * 1024
+"""Of all secrets of one job: what a program can be given as variables has an end."""
 
 
 class Vault(Office):
@@ -92,7 +95,11 @@ class Vault(Office):
         found = rows.named(conn, project, wanted.values())
         cipher = Cipher(self._keys(meta.get(conn, rows.KEY)))
         opened = {name: cipher.unseal(project, name, row["ciphertext"]) for name, row in found.items()}
-        return {variable: opened[name] for variable, name in wanted.items()}
+        handed = {variable: opened[name] for variable, name in wanted.items()}
+        if (size := sum(len(value.reveal().encode()) for value in handed.values())) > MOST_BYTES:
+            what = f"The secrets of this job have {size} bytes, and a program can be given {MOST_BYTES}."
+            raise BadInput(what, fix="Put large things into files that the job fetches with a secret.")
+        return handed
 
     # keys
 
@@ -158,6 +165,6 @@ class Vault(Office):
                 f"The file {self._keyring.path} {'is not the one' if keys else 'is missing'} that secrets need.",
                 why="It holds the keys that the secrets of this database are encrypted with.",
                 fix="Put it back from a backup, or copy it from the server of this deployment that has it (after "
-                "`crucible secrets rotate`, to all of them). If it is lost, so are they: remove all of them, and set them anew.",
+                "`crucible secrets rotate`, to all of them). If it is lost, so are they: remove all and set them anew.",
             )
         return keys
