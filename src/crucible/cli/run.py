@@ -15,7 +15,7 @@ from crucible.cli.follow import submitted, watch
 from crucible.cli.hints import hints
 from crucible.cli.session import Session
 from crucible.cli.words import command_words, python_words
-from crucible.client.inputs import read_data, read_variables
+from crucible.client.inputs import read_data, read_secrets, read_variables
 from crucible.client.jobfile import read_job_file
 from crucible.client.payload import JOB_FILES, Payload, Request, from_code, from_shell, make_payload
 from crucible.client.placing import any_simulated, read_market, read_names, read_places
@@ -49,6 +49,7 @@ class Options:
     python: str | None = None
     env: tuple[str, ...] = ()
     env_file: tuple[Path, ...] = ()
+    secret: tuple[str, ...] = ()
     data: tuple[str, ...] = ()
     backend: str | None = None
     fallback: tuple[str, ...] = ()
@@ -100,6 +101,10 @@ def run(
     ] = None,
     env_file: Annotated[
         list[Path] | None, typer.Option("--env-file", metavar="FILE", help="File of NAME=VALUE lines.")
+    ] = None,
+    secret: Annotated[
+        Texts,
+        typer.Option("--secret", metavar="[VARIABLE=]NAME", help="A secret of the project, as a variable. Repeatable."),
     ] = None,
     data: Annotated[
         Texts, typer.Option("--data", metavar="[NAME=]PATH", help="Input: a path or URI. Repeatable.")
@@ -250,6 +255,7 @@ def _wishes(session: Session, options: Options) -> Wishes:
         tier=options.tier,
         resources=_resources(options),
         env=read_variables(options.env, options.env_file, session.environ),
+        secrets=read_secrets(options.secret),
         data=read_data(options.data, session.folder),
         retries=_retries(options),
         keep={} if options.keep_checkpoints is None else {"latest": options.keep_checkpoints},
