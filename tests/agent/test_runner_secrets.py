@@ -122,6 +122,8 @@ def test_it_is_asked_for_until_the_server_answers(machine: Machine, control: Fak
     control.wait_for(A1, Kind.ENDED, 40)
     assert control.attempts[A1].log().decode() == f"{len(VALUE)}\n"
     assert len(asked) == 3
+    said = [str(message.data["what"]) for message in control.attempts[A1].of(Kind.STAGING)]
+    assert any(text.startswith("waiting for the job's secrets: the server answered 503") for text in said)
 
 
 def test_one_that_is_refused_fails_the_job_before_it_starts(machine: Machine, control: FakeControl) -> None:

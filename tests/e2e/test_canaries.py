@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.e2e.canaries import COUNT, PROGRAM, Canary, make_canaries
 from tests.harness import Deployment, View, python, until
+from tests.scale import Record
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
@@ -21,6 +22,7 @@ PLACES: Mapping[str, Mapping[str, str]] = {
     "rehearsal": {},
     "rehearsal through the store": {"CRUCIBLE_CHANNEL": "store"},
 }
+SERVERS = "a-password-of-the-server-itself"
 ROUTES = ("", "/logs", "/metrics", "/events", "/artifacts", "/checkpoints")
 GENERAL = ("jobs", "events", "machines", "audit", "projects", "projects/default/secrets", "backends", "server")
 
@@ -32,7 +34,7 @@ def place(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def crucible(tmp_path: Path, place: str) -> Iterator[Deployment]:
-    env = {"CRUCIBLE_BACKENDS": "local,rehearsal", **PLACES[place]}
+    env = {"CRUCIBLE_BACKENDS": "local,rehearsal", "CLOUD_PASSWORD": SERVERS, **PLACES[place]}
     with Deployment(tmp_path, env) as deployment:
         yield deployment
 
@@ -53,7 +55,9 @@ def spec(canaries: list[Canary], place: str, gate: Path) -> View:
     return python(PROGRAM, secrets=secrets, env={"GATE": str(gate)}, backend=place.split()[0])
 
 
-def test_none_is_found(crucible: Deployment, canaries: list[Canary], place: str, tmp_path: Path) -> None:
+def test_none_is_found(
+    crucible: Deployment, canaries: list[Canary], place: str, tmp_path: Path, record: Record
+) -> None:
     gate = tmp_path / "gate"
     job = crucible.submit(spec(canaries, place, gate))
     until(lambda: any(tmp_path.rglob("outputs/ready")), 90, "the program to have let them all out")
@@ -66,6 +70,8 @@ def test_none_is_found(crucible: Deployment, canaries: list[Canary], place: str,
     seen["stream"] = frames(crucible, job)
     seen["commands"] = commands(crucible, job)
     found = [(name, c.number, trace) for name, data in seen.items() for c in canaries for trace in c.traces_in(data)]
+    found += [(name, 0, whose) for name, data in seen.items() for whose, value in ours(crucible, name) if value in data]
+    record("canary secrets", place=place, canaries=len(canaries), looked_into=len(seen), found=len(found))
     assert found == []
     assert {"home/crucible.db", "home/server.log", "home/secrets.keys"} <= set(seen)
     assert any("mailboxes" in name for name in seen) == ("store" in place)
@@ -78,6 +84,13 @@ def test_none_is_found(crucible: Deployment, canaries: list[Canary], place: str,
     with crucible.client() as client:
         own = client.get(f"/api/v1/jobs/{job}/artifacts/own.txt").text
     assert own == canaries[0].value, "what a job stores by itself is its own"
+
+
+def ours(crucible: Deployment, name: str) -> list[tuple[str, bytes]]:
+    """Credentials of the server, and whose they are, that have no business in what is called `name`."""
+    files = {whose: (crucible.home / whose).read_bytes().strip() for whose in ("key", "token", "secrets.keys")}
+    held = {**files, "the server's environment": SERVERS.encode()}
+    return [(whose, value) for whose, value in held.items() if not name.endswith(f"home/{whose}")]
 
 
 def command_lines() -> bytes:

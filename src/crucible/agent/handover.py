@@ -8,7 +8,7 @@ from crucible.agent.backoff import Backoff
 from crucible.agent.channel import Channel, Refused, Unreachable
 from crucible.agent.stagework import StageError, StageWork
 
-TOLD_AFTER = 3
+TOLD_AFTER = 2
 
 
 def handed_secrets(wanted: Sequence[str], channel: Channel, work: StageWork) -> dict[str, str]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -27,6 +28,7 @@ from crucible.core.resources import parse_duration, parse_memory
 from crucible.core.spec import Kind, Source, SourceKind
 from crucible.core.tiers import get_tier
 
+_SOUNDS_SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|(API|ACCESS|PRIVATE)_?KEY", re.IGNORECASE)
 PAYLOADS = ("target", "code", "shell", "template")
 
 T = TypeVar("T")
@@ -167,7 +169,7 @@ def run_job(session: Session, options: Options) -> int:
         make_spec(payload, wishes, bundle=None)
         with session.api() as api:
             job = submit(api, payload, wishes, Path(scratch))
-            for note in payload.notes:
+            for note in (*payload.notes, *_plain_secrets(wishes.env)):
                 session.out.warn(f"Note: {note}")
             if any_simulated(api, (wishes.backend, *wishes.fallback)):
                 job = job.model_copy(update={"simulated": True})
@@ -175,6 +177,15 @@ def run_job(session: Session, options: Options) -> int:
                 return submitted(session.out, job)
             session.out.say(f"Submitted {job.called}: {_words(payload)}")
             return watch(session.out, api, job, advise=lambda tail: hints(tail, payload, session.folder))
+
+
+def _plain_secrets(env: Mapping[str, str]) -> list[str]:
+    """A word on variables that look as if they were secrets."""
+    names = [name for name, value in env.items() if value and _SOUNDS_SECRET.search(name)]
+    return [
+        f"{name} is stored with the job as it is. To keep it secret: crucible secrets set {name}, then --secret {name}"
+        for name in names
+    ]
 
 
 def take_up(session: Session, options: Options, scratch: Path) -> tuple[Payload, Wishes]:

@@ -135,6 +135,7 @@ class Agents:
 
         Raises NotFound for one that is not there any more, AttemptGone once the attempt is over.
         """
+        await self._job_of(attempt)
         vault = self._tools.vault
         found = await self._tools.ports.db.read(lambda conn: handed(conn, attempt, vault))
         if found is None:

@@ -14,6 +14,7 @@ from tests.control.world import Rig, job_spec, other_worker
 from crucible.control import meta
 from crucible.control.crashpoints import arm, disarm
 from crucible.control.db import schema as t
+from crucible.control.ingest import AttemptGone
 from crucible.control.secrets import Vault, rows
 from crucible.control.secrets.keyring import Keyring, new_key
 from crucible.core.errors import BadInput, Conflict, Forbidden, NotFound, Trouble
@@ -294,8 +295,10 @@ async def test_an_attempt_that_is_over_is_handed_nothing(rig: Rig) -> None:
     await put(rig)
     _, runner = await rig.running(secrets={"HF": "TOKEN"})
     await runner.end()
-    with pytest.raises(Exception, match="over"):
+    with pytest.raises(AttemptGone, match="over"):
         await rig.agents.secrets(runner.attempt)
+    with pytest.raises(AttemptGone, match="no such attempt"):
+        await rig.agents.secrets("att-unheard-of")
 
 
 async def test_a_job_without_secrets_needs_no_keys(rig: Rig, keys: Path) -> None:
@@ -318,3 +321,17 @@ async def test_a_secret_that_was_removed_meanwhile(rig: Rig) -> None:
         await rig.revival.rerun(job, None)
     await put(rig)
     await rig.revival.resume(job, None, None)
+
+
+async def test_more_than_a_program_can_be_given_is_refused(rig: Rig) -> None:
+    await put(rig, value="x" * 32 * 1024)
+    job = await rig.submit(secrets={f"BIG_{n}": "TOKEN" for n in range(9)})
+    await rig.host_up()
+    with pytest.raises(BadInput, match="can be given"):
+        await rig.agents.secrets((await rig.attempt(job)).id)
+
+
+async def test_after_a_restore_a_runner_nobody_knows_is_told_to_come_back(rig: Rig) -> None:
+    await rig.sql(lambda conn: meta.put(conn, "restored_at", "1.0"))
+    with pytest.raises(Trouble):
+        await rig.agents.secrets("att-from-before")

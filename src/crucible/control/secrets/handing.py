@@ -19,7 +19,7 @@ _ATTEMPT = Statement(
 
 
 def handed(conn: Connection, attempt: str, vault: Vault) -> dict[str, Secret] | None:
-    """Values by variable; None when there is no such attempt, or it is over."""
+    """Values by variable; None when the attempt is over, or there is none."""
     row = _ATTEMPT.first(conn, attempt=attempt)
     if row is None or row["state"] == AttemptState.ENDED.value:
         return None

@@ -29,6 +29,8 @@ from crucible.core.secret import Secret
 
 log = structlog.get_logger(__name__)
 
+LANE = "secrets"
+WRITE_SECONDS = 30.0
 MOST_BYTES = 256 * 1024
 """Of all secrets of one job: what a program can be given as variables has an end."""
 
@@ -108,7 +110,7 @@ class Vault(Office):
         who.need(Permission.OPERATE)
         await self._ports.db.read(lambda conn: self._keys(meta.get(conn, rows.KEY)))
         with self._keyring.changing():
-            self._keyring.write((new_key(), *self._keyring.read()))
+            await self._keep((new_key(), *self._keyring.read()))
             crashpoint("secrets.key_added")
             count = await self._finish(who)
         return {"secrets": count, "keys": 1}
@@ -143,8 +145,11 @@ class Vault(Office):
 
         newest, count = await self._write(anew)
         crashpoint("secrets.after_commit")
-        self._keyring.write((newest,))
+        await self._keep((newest,))
         return count
+
+    async def _keep(self, keys: tuple[Key, ...]) -> None:
+        await self._ports.calls.run(LANE, lambda: self._keyring.write(keys), WRITE_SECONDS)
 
     def _current(self, conn: Connection) -> tuple[Key, ...]:
         """The key that all rows have, held until the transaction ends; made, and noted, on first use."""
@@ -162,7 +167,7 @@ class Vault(Office):
             return self._keyring.make()
         if known is not None and known not in {key.fingerprint for key in keys}:
             raise Trouble(
-                f"The file {self._keyring.path} {'is not the one' if keys else 'is missing'} that secrets need.",
+                f"The file {self._keyring.path} {'is not the one that secrets need' if keys else 'is missing'}.",
                 why="It holds the keys that the secrets of this database are encrypted with.",
                 fix="Put it back from a backup, or copy it from the server of this deployment that has it (after "
                 "`crucible secrets rotate`, to all of them). If it is lost, so are they: remove all and set them anew.",
