@@ -168,3 +168,24 @@ time.sleep(60)
     assert "plain-name-of-a-file" not in told(control)
     assert control.attempts[A1].artifacts == {}
     poll((machine.folder() / "done").exists)
+
+
+def test_a_host_and_a_runner_that_die_before_the_start_lose_nothing(machine: Machine, control: FakeControl) -> None:
+    asked: list[str] = []
+
+    def away(method: str, path: str) -> int | None:
+        if path.endswith("/secrets"):
+            asked.append(path)
+        return 503 if path.endswith("/secrets") else None
+
+    control.fault = away
+    machine.run(script("import os; print('it is', os.environ['TOKEN'])", secrets=("TOKEN",)))
+    poll(lambda: bool(asked))
+    for name in (machine.work / "host.json", machine.folder() / "runner.json"):
+        os.kill(int(json.loads(name.read_text())["pid"]), 9)
+    assert on_disk(machine.work) == []
+    control.fault = lambda method, path: None
+    machine.start_host()
+    control.wait_for(A1, Kind.ENDED, 60)
+    assert control.attempts[A1].log() == b"it is ***\n"
+    assert on_disk(machine.work) == []
