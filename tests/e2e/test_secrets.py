@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import pty
 import shutil
+import subprocess
+import sys
+import termios
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -158,6 +164,31 @@ def test_a_server_that_dies_while_it_rotates_loses_nothing(tmp_path: Path, point
         assert keys != old.split()
         job = crucible.submit(shell(f'test "$KEPT" = {VALUE}', secrets={"KEPT": "kept"}))
         assert crucible.wait(job)["status"] == "completed"
+
+
+def test_at_a_terminal_the_value_is_asked_for_twice_and_not_shown(terminal: Terminal) -> None:
+    ours, its = pty.openpty()
+    command = [sys.executable, "-m", "crucible", "secrets", "set", "TYPED"]
+    env = terminal.crucible.env
+    with subprocess.Popen(command, env=env, stdin=its, stdout=its, stderr=its, start_new_session=True) as asked:
+        os.close(its)
+        shown = b""
+        for prompt in (b"Value of TYPED", b"Repeat for confirmation"):
+            while prompt not in shown:
+                shown += os.read(ours, 4096)
+            until(
+                lambda: not termios.tcgetattr(ours)[3] & termios.ECHO, 10, "the terminal to stop showing what is typed"
+            )
+            os.write(ours, b"typed-by-hand\n")
+        with contextlib.suppress(OSError):  # the other side is closed
+            while piece := os.read(ours, 4096):
+                shown += piece
+        assert asked.wait(30) == 0
+    os.close(ours)
+    assert b"TYPED is set in default" in shown
+    assert b"typed-by-hand" not in shown
+    check = 'test "$TYPED" = typed-by-hand'
+    assert terminal.run("run", "--shell", check, "--secret", "TYPED").returncode == 0
 
 
 def older_tree(folder: Path) -> Path:
