@@ -106,6 +106,7 @@ def build_control(home: Home, settings: Settings) -> ControlPort:
             neighbours=settings.shared_computer.value,
             models_python=settings.models_python.value,
             key=home.key(settings.key_file.value),
+            secrets_keys=home.beside_key("secrets.keys", settings.key_file.value),
             python=sys.executable,
             uv=_find_uv(),
             bundle_limit=settings.bundle_limit.value,

@@ -63,6 +63,7 @@ class FakeControl:
         self.attempts: dict[str, Attempt] = {}
         self.bundles: dict[str, bytes] = {}
         self.checkpoints: dict[str, bytes] = {}
+        self.secrets: dict[str, str] = {}
         self.claims: list[str] = []
         self.devices: list[str] = []
         self.unwanted = False
@@ -272,6 +273,8 @@ class _Handler(BaseHTTPRequestHandler):
             return self._answer(410, {"detail": "settled"})
         if what == "desired":
             return self._attempt_desired(attempt)
+        if (method, what) == ("GET", "secrets"):
+            return self._answer(200, {"secrets": control.secrets})
         if (method, what) == ("GET", "checkpoints"):
             return self._download(control.checkpoints.get(rest[0]))
         with control.changed:

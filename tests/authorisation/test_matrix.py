@@ -13,6 +13,8 @@ from tests.control.world import Rig, give_back, job_spec, make_rig, sha
 from tests.server.asgi import SocketClient
 from tests.server.test_auth import routes
 
+from crucible.core.secret import Secret
+
 ALLOWED = Path(__file__).parent / "allowed.txt"
 OPENED = 101
 
@@ -44,6 +46,7 @@ BODIES: dict[str, Any] = {
     "PATCH /api/v1/users/{name}": {"disabled": False},
     "POST /api/v1/projects": {"name": "gamma"},
     "PUT /api/v1/projects/{project}/members/{name}": {"role": "member"},
+    "PUT /api/v1/projects/{project}/secrets/{name}": {"value": "a value to keep"},
     "POST /api/v1/tokens": {"name": "mine", "scopes": ["read"]},
 }
 QUERIES = {
@@ -71,6 +74,8 @@ async def town(tmp_path: Path) -> AsyncIterator[Town]:
 
 async def path_of(town: Town, method: str, path: str) -> str:
     fill = {**FILL, "{id}": town.job, "{job_id}": town.job, "{name}": NAMES.get(method, "viewer")}
+    if "/secrets/" in path and method == "DELETE":
+        await town.control.vault.set(await town.identity("manager"), "alpha", fill["{name}"], Secret("a value to keep"))
     if "{token}" in path:
         fill["{token}"] = str((await town.identity("admin")).token)
     if "{machine}" in path:

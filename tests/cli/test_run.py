@@ -343,3 +343,23 @@ def test_wrong_wishes_send_nothing(cli: Cli, server: FakeServer, flags: tuple[st
     assert (ran.code, said in ran.err) == (2, True)
     assert server.specs == []
     assert server.bundles == {}
+
+
+def test_a_variable_that_sounds_like_a_secret_gets_a_word(cli: Cli, server: FakeServer) -> None:
+    done = cli("run", "--shell", "true", "--env", "HF_TOKEN=abcd", "--env", "MODE=fast", "--detach")
+    assert done.code == 0
+    assert "crucible secrets set HF_TOKEN, then --secret HF_TOKEN" in done.err
+    assert "MODE" not in done.err
+    assert "abcd" not in done.err
+
+
+def test_secrets_are_sent_by_name(cli: Cli, server: FakeServer) -> None:
+    assert cli("run", "--shell", "true", "--secret", "HF_TOKEN", "--secret", "KEY=team-key", "--detach").code == 0
+    assert server.specs[-1]["secrets"] == {"HF_TOKEN": "HF_TOKEN", "KEY": "team-key"}
+
+
+def test_a_value_where_a_secrets_name_belongs_is_refused_and_not_repeated(cli: Cli, server: FakeServer) -> None:
+    done = cli("run", "--shell", "true", "--secret", "KEY=not a name!")
+    assert done.code == 2
+    assert "never its value" in done.err
+    assert "not a name!" not in done.err

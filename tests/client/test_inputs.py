@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from crucible.client.inputs import read_data, read_variables
+from crucible.client.inputs import read_data, read_secrets, read_variables
 from crucible.core.errors import BadInput
 
 
@@ -80,3 +80,20 @@ def test_a_file_address_has_to_exist(tmp_path: Path) -> None:
     assert found.source == (tmp_path / "a b").as_uri()
     with pytest.raises(BadInput, match="does not exist"):
         read_data([(tmp_path / "nosuch").as_uri()], tmp_path)
+
+
+def test_secrets_are_named_once_or_twice() -> None:
+    assert read_secrets(["HF_TOKEN", "KEY=team.key-2", "HF_TOKEN"]) == {"HF_TOKEN": "HF_TOKEN", "KEY": "team.key-2"}
+
+
+@pytest.mark.parametrize("item", ["1A", "A B", "=x", "KEY=", "KEY=a value!", "KEY=hf_abc/def+x="])
+def test_what_is_no_name_of_a_secret_is_refused_and_not_repeated(item: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        read_secrets([item])
+    _, _, value = item.partition("=")
+    assert not value or value not in str(caught.value) or len(value) < 2
+
+
+def test_a_variable_has_one_secret() -> None:
+    with pytest.raises(BadInput, match="given twice"):
+        read_secrets(["KEY=one", "KEY=two"])

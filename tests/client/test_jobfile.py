@@ -243,3 +243,21 @@ def test_wrong_places_and_keeping_are_told_with_the_line(tmp_path: Path, line: s
     with pytest.raises(BadInput) as caught:
         read(tmp_path, f"script: a.py\n{line}\n")
     assert caught.value.what.endswith(said)
+
+
+@pytest.mark.parametrize(
+    ("written", "secrets"),
+    [
+        ("[HF_TOKEN, KEY]", {"HF_TOKEN": "HF_TOKEN", "KEY": "KEY"}),
+        ("{KEY: team-key}", {"KEY": "team-key"}),
+        ("[KEY=team-key]", {"KEY": "team-key"}),
+    ],
+)
+def test_secrets_are_a_list_or_a_table(tmp_path: Path, written: str, secrets: dict[str, str]) -> None:
+    assert read(tmp_path, f"shell: 'true'\nsecrets: {written}\n").wishes.secrets == secrets
+
+
+@pytest.mark.parametrize("written", ["[1X]", "{CRUCIBLE_SEED: a}", "{KEY: 'not a name'}", "{PATH: a}"])
+def test_secrets_that_cannot_be(tmp_path: Path, written: str) -> None:
+    with pytest.raises(BadInput, match=re.escape("job.yaml")):
+        read(tmp_path, f"shell: 'true'\nsecrets: {written}\n")

@@ -51,6 +51,7 @@ JOB_KEYS = {
     "source",
     "environment",
     "tags",
+    "secrets",
     "execution_id",
     "simulated",
     "previous_backend",

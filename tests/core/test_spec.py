@@ -230,3 +230,35 @@ def test_kinds_and_sources_are_known_words() -> None:
     refused("kind", source={"kind": "zip"})
     refused("diff", source={"diff": "x" * (MAX_DIFF + 1)})
     refused("at most 50", tags=["x"] * 51)
+
+
+def test_secrets_are_named_by_the_variable_they_become() -> None:
+    spec = JobSpec(command=("true",), secrets={"HF_TOKEN": "hugging-face"})
+    assert JobSpec.model_validate_json(spec.model_dump_json()) == spec
+
+
+def test_a_job_without_secrets_is_written_as_before_there_were_any() -> None:
+    assert "secrets" not in JobSpec(command=("true",)).model_dump(mode="json")
+
+
+@pytest.mark.parametrize(
+    "secrets",
+    [
+        {"1X": "name"},
+        {"CRUCIBLE_SEED": "name"},
+        {"CUDA_VISIBLE_DEVICES": "name"},
+        {"LD_PRELOAD": "name"},
+        {"PATH": "name"},
+        {"X": "no name"},
+        {"X": ""},
+        {f"X{n}": "name" for n in range(65)},
+    ],
+)
+def test_secrets_that_cannot_be(secrets: dict[str, str]) -> None:
+    with pytest.raises(ValidationError):
+        JobSpec(command=("true",), secrets=secrets)
+
+
+def test_a_variable_is_plain_or_secret() -> None:
+    with pytest.raises(ValidationError, match="X is given as a variable and as a secret"):
+        JobSpec(command=("true",), env={"X": "1"}, secrets={"X": "name"})

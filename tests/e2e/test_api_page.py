@@ -28,6 +28,7 @@ OTHERS = {
     "jobs/last/rerun": 201,
     "jobs/last/checkpoint ": 202,
     "jobs/last/notes -d": 201,
+    "secrets/HF_TOKEN": 201,
     "models/logistic": 404,
     "/api/v1/training -d": 201,
     "training/last/cancel": 200,

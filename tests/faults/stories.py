@@ -48,7 +48,11 @@ class Stories:
         self._folder = folder
         self._where = where
         self._bundle = _bundle(folder)
-        self._special: dict[str, Callable[[], View]] = {"cancel.": self.cancelled, "resume.": self.resumed}
+        self._special: dict[str, Callable[[], View]] = {
+            "cancel.": self.cancelled,
+            "resume.": self.resumed,
+            "secrets.": self.rotated,
+        }
 
     def lead_to(self, point: str) -> None:
         """Tells the story in which the server comes to the point that is armed; a whole job unless it needs another.
@@ -104,6 +108,14 @@ class Stories:
         self.mortal.persist(lambda: self._is_told(job), "a look at its events")
         return view
 
+    def rotated(self) -> View:
+        """Secrets outlive the change of their keys."""
+        self.mortal.persist(self._set_secret, "the secret")
+        self.mortal.persist(self._rotate, "the rotation")
+        view = self.mortal.end_of(self._submit(shell('test "$KEPT" = "a value to keep"', secrets={"KEPT": "kept"})))
+        assert view["status"] == "completed", view["attempts"]
+        return view
+
     def stopped(self) -> View:
         """A server that is asked to stop gives back the machines on which nothing runs."""
         view = self.mortal.end_of(self._submit(shell("true")))
@@ -154,6 +166,15 @@ class Stories:
         """Asked for, now or by a request whose answer was lost: then it goes on already, or has completed."""
         with self.crucible.client() as client:
             return client.post(f"/api/v1/jobs/{job}/resume", json={}).status_code in (200, 202, 409)
+
+    def _set_secret(self) -> bool:
+        with self.crucible.client() as client:
+            path = "/api/v1/projects/default/secrets/kept"
+            return client.put(path, json={"value": "a value to keep"}).is_success
+
+    def _rotate(self) -> bool:
+        with self.crucible.client() as client:
+            return client.post("/api/v1/secrets/rotate").is_success
 
     def _terminate(self, machine: str) -> bool:
         with self.crucible.client() as client:

@@ -176,6 +176,13 @@ class FakePeople:
         return {"user": who.name}
 
 
+class FakeVault:
+    """Empty; what is asked of secrets is tested over a real one."""
+
+    async def listed(self, who: Identity, project: str) -> list[dict[str, Any]]:
+        return []
+
+
 class FakeControl:
     def __init__(self) -> None:
         self.store = FakeStore()
@@ -207,6 +214,7 @@ class FakeControl:
         self.searching: asyncio.Event | None = None
         self.labels: dict[str, set[str]] = {}
         self.said: dict[str, list[dict[str, Any]]] = {}
+        self.vault = FakeVault()
 
     @property
     def agents(self) -> FakeControl:
@@ -597,6 +605,9 @@ class FakeControl:
         if f"checkpoint/{rank}/{sha256}" not in self.uploads:
             raise NotFound("This job has no such checkpoint.")
         return self.store.put(f"checkpoints/{sha256}", self.uploads[f"checkpoint/{rank}/{sha256}"])
+
+    async def secrets(self, attempt: str) -> dict[str, str]:
+        return {}
 
     async def open_bundle(self, sha: str) -> StoredFile:
         if sha not in self.bundles:

@@ -44,7 +44,7 @@ async def test_every_route_but_the_claim_needs_a_secret(agents_api: FastAPI, age
             assert answer.status_code == 401, f"{method} {path}"
             assert answer.headers["Content-Type"] == "application/problem+json"
             walked += 1
-    assert walked == 9
+    assert walked == 10
 
 
 @pytest.mark.parametrize(

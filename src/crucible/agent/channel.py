@@ -118,6 +118,9 @@ class Channel(Protocol):
     def get_checkpoint(self, sha256: str, start: int) -> Iterator[bytes]:
         """The bytes of a checkpoint of the attempt's job, from `start` on."""
 
+    def secrets(self) -> dict[str, str]:
+        """The attempt's variables that are secrets. Raises Refused where one is not there any more."""
+
     def close(self) -> None: ...
 
 
@@ -180,6 +183,12 @@ class HttpChannel:
             if answer.status == HTTPStatus.INSUFFICIENT_STORAGE:
                 raise NoRoom(str(error)) from error
             raise
+
+    def secrets(self) -> dict[str, str]:
+        found = self._link.ask(Request("GET", f"{self._path}/secrets")).json().get("secrets")
+        if not isinstance(found, dict):
+            raise Unreachable("the server did not hand over the secrets")
+        return {str(name): str(value) for name, value in found.items()}
 
     def bundle(self, sha256: str, start: int) -> Iterator[bytes]:
         return self._get_file(f"/agent/v1/bundles/{sha256}?{urlencode({'attempt': self._attempt})}", start)

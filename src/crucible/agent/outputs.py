@@ -39,6 +39,8 @@ class Outputs:
     stored: Callable[[Stored], None]
     note: Callable[[str], None]
     wait: Callable[[float], None]
+    redact: Callable[[str], str] = lambda name: name
+    """A name that this changes tells what must not be told."""
 
     def store(self) -> tuple[bool, str]:
         """Store everything, however long it takes; whether nothing was left out, and a text. Raises Gone."""
@@ -58,6 +60,8 @@ class Outputs:
 
     def _store(self, name: str, path: Path, delay: _Delay) -> str | None:
         """None, or why not."""
+        if self.redact(name) != name:
+            return "its name holds a secret"
         try:
             safe_name(name)
         except UnsafePath as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from crucible.agent.bootstrap import Order
@@ -12,6 +12,7 @@ from crucible.agent.channel import Channel
 from crucible.agent.checkpoints import fetch
 from crucible.agent.environment import Builder
 from crucible.agent.folders import AttemptFolder
+from crucible.agent.handover import handed_secrets
 from crucible.agent.jobenv import job_environment
 from crucible.agent.leftovers import Staged
 from crucible.agent.pythons import Pythons
@@ -31,10 +32,12 @@ class Prepared:
 
     command: tuple[str, ...]
     folder: Path
-    env: dict[str, str]
+    env: dict[str, str] = field(repr=False)
     python: str
     about: str
     staged: Staged | None = None
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+    """Values that stand in `env` and must show nowhere else."""
 
 
 def prepare(
@@ -64,8 +67,10 @@ def prepare(
     except OSError as error:
         raise StageError(f"the job could not be prepared: {error}; check the disk of the machine") from error
     cpus = os.cpu_count()
+    secrets = handed_secrets(assignment.secrets, channel, work)
     env = job_environment(assignment, folder, chosen.python, host_env, machine_has_gpus, cpus)
+    env.update(secrets)
     first, *rest = assignment.command
     command = (chosen.python if first == PYTHON else first, *rest)
     staged = Staged.of(code) if assignment.in_place is None else None
-    return Prepared(command, code, env, chosen.python, chosen.about, staged)
+    return Prepared(command, code, env, chosen.python, chosen.about, staged, tuple(secrets.values()))

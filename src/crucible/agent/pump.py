@@ -13,6 +13,7 @@ from typing import Callable
 from crucible.agent.lines import Line, LineCutter, RedrawThinner
 from crucible.agent.output import OutputParser
 from crucible.agent.outputlog import OutputLog
+from crucible.agent.redaction import Redactor
 from crucible.agent.telemetry import Telemetry
 
 PIPE_BYTES = 1024 * 1024
@@ -32,7 +33,10 @@ def make_pipe() -> tuple[int, int]:
 
 
 class Pump(threading.Thread):
-    """Reads `descriptor` to its end (or `stop`), keeps lines in `log`, shows them to the parser."""
+    """Reads `descriptor` to its end (or `stop`), keeps lines in `log`, shows them to the parser.
+
+    With a `redactor` what it hides is in neither. It holds back parts of lines only, as the cutter does.
+    """
 
     def __init__(
         self,
@@ -40,12 +44,14 @@ class Pump(threading.Thread):
         log: OutputLog,
         telemetry: Telemetry,
         wake: Callable[[], None] = lambda: None,
+        redactor: Redactor | None = None,
     ) -> None:
         super().__init__(name="pump", daemon=True)
         self._descriptor = descriptor
         self._log = log
         self._telemetry = telemetry
         self._wake = wake
+        self._redactor = redactor
         self._cutter = LineCutter()
         self._thinner = RedrawThinner()
         self._parser = OutputParser()
@@ -62,6 +68,8 @@ class Pump(threading.Thread):
             while self._turn():
                 pass
         finally:
+            if self._redactor is not None:
+                self._take(self._cutter.feed(self._redactor.finish()))
             self._take(self._cutter.finish())
             self._keep(self._thinner.flush())
             self._log.finish()
@@ -74,7 +82,7 @@ class Pump(threading.Thread):
             data = os.read(self._descriptor, READ_BYTES)
             if not data:
                 return False
-            self._take(self._cutter.feed(data))
+            self._take(self._cutter.feed(data if self._redactor is None else self._redactor.feed(data)))
         elif self._stopping.is_set():
             return False
         self._housekeep()

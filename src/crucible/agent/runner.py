@@ -12,13 +12,13 @@ import queue
 import signal
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Callable
 
 from crucible.agent import runner_state as rs
 from crucible.agent.bootstrap import Order
-from crucible.agent.channel import AttemptWish, Channel, Gone
+from crucible.agent.channel import AttemptWish, Channel, Gone, LinkError
 from crucible.agent.channels import runner_channels
 from crucible.agent.checkpoints import Keeper, Telling
 from crucible.agent.clock import Deadline, boottime
@@ -37,6 +37,7 @@ from crucible.agent.packages import installed, version_of
 from crucible.agent.preparation import Prepared, prepare
 from crucible.agent.prompting import Prompting
 from crucible.agent.pump import Pump, make_pipe
+from crucible.agent.redaction import Redactor
 from crucible.agent.results import read_result
 from crucible.agent.spool import Spool
 from crucible.agent.stagework import Abandoned, StageError, StageWork
@@ -232,7 +233,7 @@ class Life:
             self._finishing = action
 
     def _say(self, action: rs.Say) -> None:
-        data = cleaned(action.data)
+        data = dict(self._voice.redacted(cleaned(action.data)))
         if action.kind is Kind.EXITED:
             data.setdefault("seconds", self._user.ran.seconds)
             self._exited = data
@@ -254,6 +255,7 @@ class Life:
             self._prepared = prepare(
                 self._order, self._folder, channel, self._stage, self._machine.env, self._machine.has_gpus
             )
+            self._hide(self._prepared.secrets)
             self._events.put(rs.Staged())
         except StageError as error:
             self._log_line(str(error))
@@ -264,6 +266,12 @@ class Life:
             pass
         finally:
             channel.close()
+
+    def _hide(self, secrets: Collection[str]) -> None:
+        """From now on none of them is written or told; without any nothing is looked at."""
+        if secrets:
+            self._voice.redactor = redactor = Redactor(secrets)
+            self._report.redact = redactor.text
 
     def _spawn(self) -> rs.Event:
         prepared = self._prepared
@@ -289,7 +297,7 @@ class Life:
 
     def _start_watching(self) -> None:
         assert self._user.confinement is not None
-        self._pump = Pump(self._reading, self._log, self._telemetry, self._courier.wake)
+        self._pump = Pump(self._reading, self._log, self._telemetry, self._courier.wake, self._voice.redactor)
         self._pump.start()
         self._meter = Meter(self._user.pid, self._user.confinement, self._telemetry, self._assignment.limits.gpus)
         known: dict[str, object] = read_json(self._folder.runner) or {}
@@ -305,7 +313,9 @@ class Life:
         if self._spool.dropped:
             self._voice.note(f"{self._spool.dropped} metric messages were thinned out: too much was unsent")
         channel = self._channel()
-        outputs = Outputs(self._folder.outputs, channel, self._stored, self._voice.note, time.sleep)
+        redactor = self._voice.redactor
+        hide = redactor.text if redactor is not None else str
+        outputs = Outputs(self._folder.outputs, channel, self._stored, self._voice.note, time.sleep, hide)
         try:
             self._checkpoints.finish(self._how_it_ended())
             complete, text = outputs.store()
@@ -397,6 +407,8 @@ class Life:
         return last
 
     def _log_line(self, text: str) -> None:
+        if self._voice.redactor is not None:
+            text = self._voice.redactor.text(text)
         self._log.write([f"[crucible] {line}".encode("utf-8", "replace") for line in text.splitlines()])
 
     def _wake(self) -> None:
@@ -429,6 +441,19 @@ class Recovery(Life):
         data = told["data"] if told is not None else None
         exited = rs.Say(Kind.EXITED, data if isinstance(data, dict) else dict(_LOST))
         return state, (exited, rs.StoreOutputs())
+
+    def _store_outputs(self) -> None:
+        """What the job left may name its secrets; where they are not handed out again it goes without."""
+        channel = self._channel()
+        try:
+            self._hide(tuple(channel.secrets().values()) if self._assignment.secrets else ())
+        except Gone:
+            self._contacts.gone()
+        except LinkError as error:
+            log.warning("what is left of the job is not redacted: %s", error)
+        finally:
+            channel.close()
+        super()._store_outputs()
 
 
 _LOST: Mapping[str, object] = {

@@ -111,13 +111,17 @@ def _json(value: float) -> Value:
 
 
 class ReportFile:
-    """Reads the lines that a job appends to its report file; `noted` hears of the checkpoints it saved."""
+    """Reads the lines that a job appends to its report file; `noted` hears of the checkpoints it saved.
+
+    `redact` is what becomes of a line before metrics are read out of it.
+    """
 
     def __init__(self, path: Path, telemetry: Telemetry, noted: Callable[[Note], None] = lambda note: None) -> None:
         self._path = path
         self._telemetry = telemetry
         self._noted = noted
         self._parser = OutputParser()
+        self.redact: Callable[[str], str] = lambda line: line
         self._offset = 0
         self._rest = b""
 
@@ -137,6 +141,6 @@ class ReportFile:
             note = read_note(line)
             if note is not None:
                 self._noted(note)
-            for seen in self._parser.feed(line.decode("utf-8", "replace")):
+            for seen in self._parser.feed(self.redact(line.decode("utf-8", "replace"))):
                 self._telemetry.see(seen)
         return len(data) == READ_BYTES

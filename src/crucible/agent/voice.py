@@ -7,29 +7,39 @@ import time
 from collections.abc import Mapping
 from typing import Callable
 
+from crucible.agent.redaction import Redactor
 from crucible.agent.spool import Spool
 from crucible.wire.messages import Kind
 
 log = logging.getLogger(__name__)
 
 _MAY_BE_LOST = frozenset({Kind.POINTS, Kind.PROGRESS, Kind.NOTE})
+_FREE = frozenset(
+    {"command", "environment", "message", "name", "packages", "python", "series", "text", "value", "what"}
+)
+"""Fields that hold words of the job or of people."""
 RETRY_SECONDS = 1.0
 NOTE_LENGTH = 2000
 
 
 class Voice:
-    """Usable from any thread. `heard` is called after each message, so that somebody carries it away."""
+    """Usable from any thread. `heard` is called after each message, so that somebody carries it away.
+
+    From when `redactor` is set, every message goes through it before it is stored.
+    """
 
     def __init__(self, spool: Spool, heard: Callable[[], None], sleep: Callable[[float], None] = time.sleep) -> None:
+        self.redactor: Redactor | None = None
         self._spool = spool
         self._heard = heard
         self._sleep = sleep
 
     def say(self, kind: Kind, data: Mapping[str, object]) -> None:
         """Store the message. On a full disk the important ones wait for room, the others are dropped."""
+        said = self.redacted(data)
         while True:
             try:
-                self._spool.append(kind, data)
+                self._spool.append(kind, said)
                 break
             except OSError as error:
                 log.warning("cannot store a %s message: %s", kind.value, error)
@@ -38,11 +48,25 @@ class Voice:
                 self._sleep(RETRY_SECONDS)
         self._heard()
 
+    def redacted(self, data: Mapping[str, object]) -> Mapping[str, object]:
+        """Only what came from the job: the words of the protocol itself are no secrets, whatever those are."""
+        redactor = self.redactor
+        if redactor is None:
+            return data
+        return {name: redactor.data(value) if name in _FREE else value for name, value in data.items()}
+
     def note(self, text: str) -> None:
-        self.say(Kind.NOTE, {"text": clean(text)[:NOTE_LENGTH]})
+        self.say(Kind.NOTE, {"text": self._short(text)})
 
     def staging(self, what: str) -> None:
-        self.say(Kind.STAGING, {"what": clean(what)[:NOTE_LENGTH]})
+        self.say(Kind.STAGING, {"what": self._short(what)})
+
+    def _short(self, text: str) -> str:
+        """Redacted before it is cut: half a secret would not be known again."""
+        said = clean(text)
+        if self.redactor is not None:
+            said = self.redactor.text(said)
+        return said[:NOTE_LENGTH]
 
 
 def clean(text: str) -> str:

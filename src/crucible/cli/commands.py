@@ -129,6 +129,17 @@ COMMANDS = (
             Row("revoke", "tokens:revoke", "End tokens at once."),
         ),
     ),
+    Row(
+        "secrets",
+        "secrets:secrets",
+        "List a project's secrets; set or remove one; rotate their keys.",
+        rows=(
+            Row("list", "secrets:secrets", "List a project's secrets, by name."),
+            Row("set", "secrets:set_secret", "Set a secret; its value comes from standard input or a prompt."),
+            Row("remove", "secrets:remove", "Remove a secret."),
+            Row("rotate", "secrets:rotate", "Encrypt every secret anew with a new key."),
+        ),
+    ),
     Row("share", "tokens:share", "Make a token that shows one job to whoever has it."),
     Row("audit", "users:audit", "List what was done, and by whom."),
     Row("login", "login:login", "Log in to a server, or make a login link for a browser."),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -16,7 +17,7 @@ from crucible.cli.hints import hints
 from crucible.cli.session import Session
 from crucible.cli.words import command_words, python_words
 from crucible.client.api import Api
-from crucible.client.inputs import read_data, read_variables
+from crucible.client.inputs import read_data, read_secrets, read_variables
 from crucible.client.jobfile import read_job_file
 from crucible.client.payload import JOB_FILES, Payload, Request, from_code, from_shell, make_payload
 from crucible.client.placing import any_simulated, read_market, read_names, read_places
@@ -28,6 +29,7 @@ from crucible.core.resources import parse_duration, parse_memory
 from crucible.core.spec import JobSpec, Kind, Source, SourceKind
 from crucible.core.tiers import get_tier
 
+_SOUNDS_SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|(API|ACCESS|PRIVATE)_?KEY", re.IGNORECASE)
 PAYLOADS = ("target", "code", "shell", "template")
 
 T = TypeVar("T")
@@ -50,6 +52,7 @@ class Options:
     python: str | None = None
     env: tuple[str, ...] = ()
     env_file: tuple[Path, ...] = ()
+    secret: tuple[str, ...] = ()
     data: tuple[str, ...] = ()
     backend: str | None = None
     fallback: tuple[str, ...] = ()
@@ -108,6 +111,10 @@ def run(
     ] = None,
     env_file: Annotated[
         list[Path] | None, typer.Option("--env-file", metavar="FILE", help="File of NAME=VALUE lines.")
+    ] = None,
+    secret: Annotated[
+        Texts,
+        typer.Option("--secret", metavar="[VARIABLE=]NAME", help="A secret of the project, as a variable. Repeatable."),
     ] = None,
     data: Annotated[
         Texts, typer.Option("--data", metavar="[NAME=]PATH", help="Input: a path or URI. Repeatable.")
@@ -182,7 +189,7 @@ def run_job(session: Session, options: Options, take: Take | None = None, after:
             return _planned(session, spec, call=options.dry_run)
         with session.api() as api:
             job = submit(api, payload, wishes, Path(scratch))
-            for note in payload.notes:
+            for note in (*payload.notes, *_plain_secrets(wishes.env)):
                 session.out.warn(f"Note: {note}")
             if any_simulated(api, (wishes.backend, *wishes.fallback)):
                 job = job.model_copy(update={"simulated": True})
@@ -199,6 +206,15 @@ def _planned(session: Session, spec: JobSpec, *, call: bool) -> int:
     from crucible.cli.plan import show_plan
 
     return show_plan(session, spec, call=call)
+
+
+def _plain_secrets(env: Mapping[str, str]) -> list[str]:
+    """A word on variables that look as if they were secrets."""
+    names = [name for name, value in env.items() if value and _SOUNDS_SECRET.search(name)]
+    return [
+        f"{name} is stored with the job as it is. To keep it secret: crucible secrets set {name}, then --secret {name}"
+        for name in names
+    ]
 
 
 def take_up(session: Session, options: Options, scratch: Path) -> tuple[Payload, Wishes]:
@@ -282,6 +298,7 @@ def make_wishes(session: Session, options: Options) -> Wishes:
         tier=options.tier,
         resources=_resources(options),
         env=read_variables(options.env, options.env_file, session.environ),
+        secrets=read_secrets(options.secret),
         data=read_data(options.data, session.folder),
         retries=_retries(options),
         keep={} if options.keep_checkpoints is None else {"latest": options.keep_checkpoints},

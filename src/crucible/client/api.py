@@ -15,6 +15,7 @@ from crucible.client import stream
 from crucible.client.answers import read
 from crucible.client.found import CancelledPage, HitPage, NotePage, NoteView, SubmittedPage, TagPage
 from crucible.client.people import People
+from crucible.client.secrets import Secrets
 from crucible.client.transport import Endpoint, Query, Transport
 from crucible.client.views import (
     ArtifactPage,
@@ -76,6 +77,7 @@ class Api:
         self.transport = Transport(endpoint, seconds=seconds, relocate=relocate)
         self._found = found
         self.people = People(self.transport)
+        self.secrets = Secrets(self.transport)
 
     def close(self) -> None:
         self.transport.close()

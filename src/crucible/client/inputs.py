@@ -8,9 +8,11 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from crucible.core.errors import BadInput
+from crucible.core.projectsecrets import SECRET_PATTERN
 from crucible.core.spec import DataInput
 
 _NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
+_SECRET = re.compile(SECRET_PATTERN)
 _URI = re.compile(r"^[a-z][a-z0-9+.-]+://")
 _READABLE = ("file", "http", "https")
 _NAMED = re.compile(r"^([A-Za-z0-9_.-]+)=(.+)$", re.DOTALL)
@@ -36,6 +38,28 @@ def read_variables(
             )
         found[name] = value if equals else environ[name]
     return found
+
+
+def read_secrets(named: Iterable[str], where: str = "--secret") -> dict[str, str]:
+    """Names of secrets by variable, from `VARIABLE=NAME`, or `NAME` where both are the same."""
+    found: dict[str, str] = {}
+    for item in named:
+        variable, equals, name = item.partition("=")
+        _check_name(variable, where)
+        if found.setdefault(variable, name if equals else variable) != (name if equals else variable):
+            raise BadInput(f"{where} {variable} is given twice.", fix="A variable has one secret.")
+        _check_secret(found[variable], variable, where)
+    return found
+
+
+def _check_secret(name: str, variable: str, where: str) -> None:
+    """What stands after the sign is a name; somebody may have put the value there, so it is not repeated."""
+    if not _SECRET.fullmatch(name):
+        raise BadInput(
+            f"{where} {variable}=…: what follows is no name of a secret.",
+            why="It is the name under which the secret is kept, never its value.",
+            fix=f"Keep it first: crucible secrets set {variable}; then {where} {variable}.",
+        )
 
 
 def read_env_file(file: Path) -> dict[str, str]:

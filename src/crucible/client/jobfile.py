@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import ValidationError
 
-from crucible.client.inputs import read_data, read_variables
+from crucible.client.inputs import read_data, read_secrets, read_variables
 from crucible.client.payload.base import Request, missing
 from crucible.client.payload.near import nearest
 from crucible.client.placing import read_market, read_names, read_places
@@ -184,6 +184,7 @@ def _message(kind: str, message: str) -> str:
 def _wishes(read: _Read, folder: Path, environ: Mapping[str, str]) -> Wishes:
     file = read.file
     named = [name if value is None else f"{name}={as_text(value)}" for name, value in file.env.items()]
+    secrets = [f"{k}={v}" for k, v in file.secrets.items()] if isinstance(file.secrets, dict) else file.secrets
     data = [f"{k}={v}" for k, v in file.data.items()] if isinstance(file.data, dict) else list(file.data)
     backend, fallback = read_places(file.backend, _texts(file.fallback), read.where("backend"))
     wishes = Wishes(
@@ -197,6 +198,7 @@ def _wishes(read: _Read, folder: Path, environ: Mapping[str, str]) -> Wishes:
         tier=file.tier,
         resources=_resources(read),
         env=read_variables(named, [folder / name for name in file.env_files], environ, f"{read.shown}: env"),
+        secrets=read_secrets(secrets, f"{read.shown}: secrets"),
         data=read_data(data, folder, f"{read.shown}: data"),
         retries=_retries(read),
         keep=_keep(read.file.keep),

@@ -30,6 +30,7 @@ class Wishes:
     tier: str | None = None
     resources: Mapping[str, float | int] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
+    secrets: Mapping[str, str] = field(default_factory=dict)
     data: tuple[DataInput, ...] = ()
     retries: Mapping[str, float | int] = field(default_factory=dict)
     keep: Mapping[str, int | bool] = field(default_factory=dict)
@@ -47,6 +48,7 @@ class Wishes:
         joined: dict[str, object] = {
             "resources": {**base.resources, **self.resources},
             "env": {**base.env, **self.env},
+            "secrets": {**base.secrets, **self.secrets},
             "retries": {**base.retries, **self.retries},
             "keep": {**base.keep, **self.keep},
             "tags": (*base.tags, *(tag for tag in self.tags if tag not in base.tags)),
@@ -86,6 +88,7 @@ def _spec(said: Mapping[str, object], wishes: Wishes) -> JobSpec:
         "name": wishes.name,
         "project": wishes.project,
         "env": dict(wishes.env),
+        "secrets": dict(wishes.secrets),
         "data": wishes.data,
         "backend": wishes.backend,
         "fallback": wishes.fallback,
@@ -117,7 +120,7 @@ def flag(field: str) -> str:
     return f"--{_FLAGS.get(field, field.replace('_', '-'))}"
 
 
-_FLAGS = {"tags": "tag", "regions": "region", "keep": "keep-checkpoints"}
+_FLAGS = {"tags": "tag", "secrets": "secret", "regions": "region", "keep": "keep-checkpoints"}
 _FIELDS = {
     "memory_bytes": "memory",
     "gpu_memory_bytes": "gpu_memory",

@@ -17,6 +17,8 @@ from crucible.control.db.statement import Statement
 from crucible.control.feed import Feed, Hint
 from crucible.control.ingest import SEGMENT, AttemptGone, Ingest
 from crucible.control.ports import Ports
+from crucible.control.secrets import Vault
+from crucible.control.secrets.handing import handed
 from crucible.control.tails import Tails
 from crucible.control.unit import Unit, Writer
 from crucible.control.uploads import LANE, PUT_DEADLINE, Uploads
@@ -63,6 +65,7 @@ class Tools:
     tails: Tails
     contacts: Contacts
     key: bytes = field(repr=False)
+    vault: Vault
 
 
 class Agents:
@@ -126,6 +129,18 @@ class Agents:
                 await listener.wait(min(wait, LONGEST_WAIT))
                 wishes = await self._wishes(attempt)
         return wishes if wishes != known else None
+
+    async def secrets(self, attempt: str) -> dict[str, str]:
+        """The variables of the attempt that are secrets, in the clear: for its runner alone, while it goes on.
+
+        Raises NotFound for one that is not there any more, AttemptGone once the attempt is over.
+        """
+        await self._job_of(attempt)
+        vault = self._tools.vault
+        found = await self._tools.ports.db.read(lambda conn: handed(conn, attempt, vault))
+        if found is None:
+            raise AttemptGone("The attempt is over.", fix="The runner ends itself.")
+        return {variable: value.reveal() for variable, value in found.items()}
 
     async def ingest(self, attempt: str, rank: int, raw: bytes) -> int:
         """Stores a batch; the highest number stored, once that is durable."""

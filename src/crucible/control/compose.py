@@ -68,6 +68,7 @@ class Embedded:
     channel: Channel = Channel.HTTPS
     neighbours: bool = False
     models_python: str | None = None
+    secrets_keys: Path | None = None
 
 
 def embedded_control(given: Embedded) -> Control:
@@ -108,6 +109,7 @@ def embedded_control(given: Embedded) -> Control:
         channel=given.channel,
         neighbours=given.neighbours,
         models=ModelsPython(given.models_python, given.environ),
+        secrets_keys=given.secrets_keys,
     )
     return Control(ports, backends, deployment)
 

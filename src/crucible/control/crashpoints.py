@@ -28,6 +28,9 @@ NAMES = frozenset(
         "artifact.after_put",
         "checkpoint.after_put",
         "bundle.after_put",
+        "secrets.key_added",
+        "secrets.before_commit",
+        "secrets.after_commit",
         "desired.before_answer",
     }
 )

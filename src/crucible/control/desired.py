@@ -112,4 +112,5 @@ def _assignment(conn: Connection, row: Row, key: bytes) -> Assignment:
         resume_from=checkpoints.resume_of(conn, row["resume_from"]) if row["resume_from"] else None,
         stop=_stop(row),
         checkpoint=row["checkpoint"],
+        secrets=tuple(sorted(spec.secrets)),
     )

@@ -34,6 +34,7 @@ from crucible.control.revival import Revival
 from crucible.control.roles import Duties
 from crucible.control.room import Bounds, Room
 from crucible.control.scheduler import Scheduler
+from crucible.control.secrets import KEYS_FILE, Vault
 from crucible.control.storelink import Invitations, Postroom, StoreLink, folder_of
 from crucible.control.submit import Submit
 from crucible.control.tails import Tails
@@ -71,6 +72,8 @@ class Deployment:
     version: str = ""
     neighbours: bool = False
     """Jobs of several users may run on this computer as the same system user."""
+    secrets_keys: Path | None = None
+    """The file of the keys of secrets; in `scratch` unless given."""
 
 
 class Parts:
@@ -84,13 +87,14 @@ class Parts:
         self.places = Places(backends, ports.calls)
         self.duties = Duties(ports.worker, backends)
         self.scheduler = Scheduler(self.places, ports.ids, deployment.id, self.duties, deployment.terms)
-        self.submit = Submit(self.places, self.scheduler, ports.ids, neighbours=deployment.neighbours)
+        self.vault = Vault(ports, deployment.secrets_keys or deployment.scratch / KEYS_FILE)
+        self.submit = Submit(self.places, self.scheduler, ports.ids, self.vault, neighbours=deployment.neighbours)
         self.plans = Plans(self.places, Orders(ports.ids, deployment.id, deployment.terms), deployment.id)
         self.bulk = Bulk(self.writer, self.submit, self.scheduler)
         self.room = Room(ports, deployment.bounds)
         self.uploads = Uploads(ports, deployment.scratch, self.room)
         self.bundles = Bundles(ports, self.uploads, deployment.bundle_limit)
-        tools = Tools(ports, self.writer, self.feed, self.tails, self.contacts, deployment.key)
+        tools = Tools(ports, self.writer, self.feed, self.tails, self.contacts, deployment.key, self.vault)
         self.agents = Agents(tools, Ingest(self.scheduler, ports.ids), self.uploads, self.bundles)
         self.logs = Logs(ports, self.tails)
         self.logsearch = LogSearch(ports, self.tails)
@@ -108,4 +112,4 @@ class Parts:
         self.retention = Retention(ports, self.writer, self.room, prune_after=deployment.prune_after)
         source = Source(deployment.database, deployment.id, deployment.store_url, deployment.version)
         self.backup = Backup(ports, source)
-        self.revival = Revival(self.writer, self.places, self.scheduler, self.submit)
+        self.revival = Revival(self.writer, self.places, self.scheduler, self.submit, self.vault)

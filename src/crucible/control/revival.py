@@ -14,6 +14,7 @@ from crucible.control.db import schema as t
 from crucible.control.desired import seed_of
 from crucible.control.places import Places
 from crucible.control.scheduler import Scheduler
+from crucible.control.secrets import Vault
 from crucible.control.submit import Accepted, Submit
 from crucible.control.unit import Unit, Writer
 from crucible.core.errors import Conflict, NotFound
@@ -33,6 +34,7 @@ class Revival:
     places: Places
     scheduler: Scheduler
     submit: Submit
+    vault: Vault
 
     async def resume(self, job: str, checkpoint: str | None, backend: str | None) -> None:
         """The same job, queued again. Raises Conflict while it goes on, NotFound for an unknown checkpoint."""
@@ -62,6 +64,7 @@ class Revival:
             )
         moved = {} if backend is None else {"backend": backend, "fallback": ()}
         self.places.check(job.spec.model_copy(update=moved))
+        self.vault.need(unit.conn, job.project, job.spec.secrets.values())
         if checkpoint is None:
             return None
         views = checkpoints.listed(unit.conn, job.id, higher_is_better=job.spec.keep.higher_is_better)

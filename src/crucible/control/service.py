@@ -32,9 +32,11 @@ class Control(Reading, Changing):
         self.agents = self._parts.agents
         self.people = People(ports)
         self._models = Models(deployment.models, ports.clock)
+        self.vault = self._parts.vault
         self._ready = False
 
     async def start(self) -> None:
+        await self._parts.vault.settle()
         await self._rounds.start()
         self._ready = True
 

@@ -17,6 +17,7 @@ from crucible.control.people import audit, projects
 from crucible.control.places import Places
 from crucible.control.ports import Ids
 from crucible.control.scheduler import Scheduler
+from crucible.control.secrets import Vault
 from crucible.control.unit import Unit
 from crucible.core.errors import BadInput, Conflict, RefusedByPolicy
 from crucible.core.ids import Prefix
@@ -38,11 +39,14 @@ class Accepted:
 
 
 class Submit:
-    def __init__(self, places: Places, scheduler: Scheduler, ids: Ids, *, neighbours: bool = False) -> None:
+    def __init__(
+        self, places: Places, scheduler: Scheduler, ids: Ids, vault: Vault, *, neighbours: bool = False
+    ) -> None:
         """`neighbours`: jobs of several users may run side by side on this computer, as the same system user."""
         self._places = places
         self._scheduler = scheduler
         self._ids = ids
+        self._vault = vault
         self._neighbours = neighbours
 
     def store(
@@ -61,6 +65,7 @@ class Submit:
             return Accepted(known, created=False)
         size = self._places.check(spec)
         parse_tags(spec.tags)
+        self._vault.need(unit.conn, project, spec.secrets.values())
         if spec.resume_from is not None:
             named = checkpoints.named(unit.conn, spec.resume_from, who)
             spec = spec.model_copy(update={"resume_from": named})

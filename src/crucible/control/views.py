@@ -88,6 +88,7 @@ def _asked(job: Job, labels: Labels) -> View:
         "source": spec.source.model_dump(exclude={"diff"}),
         "environment": spec.environment.model_dump(),
         "tags": [str(tag) for tag in labels.tags],
+        "secrets": dict(spec.secrets),
         "tier": spec.tier,
         "resources": job.resources.model_dump(),
         "grace_seconds": spec.grace_seconds,

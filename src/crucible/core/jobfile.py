@@ -54,6 +54,9 @@ class JobFile(BaseModel):
         default_factory=dict, description="Variables; null takes the submitting shell's value."
     )
     env_files: tuple[str, ...] = Field(default=(), description="Files of NAME=VALUE lines.")
+    secrets: tuple[str, ...] | dict[str, str] = Field(
+        default=(), description="Secrets of the project: names, or a table of variables and names."
+    )
     data: tuple[str, ...] | dict[str, str] = Field(
         default=(), description="Paths or URIs that appear under $CRUCIBLE_DATA_DIR."
     )

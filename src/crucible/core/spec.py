@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from crucible.core.offers import Market
 from crucible.core.people import PROJECT_PATTERN
+from crucible.core.projectsecrets import MOST_SECRETS, SECRET_PATTERN
 from crucible.core.resources import Resources
 from crucible.core.tags import MAX_KEY, MAX_TAGS, MAX_VALUE
 
@@ -28,10 +29,12 @@ MAX_DIFF = 256 * 1024
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SHA256 = r"^[0-9a-f]{64}$"
 _RESERVED = ("CRUCIBLE_", "CUDA_VISIBLE_DEVICES")
+_LOADING = frozenset({"PATH", "HOME", "PYTHONPATH", "PYTHONHOME", "LD_PRELOAD", "LD_LIBRARY_PATH", "SHELL", "TMPDIR"})
 _ASKED_FOR = "CRUCIBLE_CHECKPOINT_SIGNAL"  # the program says by it that it wants a signal
 JobName = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f-\x9f/\\]+$")]
 _TAG = Annotated[str, Field(min_length=1, max_length=MAX_KEY + MAX_VALUE + 1, pattern=r"^[^\x00-\x1f\x7f-\x9f]+$")]
 _PROJECT = Annotated[str, Field(pattern=PROJECT_PATTERN)]
+_SECRET = Annotated[str, Field(pattern=SECRET_PATTERN)]
 _TEXT = Annotated[str, Field(max_length=4096, pattern=r"^[^\x00]*$")]
 
 
@@ -137,6 +140,10 @@ class JobSpec(_Frozen):
     in_place: _TEXT | None = None
     environment: EnvironmentSpec = EnvironmentSpec()
     env: Annotated[dict[str, str], Field(max_length=MAX_ENV)] = Field(default_factory=dict)
+    secrets: Annotated[dict[str, _SECRET], Field(max_length=MOST_SECRETS, exclude_if=lambda given: not given)] = Field(
+        default_factory=dict
+    )
+    """Variables whose values are secrets of the job's project, by the secrets' names."""
     data: Annotated[tuple[DataInput, ...], Field(max_length=256)] = ()
     backend: _TEXT | None = None
     fallback: Annotated[tuple[_TEXT, ...], Field(max_length=16)] = ()
@@ -172,12 +179,18 @@ class JobSpec(_Frozen):
     @classmethod
     def _env(cls, value: dict[str, str]) -> dict[str, str]:
         for name, text in value.items():
-            if not _ENV_NAME.fullmatch(name):
-                raise ValueError(f"{name!r} is no name of an environment variable")
-            if name.startswith(_RESERVED) and name != _ASKED_FOR:
-                raise ValueError(f"{name} is set by Crucible itself")
+            _check_variable(name)
             if "\x00" in text or len(text.encode()) > 64 * 1024:
                 raise ValueError(f"the value of {name} is longer than 64 KiB or holds a NUL character")
+        return value
+
+    @field_validator("secrets")
+    @classmethod
+    def _secrets(cls, value: dict[str, str]) -> dict[str, str]:
+        for name in value:
+            _check_variable(name)
+            if name in _LOADING:
+                raise ValueError(f"{name} decides how programs start; it cannot be a secret")
         return value
 
     @field_validator("data")
@@ -193,6 +206,15 @@ class JobSpec(_Frozen):
             raise ValueError("a job has a bundle or runs in place, not both")
         if self.in_place is not None and not self.in_place.startswith("/"):
             raise ValueError("in_place is an absolute path")
+        if both := sorted(self.env.keys() & self.secrets.keys()):
+            raise ValueError(f"{both[0]} is given as a variable and as a secret; leave one out")
         if self.shape is Shape.SERVICE:
             raise ValueError("services are not supported yet; submit a task")
         return self
+
+
+def _check_variable(name: str) -> None:
+    if not _ENV_NAME.fullmatch(name):
+        raise ValueError(f"{name[:100]!r} is no name of an environment variable")
+    if name.startswith(_RESERVED) and name != _ASKED_FOR:
+        raise ValueError(f"{name} is set by Crucible itself")

@@ -136,6 +136,12 @@ async def attempt_desired(
     return Response(status_code=304) if found is None else answer(found)
 
 
+@attempts.get("/secrets")
+async def secrets(attempt: Name, rank: Rank, control: AgentsControl) -> Response:
+    """The variables of the attempt that are secrets: for its runner, just before it starts the program."""
+    return answer({"secrets": await control.secrets(attempt)}, headers={"Cache-Control": "no-store"})
+
+
 @attempts.post("/messages")
 async def messages(attempt: Name, rank: Rank, request: Request, control: AgentsControl) -> Response:
     """Take a signed batch; `acked` is the highest number stored."""

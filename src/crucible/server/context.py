@@ -12,7 +12,7 @@ from starlette.requests import HTTPConnection
 from crucible.core.people import NOBODY, Identity
 from crucible.server.auth import WHO
 from crucible.server.limits import MAX_BUNDLE
-from crucible.server.people_ports import PeoplePort
+from crucible.server.people_ports import PeoplePort, SecretsPort
 from crucible.server.ports import AgentsPort, JobsPort
 
 
@@ -47,6 +47,11 @@ async def _people(connection: HTTPConnection) -> PeoplePort:
     return control.people
 
 
+async def _secrets(connection: HTTPConnection) -> SecretsPort:
+    control: JobsPort = connection.app.state.control
+    return control.vault
+
+
 async def _agents(connection: HTTPConnection) -> AgentsPort:
     control: AgentsPort = connection.app.state.control
     return control
@@ -59,6 +64,7 @@ async def _about(connection: HTTPConnection) -> About:
 
 Who = Annotated[Identity, Depends(_who)]
 People = Annotated[PeoplePort, Depends(_people)]
+Secrets = Annotated[SecretsPort, Depends(_secrets)]
 Control = Annotated[JobsPort, Depends(_control)]
 AgentsControl = Annotated[AgentsPort, Depends(_agents)]
 Server = Annotated[About, Depends(_about)]

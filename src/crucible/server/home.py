@@ -82,6 +82,10 @@ class Home:
         """The deployment's key, made on first use; or the one that `elsewhere` holds for several servers."""
         return self._secret("key") if elsewhere is None else _shared_secret(elsewhere)
 
+    def beside_key(self, name: str, elsewhere: Path | None = None) -> Path:
+        """A file that goes where the deployment's key is."""
+        return self.path / name if elsewhere is None else elsewhere.parent / name
+
     def token(self) -> Secret:
         """The token of the local API, made on first use."""
         return self._secret("token")

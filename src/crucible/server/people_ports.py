@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from crucible.core.people import Identity, Permission, Role
+from crucible.core.secret import Secret
 
 View = dict[str, Any]
 
@@ -47,6 +48,18 @@ class DoorPort(Protocol):
         ...
 
     async def logout(self, who: Identity) -> None: ...
+
+
+class SecretsPort(Protocol):
+    """Raises as PeoplePort does; Trouble when the keys of secrets are not there."""
+
+    async def listed(self, who: Identity, project: str) -> list[View]: ...
+    async def set(self, who: Identity, project: str, name: str, value: Secret) -> tuple[View, bool]:
+        """The secret as it is listed, and whether it is new."""
+        ...
+
+    async def remove(self, who: Identity, project: str, name: str) -> None: ...
+    async def rotate(self, who: Identity) -> View: ...
 
 
 class PeoplePort(Protocol):

@@ -15,7 +15,7 @@ from crucible.core.jobfilter import JobFilter
 from crucible.core.models import Order
 from crucible.core.people import Identity
 from crucible.core.spec import JobSpec
-from crucible.server.people_ports import PeoplePort
+from crucible.server.people_ports import PeoplePort, SecretsPort
 from crucible.wire.desired import Desired
 
 View = dict[str, Any]
@@ -80,6 +80,8 @@ class JobsPort(Protocol):
     def store(self) -> Store: ...
     @property
     def people(self) -> PeoplePort: ...
+    @property
+    def vault(self) -> SecretsPort: ...
 
     def at(self, who: Identity) -> JobsPort:
         """The same, as `who` may use it: what he may not see raises NotFound, what he may not do Forbidden."""
@@ -267,6 +269,9 @@ class AgentsPort(Protocol):
     async def put_checkpoint(self, attempt: str, rank: int, sha256: str, chunks: AsyncIterator[bytes]) -> None: ...
     async def open_checkpoint(self, attempt: str, rank: int, sha256: str) -> StoredFile: ...
     async def open_bundle(self, sha: str) -> StoredFile: ...
+    async def secrets(self, attempt: str) -> dict[str, str]:
+        """The attempt's variables that are secrets, in the clear."""
+        ...
 
 
 class ControlPort(JobsPort, Protocol):

@@ -37,6 +37,8 @@ from crucible.wire.sealing import BadMail, seal, unseal
 
 ROOT = "mailboxes"
 CLAIM = "claim"
+SECRETS = "GET secrets"
+"""What a runner wants before it starts a program that has some: they come in `down`, and leave it with the wish."""
 HOST = "host"
 MAX_SEALED = 4 * 1024 * 1024
 """Bytes of a sealed document: more is not read."""
@@ -72,7 +74,8 @@ class Down:
 
     `body` for a host: `host` (the native id that holds the claim), `desired` (the document; None: the machine
     is not wanted any more). For a runner: its wishes, `acked`, and `keys`: the store's own keys of the bundle
-    and checkpoint it may read. `urls` answers `wants`.
+    and checkpoint it may read. While it wants them also `secrets`: `values` by variable, or why they are `refused`.
+    `urls` answers `wants`.
     """
 
     number: int

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from crucible.agent.channel import AttemptWish, Unreachable
+from crucible.agent.channel import AttemptWish, Refused, Unreachable
 from crucible.agent.storelink.channel import StoreChannel
 from crucible.agent.storelink.mail import FolderMail
 from crucible.agent.storelink.party import QUIET_SECONDS, Party
 from crucible.agent.storelink.urls import Urls
-from crucible.wire.mailbox import Alive, Down, alive_name, decode_alive, down_name, encode_down, host_key
+from crucible.wire.mailbox import SECRETS, Alive, Down, alive_name, decode_alive, down_name, encode_down, host_key
 
 KEY = host_key(b"nonce", "mch-1")
 ME = "att-1.0"
@@ -153,3 +153,31 @@ def test_names_for_the_next_batches_are_asked_for_ahead(tmp_path: Path) -> None:
     assert f"PUT {first}" in urls.wanted()
     assert len(urls.wanted()) > 10
     assert side.party.next_segment() != first
+
+
+def channel(side: Side) -> StoreChannel:
+    return StoreChannel(side.party, "att-1", 0, "secret", sleep=lambda seconds: None)
+
+
+def test_secrets_are_asked_for_and_then_no_more(side: Side) -> None:
+    side.say(5)
+    asked: list[tuple[str, ...]] = []
+
+    def answer(seconds: float) -> None:
+        asked.append(side.alive().wants)
+        side.now += 1.5
+        if SECRETS in side.alive().wants:
+            side.say(6, count=2, secrets={"values": {"TOKEN": "value"}})
+
+    talk = StoreChannel(side.party, "att-1", 0, "secret", sleep=answer)
+    assert talk.secrets() == {"TOKEN": "value"}
+    assert (SECRETS,) in asked
+    side.now += 1.5
+    side.party.beat()
+    assert side.alive().wants == ()
+
+
+def test_secrets_that_are_refused(side: Side) -> None:
+    side.say(5, secrets={"refused": "there is none"})
+    with pytest.raises(Refused, match="there is none"):
+        channel(side).secrets()

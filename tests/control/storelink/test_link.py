@@ -8,7 +8,7 @@ import pytest
 from tests.control.storelink.world import FakeHost, Mailroom
 from tests.control.world import pieces, secret, sha
 
-from crucible.agent.channel import AttemptWish, ClaimedByAnother, Gone
+from crucible.agent.channel import AttemptWish, ClaimedByAnother, Gone, Refused
 from crucible.agent.link import Unreachable
 from crucible.control import repository
 from crucible.control.db import schema as t
@@ -16,7 +16,10 @@ from crucible.control.pools import release_idle
 from crucible.control.unit import Unit
 from crucible.core.lifecycle import MachineState
 from crucible.core.lifecycle import facts as f
+from crucible.core.people import OWNER
+from crucible.core.secret import Secret
 from crucible.wire.desired import Desired
+from crucible.wire.mailbox import decode_down, down_name, mailbox, runner_key
 from crucible.wire.messages import Kind
 
 
@@ -216,6 +219,34 @@ async def test_no_secret_lies_readable_in_the_store(mailroom: Mailroom) -> None:
         assert secret(name, machine) not in everything
     assert secret("attempt", runner.attempt) not in everything
     assert b"a-value-of-the-user" not in everything
+
+
+async def test_secrets_come_sealed_and_only_while_they_are_asked_for(mailroom: Mailroom) -> None:
+    value = "a-secret-of-the-project"
+    await mailroom.rig.parts.vault.set(OWNER, "default", "TOKEN", Secret(value))
+    job, machine, _ = await mailroom.host_up(secrets={"HF": "TOKEN"})
+    runner = await mailroom.runner(job)
+    assert await mailroom.while_serving(runner.channel.secrets) == {"HF": value}
+    key, name = runner_key(secret("attempt", runner.attempt), runner.party.name), down_name(runner.party.name)
+
+    def lying() -> bytes:
+        return (mailroom.folder / mailbox(machine) / name).read_bytes()
+
+    assert "secrets" in decode_down(key, runner.party.name, lying()).body
+    everything = b"".join(path.read_bytes() for path in mailroom.folder.rglob("*") if path.is_file())
+    assert value.encode() not in everything
+    runner.beat()
+    await mailroom.link.round()
+    assert "secrets" not in decode_down(key, runner.party.name, lying()).body
+
+
+async def test_secrets_that_are_not_there_any_more_are_refused_by_mail(mailroom: Mailroom) -> None:
+    await mailroom.rig.parts.vault.set(OWNER, "default", "TOKEN", Secret("some value"))
+    job, _, _ = await mailroom.host_up(secrets={"HF": "TOKEN"})
+    await mailroom.rig.parts.vault.remove(OWNER, "default", "TOKEN")
+    runner = await mailroom.runner(job)
+    with pytest.raises(Refused, match="no secret 'TOKEN'"):
+        await mailroom.while_serving(runner.channel.secrets)
 
 
 async def test_quiet_mailboxes_are_looked_into_less_often(mailroom: Mailroom) -> None:

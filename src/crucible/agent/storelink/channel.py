@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import BinaryIO, Callable
 
-from crucible.agent.channel import AttemptWish, LogSegment, Unreachable, wish_of
+from crucible.agent.channel import AttemptWish, LogSegment, Refused, Unreachable, wish_of
 from crucible.agent.storelink.party import Party
-from crucible.wire.mailbox import Down, artifact_blob, checkpoint_blob, log_blob
+from crucible.wire.mailbox import SECRETS, Down, artifact_blob, checkpoint_blob, log_blob
 from crucible.wire.messages import Batch, Message, encode_batch
+
+SECRETS_SECONDS = 60.0
 
 
 class StoreChannel:
@@ -84,8 +86,31 @@ class StoreChannel:
     def get_checkpoint(self, sha256: str, start: int) -> Iterator[bytes]:
         return self._fetch(f"checkpoints/{sha256}", start)
 
+    def secrets(self) -> dict[str, str]:
+        """They come sealed, and lie in the store no longer than they are asked for."""
+        self._party.want(SECRETS)
+        try:
+            until = time.monotonic() + SECRETS_SECONDS
+            while time.monotonic() < until:
+                self._party.beat()
+                down = self._party.look()
+                found = None if down is None else down.body.get("secrets")
+                if isinstance(found, dict):
+                    return _values(found)
+                self._sleep(self._mail.pace)
+        finally:
+            self._party.want()
+        raise Unreachable("the control plane has not handed over the secrets")
+
     def _fetch(self, name: str, start: int) -> Iterator[bytes]:
         return self._mail.fetch(name, _key(self._party.look(), name), start)
+
+
+def _values(found: Mapping[str, object]) -> dict[str, str]:
+    values = found.get("values")
+    if not isinstance(values, dict):
+        raise Refused(404, str(found.get("refused") or "the secrets are refused"))
+    return {str(name): str(value) for name, value in values.items()}
 
 
 def _key(down: Down | None, name: str) -> str | None:

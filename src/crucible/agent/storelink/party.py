@@ -13,6 +13,7 @@ from crucible.agent.storelink.urls import Urls
 from crucible.wire.mailbox import (
     MAX_OUTSTANDING,
     MAX_SEALED,
+    MAX_WANTS,
     Alive,
     Down,
     alive_name,
@@ -47,6 +48,7 @@ class Party:
         self._count = 0
         self._beat_at = 0.0
         self._asked: tuple[str, ...] = ()
+        self._also: tuple[str, ...] = ()
         self._down: Down | None = None
         self._heard_at = clock()
         self._segments = 0
@@ -60,7 +62,7 @@ class Party:
     def beat(self, devices: str | None = None) -> None:
         """Give a sign of life if it is time for one."""
         with self._lock:
-            wants = self.urls.wanted() if self.urls is not None else ()
+            wants = (*self._also, *(self.urls.wanted() if self.urls is not None else ()))[:MAX_WANTS]
             since = self._clock() - self._beat_at
             soon = wants != self._asked and since >= SOON_SECONDS
             if self._count and since < BEAT_SECONDS and not soon:
@@ -69,6 +71,11 @@ class Party:
             raw = encode_alive(self._key, self.name, alive)
             self.mail.put(alive_name(self.name), raw, len(raw))
             self._count, self._beat_at, self._asked = alive.count, self._clock(), wants
+
+    def want(self, *also: str) -> None:
+        """What the next signs of life ask for besides URLs; nothing, to ask for no more."""
+        with self._lock:
+            self._also = also
 
     def look(self) -> Down | None:
         """The newest that was said to this life; None before the first."""

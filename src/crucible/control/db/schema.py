@@ -425,3 +425,13 @@ audit = Table(
     Index("ix_audit_project", "project", "cursor"),
     sqlite_autoincrement=True,
 )
+
+secrets = Table(
+    "secrets",
+    metadata,
+    Column("project", String(63), primary_key=True),
+    Column("name", String(100), primary_key=True),
+    Column("ciphertext", Text, nullable=False),
+    Column("updated_at", Float, nullable=False),
+    Column("updated_by", String(100), nullable=False),
+)

@@ -16,13 +16,14 @@ from crucible.control.ports import Ports
 from crucible.control.storelink.box import Box, Party, readable
 from crucible.control.storelink.intake import Intake, Runner, Taken
 from crucible.control.storelink.postroom import Postroom
-from crucible.core.errors import CrucibleError, NotAllowed
+from crucible.core.errors import BadInput, CrucibleError, NotAllowed, NotFound
 from crucible.core.lifecycle import Machine, MachineState
 from crucible.wire.desired import Assignment, Desired, encode_desired
 from crucible.wire.mailbox import (
     CLAIM,
     HOST,
     MAX_SEALED,
+    SECRETS,
     Alive,
     alive_name,
     attempt_of,
@@ -145,7 +146,7 @@ class Visit:
         alive, fresh = await self.box.hear(party, self.names, self.ports.clock.now())
         taken = await self._take(runner, slot.acked)
         self.left |= taken.more and not slot.ended
-        wishes = await self._wishes(slot, fresh)
+        wishes = {**await self._wishes(slot, fresh), **await self._secrets(slot, alive)}
         await self._say_to_runner(party, alive, assignment, {**wishes, "acked": taken.acked})
         await self._tidy(slot, taken)
         return taken.acked > slot.acked
@@ -163,6 +164,18 @@ class Visit:
             return await self.agents.wishes(slot.attempt)
         known_by_nobody = -1
         return await self.agents.attempt_desired(slot.attempt, slot.rank, False, known_by_nobody, 0.0) or {}
+
+    async def _secrets(self, slot: _Slot, alive: Alive | None) -> Mapping[str, object]:
+        """Sealed like the rest, and for as long as the runner asks for them."""
+        if alive is None or SECRETS not in alive.wants or slot.ended:
+            return {}
+        try:
+            return {"secrets": {"values": await self.agents.secrets(slot.attempt)}}
+        except (BadInput, NotFound) as error:
+            return {"secrets": {"refused": str(error)}}
+        except CrucibleError as error:
+            log.warning("secrets cannot be handed over", attempt=slot.attempt, why=str(error))
+            return {}
 
     async def _say_to_runner(
         self, party: Party, alive: Alive | None, assignment: Assignment | None, wishes: Mapping[str, object]

@@ -1,0 +1,91 @@
+"""The forms in which a secret shows in what a program writes.
+
+As it is, in base64 (also as part of a longer text, and broken into lines), hexadecimal, percent-encoded, and as
+JSON, Python, HTML and the shell write it down. No form holds the end of a line: of a value of several lines each
+is looked for by itself. What a program does beyond that (compress, encrypt, spell backwards) is not seen.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import html
+import json
+import re
+import shlex
+import urllib.parse
+from collections.abc import Iterable, Iterator
+
+SHORTEST = 4
+"""Bytes: what is shorter would be found everywhere."""
+WRAPS = (76, 64)
+"""Characters after which tools break base64 into lines."""
+SHORTEST_LINE = 8
+_ENDS = re.compile(rb"[\r\n]+")
+_PERCENT = re.compile(rb"%[0-9A-F]{2}")
+
+
+def forms(secrets: Iterable[str]) -> set[bytes]:
+    """Every value in every form; what is too short is left out."""
+    found = {form for value in secrets for form in _forms_of(value)}
+    return {part for form in found for part in _ENDS.split(form) if len(part) >= SHORTEST}
+
+
+def _forms_of(value: str) -> Iterator[bytes]:
+    raw = value.encode("utf-8", "surrogateescape")
+    if len(raw) < SHORTEST:
+        return
+    # A program often strips what it reads.
+    for one in {value, value.strip()} - {""}:
+        plain = one.encode("utf-8", "surrogateescape")
+        yield plain
+        yield from _written(one, plain)
+        yield from _percent(plain)
+        yield from _in_base64(plain)
+        hexed = binascii.hexlify(plain)
+        yield from (hexed, hexed.upper())
+
+
+def _written(value: str, raw: bytes) -> Iterator[bytes]:
+    """As text in the source of something."""
+    once = json.dumps(value)[1:-1]
+    for text in (
+        once,
+        json.dumps(once)[1:-1],
+        json.dumps(value, ensure_ascii=False)[1:-1],
+        repr(value)[1:-1],
+        ascii(value)[1:-1],
+        repr(raw)[2:-1],
+        html.escape(value),
+        shlex.quote(value).strip("'"),
+    ):
+        yield text.encode("utf-8", "surrogateescape")
+
+
+def _percent(raw: bytes) -> Iterator[bytes]:
+    for quoted in (urllib.parse.quote(raw, safe=""), urllib.parse.quote(raw), urllib.parse.quote_plus(raw)):
+        upper = quoted.encode()
+        yield upper
+        yield _PERCENT.sub(lambda found: found.group().lower(), upper)
+
+
+def _in_base64(raw: bytes) -> Iterator[bytes]:
+    """The middle of it wherever in a longer text it stands: that depends on how many bytes come before.
+
+    Of the characters at either end some bits belong to the neighbours, so those characters are left out.
+    """
+    for before in range(3):
+        encoded = base64.b64encode(b"\0" * before + raw)
+        first = (0, 2, 3)[before]
+        last = len(encoded) - (0, 3, 2)[(before + len(raw)) % 3]
+        middle = encoded[first:last].rstrip(b"=")
+        for found in (middle, middle.replace(b"+", b"-").replace(b"/", b"_")):
+            yield found
+            if before == 0:
+                yield from _wrapped(found)
+
+
+def _wrapped(text: bytes) -> Iterator[bytes]:
+    for wrap in WRAPS:
+        lines = [text[at : at + wrap] for at in range(0, len(text), wrap)]
+        yield from (line for line in lines if len(line) >= SHORTEST_LINE)

@@ -1,0 +1,104 @@
+"""`crucible secrets`: what jobs may use and nobody may see."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from crucible.cli.session import Session
+from crucible.cli.words import ago_words
+from crucible.client.api import Api
+from crucible.client.secrets import SecretView
+from crucible.core.errors import BadInput
+from crucible.core.people import DEFAULT_PROJECT
+from crucible.core.projectsecrets import LONGEST_SECRET, checked_secret_name, checked_secret_value
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The secret's name, such as HF_TOKEN.")]
+Project = Annotated[
+    str | None, typer.Option("--project", metavar="PROJECT", help="Whose it is; your only project unless given.")
+]
+
+
+def secrets(ctx: typer.Context, project: Project = None) -> None:
+    """List a project's secrets: names, when and by whom they were set. Values are never shown."""
+    session = Session.of(ctx)
+    with session.api() as api:
+        where = _project(session, api, project)
+        found = api.secrets.listed(where)
+    if session.out.as_json:
+        session.out.json({"project": where, "items": [secret.as_json() for secret in found]})
+    elif session.out.quiet:
+        for secret in found:
+            session.out.data(secret.name)
+    elif not found:
+        session.out.say(f"The project {where} has no secrets. `crucible secrets set NAME` sets one.")
+    else:
+        session.out.table(("SECRET", "SET", "BY"), map(_row, found))
+
+
+def set_secret(ctx: typer.Context, name: Name, project: Project = None) -> None:
+    """Set a secret, or give it a new value. The value is asked for, or read from standard input."""
+    session = Session.of(ctx)
+    checked_secret_name(name)
+    value = checked_secret_value(_value(name))
+    with session.api() as api:
+        where = _project(session, api, project)
+        made = api.secrets.set(where, name, value)
+    if session.out.as_json:
+        session.out.json({"project": where, **made.as_json()})
+    session.out.say(f"{name} is set in {where}. Give it to a job: crucible run --secret {name} ...")
+
+
+def remove(ctx: typer.Context, name: Name, project: Project = None) -> None:
+    """Remove a secret. Jobs that run keep what they were given."""
+    session = Session.of(ctx)
+    with session.api() as api:
+        where = _project(session, api, project)
+        api.secrets.remove(where, name)
+    if session.out.as_json:
+        session.out.json({"project": where, "name": name, "removed": True})
+    session.out.say(f"{name} is removed from {where}.")
+
+
+def rotate(ctx: typer.Context) -> None:
+    """Encrypt every secret anew with a new key, and drop the old keys."""
+    session = Session.of(ctx)
+    with session.api() as api:
+        done = api.secrets.rotate()
+    if session.out.as_json:
+        session.out.json(done.as_json())
+    session.out.say(
+        f"{done.secrets} secret{'' if done.secrets == 1 else 's'} encrypted anew. Back up secrets.keys again, and copy "
+        "it to other servers of this deployment that have a copy of their own."
+    )
+
+
+def _project(session: Session, api: Api, named: str | None) -> str:
+    """The one that is meant: named here or by the setting, else the only one that is his, as for jobs."""
+    chosen = named or session.settings.project.value
+    if chosen is not None:
+        return chosen
+    me = api.people.me()
+    own = sorted(name for name, role in me.projects.items() if role != "viewer")
+    return own[0] if not me.admin and len(own) == 1 else DEFAULT_PROJECT
+
+
+def _value(name: str) -> str:
+    """Asked for without showing it, or all of standard input but the end of its last line."""
+    if sys.stdin.isatty():
+        return str(typer.prompt(f"Value of {name}", hide_input=True, confirmation_prompt=True, err=True))
+    given = sys.stdin.buffer.read(LONGEST_SECRET * 2)
+    try:
+        text = given.decode()
+    except UnicodeDecodeError:
+        raise BadInput("Standard input holds no text.", fix="Encode it first, for example with base64.") from None
+    if not text.strip():
+        fix = f"Give it there: crucible secrets set {name} < file; or use a terminal."
+        raise BadInput("Standard input holds no value.", fix=fix)
+    return text.removesuffix("\n").removesuffix("\r")
+
+
+def _row(secret: SecretView) -> tuple[str, ...]:
+    return secret.name, ago_words(secret.updated_at), secret.updated_by

@@ -1,0 +1,73 @@
+"""Secrets as rows, and which key they are encrypted with. Functions of a Connection that never see a value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from sqlalchemy import Connection, bindparam, delete, select, update
+
+from crucible.control import meta
+from crucible.control.db import schema as t
+from crucible.control.db.statement import Row, Statement, inserting
+from crucible.control.views import View, iso
+
+KEY = "secrets_key"
+"""In `meta`: the fingerprint of the key that all rows are encrypted with."""
+
+_c = t.secrets.c
+_OF = (_c.project == bindparam("in_project"), _c.name == bindparam("called"))
+_ALL = Statement(select(t.secrets).order_by(_c.project, _c.name))
+_LISTED = Statement(
+    select(_c.name, _c.updated_at, _c.updated_by).where(_c.project == bindparam("in_project")).order_by(_c.name)
+)
+_NAMED = Statement(
+    select(_c.project, _c.name, _c.ciphertext).where(
+        _c.project == bindparam("in_project"), _c.name.in_(bindparam("names", expanding=True))
+    )
+)
+_ADD = Statement(inserting(t.secrets, ["project", "name", "ciphertext", "updated_at", "updated_by"]))
+_CHANGE = Statement(
+    update(t.secrets)
+    .where(*_OF)
+    .values(ciphertext=bindparam("new_text"), updated_at=bindparam("at"), updated_by=bindparam("by"))
+)
+_ANEW = Statement(update(t.secrets).where(*_OF).values(ciphertext=bindparam("new_text")))
+_REMOVE = Statement(delete(t.secrets).where(*_OF))
+_HOLD = Statement(update(t.meta).where(t.meta.c.key == KEY).values(value=t.meta.c.value))
+
+
+def held_key(conn: Connection) -> str | None:
+    """The fingerprint; until this transaction ends nobody else changes it, or adds what it would have to know of."""
+    _HOLD.run(conn)
+    return meta.get(conn, KEY)
+
+
+def listed(conn: Connection, project: str) -> list[View]:
+    return [{**row, "updated_at": iso(row["updated_at"])} for row in _LISTED.all(conn, in_project=project)]
+
+
+def every(conn: Connection) -> Sequence[Row]:
+    return _ALL.all(conn)
+
+
+def named(conn: Connection, project: str, names: Iterable[str]) -> dict[str, Row]:
+    """Those that are there, by name."""
+    wanted = sorted(set(names))
+    return {row["name"]: row for row in _NAMED.all(conn, in_project=project, names=wanted)} if wanted else {}
+
+
+def put(conn: Connection, project: str, name: str, ciphertext: str, now: float, by: str) -> bool:
+    """Whether it is new."""
+    if _CHANGE.run(conn, in_project=project, called=name, new_text=ciphertext, at=now, by=by):
+        return False
+    _ADD.run(conn, project=project, name=name, ciphertext=ciphertext, updated_at=now, updated_by=by)
+    return True
+
+
+def encrypted_anew(conn: Connection, project: str, name: str, ciphertext: str) -> None:
+    _ANEW.run(conn, in_project=project, called=name, new_text=ciphertext)
+
+
+def remove(conn: Connection, project: str, name: str) -> bool:
+    """Whether it was there."""
+    return _REMOVE.run(conn, in_project=project, called=name) > 0

@@ -1,0 +1,175 @@
+"""The vault: who may set, list and remove secrets; their values for the jobs that name them; rotation of keys.
+
+Rotation survives a crash at any point. The new key is written to the file before the old ones; then all rows are
+encrypted anew in one transaction, which also says which key they have; then the old keys are dropped. A server
+that starts and finds more than one key in the file does what is left of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import structlog
+from sqlalchemy import Connection
+
+from crucible.control import meta
+from crucible.control.crashpoints import crashpoint
+from crucible.control.people import audit, projects
+from crucible.control.people.office import Office
+from crucible.control.ports import Ports
+from crucible.control.secrets import rows
+from crucible.control.secrets.cipher import Cipher
+from crucible.control.secrets.keyring import Key, Keyring, new_key
+from crucible.control.views import View, iso
+from crucible.core.errors import BadInput, Conflict, Trouble
+from crucible.core.people import Identity, Permission
+from crucible.core.projectsecrets import checked_secret_name, checked_secret_value, missing_secret
+from crucible.core.secret import Secret
+
+log = structlog.get_logger(__name__)
+
+LANE = "secrets"
+WRITE_SECONDS = 30.0
+MOST_BYTES = 256 * 1024
+"""Of all secrets of one job: what a program can be given as variables has an end."""
+
+
+class Vault(Office):
+    """Members of a project may list and use its secrets, its admins set and remove them. Values never come back."""
+
+    def __init__(self, ports: Ports, keys: Path) -> None:
+        super().__init__(ports)
+        self._keyring = Keyring(keys)
+
+    # for people
+
+    async def listed(self, who: Identity, project: str) -> list[View]:
+        await self._visible(who, project)
+        who.need(Permission.WRITE, project)
+        return await self._ports.db.read(lambda conn: rows.listed(conn, project))
+
+    async def set(self, who: Identity, project: str, name: str, value: Secret) -> tuple[View, bool]:
+        """The secret as it is listed, and whether it is new."""
+        await self._visible(who, project)
+        who.need(Permission.MANAGE, project)
+        checked_secret_name(name)
+        checked_secret_value(value.reveal())
+
+        def put(conn: Connection, now: float) -> tuple[View, bool]:
+            projects.need(conn, project)
+            sealed = Cipher(self._current(conn)).seal(project, name, value)
+            created = rows.put(conn, project, name, sealed, now, who.name)
+            audit.note(conn, who, "secret.set", name, now, project=project, data={"new": created})
+            return {"name": name, "updated_at": iso(now), "updated_by": who.name}, created
+
+        return await self._write(put)
+
+    async def remove(self, who: Identity, project: str, name: str) -> None:
+        await self._visible(who, project)
+        who.need(Permission.MANAGE, project)
+
+        def drop(conn: Connection, now: float) -> None:
+            rows.held_key(conn)
+            if not rows.remove(conn, project, name):
+                raise missing_secret(name, project)
+            if not rows.every(conn):
+                # Nothing needs the key any more: who has lost it can begin anew.
+                meta.drop(conn, rows.KEY)
+            audit.note(conn, who, "secret.remove", name, now, project=project)
+
+        await self._write(drop)
+
+    # for jobs
+
+    def need(self, conn: Connection, project: str, names: Iterable[str]) -> None:
+        """Raise NotFound unless all of them are there."""
+        found = rows.named(conn, project, names)
+        for name in names:
+            if name not in found:
+                raise missing_secret(name, project)
+
+    def values(self, conn: Connection, project: str, wanted: Mapping[str, str]) -> dict[str, Secret]:
+        """Values by variable, for `wanted` names by variable. Raises NotFound, Trouble."""
+        if not wanted:
+            return {}
+        self.need(conn, project, wanted.values())
+        found = rows.named(conn, project, wanted.values())
+        cipher = Cipher(self._keys(meta.get(conn, rows.KEY)))
+        opened = {name: cipher.unseal(project, name, row["ciphertext"]) for name, row in found.items()}
+        handed = {variable: opened[name] for variable, name in wanted.items()}
+        if (size := sum(len(value.reveal().encode()) for value in handed.values())) > MOST_BYTES:
+            what = f"The secrets of this job have {size} bytes, and a program can be given {MOST_BYTES}."
+            raise BadInput(what, fix="Put large things into files that the job fetches with a secret.")
+        return handed
+
+    # keys
+
+    async def rotate(self, who: Identity) -> View:
+        """A new key; every secret is encrypted anew with it, and the old keys are dropped."""
+        who.need(Permission.OPERATE)
+        await self._ports.db.read(lambda conn: self._keys(meta.get(conn, rows.KEY)))
+        with self._keyring.changing():
+            await self._keep((new_key(), *self._keyring.read()))
+            crashpoint("secrets.key_added")
+            count = await self._finish(who)
+        return {"secrets": count, "keys": 1}
+
+    async def settle(self) -> None:
+        """Do what is left of a rotation that did not come to its end. Called when a server starts."""
+        try:
+            if len(self._keyring.read()) < 2:
+                return
+            with self._keyring.changing():
+                count = await self._finish(None)
+            log.info("a rotation of the keys of secrets was finished", secrets=count)
+        except (Conflict, Trouble) as error:
+            log.warning("the keys of secrets are as they were", why=str(error))
+
+    async def _finish(self, who: Identity | None) -> int:
+        """All rows get the newest key of the file, which is then the only one; how many there are."""
+
+        def anew(conn: Connection, now: float) -> tuple[Key, int]:
+            keys = self._keys(rows.held_key(conn))
+            cipher = Cipher(keys)
+            found = rows.every(conn)
+            for row in found:
+                value = cipher.unseal(row["project"], row["name"], row["ciphertext"])
+                sealed = cipher.seal(row["project"], row["name"], value)
+                rows.encrypted_anew(conn, row["project"], row["name"], sealed)
+            meta.put(conn, rows.KEY, keys[0].fingerprint)
+            if who is not None:
+                audit.note(conn, who, "secrets.rotate", "", now, data={"secrets": len(found)})
+            crashpoint("secrets.before_commit")
+            return keys[0], len(found)
+
+        newest, count = await self._write(anew)
+        crashpoint("secrets.after_commit")
+        await self._keep((newest,))
+        return count
+
+    async def _keep(self, keys: tuple[Key, ...]) -> None:
+        await self._ports.calls.run(LANE, lambda: self._keyring.write(keys), WRITE_SECONDS)
+
+    def _current(self, conn: Connection) -> tuple[Key, ...]:
+        """The key that all rows have, held until the transaction ends; made, and noted, on first use."""
+        known = rows.held_key(conn)
+        if known is None:
+            newest = (self._keyring.read() or self._keyring.make())[0]
+            meta.put(conn, rows.KEY, newest.fingerprint)
+            return (newest,)
+        return tuple(key for key in self._keys(known) if key.fingerprint == known)
+
+    def _keys(self, known: str | None) -> tuple[Key, ...]:
+        """The keys of the file; Trouble unless the one that the rows have is among them."""
+        keys = self._keyring.read()
+        if not keys and known is None:
+            return self._keyring.make()
+        if known is not None and known not in {key.fingerprint for key in keys}:
+            raise Trouble(
+                f"The file {self._keyring.path} {'is not the one that secrets need' if keys else 'is missing'}.",
+                why="It holds the keys that the secrets of this database are encrypted with.",
+                fix="Put it back from a backup, or copy it from the server of this deployment that has it (after "
+                "`crucible secrets rotate`, to all of them). If it is lost, so are they: remove all and set them anew.",
+            )
+        return keys

@@ -1,0 +1,205 @@
+"""Secrets on a real machine: in the program's variables, and in nothing that is written or told."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.agent.fake_control import FakeControl, poll
+from tests.agent.machines import A1, Machine, script
+
+from crucible.wire.messages import Kind
+
+pytestmark = pytest.mark.enable_socket
+
+VALUE = "canary-5ebf+f17/áé-value"
+
+
+@pytest.fixture
+def control(tmp_path: Path) -> Iterator[FakeControl]:
+    control = FakeControl(tmp_path)
+    control.secrets = {"TOKEN": VALUE}
+    yield control
+    control.down()
+
+
+@pytest.fixture
+def machine(tmp_path: Path, control: FakeControl) -> Iterator[Machine]:
+    machine = Machine(tmp_path, control)
+    machine.start_host()
+    yield machine
+    machine.close()
+
+
+def told(control: FakeControl) -> str:
+    """All that came of the attempt but its outputs."""
+    attempt = control.attempts[A1]
+    messages = json.dumps([dict(message.data) for message in attempt.messages], ensure_ascii=False)
+    return messages + attempt.log().decode() + "".join(data.decode() for _, data in attempt.tails)
+
+
+def on_disk(folder: Path) -> list[str]:
+    """Files below the folder in which the value stands, besides what the job wrote itself."""
+    own = ("outputs", "work", "report.jsonl")
+    files = [path for path in folder.rglob("*") if path.is_file() and not set(own) & set(path.parts)]
+    return [str(path) for path in files if VALUE.encode() in path.read_bytes()]
+
+
+def command_lines() -> str:
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            found.append(Path("/proc", name, "cmdline").read_bytes().decode("utf-8", "replace"))
+        except OSError:
+            continue
+    return "\n".join(found)
+
+
+def test_the_program_has_it_and_nobody_else(machine: Machine, control: FakeControl, tmp_path: Path) -> None:
+    text = """
+import os, pathlib, time
+value = os.environ["TOKEN"]
+out = pathlib.Path(os.environ["CRUCIBLE_OUTPUT_DIR"])
+(out / "seen.txt").write_text(value)
+(out / f"named-{value[:6]}.txt").write_text("harmless")
+print("raw", value, flush=True)
+print("loss of " + value + " = 0.5", flush=True)
+while not (out / "go").exists():
+    time.sleep(0.02)
+raise ValueError(value)
+"""
+    machine.run(script(text, secrets=("TOKEN",)))
+    control.wait(lambda: bool(control.attempts[A1].tails))
+    assert VALUE not in command_lines()
+    assert on_disk(machine.work) == []
+    (machine.folder() / "outputs" / "go").touch()
+    control.wait_for(A1, Kind.ENDED)
+    attempt = control.attempts[A1]
+    assert attempt.of(Kind.EXITED)[0].data["code"] == 1
+    assert attempt.artifacts["seen.txt"].decode() == VALUE, "what a job stores is its own"
+    assert VALUE not in told(control)
+    log = attempt.log().decode()
+    assert log.startswith("raw ***\nloss of *** = 0.5\n")
+    assert "ValueError: ***" in log
+    assert on_disk(machine.work) == []
+
+
+def test_an_output_whose_name_tells_it_is_left_out(machine: Machine, control: FakeControl) -> None:
+    control.secrets = {"TOKEN": "plain-name-of-a-file"}
+    text = """
+import os, pathlib
+import crucible
+value = os.environ["TOKEN"]
+out = pathlib.Path(os.environ["CRUCIBLE_OUTPUT_DIR"])
+(out / value).write_text("content")
+(out / "kept.txt").write_text("content")
+crucible.report(step=1, **{value: 2.0, "loss": 1.0})
+"""
+    machine.run(script(text, secrets=("TOKEN",)))
+    ended = control.wait_for(A1, Kind.ENDED)
+    attempt = control.attempts[A1]
+    assert list(attempt.artifacts) == ["kept.txt"]
+    assert ended.data["complete"] is False
+    assert any("holds a secret" in str(note.data["text"]) for note in attempt.of(Kind.NOTE))
+    assert attempt.points("loss")
+    assert "plain-name-of-a-file" not in json.dumps([dict(m.data) for m in attempt.messages])
+
+
+def test_it_is_asked_for_until_the_server_answers(machine: Machine, control: FakeControl) -> None:
+    asked: list[str] = []
+
+    def busy(method: str, path: str) -> int | None:
+        if not path.endswith("/secrets"):
+            return None
+        asked.append(path)
+        return 503 if len(asked) < 3 else None
+
+    control.fault = busy
+    machine.run(script("import os; print(len(os.environ['TOKEN']))", secrets=("TOKEN",)))
+    control.wait_for(A1, Kind.ENDED, 40)
+    assert control.attempts[A1].log().decode() == f"{len(VALUE)}\n"
+    assert len(asked) == 3
+    said = [str(message.data["what"]) for message in control.attempts[A1].of(Kind.STAGING)]
+    assert any(text.startswith("waiting for the job's secrets: the server answered 503") for text in said)
+
+
+def test_one_that_is_refused_fails_the_job_before_it_starts(machine: Machine, control: FakeControl) -> None:
+    control.fault = lambda method, path: 404 if path.endswith("/secrets") else None
+    machine.run(script("print('never')", secrets=("TOKEN",)))
+    exited = control.wait_for(A1, Kind.EXITED)
+    assert exited.data["cause"] == "staging_failed"
+    assert "secrets were not handed over" in str(exited.data["text"])
+    control.wait_for(A1, Kind.ENDED)
+    assert b"never" not in control.attempts[A1].log()
+
+
+def test_one_that_the_server_leaves_out_fails_the_job(machine: Machine, control: FakeControl) -> None:
+    machine.run(script("print('never')", secrets=("OTHER", "TOKEN")))
+    exited = control.wait_for(A1, Kind.EXITED)
+    assert "no value for OTHER" in str(exited.data["text"])
+
+
+def test_a_job_without_secrets_asks_for_none(machine: Machine, control: FakeControl) -> None:
+    machine.run(script("import os; print('TOKEN' in os.environ)"))
+    control.wait_for(A1, Kind.ENDED)
+    assert control.attempts[A1].log() == b"False\n"
+    assert not [path for _, path in control.requests if path.endswith("/secrets")]
+
+
+def test_a_successor_of_a_dead_runner_tells_nothing_either(machine: Machine, control: FakeControl) -> None:
+    control.secrets = {"TOKEN": "plain-name-of-a-file"}
+    text = """
+import os, pathlib, time
+import crucible
+value = os.environ["TOKEN"]
+pathlib.Path(os.environ["CRUCIBLE_OUTPUT_DIR"], value).write_text("content")
+crucible.report(step=1, **{value: 2.0})
+print("printed", value, flush=True)
+time.sleep(60)
+"""
+    machine.run(script(text, secrets=("TOKEN",)))
+    control.wait(lambda: bool(control.attempts[A1].tails))
+    runner = json.loads((machine.folder() / "runner.json").read_text())
+    os.kill(int(runner["pid"]), 9)
+    control.wait_for(A1, Kind.ENDED, 60)
+    assert "plain-name-of-a-file" not in told(control)
+    assert control.attempts[A1].artifacts == {}
+    poll((machine.folder() / "done").exists)
+
+
+def test_a_host_and_a_runner_that_die_before_the_start_lose_nothing(machine: Machine, control: FakeControl) -> None:
+    asked: list[str] = []
+
+    def away(method: str, path: str) -> int | None:
+        if path.endswith("/secrets"):
+            asked.append(path)
+        return 503 if path.endswith("/secrets") else None
+
+    control.fault = away
+    machine.run(script("import os; print('it is', os.environ['TOKEN'])", secrets=("TOKEN",)))
+    poll(lambda: bool(asked))
+    for name in (machine.work / "host.json", machine.folder() / "runner.json"):
+        os.kill(int(json.loads(name.read_text())["pid"]), 9)
+    assert on_disk(machine.work) == []
+    control.fault = lambda method, path: None
+    machine.start_host()
+    control.wait_for(A1, Kind.ENDED, 60)
+    assert control.attempts[A1].log() == b"it is ***\n"
+    assert on_disk(machine.work) == []
+
+
+def test_a_result_does_not_tell_it(machine: Machine, control: FakeControl) -> None:
+    text = """
+import os
+import crucible
+value = os.environ["TOKEN"]
+crucible.result({"seen": value, value: [value, 7]})
+"""
+    machine.run(script(text, secrets=("TOKEN",)))
+    control.wait_for(A1, Kind.ENDED)
+    (result,) = control.attempts[A1].of(Kind.RESULT)
+    assert result.data["value"] == {"seen": "***", "***": ["***", 7]}
+    assert VALUE not in told(control)
