@@ -145,6 +145,16 @@ COMMANDS = (
     Row("login", "login:login", "Log in to a server, or make a login link for a browser."),
     Row("logout", "login:logout", "Forget a server, and end the session there."),
     Row("whoami", "login:whoami", "Show who you are to the server."),
+    Row(
+        "config",
+        "config:config",
+        "Show the settings in force; set your own.",
+        rows=(
+            Row("show", "config:config", "Show the settings in force here."),
+            Row("set", "config:set_", "Set one in your own config.toml."),
+            Row("unset", "config:unset", "Take one out of your own config.toml."),
+        ),
+    ),
     Row("init", "init:init", "Write an example job file."),
     Row("up", "server:up", "Start the embedded server."),
     Row("down", "server:down", "Stop the embedded server; jobs go on."),

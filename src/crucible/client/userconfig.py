@@ -1,0 +1,81 @@
+"""The user's own `config.toml`: one setting set or taken away, everything else in it as it was."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+from crucible.core.errors import BadInput, UnknownName
+from crucible.settings import NAMES, load_settings
+
+_KEY = re.compile(r"\s*([A-Za-z0-9_-]+|\"[^\"]*\")\s*=")
+_TABLE = re.compile(r"\s*\[")
+
+
+def set_setting(path: Path, name: str, value: str) -> None:
+    """Raises UnknownName, and BadInput for a value that the setting cannot have; then the file is as it was."""
+    _known(name)
+    _replace(path, [*_without(path, name), f"{name} = {_written(value)}"])
+
+
+def unset_setting(path: Path, name: str) -> bool:
+    """Whether it was there."""
+    _known(name)
+    kept = _without(path, name)
+    if len(kept) == len(_lines(path)):
+        return False
+    _replace(path, kept)
+    return True
+
+
+def _written(value: str) -> str:
+    """Numbers and flags as they are, all else as a text."""
+    if value in ("true", "false") or re.fullmatch(r"-?\d+(\.\d+)?", value):
+        return value
+    return json.dumps(value)
+
+
+def _without(path: Path, name: str) -> list[str]:
+    kept = []
+    for line in _lines(path):
+        if _TABLE.match(line):
+            raise BadInput(f"{path} has tables, which settings are not.", fix="Mend it by hand.")
+        key = _KEY.match(line)
+        if key is None or key[1].strip('"') != name:
+            kept.append(line)
+    return kept
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return []
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"{path} cannot be read.", why=str(error), fix="Mend or remove the file.") from error
+
+
+def _replace(path: Path, lines: list[str]) -> None:
+    """Only if the settings can still be read with it; closed to others, since it may hold a token."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fresh = path.with_name(f".{path.name}.new")
+    fresh.unlink(missing_ok=True)
+    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        file.write("".join(f"{line}\n" for line in lines))
+        file.flush()
+        os.fsync(file.fileno())
+    try:
+        load_settings(environ={}, folder=path.parent, user_config=fresh)
+    except BadInput as error:
+        fresh.unlink()
+        raise BadInput(
+            error.what, why=error.why.replace(str(fresh), str(path)), fix="Give it another value."
+        ) from error
+    fresh.replace(path)
+
+
+def _known(name: str) -> None:
+    if name not in NAMES:
+        raise UnknownName("setting", name, NAMES)

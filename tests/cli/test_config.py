@@ -1,0 +1,65 @@
+"""`crucible config`: what is in force, who said it, and the user's own file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import Cli
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "config" / "crucible" / "config.toml"
+
+
+def test_every_setting_is_shown_with_who_said_it(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CRUCIBLE_REQUEST_SECONDS", "7")
+    out = cli("config", "--origin").out
+    assert "request_seconds" in out
+    assert "CRUCIBLE_REQUEST_SECONDS" in out
+    shown = cli("config", "--json").json
+    assert shown["request_seconds"] == {"value": "7.0", "origin": "CRUCIBLE_REQUEST_SECONDS"}
+    assert shown["project"] == {"value": None, "origin": "default"}
+
+
+def test_one_is_set_shown_and_taken_away_and_the_rest_of_the_file_stays(cli: Cli, file: Path) -> None:
+    file.parent.mkdir(parents=True)
+    file.write_text("# mine\nstart_seconds = 20\n")
+    for value in ("vision", "speech"):
+        assert cli("config", "set", "project", value).code == 0
+    assert file.read_text() == '# mine\nstart_seconds = 20\nproject = "speech"\n'
+    assert cli("config", "show", "project").out == "speech\n"
+    assert cli("config", "unset", "project").code == 0
+    assert file.read_text() == "# mine\nstart_seconds = 20\n"
+    assert "not set" in cli("config", "unset", "project").err
+
+
+def test_the_file_is_closed_to_others(cli: Cli, file: Path) -> None:
+    cli("config", "set", "token", "a-secret-token")
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert cli("config", "show", "token").out == "***\n"
+    assert "a-secret-token" not in cli("config", "--json").out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("set", "request_seconds", "soon"), "cannot be 'soon'"),
+        (("set", "server", "not an address"), "http"),
+        (("set", "projekt", "x"), "Did you mean 'project'"),
+        (("unset", "projekt"), "Did you mean 'project'"),
+        (("show", "projekt"), "Did you mean 'project'"),
+    ],
+)
+def test_what_is_wrong_is_said_and_nothing_is_written(cli: Cli, file: Path, words: tuple[str, ...], said: str) -> None:
+    done = cli("config", *words)
+    assert (done.code, said in done.err) == (2, True), done.err
+    assert not file.exists()
+
+
+def test_a_file_with_tables_is_not_touched(cli: Cli, file: Path) -> None:
+    file.parent.mkdir(parents=True)
+    file.write_text("[tool]\nx = 1\n")
+    assert cli("config", "set", "project", "x").code == 2
+    assert file.read_text() == "[tool]\nx = 1\n"
