@@ -32,6 +32,7 @@ from crucible.server import (
     people,
     problems,
     prometheus,
+    rates,
     secrets,
     streams,
     system,
@@ -113,11 +114,12 @@ def build_api(
     app.state.meters = Meters()
     failures.install(app)
     app.add_middleware(BodyLimit, streams=STREAMED)
+    app.add_middleware(rates.RateLimit, users=rates.USERS, strangers=rates.STRANGERS)
     app.add_middleware(Guard, token=token, identify=control.identify, hosts=LOOPBACK | hosts)
     app.add_middleware(Stopwatch, meters=app.state.meters)
     app.add_middleware(Envelope, version=version)
     for router in ROUTERS:
-        app.include_router(router, responses=problems.documented(401, 403, 422, 500))
+        app.include_router(router, responses=problems.documented(401, 403, 422, 429, 500))
     _add_openapi(app)
     return app
 
