@@ -14,6 +14,7 @@ import typer
 
 from crucible.cli.follow import DETACHED, submitted, watch
 from crucible.cli.hints import hints
+from crucible.cli.notice import tell_end
 from crucible.cli.session import Session
 from crucible.cli.words import command_words, python_words
 from crucible.client.api import Api
@@ -76,6 +77,7 @@ class Options:
     kind: str | None = None
     tag: tuple[str, ...] = ()
     detach: bool = False
+    notify: bool = False
     dry_run: bool = False
     plan: bool = False
     """As `dry_run`, without the call that would be sent."""
@@ -158,6 +160,7 @@ def run(
     kind: Annotated[Text, typer.Option("--kind", metavar="KIND", help="train, inference, benchmark or serve.")] = None,
     tag: Annotated[Texts, typer.Option("--tag", metavar="TAG", help="Label to find it by. Repeatable.")] = None,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Submit, print the id, return.")] = False,
+    notify: Annotated[bool, typer.Option("--notify", help="Ring, and tell the desktop, when it has ended.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say where it would run, for how much, and by which call.")
     ] = False,
@@ -199,6 +202,8 @@ def run_job(session: Session, options: Options, take: Take | None = None, after:
             code = watch(session.out, api, job, advise=lambda tail: hints(tail, payload, session.folder))
             if code != DETACHED:
                 after(api, job.id)
+                if options.notify:
+                    tell_end(api.job(job.id), session.environ)
             return code
 
 

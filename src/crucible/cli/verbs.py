@@ -217,4 +217,4 @@ def _plan(ctx: typer.Context) -> int:
     return run_job(Session.of(ctx), options_of(ctx, plan=True))
 
 
-plan = like_run(_plan, without=("detach", "dry_run"))
+plan = like_run(_plan, without=("detach", "notify", "dry_run"))

@@ -1,0 +1,50 @@
+"""A notice for a person who looked elsewhere: the terminal rings, and the desktop says what happened."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TextIO
+
+from crucible.client.views import JobView
+
+SECONDS = 5.0
+_RING = "\a"
+_OSC, _END = "\x1b]9;", "\x07"
+"""Terminals that know it (iTerm2, Windows Terminal, kitty, WezTerm, ConEmu) show the text; others leave it out."""
+
+
+def tell_end(job: JobView, environ: Mapping[str, str], stream: TextIO | None = None) -> None:
+    """Say how a job ended. Never fails: nobody may miss the job's own code for it."""
+    text = words(job)
+    out = stream or sys.stderr
+    if out.isatty():
+        out.write(f"{_RING}{_OSC}{text}{_END}" if environ.get("TERM") != "dumb" else _RING)
+        out.flush()
+    command = desktop_command(text, environ)
+    if command is not None:
+        try:
+            subprocess.run(command, timeout=SECONDS, check=False, capture_output=True, stdin=subprocess.DEVNULL)
+        except (OSError, subprocess.TimeoutExpired):
+            return
+
+
+def words(job: JobView) -> str:
+    """In one line, without anything that a terminal would take for more than text."""
+    name = f" ({job.name})" if job.name else ""
+    code = f", exit code {job.exit_code}" if job.exit_code else ""
+    text = f"Crucible: {job.called}{name} {job.status}{code}"
+    return "".join(letter for letter in text if letter.isprintable())[:200]
+
+
+def desktop_command(text: str, environ: Mapping[str, str]) -> Sequence[str] | None:
+    """What shows a notice on this desktop; None where there is none, or no desktop."""
+    if sys.platform == "darwin" and (found := shutil.which("osascript", path=environ.get("PATH"))):
+        quoted = text.replace("\\", "\\\\").replace('"', '\\"')
+        return [found, "-e", f'display notification "{quoted}" with title "Crucible"']
+    if not (environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY")):
+        return None
+    found = shutil.which("notify-send", path=environ.get("PATH"))
+    return [found, "--app-name=Crucible", "--", "Crucible", text] if found else None
