@@ -79,7 +79,6 @@ async def found_town(rig: Rig) -> Town:
     api = build_api(
         control, token=OWNERS, nonce="n", version="1", home="/h", on_stop=lambda: stops.append(None), pace=PACE
     )
-    control._ready = True  # its loops are not needed
     return Town(rig, control, api, job, tokens, stops)
 
 

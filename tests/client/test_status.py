@@ -7,7 +7,7 @@ from tests.client.fake_server import completed, failed, job_view
 from crucible.client.status import Watch, status_of
 from crucible.client.stream import Frame
 from crucible.client.views import JobView
-from crucible.core.lifecycle.states import JobState, Status
+from crucible.core.states import JobState, Status
 
 
 def view(**changes: Any) -> JobView:

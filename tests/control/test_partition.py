@@ -12,7 +12,7 @@ from crucible.control.orders import Terms
 from crucible.control.reconcile import GAP_SECONDS
 from crucible.core.lifecycle import JobState, Reason
 from crucible.core.lifecycle.silence import REPLACE_MARGIN
-from crucible.core.lifecycle.states import Condition
+from crucible.core.states import Condition
 from crucible.wire.messages import Kind
 
 HOUR = 3600.0

@@ -34,9 +34,9 @@ from crucible.core.lifecycle import (
 )
 from crucible.core.lifecycle import facts as f
 from crucible.core.lifecycle.reasons import Retry
-from crucible.core.lifecycle.states import Condition
 from crucible.core.offers import Billing, Market
 from crucible.core.resources import Allocation, Capacity, Resources
+from crucible.core.states import Condition
 
 TIMES = st.floats(0, 4e9, allow_nan=False)
 MAYBE_TIME = st.none() | TIMES

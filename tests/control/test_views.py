@@ -12,10 +12,10 @@ from crucible.control import views
 from crucible.control.views import attempt_view, backend_view, event_view, iso, job_view, machine_view
 from crucible.core.ids import Prefix
 from crucible.core.lifecycle import AttemptState, Job, JobState, MachineState, Reason, World
-from crucible.core.lifecycle.states import Condition
 from crucible.core.offers import Offer
 from crucible.core.pricing import Segment
 from crucible.core.resources import Resources
+from crucible.core.states import Condition
 
 JOB_KEYS = {
     "id",

@@ -22,7 +22,7 @@ from crucible.control.unit import Unit
 from crucible.core.errors import CrucibleError, NotFound, Unreachable
 from crucible.core.lifecycle import EffectKind, Event, Machine, MachineState, Step, World, machines, silence
 from crucible.core.lifecycle import facts as f
-from crucible.core.lifecycle.states import AttemptState
+from crucible.core.states import AttemptState
 from crucible.simulation.faults.elastic import ElasticBackend
 from crucible.simulation.faults.servers import KEY
 from crucible.wire.messages import Batch, Message, derive_secret

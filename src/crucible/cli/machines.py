@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from crucible.cli.arguments import Yes
+from crucible.cli.output import Listing
 from crucible.cli.session import Session
 from crucible.cli.words import ago_words, dollars
 from crucible.client.api import Api
@@ -26,16 +27,8 @@ def machines(
     session = Session.of(ctx)
     with session.api() as api:
         found = [machine for machine in api.machines(all=everything) if everything or not machine.gone]
-    if session.out.as_json:
-        session.out.json({"items": [machine.as_json() for machine in found]})
-    elif session.out.quiet:
-        for machine in found:
-            session.out.data(machine.id)
-    elif not found:
-        session.out.say("No machine is in use.")
-    else:
-        heads = ("MACHINE", "BACKEND", "STATE", "TYPE", "REGION", "MARKET", "FOR", "PRICE", "COST", "AGE")
-        session.out.table(heads, (_row(machine) for machine in found))
+    heads = ("MACHINE", "BACKEND", "STATE", "TYPE", "REGION", "MARKET", "FOR", "PRICE", "COST", "AGE")
+    session.out.listing(found, Listing(heads, _row, lambda machine: machine.id, "No machine is in use."))
 
 
 def terminate(
@@ -68,16 +61,10 @@ def orphans(ctx: typer.Context) -> None:
     session = Session.of(ctx)
     with session.api() as api:
         found = api.orphans()
-    if session.out.as_json:
-        session.out.json({"items": [item.as_json() for item in found]})
-    elif session.out.quiet:
-        for item in found:
-            session.out.data(item.native_id)
-    elif not found:
-        session.out.say("There are no orphans: every machine with our tag is one that we know and want.")
-    else:
-        rows = [(item.native_id, item.backend, item.region or "", item.machine or "", item.why) for item in found]
-        session.out.table(("NATIVE ID", "BACKEND", "REGION", "MACHINE", "WHY"), rows)
+    none = "There are no orphans: every machine with our tag is one that we know and want."
+    heads = ("NATIVE ID", "BACKEND", "REGION", "MACHINE", "WHY")
+    session.out.listing(found, Listing(heads, _orphan, lambda orphan: orphan.native_id, none))
+    if found:
         session.out.say("They are not ended by themselves. End one: crucible machines terminate NATIVE-ID")
 
 
@@ -96,6 +83,10 @@ def _row(machine: MachineView) -> tuple[str, ...]:
         cost,
         ago_words(machine.created_at),
     )
+
+
+def _orphan(item: OrphanView) -> tuple[str, ...]:
+    return item.native_id, item.backend, item.region or "", item.machine or "", item.why
 
 
 Known = MachineView | OrphanView | None

@@ -6,11 +6,19 @@ import json
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import TextIO
+from typing import Generic, Protocol, TextIO, TypeVar
 
 from crucible.core.errors import CrucibleError
+
+
+class Shown(Protocol):
+    def as_json(self) -> dict[str, object]: ...
+
+
+V = TypeVar("V", bound=Shown)
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 
@@ -29,6 +37,16 @@ def tell_error(error: CrucibleError, *, as_json: bool, file: TextIO | None = Non
         print(textwrap.indent(error.why, "  "), file=out)
     if error.fix:
         print(textwrap.indent(f"Fix: {error.fix}", "  "), file=out)
+
+
+@dataclass(frozen=True)
+class Listing(Generic[V]):
+    """How views of one kind are listed: what each is called, its row under `heads`, and what is said for none."""
+
+    heads: tuple[str, ...]
+    row: Callable[[V], Sequence[str]]
+    name: Callable[[V], str]
+    nothing: str = ""
 
 
 class Output:
@@ -88,6 +106,18 @@ class Output:
             line = "  ".join(cells).rstrip()
             line = line if room is None else _cut(line, room)
             self.data(f"\x1b[1m{line}\x1b[0m" if number == 0 and self.colours else line)
+
+    def listing(self, found: Sequence[V], shown: Listing[V], **more: object) -> None:
+        """Views as JSON (with `more` beside them), as names alone, or as a table; words where there are none."""
+        if self.as_json:
+            self.json({**more, "items": [view.as_json() for view in found]})
+        elif self.quiet:
+            for view in found:
+                self.data(shown.name(view))
+        elif not found and shown.nothing:
+            self.say(shown.nothing)
+        else:
+            self.table(shown.heads, map(shown.row, found))
 
     def fields(self, pairs: Iterable[tuple[str, str | None]]) -> None:
         """Name and value, one a line; those without a value are left out. A long value goes on below itself."""

@@ -6,8 +6,10 @@ from typing import Annotated
 
 import typer
 
+from crucible.cli.output import Listing
 from crucible.cli.session import Session
 from crucible.cli.words import ago_words
+from crucible.client.people import MemberView, ProjectView
 from crucible.core.errors import UnknownName
 from crucible.core.people import Role
 
@@ -20,14 +22,8 @@ def projects(ctx: typer.Context) -> None:
     session = Session.of(ctx)
     with session.api() as api:
         found = api.people.projects()
-    if session.out.as_json:
-        session.out.json({"items": [item.as_json() for item in found]})
-    elif session.out.quiet:
-        for item in found:
-            session.out.data(item.name)
-    else:
-        rows = [(i.name, str(i.members), i.about, ago_words(i.created_at) if i.created_at else "") for i in found]
-        session.out.table(("PROJECT", "MEMBERS", "ABOUT", "SINCE"), rows)
+    heads = ("PROJECT", "MEMBERS", "ABOUT", "SINCE")
+    session.out.listing(found, Listing(heads, _row, lambda project: project.name))
 
 
 def add(
@@ -49,12 +45,9 @@ def members(ctx: typer.Context, name: Project) -> None:
     session = Session.of(ctx)
     with session.api() as api:
         found = api.people.members(name)
-    if session.out.as_json:
-        session.out.json({"items": [item.as_json() for item in found]})
-    elif not found:
-        session.out.say(f"{name} has no members; administrators may use it all the same.")
-    else:
-        session.out.table(("USER", "ROLE", "SINCE"), [(m.name, m.role, ago_words(m.since)) for m in found])
+    nobody = f"{name} has no members; administrators may use it all the same."
+    heads = ("USER", "ROLE", "SINCE")
+    session.out.listing(found, Listing(heads, _member, lambda member: member.name, nobody))
 
 
 def grant(
@@ -80,3 +73,12 @@ def remove(ctx: typer.Context, name: Project, user: User) -> None:
     with session.api() as api:
         api.people.remove_member(name, user)
     session.out.say(f"{user} is no member of {name} any more.")
+
+
+def _row(project: ProjectView) -> tuple[str, ...]:
+    since = ago_words(project.created_at) if project.created_at else ""
+    return project.name, str(project.members), project.about, since
+
+
+def _member(member: MemberView) -> tuple[str, ...]:
+    return member.name, member.role, ago_words(member.since)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from crucible.cli.output import Listing
 from crucible.cli.session import Session
 from crucible.cli.words import ago_words
 from crucible.client.api import Api
@@ -27,15 +28,8 @@ def secrets(ctx: typer.Context, project: Project = None) -> None:
     with session.api() as api:
         where = _project(session, api, project)
         found = api.secrets.listed(where)
-    if session.out.as_json:
-        session.out.json({"project": where, "items": [secret.as_json() for secret in found]})
-    elif session.out.quiet:
-        for secret in found:
-            session.out.data(secret.name)
-    elif not found:
-        session.out.say(f"The project {where} has no secrets. `crucible secrets set NAME` sets one.")
-    else:
-        session.out.table(("SECRET", "SET", "BY"), map(_row, found))
+    none = f"The project {where} has no secrets. `crucible secrets set NAME` sets one."
+    session.out.listing(found, Listing(("SECRET", "SET", "BY"), _row, lambda secret: secret.name, none), project=where)
 
 
 def set_secret(ctx: typer.Context, name: Name, project: Project = None) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from crucible.cli.arguments import Job
+from crucible.cli.output import Listing
 from crucible.cli.session import Session
 from crucible.cli.words import ago_words
 from crucible.client.people import TokenView
@@ -22,15 +23,9 @@ def tokens(
     session = Session.of(ctx)
     with session.api() as api:
         found = api.people.tokens(all=everyones)
-    if session.out.as_json:
-        session.out.json({"items": [item.as_json() for item in found]})
-    elif session.out.quiet:
-        for item in found:
-            session.out.data(item.id)
-    elif not found:
-        session.out.say("You have none. `crucible tokens create NAME` makes one.")
-    else:
-        session.out.table(("TOKEN", "USER", "NAME", "KIND", "MAY", "ONLY IN", "STATE", "USED"), map(_row, found))
+    heads = ("TOKEN", "USER", "NAME", "KIND", "MAY", "ONLY IN", "STATE", "USED")
+    none = "You have none. `crucible tokens create NAME` makes one."
+    session.out.listing(found, Listing(heads, _row, lambda token: token.id, none))
 
 
 def create(

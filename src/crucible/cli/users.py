@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from crucible.cli.output import Listing
 from crucible.cli.session import Session
 from crucible.cli.words import ago_words
 from crucible.client.people import UserView
@@ -21,15 +22,9 @@ def users(ctx: typer.Context) -> None:
     session = Session.of(ctx)
     with session.api() as api:
         found = api.people.users()
-    if session.out.as_json:
-        session.out.json({"items": [user.as_json() for user in found]})
-    elif session.out.quiet:
-        for user in found:
-            session.out.data(user.name)
-    elif not found:
-        session.out.say("There are no users: whoever holds the state folder is the owner. `crucible users add NAME`.")
-    else:
-        session.out.table(("USER", "WHAT", "LOGS IN BY", "PROJECTS", "SINCE"), map(_row, found))
+    nobody = "There are no users: whoever holds the state folder is the owner. `crucible users add NAME`."
+    heads = ("USER", "WHAT", "LOGS IN BY", "PROJECTS", "SINCE")
+    session.out.listing(found, Listing(heads, _row, lambda user: user.name, nobody))
 
 
 def add(

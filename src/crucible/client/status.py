@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from crucible.client.stream import Frame
 from crucible.client.views import CheckpointView, JobView, ProgressView
-from crucible.core.lifecycle.states import JobState, Status
+from crucible.core.states import JobState, Status
 
 
 @dataclass(frozen=True)

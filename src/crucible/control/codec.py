@@ -19,10 +19,10 @@ from crucible.core.lifecycle import (
     Wish,
 )
 from crucible.core.lifecycle.reasons import Retry
-from crucible.core.lifecycle.states import Condition
 from crucible.core.offers import Billing, Market
 from crucible.core.resources import Allocation, Capacity, Resources
 from crucible.core.spec import JobSpec
+from crucible.core.states import Condition
 
 _JOB_PLAIN = (
     "project",

@@ -12,7 +12,7 @@ from crucible.control.db.statement import Statement
 from crucible.control.db.timed import TimedDb
 from crucible.control.views import View
 from crucible.core.lifecycle import JobState, MachineState
-from crucible.core.lifecycle.states import Status, status_of
+from crucible.core.states import Status, status_of
 
 AGENT_SECONDS = 60.0
 """Since its last word a host counts as connected; that is stored in batches."""

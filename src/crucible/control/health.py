@@ -14,7 +14,7 @@ from crucible.core.errors import NotFound
 from crucible.core.health import SYSTEM, Finding, Judgement, Part, Point, Signs, Stage, judge, wanted
 from crucible.core.ids import short
 from crucible.core.lifecycle import Attempt, Job, JobState, World
-from crucible.core.lifecycle.states import Condition
+from crucible.core.states import Condition
 
 POINTS = 512
 """Of each series, to see its course."""

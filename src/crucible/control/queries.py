@@ -16,10 +16,10 @@ from crucible.control.views import MOST_AHEAD, View, event_view, job_view, machi
 from crucible.core.errors import Conflict, CrucibleError, Forbidden, NotFound
 from crucible.core.ids import is_id, short
 from crucible.core.lifecycle import JobState, MachineState
-from crucible.core.lifecycle.states import Status, states_of
 from crucible.core.people import OWNER, Identity, Permission
 from crucible.core.pricing import Segment
 from crucible.core.spec import JobSpec
+from crucible.core.states import Status, states_of
 
 LARGEST_PAGE = 500
 TERMINAL = tuple(s.value for s in JobState if s.terminal)

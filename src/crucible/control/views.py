@@ -13,10 +13,10 @@ from crucible.control.labels import Labels
 from crucible.core import pricing
 from crucible.core.ids import short
 from crucible.core.lifecycle import Attempt, Job, JobState, Machine, Slot, World, status_of
-from crucible.core.lifecycle.states import Condition
 from crucible.core.offers import Offer
 from crucible.core.people import OWNER
 from crucible.core.pricing import Segment
+from crucible.core.states import Condition
 
 View = dict[str, object]
 

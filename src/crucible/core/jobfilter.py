@@ -12,8 +12,8 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from crucible.core.errors import UnknownName
-from crucible.core.lifecycle.states import JobState, Status, states_of
 from crucible.core.spec import Kind
+from crucible.core.states import JobState, Status, states_of
 from crucible.core.tags import MAX_KEY, MAX_VALUE, Tag, parse_tag
 
 MAX_VALUES = 20

@@ -18,6 +18,8 @@ DEFAULT_PROJECT = "default"
 """The project of whoever runs Crucible for himself; it is always there."""
 
 MAX_PROJECT, MAX_USER = 63, 100
+SHORTEST_PASSWORD, LONGEST_PASSWORD = 12, 1000
+SESSION_SECONDS = 7 * 86400
 PROJECT_PATTERN = rf"^[a-z0-9][a-z0-9_-]{{0,{MAX_PROJECT - 1}}}$"
 _PROJECT = re.compile(PROJECT_PATTERN.strip("^$"))
 _USER = re.compile(rf"[a-z0-9][a-z0-9._@+-]{{0,{MAX_USER - 1}}}")

@@ -8,8 +8,8 @@ from fastapi import Depends, Query
 from pydantic import ValidationError
 
 from crucible.core.jobfilter import MAX_TEXT, MAX_VALUES, JobFilter
-from crucible.core.lifecycle.states import Status
 from crucible.core.spec import Kind
+from crucible.core.states import Status
 from crucible.server.failures import bad_fields
 
 STATUSES = tuple(status.value for status in Status)

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from crucible.core.people import MAX_USER
+from crucible.core.people import LONGEST_PASSWORD, MAX_USER, SESSION_SECONDS
 from crucible.server.answers import answer
 from crucible.server.auth import COOKIE
 from crucible.server.context import About, People, Server, Who
@@ -19,8 +19,7 @@ from crucible.server.limits import whole
 from crucible.server.people_ports import View
 from crucible.server.problems import documented
 
-MAX_CODE, MAX_PASSWORD, MAX_FORM = 200, 1000, 1000
-SESSION_SECONDS = 7 * 86400
+MAX_CODE, MAX_FORM = 200, 1000
 
 router = APIRouter(tags=["login"])
 
@@ -33,7 +32,7 @@ class Credentials(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     name: Annotated[str | None, Field(min_length=1, max_length=MAX_USER)] = None
-    password: Annotated[str | None, Field(min_length=1, max_length=MAX_PASSWORD)] = None
+    password: Annotated[str | None, Field(min_length=1, max_length=LONGEST_PASSWORD)] = None
     code: Code | None = None
 
     @model_validator(mode="after")

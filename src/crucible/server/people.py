@@ -8,19 +8,19 @@ from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
-from crucible.core.people import MAX_PROJECT, MAX_USER, Role
+from crucible.core.people import LONGEST_PASSWORD, MAX_PROJECT, MAX_USER, SHORTEST_PASSWORD, Role
 from crucible.server.answers import answer
 from crucible.server.context import People, Who
 from crucible.server.limits import MAX_OFFSET, PageSize
 from crucible.server.problems import documented
 
-MAX_ABOUT, MAX_PASSWORD = 1000, 1000
+MAX_ABOUT = 1000
 
 router = APIRouter(prefix="/api/v1", tags=["people"])
 
 UserName = Annotated[str, Path(min_length=1, max_length=MAX_USER)]
 ProjectName = Annotated[str, Path(min_length=1, max_length=MAX_PROJECT)]
-Password = Annotated[str, Field(max_length=MAX_PASSWORD, description="at least 12 characters")]
+Password = Annotated[str, Field(max_length=LONGEST_PASSWORD, description=f"at least {SHORTEST_PASSWORD} characters")]
 
 
 class _Wish(BaseModel):

@@ -43,7 +43,7 @@ from crucible.core.lifecycle import (
 from crucible.core.lifecycle import facts as f
 from crucible.core.lifecycle.advance import new_job
 from crucible.core.lifecycle.silence import NOTICE_AFTER
-from crucible.core.lifecycle.states import states_of
+from crucible.core.states import states_of
 
 
 def test_a_new_job_is_accepted_and_queued() -> None:

@@ -30,8 +30,8 @@ from tests.core.lifecycle.builders import (
 from crucible.core.lifecycle import AttemptState, JobState, MachineState, Reason, World, advance
 from crucible.core.lifecycle import facts as f
 from crucible.core.lifecycle.silence import NOTICE_AFTER, SETTLE_WINDOW
-from crucible.core.lifecycle.states import Condition
 from crucible.core.spec import Retries
+from crucible.core.states import Condition
 
 TICK = f.Tick()
 QUIET = NOW + NOTICE_AFTER

@@ -11,10 +11,9 @@ from crucible.control.people.office import Office
 from crucible.control.ports import Ports
 from crucible.control.views import View
 from crucible.core.errors import NotAllowed
-from crucible.core.people import EVERY_PERMISSION, Identity, Permission, Via
+from crucible.core.people import EVERY_PERMISSION, LONGEST_PASSWORD, SESSION_SECONDS, Identity, Permission, Via
 from crucible.core.secret import Secret
 
-SESSION_SECONDS = 7 * 86400.0
 LINK_SECONDS = 300.0
 
 
@@ -50,7 +49,7 @@ class Door(Office):
         """A session for a name and its password. A wrong one costs as much time as a right one."""
         self._throttle.check(name)
         kept = await self._ports.db.read(lambda conn: _kept(conn, name))
-        given = Secret(password[: passwords.LONGEST])
+        given = Secret(password[:LONGEST_PASSWORD])
         right = await self._ports.calls.run(
             "passwords", lambda: passwords.matches(given, kept.password), passwords.HASH_SECONDS
         )

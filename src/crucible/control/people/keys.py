@@ -7,7 +7,6 @@ from sqlalchemy import Connection
 from crucible.control.people import audit, tokens
 from crucible.control.people.office import Office
 from crucible.control.views import View
-from crucible.core.errors import NotFound
 from crucible.core.people import Identity, Permission, Via
 
 
@@ -54,7 +53,7 @@ class Keys(Office):
         def end(conn: Connection, now: float) -> View:
             row = tokens.of(conn, ref)
             if row["user"] != who.user and not who.may(Permission.OPERATE):
-                raise NotFound(f"There is no token {ref!r}.", fix="`crucible tokens` lists yours.")
+                raise tokens.missing(ref)
             if tokens.revoke(conn, row["id"], now):
                 audit.note(conn, who, "token.revoke", row["id"], now, project=row["project"])
             return {"id": row["id"], "name": row["name"], "state": "revoked"}

@@ -7,12 +7,12 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from crucible.core.errors import BadInput, TooManyTries
+from crucible.core.people import LONGEST_PASSWORD, SHORTEST_PASSWORD
 from crucible.core.secret import Secret
 
 if TYPE_CHECKING:
     from argon2 import PasswordHasher
 
-SHORTEST, LONGEST = 12, 1000
 HASH_SECONDS = 10.0
 FREE_TRIES = 5
 LONGEST_WAIT = 900.0
@@ -21,10 +21,10 @@ REMEMBERED = 10_000
 
 def checked(password: str) -> Secret:
     """The password, if it is one that can be used."""
-    if not SHORTEST <= len(password) <= LONGEST or not password.strip():
+    if not SHORTEST_PASSWORD <= len(password) <= LONGEST_PASSWORD or not password.strip():
         raise BadInput(
             "This password cannot be used.",
-            why=f"It has to have {SHORTEST} to {LONGEST} characters.",
+            why=f"It has to have {SHORTEST_PASSWORD} to {LONGEST_PASSWORD} characters.",
             fix="Choose a longer one; a sentence is fine.",
             field="password",
         )

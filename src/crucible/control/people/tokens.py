@@ -120,11 +120,11 @@ def of(conn: Connection, ref: str) -> Row:
     """One by its id or an ending of it."""
     ending = ref.lower().removeprefix("tok-")
     if len(ending) < 3 or not ending.isalnum():
-        raise _missing(ref)
+        raise missing(ref)
     query = select(t.tokens).where(_c.id.endswith(ending), _c.via != LOGIN).limit(2)
     rows = conn.execute(query).mappings().all()
     if len(rows) != 1:
-        raise _missing(ref)
+        raise missing(ref)
     return rows[0]
 
 
@@ -190,5 +190,5 @@ def _roles(pairs: Iterable[tuple[str, str]]) -> dict[str, Role]:
     return {project: Role(role) for project, role in pairs}
 
 
-def _missing(ref: str) -> NotFound:
+def missing(ref: str) -> NotFound:
     return NotFound(f"There is no token {ref!r}.", fix="`crucible tokens` lists yours.")

@@ -4,8 +4,8 @@ from crucible.core.lifecycle.advance import advance, new_job
 from crucible.core.lifecycle.facts import Fact
 from crucible.core.lifecycle.machines import advance_machine
 from crucible.core.lifecycle.reasons import Reason
-from crucible.core.lifecycle.states import AttemptState, JobState, MachineState, Status, Wish, status_of
 from crucible.core.lifecycle.values import Attempt, Effect, EffectKind, Event, Job, Machine, Slot, Step, World
+from crucible.core.states import AttemptState, JobState, MachineState, Status, Wish, status_of
 
 __all__ = [
     "Attempt",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from crucible.core.lifecycle.facts import ResumeRequested
-from crucible.core.lifecycle.states import JobState, Wish
 from crucible.core.lifecycle.values import Event, Step, World
 from crucible.core.places import places_of
+from crucible.core.states import JobState, Wish
 
 
 def reopen(world: World, fact: ResumeRequested, now: float) -> Step:

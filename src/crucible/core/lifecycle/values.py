@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from crucible.core.lifecycle.reasons import Reason, Retry
-from crucible.core.lifecycle.states import AttemptState, Condition, JobState, MachineState, Wish
 from crucible.core.offers import Billing, Market
 from crucible.core.people import DEFAULT_PROJECT
 from crucible.core.places import DEFAULT_PLACE
 from crucible.core.resources import Allocation, Capacity, Resources
 from crucible.core.spec import JobSpec
+from crucible.core.states import AttemptState, Condition, JobState, MachineState, Wish
 
 
 @dataclass(frozen=True)
