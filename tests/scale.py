@@ -58,7 +58,9 @@ PROVE = Scale(
 
 
 def add_options(parser: pytest.Parser) -> None:
-    parser.addoption("--scale", default="test", help="test, prove, or numbers of Scale: kills=30,cuts=200")
+    parser.addoption(
+        "--scale", default="test", help="test, prove, and numbers of Scale: kills=30,cuts=200 or prove,cuts=200"
+    )
     parser.addoption("--figures", type=Path, help="append what tests measured to this file, a JSON object a line")
 
 
@@ -67,14 +69,14 @@ def scale_of(config: pytest.Config) -> Scale:
 
 
 def parsed(asked: str) -> Scale:
-    """`test`, `prove` or `kills=30,cuts=200`. Raises UsageError for what no Scale has."""
-    if asked in ("test", "prove"):
-        return PROVE if asked == "prove" else TEST
+    """`test`, `prove`, `kills=30,cuts=200` or `prove,cuts=200`. Raises UsageError for what no Scale has."""
+    named = {"test": TEST, "prove": PROVE}
     names = {field.name for field in fields(Scale)}
-    pairs = [word.partition("=") for word in asked.split(",")]
+    base, *numbers = asked.split(",") if asked.split(",")[0] in named else ["test", *asked.split(",")]
+    pairs = [word.partition("=") for word in numbers]
     if any(name not in names or not number.isdecimal() for name, _, number in pairs):
-        raise pytest.UsageError(f"--scale {asked}: test, prove, or numbers of {', '.join(sorted(names))}")
-    return replace(TEST, **{name: int(number) for name, _, number in pairs})
+        raise pytest.UsageError(f"--scale {asked}: test, prove, and numbers of {', '.join(sorted(names))}")
+    return replace(named[base], **{name: int(number) for name, _, number in pairs})
 
 
 @pytest.fixture(scope="session")

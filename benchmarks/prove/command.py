@@ -69,7 +69,7 @@ def _obey(asked: argparse.Namespace, rows: tuple[Row, ...], place: Place) -> int
     if asked.render:
         return _render(place)
     load(place.root / place.results)
-    return _run(wanted, Runner(place.root, place.root / LOGS, asked.scale), place)
+    return _run(wanted, Runner(place.root, place.root / LOGS, asked.scale, _say), place)
 
 
 def _check_scale(scale: str, place: Place) -> None:
@@ -94,7 +94,7 @@ def _render(place: Place) -> int:
 
 
 def _run(rows: tuple[Row, ...], runner: Runner, place: Place) -> int:
-    """What was done before an interruption is kept."""
+    """What was done before an interruption is kept, rows and pieces of them."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     done: dict[str, Result] = {}

@@ -53,6 +53,14 @@ def read(path: Path) -> tuple[Measured, ...]:
     return tuple(_together(each) for each in alike.values())
 
 
+def together(found: Iterable[Measured]) -> tuple[Measured, ...]:
+    """What several runs measured under the same names and words."""
+    alike: dict[tuple[str, ...], list[Measured]] = {}
+    for each in found:
+        alike.setdefault((each.name, each.test, *each.words.values()), []).append(each)
+    return tuple(_merged(each) for each in alike.values())
+
+
 def counts(output: str) -> dict[str, int]:
     """`12 passed, 1 skipped in 3.21s` and `200 seeds, 398 virtual hours, 0 broken, 190 s`, by their words."""
     last = next((line for line in reversed(output.splitlines()) if line.strip()), "")
@@ -83,6 +91,16 @@ def _together(lines: list[dict[str, object]]) -> Measured:
     numbers = {name: Spread(least=min(each), most=max(each)) for name, each in found.items()}
     first = lines[0]
     return Measured(name=str(first["row"]), test=_test(first), times=len(lines), numbers=numbers, words=_words(first))
+
+
+def _merged(found: list[Measured]) -> Measured:
+    names = dict.fromkeys(name for each in found for name in each.numbers)
+    spreads = {name: [each.numbers[name] for each in found if name in each.numbers] for name in names}
+    numbers = {
+        name: Spread(least=min(each.least for each in spread), most=max(each.most for each in spread))
+        for name, spread in spreads.items()
+    }
+    return found[0].model_copy(update={"times": sum(each.times for each in found), "numbers": numbers})
 
 
 def _test(line: dict[str, object]) -> str:

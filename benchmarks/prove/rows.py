@@ -10,7 +10,7 @@ from tests.scale import Scale
 from crucible.core.errors import BadInput
 
 Command = tuple[str, ...]
-"""Words; `{scale}`, `{figures}` and the names of Scale in braces are filled in."""
+"""Words; `{scale}`, `{figures}`, the names of Scale and, of a piece, the `{first}` in braces are filled in."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,8 @@ class Row:
     commands: tuple[Command, ...]
     shown: tuple[str, ...] = ()
     """What shows it in `make test`, where that is not what the commands name."""
+    piece: tuple[str, int] | None = None
+    """A name of Scale, and how much of it is done in one go."""
 
     @property
     def tests(self) -> tuple[str, ...]:
@@ -62,8 +64,9 @@ ROWS = (
         promises=(1, 2, 3, 4, 5, 6),
         asks="{seeds:,} seeds",
         holds="no invariant broken",
-        commands=(("crucible-sim", "--seeds", "{seeds}", "--processes", "2"),),
+        commands=(("crucible-sim", "--seeds", "{seeds}", "--from", "{first}", "--processes", "2"),),
         shown=("scripts/test.sh", "tests/simulation/test_seeds.py"),
+        piece=("seeds", 500),
     ),
     Row(
         "planted",
@@ -99,6 +102,7 @@ ROWS = (
         asks="every point, {sweeps} ×",
         holds="each job done once, no machine left",
         commands=(pytest("-n", "2", "tests/faults/test_crashpoints.py", "tests/faults/test_rehearsal_crashes.py"),),
+        piece=("sweeps", 2),
     ),
     Row(
         "proxy",
@@ -107,6 +111,7 @@ ROWS = (
         asks="{launches:,} launches",
         holds="none alive at the end",
         commands=(pytest("tests/faults/test_rehearsal_storm.py"),),
+        piece=("launches", 250),
     ),
     Row(
         "partition",
@@ -134,6 +139,7 @@ ROWS = (
         asks="{cuts:,} cuts",
         holds="`latest` always verifies",
         commands=(pytest("tests/faults/test_checkpoint_cuts.py"),),
+        piece=("cuts", 200),
     ),
     Row(
         "canaries",

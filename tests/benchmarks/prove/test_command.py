@@ -123,7 +123,7 @@ def test_a_run_at_another_size_is_not_for_the_page(bench: Bench, capsys: pytest.
     ("words", "told"),
     [
         (("two",), "There is no row 'two'. The rows are: one, three."),
-        (("--scale", "cats=3"), "--scale cats=3: test, prove, or numbers of"),
+        (("--scale", "cats=3"), "--scale cats=3: test, prove, and numbers of"),
     ],
 )
 def test_what_is_not_understood(
