@@ -34,7 +34,6 @@ run_pytest() {
     local name=$1 code log=.pytest_cache/$1.txt color=no
     shift
     [ -t 1 ] && color=yes
-    mkdir -p .pytest_cache
     "$bin/python" -m pytest -q -rfEs --color="$color" -o cache_dir=".pytest_cache/$name" "$@" | tee -i "$log"
     code=${PIPESTATUS[0]}
     note_skipped "$name" "$log"
@@ -63,15 +62,27 @@ note_skipped() {
 # Rewrites the tests' asserts while the first suites leave a core idle, so that not every worker has to do it.
 warm_up() { "$bin/python" -m pytest -q --collect-only -p no:cacheprovider tests >/dev/null 2>&1; }
 
+# Sets `processor`: its seconds that everything we waited for has used. What went on without us is not in it.
+note_processor() {
+    times >.pytest_cache/times # not in a subshell, which would have used nothing
+    processor=$(awk 'NR == 2 { gsub(/[ms]/, " "); print int($1 * 60 + $2 + $3 * 60 + $4) }' .pytest_cache/times)
+}
+
 run_suite() {
-    local name=$1 started=$SECONDS code again=
+    local name=$1 started=$SECONDS used code outcome again=
     printf '\n== %s\n' "$name"
+    note_processor
+    used=$processor
     "suite_$name"
     code=$?
     [ "$code" = 130 ] && exit 130
-    results+=("$(printf '%-9s %5d s  %s' "$name" $((SECONDS - started)) "$([ "$code" = 0 ] && echo "passed$again" || echo "FAILED ($code)")")")
+    outcome=$([ "$code" = 0 ] && echo "passed$again" || echo "FAILED ($code)")
+    note_processor
+    note_result "$name" $((SECONDS - started)) $((processor - used)) "$outcome"
     [ "$code" = 0 ] || failed=1
 }
+
+note_result() { results+=("$(printf '%-9s %5d s %5d s of processor  %s' "$@")"); }
 
 suites=("$@")
 [ $# = 0 ] && suites=("${all[@]}")
@@ -82,6 +93,7 @@ done
 trap 'exit 130' INT
 # Without bytecode every worker of every suite compiles the tests, and what they start, from the beginning.
 unset VIRTUAL_ENV CRUCIBLE_HOME CRUCIBLE_SERVER PYTHONDONTWRITEBYTECODE
+mkdir -p .pytest_cache
 results=()
 skipped=()
 failed=0
@@ -95,9 +107,10 @@ for name in "${suites[@]}"; do
     run_suite "$name"
 done
 
+note_processor
+note_result all "$SECONDS" "$processor" "$([ "$failed" = 0 ] && echo passed || echo FAILED)"
 printf '\n== skipped\n'
 printf '%s\n' "${skipped[@]:-nothing}"
 printf '\n== time of each suite\n'
 printf '%s\n' "${results[@]}"
-printf '%-9s %5d s  %s\n' all "$SECONDS" "$([ "$failed" = 0 ] && echo passed || echo FAILED)"
 exit "$failed"
