@@ -34,7 +34,7 @@ run_pytest() {
     local name=$1 code log=.pytest_cache/$1.txt color=no
     shift
     [ -t 1 ] && color=yes
-    "$bin/python" -m pytest -q -rfEs --color="$color" -o cache_dir=".pytest_cache/$name" "$@" | tee -i "$log"
+    "$bin/python" -m pytest -q -rfEs --durations=15 --durations-min=5 --color="$color" -o cache_dir=".pytest_cache/$name" "$@" | tee -i "$log"
     code=${PIPESTATUS[0]}
     note_skipped "$name" "$log"
     [ "$code" = 1 ] || return "$code"
