@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from tests.e2e.terminal import Terminal
 from tests.harness import Deployment, shell, until
@@ -16,6 +20,7 @@ from crucible.client import verify_webhook
 from crucible.core.errors import NotAllowed
 
 ALLOWED = {"CRUCIBLE_WEBHOOK_HOSTS": "127.0.0.1"}
+PAGE = Path(__file__).parents[2] / "docs" / "notifications.md"
 METADATA = "http://169.254.169.254/latest/meta-data/"
 
 
@@ -198,3 +203,19 @@ def test_a_receiver_that_hangs_holds_up_nobody(tmp_path: Path) -> None:
             assert crucible.wait(crucible.submit(shell("true")))["status"] == "completed"
             until(lambda count=count: len(well.received) == count, 8, "the other's message")
         assert len(stuck.received) == 1
+
+
+def test_the_pages_own_receiver_takes_what_is_signed(terminal: Terminal, tmp_path: Path) -> None:
+    (code,) = [block for block in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL) if "do_POST" in block]
+    with Receiver() as free:
+        made = terminal.json("notifications", "add", free.url())
+    env = {**terminal.crucible.env, "HOOK_SECRET": made["secret"], "PORT": str(free.port)}
+    script = tmp_path / "receiver.py"
+    script.write_text(code)
+    with subprocess.Popen([sys.executable, str(script)], env=env, stdout=subprocess.PIPE, text=True) as receiver:
+        until(lambda: terminal.run("notifications", "test", made["id"]).returncode == 0, 30, "the ping to be taken")
+        assert httpx2.post(free.url(), content=b"{}").status_code == 400
+        receiver.terminate()
+        assert receiver.stdout is not None
+        assert receiver.stdout.read().startswith("ping {")
+    terminal.ok("notifications", "remove", made["id"], "--yes")

@@ -16,7 +16,7 @@ from crucible.control.people.office import Office
 from crucible.control.ports import Ports
 from crucible.control.unit import HOOKS
 from crucible.control.views import View, iso
-from crucible.core.errors import BadInput, RefusedByPolicy, Unreachable
+from crucible.core.errors import BadInput, RefusedByPolicy, TimedOut, Unreachable
 from crucible.core.hooks import MOST_HOOKS, HookEvent, HookFormat, Outcome, Standing
 from crucible.core.ids import Prefix
 from crucible.core.people import Identity, Permission
@@ -150,7 +150,7 @@ class Hooks(Office):
         """A name that nobody knows is the asker's mistake here, and no trouble of ours."""
         try:
             await self._sender.check(url)
-        except Unreachable as error:
+        except (TimedOut, Unreachable) as error:
             raise BadInput(error.what, why=error.why, fix=error.fix, field="url") from error
 
     def _note(self, conn: Connection, who: Identity, action: str, hook: Hook, now: float, **data: object) -> None:
