@@ -2,35 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
-from tests.authorisation.town import OWNERS, Town, found_town
+from tests.authorisation.town import Town
 from tests.control.fakes import FakePost
-from tests.control.world import give_back, make_rig
 
 from crucible.client import verify_webhook
 from crucible.core.hooks import Reply
 
 HOOKS = "/api/v1/projects/alpha/hooks"
 URL = "https://hooks.example/crucible"
-
-
-@pytest.fixture
-async def town(tmp_path: Path) -> AsyncIterator[Town]:
-    rig = await make_rig(tmp_path)
-    yield await found_town(rig)
-    await give_back(rig.ports.db)
-
-
-@pytest.fixture
-async def owner(town: Town) -> AsyncIterator[httpx2.AsyncClient]:
-    transport, headers = httpx2.ASGITransport(town.api), {"authorization": f"Bearer {OWNERS}"}
-    async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=headers) as client:
-        yield client
 
 
 def post_of(town: Town) -> FakePost:
