@@ -232,7 +232,8 @@ class FakePost:
     A receiver in `hanging` does not answer until `released`; an address that begins with `http://10.` is ours.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: FakeClock) -> None:
+        self.now = clock.now
         self.posted: list[Posted] = []
         self.replies: dict[str, list[Reply]] = {}
         self.hanging: set[str] = set()

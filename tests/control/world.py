@@ -248,7 +248,7 @@ def join(
     scratch: Path,
     post: Post | None = None,
 ) -> Rig:
-    given = Deployment(DEPLOYMENT, KEY, "http://agents", scratch, 1000, post=post or FakePost())
+    given = Deployment(DEPLOYMENT, KEY, "http://agents", scratch, 1000, post=post or FakePost(clock))
     parts = Parts(ports, backends, given)
     return Rig(clock=clock, calls=calls, backend=backends["local"], backends=backends, parts=parts)
 

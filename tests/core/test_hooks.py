@@ -63,6 +63,16 @@ def test_after_a_day_the_next_message_has_its_turn_and_the_receiver_its_rest() -
     assert after.standing.failures == 21
 
 
+@pytest.mark.parametrize(
+    ("status", "outcome"), [(422, Outcome.GIVEN_UP), (401, Outcome.FAILED), (None, Outcome.FAILED)]
+)
+def test_a_message_that_is_refused_for_what_it_is_does_not_hold_up_the_others_for_long(
+    status: int | None, outcome: Outcome
+) -> None:
+    young, old = (judge(Standing(9, NOW), Reply(status), NOW - age, NOW, 0.0) for age in (3599.0, 3600.0))
+    assert (young.outcome, old.outcome) == (Outcome.FAILED, outcome)
+
+
 def test_days_of_failures_disable() -> None:
     assert not judge(Standing(99, NOW - DISABLE + 1), DOWN, NOW, NOW, 0.0).disabled
     assert "5 days" in judge(Standing(99, NOW - DISABLE), DOWN, NOW, NOW, 0.0).disabled

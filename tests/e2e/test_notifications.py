@@ -214,7 +214,7 @@ def test_the_pages_own_receiver_takes_what_is_signed(terminal: Terminal, tmp_pat
     script.write_text(code)
     with subprocess.Popen([sys.executable, str(script)], env=env, stdout=subprocess.PIPE, text=True) as receiver:
         until(lambda: terminal.run("notifications", "test", made["id"]).returncode == 0, 30, "the ping to be taken")
-        assert httpx2.post(free.url(), content=b"{}").status_code == 400
+        assert httpx2.post(free.url(), content=b"{}").status_code == 401
         receiver.terminate()
         assert receiver.stdout is not None
         assert receiver.stdout.read().startswith("ping {")

@@ -182,6 +182,7 @@ def _show(session: Session, hook: HookView) -> None:
             ("State", hook.state),
             ("Why", hook.disabled_why),
             ("Failures", failing),
+            ("Given up", f"{hook.given_up} messages" if hook.given_up else None),
             ("Next try", hook.next_try_at),
             ("Last", _last(hook) or "never"),
             ("Answer", hook.last.answer if hook.last else None),

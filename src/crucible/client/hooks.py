@@ -46,6 +46,7 @@ class HookView(View):
     disabled_why: str | None = None
     failures: int = 0
     failing_since: str | None = None
+    given_up: int = 0
     next_try_at: str | None = None
     last: DeliveryView | None = None
     created_at: str | None = None

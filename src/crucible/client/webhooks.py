@@ -23,8 +23,8 @@ def verify_webhook(
     """The message, once its signature and time are right; raises NotAllowed (and BadInput for what is no JSON).
 
     `secret` is what `crucible notifications add` printed; `headers` and `body` as the request had them, the body
-    byte for byte. `tolerance`: seconds that the message may be old. A message may come twice: its header
-    `webhook-id` is the same each time.
+    byte for byte. An error's `http_status` is what to answer. `tolerance`: seconds that the message may be old. A
+    message may come twice: its header `webhook-id` is the same each time.
     """
     content = body.encode() if isinstance(body, str) else bytes(body)
     held = secret if isinstance(secret, Secret) else Secret(secret)
@@ -32,7 +32,7 @@ def verify_webhook(
     try:
         message = json.loads(content)
     except ValueError as error:
-        raise BadInput("The message is no JSON.", why=str(error), fix="Answer 400.") from error
+        raise BadInput("The message is no JSON.", why=str(error), fix="Answer 422.") from error
     if not isinstance(message, dict):
-        raise BadInput("The message is no JSON object.", fix="Answer 400.")
+        raise BadInput("The message is no JSON object.", fix="Answer 422.")
     return message

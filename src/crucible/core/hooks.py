@@ -11,6 +11,8 @@ JITTER = 0.2
 """The part of a wait by which it may be shorter or longer."""
 GIVE_UP = 24 * 3600.0
 """Seconds after what happened when a message is sent no more; each is tried once whatever its age."""
+REFUSED, GIVE_UP_REFUSED = frozenset({400, 413, 415, 422}), 3600.0
+"""Answers that are about this very message, and the seconds for which those that follow it wait for it all the same."""
 DISABLE = 5 * 24 * 3600.0
 """Seconds of failures in a row after which a hook is disabled."""
 OVERLAP = 24 * 3600.0
@@ -98,7 +100,8 @@ def judge(before: Standing, reply: Reply, happened: float, now: float, jitter: f
     since = now if before.since is None else before.since
     standing = Standing(before.failures + 1, since)
     wait = max(_wait(before.failures, jitter), min(reply.retry_after or 0.0, LONGEST_WAIT))
-    outcome = Outcome.GIVEN_UP if now - happened >= GIVE_UP else Outcome.FAILED
+    patience = GIVE_UP_REFUSED if reply.status in REFUSED else GIVE_UP
+    outcome = Outcome.GIVEN_UP if now - happened >= patience else Outcome.FAILED
     return Verdict(outcome, standing, now + wait, _disabled(reply, since, now))
 
 

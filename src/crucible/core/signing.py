@@ -70,5 +70,5 @@ def _refusal(why: str) -> NotAllowed:
     return NotAllowed(
         "The message is not one that this hook's secret signed just now.",
         why=why,
-        fix="Answer 400 and do nothing. Check the body byte for byte as it came, and the clocks of both computers.",
+        fix="Answer 401 and do nothing. Check the body byte for byte as it came, and the clocks of both computers.",
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import time
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -34,6 +35,10 @@ class Webhooks:
         self._agent = agent
         self._seconds = seconds
         self._tls = tls
+
+    def now(self) -> float:
+        """The computer's clock, also when it was set since this process started."""
+        return time.time()
 
     async def check(self, url: str) -> None:
         """Raises what the guard raises for an address that cannot be called."""

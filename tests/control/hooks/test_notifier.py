@@ -165,6 +165,7 @@ async def test_a_message_is_given_up_after_a_day_and_the_next_has_its_turn(wired
     await wired.notify()
     assert [one["data"]["job"]["id"] for one in wired.told()] == [first, first, second]
     assert [one["outcome"] for one in await wired.tries(hook)] == ["delivered", "given_up", "failed"]
+    assert (await wired.view(hook))["given_up"] == 1
 
 
 async def test_days_of_failures_disable_a_hook_and_it_says_so(wired: Wired) -> None:

@@ -452,6 +452,7 @@ hooks = Table(
     Column("not_before", Float, nullable=False),
     Column("failures", Integer, nullable=False),
     Column("failing_since", Float),
+    Column("given_up", Integer, nullable=False, server_default="0"),
     Column("rotated_at", Float),
     Index("ix_hooks_project", "project", "id"),
     Index("ix_hooks_enabled", "enabled", "id"),

@@ -56,9 +56,7 @@ class Hooks(Office):
             projects.need(conn, project)
             _need_room(conn, project)
             start = rows.newest(conn)
-            hook = Hook(
-                name, project, url, tuple(events), format, who.name, now, True, "", start, 0.0, Standing(), None
-            )
+            hook = Hook(name, project, url, tuple(events), format, who.name, now, True, "", start, 0.0, Standing())
             rows.add(conn, hook)
             self._sender.keep(conn, hook, secret, now, who.name)
             self._note(conn, who, "hook.create", hook, now, host=_host(url), events=sorted(events))
@@ -188,6 +186,7 @@ def _view(conn: Connection, hook: Hook) -> View:
         "disabled_why": hook.disabled or None,
         "failures": hook.standing.failures,
         "failing_since": iso(hook.standing.since),
+        "given_up": hook.given_up,
         "next_try_at": iso(hook.not_before) if failing and hook.enabled and hook.not_before else None,
         "last": deliveries.last(conn, hook.id),
         "created_at": iso(hook.created_at),

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, bindparam, delete, func, select, update
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Row, Statement, inserting
 from crucible.core.errors import Conflict, NotFound
-from crucible.core.hooks import HookEvent, HookFormat, Standing, Verdict
+from crucible.core.hooks import HookEvent, HookFormat, Outcome, Standing, Verdict
 from crucible.core.ids import Prefix
 
 _c = t.hooks.c
@@ -50,6 +50,7 @@ _SETTLE = Statement(
         not_before=bindparam("again"),
         failures=bindparam("count"),
         failing_since=bindparam("since"),
+        given_up=_c.given_up + bindparam("given_up_now"),
     )
 )
 _SKIP = Statement(
@@ -76,7 +77,8 @@ class Hook:
     cursor: int
     not_before: float
     standing: Standing
-    rotated_at: float | None
+    given_up: int = 0
+    rotated_at: float | None = None
 
     @property
     def secret(self) -> str:
@@ -159,6 +161,7 @@ def settle(conn: Connection, hook: Hook, cursor: int, verdict: Verdict) -> bool:
         again=verdict.not_before,
         count=standing.failures,
         since=standing.since,
+        given_up_now=int(verdict.outcome is Outcome.GIVEN_UP),
     )
     return changed == 1
 
@@ -190,5 +193,6 @@ def _hook(row: Row) -> Hook:
         cursor=row["cursor"],
         not_before=row["not_before"],
         standing=Standing(row["failures"], row["failing_since"]),
+        given_up=row["given_up"],
         rotated_at=row["rotated_at"],
     )

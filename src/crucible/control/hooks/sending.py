@@ -22,6 +22,9 @@ from crucible.core.signing import signed
 class Post(Protocol):
     """The way out; see integrations.webhook."""
 
+    def now(self) -> float:
+        """What the rest of the world takes for the time: receivers compare it with theirs."""
+
     async def check(self, url: str) -> None:
         """Raises BadInput, RefusedByPolicy, Unreachable for an address that cannot be called."""
 
@@ -59,8 +62,10 @@ class Sender:
             secrets = await self._ports.db.read(lambda conn: self.secrets(conn, hook, now))
         except (NotFound, Trouble) as error:
             return Reply(None, str(error))
+        way = self._way()
+        headers = signed(secrets, message.id, message.body, way.now())
         crashpoint("hook.before_call")
-        reply = await self._way().post(hook.url, message.body, signed(secrets, message.id, message.body, now))
+        reply = await way.post(hook.url, message.body, headers)
         crashpoint("hook.after_call")
         return reply
 

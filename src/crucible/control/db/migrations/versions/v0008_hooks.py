@@ -35,6 +35,7 @@ def _make_hooks() -> None:
         sa.Column("not_before", sa.Float, nullable=False),
         sa.Column("failures", sa.Integer, nullable=False),
         sa.Column("failing_since", sa.Float),
+        sa.Column("given_up", sa.Integer, nullable=False, server_default="0"),
         sa.Column("rotated_at", sa.Float),
         sa.PrimaryKeyConstraint("id", name="pk_hooks"),
     )
