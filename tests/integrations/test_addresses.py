@@ -51,7 +51,7 @@ NO_URLS = [
     "https://[::1", "https://::1/", "https://hooks.example/a b", "https://hooks.example/\r\nHost: evil", "http://\x00",
     "https://hooks.example\\@evil.example", "https:\\\\hooks.example", "https://a..b", "https://-a-/",
     "https://" + "x" * 3000, "https://" + "a." * 130 + "b", "https://exa mple", "https://ex\tample", "https://ex%61mple",
-    "https://hooks.example,10.0.0.1", "https://hooks;x", "https://*", "https://a/\x7f",
+    "https://hooks.example,10.0.0.1", "https://hooks;x", "https://*", "https://a/\x7f", "https://a/\ud800",
 ]  # fmt: skip
 
 

@@ -92,6 +92,16 @@ async def test_an_address_of_our_own_gets_a_403_that_names_the_setting(owner: ht
     assert "webhook_hosts" in answer.json()["fix"]
 
 
+@pytest.mark.parametrize(
+    "text", ["https://hooks.example/\\ud800", "https://a\\u0000b", "https://\\ufdfa.example/\\u202e"]
+)
+async def test_letters_that_nobody_can_keep_break_nothing(owner: httpx2.AsyncClient, text: str) -> None:
+    headers = {"content-type": "application/json"}
+    answer = await owner.post(HOOKS, content=f'{{"url": "{text}"}}', headers=headers)
+    assert answer.status_code in (201, 422)
+    assert (await owner.get(HOOKS)).status_code == 200
+
+
 @pytest.mark.parametrize("limit", ["0", "101", "x"])
 async def test_how_many_deliveries_is_bounded(owner: httpx2.AsyncClient, limit: str) -> None:
     hook = await made(owner)

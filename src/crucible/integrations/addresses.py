@@ -27,7 +27,7 @@ LookUp = Callable[[str, int], Awaitable[Sequence[str]]]
 
 _HOST = re.compile(r"(?=.{1,253}$)[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)*")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
-_ODD = re.compile(r"[\x00-\x20\x7f\\]")
+_ODD = re.compile("[\x00-\x20\x7f\\\\\ud800-\udfff]")
 
 _OPEN_6 = ipaddress.ip_network("2000::/3")
 """All that is given out of IPv6; everything else, ::1 and addresses that hold others, is somebody's own."""
@@ -110,7 +110,9 @@ class Guard:
 def parse(url: str) -> Target:
     """Without addresses yet; raises BadInput for what is no address of a web server."""
     if len(url) > MAX_URL or _ODD.search(url):
-        raise _no_address(url, f"It has more than {MAX_URL} characters, or holds blanks, controls or backslashes.")
+        raise _no_address(
+            url, f"It has more than {MAX_URL} characters, or holds blanks, controls, backslashes or half letters."
+        )
     try:
         parts = urlsplit(url)
         scheme, host, port = parts.scheme, parts.hostname or "", parts.port
