@@ -9,6 +9,7 @@ import pytest
 from tests.control.hooks.wired import DOWN, SECRET, URL, Wired
 from tests.control.world import Rig, other_worker
 
+from crucible.control import meta, restored
 from crucible.control.crashpoints import arm, disarm
 from crucible.control.hooks import deliveries, messages, notifier
 from crucible.control.hooks.notifier import Notifier
@@ -288,6 +289,17 @@ async def test_a_process_without_a_way_out_looks_at_nothing(rig: Rig) -> None:
 
     mute = Notifier(rig.ports, rig.duties, Sender(rig.ports, rig.parts.vault, None))
     assert await mute.round() >= 60
+
+
+async def test_a_restored_copy_tells_nobody_before_it_is_confirmed(wired: Wired) -> None:
+    await wired.hook()
+    await wired.end_a_job()
+    await wired.rig.sql(lambda conn: meta.put(conn, restored.RESTORED_AT, str(wired.rig.clock.now())))
+    await wired.notify()
+    assert wired.sent() == []
+    await wired.rig.sql(lambda conn: restored.confirm(conn, wired.rig.clock.now()))
+    await wired.notify()
+    assert wired.types() == ["job.completed"]
 
 
 async def test_an_event_wakes_whoever_tells_others(wired: Wired) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import structlog
 from sqlalchemy import Connection
 
+from crucible.control import restored
 from crucible.control.db.clock import now as time_of
 from crucible.control.hooks import deliveries, messages, rows
 from crucible.control.hooks.deliveries import Try
@@ -59,7 +60,7 @@ class Notifier:
             return UNABLE_SECONDS
         if not self._duties.has(Duty.NOTIFIER):
             return LOOK_SECONDS
-        hooks, newest = await self._ports.db.read(lambda conn: (rows.enabled(conn), rows.newest(conn)))
+        hooks, newest = await self._ports.db.read(lambda conn: (_served(conn), rows.newest(conn)))
         self._looked = {hook.id: self._looked[hook.id] for hook in hooks if hook.id in self._looked}
         now = self._ports.clock.now()
         behind = [hook for hook in hooks if self._place(hook) < newest]
@@ -156,6 +157,11 @@ class Notifier:
 
     def _holds(self, conn: Connection) -> bool:
         return self._duties.holds(conn, Duty.NOTIFIER)
+
+
+def _served(conn: Connection) -> list[Hook]:
+    """None while a restored copy may be older than what others were told already."""
+    return [] if restored.held(conn) else rows.enabled(conn)
 
 
 def _tell(hook: Hook, message: Message, sent: Sent, verdict: Verdict) -> None:
