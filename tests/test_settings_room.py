@@ -33,3 +33,10 @@ def test_how_the_store_is_bounded(tmp_path: Path, days: str, seconds: float) -> 
 def test_what_makes_no_sense_is_told(tmp_path: Path, wrong: dict[str, str]) -> None:
     with pytest.raises(BadInput):
         load(tmp_path, **wrong)
+
+
+def test_no_host_of_ones_own_is_called_unless_it_is_named(tmp_path: Path) -> None:
+    assert load(tmp_path).webhook_hosts.value == ()
+    (tmp_path / "crucible.toml").write_text('webhook_hosts = ["hooks.internal", "10.1.0.0/16"]\n')
+    assert load(tmp_path).webhook_hosts.value == ("hooks.internal", "10.1.0.0/16")
+    assert load(tmp_path, CRUCIBLE_WEBHOOK_HOSTS="127.0.0.1, ::1").webhook_hosts.value == ("127.0.0.1", "::1")

@@ -105,6 +105,7 @@ def build_control(home: Home, settings: Settings) -> ControlPort:
             channel=settings.channel.value,
             neighbours=settings.shared_computer.value,
             models_python=settings.models_python.value,
+            webhook_hosts=settings.webhook_hosts.value,
             key=home.key(settings.key_file.value),
             secrets_keys=home.beside_key("secrets.keys", settings.key_file.value),
             python=sys.executable,

@@ -76,6 +76,7 @@ class Settings:
     `behind_proxy`: a proxy before the server encrypts. `public_url`: how others than this computer call the server.
     `shared_computer`: the server's users trust each other, so their jobs may run beside each other on this computer.
     `models_python`: the Python whose model plugins a server offers (None: it offers none).
+    `webhook_hosts`: hosts and networks of one's own that notifications may be sent to; the open internet always.
     `prune_after`: seconds after which what an ended job stored is removed by itself (None: never).
     """
 
@@ -110,6 +111,7 @@ class Settings:
     behind_proxy: Setting[bool]
     public_url: Setting[str | None]
     models_python: Setting[str | None]
+    webhook_hosts: Setting[tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -122,7 +124,7 @@ class _Layer:
 
 STORE_NAMES = ("store", "store_endpoint", "store_region", "store_access_key", "store_secret_key")
 ROOM_NAMES = ("disk_reserve", "store_quota", "prune_after")
-PEOPLE_NAMES = ("shared_computer", "tls_certificate", "tls_key", "behind_proxy", "public_url")
+PEOPLE_NAMES = ("shared_computer", "tls_certificate", "tls_key", "behind_proxy", "public_url", "webhook_hosts")
 RENTING_NAMES = ("agents_url", "channel", "rehearsal_state", "machine_seconds", "lease_seconds")
 PLACE_NAMES = ("database", "key_file", "backends", "local_folder", "models_python")
 SERVER_NAMES = (*PLACE_NAMES, *RENTING_NAMES, *STORE_NAMES, *ROOM_NAMES, *PEOPLE_NAMES)
@@ -175,6 +177,7 @@ def load_settings(
         behind_proxy=_pick(layers, "behind_proxy", _flag, lambda: False),
         public_url=_pick(layers, "public_url", _url, lambda: None),
         models_python=_pick(layers, "models_python", _interpreter, lambda: None),
+        webhook_hosts=_pick(layers, "webhook_hosts", _names, lambda: ()),
     )
 
 

@@ -13,7 +13,9 @@ from tests.control.world import Rig, give_back, job_spec, make_rig, sha
 from tests.server.asgi import SocketClient
 from tests.server.test_auth import routes
 
+from crucible.core.hooks import ENDS, HookFormat
 from crucible.core.secret import Secret
+from crucible.core.signing import signing_secret
 
 ALLOWED = Path(__file__).parent / "allowed.txt"
 OPENED = 101
@@ -47,6 +49,8 @@ BODIES: dict[str, Any] = {
     "POST /api/v1/projects": {"name": "gamma"},
     "PUT /api/v1/projects/{project}/members/{name}": {"role": "member"},
     "PUT /api/v1/projects/{project}/secrets/{name}": {"value": "a value to keep"},
+    "POST /api/v1/projects/{project}/hooks": {"url": "https://hooks.example/x"},
+    "PATCH /api/v1/projects/{project}/hooks/{hook}": {"events": ["failed"]},
     "POST /api/v1/tokens": {"name": "mine", "scopes": ["read"]},
 }
 QUERIES = {
@@ -54,6 +58,7 @@ QUERIES = {
     "GET /api/v1/audit": {"project": "alpha"},
     "GET /login": {"code": "abc"},
 }
+SIGNING = signing_secret(b"k" * 32)
 JOB_QUERIES = {"GET /status": "task_id"}
 
 
@@ -76,6 +81,8 @@ async def path_of(town: Town, method: str, path: str) -> str:
     fill = {**FILL, "{id}": town.job, "{job_id}": town.job, "{name}": NAMES.get(method, "viewer")}
     if "/secrets/" in path and method == "DELETE":
         await town.control.vault.set(await town.identity("manager"), "alpha", fill["{name}"], Secret("a value to keep"))
+    if "{hook}" in path:
+        fill["{hook}"] = await add_hook(town)
     if "{token}" in path:
         fill["{token}"] = str((await town.identity("admin")).token)
     if "{machine}" in path:
@@ -83,6 +90,12 @@ async def path_of(town: Town, method: str, path: str) -> str:
     for name, value in fill.items():
         path = path.replace(name, value)
     return path
+
+
+async def add_hook(town: Town) -> str:
+    manager, wish = await town.identity("manager"), {"events": ENDS, "format": HookFormat.JSON, "secret": SIGNING}
+    made = await town.control.hooks.add(manager, "alpha", "https://hooks.example/x", **wish)  # type: ignore[arg-type]
+    return str(made["id"])
 
 
 async def query_of(town: Town, row: str) -> dict[str, Any] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -21,7 +21,8 @@ from crucible.backends.base import (
     Slots,
 )
 from crucible.control.ports import guarded
-from crucible.core.errors import TimedOut
+from crucible.core.errors import BadInput, RefusedByPolicy, TimedOut, Unreachable
+from crucible.core.hooks import Reply
 from crucible.core.ids import Prefix, make_id
 from crucible.core.offers import Offer
 from crucible.core.resources import Capacity, GiB, Resources
@@ -216,3 +217,39 @@ class FakeBackend:
     @staticmethod
     def _next(answers: list[str | BaseException]) -> str | BaseException:
         return answers.pop(0) if len(answers) > 1 else answers[0]
+
+
+@dataclass(frozen=True)
+class Posted:
+    url: str
+    body: bytes
+    headers: Mapping[str, str]
+
+
+class FakePost:
+    """The way out to receivers. Each takes what it is sent, or says what a test put into `replies` for it.
+
+    A receiver in `hanging` does not answer until `released`; an address that begins with `http://10.` is ours.
+    """
+
+    def __init__(self, clock: FakeClock) -> None:
+        self.now = clock.now
+        self.posted: list[Posted] = []
+        self.replies: dict[str, list[Reply]] = {}
+        self.hanging: set[str] = set()
+        self.released = asyncio.Event()
+
+    async def check(self, url: str) -> None:
+        if not url.startswith("http"):
+            raise BadInput(f"{url!r} is no address that can be called.", fix="Give a whole address.", field="url")
+        if url.startswith("http://10."):
+            raise RefusedByPolicy("It is not on the open internet.", fix="The setting webhook_hosts.")
+        if "unknown" in url:
+            raise Unreachable("The host is not known.", fix="Check the name.")
+
+    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Reply:
+        self.posted.append(Posted(url, body, headers))
+        if url in self.hanging:
+            await self.released.wait()
+        said = self.replies.get(url)
+        return said.pop(0) if said else Reply(200, "thanks")

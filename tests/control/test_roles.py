@@ -10,7 +10,7 @@ from tests.control.world import Rig
 from crucible.control import roles
 from crucible.control.db import schema as t
 from crucible.control.db.postgres_failures import CommitUnknown
-from crucible.control.roles import HOLD_SECONDS, Duties, Duty
+from crucible.control.roles import HOLD_SECONDS, SHARED, Duties, Duty
 
 T = TypeVar("T")
 
@@ -83,7 +83,7 @@ async def test_duties_are_all_taken_by_the_first(rig: Rig) -> None:
     assert not await holds(rig, other)
     assert rig.duties.has(Duty.POLLER)
     assert await holds(rig, rig.duties)
-    assert {r["name"] for r in await rig.rows(t.roles)} == {f"{d}:local" for d in Duty}
+    assert {r["name"] for r in await rig.rows(t.roles)} == {d.value if d in SHARED else f"{d}:local" for d in Duty}
 
 
 async def test_a_holder_that_lost_its_duty_learns_it_from_the_database(rig: Rig) -> None:
@@ -109,8 +109,16 @@ async def test_a_duty_won_back_is_held_under_the_new_epoch_alone(rig: Rig) -> No
 
 async def test_processes_with_other_places_have_duties_of_their_own(rig: Rig) -> None:
     one, same, other = Duties("w1", ["a", "b"]), Duties("w2", ["b", "a"]), Duties("w3", ["b"])
-    assert await renew(rig, one) == await renew(rig, other) == frozenset(Duty)
+    assert await renew(rig, one) == frozenset(Duty), "of one name with the rig's own worker"
+    assert await renew(rig, other) == frozenset(Duty) - SHARED
     assert await renew(rig, same) == frozenset()
+
+
+async def test_what_all_share_has_one_holder_whatever_the_places(rig: Rig) -> None:
+    rig.clock.move(HOLD_SECONDS)
+    one, other = Duties("w2", ["a"]), Duties("w3", ["b"])
+    assert await renew(rig, one) >= SHARED
+    assert not await renew(rig, other) & SHARED
 
 
 async def test_many_places_fit_into_a_name(rig: Rig) -> None:

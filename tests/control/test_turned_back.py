@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from structlog.testing import capture_logs
 from tests.control.test_effects import intended
-from tests.control.world import Rig
+from tests.control.world import Rig, add_row
 
 from crucible.control.db import schema as t
 from crucible.control.turned_back import MARGIN, forget_what_is_ahead
@@ -35,6 +35,15 @@ async def test_jobs_are_looked_at_at_once(rig: Rig) -> None:
     assert await restart(rig, 2 * HOUR)
     assert all(job["due_at"] in (None, rig.clock.now()) for job in await rig.rows(t.jobs))
     assert all(job["not_before"] <= rig.clock.now() for job in await rig.rows(t.jobs))
+
+
+async def test_hooks_that_wait_are_called_at_once(rig: Rig) -> None:
+    hook = {"id": "hook-1", "project": "default", "url": "https://x", "events": "[]", "format": "json", "made_by": "o"}
+    place = {"created_at": 0.0, "enabled": True, "disabled": "", "cursor": 0, "failures": 3}
+    await rig.running()
+    await rig.sql(add_row(t.hooks, **hook, **place, not_before=rig.clock.now() + HOUR))
+    assert await restart(rig, 2 * HOUR)
+    assert [row["not_before"] for row in await rig.rows(t.hooks)] == [rig.clock.now()]
 
 
 async def test_a_clock_that_was_not_set_back_changes_nothing(rig: Rig) -> None:

@@ -19,6 +19,7 @@ from tests.control.fakes import (
     EvenRandom,
     FakeBackend,
     FakeClock,
+    FakePost,
     InlineCalls,
 )
 
@@ -29,6 +30,7 @@ from crucible.control.db import schema as t
 from crucible.control.db.inline import InlineDb
 from crucible.control.db.migrate import create
 from crucible.control.db.port import DatabaseClosed, Db
+from crucible.control.hooks import Post
 from crucible.control.parts import Deployment, Parts
 from crucible.control.ports import Ports
 from crucible.control.service import Control
@@ -238,15 +240,23 @@ async def make_rig(scratch: Path, *others: FakeBackend) -> Rig:
     return rig
 
 
-def join(ports: Ports, clock: FakeClock, calls: InlineCalls, backends: dict[str, FakeBackend], scratch: Path) -> Rig:
-    parts = Parts(ports, backends, Deployment(DEPLOYMENT, KEY, "http://agents", scratch, 1000))
+def join(
+    ports: Ports,
+    clock: FakeClock,
+    calls: InlineCalls,
+    backends: dict[str, FakeBackend],
+    scratch: Path,
+    post: Post | None = None,
+) -> Rig:
+    given = Deployment(DEPLOYMENT, KEY, "http://agents", scratch, 1000, post=post or FakePost(clock))
+    parts = Parts(ports, backends, given)
     return Rig(clock=clock, calls=calls, backend=backends["local"], backends=backends, parts=parts)
 
 
 async def other_worker(rig: Rig, worker: str) -> Rig:
     """A second process on the same database, with the same places."""
     ports = replace(rig.ports, worker=worker)
-    twin = join(ports, rig.clock, rig.calls, rig.backends, rig.deployment.scratch)
+    twin = join(ports, rig.clock, rig.calls, rig.backends, rig.deployment.scratch, rig.deployment.post)
     await twin.places.refresh()
     return twin
 

@@ -14,8 +14,11 @@ SHOWN = 4000
 
 @pytest.fixture(scope="module")
 def crucible(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
-    """A deployment whose server has a secret of its own in its environment, and takes bundles up to 1 MiB."""
-    env = {"SERVER_SECRET": SECRET, "CRUCIBLE_BUNDLE_LIMIT": "1M"}
+    """A deployment whose server has a secret of its own in its environment, and takes bundles up to 1 MiB.
+
+    Its notifications may be sent to this computer.
+    """
+    env = {"SERVER_SECRET": SECRET, "CRUCIBLE_BUNDLE_LIMIT": "1M", "CRUCIBLE_WEBHOOK_HOSTS": "127.0.0.1"}
     with Deployment(tmp_path_factory.mktemp("deployment"), env) as deployment:
         yield deployment
 

@@ -22,6 +22,7 @@ class Mortal:
 
     def __init__(self, crucible: Deployment, points: Sequence[str]) -> None:
         self.crucible = crucible
+        self.crucible.env["CRUCIBLE_WEBHOOK_HOSTS"] = "127.0.0.1"
         self.reached: list[str] = []
         self._points = points
         self.start()

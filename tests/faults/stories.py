@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import signal
 from collections.abc import Callable
 from pathlib import Path
 
 from tests.faults.mortal import SECONDS, Mortal
 from tests.harness import View, alive, shell
+from tests.receiver import Receiver
 
 from crucible.wire.bundle import Bundle, collect, make_bundle
 
@@ -16,6 +18,7 @@ TRIES = 3
 PATIENCE = 20.0
 """Seconds after a story within which its machine is given back."""
 LINES = 300
+HOOKS = "/api/v1/projects/default/hooks"
 RESULT = bytes(range(256)) * 1000
 WEIGHTS = bytes(range(255, -1, -1)) * 1000
 
@@ -52,6 +55,7 @@ class Stories:
             "cancel.": self.cancelled,
             "resume.": self.resumed,
             "secrets.": self.rotated,
+            "hook.": self.notified,
         }
 
     def lead_to(self, point: str) -> None:
@@ -116,6 +120,17 @@ class Stories:
         assert view["status"] == "completed", view["attempts"]
         return view
 
+    def notified(self) -> View:
+        """The end of a job is told, under one id however often."""
+        with Receiver() as receiver:
+            self.mortal.persist(lambda: self._add_hook(receiver.url()), "the hook")
+            view = self.mortal.end_of(self._submit(shell("true")))
+            self.mortal.persist(lambda: receiver.received, "the message")
+            self.mortal.persist(self._remove_hooks, "the end of the hooks")
+        told = {json.loads(one.body)["data"]["job"]["id"] for one in receiver.received}
+        assert told == {view["id"]}
+        return view
+
     def stopped(self) -> View:
         """A server that is asked to stop gives back the machines on which nothing runs."""
         view = self.mortal.end_of(self._submit(shell("true")))
@@ -175,6 +190,17 @@ class Stories:
     def _rotate(self) -> bool:
         with self.crucible.client() as client:
             return client.post("/api/v1/secrets/rotate").is_success
+
+    def _add_hook(self, url: str) -> bool:
+        with self.crucible.client() as client:
+            return client.post(HOOKS, json={"url": url}).is_success
+
+    def _remove_hooks(self) -> bool:
+        """Also one that was added by a request whose answer was lost."""
+        with self.crucible.client() as client:
+            for hook in client.get(HOOKS).raise_for_status().json()["items"]:
+                client.delete(f"{HOOKS}/{hook['id']}").raise_for_status()
+        return True
 
     def _terminate(self, machine: str) -> bool:
         with self.crucible.client() as client:

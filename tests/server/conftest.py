@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import httpx2
 import pytest
 from fastapi import FastAPI
+from tests.authorisation.town import OWNERS, Town, found_town
+from tests.control.world import give_back, make_rig
 from tests.server.fake_control import FakeControl
 
 from crucible.server.agents import build_agents_api
@@ -75,4 +78,20 @@ async def http(api: FastAPI) -> AsyncIterator[httpx2.AsyncClient]:
 async def agent(agents_api: FastAPI) -> AsyncIterator[httpx2.AsyncClient]:
     transport = httpx2.ASGITransport(agents_api)
     async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        yield client
+
+
+@pytest.fixture
+async def town(tmp_path: Path) -> AsyncIterator[Town]:
+    """A real control plane with people in it, and its API."""
+    rig = await make_rig(tmp_path)
+    yield await found_town(rig)
+    await give_back(rig.ports.db)
+
+
+@pytest.fixture
+async def owner(town: Town) -> AsyncIterator[httpx2.AsyncClient]:
+    """Asks that API as the owner."""
+    transport, headers = httpx2.ASGITransport(town.api), {"authorization": f"Bearer {OWNERS}"}
+    async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=headers) as client:
         yield client

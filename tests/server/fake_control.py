@@ -177,7 +177,7 @@ class FakePeople:
 
 
 class FakeVault:
-    """Empty; what is asked of secrets is tested over a real one."""
+    """Empty; what is asked of secrets and hooks is tested over real ones."""
 
     async def listed(self, who: Identity, project: str) -> list[dict[str, Any]]:
         return []
@@ -214,7 +214,7 @@ class FakeControl:
         self.searching: asyncio.Event | None = None
         self.labels: dict[str, set[str]] = {}
         self.said: dict[str, list[dict[str, Any]]] = {}
-        self.vault = FakeVault()
+        self.vault = self.hooks = FakeVault()
 
     @property
     def agents(self) -> FakeControl:

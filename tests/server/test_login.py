@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
-from tests.authorisation.town import OWNERS, Town, found_town
-from tests.control.world import give_back, make_rig
+from tests.authorisation.town import OWNERS, Town
 from tests.server.asgi import SocketClient
 
 from crucible.core.people import OWNER
 
 HOST = "127.0.0.1"
 OWN = {"Origin": f"http://{HOST}"}
-
-
-@pytest.fixture
-async def town(tmp_path: Path) -> AsyncIterator[Town]:
-    rig = await make_rig(tmp_path)
-    yield await found_town(rig)
-    await give_back(rig.ports.db)
 
 
 @pytest.fixture

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import httpx2
 import pytest
 from fastapi import FastAPI
-from tests.authorisation.town import OWNERS, Town, found_town
-from tests.control.world import give_back, make_rig, secret
+from tests.authorisation.town import OWNERS, Town
+from tests.control.world import secret
 
 from crucible.server.agents import build_agents_api
 
@@ -20,19 +17,6 @@ SECRETS = "/api/v1/projects/alpha/secrets"
 def client_of(app: FastAPI, token: str) -> httpx2.AsyncClient:
     headers = {"authorization": f"Bearer {token}"}
     return httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://127.0.0.1", headers=headers)
-
-
-@pytest.fixture
-async def town(tmp_path: Path) -> AsyncIterator[Town]:
-    rig = await make_rig(tmp_path)
-    yield await found_town(rig)
-    await give_back(rig.ports.db)
-
-
-@pytest.fixture
-async def owner(town: Town) -> AsyncIterator[httpx2.AsyncClient]:
-    async with client_of(town.api, OWNERS) as client:
-        yield client
 
 
 async def test_a_secret_is_set_changed_listed_and_removed(owner: httpx2.AsyncClient) -> None:

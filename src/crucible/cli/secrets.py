@@ -9,24 +9,20 @@ import typer
 
 from crucible.cli.output import Listing
 from crucible.cli.session import Session
+from crucible.cli.whose import Project, chosen_project
 from crucible.cli.words import ago_words
-from crucible.client.api import Api
 from crucible.client.secrets import SecretView
 from crucible.core.errors import BadInput
-from crucible.core.people import DEFAULT_PROJECT
 from crucible.core.projectsecrets import LONGEST_SECRET, checked_secret_name, checked_secret_value
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The secret's name, such as HF_TOKEN.")]
-Project = Annotated[
-    str | None, typer.Option("--project", metavar="PROJECT", help="Whose it is; your only project unless given.")
-]
 
 
 def secrets(ctx: typer.Context, project: Project = None) -> None:
     """List a project's secrets: names, when and by whom they were set. Values are never shown."""
     session = Session.of(ctx)
     with session.api() as api:
-        where = _project(session, api, project)
+        where = chosen_project(session, api, project)
         found = api.secrets.listed(where)
     none = f"The project {where} has no secrets. `crucible secrets set NAME` sets one."
     session.out.listing(found, Listing(("SECRET", "SET", "BY"), _row, lambda secret: secret.name, none), project=where)
@@ -38,7 +34,7 @@ def set_secret(ctx: typer.Context, name: Name, project: Project = None) -> None:
     checked_secret_name(name)
     value = checked_secret_value(_value(name))
     with session.api() as api:
-        where = _project(session, api, project)
+        where = chosen_project(session, api, project)
         made = api.secrets.set(where, name, value)
     if session.out.as_json:
         session.out.json({"project": where, **made.as_json()})
@@ -49,7 +45,7 @@ def remove(ctx: typer.Context, name: Name, project: Project = None) -> None:
     """Remove a secret. Jobs that run keep what they were given."""
     session = Session.of(ctx)
     with session.api() as api:
-        where = _project(session, api, project)
+        where = chosen_project(session, api, project)
         api.secrets.remove(where, name)
     if session.out.as_json:
         session.out.json({"project": where, "name": name, "removed": True})
@@ -67,16 +63,6 @@ def rotate(ctx: typer.Context) -> None:
         f"{done.secrets} secret{'' if done.secrets == 1 else 's'} encrypted anew. Back up secrets.keys again, and copy "
         "it to other servers of this deployment that have a copy of their own."
     )
-
-
-def _project(session: Session, api: Api, named: str | None) -> str:
-    """The one that is meant: named here or by the setting, else the only one that is his, as for jobs."""
-    chosen = named or session.settings.project.value
-    if chosen is not None:
-        return chosen
-    me = api.people.me()
-    own = sorted(name for name, role in me.projects.items() if role != "viewer")
-    return own[0] if not me.admin and len(own) == 1 else DEFAULT_PROJECT
 
 
 def _value(name: str) -> str:

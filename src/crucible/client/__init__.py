@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from crucible.client.results import JobCancelled, JobFailed, JobResult
     from crucible.client.status import JobStatus
     from crucible.client.tables import MetricsTable
+    from crucible.client.webhooks import verify_webhook
 
 __all__ = [
     "Job",
@@ -23,6 +24,7 @@ __all__ = [
     "Requirements",
     "SyncJob",
     "SyncMLPlatform",
+    "verify_webhook",
 ]
 
 _MODULES = {
@@ -32,6 +34,7 @@ _MODULES = {
     "results": ("JobCancelled", "JobFailed", "JobResult"),
     "status": ("JobStatus",),
     "tables": ("MetricsTable",),
+    "webhooks": ("verify_webhook",),
 }
 _FROM = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -6,7 +6,7 @@ import hashlib
 import os
 import platform
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from crucible.control.db.timed import TimedDb
 from crucible.control.models import ModelsPython
 from crucible.control.orders import Terms
 from crucible.control.parts import Deployment
-from crucible.control.ports import Clock, Ports, Wakeups
+from crucible.control.ports import Calls, Clock, Ports, Wakeups
 from crucible.control.room import Bounds
 from crucible.control.service import Control
 from crucible.control.signpost import Signpost
@@ -31,11 +31,14 @@ from crucible.control.system import LocalWakeups, SystemClock, SystemIds, System
 from crucible.core.channels import Channel
 from crucible.core.ids import Prefix, make_id
 from crucible.core.secret import Secret
+from crucible.integrations.addresses import Exceptions, Guard, look_up
+from crucible.integrations.webhook import Webhooks
 from crucible.storage import StoreOptions, open_store
 
 WORKER = "embedded"
 """The holder of the state folder's lock is the only process of this name."""
 LONGEST_HOST = 40
+LOOK_UP, LOOK_UP_SECONDS = "names of hosts", 10.0
 _STARTED = secrets.token_hex(6)
 """Two computers, or one before and after a restart, may use the same name and number."""
 
@@ -69,6 +72,7 @@ class Embedded:
     neighbours: bool = False
     models_python: str | None = None
     secrets_keys: Path | None = None
+    webhook_hosts: tuple[str, ...] = ()
 
 
 def embedded_control(given: Embedded) -> Control:
@@ -110,8 +114,18 @@ def embedded_control(given: Embedded) -> Control:
         neighbours=given.neighbours,
         models=ModelsPython(given.models_python, given.environ),
         secrets_keys=given.secrets_keys,
+        post=_webhooks(given.webhook_hosts, ports.calls),
     )
     return Control(ports, backends, deployment)
+
+
+def _webhooks(hosts: Iterable[str], calls: Calls) -> Webhooks:
+    """Names are looked up in threads of their own: one that takes long delays no other work."""
+
+    async def found(host: str, port: int) -> Sequence[str]:
+        return await calls.run(LOOK_UP, lambda: look_up(host, port), LOOK_UP_SECONDS)
+
+    return Webhooks(Guard(found, Exceptions.parse(hosts)), agent=f"crucible/{__version__}")
 
 
 def deployment_id(key: Secret) -> str:

@@ -32,6 +32,8 @@ NAMES = frozenset(
         "secrets.before_commit",
         "secrets.after_commit",
         "desired.before_answer",
+        "hook.before_call",
+        "hook.after_call",
     }
 )
 

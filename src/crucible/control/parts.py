@@ -17,6 +17,7 @@ from crucible.control.contacts import Contacts
 from crucible.control.effects import Bearings, Performer
 from crucible.control.feed import Feed
 from crucible.control.fleet import Fleet
+from crucible.control.hooks import Hooks, Notifier, Post, Sender
 from crucible.control.ingest import Ingest
 from crucible.control.janitor import Janitor
 from crucible.control.ledger import Ledger
@@ -74,6 +75,8 @@ class Deployment:
     """Jobs of several users may run on this computer as the same system user."""
     secrets_keys: Path | None = None
     """The file of the keys of secrets; in `scratch` unless given."""
+    post: Post | None = None
+    """How hooks are called; without it none are."""
 
 
 class Parts:
@@ -113,3 +116,6 @@ class Parts:
         source = Source(deployment.database, deployment.id, deployment.store_url, deployment.version)
         self.backup = Backup(ports, source)
         self.revival = Revival(self.writer, self.places, self.scheduler, self.submit, self.vault)
+        sender = Sender(ports, self.vault, deployment.post)
+        self.hooks = Hooks(ports, sender)
+        self.notifier = Notifier(ports, self.duties, sender)

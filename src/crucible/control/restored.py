@@ -5,6 +5,7 @@ A restored database knows the world as it was when the backup was made. Until a 
 - effects at machines from before the restore are kept and not performed;
 - the janitor and the pools end nothing of them;
 - their hosts get no documents, and runners that we do not know are told to come back instead of to end;
+- hooks are told nothing;
 - no job is placed while such a machine may live, or a place has not yet shown, twice, that all it holds is known.
 
 Machines made after the restore are known for certain and live as always. Functions of a Connection, for use

@@ -30,6 +30,11 @@ class Duty(enum.StrEnum):
     POLLER = "poller"
     JANITOR = "janitor"
     RETENTION = "retention"
+    NOTIFIER = "notifier"
+
+
+SHARED = frozenset({Duty.NOTIFIER})
+"""One holder for the whole database, whatever places a process is connected to."""
 
 
 _c = t.roles.c
@@ -96,7 +101,7 @@ class Duties:
         return Held(epochs, max(min(ends, default=HOLD_SECONDS), SOON))
 
     def _name(self, duty: Duty) -> str:
-        return f"{duty}{self._scope}"
+        return duty.value if duty in SHARED else f"{duty}{self._scope}"
 
     def has(self, duty: Duty) -> bool:
         return duty in self._epochs

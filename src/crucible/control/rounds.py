@@ -18,6 +18,7 @@ from crucible.control.parts import Parts
 from crucible.control.pools import release_idle
 from crucible.control.roles import Duty
 from crucible.control.turned_back import forget_what_is_ahead
+from crucible.control.unit import HOOKS
 from crucible.core.errors import CrucibleError
 from crucible.core.lifecycle.machines import SIGHTINGS
 
@@ -81,6 +82,7 @@ class Rounds:
         """Ends the loops, then gives back machines that nobody uses. What runs goes on without us."""
         await self._loops.stop()
         await self._parts.performer.stop()
+        await self._parts.notifier.stop()
         await self._parts.storelink.stop()
         try:
             if not self._parts.deployment.shared:
@@ -128,6 +130,7 @@ class Rounds:
             Loop("ledger", "ledger", self._meter),
             Loop("retention", "retention", self._retain),
             Loop("mail", "mail", self._mail),
+            Loop("hooks", HOOKS, self._parts.notifier.round),
         ]
 
     async def _perform(self) -> float:

@@ -33,6 +33,7 @@ class Control(Reading, Changing):
         self.people = People(ports)
         self._models = Models(deployment.models, ports.clock)
         self.vault = self._parts.vault
+        self.hooks = self._parts.hooks
         self._ready = False
 
     async def start(self) -> None:

@@ -20,12 +20,16 @@ from crucible.control import repository
 from crucible.control.db.clock import now
 from crucible.control.feed import Feed, Hint
 from crucible.control.ports import Ports
+from crucible.core.hooks import HookEvent
 from crucible.core.lifecycle import Fact, Machine, Step, World, advance, advance_machine
 from crucible.core.lifecycle.facts import MachineFact
 
 T = TypeVar("T")
 
 TRIES = 5
+HOOKS = "hooks"
+"""The topic of whoever tells others of events."""
+_HOOKED = frozenset(event.value for event in HookEvent)
 
 
 @dataclass
@@ -116,6 +120,8 @@ class Writer:
         self._wake(f"machine:{machine}" for machine in changes.machines)
         if changes.effects:
             self._wake(["effects"])
+        if not _HOOKED.isdisjoint(changes.events):
+            self._wake([HOOKS])
 
     def _wake(self, topics: Iterable[str]) -> None:
         for topic in topics:

@@ -15,9 +15,14 @@ SECRET_PATTERN = rf"^[A-Za-z_][A-Za-z0-9_.-]{{0,{MAX_SECRET_NAME - 1}}}$"
 _NAME = re.compile(SECRET_PATTERN.strip("^$"))
 
 
+def is_secret_name(name: str) -> bool:
+    """Whether a person can have set it; what the server keeps for itself has names that nobody can give."""
+    return _NAME.fullmatch(name) is not None
+
+
 def checked_secret_name(name: str) -> str:
     """The name, if a secret can have it."""
-    if not _NAME.fullmatch(name):
+    if not is_secret_name(name):
         raise BadInput(
             f"{name[:80]!r} cannot be the name of a secret.",
             why=f"It has 1 to {MAX_SECRET_NAME} letters, digits and _ . -, and begins with a letter or _.",

@@ -12,7 +12,7 @@ from starlette.requests import HTTPConnection
 from crucible.core.people import NOBODY, Identity
 from crucible.server.auth import WHO
 from crucible.server.limits import MAX_BUNDLE
-from crucible.server.people_ports import PeoplePort, SecretsPort
+from crucible.server.people_ports import HooksPort, PeoplePort, SecretsPort
 from crucible.server.ports import AgentsPort, JobsPort
 
 
@@ -52,6 +52,11 @@ async def _secrets(connection: HTTPConnection) -> SecretsPort:
     return control.vault
 
 
+async def _hooks(connection: HTTPConnection) -> HooksPort:
+    control: JobsPort = connection.app.state.control
+    return control.hooks
+
+
 async def _agents(connection: HTTPConnection) -> AgentsPort:
     control: AgentsPort = connection.app.state.control
     return control
@@ -65,6 +70,7 @@ async def _about(connection: HTTPConnection) -> About:
 Who = Annotated[Identity, Depends(_who)]
 People = Annotated[PeoplePort, Depends(_people)]
 Secrets = Annotated[SecretsPort, Depends(_secrets)]
+Hooks = Annotated[HooksPort, Depends(_hooks)]
 Control = Annotated[JobsPort, Depends(_control)]
 AgentsControl = Annotated[AgentsPort, Depends(_agents)]
 Server = Annotated[About, Depends(_about)]

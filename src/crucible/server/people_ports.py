@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
+from crucible.core.hooks import HookEvent, HookFormat
 from crucible.core.people import Identity, Permission, Role
 from crucible.core.secret import Secret
 
@@ -60,6 +62,43 @@ class SecretsPort(Protocol):
 
     async def remove(self, who: Identity, project: str, name: str) -> None: ...
     async def rotate(self, who: Identity) -> View: ...
+
+
+class HooksPort(Protocol):
+    """Raises as PeoplePort does; RefusedByPolicy for an address that may not be called."""
+
+    async def listed(self, who: Identity, project: str) -> list[View]: ...
+    async def one(self, who: Identity, project: str, ref: str) -> View: ...
+    async def add(
+        self,
+        who: Identity,
+        project: str,
+        url: str,
+        *,
+        events: Sequence[HookEvent],
+        format: HookFormat,
+        secret: Secret,
+    ) -> View:
+        """The secret stands in the answer, as `secret`, and nowhere else."""
+        ...
+
+    async def change(
+        self,
+        who: Identity,
+        project: str,
+        ref: str,
+        *,
+        url: str | None = None,
+        events: Sequence[HookEvent] | None = None,
+        enabled: bool | None = None,
+    ) -> View: ...
+    async def rotate(self, who: Identity, project: str, ref: str, secret: Secret) -> View: ...
+    async def remove(self, who: Identity, project: str, ref: str) -> None: ...
+    async def test(self, who: Identity, project: str, ref: str) -> View:
+        """What the receiver answered to a ping."""
+        ...
+
+    async def deliveries(self, who: Identity, project: str, ref: str, *, limit: int) -> list[View]: ...
 
 
 class PeoplePort(Protocol):

@@ -15,7 +15,7 @@ from crucible.core.jobfilter import JobFilter
 from crucible.core.models import Order
 from crucible.core.people import Identity
 from crucible.core.spec import JobSpec
-from crucible.server.people_ports import PeoplePort, SecretsPort
+from crucible.server.people_ports import HooksPort, PeoplePort, SecretsPort
 from crucible.wire.desired import Desired
 
 View = dict[str, Any]
@@ -82,6 +82,8 @@ class JobsPort(Protocol):
     def people(self) -> PeoplePort: ...
     @property
     def vault(self) -> SecretsPort: ...
+    @property
+    def hooks(self) -> HooksPort: ...
 
     def at(self, who: Identity) -> JobsPort:
         """The same, as `who` may use it: what he may not see raises NotFound, what he may not do Forbidden."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from crucible.control.secrets.keyring import Key
 from crucible.core.errors import Trouble
+from crucible.core.projectsecrets import is_secret_name
 from crucible.core.secret import Secret
 
 
@@ -36,9 +37,10 @@ class Cipher:
 
 
 def _unreadable(project: str, name: str, why: str) -> Trouble:
+    again = f"secrets set {name}" if is_secret_name(name) else f"notifications rotate {name.rpartition(':')[2]}"
     return Trouble(
         f"The secret {name!r} of the project {project!r} cannot be decrypted.",
         why=why,
         fix=f"Put back the file secrets.keys that belongs to this database, or set it again: "
-        f"crucible secrets set {name} --project {project}",
+        f"crucible {again} --project {project}",
     )

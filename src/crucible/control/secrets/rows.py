@@ -10,6 +10,7 @@ from crucible.control import meta
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Row, Statement, inserting
 from crucible.control.views import View, iso
+from crucible.core.projectsecrets import is_secret_name
 
 KEY = "secrets_key"
 """In `meta`: the fingerprint of the key that all rows are encrypted with."""
@@ -43,7 +44,9 @@ def held_key(conn: Connection) -> str | None:
 
 
 def listed(conn: Connection, project: str) -> list[View]:
-    return [{**row, "updated_at": iso(row["updated_at"])} for row in _LISTED.all(conn, in_project=project)]
+    """Those that people set."""
+    found = [row for row in _LISTED.all(conn, in_project=project) if is_secret_name(row["name"])]
+    return [{**row, "updated_at": iso(row["updated_at"])} for row in found]
 
 
 def every(conn: Connection) -> Sequence[Row]:

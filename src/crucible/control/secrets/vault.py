@@ -24,7 +24,7 @@ from crucible.control.secrets.keyring import Key, Keyring, new_key
 from crucible.control.views import View, iso
 from crucible.core.errors import BadInput, Conflict, Trouble
 from crucible.core.people import Identity, Permission
-from crucible.core.projectsecrets import checked_secret_name, checked_secret_value, missing_secret
+from crucible.core.projectsecrets import checked_secret_name, checked_secret_value, is_secret_name, missing_secret
 from crucible.core.secret import Secret
 
 log = structlog.get_logger(__name__)
@@ -58,8 +58,7 @@ class Vault(Office):
 
         def put(conn: Connection, now: float) -> tuple[View, bool]:
             projects.need(conn, project)
-            sealed = Cipher(self._current(conn)).seal(project, name, value)
-            created = rows.put(conn, project, name, sealed, now, who.name)
+            created = self.keep(conn, project, name, value, now, who.name)
             audit.note(conn, who, "secret.set", name, now, project=project, data={"new": created})
             return {"name": name, "updated_at": iso(now), "updated_by": who.name}, created
 
@@ -70,15 +69,28 @@ class Vault(Office):
         who.need(Permission.MANAGE, project)
 
         def drop(conn: Connection, now: float) -> None:
-            rows.held_key(conn)
-            if not rows.remove(conn, project, name):
+            if not is_secret_name(name) or not self.forget(conn, project, name):
                 raise missing_secret(name, project)
-            if not rows.every(conn):
-                # Nothing needs the key any more: who has lost it can begin anew.
-                meta.drop(conn, rows.KEY)
             audit.note(conn, who, "secret.remove", name, now, project=project)
 
         await self._write(drop)
+
+    # for the server itself, inside a transaction
+
+    def keep(self, conn: Connection, project: str, name: str, value: Secret, now: float, by: str) -> bool:
+        """Whether it is new."""
+        sealed = Cipher(self._current(conn)).seal(project, name, value)
+        return rows.put(conn, project, name, sealed, now, by)
+
+    def forget(self, conn: Connection, project: str, name: str) -> bool:
+        """Whether it was there."""
+        rows.held_key(conn)
+        if not rows.remove(conn, project, name):
+            return False
+        if not rows.every(conn):
+            # Nothing needs the key any more: who has lost it can begin anew.
+            meta.drop(conn, rows.KEY)
+        return True
 
     # for jobs
 

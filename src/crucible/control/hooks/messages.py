@@ -1,0 +1,112 @@
+"""What a hook is told: an event of the feed, with the job in short, as the bytes that are sent."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, bindparam, select
+
+from crucible.control import queries
+from crucible.control.db import schema as t
+from crucible.control.db.statement import Row, Statement
+from crucible.control.hooks.rows import Hook
+from crucible.control.views import View, event_view, iso
+from crucible.core.errors import NotFound
+from crucible.core.hooks import HookFormat
+from crucible.core.ids import short
+
+WINDOW = 1000
+"""Events of the feed that are looked through at a time."""
+PING = "ping"
+
+_e = t.events.c
+_project = select(t.jobs.c.project).where(t.jobs.c.id == _e.job).scalar_subquery()
+"""Asked of each event that was found. Joined, a database might begin with all jobs that the project ever had."""
+_NEXT = Statement(
+    select(t.events)
+    .where(
+        _e.cursor > bindparam("after"),
+        _e.cursor <= bindparam("upto"),
+        _e.type.in_(bindparam("types", expanding=True)),
+        _project == bindparam("in_project"),
+    )
+    .order_by(_e.cursor)
+    .limit(1)
+)
+_TOLD = (
+    *("id", "short", "name", "project", "user", "kind", "tags", "status", "phase", "reason"),
+    *("backend", "previous_backend", "attempt", "cost", "exit_code", "signal"),
+    *("created_at", "started_at", "ended_at", "ran_seconds"),
+)
+"""Of a job; not its command and environment, which may hold what a receiver has no business with."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """`id` is the same however often it is sent; `at`: when what it tells of happened."""
+
+    id: str
+    type: str
+    job: str | None
+    at: float
+    body: bytes
+
+
+def next_event(conn: Connection, hook: Hook, after: int, upto: int) -> Row | None:
+    """The first event in (after, upto], by index, that this hook is told of."""
+    types = [event.value for event in hook.events]
+    return _NEXT.first(conn, after=after, upto=upto, types=types, in_project=hook.project)
+
+
+def of_event(conn: Connection, hook: Hook, event: Row, now: float) -> Message:
+    job = _job(conn, str(event["job"]), now)
+    told = {"event": event_view(dict(event), with_job=False), "job": job}
+    kind = f"job.{event['type']}"
+    body = _slack(event, job) if hook.format is HookFormat.SLACK else _body(kind, event["at"], told)
+    name = _name(hook.id, event["job"], event["n"], kind, event["at"])
+    return Message(name, kind, event["job"], event["at"], body)
+
+
+def ping(hook: Hook, now: float) -> Message:
+    told = {"hook": hook.id, "project": hook.project}
+    text = f"Crucible can reach this address: hook {hook.id} of the project {hook.project}."
+    body = _json({"text": text}) if hook.format is HookFormat.SLACK else _body(PING, now, told)
+    return Message(_name(hook.id, PING, now), PING, None, now, body)
+
+
+def _name(*parts: object) -> str:
+    """Made of what it is about: the same after a restart, and another's after a restored copy numbered anew."""
+    return "msg_" + hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+
+
+def _job(conn: Connection, job: str, now: float) -> View:
+    """As it is now, which may be later than the event."""
+    try:
+        found = queries.one_job(conn, job, now)
+    except NotFound:
+        return {"id": job, "short": short(job)}
+    return {name: found[name] for name in _TOLD}
+
+
+def _body(kind: str, at: object, data: Mapping[str, object]) -> bytes:
+    return _json({"type": kind, "timestamp": iso(at), "data": data})
+
+
+def _slack(event: Row, job: View) -> bytes:
+    reason, cost = job.get("reason"), job.get("cost")
+    name = f"{job.get('name') or 'Job'} ({job['short']})"
+    words = [f"{_escaped(name)} in {job.get('project')}: {str(event['type']).replace('_', ' ')}"]
+    words += [_escaped(str(reason["message"]))] if isinstance(reason, Mapping) and event["type"] == "failed" else []
+    words += [str(cost["usd"])] if isinstance(cost, Mapping) and cost.get("micros") else []
+    return _json({"text": " · ".join(words)})
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":"), default=str).encode()

@@ -1,0 +1,172 @@
+"""The notifier: tells every hook, in the order of the feed, what it asked to be told.
+
+Each hook has its own place in the feed, which moves on once its receiver took the message, or the message was given
+up. Whoever dies in between leaves the place where it was: the message is sent again, under the same id. Hooks are
+served side by side, so one receiver that hangs holds up itself alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+import structlog
+from sqlalchemy import Connection
+
+from crucible.control import restored
+from crucible.control.db.clock import now as time_of
+from crucible.control.hooks import deliveries, messages, rows
+from crucible.control.hooks.deliveries import Try
+from crucible.control.hooks.messages import Message
+from crucible.control.hooks.rows import Hook
+from crucible.control.hooks.sending import Sender, Sent
+from crucible.control.ports import Ports
+from crucible.control.roles import Duties, Duty
+from crucible.control.unit import HOOKS
+from crucible.core.errors import CrucibleError
+from crucible.core.hooks import Outcome, Verdict, judge
+
+log = structlog.get_logger(__name__)
+
+LOOK_SECONDS, SOONEST = 5.0, 0.05
+UNABLE_SECONDS = 3600.0
+MOST_AT_ONCE = 64
+"""Hooks that are served side by side."""
+SKIP = 5000
+"""Events after which a hook's place is written down, though nothing among them was for it."""
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What a hook is to be told next, if anything; up to `looked` there is nothing before it."""
+
+    hook: Hook
+    looked: int
+    message: Message | None = None
+
+
+class Notifier:
+    def __init__(self, ports: Ports, duties: Duties, sender: Sender) -> None:
+        self._ports = ports
+        self._duties = duties
+        self._sender = sender
+        self._under_way: dict[str, asyncio.Task[bool]] = {}
+        self._looked: dict[str, int] = {}
+        """By hook: up to where in the feed nothing was for it. Forgotten with this process; it looks again then."""
+
+    async def round(self) -> float:
+        """Begins to serve every hook that has something to be told. Seconds until the next may be due."""
+        if not self._sender.able:
+            return UNABLE_SECONDS
+        if not self._duties.has(Duty.NOTIFIER):
+            return LOOK_SECONDS
+        hooks, newest = await self._ports.db.read(lambda conn: (_served(conn), rows.newest(conn)))
+        self._looked = {hook.id: self._looked[hook.id] for hook in hooks if hook.id in self._looked}
+        now = self._ports.clock.now()
+        behind = [hook for hook in hooks if self._place(hook) < newest]
+        for hook in behind:
+            if hook.not_before <= now and hook.id not in self._under_way and len(self._under_way) < MOST_AT_ONCE:
+                self._begin(hook.id)
+        waits = [hook.not_before - now for hook in behind if hook.not_before > now]
+        return max(min([LOOK_SECONDS, *waits]), SOONEST)
+
+    async def rest(self) -> None:
+        """Until nothing is under way."""
+        while self._under_way:
+            await asyncio.wait(tuple(self._under_way.values()))
+
+    async def stop(self) -> None:
+        """Leaves what is under way; it is sent again, under the same id."""
+        tasks = tuple(self._under_way.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _place(self, hook: Hook) -> int:
+        return max(hook.cursor, self._looked.get(hook.id, 0))
+
+    def _begin(self, hook: str) -> None:
+        task = asyncio.create_task(self._serve(hook), name=f"hook:{hook}")
+        self._under_way[hook] = task
+        task.add_done_callback(lambda done: self._ended(hook, done))
+
+    def _ended(self, hook: str, task: asyncio.Task[bool]) -> None:
+        """Something may have happened while it was busy, and there is room for another."""
+        self._under_way.pop(hook, None)
+        broken = None if task.cancelled() else task.exception()
+        if isinstance(broken, CrucibleError):
+            log.warning("a hook could not be served", hook=hook, error=str(broken), code=broken.code)
+        elif broken is not None:
+            log.error("serving a hook broke", hook=hook, exc_info=broken)
+        elif not task.cancelled() and task.result():
+            self._ports.wakeups.wake(HOOKS)
+
+    async def _serve(self, name: str) -> bool:
+        """Tells one hook what there is, one after another, until its receiver does not take something.
+
+        Whether it told anything, or looked through the feed.
+        """
+        looked = False
+        while found := await self._ports.db.read(lambda conn: self._next(conn, name)):
+            looked = True
+            if found.message is None:
+                await self._skip(found)
+                continue
+            sent = await self._sender.send(found.hook, found.message)
+            verdict = await self._settle(found, found.message, sent)
+            if verdict is None or verdict.outcome is not Outcome.DELIVERED:
+                return verdict is not None
+        return looked
+
+    def _next(self, conn: Connection, name: str) -> _Found | None:
+        """None when there is nothing to tell it now, or nothing for us to tell."""
+        hook, newest, now = rows.one(conn, name), rows.newest(conn), time_of(conn, self._ports.clock.now)
+        if hook is None or not hook.enabled or hook.not_before > now or self._place(hook) >= newest:
+            return None
+        if not self._holds(conn):
+            return None
+        after = self._place(hook)
+        upto = min(after + messages.WINDOW, newest)
+        event = messages.next_event(conn, hook, after, upto)
+        if event is None:
+            return _Found(hook, upto)
+        return _Found(hook, int(event["cursor"]), messages.of_event(conn, hook, event, now))
+
+    async def _skip(self, found: _Found) -> None:
+        hook = found.hook
+        self._looked[hook.id] = found.looked
+        if found.looked - hook.cursor >= SKIP:
+            await self._ports.db.write(lambda conn: rows.skip(conn, hook, found.looked))
+
+    async def _settle(self, found: _Found, message: Message, sent: Sent) -> Verdict | None:
+        """Writes down what came of it. None when the hook is no longer as it was, or another process's duty."""
+        hook, jitter = found.hook, self._ports.random.uniform(-1.0, 1.0)
+
+        def settle(conn: Connection) -> Verdict | None:
+            now = time_of(conn, self._ports.clock.now)
+            verdict = judge(hook.standing, sent.reply, message.at, now, jitter)
+            if not self._holds(conn) or not rows.settle(conn, hook, found.looked, verdict):
+                return None
+            deliveries.add(conn, hook.id, Try(message, sent.at, sent.seconds, sent.reply, verdict.outcome))
+            return verdict
+
+        verdict = await self._ports.db.write(settle)
+        if verdict is not None:
+            _tell(hook, message, sent, verdict)
+        return verdict
+
+    def _holds(self, conn: Connection) -> bool:
+        return self._duties.holds(conn, Duty.NOTIFIER)
+
+
+def _served(conn: Connection) -> list[Hook]:
+    """None while a restored copy may be older than what others were told already."""
+    return [] if restored.held(conn) else rows.enabled(conn)
+
+
+def _tell(hook: Hook, message: Message, sent: Sent, verdict: Verdict) -> None:
+    known = {"hook": hook.id, "project": hook.project, "message": message.id, "status": sent.reply.status}
+    if verdict.disabled:
+        log.warning("a hook was disabled", **known, why=verdict.disabled)
+    elif verdict.outcome is Outcome.GIVEN_UP:
+        log.warning("a message to a hook was given up", **known, failures=verdict.standing.failures)

@@ -1,0 +1,198 @@
+"""Hooks as rows. Functions of a Connection; who may call them is decided at the desk."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, bindparam, delete, func, select, update
+
+from crucible.control.db import schema as t
+from crucible.control.db.statement import Row, Statement, inserting
+from crucible.core.errors import Conflict, NotFound
+from crucible.core.hooks import HookEvent, HookFormat, Outcome, Standing, Verdict
+from crucible.core.ids import Prefix
+
+_c = t.hooks.c
+_COLUMNS = (
+    *("id", "project", "url", "events", "format", "made_by", "created_at"),
+    *("enabled", "disabled", "cursor", "not_before", "failures"),
+)
+_ADD = Statement(inserting(t.hooks, _COLUMNS))
+_ONE = Statement(select(t.hooks).where(_c.id == bindparam("hook")))
+_OF = Statement(select(t.hooks).where(_c.project == bindparam("in_project")).order_by(_c.id))
+_ENABLED = Statement(select(t.hooks).where(_c.enabled.is_(True)).order_by(_c.id))
+_NEWEST = Statement(select(func.max(t.events.c.cursor)))
+_CHANGE = Statement(
+    update(t.hooks).where(_c.id == bindparam("hook")).values(url=bindparam("new_url"), events=bindparam("new_events"))
+)
+_SWITCH = Statement(
+    update(t.hooks)
+    .where(_c.id == bindparam("hook"))
+    .values(
+        enabled=bindparam("on"),
+        disabled=bindparam("why"),
+        cursor=bindparam("new_cursor"),
+        not_before=0.0,
+        failures=0,
+        failing_since=None,
+    )
+)
+_ROTATED = Statement(update(t.hooks).where(_c.id == bindparam("hook")).values(rotated_at=bindparam("at")))
+_SETTLE = Statement(
+    update(t.hooks)
+    .where(_c.id == bindparam("hook"), _c.cursor == bindparam("known"), _c.enabled.is_(True))
+    .values(
+        enabled=bindparam("on"),
+        disabled=bindparam("why"),
+        cursor=bindparam("new_cursor"),
+        not_before=bindparam("again"),
+        failures=bindparam("count"),
+        failing_since=bindparam("since"),
+        given_up=_c.given_up + bindparam("given_up_now"),
+    )
+)
+_SKIP = Statement(
+    update(t.hooks)
+    .where(_c.id == bindparam("hook"), _c.cursor == bindparam("known"))
+    .values(cursor=bindparam("new_cursor"))
+)
+_REMOVE = Statement(delete(t.hooks).where(_c.id == bindparam("hook")))
+
+
+@dataclass(frozen=True)
+class Hook:
+    """`cursor`: how far in the feed its receiver was told. `disabled`: why it was, if not by a person."""
+
+    id: str
+    project: str
+    url: str
+    events: tuple[HookEvent, ...]
+    format: HookFormat
+    made_by: str
+    created_at: float
+    enabled: bool
+    disabled: str
+    cursor: int
+    not_before: float
+    standing: Standing
+    given_up: int = 0
+    rotated_at: float | None = None
+
+    @property
+    def secret(self) -> str:
+        """What its signing secret is called in the vault: nothing that a person can name."""
+        return f"hook:{self.id}"
+
+
+def add(conn: Connection, new: Hook) -> None:
+    _ADD.run(
+        conn,
+        id=new.id,
+        project=new.project,
+        url=new.url,
+        events=_stored(new.events),
+        format=new.format.value,
+        made_by=new.made_by,
+        created_at=new.created_at,
+        enabled=new.enabled,
+        disabled="",
+        cursor=new.cursor,
+        not_before=0.0,
+        failures=0,
+    )
+
+
+def newest(conn: Connection) -> int:
+    """The end of the feed. What has no place in it yet has a number below 0."""
+    return max(int(_NEWEST.value(conn) or 0), 0)
+
+
+def one(conn: Connection, hook: str) -> Hook | None:
+    row = _ONE.first(conn, hook=hook)
+    return None if row is None else _hook(row)
+
+
+def of(conn: Connection, project: str) -> list[Hook]:
+    return [_hook(row) for row in _OF.all(conn, in_project=project)]
+
+
+def enabled(conn: Connection) -> list[Hook]:
+    return [_hook(row) for row in _ENABLED.all(conn)]
+
+
+def find(conn: Connection, project: str, ref: str) -> Hook:
+    """One of the project's, by its id or an ending of it."""
+    ending = ref.lower().removeprefix(f"{Prefix.HOOK}-")
+    found = [hook for hook in of(conn, project) if len(ending) >= 3 and hook.id.endswith(ending)]
+    if not found:
+        fix = f"`crucible notifications --project {project}` lists them."
+        raise NotFound(f"The project {project!r} has no hook {ref[:80]!r}.", fix=fix, hook=ref[:80])
+    if len(found) > 1:
+        raise Conflict(f"{ref!r} fits several hooks.", fix="Type more of the id.", candidates=[h.id for h in found])
+    return found[0]
+
+
+def change(conn: Connection, hook: Hook, url: str, events: Sequence[HookEvent]) -> None:
+    _CHANGE.run(conn, hook=hook.id, new_url=url, new_events=_stored(events))
+
+
+def switch(conn: Connection, hook: Hook, *, on: bool) -> None:
+    """One that was off is told what happens from now on; one that was on keeps its place, and is tried at once."""
+    cursor = newest(conn) if on and not hook.enabled else hook.cursor
+    _SWITCH.run(conn, hook=hook.id, on=on, why="", new_cursor=cursor)
+
+
+def rotated(conn: Connection, hook: Hook, now: float) -> None:
+    _ROTATED.run(conn, hook=hook.id, at=now)
+
+
+def settle(conn: Connection, hook: Hook, cursor: int, verdict: Verdict) -> bool:
+    """After a try of the event at `cursor`. Whether the hook was still where it was when the try began."""
+    standing = verdict.standing
+    changed = _SETTLE.run(
+        conn,
+        hook=hook.id,
+        known=hook.cursor,
+        on=not verdict.disabled,
+        why=verdict.disabled,
+        new_cursor=cursor if verdict.passed else hook.cursor,
+        again=verdict.not_before,
+        count=standing.failures,
+        since=standing.since,
+        given_up_now=int(verdict.outcome is Outcome.GIVEN_UP),
+    )
+    return changed == 1
+
+
+def skip(conn: Connection, hook: Hook, cursor: int) -> None:
+    """Nothing up to there is for this hook."""
+    _SKIP.run(conn, hook=hook.id, known=hook.cursor, new_cursor=cursor)
+
+
+def remove(conn: Connection, hook: Hook) -> None:
+    _REMOVE.run(conn, hook=hook.id)
+
+
+def _stored(events: Sequence[HookEvent]) -> str:
+    return json.dumps([event.value for event in HookEvent if event in events])
+
+
+def _hook(row: Row) -> Hook:
+    return Hook(
+        id=row["id"],
+        project=row["project"],
+        url=row["url"],
+        events=tuple(map(HookEvent, json.loads(row["events"]))),
+        format=HookFormat(row["format"]),
+        made_by=row["made_by"],
+        created_at=row["created_at"],
+        enabled=bool(row["enabled"]),
+        disabled=row["disabled"],
+        cursor=row["cursor"],
+        not_before=row["not_before"],
+        standing=Standing(row["failures"], row["failing_since"]),
+        given_up=row["given_up"],
+        rotated_at=row["rotated_at"],
+    )

@@ -1,0 +1,98 @@
+"""Sending one message: signed with the hook's secret, by whatever way out there is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from sqlalchemy import Connection
+
+from crucible.control.crashpoints import crashpoint
+from crucible.control.hooks.messages import Message
+from crucible.control.hooks.rows import Hook
+from crucible.control.ports import Ports
+from crucible.control.secrets import Vault
+from crucible.core.errors import NotFound, Trouble
+from crucible.core.hooks import OVERLAP, Reply
+from crucible.core.secret import Secret
+from crucible.core.signing import signed
+
+
+class Post(Protocol):
+    """The way out; see integrations.webhook."""
+
+    def now(self) -> float:
+        """What the rest of the world takes for the time: receivers compare it with theirs."""
+
+    async def check(self, url: str) -> None:
+        """Raises BadInput, RefusedByPolicy, Unreachable for an address that cannot be called."""
+
+    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Reply:
+        """Within a deadline of its own; what goes wrong is in the reply."""
+
+
+@dataclass(frozen=True)
+class Sent:
+    at: float
+    seconds: float
+    reply: Reply
+
+
+class Sender:
+    def __init__(self, ports: Ports, vault: Vault, post: Post | None) -> None:
+        self._ports = ports
+        self._vault = vault
+        self._post = post
+
+    @property
+    def able(self) -> bool:
+        return self._post is not None
+
+    async def check(self, url: str) -> None:
+        await self._way().check(url)
+
+    async def send(self, hook: Hook, message: Message) -> Sent:
+        began = self._ports.clock.now()
+        reply = await self._reply(hook, message, began)
+        return Sent(began, max(self._ports.clock.now() - began, 0.0), reply)
+
+    async def _reply(self, hook: Hook, message: Message, now: float) -> Reply:
+        try:
+            secrets = await self._ports.db.read(lambda conn: self.secrets(conn, hook, now))
+        except (NotFound, Trouble) as error:
+            return Reply(None, str(error))
+        way = self._way()
+        headers = signed(secrets, message.id, message.body, way.now())
+        crashpoint("hook.before_call")
+        reply = await way.post(hook.url, message.body, headers)
+        crashpoint("hook.after_call")
+        return reply
+
+    # secrets
+
+    def keep(self, conn: Connection, hook: Hook, secret: Secret, now: float, by: str) -> None:
+        self._vault.keep(conn, hook.project, hook.secret, secret, now, by)
+
+    def replace(self, conn: Connection, hook: Hook, secret: Secret, now: float, by: str) -> None:
+        """The one before it stays for a while, for receivers that do not know the new one yet."""
+        try:
+            old = [known.reveal() for known in self.secrets(conn, hook, now)[:1]]
+        except (NotFound, Trouble):
+            old = []  # lost with the key that it was encrypted with
+        self.keep(conn, hook, Secret(" ".join([secret.reveal(), *old])), now, by)
+
+    def secrets(self, conn: Connection, hook: Hook, now: float) -> list[Secret]:
+        """Newest first. Raises NotFound, Trouble."""
+        value = self._vault.values(conn, hook.project, {"": hook.secret})[""]
+        found = [Secret(word) for word in value.reveal().split()]
+        recent = hook.rotated_at is not None and now - hook.rotated_at < OVERLAP
+        return found if recent else found[:1]
+
+    def forget(self, conn: Connection, hook: Hook) -> None:
+        self._vault.forget(conn, hook.project, hook.secret)
+
+    def _way(self) -> Post:
+        if self._post is None:
+            raise Trouble("This server sends no notifications.", fix="Ask one that was started with `crucible up`.")
+        return self._post

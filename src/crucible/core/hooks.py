@@ -1,0 +1,117 @@
+"""Hooks: what a project tells an address of its own, and what becomes of a message that is not taken."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+FIRST_WAIT, LONGEST_WAIT = 5.0, 3600.0
+"""Seconds before a message is sent again: the first of them, doubled after every try up to the last."""
+JITTER = 0.2
+"""The part of a wait by which it may be shorter or longer."""
+GIVE_UP = 24 * 3600.0
+"""Seconds after what happened when a message is sent no more; each is tried once whatever its age."""
+REFUSED, GIVE_UP_REFUSED = frozenset({400, 413, 415, 422}), 3600.0
+"""Answers that are about this very message, and the seconds for which those that follow it wait for it all the same."""
+DISABLE = 5 * 24 * 3600.0
+"""Seconds of failures in a row after which a hook is disabled."""
+OVERLAP = 24 * 3600.0
+"""Seconds after a rotation for which messages are signed with the old secret too."""
+MOST_HOOKS = 20
+"""Of one project."""
+LONGEST_TEXT = 500
+"""Characters of an answer that are kept."""
+GONE = 410
+
+
+class HookEvent(enum.StrEnum):
+    """What can be told of: the words of the event feed."""
+
+    STARTED = "started"
+    CHECKPOINT = "checkpoint"
+    INTERRUPTION_NOTICE = "interruption_notice"
+    RETRYING = "retrying"
+    MOVED_ON = "moved_on"
+    UNREACHABLE = "unreachable"
+    REACHABLE = "reachable"
+    REOPENED = "reopened"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+ENDS = (HookEvent.COMPLETED, HookEvent.FAILED, HookEvent.CANCELLED)
+"""What is told of unless somebody says otherwise."""
+
+
+class HookFormat(enum.StrEnum):
+    JSON = "json"
+    SLACK = "slack"
+    """`{"text": "…"}`, which Slack and what is like it show as it is."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What came of one try. Without a status nobody answered, and `text` says why."""
+
+    status: int | None
+    text: str = ""
+    retry_after: float | None = None
+    """Seconds for which the receiver asked to be left alone."""
+
+    @property
+    def taken(self) -> bool:
+        return self.status is not None and 200 <= self.status < 300
+
+
+class Outcome(enum.StrEnum):
+    DELIVERED = "delivered"
+    FAILED = "failed"
+    """It is sent again."""
+    GIVEN_UP = "given_up"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How a receiver has done lately: failures in a row, and since when."""
+
+    failures: int = 0
+    since: float | None = None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`passed`: the next message's turn has come. `not_before`: when to call again. `disabled`: why, if it is."""
+
+    outcome: Outcome
+    standing: Standing
+    not_before: float
+    disabled: str = ""
+
+    @property
+    def passed(self) -> bool:
+        return self.outcome is not Outcome.FAILED
+
+
+def judge(before: Standing, reply: Reply, happened: float, now: float, jitter: float) -> Verdict:
+    """What becomes of a message about something that `happened`, after this reply. `jitter` is between -1 and 1."""
+    if reply.taken:
+        return Verdict(Outcome.DELIVERED, Standing(), now)
+    since = now if before.since is None else before.since
+    standing = Standing(before.failures + 1, since)
+    wait = max(_wait(before.failures, jitter), min(reply.retry_after or 0.0, LONGEST_WAIT))
+    patience = GIVE_UP_REFUSED if reply.status in REFUSED else GIVE_UP
+    outcome = Outcome.GIVEN_UP if now - happened >= patience else Outcome.FAILED
+    return Verdict(outcome, standing, now + wait, _disabled(reply, since, now))
+
+
+def _wait(failures: int, jitter: float) -> float:
+    return min(FIRST_WAIT * 2.0 ** min(failures, 16), LONGEST_WAIT) * (1 + JITTER * jitter)
+
+
+def _disabled(reply: Reply, since: float, now: float) -> str:
+    if reply.status == GONE:
+        return "The receiver answered 410 Gone: it wants no more."
+    if now - since >= DISABLE:
+        return f"Nothing was taken for {DISABLE / 86400:g} days."
+    return ""

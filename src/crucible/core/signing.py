@@ -1,0 +1,74 @@
+"""Signatures of messages to others, by the Standard Webhooks scheme: many languages have a library that checks them.
+
+A message has three headers: `webhook-id`, the same however often it is sent; `webhook-timestamp`, when it was
+sent; `webhook-signature`, one or more of `v1,<base64>` with blanks between. Each is the HMAC-SHA256, under a
+secret, of id, time and body with dots between. A secret is `whsec_` and the key in base64.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+from collections.abc import Iterable, Mapping
+
+from crucible.core.errors import BadInput, NotAllowed
+from crucible.core.secret import Secret
+
+ID, TIME, SIGNATURE = "webhook-id", "webhook-timestamp", "webhook-signature"
+PREFIX, VERSION = "whsec_", "v1"
+KEY_BYTES = 32
+TOLERANCE = 300.0
+"""Seconds that a message may be old, or ahead."""
+
+
+def signing_secret(key: bytes) -> Secret:
+    """The secret, as receivers are given it, of these random bytes."""
+    return Secret(PREFIX + base64.b64encode(key).decode())
+
+
+def signed(secrets: Iterable[Secret], message: str, body: bytes, at: float) -> dict[str, str]:
+    """The headers of a message. Several secrets give several signatures: whoever knows one of them is content."""
+    seconds = str(int(at))
+    signatures = (f"{VERSION},{_digest(secret, message, seconds, body)}" for secret in secrets)
+    return {ID: message, TIME: seconds, SIGNATURE: " ".join(signatures)}
+
+
+def check(secret: Secret, headers: Mapping[str, str], body: bytes, now: float, tolerance: float = TOLERANCE) -> None:
+    """Raise NotAllowed unless the message was signed with this secret, not long ago. Compared in constant time."""
+    given = {name.lower(): value for name, value in headers.items()}
+    message, seconds = given.get(ID, ""), given.get(TIME, "")
+    if not (message and seconds.isascii() and seconds.isdigit() and len(seconds) < 20):
+        raise _refusal("It has no id, or no time.")
+    expected = _digest(secret, message, seconds, body).encode()
+    found = [word.partition(",")[::2] for word in given.get(SIGNATURE, "").split()]
+    matching = [hmac.compare_digest(expected, value.encode()) for version, value in found if version == VERSION]
+    if not any(matching):
+        raise _refusal("None of its signatures is one that this secret makes of it.")
+    if abs(now - int(seconds)) > tolerance:
+        raise _refusal(f"It was sent {abs(now - int(seconds)):.0f} s {'ago' if now > int(seconds) else 'ahead'}.")
+
+
+def _digest(secret: Secret, message: str, seconds: str, body: bytes) -> str:
+    content = f"{message}.{seconds}.".encode() + body
+    return base64.b64encode(hmac.new(_key(secret), content, hashlib.sha256).digest()).decode()
+
+
+def _key(secret: Secret) -> bytes:
+    try:
+        key = base64.b64decode(secret.reveal().strip().removeprefix(PREFIX), validate=True)
+    except (binascii.Error, ValueError):
+        key = b""
+    if not key:
+        fix = "Give it as `crucible notifications add` printed it; `notifications rotate` makes another."
+        raise BadInput("This is no secret of a hook.", why=f"One begins with {PREFIX} and is base64.", fix=fix)
+    return key
+
+
+def _refusal(why: str) -> NotAllowed:
+    return NotAllowed(
+        "The message is not one that this hook's secret signed just now.",
+        why=why,
+        fix="Answer 401 and do nothing. Check the body byte for byte as it came, and the clocks of both computers.",
+    )

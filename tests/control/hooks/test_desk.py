@@ -1,0 +1,203 @@
+"""Who may have hooks, what is written down of it, and how their secrets are kept."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tests.authorisation.town import Town
+from tests.control.fakes import FakePost
+from tests.control.hooks.wired import DOWN, SECRET, URL, Wired
+
+from crucible.control.db import schema as t
+from crucible.control.hooks import Hooks
+from crucible.core.errors import BadInput, Conflict, Forbidden, NotFound, RefusedByPolicy, Trouble
+from crucible.core.hooks import ENDS, MOST_HOOKS, OVERLAP, HookEvent, HookFormat
+from crucible.core.people import OWNER, Identity
+from crucible.core.secret import Secret
+from crucible.core.signing import check, signing_secret
+
+OTHER = signing_secret(b"o" * 32)
+
+
+async def add(hooks: Hooks, who: Identity = OWNER, project: str = "default", url: str = URL) -> str:
+    made = await hooks.add(who, project, url, events=ENDS, format=HookFormat.JSON, secret=SECRET)
+    return str(made["id"])
+
+
+async def test_a_new_hook_shows_its_secret_once(wired: Wired) -> None:
+    desk = wired.rig.parts.hooks
+    made = await desk.add(OWNER, "default", URL, events=ENDS, format=HookFormat.JSON, secret=SECRET)
+    assert made["secret"] == SECRET.reveal()
+    assert (made["url"], made["events"], made["state"]) == (URL, ["completed", "failed", "cancelled"], "enabled")
+    for view in (await desk.listed(OWNER, "default"))[0], await desk.one(OWNER, "default", str(made["id"])[-6:]):
+        assert "secret" not in view
+        assert view["id"] == made["id"]
+
+
+async def test_a_secret_lies_encrypted_and_is_nothing_that_jobs_or_people_can_name(wired: Wired) -> None:
+    hook = await wired.hook()
+    (row,) = await wired.rig.rows(t.secrets)
+    assert row["name"] == f"hook:{hook}"
+    assert SECRET.reveal() not in json.dumps(row)
+    assert await wired.rig.parts.vault.listed(OWNER, "default") == []
+    with pytest.raises(NotFound):
+        await wired.rig.parts.vault.remove(OWNER, "default", f"hook:{hook}")
+    with pytest.raises(BadInput):
+        await wired.rig.parts.vault.set(OWNER, "default", f"hook:{hook}", Secret("another value"))
+    with pytest.raises(ValueError, match="secrets"):
+        await wired.rig.submit(secrets={"X": f"hook:{hook}"})
+
+
+async def test_new_keys_of_secrets_change_nothing_for_receivers(wired: Wired) -> None:
+    hook = await wired.hook()
+    await wired.rig.parts.vault.rotate(OWNER)
+    await wired.rig.parts.hooks.test(OWNER, "default", hook)
+    (sent,) = wired.sent()
+    check(SECRET, sent.headers, sent.body, wired.rig.clock.now())
+
+
+async def test_after_a_rotation_the_old_secret_is_good_for_a_day(wired: Wired) -> None:
+    hook, desk = await wired.hook(), wired.rig.parts.hooks
+    assert (await desk.rotate(OWNER, "default", hook, OTHER))["secret"] == OTHER.reveal()
+    await desk.test(OWNER, "default", hook)
+    wired.rig.clock.move(OVERLAP)
+    await desk.test(OWNER, "default", hook)
+    during, after = wired.sent()
+    for secret in (SECRET, OTHER):
+        check(secret, during.headers, during.body, wired.rig.clock.now() - OVERLAP)
+    assert during.headers["webhook-signature"].count("v1,") == 2
+    assert after.headers["webhook-signature"].count("v1,") == 1
+    check(OTHER, after.headers, after.body, wired.rig.clock.now())
+
+
+async def test_rotating_twice_forgets_the_first(wired: Wired) -> None:
+    hook, desk = await wired.hook(), wired.rig.parts.hooks
+    await desk.rotate(OWNER, "default", hook, OTHER)
+    await desk.rotate(OWNER, "default", hook, signing_secret(b"3" * 32))
+    await desk.test(OWNER, "default", hook)
+    (sent,) = wired.sent()
+    check(OTHER, sent.headers, sent.body, wired.rig.clock.now())
+    assert sent.headers["webhook-signature"].count("v1,") == 2
+
+
+async def test_who_may_what(town: Town) -> None:
+    hooks = town.control.hooks
+    who = {name: await town.identity(name) for name in ("stranger", "viewer", "member", "manager", "share")}
+    hook = await add(hooks, who["manager"], "alpha")
+    for name in ("viewer", "member", "share"):
+        for attempt in (
+            hooks.listed(who[name], "alpha"),
+            hooks.one(who[name], "alpha", hook),
+            add(hooks, who[name], "alpha"),
+            hooks.change(who[name], "alpha", hook, enabled=False),
+            hooks.rotate(who[name], "alpha", hook, OTHER),
+            hooks.test(who[name], "alpha", hook),
+            hooks.deliveries(who[name], "alpha", hook, limit=5),
+            hooks.remove(who[name], "alpha", hook),
+        ):
+            with pytest.raises(Forbidden):
+                await attempt
+    with pytest.raises(NotFound, match="no project"):
+        await hooks.listed(who["stranger"], "alpha")
+    with pytest.raises(NotFound, match="no hook"):
+        await hooks.one(OWNER, "beta", hook)
+
+
+async def test_what_was_done_is_recorded_with_the_host_alone(town: Town) -> None:
+    hooks, manager = town.control.hooks, await town.identity("manager")
+    hook = await add(hooks, manager, "alpha", "https://hooks.example/services/T0/B0/token-in-the-path")
+    await hooks.change(manager, "alpha", hook, events=[HookEvent.FAILED], enabled=False)
+    await hooks.test(manager, "alpha", hook)
+    await hooks.rotate(manager, "alpha", hook, OTHER)
+    await hooks.remove(manager, "alpha", hook)
+    rows = [row for row in await town.rig.rows(t.audit) if row["action"].startswith("hook.")]
+    assert [row["action"].removeprefix("hook.") for row in rows] == ["create", "change", "test", "rotate", "remove"]
+    assert {(row["name"], row["project"], row["target"]) for row in rows} == {("manager", "alpha", hook)}
+    assert "token-in-the-path" not in json.dumps(rows)
+    assert "whsec_" not in json.dumps(rows)
+    assert json.loads(rows[1]["data"]) == {"enabled": False, "events": ["failed"]}
+
+
+async def test_addresses_that_may_not_be_called_are_refused_when_they_are_given(wired: Wired) -> None:
+    desk = wired.rig.parts.hooks
+    hook = await wired.hook()
+    for url, error in (("http://10.0.0.1/", RefusedByPolicy), ("ftp://x", BadInput), ("https://unknown/", BadInput)):
+        with pytest.raises(error):
+            await add(desk, url=url)
+        with pytest.raises(error):
+            await desk.change(OWNER, "default", hook, url=url)
+    assert (await wired.view(hook))["url"] == URL
+
+
+async def test_a_change_keeps_what_it_does_not_name(wired: Wired) -> None:
+    hook, desk = await wired.hook(), wired.rig.parts.hooks
+    await desk.change(OWNER, "default", hook, url="https://other.example/")
+    view = await desk.change(OWNER, "default", hook, events=[HookEvent.FAILED, HookEvent.STARTED])
+    assert (view["url"], view["events"], view["enabled"]) == ("https://other.example/", ["started", "failed"], True)
+    assert (await desk.change(OWNER, "default", hook, enabled=False))["state"] == "disabled"
+
+
+async def test_a_test_says_what_the_receiver_said_also_of_one_that_is_disabled(wired: Wired) -> None:
+    hook, desk = await wired.hook(), wired.rig.parts.hooks
+    await desk.change(OWNER, "default", hook, enabled=False)
+    good = await desk.test(OWNER, "default", hook)
+    wired.post.replies[URL] = [DOWN]
+    bad = await desk.test(OWNER, "default", hook)
+    assert (good["outcome"], good["status"], good["answer"], good["type"]) == ("delivered", 200, "thanks", "ping")
+    assert (bad["outcome"], bad["status"], bad["answer"]) == ("failed", None, "nobody answers")
+    view = await wired.view(hook)
+    assert (view["state"], view["failures"]) == ("disabled", 0), "a test is no delivery"
+    assert len(await wired.tries(hook)) == 2
+
+
+async def test_what_is_removed_leaves_nothing(wired: Wired) -> None:
+    hook = await wired.hook()
+    await wired.rig.parts.hooks.test(OWNER, "default", hook)
+    await wired.rig.parts.hooks.remove(OWNER, "default", hook[-8:])
+    for table in (t.hooks, t.deliveries, t.secrets):
+        assert await wired.rig.count(table) == 0
+    with pytest.raises(NotFound, match="no hook"):
+        await wired.view(hook)
+
+
+async def test_references_are_endings_that_fit_one(wired: Wired) -> None:
+    desk = wired.rig.parts.hooks
+    hook = await wired.hook()
+    for ref in (hook, hook.upper(), hook[-3:], f"hook-{hook[-6:]}"):
+        assert (await desk.one(OWNER, "default", ref))["id"] == hook
+    for ref in ("", "x", hook[-2:], "hook-", "%", hook + "0"):
+        with pytest.raises(NotFound):
+            await desk.one(OWNER, "default", ref)
+
+
+async def test_a_reference_that_fits_several_is_a_conflict(wired: Wired) -> None:
+    first = await wired.hook()
+    twin = "hook-" + "1" * 10 + first[-16:]
+
+    def copy(conn) -> None:  # type: ignore[no-untyped-def]
+        row = dict(conn.execute(t.hooks.select()).mappings().one())
+        conn.execute(t.hooks.insert().values({**row, "id": twin}))
+
+    await wired.rig.sql(copy)
+    with pytest.raises(Conflict):
+        await wired.rig.parts.hooks.one(OWNER, "default", first[-6:])
+
+
+async def test_a_project_has_so_many_and_no_more(wired: Wired) -> None:
+    for _ in range(MOST_HOOKS):
+        await wired.hook()
+    with pytest.raises(RefusedByPolicy, match="no room"):
+        await wired.hook()
+
+
+async def test_a_server_without_a_way_out_says_so(wired: Wired) -> None:
+    from crucible.control.hooks import Sender
+
+    desk = Hooks(wired.rig.ports, Sender(wired.rig.ports, wired.rig.parts.vault, None))
+    with pytest.raises(Trouble, match="sends no notifications"):
+        await add(desk)
+
+
+def test_the_fake_way_out_is_one(wired: Wired) -> None:
+    assert isinstance(wired.post, FakePost)

@@ -1,0 +1,86 @@
+"""A rig with hooks: add some, let jobs end, look at what was told."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tests.control.fakes import FakePost, Posted
+from tests.control.world import Rig, other_worker
+
+from crucible.control.hooks import rows
+from crucible.control.hooks.rows import Hook
+from crucible.core.hooks import ENDS, HookEvent, HookFormat, Reply
+from crucible.core.people import OWNER
+from crucible.core.secret import Secret
+from crucible.core.signing import signing_secret
+
+URL = "https://hooks.example/one"
+SECRET = signing_secret(b"k" * 32)
+DOWN = Reply(None, "nobody answers")
+
+
+@dataclass(frozen=True)
+class Wired:
+    rig: Rig
+    post: FakePost
+
+    async def hook(
+        self,
+        url: str = URL,
+        events: Sequence[HookEvent] = ENDS,
+        project: str = "default",
+        format: HookFormat = HookFormat.JSON,
+        secret: Secret = SECRET,
+    ) -> str:
+        desk = self.rig.parts.hooks
+        return str((await desk.add(OWNER, project, url, events=events, format=format, secret=secret))["id"])
+
+    async def row(self, hook: str) -> Hook:
+        found = await self.rig.read(lambda conn: rows.one(conn, hook))
+        assert found is not None
+        return found
+
+    async def view(self, hook: str, project: str = "default") -> Any:
+        return await self.rig.parts.hooks.one(OWNER, project, hook)
+
+    async def tries(self, hook: str) -> list[Any]:
+        return list(await self.rig.parts.hooks.deliveries(OWNER, "default", hook, limit=100))
+
+    async def end_a_job(self, code: int = 0, **more: Any) -> str:
+        """A job runs to its end."""
+        job = await self.rig.submit(**more)
+        await self.rig.host_up()
+        await (await self.rig.runner(job)).end(code)
+        return job
+
+    async def notify(self) -> float:
+        """A round of the notifier, to its end; the seconds until the next."""
+        await self.rig.duties.renew(self.rig.ports.db, self.rig.clock)
+        wait = await self.rig.parts.notifier.round()
+        await self.rig.parts.notifier.rest()
+        return wait
+
+    async def until_sent(self, count: int, url: str = URL) -> None:
+        """Until so many calls were made there, answered or not."""
+        async with asyncio.timeout(20):
+            while len(self.sent(url)) < count:
+                await asyncio.sleep(0.001)
+
+    async def restarted(self) -> Wired:
+        """What a process of the same name finds that starts after this one died."""
+        twin = await other_worker(self.rig, self.rig.ports.worker)
+        await twin.duties.renew(twin.ports.db, twin.clock)
+        return Wired(twin, self.post)
+
+    def told(self, url: str = URL) -> list[dict[str, Any]]:
+        return [json.loads(one.body) for one in self.sent(url)]
+
+    def sent(self, url: str = URL) -> list[Posted]:
+        return [one for one in self.post.posted if one.url == url]
+
+    def types(self, url: str = URL) -> list[str]:
+        return [one["type"] for one in self.told(url)]
