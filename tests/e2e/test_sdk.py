@@ -13,7 +13,15 @@ import pytest
 from tests.harness import Deployment
 
 from crucible import JobFailed, MLPlatform, Requirements, SyncMLPlatform
-from crucible.client.compat import ComputeBackend, JobConfig, LocalExecutor, TrainingClient, TrainingJobRequest
+from crucible.client.compat import (
+    ComputeBackend,
+    ExecutionBackend,
+    GPUExecutor,
+    JobConfig,
+    LocalExecutor,
+    MLJob,
+    WorkloadCharacteristics,
+)
 from crucible.client.results import JobCancelled
 from crucible.core.errors import BadInput, NoCapacity, NotFound
 
@@ -192,27 +200,33 @@ async def test_the_local_executor(platform: MLPlatform, tmp_path: Path) -> None:
     assert await executor.get_logs(execution, offset=len(logs)) == ""
 
 
-def test_the_compute_backend_and_the_training_client(
-    crucible: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_compute_backend(crucible: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CRUCIBLE_HOME", str(crucible.home))
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "worker.py").write_text(
-        "import json, os\nepochs = json.loads(os.environ['TRAINING_PARAMS'])['epochs']\n"
-        "for epoch in range(1, epochs + 1):\n    print(f'epoch {epoch}/{epochs}', flush=True)\n"
-        "open(os.environ['CRUCIBLE_OUTPUT_DIR'] + '/model.txt', 'w').write(os.environ['TENANT_ID'])\n"
+    (tmp_path / "train.py").write_text(
+        "import os\nopen(os.environ['CRUCIBLE_OUTPUT_DIR'] + '/model.txt', 'w').write('weights')"
     )
     with SyncMLPlatform() as platform:
-        client = TrainingClient("worker.py", platform, requirements=SMALL)
-        task = client.submit(TrainingJobRequest(tenant_id="me", training_params={"epochs": 2}))
-        ended = client.wait(task, LONG)
-        assert (ended.status, ended.progress["epoch"], ended.progress["progress_percent"]) == ("completed", 2, 100.0)
         local = ComputeBackend("local", platform)
-        local.download(task, "model.txt", tmp_path / "mine.txt")
-        assert (tmp_path / "mine.txt").read_text() == "me"
-        local.run(task, "test -e worker.py")
+        trained = local.launch(JobConfig(path="train.py", requirements=SMALL))
+        assert platform.job(trained).wait(LONG).state == "completed"
+        local.download(trained, "model.txt", tmp_path / "mine.txt")
+        assert (tmp_path / "mine.txt").read_text() == "weights"
+        local.run(trained, "test -e train.py")
         with pytest.raises(JobFailed):
-            local.run(task, "test -e nosuch.py")
+            local.run(trained, "test -e nosuch.py")
         job = local.launch(JobConfig(command="sleep 600", requirements=SMALL))
         local.terminate(job)
         assert local.status(job).state == "cancelled"
+
+
+async def test_the_gpu_executor(platform: MLPlatform) -> None:
+    executor = GPUExecutor(ExecutionBackend.LOCAL, platform)
+    assert (await executor.check_availability()).status == "available"
+    estimate = await executor.estimate_cost(WorkloadCharacteristics(duration_hours=2))
+    assert (estimate.total, estimate.confidence) == (0.0, "high")
+    handle = await executor.submit_job(MLJob(COUNTER, SMALL))
+    assert (await handle.wait(LONG)).state == "failed"
+    again = await executor.submit_job(MLJob(COUNTER, id=handle.id), resume_from_checkpoint=True)
+    await again.result(LONG)
+    assert [line async for line in again.logs()] == ["step 3/3 loss 0.33"]

@@ -16,6 +16,7 @@ from crucible.client.answers import read
 from crucible.client.found import CancelledPage, HitPage, NotePage, NoteView, SubmittedPage, TagPage
 from crucible.client.people import People
 from crucible.client.secrets import Secrets
+from crucible.client.training import Training
 from crucible.client.transport import Endpoint, Query, Transport
 from crucible.client.views import (
     ArtifactPage,
@@ -78,6 +79,7 @@ class Api:
         self._found = found
         self.people = People(self.transport)
         self.secrets = Secrets(self.transport)
+        self.training = Training(self.transport)
 
     def close(self) -> None:
         self.transport.close()

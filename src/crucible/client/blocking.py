@@ -27,7 +27,7 @@ from crucible.client.candidates import Line, line_up
 from crucible.client.checks import check_number, check_text, read_names, wrong
 from crucible.client.connection import connect, embedded_of
 from crucible.client.finding import find_job, walk
-from crucible.client.payload import Request
+from crucible.client.payload import Payload, Request
 from crucible.client.pythons import Surroundings
 from crucible.client.results import JobResult, result_of
 from crucible.client.status import JobStatus, Watch, status_of
@@ -104,10 +104,15 @@ class SyncMLPlatform:
             warnings.warn(SIMULATED, stacklevel=3)
         wishes = ask.wishes(line, folder or Path.cwd(), os.environ)
         with tempfile.TemporaryDirectory(prefix="crucible-") as scratch:
-            payload = ask.taken.payload(self._request(ask, Path(scratch), folder or Path.cwd()))
-            for note in payload.notes:
-                warnings.warn(note, stacklevel=3)
+            payload = self.payload(ask, Path(scratch), folder)
             return SyncJob(self, submit(self.api, payload, wishes, Path(scratch)))
+
+    def payload(self, ask: Ask, scratch: Path, folder: Path | None = None) -> Payload:
+        """The code that was asked for, taken up; what was left out of it is warned of."""
+        payload = ask.taken.payload(self._request(ask, scratch, folder or Path.cwd()))
+        for note in payload.notes:
+            warnings.warn(note, stacklevel=4)
+        return payload
 
     def line(self, ask: Ask) -> Line:
         """Where the job would go, in which order, and why nowhere else; raises when there is no place."""
