@@ -82,6 +82,10 @@ class Options:
     plan: bool = False
     """As `dry_run`, without the call that would be sent."""
 
+    @property
+    def names_job_file(self) -> bool:
+        return self.target is not None and Path(self.target).suffix in JOB_FILES
+
 
 Take = Callable[[Session, Options, Path], tuple[Payload, Wishes]]
 After = Callable[[Api, str], None]
@@ -232,8 +236,8 @@ def take_up(session: Session, options: Options, scratch: Path) -> tuple[Payload,
             why="A target, --code, --shell and --template exclude each other." if given else "",
             fix="For example: crucible run train.py -- --epochs 3",
         )
-    if options.target is not None and Path(options.target).suffix in JOB_FILES:
-        return _from_job_file(options.target, request, wishes)
+    if options.names_job_file:
+        return _from_job_file(str(options.target), request, wishes)
     if options.template is not None:
         return from_template(options.template, request), replace(wishes, name=wishes.name or options.template)
     return _payload(given[0], str(getattr(options, given[0])), request), wishes
@@ -256,7 +260,9 @@ def make_request(session: Session, options: Options, scratch: Path) -> Request:
 def _from_job_file(target: str, request: Request, wishes: Wishes) -> tuple[Payload, Wishes]:
     found = read_job_file(target, request)
     joined = wishes.over(found.wishes)
-    _check_tier(joined)
+    check_tier(joined)
+    if found.model is not None:
+        return found.taken(None, joined)
     return _payload(found.kind, found.target, found.request), joined
 
 
@@ -312,11 +318,11 @@ def make_wishes(session: Session, options: Options) -> Wishes:
         grace_seconds=_parsed("--grace", options.grace, parse_duration),
         tags=options.tag,
     )
-    _check_tier(wishes)
+    check_tier(wishes)
     return wishes
 
 
-def _check_tier(wishes: Wishes) -> None:
+def check_tier(wishes: Wishes) -> None:
     if wishes.tier is not None:
         get_tier(wishes.tier)
 

@@ -16,6 +16,7 @@ from crucible.cli.run import (
     Options,
     Text,
     Texts,
+    check_tier,
     make_request,
     make_wishes,
     options_of,
@@ -25,15 +26,14 @@ from crucible.cli.run import (
 )
 from crucible.cli.session import Session
 from crucible.client.api import Api
+from crucible.client.jobfile import read_job_file
+from crucible.client.modeljobs import METHODS, ModelAsk, take_model
 from crucible.client.payload import Payload
-from crucible.client.payload.plugin import from_installed, from_source, look_up
-from crucible.client.plugins import Plugin, read_config, read_inputs
+from crucible.client.plugins import read_inputs
 from crucible.client.wishes import Wishes
 from crucible.core.errors import BadInput
-from crucible.core.models import KINDS, Order, gpu_needs
 from crucible.core.spec import Kind
 
-METHODS = {kind: method for method, kind in KINDS.items()}
 _SHORT = ("goal", "suite")
 """Options of their own that stand for `--config NAME=VALUE`."""
 
@@ -147,10 +147,12 @@ def _taker(asked: Asked) -> Callable[[Session, Options, Path], tuple[Payload, Wi
 
 
 def _script(asked: Asked, session: Session, options: Options, scratch: Path) -> tuple[Payload, Wishes]:
-    """A script gets the inputs as one argument `--input JSON`, before its own."""
+    """A script gets the inputs as one argument `--input JSON`, before its own; a job file may name a model."""
     if all(getattr(options, name) is None for name in PAYLOADS):
         fix = f"For example: crucible {METHODS[asked.kind]} --model NAME; `crucible models` lists them."
         raise BadInput("There is neither a model nor a script.", fix=fix)
+    if options.names_job_file and (found := _from_job_file(asked, session, options, scratch)):
+        return found
     for name in ("config", *_SHORT, "callback", "plugin"):
         if getattr(asked, name):
             raise BadInput(
@@ -163,37 +165,27 @@ def _script(asked: Asked, session: Session, options: Options, scratch: Path) -> 
     return take_up(session, options, scratch)
 
 
+def _from_job_file(asked: Asked, session: Session, options: Options, scratch: Path) -> tuple[Payload, Wishes] | None:
+    """The model of a job file; None if it names code."""
+    file = read_job_file(str(options.target), make_request(session, options, scratch))
+    if file.model is None:
+        return None
+    wishes = make_wishes(session, options).over(file.wishes)
+    check_tier(wishes)
+    return file.taken(_ask(asked, file.target, session), wishes)
+
+
 def _model(asked: Asked, session: Session, options: Options, scratch: Path) -> tuple[Payload, Wishes]:
-    _refuse_code(asked, session, options)
-    assert asked.model is not None
-    request, wishes = make_request(session, options, scratch), make_wishes(session, options)
-    inputs = read_inputs(asked.input, session.folder)
-    order = Order(asked.model, METHODS[asked.kind], {}, inputs, asked.callback)
-    wishes = replace(wishes, name=wishes.name or asked.model)
-    if asked.plugin is not None:
-        config = read_config(asked.items, session.folder, None, asked.model)
-        return from_source(replace(order, config=config), asked.plugin, request), wishes
-    plugin, choice = look_up(order.model, order.method, request)
-    config = read_config(asked.items, session.folder, plugin.schema, asked.model)
-    return from_installed(replace(order, config=config), plugin, choice, request), _sized(wishes, plugin)
-
-
-def _refuse_code(asked: Asked, session: Session, options: Options) -> None:
     if any(getattr(options, name) is not None for name in PAYLOADS):
         raise BadInput("A model and code to run exclude each other.", fix="Leave out --model, or the code.")
-    if session.arguments:
-        fix = f"`crucible models show {asked.model}` lists its options: --config KEY=VALUE."
-        raise BadInput("A model takes no arguments after --.", fix=fix)
-    for name in ("entry", "ref", "include", "in_place"):
-        if getattr(options, name):
-            raise BadInput(f"--{name.replace('_', '-')} does not go with --model.", fix="Leave it out.")
+    assert asked.model is not None
+    request, wishes = make_request(session, options, scratch), make_wishes(session, options)
+    return take_model(_ask(asked, asked.model, session), request, wishes)
 
 
-def _sized(wishes: Wishes, plugin: Plugin) -> Wishes:
-    """The GPU memory that the model says it needs, unless a size was given."""
-    if wishes.tier or {"gpus", "gpu_memory_bytes"} & set(wishes.resources):
-        return wishes
-    return replace(wishes, resources={**wishes.resources, **gpu_needs(plugin.min_gpu_memory_gb)})
+def _ask(asked: Asked, model: str, session: Session) -> ModelAsk:
+    inputs = read_inputs(asked.input, session.folder)
+    return ModelAsk(model, session.folder, {}, asked.items, asked.plugin, inputs, asked.callback)
 
 
 def show_result(session: Session, api: Api, job: str) -> None:
