@@ -178,7 +178,7 @@ async def test_what_cannot_be(platform: MLPlatform) -> None:
 
 async def test_the_local_executor(platform: MLPlatform, tmp_path: Path) -> None:
     (tmp_path / "model.py").write_text(
-        "import sys, time, signal\nprint(sys.argv[1:5], flush=True)\nprint('loss 0.5', flush=True)\ntime.sleep(600)\n"
+        "import sys, time\nprint(sys.argv[1:5], flush=True)\nprint('step 1 loss 0.5', flush=True)\ntime.sleep(600)\n"
     )
     executor = LocalExecutor(platform)
     assert await executor.can_execute()
@@ -198,6 +198,7 @@ async def test_the_local_executor(platform: MLPlatform, tmp_path: Path) -> None:
     logs = await executor.get_logs(execution)
     assert logs.startswith("['--job-id', '7', '--model', 'model']\n")
     assert await executor.get_logs(execution, offset=len(logs)) == ""
+    assert (await executor.get_metrics(execution))["loss"] == 0.5
 
 
 def test_the_compute_backend(crucible: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
