@@ -7,8 +7,8 @@ import pytest
 
 from crucible.client.asking import Ask
 from crucible.client.candidates import Candidate, Line
+from crucible.client.placeviews import BackendView
 from crucible.client.requirements import Requirements
-from crucible.client.views import BackendView
 from crucible.core.errors import BadInput, RefusedByPolicy, UnknownName
 from crucible.core.offers import Market
 from crucible.core.spec import Kind

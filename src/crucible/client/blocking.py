@@ -28,13 +28,14 @@ from crucible.client.checks import check_number, check_text, read_names, wrong
 from crucible.client.connection import connect, embedded_of
 from crucible.client.finding import find_job, walk
 from crucible.client.payload import Payload, Request
+from crucible.client.placeviews import BackendView, MachineView
 from crucible.client.pythons import Surroundings
 from crucible.client.results import JobResult, result_of
 from crucible.client.status import JobStatus, Watch, status_of
 from crucible.client.stream import Frame
 from crucible.client.submission import submit
 from crucible.client.tables import MetricsTable
-from crucible.client.views import BackendView, CheckpointView, EventView, JobView, MachineView
+from crucible.client.views import CheckpointView, EventView, JobView
 from crucible.core.errors import BadInput, TimedOut
 from crucible.core.jobfilter import JobFilter
 from crucible.core.resources import MAX_SECONDS

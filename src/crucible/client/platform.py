@@ -16,11 +16,12 @@ from typing import TypeVar, Unpack
 
 from crucible.client.asking import Ask, Options
 from crucible.client.blocking import SyncJob, SyncMLPlatform, checked_seconds, not_ended
+from crucible.client.placeviews import BackendView, MachineView
 from crucible.client.pump import pumped
 from crucible.client.results import JobResult
 from crucible.client.status import JobStatus
 from crucible.client.tables import MetricsTable
-from crucible.client.views import BackendView, CheckpointView, EventView, JobView, MachineView
+from crucible.client.views import CheckpointView, EventView, JobView
 from crucible.core.errors import Conflict
 from crucible.settings import Settings
 
