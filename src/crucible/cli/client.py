@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from crucible.cli.run import Text, Texts
+from crucible.cli.options import Text, Texts
 from crucible.cli.session import Session, hush_retries
 from crucible.client.blocking import SyncMLPlatform
 from crucible.client.compat.training import TrainingClient, TrainingJobRequest

@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any
 
 import typer
 
-from crucible.cli.run import (
-    PAYLOADS,
-    Options,
-    Text,
-    Texts,
-    check_tier,
-    make_request,
-    make_wishes,
-    options_of,
-    run,
-    run_job,
-    take_up,
-)
+from crucible.cli.options import Options, Text, Texts, takes_options
+from crucible.cli.run import PAYLOADS, check_tier, make_request, make_wishes, run_job, take_up
 from crucible.cli.session import Session
 from crucible.client.api import Api
 from crucible.client.jobfile import read_job_file
@@ -52,6 +41,13 @@ class Asked:
     suite: str | None = None
     capture: str | None = None
 
+    @classmethod
+    def of(cls, ctx: typer.Context, kind: Kind) -> Asked:
+        own = {item.name for item in fields(cls)}
+        given: dict[str, Any] = {key: value for key, value in ctx.params.items() if key in own and value is not None}
+        lists = {key: tuple(value) for key, value in given.items() if isinstance(value, list)}
+        return cls(kind, **{**given, **lists})
+
     @property
     def items(self) -> tuple[str, ...]:
         """The config as `--config` would say it."""
@@ -59,21 +55,7 @@ class Asked:
         return (*self.config, *short)
 
 
-def like_run(verb: Callable[..., int], without: tuple[str, ...] = ("kind",)) -> Callable[..., int]:
-    """Gives a command the options of `run`, but for some, after its own."""
-    hints = {**get_type_hints(run, include_extras=True), **get_type_hints(verb, include_extras=True)}
-    target, *more = (item for name, item in inspect.signature(run).parameters.items() if name not in ("ctx", *without))
-    ctx, *own = inspect.signature(verb).parameters.values()
-    merged = [item.replace(annotation=hints[item.name]) for item in (ctx, target, *own, *more)]
-
-    def invoke(ctx: typer.Context, **_: Any) -> int:
-        return verb(ctx)
-
-    invoke.__name__, invoke.__doc__ = verb.__name__, verb.__doc__
-    invoke.__annotations__ = {**{item.name: item.annotation for item in merged}, "return": int}
-    invoke.__signature__ = inspect.Signature(merged, return_annotation=int)  # type: ignore[attr-defined]
-    return invoke
-
+_verb = partial(takes_options, without=("kind",))
 
 Model = Annotated[Text, typer.Option("--model", metavar="NAME", help="A model plugin; see `crucible models`.")]
 Package = Annotated[
@@ -82,7 +64,7 @@ Package = Annotated[
 Config = Annotated[Texts, typer.Option("--config", metavar="FILE|KEY=VALUE", help="Options of the model. Repeatable.")]
 
 
-@like_run
+@_verb
 def train(
     ctx: typer.Context,
     model: Model = None,
@@ -103,7 +85,7 @@ def train(
     return _run(ctx, Kind.TRAIN)
 
 
-@like_run
+@_verb
 def infer(
     ctx: typer.Context,
     model: Model = None,
@@ -117,7 +99,7 @@ def infer(
     return _run(ctx, Kind.INFERENCE)
 
 
-@like_run
+@_verb
 def benchmark(
     ctx: typer.Context,
     model: Model = None,
@@ -130,11 +112,7 @@ def benchmark(
 
 
 def _run(ctx: typer.Context, kind: Kind) -> int:
-    given = {name: value for name, value in ctx.params.items() if value is not None}
-    given = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
-    own = {item.name for item in fields(Asked)}
-    asked = Asked(kind, **{name: value for name, value in given.items() if name in own})
-    options = Options(**{name: value for name, value in given.items() if name not in own}, kind=kind.value)
+    asked, options = Asked.of(ctx, kind), Options.of(ctx, kind=kind.value)
     if asked.capture is not None:
         options = replace(options, data=(*options.data, f"capture={asked.capture}"))
     session = Session.of(ctx)
@@ -201,12 +179,10 @@ def show_result(session: Session, api: Api, job: str) -> None:
         out.warn("The job left no result. A script leaves one with crucible.result(value).")
 
 
-def _plan(ctx: typer.Context) -> int:
+@partial(takes_options, without=("detach", "notify", "dry_run"))
+def plan(ctx: typer.Context) -> int:
     """Show where a job would run and for how much, of all connected places; nothing is submitted.
 
     Takes what `run` takes. → is what would be asked for first, · a place that the job does not name.
     """
-    return run_job(Session.of(ctx), options_of(ctx, plan=True))
-
-
-plan = like_run(_plan, without=("detach", "notify", "dry_run"))
+    return run_job(Session.of(ctx), Options.of(ctx, plan=True))
