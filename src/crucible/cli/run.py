@@ -16,6 +16,7 @@ from crucible.cli.follow import DETACHED, submitted, watch
 from crucible.cli.hints import hints
 from crucible.cli.notice import tell_end
 from crucible.cli.options import Options, takes_options
+from crucible.cli.results import tell_result
 from crucible.cli.session import Session
 from crucible.cli.words import command_words, python_words
 from crucible.client.api import Api
@@ -47,7 +48,8 @@ def run(ctx: typer.Context) -> int:
 
     What stands after -- goes to the code. Ctrl-C detaches; the job goes on.
     """
-    return run_job(Session.of(ctx), Options.of(ctx))
+    session = Session.of(ctx)
+    return run_job(session, Options.of(ctx), after=lambda api, job: tell_result(session, api, job))
 
 
 def run_job(session: Session, options: Options, take: Take | None = None, after: After = lambda api, job: None) -> int:

@@ -12,9 +12,9 @@ from typing import Annotated, Any
 import typer
 
 from crucible.cli.options import Options, Text, Texts, takes_options
+from crucible.cli.results import show_result
 from crucible.cli.run import PAYLOADS, check_tier, make_request, make_wishes, run_job, take_up
 from crucible.cli.session import Session
-from crucible.client.api import Api
 from crucible.client.jobfile import read_job_file
 from crucible.client.modeljobs import METHODS, ModelAsk, take_model
 from crucible.client.payload import Payload
@@ -164,19 +164,6 @@ def _model(asked: Asked, session: Session, options: Options, scratch: Path) -> t
 def _ask(asked: Asked, model: str, session: Session) -> ModelAsk:
     inputs = read_inputs(asked.input, session.folder)
     return ModelAsk(model, session.folder, {}, asked.items, asked.plugin, inputs, asked.callback)
-
-
-def show_result(session: Session, api: Api, job: str) -> None:
-    """What the job found out; a prediction and a benchmark are data, of a training it is told."""
-    view, out = api.job(job), session.out
-    if out.as_json:
-        return
-    if view.result is not None and view.kind == Kind.TRAIN.value:
-        out.say(f"  Result: {json.dumps(view.result.value, ensure_ascii=False)}")
-    elif view.result is not None:
-        out.data(json.dumps(view.result.value, ensure_ascii=False))
-    elif view.status == "completed" and view.kind != Kind.TRAIN.value:
-        out.warn("The job left no result. A script leaves one with crucible.result(value).")
 
 
 @partial(takes_options, without=("detach", "notify", "dry_run"))
