@@ -25,11 +25,14 @@ def test_all_that_can_be_said(tmp_path: Path) -> None:
     ask = asked(
         requirements=Requirements(cpus=2, interruptible=True, checkpoint_frequency_minutes=5),
         name="mine",
+        project="vision",
+        secrets={"KEY": "DEPLOY_KEY"},
         kind="benchmark",
         env={"A": 1, "HOME": None},
         data={"set": "data.csv"},
         tags=["a", "b"],
         retries=2,
+        retry_wait_seconds=5,
         keep_checkpoints=4,
         seed=7,
         grace_seconds=3,
@@ -39,7 +42,9 @@ def test_all_that_can_be_said(tmp_path: Path) -> None:
     assert wishes.env == {"CHECKPOINT_FREQUENCY_MINUTES": "5", "A": "1", "HOME": "/home/me"}
     assert [(item.name, item.source) for item in wishes.data] == [("set", str(tmp_path / "data.csv"))]
     assert (wishes.name, wishes.kind, wishes.tags, wishes.seed) == ("mine", Kind.BENCHMARK, ("a", "b"), 7)
-    assert (wishes.retries, wishes.keep, wishes.grace_seconds) == ({"user": 2}, {"latest": 4}, 3)
+    assert (wishes.retries, wishes.keep) == ({"user": 2, "wait_seconds": 5}, {"latest": 4})
+    assert (wishes.grace_seconds, wishes.project, wishes.secrets) == (3, "vision", {"KEY": "DEPLOY_KEY"})
+    assert asked(secrets=["HF_TOKEN"]).secrets == {"HF_TOKEN": "HF_TOKEN"}
 
 
 def test_money_becomes_time_where_a_place_bills(tmp_path: Path) -> None:
@@ -66,6 +71,11 @@ def test_money_becomes_time_where_a_place_bills(tmp_path: Path) -> None:
         ({"env": {"CRUCIBLE_HOME": "x"}}, "set by Crucible itself"),
         ({"data": {"a": "x\0"}}, "data must not hold a NUL"),
         ({"data": ["\ud800"]}, "half a character"),
+        ({"secrets": 3}, "secrets is a list of texts"),
+        ({"secrets": {"KEY": "not a name"}}, "no name of a secret"),
+        ({"secrets": ["1KEY"]}, "no name of a variable"),
+        ({"project": "Big Team"}, "project has 1 to 63 of a-z"),
+        ({"retry_wait_seconds": -1}, "retry_wait_seconds must be at least 0"),
         ({"tags": 3}, "tags is a list of texts"),
         ({"tags": [3]}, "tags is a list of texts"),
         ({"retries": -1}, "retries must be at least 0"),

@@ -84,6 +84,14 @@ async def test_a_repository_at_a_revision(platform: MLPlatform, tmp_path: Path) 
         await platform.submit(git=f"{repository}@v3")
 
 
+async def test_a_secret_of_the_project(platform: MLPlatform) -> None:
+    await platform.in_thread(lambda: platform.sync.api.secrets.set("default", "DEPLOY_KEY", "a long value"))
+    code = "import os\nprint(len(os.environ['KEY']), os.environ['KEY'])"
+    assert await output(platform, code=code, secrets={"KEY": "DEPLOY_KEY"}, project="default") == ["12 ***"]
+    with pytest.raises(NotFound, match="has no secret 'NOSUCH'"):
+        await platform.submit(code=code, secrets=["NOSUCH"])
+
+
 async def test_a_notebook(platform: MLPlatform, tmp_path: Path) -> None:
     import nbformat
 

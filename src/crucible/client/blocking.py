@@ -104,6 +104,7 @@ class SyncMLPlatform:
         if line.is_simulated:
             warnings.warn(SIMULATED, stacklevel=3)
         wishes = ask.wishes(line, folder or Path.cwd(), os.environ)
+        wishes = replace(wishes, project=wishes.project or self._settings.project.value)
         with tempfile.TemporaryDirectory(prefix="crucible-") as scratch:
             payload = self.payload(ask, Path(scratch), folder)
             return SyncJob(self, submit(self.api, payload, wishes, Path(scratch)))
