@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from crucible.client.placeviews import BackendView
 from crucible.client.requirements import Requirements
 from crucible.core.errors import BadInput, RefusedByPolicy, UnknownName
 from crucible.core.offers import Market
+from crucible.core.resources import GiB
 from crucible.core.spec import Kind
 
 LINE = Line((Candidate(BackendView(name="far"), dearest=2_000_000), Candidate(BackendView(name="local"))))
@@ -107,3 +109,12 @@ def test_what_is_wrong_with_inputs_is_told_when_they_are_read(tmp_path: Path) ->
         asked(env={"NOSUCH": None}).wishes(LINE, tmp_path, {})
     with pytest.raises(BadInput, match=r"data nosuch\.csv does not exist"):
         asked(data=["nosuch.csv"]).wishes(LINE, tmp_path, {})
+
+
+def test_a_model_brings_its_name_and_what_it_needs() -> None:
+    ask = Ask.of(model="tiny", config={"epochs": 3}, requirements={"cpus": 2})
+    needs = {"gpus": 1, "gpu_memory_bytes": 12 * GiB}
+    found = ask.with_model(replace(ask.bare(), name="tiny", kind=Kind.TRAIN, resources=needs))
+    assert (found.name, found.kind) == ("tiny", Kind.TRAIN)
+    assert found.requirements == Requirements(cpus=2, gpus=1, gpu_memory_gb=12)
+    assert ask.with_model(ask.bare()).requirements == ask.requirements

@@ -154,6 +154,10 @@ class TestJobs:
         assert result.metrics == {"loss": 0.5}
         assert result.status.logs == ("last line",)
 
+    def test_the_result_is_what_the_program_found_out(self, platform: SyncMLPlatform, server: FakeServer) -> None:
+        server.jobs[JOB] = completed(result={"kind": "value", "value": [1, 2], "attempt": 1})
+        assert platform.job(JOB).result().value == [1, 2]
+
     def test_the_result_of_a_failed_job_is_an_error(self, platform: SyncMLPlatform, server: FakeServer) -> None:
         server.jobs[JOB] = failed(3)
         with pytest.raises(JobFailed, match=r"failed with exit code 3\. The code failed\. Look at") as raised:

@@ -8,9 +8,12 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.harness import Deployment
+from tests.plugin_packages import COUNTER as PLUGIN
+from tests.plugin_packages import install, make_python
 
 from crucible import JobFailed, MLPlatform, Requirements, SyncMLPlatform
 from crucible.client.compat import (
@@ -90,6 +93,23 @@ async def test_a_secret_of_the_project(platform: MLPlatform) -> None:
     assert await output(platform, code=code, secrets={"KEY": "DEPLOY_KEY"}, project="default") == ["12 ***"]
     with pytest.raises(NotFound, match="has no secret 'NOSUCH'"):
         await platform.submit(code=code, secrets=["NOSUCH"])
+
+
+async def test_a_model_is_trained_asked_and_measured(platform: MLPlatform, tmp_path: Path) -> None:
+    install(make_python(tmp_path / "env"), "counting", PLUGIN, {"counter": "counting:Counter"})
+    counter: dict[str, Any] = {"model": "counter", "python": "env", "requirements": SMALL}
+    trained = await platform.submit(**counter, config={"epochs": 2})
+    assert (await trained.result(LONG)).value == {"data": "None", "rate": 0.5, "epochs": 2}
+    assert (trained.name, trained.view.kind) == ("counter", "train")
+    assert [row["loss"] for row in await trained.metrics("loss")] == [1.0, 0.5]
+    asked = platform.submit(**counter, kind="inference", inputs={"x": 21})
+    assert (await asked.result(LONG)).value == {"doubled": 42}
+    measured = platform.submit(**counter, kind="benchmark", config={"suite": "waa"})
+    assert (await measured.result(LONG)).value == {"speed": 12.5, "suite": "waa"}
+    with pytest.raises(BadInput, match="did you mean 'epochs'"):
+        await platform.submit(**counter, config={"epoch": 2})
+    with pytest.raises(BadInput, match="Did you mean 'counter'"):
+        await platform.submit(model="countre", python="env")
 
 
 async def test_a_notebook(platform: MLPlatform, tmp_path: Path) -> None:

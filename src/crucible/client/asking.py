@@ -14,6 +14,7 @@ from crucible.client.requirements import Preferences, Requirements
 from crucible.client.taking import Taken
 from crucible.client.wishes import Wishes, check_bounds
 from crucible.core.errors import BadInput, RefusedByPolicy, UnknownName
+from crucible.core.resources import GiB
 from crucible.core.spec import Kind
 
 _TAKEN = tuple(item.name for item in fields(Taken))
@@ -34,6 +35,11 @@ class Options(TypedDict, total=False):
     shell: str
     args: Sequence[object]
     kwargs: Mapping[str, object]
+    model: str
+    config: Mapping[str, object]
+    plugin: str
+    inputs: object
+    callbacks: Sequence[str]
     places: Sequence[str]
     name: str
     project: str
@@ -107,10 +113,17 @@ class Ask:
                 fix="Give one of them.",
                 field="places",
             )
-        check_bounds(ask._bare(), str)
+        check_bounds(ask.bare(), str)
         return ask
 
-    def _bare(self) -> Wishes:
+    def with_model(self, wishes: Wishes) -> Ask:
+        """The same, with the name, the kind and the GPU that a model asked for in these wishes."""
+        needs, size = self.requirements, wishes.resources
+        if "gpu_memory_bytes" in size:
+            needs = replace(needs, gpus=int(size["gpus"]), gpu_memory_gb=size["gpu_memory_bytes"] / GiB)
+        return replace(self, name=wishes.name, kind=wishes.kind, requirements=needs)
+
+    def bare(self) -> Wishes:
         """What can be said of the job before it has a place and its inputs are read."""
         needs, retries = self.requirements, {"user": self.retries, "wait_seconds": self.retry_wait_seconds}
         return Wishes(
@@ -133,7 +146,7 @@ class Ask:
 
     def wishes(self, line: Line, folder: Path, environ: Mapping[str, str]) -> Wishes:
         """All that is wished for, at the places of `line`."""
-        bare = self._bare()
+        bare = self.bare()
         inherited = {name: _inherited(name, environ) for name, value in self.env.items() if value is None}
         return replace(
             bare,

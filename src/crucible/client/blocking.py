@@ -27,6 +27,7 @@ from crucible.client.candidates import Line, line_up
 from crucible.client.checks import check_number, check_text, read_names, wrong
 from crucible.client.connection import connect, embedded_of
 from crucible.client.finding import find_job, walk
+from crucible.client.modeljobs import take_model
 from crucible.client.payload import Payload, Request
 from crucible.client.placeviews import BackendView, MachineView
 from crucible.client.pythons import Surroundings
@@ -36,6 +37,7 @@ from crucible.client.stream import Frame
 from crucible.client.submission import submit
 from crucible.client.tables import MetricsTable
 from crucible.client.views import CheckpointView, EventView, JobView
+from crucible.client.wishes import Wishes
 from crucible.core.errors import BadInput, TimedOut
 from crucible.core.jobfilter import JobFilter
 from crucible.core.resources import MAX_SECONDS
@@ -92,7 +94,7 @@ class SyncMLPlatform:
         preferences: object = None,
         **more: Unpack[Options],
     ) -> SyncJob:
-        """Submit a job: code, a file, a folder, a repository, a notebook or a function (see `Ask`).
+        """Submit a job: code, a file, a folder, a repository, a notebook, a function or a model (see `Ask`).
 
         It is stored for good when this returns.
         """
@@ -100,14 +102,22 @@ class SyncMLPlatform:
 
     def send(self, ask: Ask, folder: Path | None = None) -> SyncJob:
         """Submit what was asked for; paths are relative to `folder`, the current one unless given."""
-        line = self.line(ask)
-        if line.is_simulated:
-            warnings.warn(SIMULATED, stacklevel=3)
-        wishes = ask.wishes(line, folder or Path.cwd(), os.environ)
-        wishes = replace(wishes, project=wishes.project or self._settings.project.value)
+        here = folder or Path.cwd()
         with tempfile.TemporaryDirectory(prefix="crucible-") as scratch:
-            payload = self.payload(ask, Path(scratch), folder)
+            model = self._model(ask, Path(scratch), here)
+            ask = ask if model is None else ask.with_model(model[1])
+            line = self.line(ask)
+            if line.is_simulated:
+                warnings.warn(SIMULATED, stacklevel=3)
+            wishes = ask.wishes(line, here, os.environ)
+            wishes = replace(wishes, project=wishes.project or self._settings.project.value)
+            payload = self.payload(ask, Path(scratch), here) if model is None else model[0]
             return SyncJob(self, submit(self.api, payload, wishes, Path(scratch)))
+
+    def _model(self, ask: Ask, scratch: Path, folder: Path) -> tuple[Payload, Wishes] | None:
+        """A model, if that is what is asked for; looked up first, because it may say what GPU it needs."""
+        asked = ask.taken.model_ask(folder)
+        return None if asked is None else take_model(asked, self._request(ask, scratch, folder), ask.bare())
 
     def payload(self, ask: Ask, scratch: Path, folder: Path | None = None) -> Payload:
         """The code that was asked for, taken up; what was left out of it is warned of."""

@@ -63,7 +63,7 @@ class MLPlatform:
         preferences: object = None,
         **more: Unpack[Options],
     ) -> Job:
-        """Submit a job: code, a file, a folder, a repository, a notebook or a function (see `Ask`).
+        """Submit a job: code, a file, a folder, a repository, a notebook, a function or a model (see `Ask`).
 
         What is wrong with the arguments is raised here, at once; sending goes on beside the event loop. `await` the
         job to know that it is stored, or use it: what the server refuses is raised by the first thing that waits.

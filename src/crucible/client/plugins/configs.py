@@ -31,7 +31,7 @@ def read_config(
     if schema is not None:
         found = {name: _typed(value, schema.get(name)) for name, value in found.items()}
         _check(found, schema, model)
-    as_json(found, "--config")
+    as_json(found, "The config")
     return found
 
 
