@@ -184,7 +184,7 @@ class TestJobs:
         assert job.download(tmp_path / "a", "out") == [tmp_path / "a/out/model.bin"]
         assert len(job.download(tmp_path / "a")) == 2
         (tmp_path / "a/log.txt").write_text("mine")
-        with pytest.raises(Conflict, match="would be overwritten"):
+        with pytest.raises(Conflict, match=r"would be overwritten.*with overwrite=True"):
             job.download(tmp_path / "a")
         job.download(tmp_path / "a", overwrite=True)
         assert (tmp_path / "a/log.txt").read_text() == "x"
@@ -193,7 +193,12 @@ class TestJobs:
         view = checkpoint_view()
         server.checkpoints, server.contents = [view], {view["id"]: b"weights"}
         assert [item.step for item in job.checkpoints()] == [600]
-        assert job.download_checkpoint(into=tmp_path).read_bytes() == b"weights"
+        saved = job.download_checkpoint(into=tmp_path)
+        assert saved.read_bytes() == b"weights"
+        saved.write_text("mine")
+        with pytest.raises(Conflict, match="would be overwritten"):
+            job.download_checkpoint(into=tmp_path)
+        assert job.download_checkpoint(into=tmp_path, overwrite=True).read_bytes() == b"weights"
 
     def test_what_changes_a_job(self, platform: SyncMLPlatform, server: FakeServer) -> None:
         job = platform.job(JOB)

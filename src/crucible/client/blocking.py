@@ -47,6 +47,8 @@ MOST_JOBS = 1_000_000
 REFRESH_SECONDS = 2.0
 """How old what is not told by the stream (cost, last lines) may be in a status."""
 
+_OVERWRITE = {"folder": "`into`", "force": "overwrite=True"}
+
 SIMULATED = "The job goes to a simulated place: its machines are processes of one computer, its money is play money."
 
 
@@ -293,12 +295,19 @@ class SyncJob:
         target = Path(into)
         chosen = downloads.choose(self._api.artifacts(self.id), patterns)
         if not overwrite:
-            downloads.refuse_to_overwrite(chosen, target, flag="another `into`")
+            downloads.refuse_to_overwrite(chosen, target, **_OVERWRITE)
         return [downloads.download(self._api, self.id, item, target) for item in chosen]
 
-    def download_checkpoint(self, checkpoint: str = "latest", into: str | Path = ".") -> Path:
-        """Fetch a checkpoint by id, name, `latest` or `best`; a folder comes as a tar archive."""
+    def download_checkpoint(
+        self, checkpoint: str = "latest", into: str | Path = ".", *, overwrite: bool = False
+    ) -> Path:
+        """Fetch a checkpoint by id, name, `latest` or `best`; a folder comes as a tar archive.
+
+        What is there and differs is a Conflict unless `overwrite`.
+        """
         found = self._api.checkpoint(self.id, checkpoint)
+        if not overwrite:
+            downloads.refuse_to_overwrite([downloads.as_file(found)], Path(into), **_OVERWRITE)
         return downloads.download_checkpoint(self._api, self.id, found, Path(into))
 
     def cancel(self) -> JobStatus:

@@ -220,9 +220,11 @@ class Job(Awaitable["Job"]):
         """Fetch its artifacts, or those that the patterns name, below `into`; returns their paths."""
         return await self._ask(lambda job: job.download(into, *patterns, overwrite=overwrite))
 
-    async def download_checkpoint(self, checkpoint: str = "latest", into: str | Path = ".") -> Path:
+    async def download_checkpoint(
+        self, checkpoint: str = "latest", into: str | Path = ".", *, overwrite: bool = False
+    ) -> Path:
         """Fetch a checkpoint by id, name, `latest` or `best`; a folder comes as a tar archive."""
-        return await self._ask(lambda job: job.download_checkpoint(checkpoint, into))
+        return await self._ask(lambda job: job.download_checkpoint(checkpoint, into, overwrite=overwrite))
 
     async def cancel(self) -> JobStatus:
         """Ask it to end; again, or after its end, is harmless. `wait()` says when it has."""
