@@ -61,7 +61,7 @@ def test_what_brings_no_program_is_asked_of_a_model_plugin() -> None:
 def test_a_model_that_is_no_plugin_says_what_to_send_instead() -> None:
     with pytest.raises(BadInput) as raised:
         prepare(TrainingRequest(model_name="resnt"))
-    assert "config.code" in raised.value.fix
+    assert "`code` (its text)" in raised.value.fix
 
 
 def test_what_is_asked_for_is_passed_on() -> None:

@@ -183,7 +183,8 @@ def no_model(request: TrainingRequest, why: str) -> BadInput:
     return BadInput(
         f"There is no model plugin {request.model_name!r}.",
         why=why,
-        fix="Send the program itself as config.code (its text) or config.script (its path on the server).",
+        fix="Send the program itself, as `code` (its text) or `script` (its path on the server) of the config or the "
+        "training_params; or let the server offer the model, with its setting models_python.",
         name=request.model_name,
     )
 

@@ -85,7 +85,8 @@ def test_its_status_is_the_documents_answer(client: TrainingClient, server: Fake
 
 def test_watching_to_the_end(client: TrainingClient, server: FakeServer) -> None:
     server.jobs[JOB], server.ends_as = job_view(), failed(3)
-    *_, last = client.monitor(JOB)
+    *others, last = client.monitor(JOB)
+    assert last not in others
     assert (last.status, last.ended, last.progress.message) == ("failed", True, "The code failed.")
     server.jobs[JOB], server.ends_as = job_view(), completed()
     assert client.wait(JOB, 30).status == "completed"

@@ -86,11 +86,12 @@ class TrainingClient:
 
     def monitor(self, task_id: str) -> Iterator[TaskView]:
         """A status whenever the task has got further, to its end."""
-        told: object = None
+        seen, told = None, None
         for news in self.job(task_id).monitor():
-            if _shown(news) != told:
-                told = _shown(news)
-                yield self.status(news.id)
+            if _shown(news) != seen and (status := self.status(news.id)) != told:
+                yield status
+                told = status
+            seen = _shown(news)
 
     def wait(self, task_id: str, timeout: float | None = None) -> TaskView:
         """The last status, once the task has ended, however it did; TimedOut after `timeout` seconds."""
@@ -137,12 +138,13 @@ class AsyncTrainingClient:
         return await self.platform.in_thread(lambda: self._client.status(task_id))
 
     async def monitor(self, task_id: str) -> AsyncGenerator[TaskView, None]:
-        told: object = None
+        seen, told = None, None
         async with aclosing(self.platform.job(task_id).monitor()) as statuses:
             async for news in statuses:
-                if _shown(news) != told:
-                    told = _shown(news)
-                    yield await self.status(news.id)
+                if _shown(news) != seen and (status := await self.status(news.id)) != told:
+                    yield status
+                    told = status
+                seen = _shown(news)
 
     async def wait(self, task_id: str, timeout: float | None = None) -> TaskView:
         return await self.status((await self.platform.job(task_id).wait(timeout)).id)
