@@ -105,6 +105,87 @@ def test_a_script_is_a_job_of_that_kind(cli: Cli, server: FakeServer) -> None:
     assert "The job left no result. A script leaves one with crucible.result(value)." in ran.err
 
 
+JOB_FILE = """\
+kind: benchmark
+name: written down
+model:
+  name: counter
+  config:
+    epochs: 7
+    rate: 1e-3
+memory: 1G
+"""
+
+
+def test_a_job_file_names_a_model(cli: Cli, server: FakeServer, tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text(JOB_FILE)
+    assert cli("run", "job.yaml", "-d").code == 0
+    spec = sent(server)
+    assert (spec["command"][6], spec["kind"], spec["name"]) == ("benchmark", "benchmark", "written down")
+    assert given(spec, "--config") == {"epochs": 7, "rate": 0.001}
+    assert (spec["source"]["ref"], spec["resources"]["memory_bytes"]) == ("counting==1.0", 1024**3)
+
+
+def test_flags_of_a_verb_stand_over_the_models_of_a_job_file(cli: Cli, server: FakeServer, tmp_path: Path) -> None:
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below" / "job.yaml").write_text(f"{JOB_FILE}python: ../.venv\n")
+    (tmp_path / "more.toml").write_text("epochs = 9\n")
+    more = ("--config", "more.toml", "--goal", "far", "--callback", "a:B", "--name", "mine")
+    ran = cli("train", "below/job.yaml", *more, "-d")
+    assert ran.code == 0, ran.err
+    spec = sent(server)
+    assert (spec["command"][6], spec["kind"], spec["name"]) == ("train", "train", "mine")
+    assert given(spec, "--config") == {"epochs": 9, "rate": 0.001, "goal": "far"}
+    assert spec["command"][-2:] == ["--callback", "a:B"]
+
+
+def test_a_job_file_may_hold_what_to_predict_from(cli: Cli, server: FakeServer, tmp_path: Path) -> None:
+    (tmp_path / "job.toml").write_text('[model]\nname = "counter"\ninput = {x = 2.5}\n')
+    assert cli("infer", "job.toml", "-d").code == 0
+    assert given(sent(server), "--inputs") == {"x": 2.5}
+    server.specs.clear()
+    assert cli("infer", "job.toml", "--input", '{"x": 3}', "-d").code == 0
+    assert given(sent(server), "--inputs") == {"x": 3}
+
+
+def test_a_config_may_lie_in_a_file_beside_the_job_file(cli: Cli, server: FakeServer, tmp_path: Path) -> None:
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below" / "options.yaml").write_text("epochs: 4\nrate: 1e-2\n")
+    text = '{"model": {"name": "counter", "config": "options.yaml"}, "python": "../.venv"}'
+    (tmp_path / "below" / "job.json").write_text(text)
+    assert cli("run", "below/job.json", "-d").code == 0
+    assert given(sent(server), "--config") == {"epochs": 4, "rate": 0.01}
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "says"),
+    [
+        ("model: countre", "run", "job.yaml, line 1: model: There is no model 'countre'."),
+        ("model: countre", "run", "Did you mean 'counter'?"),
+        ("model: {name: counter, config: {epoch: 3}}", "run", "no option 'epoch'; did you mean 'epochs'?"),
+        ("model: {name: counter, config: {epochs: 0}}", "run", "job.yaml, line 1: model: The config of 'counter'"),
+        ("model: {name: counter, config: {epochs: 2024-01-01}}", "run", "epochs must be a whole number"),
+        ("model: {name: counter, config: nowhere.yaml}", "run", "nowhere.yaml does not exist."),
+        ("model: {name: counter, config: epochs}", "run", "config is a table, or the path of a file with one."),
+        ("model: counter\nkind: serve", "run", "A model cannot be a job of the kind serve."),
+        ("model: counter", "run job.yaml -- --epochs 3", "A model takes no arguments after --."),
+        ("model: counter", "run job.yaml --include x", "--include does not go with a model."),
+        ("model: counter", "train job.yaml --model counter", "A model and code to run exclude each other."),
+        ("model: counter", "train job.yaml --config epochs=0", "epochs must be at least 1, not 0."),
+        ("model: counter\ntier: HUGE", "train", "There is no tier 'HUGE'."),
+        ("script: predict.py", "train job.yaml --config a=1", "--config belongs to a model plugin"),
+    ],
+)
+def test_a_job_file_with_a_wrong_model_is_refused_before_anything_is_sent(
+    cli: Cli, server: FakeServer, tmp_path: Path, text: str, line: str, says: str
+) -> None:
+    (tmp_path / "job.yaml").write_text(text)
+    ran = cli(*(line.split() if " " in line else (line, "job.yaml")))
+    assert ran.code == 2
+    assert says in ran.err
+    assert server.requests == []
+
+
 def test_a_project_is_installed_where_it_runs(cli: Cli, server: FakeServer, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "pyproject.toml").write_text(PROJECT)
@@ -149,8 +230,8 @@ def test_a_model_that_needs_a_gpu_asks_for_it(
         ("train --model counter predict.py", "A model and code to run exclude each other."),
         ("train --model counter -c print(1)", "A model and code to run exclude each other."),
         ("train --model counter -- --epochs 3", "A model takes no arguments after --."),
-        ("train --model counter --include *.txt", "--include does not go with --model."),
-        ("train --model counter --in-place", "--in-place does not go with --model."),
+        ("train --model counter --include *.txt", "--include does not go with a model."),
+        ("train --model counter --in-place", "--in-place does not go with a model."),
         ("train --model counter --config epoch=3", "there is no option 'epoch'; did you mean 'epochs'?"),
         ("train --model counter --config epochs=0", "epochs must be at least 1, not 0."),
         ("train --model counter --config epochs=many", "epochs must be a whole number, not 'many'."),

@@ -178,6 +178,16 @@ class FakeServer:
         self.jobs.setdefault(JOB, job_view(name=spec["name"], status="queued", phase="queued", placement=None))
         return JSONResponse(self.jobs[JOB], 201)
 
+    async def _orchestrate(self, request: Request) -> Response:
+        self.specs.append(await self._heard(request))
+        self.keys.append(request.headers["Idempotency-Key"])
+        self.jobs.setdefault(JOB, job_view(name=self.specs[-1]["custom_name"], status="queued", phase="queued"))
+        return JSONResponse(_task(self.jobs[JOB]), 201)
+
+    async def _task_status(self, request: Request) -> Response:
+        view = self._find(request.query_params["task_id"])
+        return problem(404, "not_found", "There is no such job.") if view is None else JSONResponse(_task(view))
+
     async def _list(self, request: Request) -> Response:
         self.queries.append(str(request.url.query))
         found = self._fitting(JobFilter.model_validate(_filter_of(request.query_params.multi_items())))
@@ -489,6 +499,8 @@ class FakeServer:
             routes=[
                 Route("/healthz", self._health),
                 Route("/readyz", self._health),
+                Route("/orchestrate", self._orchestrate, methods=["POST"]),
+                Route("/status", self._task_status),
                 Route("/api/v1/bundles/{sha}", self._bundle, methods=["HEAD", "PUT"]),
                 Route(jobs, self._submit, methods=["POST"]),
                 Route(jobs, self._list),
@@ -527,6 +539,18 @@ class FakeServer:
             ]
         )
         return _Guard(self, starlette)
+
+
+def _task(view: dict[str, Any]) -> dict[str, Any]:
+    """A job as the tenants' routes tell it."""
+    told, reason = view["progress"] or {}, view["reason"] or {}
+    progress = {
+        "epoch": told.get("epoch") or 0,
+        "total_epochs": told.get("total_epochs"),
+        "progress_percent": 100 if view["status"] == "completed" else (told.get("fraction") or 0) * 100,
+        "message": reason.get("message") or told.get("message") or view["phase"].capitalize(),
+    }
+    return {"task_id": view["id"], "status": view["status"], "created_at": view["created_at"], "progress": progress}
 
 
 def _filter_of(given: list[tuple[str, str]]) -> dict[str, Any]:

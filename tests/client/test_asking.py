@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,10 +8,11 @@ import pytest
 
 from crucible.client.asking import Ask
 from crucible.client.candidates import Candidate, Line
+from crucible.client.placeviews import BackendView
 from crucible.client.requirements import Requirements
-from crucible.client.views import BackendView
 from crucible.core.errors import BadInput, RefusedByPolicy, UnknownName
 from crucible.core.offers import Market
+from crucible.core.resources import GiB
 from crucible.core.spec import Kind
 
 LINE = Line((Candidate(BackendView(name="far"), dearest=2_000_000), Candidate(BackendView(name="local"))))
@@ -25,11 +27,14 @@ def test_all_that_can_be_said(tmp_path: Path) -> None:
     ask = asked(
         requirements=Requirements(cpus=2, interruptible=True, checkpoint_frequency_minutes=5),
         name="mine",
+        project="vision",
+        secrets={"KEY": "DEPLOY_KEY"},
         kind="benchmark",
         env={"A": 1, "HOME": None},
         data={"set": "data.csv"},
         tags=["a", "b"],
         retries=2,
+        retry_wait_seconds=5,
         keep_checkpoints=4,
         seed=7,
         grace_seconds=3,
@@ -39,7 +44,9 @@ def test_all_that_can_be_said(tmp_path: Path) -> None:
     assert wishes.env == {"CHECKPOINT_FREQUENCY_MINUTES": "5", "A": "1", "HOME": "/home/me"}
     assert [(item.name, item.source) for item in wishes.data] == [("set", str(tmp_path / "data.csv"))]
     assert (wishes.name, wishes.kind, wishes.tags, wishes.seed) == ("mine", Kind.BENCHMARK, ("a", "b"), 7)
-    assert (wishes.retries, wishes.keep, wishes.grace_seconds) == ({"user": 2}, {"latest": 4}, 3)
+    assert (wishes.retries, wishes.keep) == ({"user": 2, "wait_seconds": 5}, {"latest": 4})
+    assert (wishes.grace_seconds, wishes.project, wishes.secrets) == (3, "vision", {"KEY": "DEPLOY_KEY"})
+    assert asked(secrets=["HF_TOKEN"]).secrets == {"HF_TOKEN": "HF_TOKEN"}
 
 
 def test_money_becomes_time_where_a_place_bills(tmp_path: Path) -> None:
@@ -66,6 +73,11 @@ def test_money_becomes_time_where_a_place_bills(tmp_path: Path) -> None:
         ({"env": {"CRUCIBLE_HOME": "x"}}, "set by Crucible itself"),
         ({"data": {"a": "x\0"}}, "data must not hold a NUL"),
         ({"data": ["\ud800"]}, "half a character"),
+        ({"secrets": 3}, "secrets is a list of texts"),
+        ({"secrets": {"KEY": "not a name"}}, "no name of a secret"),
+        ({"secrets": ["1KEY"]}, "no name of a variable"),
+        ({"project": "Big Team"}, "project has 1 to 63 of a-z"),
+        ({"retry_wait_seconds": -1}, "retry_wait_seconds must be at least 0"),
         ({"tags": 3}, "tags is a list of texts"),
         ({"tags": [3]}, "tags is a list of texts"),
         ({"retries": -1}, "retries must be at least 0"),
@@ -97,3 +109,12 @@ def test_what_is_wrong_with_inputs_is_told_when_they_are_read(tmp_path: Path) ->
         asked(env={"NOSUCH": None}).wishes(LINE, tmp_path, {})
     with pytest.raises(BadInput, match=r"data nosuch\.csv does not exist"):
         asked(data=["nosuch.csv"]).wishes(LINE, tmp_path, {})
+
+
+def test_a_model_brings_its_name_and_what_it_needs() -> None:
+    ask = Ask.of(model="tiny", config={"epochs": 3}, requirements={"cpus": 2})
+    needs = {"gpus": 1, "gpu_memory_bytes": 12 * GiB}
+    found = ask.with_model(replace(ask.bare(), name="tiny", kind=Kind.TRAIN, resources=needs))
+    assert (found.name, found.kind) == ("tiny", Kind.TRAIN)
+    assert found.requirements == Requirements(cpus=2, gpus=1, gpu_memory_gb=12)
+    assert ask.with_model(ask.bare()).requirements == ask.requirements

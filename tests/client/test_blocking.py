@@ -154,6 +154,10 @@ class TestJobs:
         assert result.metrics == {"loss": 0.5}
         assert result.status.logs == ("last line",)
 
+    def test_the_result_is_what_the_program_found_out(self, platform: SyncMLPlatform, server: FakeServer) -> None:
+        server.jobs[JOB] = completed(result={"kind": "value", "value": [1, 2], "attempt": 1})
+        assert platform.job(JOB).result().value == [1, 2]
+
     def test_the_result_of_a_failed_job_is_an_error(self, platform: SyncMLPlatform, server: FakeServer) -> None:
         server.jobs[JOB] = failed(3)
         with pytest.raises(JobFailed, match=r"failed with exit code 3\. The code failed\. Look at") as raised:
@@ -180,7 +184,7 @@ class TestJobs:
         assert job.download(tmp_path / "a", "out") == [tmp_path / "a/out/model.bin"]
         assert len(job.download(tmp_path / "a")) == 2
         (tmp_path / "a/log.txt").write_text("mine")
-        with pytest.raises(Conflict, match="would be overwritten"):
+        with pytest.raises(Conflict, match=r"would be overwritten.*with overwrite=True"):
             job.download(tmp_path / "a")
         job.download(tmp_path / "a", overwrite=True)
         assert (tmp_path / "a/log.txt").read_text() == "x"
@@ -189,7 +193,12 @@ class TestJobs:
         view = checkpoint_view()
         server.checkpoints, server.contents = [view], {view["id"]: b"weights"}
         assert [item.step for item in job.checkpoints()] == [600]
-        assert job.download_checkpoint(into=tmp_path).read_bytes() == b"weights"
+        saved = job.download_checkpoint(into=tmp_path)
+        assert saved.read_bytes() == b"weights"
+        saved.write_text("mine")
+        with pytest.raises(Conflict, match="would be overwritten"):
+            job.download_checkpoint(into=tmp_path)
+        assert job.download_checkpoint(into=tmp_path, overwrite=True).read_bytes() == b"weights"
 
     def test_what_changes_a_job(self, platform: SyncMLPlatform, server: FakeServer) -> None:
         job = platform.job(JOB)

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from crucible.client.candidates import Line, line_up
+from crucible.client.placeviews import BackendView
 from crucible.client.requirements import Aim, Preferences, Requirements
-from crucible.client.views import BackendView
 from crucible.core.errors import NoCapacity, RefusedByPolicy, UnknownName
 
 GiB = 1024**3

@@ -87,6 +87,8 @@ def test_flags_win(tmp_path: Path) -> None:
     found = read(tmp_path, text, entry="b.py", python="/opt/python", include=("x",))
     assert (found.request.entry, found.request.python) == ("b.py", "/opt/python")
     assert found.request.include == ("x",)
+    named = read(tmp_path, text, python="./env").request.python
+    assert named == str(tmp_path.parent / "env"), "a flag's path is relative to where it was typed"
 
 
 def test_retries_may_be_given_by_cause() -> None:
@@ -261,3 +263,48 @@ def test_secrets_are_a_list_or_a_table(tmp_path: Path, written: str, secrets: di
 def test_secrets_that_cannot_be(tmp_path: Path, written: str) -> None:
     with pytest.raises(BadInput, match=re.escape("job.yaml")):
         read(tmp_path, f"shell: 'true'\nsecrets: {written}\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("job.yaml", "model: {name: tiny, config: {rate: 0.5, day: '2024-01-01'}, callbacks: [a:B]}"),
+        ("job.toml", "model = {name = 'tiny', config = {rate = 0.5, day = '2024-01-01'}, callbacks = ['a:B']}"),
+        ("job.json", '{"model": {"name": "tiny", "config": {"rate": 0.5, "day": "2024-01-01"}, "callbacks": ["a:B"]}}'),
+    ],
+)
+def test_a_models_options_are_values_in_every_format(tmp_path: Path, name: str, text: str) -> None:
+    found = read(tmp_path, text, name)
+    assert found.model is not None
+    assert (found.kind, found.target, found.model.name) == ("model", "tiny", "tiny")
+    assert found.model.config == {"rate": 0.5, "day": "2024-01-01"}
+    assert found.model.callbacks == ("a:B",)
+
+
+def test_a_model_may_be_its_name_alone(tmp_path: Path) -> None:
+    found = read(tmp_path, "model: tiny").model
+    assert found is not None
+    assert (found.name, found.config, found.inputs) == ("tiny", {}, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("name: x\nmodel: {nam: tiny}", "job.yaml, line 2: model.name: this is needed."),
+        ("name: x\nmodel: {name: tiny, confg: {}}", "job.yaml, line 2: there is no field 'confg' in 'model'."),
+        ("model: [tiny]", "job.yaml, line 1: model: this has to be a name or a table."),
+        ("model: ''", "job.yaml, line 1: model.name: this must not be empty."),
+        ("model: tiny\nscript: a.py", "exactly one of script, directory, git, notebook, code, shell, model"),
+        ("model: tiny\nargs: [a]", "args does not go with a model; its options are its config."),
+    ],
+)
+def test_what_is_wrong_with_a_model_is_told_with_its_line(text: str, says: str) -> None:
+    with pytest.raises(BadInput, match=re.escape(says)):
+        parse_job_file(text, ".yaml", "job.yaml")
+
+
+def test_the_schema_takes_a_models_name_or_its_table() -> None:
+    schema = JobFile.model_json_schema()
+    kinds = [option.get("type") or option["$ref"] for option in schema["properties"]["model"]["anyOf"]]
+    assert kinds == ["string", "#/$defs/JobModel", "null"]
+    assert set(schema["$defs"]["JobModel"]["properties"]) == {"name", "config", "plugin", "input", "callbacks"}

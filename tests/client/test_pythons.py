@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from tests.plugin_packages import make_python
 
 from crucible.client.interpreters import Interpreter, NoInterpreter, is_shim, probe
-from crucible.client.pythons import NO_PACKAGES, Choice, Code, Surroundings, choose_python
+from crucible.client.pythons import NO_PACKAGES, Choice, Code, Surroundings, choose_python, located
 from crucible.core.errors import BadInput
 
 OWN = "/opt/crucible"
@@ -94,6 +95,14 @@ def test_python_may_be_named_by_path_or_environment_folder() -> None:
     shell = around(programs=("/project/env/bin/python", "/x/python3.12"), VIRTUAL_ENV="/venv")
     assert choose(shell, "/x/python3.12").environment.interpreter == "/x/python3.12"
     assert choose(shell, "./env").environment.interpreter == "/project/env/bin/python"
+
+
+def test_an_environment_here_may_be_named_without_a_slash(tmp_path: Path) -> None:
+    make_python(tmp_path / ".venv")
+    (tmp_path / "python3").mkdir()
+    shell = around(tmp_path, programs=(f"{tmp_path}/.venv/bin/python", "/usr/bin/python3"))
+    assert choose(shell, ".venv").environment.interpreter == f"{tmp_path}/.venv/bin/python"
+    assert located("python3", tmp_path) == "python3", "a folder of that name is no environment"
 
 
 def test_a_named_python_that_is_none_is_bad_input() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from tests.client.payload.conftest import Ask, Git, ask, folder, git, names
 
+from crucible.client.modeljobs import ModelAsk
 from crucible.client.taking import Taken, repository
 from crucible.core.errors import BadInput
 from crucible.core.spec import SourceKind
@@ -129,3 +130,28 @@ def test_a_folder_with_an_at_sign_and_spaces_in_its_name(tmp_path: Path, repo: P
 def test_addresses_pass_as_they_are(ask: Ask) -> None:
     assert repository("https://example.org/team/x.git@main", ask()) == "https://example.org/team/x.git@main"
     assert repository("git@example.org:team/x.git", ask()) == "git@example.org:team/x.git"
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ({"model": 3}, "model is a text"),
+        ({"model": "tiny", "code": "print(1)"}, "shell and model exclude each other"),
+        ({"model": "tiny", "args": ["--epochs"]}, "takes no args"),
+        ({"model": "tiny", "config": [1]}, "config is a table"),
+        ({"model": "tiny", "plugin": 3}, "plugin is a text"),
+        ({"model": "tiny", "callbacks": "a:B"}, "callbacks is a list"),
+        ({"path": "a.py", "config": {"epochs": 3}}, "config belongs to a model"),
+        ({"path": "a.py", "inputs": [1]}, "inputs belongs to a model"),
+    ],
+)
+def test_what_is_no_model_is_told(said: dict[str, Any], words: str) -> None:
+    with pytest.raises(BadInput, match=words):
+        Taken(**said).checked()
+
+
+def test_a_model_as_it_was_asked_for(tmp_path: Path) -> None:
+    taken = Taken(model="tiny", config={"epochs": 3}, plugin=".", inputs=[1], callbacks=["a:B"]).checked()
+    asked = ModelAsk("tiny", tmp_path, {"epochs": 3}, (), ".", [1], ("a:B",))
+    assert taken.model_ask(tmp_path) == asked
+    assert Taken(code="print(1)").model_ask(tmp_path) is None

@@ -61,7 +61,7 @@ def test_what_brings_no_program_is_asked_of_a_model_plugin() -> None:
 def test_a_model_that_is_no_plugin_says_what_to_send_instead() -> None:
     with pytest.raises(BadInput) as raised:
         prepare(TrainingRequest(model_name="resnt"))
-    assert "config.code" in raised.value.fix
+    assert "`code` (its text)" in raised.value.fix
 
 
 def test_what_is_asked_for_is_passed_on() -> None:
@@ -172,12 +172,42 @@ def orchestration(**changes: Any) -> Orchestration:
 
 
 def test_a_tenants_wish_is_a_training_request() -> None:
-    request = orchestration().request()
+    request = orchestration(training_params={"epochs": 10, "batch_size": 16, "code": CODE}).request()
     assert (request.model_name, request.name, request.tenant_id) == ("yolo", "my-training-job", "my-tenant")
     assert request.tags == ("tag1", "tag2")
     config = json.loads(wishes_of(request)["env"]["CONFIG"])
     assert (config["epochs"], config["batch_size"]) == (10, 16)
     assert config["model_params"] == {"architecture": "yolo", "input_size": 640}
+
+
+def test_to_a_model_plugin_the_models_parameters_are_options_like_the_others() -> None:
+    order = order_of(orchestration().request())
+    assert order is not None
+    expected = {"epochs": 10, "batch_size": 16, "learning_rate": 0.001, "model_type": "detection", "input_size": 640}
+    assert (order.model, order.config) == ("yolo", expected)
+    named = order_of(orchestration(model_params={"input_size": 640}).request())
+    assert named is not None
+    assert (named.model, "model_type" in named.config) == ("detection", False)
+
+
+def test_what_is_said_in_both_tables_is_refused() -> None:
+    with pytest.raises(BadInput, match="epochs is said twice"):
+        orchestration(model_params={"architecture": "yolo", "epochs": 3}).request()
+
+
+def test_a_program_hears_of_tenant_name_and_tags() -> None:
+    env = prepare(orchestration(training_params={"code": CODE}).request()).spec.env
+    told = {name: env[name] for name in ("TENANT_ID", "WANDB_NAME", "WANDB_TAGS")}
+    assert told == {"TENANT_ID": "my-tenant", "WANDB_NAME": "my-training-job", "WANDB_TAGS": "tag1,tag2"}
+    assert set(prepared(code=CODE).spec.env) == {"CONFIG", "MODEL_PLUGIN"}
+
+
+def test_a_program_may_bring_its_python() -> None:
+    spec = prepared(command=["{python}", "a.py"], environment={"interpreter": "/opt/python", "origin": "said"}).spec
+    assert spec.environment.interpreter == "/opt/python"
+    assert "environment" not in json.loads(spec.env["CONFIG"])
+    with pytest.raises(BadInput, match="requirements and an environment"):
+        prepared(code=CODE, requirements=["numpy"], environment={"interpreter": "/opt/python"})
 
 
 def test_the_type_stands_in_for_the_architecture_and_something_must_be_said() -> None:
@@ -191,7 +221,7 @@ def test_what_only_the_two_together_make_too_deep_is_refused_as_well() -> None:
     for _ in range(49):
         deep = [deep]
     with pytest.raises(BadInput):
-        orchestration(model_params={"architecture": "yolo", "deep": deep}).request()
+        orchestration(training_params={"code": CODE}, model_params={"architecture": "yolo", "deep": deep}).request()
 
 
 @pytest.mark.parametrize(

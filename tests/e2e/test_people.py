@@ -88,6 +88,19 @@ def test_logging_in_makes_a_server_the_one_in_use(terminal: Terminal, token: str
     assert not (terminal.folder / "elsewhere").exists(), "no server of her own was started"
 
 
+def test_who_is_let_in_no_more_can_log_out(terminal: Terminal) -> None:
+    url = json.loads(terminal.home.joinpath("server.json").read_text())["url"]
+    config = terminal.folder / "refused"
+    env = {"XDG_CONFIG_HOME": str(config), "CRUCIBLE_HOME": str(terminal.folder / "elsewhere")}
+    made = json.loads(terminal.ok("tokens", "create", "soon-gone", "--user", "ada", "--json"))
+    terminal.ok("login", url, "--token-stdin", env=env, input=f"{made['token']}\n")
+    terminal.ok("tokens", "revoke", made["id"])
+    done = terminal.run("jobs", env=env)
+    assert (done.returncode, "crucible login URL" in done.stderr) == (4, True)
+    assert "Logged out" in terminal.run("logout", env=env).stderr
+    assert made["token"] not in (config / "crucible" / "logins.json").read_text()
+
+
 def test_the_record_tells_it(terminal: Terminal) -> None:
     deeds = [item["action"] for item in json.loads(terminal.ok("audit", "--json"))["items"]]
     assert {"user.create", "project.create", "member.set", "token.create"} <= set(deeds)

@@ -136,6 +136,17 @@ def test_the_server_offers_the_models_of_its_python(terminal: Terminal, trained:
     assert error.value.data["problems"] == ["epochs must be at least 1, not 0"]
 
 
+def test_the_examples_job_file_is_the_same_as_flags(terminal: Terminal) -> None:
+    lines = terminal.ok("run", str(EXAMPLE / "job.yaml"), "--python", ".venv", "--json").splitlines()
+    written = json.loads(lines[-1])
+    assert (written["name"], written["kind"], written["status"]) == ("logistic-written-down", "train", "completed")
+    said = train(terminal, "local", "--config", "epochs=20", "--config", "learning_rate=0.5")
+    assert written["result"] == said["result"]
+    done = terminal.run("train", str(EXAMPLE / "job.yaml"), "--python", ".venv", "--config", LONG)
+    assert done.returncode == 2
+    assert "epochs must be at most 10000, not 100000" in done.stderr
+
+
 def test_it_reads_the_data_it_is_given(terminal: Terminal) -> None:
     (terminal.folder / "points.csv").write_text("".join(f"{n},{int(n > 10)}\n" for n in range(21)))
     job = train(terminal, "local", "--data", "points.csv", "--config", "epochs=3")

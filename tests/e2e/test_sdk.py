@@ -8,12 +8,23 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.harness import Deployment
+from tests.plugin_packages import COUNTER as PLUGIN
+from tests.plugin_packages import install, make_python
 
 from crucible import JobFailed, MLPlatform, Requirements, SyncMLPlatform
-from crucible.client.compat import ComputeBackend, JobConfig, LocalExecutor, TrainingClient, TrainingJobRequest
+from crucible.client.compat import (
+    ComputeBackend,
+    ExecutionBackend,
+    GPUExecutor,
+    JobConfig,
+    LocalExecutor,
+    MLJob,
+    WorkloadCharacteristics,
+)
 from crucible.client.results import JobCancelled
 from crucible.core.errors import BadInput, NoCapacity, NotFound
 
@@ -74,6 +85,31 @@ async def test_a_repository_at_a_revision(platform: MLPlatform, tmp_path: Path) 
     assert await output(platform, git=repository.as_uri(), ref="v2") == ["new"]
     with pytest.raises(BadInput, match="cannot be fetched"):
         await platform.submit(git=f"{repository}@v3")
+
+
+async def test_a_secret_of_the_project(platform: MLPlatform) -> None:
+    await platform.in_thread(lambda: platform.sync.api.secrets.set("default", "DEPLOY_KEY", "a long value"))
+    code = "import os\nprint(len(os.environ['KEY']), os.environ['KEY'])"
+    assert await output(platform, code=code, secrets={"KEY": "DEPLOY_KEY"}, project="default") == ["12 ***"]
+    with pytest.raises(NotFound, match="has no secret 'NOSUCH'"):
+        await platform.submit(code=code, secrets=["NOSUCH"])
+
+
+async def test_a_model_is_trained_asked_and_measured(platform: MLPlatform, tmp_path: Path) -> None:
+    install(make_python(tmp_path / "env"), "counting", PLUGIN, {"counter": "counting:Counter"})
+    counter: dict[str, Any] = {"model": "counter", "python": "env", "requirements": SMALL}
+    trained = await platform.submit(**counter, config={"epochs": 2})
+    assert (await trained.result(LONG)).value == {"data": "None", "rate": 0.5, "epochs": 2}
+    assert (trained.name, trained.view.kind) == ("counter", "train")
+    assert [row["loss"] for row in await trained.metrics("loss")] == [1.0, 0.5]
+    asked = platform.submit(**counter, kind="inference", inputs={"x": 21})
+    assert (await asked.result(LONG)).value == {"doubled": 42}
+    measured = platform.submit(**counter, kind="benchmark", config={"suite": "waa"})
+    assert (await measured.result(LONG)).value == {"speed": 12.5, "suite": "waa"}
+    with pytest.raises(BadInput, match="did you mean 'epochs'"):
+        await platform.submit(**counter, config={"epoch": 2})
+    with pytest.raises(BadInput, match="Did you mean 'counter'"):
+        await platform.submit(model="countre", python="env")
 
 
 async def test_a_notebook(platform: MLPlatform, tmp_path: Path) -> None:
@@ -170,7 +206,7 @@ async def test_what_cannot_be(platform: MLPlatform) -> None:
 
 async def test_the_local_executor(platform: MLPlatform, tmp_path: Path) -> None:
     (tmp_path / "model.py").write_text(
-        "import sys, time, signal\nprint(sys.argv[1:5], flush=True)\nprint('loss 0.5', flush=True)\ntime.sleep(600)\n"
+        "import sys, time\nprint(sys.argv[1:5], flush=True)\nprint('step 1 loss 0.5', flush=True)\ntime.sleep(600)\n"
     )
     executor = LocalExecutor(platform)
     assert await executor.can_execute()
@@ -190,29 +226,36 @@ async def test_the_local_executor(platform: MLPlatform, tmp_path: Path) -> None:
     logs = await executor.get_logs(execution)
     assert logs.startswith("['--job-id', '7', '--model', 'model']\n")
     assert await executor.get_logs(execution, offset=len(logs)) == ""
+    assert (await executor.get_metrics(execution))["loss"] == 0.5
 
 
-def test_the_compute_backend_and_the_training_client(
-    crucible: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_compute_backend(crucible: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CRUCIBLE_HOME", str(crucible.home))
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "worker.py").write_text(
-        "import json, os\nepochs = json.loads(os.environ['TRAINING_PARAMS'])['epochs']\n"
-        "for epoch in range(1, epochs + 1):\n    print(f'epoch {epoch}/{epochs}', flush=True)\n"
-        "open(os.environ['CRUCIBLE_OUTPUT_DIR'] + '/model.txt', 'w').write(os.environ['TENANT_ID'])\n"
+    (tmp_path / "train.py").write_text(
+        "import os\nopen(os.environ['CRUCIBLE_OUTPUT_DIR'] + '/model.txt', 'w').write('weights')"
     )
     with SyncMLPlatform() as platform:
-        client = TrainingClient("worker.py", platform, requirements=SMALL)
-        task = client.submit(TrainingJobRequest(tenant_id="me", training_params={"epochs": 2}))
-        ended = client.wait(task, LONG)
-        assert (ended.status, ended.progress["epoch"], ended.progress["progress_percent"]) == ("completed", 2, 100.0)
         local = ComputeBackend("local", platform)
-        local.download(task, "model.txt", tmp_path / "mine.txt")
-        assert (tmp_path / "mine.txt").read_text() == "me"
-        local.run(task, "test -e worker.py")
+        trained = local.launch(JobConfig(path="train.py", requirements=SMALL))
+        assert platform.job(trained).wait(LONG).state == "completed"
+        local.download(trained, "model.txt", tmp_path / "mine.txt")
+        assert (tmp_path / "mine.txt").read_text() == "weights"
+        local.run(trained, "test -e train.py")
         with pytest.raises(JobFailed):
-            local.run(task, "test -e nosuch.py")
+            local.run(trained, "test -e nosuch.py")
         job = local.launch(JobConfig(command="sleep 600", requirements=SMALL))
         local.terminate(job)
         assert local.status(job).state == "cancelled"
+
+
+async def test_the_gpu_executor(platform: MLPlatform) -> None:
+    executor = GPUExecutor(ExecutionBackend.LOCAL, platform)
+    assert (await executor.check_availability()).status == "available"
+    estimate = await executor.estimate_cost(WorkloadCharacteristics(duration_hours=2))
+    assert (estimate.total, estimate.confidence) == (0.0, "high")
+    handle = await executor.submit_job(MLJob(COUNTER, SMALL))
+    assert (await handle.wait(LONG)).state == "failed"
+    again = await executor.submit_job(MLJob(COUNTER, id=handle.id), resume_from_checkpoint=True)
+    await again.result(LONG)
+    assert [line async for line in again.logs()] == ["step 3/3 loss 0.33"]

@@ -61,7 +61,7 @@ def _ask(session: Session, api: Api, job: JobView) -> None:
 def _fetch(session: Session, api: Api, job: JobView, ref: str, into: Path, force: bool) -> None:
     checkpoint = api.checkpoint(job.id, ref)
     if not force:
-        refuse_to_overwrite([as_file(checkpoint)], into, flag="--output")
+        refuse_to_overwrite([as_file(checkpoint)], into, folder="--output")
     path = download_checkpoint(api, job.id, checkpoint, into)
     if session.out.as_json:
         session.out.json({**checkpoint.as_json(), "file": str(path)})

@@ -72,6 +72,7 @@ COMMANDS = (
             Row("show", "models:show", "Show one: what it is, what it can do, and its options."),
         ),
     ),
+    Row("client", "client:client", "Submit and watch training tasks of tenants."),
     Row("backends", "places:backends", "List the places that can run jobs."),
     Row("tiers", "places:tiers", "List the named sizes."),
     Row(

@@ -10,8 +10,8 @@ import typer
 from crucible.cli.arguments import Jobs
 from crucible.cli.session import Session
 from crucible.cli.words import amount_words, lasted, money_words, name_words
+from crucible.client.comparisons import ComparedView, ComparisonView, LineView
 from crucible.client.finding import find_job
-from crucible.client.views import ComparedView, ComparisonView, LineView
 from crucible.core.resources import format_duration
 
 DIFFERS, WINS = "≠", " *"

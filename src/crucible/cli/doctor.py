@@ -10,7 +10,7 @@ from crucible import __version__
 from crucible.cli.session import Session
 from crucible.client.checkup import Check, Machine, State, check_machine
 from crucible.client.embedded import last_error
-from crucible.client.views import ServerView
+from crucible.client.serverviews import ServerView
 from crucible.core.errors import CrucibleError
 
 _MARKS = {State.OK: "ok", State.INFO: "-", State.WARNING: "warning", State.BROKEN: "BROKEN"}

@@ -14,7 +14,7 @@ from crucible.core.errors import Conflict, Trouble
 EXAMPLE = """\
 # A job for `crucible run {file}`. docs/job-file.md explains every field; flags win over what is written here.
 
-# What to run: exactly one of script, directory, git, notebook, code, shell.
+# What to run: exactly one of script, directory, git, notebook, code, shell, model.
 script: {script}
 args: []
 

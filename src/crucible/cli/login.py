@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from crucible.cli.session import Session
-from crucible.core.errors import BadInput
+from crucible.core.errors import BadInput, NotAllowed, TimedOut, Unreachable
 from crucible.core.secret import Secret
 from crucible.settings import default_logins, load_settings
 
@@ -45,7 +45,10 @@ def login(
 
 
 def logout(ctx: typer.Context, url: Server = None) -> None:
-    """Forget a server, and end the session there."""
+    """Forget a server, and end the session there.
+
+    One that is gone, or lets you in no more, is forgotten all the same.
+    """
     from crucible.client import logins
 
     session, path = Session.of(ctx), default_logins()
@@ -55,9 +58,22 @@ def logout(ctx: typer.Context, url: Server = None) -> None:
         fix = "crucible login URL first." if not known.servers else f"Known: {', '.join(sorted(known.servers))}."
         raise BadInput(f"You are not logged in to {meant or 'any server'}.", fix=fix)
     with _at(session, meant, known.servers[meant].token) as api:
-        api.people.logout()
+        left = _end_session(api)
     logins.save(path, known.without(meant))
     session.out.say(f"Logged out of {meant}.")
+    if left:
+        session.out.warn(f"  The session could not be ended there: {left}")
+
+
+def _end_session(api: Api) -> str:
+    """Why a session may still be open; empty when it is not, or was none."""
+    try:
+        api.people.logout()
+    except NotAllowed:
+        return ""
+    except (Unreachable, TimedOut) as error:
+        return error.what
+    return ""
 
 
 def whoami(ctx: typer.Context) -> None:

@@ -13,7 +13,7 @@ from crucible.cli.session import Session
 from crucible.cli.words import ago_words, dollars
 from crucible.client.api import Api
 from crucible.client.finding import PAGE
-from crucible.client.views import MachineView, OrphanView
+from crucible.client.placeviews import MachineView, OrphanView
 
 _ENDING = 3
 """Characters of an id that are enough to name it by."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from crucible.cli.session import Session
-from crucible.client.views import BackendView
+from crucible.client.placeviews import BackendView
 from crucible.core.resources import format_memory
 from crucible.core.tiers import TIERS
 

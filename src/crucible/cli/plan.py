@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from crucible.cli.session import Session
 from crucible.cli.words import dollars
-from crucible.client.views import OfferView, PlannedView, PlanView
+from crucible.client.placeviews import OfferView, PlannedView, PlanView
 from crucible.core.resources import format_duration, format_memory
 from crucible.core.spec import JobSpec
 

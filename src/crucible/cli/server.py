@@ -9,7 +9,7 @@ import typer
 from crucible.cli.arguments import Yes
 from crucible.cli.session import Session
 from crucible.client.finding import PAGE
-from crucible.client.views import ServerView
+from crucible.client.serverviews import ServerView
 from crucible.core.errors import BadInput, CrucibleError
 
 

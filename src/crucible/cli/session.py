@@ -59,7 +59,7 @@ class Session:
         """The server to talk to; an embedded one is started if need be."""
         from crucible.client.connection import connect
 
-        _hush_retries()
+        hush_retries()
         api = connect(self.settings, self.embedded)
         try:
             yield api
@@ -71,7 +71,7 @@ class Session:
         """The same, but nothing is started."""
         from crucible.client.connection import connect_if_up
 
-        _hush_retries()
+        hush_retries()
         api = connect_if_up(self.settings, self.embedded)
         try:
             yield api
@@ -92,7 +92,7 @@ class Session:
         return typer.confirm(question, err=True)
 
 
-def _hush_retries() -> None:
+def hush_retries() -> None:
     """Repeats are told by the command where they matter, not by the library on standard output."""
     import stamina.instrumentation
 

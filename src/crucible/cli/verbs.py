@@ -2,38 +2,27 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any
 
 import typer
 
-from crucible.cli.run import (
-    PAYLOADS,
-    Options,
-    Text,
-    Texts,
-    make_request,
-    make_wishes,
-    options_of,
-    run,
-    run_job,
-    take_up,
-)
+from crucible.cli.options import Options, Text, Texts, takes_options
+from crucible.cli.results import show_result
+from crucible.cli.run import PAYLOADS, check_tier, make_request, make_wishes, run_job, take_up
 from crucible.cli.session import Session
-from crucible.client.api import Api
+from crucible.client.jobfile import read_job_file
+from crucible.client.modeljobs import METHODS, ModelAsk, take_model
 from crucible.client.payload import Payload
-from crucible.client.payload.plugin import from_installed, from_source, look_up
-from crucible.client.plugins import Plugin, read_config, read_inputs
+from crucible.client.plugins import read_inputs
 from crucible.client.wishes import Wishes
 from crucible.core.errors import BadInput
-from crucible.core.models import KINDS, Order, gpu_needs
 from crucible.core.spec import Kind
 
-METHODS = {kind: method for method, kind in KINDS.items()}
 _SHORT = ("goal", "suite")
 """Options of their own that stand for `--config NAME=VALUE`."""
 
@@ -52,6 +41,13 @@ class Asked:
     suite: str | None = None
     capture: str | None = None
 
+    @classmethod
+    def of(cls, ctx: typer.Context, kind: Kind) -> Asked:
+        own = {item.name for item in fields(cls)}
+        given: dict[str, Any] = {key: value for key, value in ctx.params.items() if key in own and value is not None}
+        lists = {key: tuple(value) for key, value in given.items() if isinstance(value, list)}
+        return cls(kind, **{**given, **lists})
+
     @property
     def items(self) -> tuple[str, ...]:
         """The config as `--config` would say it."""
@@ -59,21 +55,7 @@ class Asked:
         return (*self.config, *short)
 
 
-def like_run(verb: Callable[..., int], without: tuple[str, ...] = ("kind",)) -> Callable[..., int]:
-    """Gives a command the options of `run`, but for some, after its own."""
-    hints = {**get_type_hints(run, include_extras=True), **get_type_hints(verb, include_extras=True)}
-    target, *more = (item for name, item in inspect.signature(run).parameters.items() if name not in ("ctx", *without))
-    ctx, *own = inspect.signature(verb).parameters.values()
-    merged = [item.replace(annotation=hints[item.name]) for item in (ctx, target, *own, *more)]
-
-    def invoke(ctx: typer.Context, **_: Any) -> int:
-        return verb(ctx)
-
-    invoke.__name__, invoke.__doc__ = verb.__name__, verb.__doc__
-    invoke.__annotations__ = {**{item.name: item.annotation for item in merged}, "return": int}
-    invoke.__signature__ = inspect.Signature(merged, return_annotation=int)  # type: ignore[attr-defined]
-    return invoke
-
+_verb = partial(takes_options, without=("kind",))
 
 Model = Annotated[Text, typer.Option("--model", metavar="NAME", help="A model plugin; see `crucible models`.")]
 Package = Annotated[
@@ -82,7 +64,7 @@ Package = Annotated[
 Config = Annotated[Texts, typer.Option("--config", metavar="FILE|KEY=VALUE", help="Options of the model. Repeatable.")]
 
 
-@like_run
+@_verb
 def train(
     ctx: typer.Context,
     model: Model = None,
@@ -103,7 +85,7 @@ def train(
     return _run(ctx, Kind.TRAIN)
 
 
-@like_run
+@_verb
 def infer(
     ctx: typer.Context,
     model: Model = None,
@@ -117,7 +99,7 @@ def infer(
     return _run(ctx, Kind.INFERENCE)
 
 
-@like_run
+@_verb
 def benchmark(
     ctx: typer.Context,
     model: Model = None,
@@ -130,11 +112,7 @@ def benchmark(
 
 
 def _run(ctx: typer.Context, kind: Kind) -> int:
-    given = {name: value for name, value in ctx.params.items() if value is not None}
-    given = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
-    own = {item.name for item in fields(Asked)}
-    asked = Asked(kind, **{name: value for name, value in given.items() if name in own})
-    options = Options(**{name: value for name, value in given.items() if name not in own}, kind=kind.value)
+    asked, options = Asked.of(ctx, kind), Options.of(ctx, kind=kind.value)
     if asked.capture is not None:
         options = replace(options, data=(*options.data, f"capture={asked.capture}"))
     session = Session.of(ctx)
@@ -147,10 +125,12 @@ def _taker(asked: Asked) -> Callable[[Session, Options, Path], tuple[Payload, Wi
 
 
 def _script(asked: Asked, session: Session, options: Options, scratch: Path) -> tuple[Payload, Wishes]:
-    """A script gets the inputs as one argument `--input JSON`, before its own."""
+    """A script gets the inputs as one argument `--input JSON`, before its own; a job file may name a model."""
     if all(getattr(options, name) is None for name in PAYLOADS):
         fix = f"For example: crucible {METHODS[asked.kind]} --model NAME; `crucible models` lists them."
         raise BadInput("There is neither a model nor a script.", fix=fix)
+    if options.names_job_file and (found := _from_job_file(asked, session, options, scratch)):
+        return found
     for name in ("config", *_SHORT, "callback", "plugin"):
         if getattr(asked, name):
             raise BadInput(
@@ -163,58 +143,33 @@ def _script(asked: Asked, session: Session, options: Options, scratch: Path) -> 
     return take_up(session, options, scratch)
 
 
+def _from_job_file(asked: Asked, session: Session, options: Options, scratch: Path) -> tuple[Payload, Wishes] | None:
+    """The model of a job file; None if it names code."""
+    file = read_job_file(str(options.target), make_request(session, options, scratch))
+    if file.model is None:
+        return None
+    wishes = make_wishes(session, options).over(file.wishes)
+    check_tier(wishes)
+    return file.taken(_ask(asked, file.target, session), wishes)
+
+
 def _model(asked: Asked, session: Session, options: Options, scratch: Path) -> tuple[Payload, Wishes]:
-    _refuse_code(asked, session, options)
-    assert asked.model is not None
-    request, wishes = make_request(session, options, scratch), make_wishes(session, options)
-    inputs = read_inputs(asked.input, session.folder)
-    order = Order(asked.model, METHODS[asked.kind], {}, inputs, asked.callback)
-    wishes = replace(wishes, name=wishes.name or asked.model)
-    if asked.plugin is not None:
-        config = read_config(asked.items, session.folder, None, asked.model)
-        return from_source(replace(order, config=config), asked.plugin, request), wishes
-    plugin, choice = look_up(order.model, order.method, request)
-    config = read_config(asked.items, session.folder, plugin.schema, asked.model)
-    return from_installed(replace(order, config=config), plugin, choice, request), _sized(wishes, plugin)
-
-
-def _refuse_code(asked: Asked, session: Session, options: Options) -> None:
     if any(getattr(options, name) is not None for name in PAYLOADS):
         raise BadInput("A model and code to run exclude each other.", fix="Leave out --model, or the code.")
-    if session.arguments:
-        fix = f"`crucible models show {asked.model}` lists its options: --config KEY=VALUE."
-        raise BadInput("A model takes no arguments after --.", fix=fix)
-    for name in ("entry", "ref", "include", "in_place"):
-        if getattr(options, name):
-            raise BadInput(f"--{name.replace('_', '-')} does not go with --model.", fix="Leave it out.")
+    assert asked.model is not None
+    request, wishes = make_request(session, options, scratch), make_wishes(session, options)
+    return take_model(_ask(asked, asked.model, session), request, wishes)
 
 
-def _sized(wishes: Wishes, plugin: Plugin) -> Wishes:
-    """The GPU memory that the model says it needs, unless a size was given."""
-    if wishes.tier or {"gpus", "gpu_memory_bytes"} & set(wishes.resources):
-        return wishes
-    return replace(wishes, resources={**wishes.resources, **gpu_needs(plugin.min_gpu_memory_gb)})
+def _ask(asked: Asked, model: str, session: Session) -> ModelAsk:
+    inputs = read_inputs(asked.input, session.folder)
+    return ModelAsk(model, session.folder, {}, asked.items, asked.plugin, inputs, asked.callback)
 
 
-def show_result(session: Session, api: Api, job: str) -> None:
-    """What the job found out; a prediction and a benchmark are data, of a training it is told."""
-    view, out = api.job(job), session.out
-    if out.as_json:
-        return
-    if view.result is not None and view.kind == Kind.TRAIN.value:
-        out.say(f"  Result: {json.dumps(view.result.value, ensure_ascii=False)}")
-    elif view.result is not None:
-        out.data(json.dumps(view.result.value, ensure_ascii=False))
-    elif view.status == "completed" and view.kind != Kind.TRAIN.value:
-        out.warn("The job left no result. A script leaves one with crucible.result(value).")
-
-
-def _plan(ctx: typer.Context) -> int:
+@partial(takes_options, without=("detach", "notify", "dry_run"))
+def plan(ctx: typer.Context) -> int:
     """Show where a job would run and for how much, of all connected places; nothing is submitted.
 
     Takes what `run` takes. → is what would be asked for first, · a place that the job does not name.
     """
-    return run_job(Session.of(ctx), options_of(ctx, plan=True))
-
-
-plan = like_run(_plan, without=("detach", "notify", "dry_run"))
+    return run_job(Session.of(ctx), Options.of(ctx, plan=True))

@@ -13,37 +13,35 @@ import httpx2
 
 from crucible.client import stream
 from crucible.client.answers import read
+from crucible.client.comparisons import ComparisonView
 from crucible.client.found import CancelledPage, HitPage, NotePage, NoteView, SubmittedPage, TagPage
 from crucible.client.hooks import Hooks
 from crucible.client.people import People
+from crucible.client.placeviews import (
+    BackendPage,
+    BackendView,
+    MachinePage,
+    MachineView,
+    OrphanPage,
+    OrphanView,
+    PlanView,
+)
 from crucible.client.secrets import Secrets
+from crucible.client.serverviews import BackupView, ConfirmedView, ModelPage, ModelView, PruneView, ServerView
+from crucible.client.training import Training
 from crucible.client.transport import Endpoint, Query, Transport
 from crucible.client.views import (
     ArtifactPage,
     ArtifactView,
-    BackendPage,
-    BackendView,
-    BackupView,
     CheckpointPage,
     CheckpointView,
-    ComparisonView,
-    ConfirmedView,
     EventPage,
     EventView,
     HealthView,
     JobPage,
     JobView,
     LogPage,
-    MachinePage,
-    MachineView,
     MetricsView,
-    ModelPage,
-    ModelView,
-    OrphanPage,
-    OrphanView,
-    PlanView,
-    PruneView,
-    ServerView,
     View,
 )
 from crucible.core.jobfilter import JobFilter
@@ -80,6 +78,7 @@ class Api:
         self.people = People(self.transport)
         self.secrets = Secrets(self.transport)
         self.hooks = Hooks(self.transport)
+        self.training = Training(self.transport)
 
     def close(self) -> None:
         self.transport.close()

@@ -9,16 +9,18 @@ from typing import TypedDict
 
 from crucible.client.candidates import Line
 from crucible.client.checks import check_number, check_text, read_names, wrong
-from crucible.client.inputs import read_data
+from crucible.client.inputs import read_data, read_secrets
 from crucible.client.requirements import Preferences, Requirements
 from crucible.client.taking import Taken
 from crucible.client.wishes import Wishes, check_bounds
 from crucible.core.errors import BadInput, RefusedByPolicy, UnknownName
+from crucible.core.resources import GiB
 from crucible.core.spec import Kind
 
 _TAKEN = tuple(item.name for item in fields(Taken))
-_TEXTS = ("name", "python", "entry", "ref", "resume_from")
+_TEXTS = ("name", "project", "python", "entry", "ref", "resume_from")
 _WHOLE = ("retries", "keep_checkpoints", "seed")
+_SECONDS = ("grace_seconds", "retry_wait_seconds")
 MOST = 2**63
 """The numbers have bounds of their own, which are checked with those of the command line."""
 _LISTS = ("tags", "include", "data", "regions")
@@ -33,10 +35,17 @@ class Options(TypedDict, total=False):
     shell: str
     args: Sequence[object]
     kwargs: Mapping[str, object]
+    model: str
+    config: Mapping[str, object]
+    plugin: str
+    inputs: object
+    callbacks: Sequence[str]
     places: Sequence[str]
     name: str
+    project: str
     kind: str
     env: Mapping[str, str | int | float | None]
+    secrets: Sequence[str] | Mapping[str, str]
     data: Sequence[str | Path] | Mapping[str, str | Path]
     include: Sequence[str]
     entry: str
@@ -46,6 +55,7 @@ class Options(TypedDict, total=False):
     tags: Sequence[str]
     regions: Sequence[str]
     retries: int
+    retry_wait_seconds: float
     keep_checkpoints: int
     seed: int
     resume_from: str
@@ -57,7 +67,8 @@ class Ask:
     """What is to run, what it needs, and where; the other fields are the options of `crucible run`.
 
     `places` names backends in the order to try them; without it, `preferences` decide. `env` holds the variables
-    of the job, with None for this process's own value. `data` are paths or URLs, or a table of them by name.
+    of the job, with None for this process's own value. `secrets` are names of secrets of the project, or a table of
+    variables and such names. `data` are paths or URLs, or a table of them by name.
     """
 
     taken: Taken
@@ -65,8 +76,10 @@ class Ask:
     preferences: Preferences = Preferences()
     places: tuple[str, ...] | None = None
     name: str | None = None
+    project: str | None = None
     kind: Kind | None = None
     env: Mapping[str, str | None] = field(default_factory=dict)
+    secrets: Mapping[str, str] = field(default_factory=dict)
     data: tuple[str, ...] = ()
     include: tuple[str, ...] = ()
     entry: str | None = None
@@ -76,6 +89,7 @@ class Ask:
     tags: tuple[str, ...] = ()
     regions: tuple[str, ...] = ()
     retries: int | None = None
+    retry_wait_seconds: float | None = None
     keep_checkpoints: int | None = None
     seed: int | None = None
     resume_from: str | None = None
@@ -99,21 +113,30 @@ class Ask:
                 fix="Give one of them.",
                 field="places",
             )
-        check_bounds(ask._bare(), str)
+        check_bounds(ask.bare(), str)
         return ask
 
-    def _bare(self) -> Wishes:
+    def with_model(self, wishes: Wishes) -> Ask:
+        """The same, with the name, the kind and the GPU that a model asked for in these wishes."""
+        needs, size = self.requirements, wishes.resources
+        if "gpu_memory_bytes" in size:
+            needs = replace(needs, gpus=int(size["gpus"]), gpu_memory_gb=size["gpu_memory_bytes"] / GiB)
+        return replace(self, name=wishes.name, kind=wishes.kind, requirements=needs)
+
+    def bare(self) -> Wishes:
         """What can be said of the job before it has a place and its inputs are read."""
-        needs = self.requirements
+        needs, retries = self.requirements, {"user": self.retries, "wait_seconds": self.retry_wait_seconds}
         return Wishes(
             name=self.name,
+            project=self.project,
             kind=self.kind,
             market=needs.market,
             regions=self.regions,
             tier=needs.tier,
             resources=needs.resources(),
             env={**needs.env(), **{name: value for name, value in self.env.items() if value is not None}},
-            retries={} if self.retries is None else {"user": self.retries},
+            secrets=self.secrets,
+            retries={name: value for name, value in retries.items() if value is not None},
             keep={} if self.keep_checkpoints is None else {"latest": self.keep_checkpoints},
             seed=self.seed,
             resume_from=self.resume_from,
@@ -123,7 +146,7 @@ class Ask:
 
     def wishes(self, line: Line, folder: Path, environ: Mapping[str, str]) -> Wishes:
         """All that is wished for, at the places of `line`."""
-        bare = self._bare()
+        bare = self.bare()
         inherited = {name: _inherited(name, environ) for name, value in self.env.items() if value is None}
         return replace(
             bare,
@@ -158,12 +181,14 @@ def _read(rest: Mapping[str, object]) -> dict[str, object]:
         raise wrong("in_place", rest["in_place"], "is True or False")
     for name in _WHOLE:
         check_number(name, rest.get(name), 0, MOST, whole=True)
-    check_number("grace_seconds", rest.get("grace_seconds"), 0, MOST)
+    for name in _SECONDS:
+        check_number(name, rest.get(name), 0, MOST)
     found: dict[str, object] = {
         "requirements": Requirements.of(rest.get("requirements")),
         "preferences": Preferences.of(rest.get("preferences")),
         "places": read_names("places", rest.get("places")),
         "env": _env(rest.get("env", {})),
+        "secrets": _secrets(rest.get("secrets", ())),
         "kind": _kind(rest.get("kind")),
     }
     return {**found, **{name: _list(name, rest[name]) for name in _LISTS if name in rest}}
@@ -176,6 +201,11 @@ def _list(name: str, said: object) -> tuple[str, ...]:
     if not isinstance(items, Sequence) or not all(isinstance(item, str | Path) for item in items):
         raise wrong(name, said, "is a list of texts")
     return tuple(check_text(name, str(item)) for item in items)
+
+
+def _secrets(said: object) -> dict[str, str]:
+    named = [f"{key}={value}" for key, value in said.items()] if isinstance(said, Mapping) else _list("secrets", said)
+    return read_secrets(named, "secrets")
 
 
 def _env(said: object) -> dict[str, str | None]:

@@ -27,14 +27,17 @@ from crucible.client.candidates import Line, line_up
 from crucible.client.checks import check_number, check_text, read_names, wrong
 from crucible.client.connection import connect, embedded_of
 from crucible.client.finding import find_job, walk
-from crucible.client.payload import Request
+from crucible.client.modeljobs import take_model
+from crucible.client.payload import Payload, Request
+from crucible.client.placeviews import BackendView, MachineView
 from crucible.client.pythons import Surroundings
 from crucible.client.results import JobResult, result_of
 from crucible.client.status import JobStatus, Watch, status_of
 from crucible.client.stream import Frame
 from crucible.client.submission import submit
 from crucible.client.tables import MetricsTable
-from crucible.client.views import BackendView, CheckpointView, EventView, JobView, MachineView
+from crucible.client.views import CheckpointView, EventView, JobView
+from crucible.client.wishes import Wishes
 from crucible.core.errors import BadInput, TimedOut
 from crucible.core.jobfilter import JobFilter
 from crucible.core.resources import MAX_SECONDS
@@ -43,6 +46,8 @@ from crucible.settings import Settings, load_settings
 MOST_JOBS = 1_000_000
 REFRESH_SECONDS = 2.0
 """How old what is not told by the stream (cost, last lines) may be in a status."""
+
+_OVERWRITE = {"folder": "`into`", "force": "overwrite=True"}
 
 SIMULATED = "The job goes to a simulated place: its machines are processes of one computer, its money is play money."
 
@@ -91,7 +96,7 @@ class SyncMLPlatform:
         preferences: object = None,
         **more: Unpack[Options],
     ) -> SyncJob:
-        """Submit a job: code, a file, a folder, a repository, a notebook or a function (see `Ask`).
+        """Submit a job: code, a file, a folder, a repository, a notebook, a function or a model (see `Ask`).
 
         It is stored for good when this returns.
         """
@@ -99,15 +104,29 @@ class SyncMLPlatform:
 
     def send(self, ask: Ask, folder: Path | None = None) -> SyncJob:
         """Submit what was asked for; paths are relative to `folder`, the current one unless given."""
-        line = self.line(ask)
-        if line.is_simulated:
-            warnings.warn(SIMULATED, stacklevel=3)
-        wishes = ask.wishes(line, folder or Path.cwd(), os.environ)
+        here = folder or Path.cwd()
         with tempfile.TemporaryDirectory(prefix="crucible-") as scratch:
-            payload = ask.taken.payload(self._request(ask, Path(scratch), folder or Path.cwd()))
-            for note in payload.notes:
-                warnings.warn(note, stacklevel=3)
+            model = self._model(ask, Path(scratch), here)
+            ask = ask if model is None else ask.with_model(model[1])
+            line = self.line(ask)
+            if line.is_simulated:
+                warnings.warn(SIMULATED, stacklevel=3)
+            wishes = ask.wishes(line, here, os.environ)
+            wishes = replace(wishes, project=wishes.project or self._settings.project.value)
+            payload = self.payload(ask, Path(scratch), here) if model is None else model[0]
             return SyncJob(self, submit(self.api, payload, wishes, Path(scratch)))
+
+    def _model(self, ask: Ask, scratch: Path, folder: Path) -> tuple[Payload, Wishes] | None:
+        """A model, if that is what is asked for; looked up first, because it may say what GPU it needs."""
+        asked = ask.taken.model_ask(folder)
+        return None if asked is None else take_model(asked, self._request(ask, scratch, folder), ask.bare())
+
+    def payload(self, ask: Ask, scratch: Path, folder: Path | None = None) -> Payload:
+        """The code that was asked for, taken up; what was left out of it is warned of."""
+        payload = ask.taken.payload(self._request(ask, scratch, folder or Path.cwd()))
+        for note in payload.notes:
+            warnings.warn(note, stacklevel=4)
+        return payload
 
     def line(self, ask: Ask) -> Line:
         """Where the job would go, in which order, and why nowhere else; raises when there is no place."""
@@ -276,12 +295,19 @@ class SyncJob:
         target = Path(into)
         chosen = downloads.choose(self._api.artifacts(self.id), patterns)
         if not overwrite:
-            downloads.refuse_to_overwrite(chosen, target, flag="another `into`")
+            downloads.refuse_to_overwrite(chosen, target, **_OVERWRITE)
         return [downloads.download(self._api, self.id, item, target) for item in chosen]
 
-    def download_checkpoint(self, checkpoint: str = "latest", into: str | Path = ".") -> Path:
-        """Fetch a checkpoint by id, name, `latest` or `best`; a folder comes as a tar archive."""
+    def download_checkpoint(
+        self, checkpoint: str = "latest", into: str | Path = ".", *, overwrite: bool = False
+    ) -> Path:
+        """Fetch a checkpoint by id, name, `latest` or `best`; a folder comes as a tar archive.
+
+        What is there and differs is a Conflict unless `overwrite`.
+        """
         found = self._api.checkpoint(self.id, checkpoint)
+        if not overwrite:
+            downloads.refuse_to_overwrite([downloads.as_file(found)], Path(into), **_OVERWRITE)
         return downloads.download_checkpoint(self._api, self.id, found, Path(into))
 
     def cancel(self) -> JobStatus:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from crucible.client.placeviews import BackendView, OfferView
 from crucible.client.requirements import Aim, Preferences, Requirements
-from crucible.client.views import BackendView, OfferView
 from crucible.core import elastic, scheduling
 from crucible.core.errors import CrucibleError, NoCapacity, RefusedByPolicy, UnknownName
 from crucible.core.offers import Availability, Market

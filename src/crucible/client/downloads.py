@@ -50,10 +50,12 @@ def present(artifact: ArtifactView, into: Path) -> Present:
     return Present.SOUND if _is_sound(target, artifact) else Present.DIFFERENT
 
 
-def refuse_to_overwrite(artifacts: Iterable[ArtifactView], into: Path, *, flag: str = "--to") -> None:
+def refuse_to_overwrite(
+    artifacts: Iterable[ArtifactView], into: Path, *, folder: str = "--to", force: str = "--force"
+) -> None:
     """Raise Conflict, naming them, if files that are there differ from what would be written.
 
-    `flag` is the option that chooses another folder.
+    `folder` is the option that chooses another folder, `force` the one that overwrites.
     """
     others = [item.path for item in artifacts if present(item, into) is Present.DIFFERENT]
     if others:
@@ -61,7 +63,7 @@ def refuse_to_overwrite(artifacts: Iterable[ArtifactView], into: Path, *, flag: 
         raise Conflict(
             f"{', '.join(others[:_NAMED])}{more} in {into} would be overwritten.",
             why="What is there differs from what the job left.",
-            fix=f"Choose another folder with {flag}, or overwrite with --force.",
+            fix=f"Choose another folder with {folder}, or overwrite with {force}.",
             files=others,
         )
 

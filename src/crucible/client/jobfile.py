@@ -12,28 +12,47 @@ from typing import TYPE_CHECKING, TypeVar
 from pydantic import ValidationError
 
 from crucible.client.inputs import read_data, read_secrets, read_variables
-from crucible.client.payload.base import Request, missing
+from crucible.client.payload.base import Payload, Request, missing
 from crucible.client.payload.near import nearest
 from crucible.client.placing import read_market, read_names, read_places
+from crucible.client.pythons import located
 from crucible.client.wishes import Wishes, check_bounds
 from crucible.core.errors import BadInput
-from crucible.core.jobfile import PAYLOADS, JobFile, as_text
+from crucible.core.jobfile import PAYLOADS, JobFile, JobModel, as_text
 from crucible.core.resources import parse_duration, parse_memory
 
 if TYPE_CHECKING:
     import yaml
+
+    from crucible.client.modeljobs import ModelAsk
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class JobFileRun:
-    """What a job file asks for: the kind of payload and its text, how to take it up, and the wishes."""
+    """What a job file asks for: the kind of payload and its text, how to take it up, and the wishes.
+
+    Of a model the text is its name, and `model` has the rest.
+    """
 
     kind: str
     target: str
     request: Request
     wishes: Wishes
+    model: ModelAsk | None = None
+    where: str = ""
+    """Which line of the file says what to run."""
+
+    def taken(self, flags: ModelAsk | None, wishes: Wishes) -> tuple[Payload, Wishes]:
+        """The model of the file, with what flags say over it, as a job with these wishes."""
+        from crucible.client.modeljobs import take_model
+
+        assert self.model is not None, "only of a file that names a model"
+        try:
+            return take_model(flags.over(self.model) if flags else self.model, self.request, wishes)
+        except BadInput as error:
+            raise BadInput(f"{self.where}: {error.what}", why=error.why, fix=error.fix, **error.data) from error
 
 
 def read_job_file(shown: str, request: Request) -> JobFileRun:
@@ -52,14 +71,17 @@ def read_job_file(shown: str, request: Request) -> JobFileRun:
         request,
         around=around,
         arguments=(*map(as_text, file.args), *request.arguments),
-        python=request.python or file.python,
+        python=located(request.python, request.folder) if request.python else file.python,
         include=(*file.include, *request.include),
         entry=request.entry or file.entry,
         ref=request.ref or file.ref,
         in_place=request.in_place or file.in_place,
     )
     kind = next(name for name in PAYLOADS if getattr(file, name) is not None)
-    return JobFileRun(kind, getattr(file, kind), taken, _wishes(read, path.parent, around.environ))
+    wishes, where = _wishes(read, path.parent, around.environ), read.where(kind)
+    if file.model is not None:
+        return JobFileRun(kind, file.model.name, taken, wishes, _model(file.model, path.parent, where), where)
+    return JobFileRun(kind, getattr(file, kind), taken, wishes, where=where)
 
 
 def parse_job_file(text: str, suffix: str, shown: str) -> JobFile:
@@ -98,6 +120,20 @@ def _parse(text: str, suffix: str, shown: str) -> _Read:
         raise _explain(error, lines, shown) from error
 
 
+def _model(said: JobModel, folder: Path, where: str) -> ModelAsk:
+    from crucible.client.modeljobs import ModelAsk
+    from crucible.client.plugins.configs import FORMATS, read_table
+
+    if isinstance(said.config, dict):
+        config = said.config
+    elif Path(said.config).suffix in FORMATS:
+        config = read_table(said.config, folder, f"{where}: config")
+    else:
+        fix = f"Write {{epochs: 3}}, or name a file that ends in {', '.join(FORMATS)}."
+        raise BadInput(f"{where}: config is a table, or the path of a file with one.", fix=fix, field="model")
+    return ModelAsk(said.name, folder, config, (), said.plugin, said.input, said.callbacks)
+
+
 _INIT = "`crucible init` writes an example; docs/job-file.md explains the fields."
 
 
@@ -108,9 +144,9 @@ def _load(text: str, suffix: str, shown: str) -> tuple[object, Mapping[str, int]
     try:
         # A number stays the text it was: 3.10 is not 3.1 to a program that gets it as an argument.
         if suffix == ".toml":
-            return tomllib.loads(text, parse_float=str), {}
+            return _with_numbers(tomllib.loads(text, parse_float=str), tomllib.loads(text)), {}
         if suffix == ".json":
-            return json.loads(text, parse_float=str), {}
+            return _with_numbers(json.loads(text, parse_float=str), json.loads(text)), {}
         node = yaml.compose(text, Loader=yaml.SafeLoader)
         fields = node.value if isinstance(node, yaml.MappingNode) else []
         lines = {str(key.value): key.start_mark.line + 1 for key, _ in fields}
@@ -122,6 +158,13 @@ def _load(text: str, suffix: str, shown: str) -> tuple[object, Mapping[str, int]
         where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         problem = getattr(error, "problem", None) or str(error)
         raise BadInput(f"{shown} is not valid YAML{where}.", why=f"{problem}.", fix=_INIT) from error
+
+
+def _with_numbers(content: object, read: object) -> object:
+    """A model's options are values and no words of a command: there a number is one."""
+    if isinstance(content, dict) and isinstance(read, dict) and "model" in content:
+        return {**content, "model": read["model"]}
+    return content
 
 
 _PLAIN = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("bool", "int", "float"))
@@ -154,15 +197,21 @@ def _explain(error: ValidationError, lines: Mapping[str, int], shown: str) -> Ba
     field = str(first["loc"][0]) if first["loc"] else ""
     where = _where(shown, lines, field)
     if first["type"] == "extra_forbidden":
-        near = nearest(field, JobFile.model_fields)
+        *above, name = map(str, first["loc"])
+        near = nearest(name, JobModel.model_fields if above else JobFile.model_fields)
         fix = f"Did you mean {near!r}?" if near else _INIT
-        return BadInput(f"{where}: there is no field {field!r}.", fix=fix, field=field, meant=near)
+        within = f" in {field!r}" if above else ""
+        return BadInput(f"{where}: there is no field {name!r}{within}.", fix=fix, field=field, meant=near)
     message = _message(first["type"], first["msg"])
-    what = f"{where}: {field}: {message}." if field else f"{where}: {message}."
+    named = ".".join(map(str, first["loc"])) if field == "model" else field
+    what = f"{where}: {named}: {message}." if field else f"{where}: {message}."
     return BadInput(what, fix=_INIT, field=field, line=lines.get(field))
 
 
 _KINDS = {
+    "missing": "this is needed",
+    "model_type": "this has to be a name or a table",
+    "string_too_short": "this must not be empty",
     "string_type": "this has to be a text",
     "int_type": "this has to be a whole number",
     "int_parsing": "this has to be a whole number",

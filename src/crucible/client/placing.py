@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from crucible.client.api import Api
+from crucible.client.payload.near import nearest
 from crucible.core.errors import BadInput, UnknownName
 from crucible.core.offers import Market
-
-_CONNECT = "A server has those its setting `backends` names: crucible down, then CRUCIBLE_BACKENDS=local,… crucible up."
 
 
 def read_names(said: Iterable[str]) -> tuple[str, ...]:
@@ -33,7 +32,14 @@ def check_places(api: Api, names: Sequence[str]) -> None:
     known = [backend.name for backend in api.backends()] if names else []
     for name in names:
         if name not in known:
-            raise UnknownName("backend", name, known, fix=_CONNECT)
+            raise UnknownName("backend", name, known, fix="" if nearest(name, known) else _connecting(name, known))
+
+
+def _connecting(name: str, known: Sequence[str]) -> str:
+    return (
+        "A server has those that its setting `backends` names; to add this one, if there is such a kind of place: "
+        f"crucible down, then CRUCIBLE_BACKENDS={','.join((*known, name))} crucible up."
+    )
 
 
 def any_simulated(api: Api, names: Iterable[str | None]) -> bool:

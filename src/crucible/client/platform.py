@@ -16,11 +16,12 @@ from typing import TypeVar, Unpack
 
 from crucible.client.asking import Ask, Options
 from crucible.client.blocking import SyncJob, SyncMLPlatform, checked_seconds, not_ended
+from crucible.client.placeviews import BackendView, MachineView
 from crucible.client.pump import pumped
 from crucible.client.results import JobResult
 from crucible.client.status import JobStatus
 from crucible.client.tables import MetricsTable
-from crucible.client.views import BackendView, CheckpointView, EventView, JobView, MachineView
+from crucible.client.views import CheckpointView, EventView, JobView
 from crucible.core.errors import Conflict
 from crucible.settings import Settings
 
@@ -62,7 +63,7 @@ class MLPlatform:
         preferences: object = None,
         **more: Unpack[Options],
     ) -> Job:
-        """Submit a job: code, a file, a folder, a repository, a notebook or a function (see `Ask`).
+        """Submit a job: code, a file, a folder, a repository, a notebook, a function or a model (see `Ask`).
 
         What is wrong with the arguments is raised here, at once; sending goes on beside the event loop. `await` the
         job to know that it is stored, or use it: what the server refuses is raised by the first thing that waits.
@@ -219,9 +220,11 @@ class Job(Awaitable["Job"]):
         """Fetch its artifacts, or those that the patterns name, below `into`; returns their paths."""
         return await self._ask(lambda job: job.download(into, *patterns, overwrite=overwrite))
 
-    async def download_checkpoint(self, checkpoint: str = "latest", into: str | Path = ".") -> Path:
+    async def download_checkpoint(
+        self, checkpoint: str = "latest", into: str | Path = ".", *, overwrite: bool = False
+    ) -> Path:
         """Fetch a checkpoint by id, name, `latest` or `best`; a folder comes as a tar archive."""
-        return await self._ask(lambda job: job.download_checkpoint(checkpoint, into))
+        return await self._ask(lambda job: job.download_checkpoint(checkpoint, into, overwrite=overwrite))
 
     async def cancel(self) -> JobStatus:
         """Ask it to end; again, or after its end, is harmless. `wait()` says when it has."""

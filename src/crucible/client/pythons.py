@@ -160,9 +160,16 @@ def _in_folder(code: Code, folder: Path) -> EnvironmentSpec | None:
     return None
 
 
+def located(named: str, folder: Path) -> str:
+    """A path, or an environment in that folder, as an absolute path; the name of a program as it is."""
+    path = os.path.join(folder, os.path.expanduser(named))
+    is_path = os.sep in named or named.startswith("~") or os.path.exists(os.path.join(path, "bin", "python"))
+    return os.path.abspath(path) if is_path else named
+
+
 def _named(named: str, code: Code, around: Surroundings) -> Choice:
-    if os.sep in named or named.startswith("~"):
-        path = os.path.abspath(os.path.join(around.folder, os.path.expanduser(named)))
+    path = located(named, around.folder)
+    if os.path.isabs(path):
         path = _inside_environment(path, around)
     else:
         path = shutil.which(named, path=around.environ.get("PATH", os.defpath)) or ""

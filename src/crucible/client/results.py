@@ -44,7 +44,10 @@ class JobCancelled(JobFailed):
 
 @dataclass(frozen=True)
 class JobResult:
-    """`value` is what a function returned (None for other code), `files` the artifacts, `metrics` the last values."""
+    """`value` is what a function returned, or what was found out (`crucible.result`); None: neither.
+
+    `files` are the artifacts, `metrics` the last values.
+    """
 
     status: JobStatus
     value: object = None
@@ -64,8 +67,13 @@ def result_of(api: Api, status: JobStatus) -> JobResult:
         raise JobFailed(status)
     files = api.artifacts(status.id)
     returned = next((file for file in files if file.path == RESULT), None)
-    value = None if returned is None else _value(api, status.id, returned)
+    value = _found(api, status.id) if returned is None else _value(api, status.id, returned)
     return JobResult(status, value, tuple(file for file in files if file.path != RESULT), status.metrics)
+
+
+def _found(api: Api, job: str) -> object:
+    found = api.job(job).result
+    return None if found is None else found.value
 
 
 def _value(api: Api, job: str, file: ArtifactView) -> object:

@@ -28,11 +28,16 @@ def pack(payload: Payload, scratch: Path) -> Bundle | None:
         ) from error
 
 
+def store(api: Api, bundle: Bundle) -> None:
+    if not api.has_bundle(bundle.sha256):
+        api.put_bundle(bundle.sha256, bundle.path)
+
+
 def submit(api: Api, payload: Payload, wishes: Wishes, scratch: Path) -> JobView:
     """Submit as one job, however often a request has to be repeated."""
     bundle = pack(payload, scratch)
     spec = make_spec(payload, wishes, bundle=bundle.sha256 if bundle else None)
     check_places(api, [name for name in (spec.backend, *spec.fallback) if name is not None])
-    if bundle is not None and not api.has_bundle(bundle.sha256):
-        api.put_bundle(bundle.sha256, bundle.path)
+    if bundle is not None:
+        store(api, bundle)
     return api.submit(spec, key=uuid.uuid4().hex)

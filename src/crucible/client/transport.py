@@ -183,8 +183,8 @@ def unreachable(endpoint: Endpoint, why: str) -> Unreachable:
     fix = (
         "Start it anew with `crucible up`; `crucible doctor` looks for the cause."
         if endpoint.embedded
-        else "Check the address (--server, CRUCIBLE_SERVER) and that the server is up;"
-        " without one named, Crucible runs its own."
+        else "Check the address (--server, CRUCIBLE_SERVER, or `crucible login`) and that the server is up;"
+        " without one named, or after `crucible logout`, Crucible runs its own."
     )
     return Unreachable(f"The server at {endpoint.url} does not answer.", why=why, fix=fix, url=endpoint.url)
 

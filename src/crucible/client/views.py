@@ -1,14 +1,11 @@
-"""What the server answers, as frozen values.
+"""Jobs and what is theirs, as the server tells of them; frozen values, as all its answers.
 
 Unknown fields are kept, so a newer server's answer is printed whole by `--json`.
 """
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
-
-from crucible.core.offers import Availability, Market, Offer
-from crucible.core.resources import Capacity
+from pydantic import BaseModel, ConfigDict
 
 TERMINAL = frozenset({"completed", "failed", "cancelled"})
 
@@ -72,20 +69,6 @@ class HealthView(View):
     @property
     def called(self) -> str:
         return self.verdict.replace("_", " ")
-
-
-class LineView(View):
-    """One setting or measure of all compared jobs, in their order; `winner` is the place of the best."""
-
-    name: str
-    values: tuple[str | int | float | bool | None, ...] = ()
-    differs: bool = False
-    winner: int | None = None
-
-
-class MeasuresView(View):
-    last: tuple[LineView, ...] = ()
-    best: tuple[LineView, ...] = ()
 
 
 class CheckpointView(View):
@@ -245,18 +228,6 @@ class JobView(View):
         return self.exit_code or 1
 
 
-class ComparedView(JobView):
-    """A job as it is compared: `verdict` is its health in a word."""
-
-    verdict: str | None = None
-
-
-class ComparisonView(View):
-    jobs: tuple[ComparedView, ...] = ()
-    config: tuple[LineView, ...] = ()
-    metrics: MeasuresView = MeasuresView()
-
-
 class JobPage(View):
     items: tuple[JobView, ...] = ()
     next: str | None = None
@@ -296,191 +267,6 @@ class ArtifactView(View):
 
 class ArtifactPage(View):
     items: tuple[ArtifactView, ...] = ()
-
-
-class ModelView(View):
-    """A model plugin. `schema` is None for one that takes any config; `error` says why one is broken."""
-
-    name: str
-    title: str = ""
-    version: str = ""
-    description: str = ""
-    framework: str = ""
-    distribution: str = ""
-    min_gpu_memory_gb: float = 0
-    methods: tuple[str, ...] = ()
-    options: dict[str, dict[str, object]] | None = Field(default=None, alias="schema")
-    error: dict[str, str | None] | None = None
-
-    def as_json(self) -> dict[str, object]:
-        return self.model_dump(mode="json", by_alias=True)
-
-
-class ModelPage(View):
-    items: tuple[ModelView, ...] = ()
-
-
-class OfferView(View):
-    """A place that could run a job, with its price by the hour; `why` it cannot just now."""
-
-    backend: str = ""
-    region: str = ""
-    instance_type: str = ""
-    capacity: Capacity
-    market: Market = Market.ON_DEMAND
-    rate_micros_per_hour: int = 0
-    availability: str = Availability.AVAILABLE.value
-    wait_seconds: float = 0.0
-    startup_seconds: float = 0.0
-    runnable: bool = True
-    why: str | None = None
-
-    def as_offer(self) -> Offer:
-        return Offer(
-            backend=self.backend,
-            region=self.region,
-            instance_type=self.instance_type,
-            capacity=self.capacity,
-            rate=self.rate_micros_per_hour,
-            market=self.market,
-            why_not=self.why or "",
-        )
-
-
-class PlannedView(OfferView):
-    """An offer for one job. `most_micros`: what it costs if the machine lives until its hard end."""
-
-    named: bool = True
-    most_micros: int | None = None
-    call: dict[str, object] | None = None
-    ends_at: str | None = None
-
-
-class PlanView(View):
-    """`chosen` is None where the job would wait; `rejected` have the reason in `why`."""
-
-    places: tuple[str, ...] = ()
-    chosen: PlannedView | None = None
-    offers: tuple[PlannedView, ...] = ()
-    rejected: tuple[OfferView, ...] = ()
-
-
-class BackendView(View):
-    name: str
-    connected: bool = False
-    detail: str | None = None
-    simulated: bool = False
-    capabilities: dict[str, object] = {}
-    offers: tuple[dict[str, object], ...] = ()
-
-    @property
-    def is_simulated(self) -> bool:
-        return self.simulated or self.capabilities.get("simulated") is True
-
-
-class BackendPage(View):
-    items: tuple[BackendView, ...] = ()
-
-
-class MachineView(View):
-    """`owner` is who it is for, such as `attempt:att-…`; `native_id` what the provider calls it."""
-
-    id: str = ""
-    short: str = ""
-    state: str = ""
-    backend: str | None = None
-    owner: str | None = None
-    instance_type: str | None = None
-    region: str | None = None
-    market: str | None = None
-    native_id: str | None = None
-    simulated: bool = False
-    bills: bool = False
-    rate_micros_per_hour: int = 0
-    cost_micros: int = 0
-    detail: str | None = None
-    created_at: str | None = None
-
-    @property
-    def called(self) -> str:
-        return self.short or self.id or self.native_id or ""
-
-    @property
-    def gone(self) -> bool:
-        return self.state == "gone"
-
-
-class MachinePage(View):
-    items: tuple[MachineView, ...] = ()
-
-
-class OrphanView(View):
-    """A machine with our tag that we do not know, or that should be gone; `machine` is our id, if we know it."""
-
-    backend: str = ""
-    machine: str | None = None
-    native_id: str = ""
-    region: str | None = None
-    why: str = ""
-
-
-class OrphanPage(View):
-    items: tuple[OrphanView, ...] = ()
-
-
-class PrunedView(View):
-    """One thing that was or would be removed."""
-
-    what: str = ""
-    job: str | None = None
-    bytes: int = 0
-    why: str = ""
-
-
-class UnprunedView(View):
-    """An object that could not be removed from the store."""
-
-    key: str = ""
-    why: str = ""
-
-
-class PruneView(View):
-    """Counts of what was removed, or, after a dry run, of what would be."""
-
-    jobs: int = 0
-    checkpoints: int = 0
-    artifacts: int = 0
-    logs: int = 0
-    bundles: int = 0
-    bytes: int = 0
-    dry_run: bool = False
-    items: tuple[PrunedView, ...] = ()
-    failed: tuple[UnprunedView, ...] = ()
-
-    @property
-    def is_any(self) -> bool:
-        return bool(self.items or self.jobs or self.checkpoints or self.artifacts or self.logs or self.bundles)
-
-
-class BackupView(View):
-    path: str = ""
-    bytes: int = 0
-    sha256: str = ""
-
-
-class ConfirmedView(View):
-    """What the server says after a restore was confirmed."""
-
-
-class ServerView(View):
-    version: str = ""
-    deployment: str = ""
-    pid: int | None = None
-    url: str | None = None
-    home: str | None = None
-    running: int = 0
-    queued: int = 0
-    billing: int = 0
 
 
 class LogPage(View):

@@ -113,8 +113,8 @@ class Submit:
                 raise RefusedByPolicy(
                     f"Jobs of several users do not run at {name!r}.",
                     why="They would run as the server's own system user there, beside its keys and everybody's files.",
-                    fix="Choose another place with --backend; a server of people who trust each other sets "
-                    "shared_computer = true.",
+                    fix="Choose another place with --backend; where people trust each other, whoever runs the server "
+                    "allows it: crucible config set shared_computer true, then crucible down and crucible up.",
                 )
 
     def _need_bundle(self, unit: Unit, spec: JobSpec, who: Identity) -> None:

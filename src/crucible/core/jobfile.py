@@ -4,17 +4,36 @@ from __future__ import annotations
 
 import datetime
 import shlex
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from crucible.core.spec import Kind
 
-PAYLOADS = ("script", "directory", "git", "notebook", "code", "shell")
+PAYLOADS = ("script", "directory", "git", "notebook", "code", "shell", "model")
+NOT_FOR_MODELS = ("args", "entry", "ref", "include", "in_place")
+
+
+class JobModel(BaseModel):
+    """A model plugin by its name; what is done with it is by the kind of job."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", title="Model", defer_build=True)
+
+    name: str = Field(min_length=1, description="The model; see `crucible models`.")
+    config: str | dict[str, Any] = Field(
+        default_factory=dict, description="Its options, or a file of them.", examples=[{"epochs": 3}]
+    )
+    plugin: str | None = Field(default=None, description="A project's folder or a requirement to install it from.")
+    input: Any = Field(default=None, description="What to predict from, for inference.")
+    callbacks: tuple[str, ...] = Field(default=(), description="Callbacks of your own: module:class.")
+
+
+def _named(value: object) -> object:
+    return {"name": value} if isinstance(value, str) else value
 
 
 class JobFile(BaseModel):
-    """One job. Exactly one of script, directory, git, notebook, code and shell says what to run.
+    """One job. Exactly one of script, directory, git, notebook, code, shell and model says what to run.
 
     Paths are relative to the file. Flags of `crucible run` win over what is written here.
     """
@@ -27,6 +46,9 @@ class JobFile(BaseModel):
     notebook: str | None = Field(default=None, description="An .ipynb file.")
     code: str | None = Field(default=None, description="Python code, written out here.")
     shell: str | None = Field(default=None, description="A command for /bin/sh.")
+    model: Annotated[JobModel | None, BeforeValidator(_named, json_schema_input_type=str | JobModel | None)] = Field(
+        default=None, description="A model plugin: its name, or a table with its config."
+    )
     args: tuple[str | bool | int | float, ...] = Field(default=(), description="Arguments for the script.")
     entry: str | None = Field(default=None, description="The file of a directory or repository to run.")
     ref: str | None = Field(default=None, description="Branch, tag or commit of the git address.")
@@ -114,6 +136,9 @@ class JobFile(BaseModel):
         if len(said) != 1:
             found = f"it has {' and '.join(said)}" if said else "it has none"
             raise ValueError(f"exactly one of {', '.join(PAYLOADS)} has to be there; {found}")
+        beside = [name for name in NOT_FOR_MODELS if self.model and getattr(self, name)]
+        if beside:
+            raise ValueError(f"{beside[0]} does not go with a model; its options are its config")
         return self
 
 

@@ -1,8 +1,9 @@
 """Training requests: a model and a config, as programs outside send them, turned into a JobSpec.
 
 The program is the config's `code` (its text), `script` (an absolute path on the server's computer), `command` with
-perhaps a `bundle`, or else the model plugin that the request names. It finds the whole config, but for its own text,
-as JSON in $CONFIG and the model's name in $MODEL_PLUGIN.
+perhaps a `bundle`, or else the model plugin that the request names. It finds the config, but for its own text and its
+Python, as JSON in $CONFIG and the model's name in $MODEL_PLUGIN; tenant, name and tags in $TENANT_ID, $WANDB_NAME and
+$WANDB_TAGS, the last two being what Weights & Biases reads itself.
 """
 
 from __future__ import annotations
@@ -80,11 +81,16 @@ class TrainingConfig(_Open):
     tier: Annotated[_Text | None, Field(description=f"{DEFAULT_TIER} unless a tier or resources are given")] = None
     resources: Resources | None = None
     requirements: Annotated[tuple[_Text, ...], Field(max_length=2000)] = ()
+    environment: Annotated[EnvironmentSpec | None, Field(description="the Python it gets, as in a job")] = None
     allow_spot_instances: bool = False
     max_retries: Annotated[int | None, Field(ge=0, le=1000)] = None
     resume_from: Annotated[_Text | None, Field(description="the id of a checkpoint of any job")] = None
     seed: Annotated[int | None, Field(ge=0, lt=2**32)] = None
     epochs: Annotated[int | None, Field(ge=1, le=10**9)] = None
+
+    @property
+    def brings_program(self) -> bool:
+        return any(getattr(self, name) is not None for name in PROGRAMS)
 
 
 class TrainingRequest(BaseModel):
@@ -127,15 +133,25 @@ class Orchestration(BaseModel):
         if model is None:
             fix = "Give model_params.architecture, as in {'architecture': 'yolo'}."
             raise BadInput("Nothing says which model is to be trained.", fix=fix, field="model_params.architecture")
-        told = self.training_params.model_dump(exclude_unset=True)
-        config = {**told, "model_params": self.model_params.model_dump(exclude_unset=True)}
         return TrainingRequest(
             model_name=model,
-            config=_checked(TrainingConfig, config),
+            config=_checked(TrainingConfig, self._config(model)),
             name=self.custom_name,
             tags=self.wandb_tags,
             tenant_id=self.tenant_id,
         )
+
+    def _config(self, model: str) -> dict[str, Any]:
+        """A program finds the model's parameters as `model_params`; to a plugin they are options like the others."""
+        told = self.training_params.model_dump(exclude_unset=True)
+        params = self.model_params.model_dump(exclude_unset=True)
+        if self.training_params.brings_program:
+            return {**told, "model_params": params}
+        options = {name: value for name, value in params.items() if name != "architecture"}
+        if twice := sorted(told.keys() & options.keys()):
+            raise BadInput(f"{twice[0]} is said twice.", fix="Keep it in one of training_params and model_params.")
+        named = {"model_type"} if self.model_params.architecture is None else set()
+        return {name: value for name, value in {**told, **options}.items() if name not in named}
 
 
 @dataclass(frozen=True)
@@ -157,7 +173,7 @@ def prepare(request: TrainingRequest) -> Prepared:
 def order_of(request: TrainingRequest) -> Order | None:
     """What is asked of a model plugin; None for a request that brings a program of its own."""
     config = request.config
-    if any(getattr(config, name) is not None for name in PROGRAMS):
+    if config.brings_program:
         return None
     ours = TrainingConfig.model_fields.keys() - {"epochs"}
     return Order(request.model_name, "train", config.model_dump(mode="json", exclude_unset=True, exclude=ours))
@@ -167,14 +183,15 @@ def no_model(request: TrainingRequest, why: str) -> BadInput:
     return BadInput(
         f"There is no model plugin {request.model_name!r}.",
         why=why,
-        fix="Send the program itself as config.code (its text) or config.script (its path on the server).",
+        fix="Send the program itself, as `code` (its text) or `script` (its path on the server) of the config or the "
+        "training_params; or let the server offer the model, with its setting models_python.",
         name=request.model_name,
     )
 
 
 def _told(config: TrainingConfig) -> str:
     """What the program finds of its config."""
-    return json.dumps(config.model_dump(mode="json", exclude_unset=True, exclude={"code"}))
+    return json.dumps(config.model_dump(mode="json", exclude_unset=True, exclude={"code", "environment"}))
 
 
 def _program(request: TrainingRequest) -> dict[str, Any]:
@@ -215,17 +232,27 @@ def wishes_of(request: TrainingRequest) -> dict[str, Any]:
         "backend": config.executor,
         "tier": config.tier if sized else DEFAULT_TIER,
         "resources": config.resources or Resources(),
-        "environment": _environment(config.requirements),
+        "environment": _environment(config),
         "market": Market.SPOT if config.allow_spot_instances else None,
         "retries": retries,
         "resume_from": config.resume_from,
         "seed": config.seed,
-        "env": {CONFIG_ENV: _told(config), MODEL_ENV: request.model_name},
+        "env": _variables(request),
     }
 
 
-def _environment(requirements: tuple[str, ...]) -> EnvironmentSpec:
-    return EnvironmentSpec(requirements=requirements, origin="the request") if requirements else EnvironmentSpec()
+def _variables(request: TrainingRequest) -> dict[str, str]:
+    said = {"TENANT_ID": request.tenant_id, "WANDB_NAME": request.name, "WANDB_TAGS": ",".join(request.tags)}
+    known = {name: value for name, value in said.items() if value}
+    return {CONFIG_ENV: _told(request.config), MODEL_ENV: request.model_name, **known}
+
+
+def _environment(config: TrainingConfig) -> EnvironmentSpec:
+    if not config.requirements:
+        return config.environment or EnvironmentSpec()
+    if config.environment is not None:
+        raise BadInput("The config has requirements and an environment.", fix="Keep one of them.", field="config")
+    return EnvironmentSpec(requirements=config.requirements, origin="the request")
 
 
 def recorded(spec: JobSpec) -> tuple[str | None, dict[str, Any]]:

@@ -155,6 +155,6 @@ def _no_token(what: str) -> NotAllowed:
     return NotAllowed(
         what,
         why="Whoever can send requests here can run programs as you.",
-        fix="Send `Authorization: Bearer <token>`; `crucible tokens create` makes one, and the owner's is in the file "
-        "`token` of the state folder (`crucible doctor` says where that is). The crucible command does so itself.",
+        fix="Log in again: `crucible login URL`. A program sends `Authorization: Bearer <token>`: `crucible tokens "
+        "create` makes one, and the owner's is in the file `token` of the state folder, which `crucible doctor` names.",
     )

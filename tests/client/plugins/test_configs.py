@@ -66,8 +66,8 @@ def test_all_that_is_wrong_is_told(tmp_path: Path) -> None:
         ("c.yaml", b"1: 2", "holds no table of names and values"),
         ("c.json", b"\xff", "c.json cannot be read"),
         ("c.json", b" " * 70_000, "c.json is larger than 64 KiB"),
-        ("c.toml", b"day = 2026-01-01", "--config holds what JSON cannot say"),
-        ("c.yaml", b"rate: .nan", "--config holds what JSON cannot say"),
+        ("c.toml", b"day = 2026-01-01", "The config holds what JSON cannot say"),
+        ("c.yaml", b"rate: .nan", "The config holds what JSON cannot say"),
     ],
 )
 def test_what_is_no_config_is_refused(tmp_path: Path, item: str, content: bytes | None, says: str) -> None:
@@ -94,3 +94,17 @@ def test_inputs_are_json_files_or_text(tmp_path: Path) -> None:
 def test_what_is_no_input_is_refused(tmp_path: Path, item: str) -> None:
     with pytest.raises(BadInput):
         read_inputs([item], tmp_path)
+
+
+def test_a_number_that_yaml_takes_for_a_text_is_read_by_its_option(tmp_path: Path) -> None:
+    schema = {"rate": Option(float), "epochs": Option(int), "name": Option(str)}
+    (tmp_path / "c.yaml").write_text("rate: 1e-3\nepochs: '7'\nname: '5'\n")
+    assert read_config(["c.yaml"], tmp_path, schema, "m") == {"rate": 0.001, "epochs": 7, "name": "5"}
+    with pytest.raises(BadInput, match="rate must be a number, not 'fast'"):
+        read_config([], tmp_path, schema, "m", {"rate": "fast", "epochs": 1, "name": "x"})
+
+
+def test_items_stand_over_a_table(tmp_path: Path) -> None:
+    base = {"a": 1, "b": [1]}
+    assert read_config(["a=2"], tmp_path, None, "m", base) == {"a": 2, "b": [1]}
+    assert base == {"a": 1, "b": [1]}

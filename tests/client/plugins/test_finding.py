@@ -114,9 +114,8 @@ time.sleep(600)
     assert fault(plugin) == "it did not answer within 3 seconds"
     assert plugin.fault is not None
     assert plugin.fault.traceback == "importing"
-    pid = int(mark.read_text())
-    status = Path(f"/proc/{pid}/stat")
-    assert not status.exists() or status.read_text().rpartition(")")[2].split()[0] == "Z"
+    status = Path(f"/proc/{mark.read_text()}/stat")
+    until(lambda: not status.exists() or status.read_text().rpartition(")")[2].split()[0] == "Z", 10, "its child's end")
 
 
 def test_whoever_asks_may_leave(venv: Path, site: Path, tmp_path: Path) -> None:

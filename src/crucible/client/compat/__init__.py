@@ -3,7 +3,7 @@
 from crucible.client.compat.compute import ComputeBackend, get_backend
 from crucible.client.compat.gpu import GPUExecutor, JobHandle, PipelinesComeLater
 from crucible.client.compat.strategy import ExecutionStrategy, LocalExecutor
-from crucible.client.compat.training import TrainingClient, TrainingJobRequest, TrainingStatus
+from crucible.client.compat.training import AsyncTrainingClient, TrainingClient, TrainingJobRequest, TrainingStatus
 from crucible.client.compat.types import (
     AvailabilityStatus,
     BackendRecommendation,
@@ -27,6 +27,7 @@ from crucible.client.compat.types import (
 from crucible.client.status import JobStatus
 
 __all__ = [
+    "AsyncTrainingClient",
     "AvailabilityStatus",
     "BackendRecommendation",
     "ComputeBackend",

@@ -17,9 +17,9 @@ from crucible.client.compat.types import (
     WorkloadCharacteristics,
     as_requirements,
 )
+from crucible.client.placeviews import OfferView
 from crucible.client.platform import Job, MLPlatform
 from crucible.client.requirements import Preferences, Requirements
-from crucible.client.views import OfferView
 from crucible.core.errors import BadInput
 from crucible.core.offers import Availability, Market
 

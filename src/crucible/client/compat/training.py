@@ -1,19 +1,23 @@
-"""The documents' training request of a tenant, and the client that submits and watches it. It blocks."""
+"""The documents' training request of a tenant, and the clients that submit and watch it over `/orchestrate`."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+import tempfile
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from crucible.client.asking import Ask
 from crucible.client.blocking import SyncJob, SyncMLPlatform
-from crucible.client.compat.types import ResourceRequirements, as_requirements
-from crucible.client.requirements import Requirements
+from crucible.client.platform import MLPlatform
 from crucible.client.status import JobStatus
-from crucible.client.views import JobView
-from crucible.core.errors import BadInput
+from crucible.client.submission import pack, store
+from crucible.client.training import TaskView
+from crucible.core.errors import BadInput, UnknownName
+
+TrainingStatus = TaskView
 
 
 @dataclass(frozen=True)
@@ -29,93 +33,158 @@ class TrainingJobRequest:
     def __post_init__(self) -> None:
         _texts(tenant_id=self.tenant_id, **({} if self.custom_name is None else {"custom_name": self.custom_name}))
         object.__setattr__(self, "wandb_tags", _tags(self.wandb_tags))
-        _as_json("training_params", self.training_params)
-        _as_json("model_params", self.model_params)
+        _check_json("training_params", self.training_params)
+        _check_json("model_params", self.model_params)
 
-    def env(self) -> dict[str, str]:
-        """How the training program hears of it. The WANDB ones are those that Weights & Biases reads itself."""
-        said = {
-            "TENANT_ID": self.tenant_id,
-            "TRAINING_PARAMS": _as_json("training_params", self.training_params),
-            "MODEL_PARAMS": _as_json("model_params", self.model_params),
-            "WANDB_NAME": self.custom_name or "",
-            "WANDB_TAGS": ",".join(self.wandb_tags),
+    @classmethod
+    def of(cls, said: Mapping[str, object]) -> TrainingJobRequest:
+        """From a table, as a file holds it; UnknownName for a field that there is not."""
+        names = [item.name for item in fields(cls)]
+        for name in said:
+            if name not in names:
+                raise UnknownName("field of a training task", name, names)
+        return cls(**{"tenant_id": None, **said})  # type: ignore[arg-type]
+
+    def body(self) -> dict[str, object]:
+        """As `/orchestrate` takes it."""
+        return {
+            "tenant_id": self.tenant_id,
+            "training_params": dict(self.training_params),
+            "model_params": dict(self.model_params),
+            "custom_name": self.custom_name,
+            "wandb_tags": list(self.wandb_tags),
         }
-        return {name: value for name, value in said.items() if value}
-
-
-@dataclass(frozen=True)
-class TrainingStatus:
-    """As the documents answer it; `progress` has epoch, total_epochs, progress_percent and message."""
-
-    task_id: str
-    status: str
-    created_at: str | None
-    progress: Mapping[str, object]
-    error: str | None = None
 
 
 class TrainingClient:
-    """Submits requests to one training program and watches what becomes of them.
+    """Submits training tasks and watches what becomes of them. Each call waits for its answer.
 
-    `worker` is the program: a script, folder or notebook that reads $TRAINING_PARAMS and $MODEL_PARAMS.
+    `server` and `token` are as in `SyncMLPlatform`. `worker` is the program that trains: a script, folder or notebook
+    here. Without one the request brings it (`code` of its training_params) or names a model plugin of the server.
     """
 
     def __init__(
         self,
-        worker: str | Path,
-        platform: SyncMLPlatform | None = None,
+        server: str | None = None,
         *,
-        requirements: Requirements | ResourceRequirements | None = None,
+        token: str | None = None,
+        worker: str | Path | None = None,
+        platform: SyncMLPlatform | None = None,
     ) -> None:
+        self._platform = platform or SyncMLPlatform(server, token=token)
         self._worker = worker
-        self._platform = platform or SyncMLPlatform()
-        self._requirements = as_requirements(requirements)
 
     def submit(self, request: TrainingJobRequest) -> str:
-        """Submit it; returns the task's id."""
-        if not isinstance(request, TrainingJobRequest):
-            raise BadInput("submit takes a TrainingJobRequest.", fix="TrainingJobRequest(tenant_id='me')")
-        ask = Ask.of(
-            path=self._worker,
-            requirements=self._requirements,
-            name=request.custom_name,
-            env=request.env(),
-            tags=[f"tenant:{request.tenant_id}", *request.wandb_tags],
-        )
-        return self._platform.send(ask).id
+        """Submit it; returns the task's id, which is that of its job."""
+        body = checked(request).body()
+        if self._worker is not None:
+            body["training_params"] = {**request.training_params, **_program(self._platform, self._worker)}
+        return self._platform.api.training.orchestrate(body).task_id
 
-    def status(self, task_id: str) -> TrainingStatus:
-        job = self._platform.job(task_id)
-        return _shown(job.view, job.status())
+    def status(self, task_id: str) -> TaskView:
+        return self._platform.api.training.status(task_id)
 
-    def monitor(self, task_id: str) -> Iterator[TrainingStatus]:
-        """A status whenever something is new, to the end."""
-        job = self._platform.job(task_id)
-        return (_shown(job.view, status) for status in job.monitor())
+    def monitor(self, task_id: str) -> Iterator[TaskView]:
+        """A status whenever the task has got further, to its end."""
+        seen, told = None, None
+        for news in self.job(task_id).monitor():
+            if _shown(news) != seen and (status := self.status(news.id)) != told:
+                yield status
+                told = status
+            seen = _shown(news)
 
-    def wait(self, task_id: str, timeout: float | None = None) -> TrainingStatus:
-        job = self._platform.job(task_id)
-        return _shown(job.view, job.wait(timeout))
+    def wait(self, task_id: str, timeout: float | None = None) -> TaskView:
+        """The last status, once the task has ended, however it did; TimedOut after `timeout` seconds."""
+        return self.status(self.job(task_id).wait(timeout).id)
 
-    def cancel(self, task_id: str) -> TrainingStatus:
-        job = self._platform.job(task_id)
-        return _shown(job.view, job.cancel())
+    def cancel(self, task_id: str) -> TaskView:
+        """Ask it to end; again, or after its end, is harmless. `wait` says when it has."""
+        return self.status(self.job(task_id).cancel().id)
 
     def job(self, task_id: str) -> SyncJob:
         """The job itself, with all that can be asked of it."""
         return self._platform.job(task_id)
 
+    def close(self) -> None:
+        """Let go of connections; tasks go on."""
+        self._platform.close()
 
-def _shown(view: JobView, status: JobStatus) -> TrainingStatus:
-    progress = {
-        "epoch": status.epoch,
-        "total_epochs": status.total_epochs,
-        "progress_percent": status.progress,
-        "message": status.message,
+    def __enter__(self) -> TrainingClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class AsyncTrainingClient:
+    """The same for programs with an event loop."""
+
+    def __init__(
+        self,
+        server: str | None = None,
+        *,
+        token: str | None = None,
+        worker: str | Path | None = None,
+        platform: MLPlatform | None = None,
+    ) -> None:
+        self.platform = platform or MLPlatform(server, token=token)
+        self._client = TrainingClient(worker=worker, platform=self.platform.sync)
+
+    async def submit(self, request: TrainingJobRequest) -> str:
+        asked = checked(request)
+        return await self.platform.in_thread(lambda: self._client.submit(asked))
+
+    async def status(self, task_id: str) -> TaskView:
+        return await self.platform.in_thread(lambda: self._client.status(task_id))
+
+    async def monitor(self, task_id: str) -> AsyncGenerator[TaskView, None]:
+        seen, told = None, None
+        async with aclosing(self.platform.job(task_id).monitor()) as statuses:
+            async for news in statuses:
+                if _shown(news) != seen and (status := await self.status(news.id)) != told:
+                    yield status
+                    told = status
+                seen = _shown(news)
+
+    async def wait(self, task_id: str, timeout: float | None = None) -> TaskView:
+        return await self.status((await self.platform.job(task_id).wait(timeout)).id)
+
+    async def cancel(self, task_id: str) -> TaskView:
+        return await self.platform.in_thread(lambda: self._client.cancel(task_id))
+
+    async def close(self) -> None:
+        await self.platform.close()
+
+    async def __aenter__(self) -> AsyncTrainingClient:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+def checked(request: object) -> TrainingJobRequest:
+    if not isinstance(request, TrainingJobRequest):
+        raise BadInput("submit takes a TrainingJobRequest.", fix="TrainingJobRequest(tenant_id='me')")
+    return request
+
+
+def _shown(status: JobStatus) -> object:
+    """What of a job's status is part of its task's."""
+    return status.state, status.epoch, status.total_epochs, status.progress, status.message
+
+
+def _program(platform: SyncMLPlatform, worker: str | Path) -> dict[str, object]:
+    """The worker, stored on the server, as the training parameters that name it."""
+    with tempfile.TemporaryDirectory(prefix="crucible-") as scratch:
+        payload = platform.payload(Ask.of(path=worker), Path(scratch))
+        bundle = pack(payload, Path(scratch))
+        if bundle is not None:
+            store(platform.api, bundle)
+    return {
+        "command": list(payload.command),
+        "bundle": bundle.sha256 if bundle else None,
+        "environment": payload.environment.model_dump(mode="json"),
     }
-    failed = status.message if status.state == "failed" else None
-    return TrainingStatus(status.id, status.state.value, view.created_at, progress, failed)
 
 
 def _texts(**said: object) -> None:
@@ -132,11 +201,11 @@ def _tags(said: object) -> tuple[str, ...]:
     return tuple(said)
 
 
-def _as_json(field: str, said: object) -> str:
+def _check_json(field: str, said: object) -> None:
     if not isinstance(said, Mapping):
         raise _wrong(field, "is a table")
     try:
-        return json.dumps(dict(said))
+        json.dumps(dict(said), allow_nan=False)
     except (TypeError, ValueError) as error:
         raise BadInput(f"{field} cannot travel.", why=f"{error}. It goes as JSON.", field=field) from error
 

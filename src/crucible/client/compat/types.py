@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crucible.client.checks import check_number
+from crucible.client.placeviews import MachineView
 from crucible.client.requirements import Preferences, Requirements
-from crucible.client.views import MachineView
 from crucible.core.errors import BadInput
 from crucible.core.offers import Availability, Market
 from crucible.core.resources import MAX_SECONDS, format_memory

@@ -18,17 +18,20 @@ FORMATS = (".json", ".toml", ".yaml", ".yml")
 Schema = Mapping[str, Option]
 
 
-def read_config(items: Iterable[str], folder: Path, schema: Schema | None, model: str) -> dict[str, Any]:
-    """The config of these `--config` items, later ones over earlier ones, without the defaults.
+def read_config(
+    items: Iterable[str], folder: Path, schema: Schema | None, model: str, base: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The config of these `--config` items, later ones over earlier ones and all over `base`, without the defaults.
 
     `schema` None: not known here; then nothing is checked. Raises BadInput with all that is wrong.
     """
-    found: dict[str, Any] = {}
+    found = dict(base or {})
     for item in items:
         found.update(_item(item, folder, schema or {}))
     if schema is not None:
+        found = {name: _typed(value, schema.get(name)) for name, value in found.items()}
         _check(found, schema, model)
-    as_json(found, "--config")
+    as_json(found, "The config")
     return found
 
 
@@ -51,7 +54,7 @@ def _item(item: str, folder: Path, schema: Schema) -> dict[str, Any]:
     name, equals, text = item.partition("=")
     if equals and name.isidentifier() and not (folder / item).is_file():
         return {name: _value(text, schema.get(name))}
-    return _file(item, folder)
+    return read_table(item, folder, "--config")
 
 
 def _value(text: str, option: Option | None) -> Any:
@@ -64,16 +67,23 @@ def _value(text: str, option: Option | None) -> Any:
         return text
 
 
-def _file(item: str, folder: Path) -> dict[str, Any]:
+def _typed(value: Any, option: Option | None) -> Any:
+    """A text where a number belongs, read as one: YAML takes 1e-3 for a text."""
+    is_number = option is not None and option.type in (int, float)
+    return _value(value, option) if is_number and isinstance(value, str) else value
+
+
+def read_table(item: str, folder: Path, called: str) -> dict[str, Any]:
+    """The table in a file; `called` is what named it, for errors."""
     path = (folder / Path(item).expanduser()).resolve()
     if path.suffix not in FORMATS:
         raise BadInput(
-            f"--config {item} is neither a file nor KEY=VALUE.",
+            f"{called} {item} is neither a file nor KEY=VALUE.",
             fix=f"Write it as --config epochs=3, or name a file that ends in {', '.join(FORMATS)}.",
         )
-    content = _parsed(_read(path, item), path.suffix, f"--config {item}")
+    content = _parsed(_read(path, item), path.suffix, f"{called} {item}")
     if not isinstance(content, dict) or not all(isinstance(name, str) for name in content):
-        raise BadInput(f"--config {item} holds no table of names and values.", fix="For example: epochs = 3")
+        raise BadInput(f"{called} {item} holds no table of names and values.", fix="For example: epochs = 3")
     return content
 
 

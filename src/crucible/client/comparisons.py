@@ -1,0 +1,31 @@
+"""Jobs side by side, as the server tells of them."""
+
+from __future__ import annotations
+
+from crucible.client.views import JobView, View
+
+
+class LineView(View):
+    """One setting or measure of all compared jobs, in their order; `winner` is the place of the best."""
+
+    name: str
+    values: tuple[str | int | float | bool | None, ...] = ()
+    differs: bool = False
+    winner: int | None = None
+
+
+class MeasuresView(View):
+    last: tuple[LineView, ...] = ()
+    best: tuple[LineView, ...] = ()
+
+
+class ComparedView(JobView):
+    """A job as it is compared: `verdict` is its health in a word."""
+
+    verdict: str | None = None
+
+
+class ComparisonView(View):
+    jobs: tuple[ComparedView, ...] = ()
+    config: tuple[LineView, ...] = ()
+    metrics: MeasuresView = MeasuresView()
