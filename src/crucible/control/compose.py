@@ -30,6 +30,7 @@ from crucible.control.signpost import Signpost
 from crucible.control.system import LocalWakeups, SystemClock, SystemIds, SystemRandom, ThreadCalls
 from crucible.core.channels import Channel
 from crucible.core.ids import Prefix, make_id
+from crucible.core.openid import Client
 from crucible.core.secret import Secret
 from crucible.storage import StoreOptions, open_store
 
@@ -69,6 +70,7 @@ class Embedded:
     neighbours: bool = False
     models_python: str | None = None
     secrets_keys: Path | None = None
+    openid: Client | None = None
 
 
 def embedded_control(given: Embedded) -> Control:
@@ -110,6 +112,7 @@ def embedded_control(given: Embedded) -> Control:
         neighbours=given.neighbours,
         models=ModelsPython(given.models_python, given.environ),
         secrets_keys=given.secrets_keys,
+        openid=given.openid,
     )
     return Control(ports, backends, deployment)
 

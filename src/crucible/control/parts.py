@@ -41,6 +41,7 @@ from crucible.control.tails import Tails
 from crucible.control.unit import Writer
 from crucible.control.uploads import Uploads
 from crucible.core.channels import Channel
+from crucible.core.openid import Client
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,8 @@ class Deployment:
     """Jobs of several users may run on this computer as the same system user."""
     secrets_keys: Path | None = None
     """The file of the keys of secrets; in `scratch` unless given."""
+    openid: Client | None = None
+    """Who we are at the OpenID provider that people sign in with."""
 
 
 class Parts:

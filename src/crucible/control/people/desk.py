@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection
 
@@ -15,14 +15,28 @@ from crucible.control.ports import Ports
 from crucible.control.views import View, iso
 from crucible.core.errors import Conflict, NotFound
 from crucible.core.ids import Prefix
-from crucible.core.people import OWNER, Identity, Permission, Role, Via, checked_project, checked_user
+from crucible.core.people import (
+    OWNER,
+    Identity,
+    Permission,
+    Role,
+    Via,
+    checked_email,
+    checked_project,
+    checked_user,
+)
+
+if TYPE_CHECKING:
+    from crucible.control.people.openid import Entrance
 
 
 class People(Office):
-    def __init__(self, ports: Ports) -> None:
+    """`entrance`: for people whom an OpenID provider vouches for; None where there is no provider."""
+
+    def __init__(self, ports: Ports, entrance: Entrance | None = None) -> None:
         super().__init__(ports)
         self.keys = Keys(ports)
-        self.door = Door(ports)
+        self.door = Door(ports, entrance)
 
     async def identify(self, token: str) -> Identity | None:
         """Whom a token stands for; None if it is good for nothing."""
@@ -41,14 +55,23 @@ class People(Office):
         who.need(Permission.OPERATE)
         return await self._ports.db.read(users.listed)
 
-    async def add_user(self, who: Identity, name: str, *, admin: bool = False, password: str | None = None) -> View:
+    async def add_user(
+        self,
+        who: Identity,
+        name: str,
+        *,
+        admin: bool = False,
+        password: str | None = None,
+        email: str | None = None,
+    ) -> View:
         who.need(Permission.OPERATE)
         checked_user(name)
+        address = None if email is None else checked_email(email)
         kept = None if password is None else await self._hashed(password)
         user = self._ports.ids.new(Prefix.USER)
 
         def add(conn: Connection, now: float) -> View:
-            users.add(conn, user, name, now, admin=admin, password=kept)
+            users.add(conn, user, name, now, admin=admin, password=kept, email=address)
             audit.note(conn, who, "user.create", name, now, data={"admin": admin})
             return users.view(users.named(conn, name), {})
 
@@ -62,14 +85,23 @@ class People(Office):
         admin: bool | None = None,
         disabled: bool | None = None,
         password: str | None = None,
+        old_password: str | None = None,
+        email: str | None = None,
     ) -> View:
-        """A user may change his own password; all else is for administrators. A disabled user's tokens end."""
-        own = name == who.name and who.via in (Via.OWNER, Via.SESSION) and admin is None and disabled is None
-        if not own:
+        """A user may change his own password, if he knows it; all else is for administrators.
+
+        A disabled user's tokens end. A new address (none at all: an empty one) also undoes what ties him to a person of
+        the OpenID provider.
+        """
+        more = (admin, disabled, email) != (None, None, None)
+        if more or name != who.name or who.via not in (Via.OWNER, Via.SESSION):
             who.need(Permission.OPERATE)
         if name == OWNER.name:
             raise Conflict("The owner cannot be changed.", why="He is whoever holds the state folder.")
+        if password is not None and name == who.name:
+            await self.door.confirm(name, old_password)
         kept = None if password is None else await self._hashed(password)
+        address = checked_email(email) if email else None
 
         def change(conn: Connection, now: float) -> View:
             row = users.named(conn, name)
@@ -77,10 +109,13 @@ class People(Office):
             values = {key: value for key, value in wanted.items() if value is not None}
             if disabled is not None:
                 values["disabled_at"] = now if disabled else None
+            if email is not None:
+                users.need_free(conn, address, row["id"])
+                values |= {"email": address, "subject": None, "issuer": None}
             users.change(conn, row["id"], values)
             if disabled or kept is not None:
                 tokens.revoke_all(conn, row["id"], now)
-            told = {"admin": admin, "disabled": disabled, "password": True if kept else None}
+            told = {"admin": admin, "disabled": disabled, "password": True if kept else None, "email": email}
             shown = {key: value for key, value in told.items() if value is not None}
             audit.note(conn, who, "user.change", name, now, data=shown)
             return users.view(users.named(conn, name), users.roles(conn, row["id"]))
