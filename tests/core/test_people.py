@@ -144,7 +144,7 @@ def test_addresses(address: str) -> None:
         "a b@example.org",
         "ada@example.org\n",
         "a@b@example.org",
-        "Kim@example.org",
+        "\N{KELVIN SIGN}im@example.org",
         "ädä@example.org",
         "x" * 65 + "@example.org",
         "<ada@example.org>",

@@ -118,4 +118,4 @@ def _entrance(ports: Ports, deployment: Deployment) -> Entrance | None:
         return None
     from crucible.control.people.openid import Entrance, HttpWeb
 
-    return Entrance(ports, deployment.openid, HttpWeb())
+    return Entrance(ports, deployment.openid, deployment.web or HttpWeb())

@@ -28,6 +28,7 @@ from crucible.server import (
     machines,
     metrics,
     models,
+    openid,
     orchestrate,
     people,
     problems,
@@ -71,6 +72,7 @@ ROUTERS = tuple(
         tokens,
         secrets,
         login,
+        openid,
         system,
         streams,
         training,
@@ -94,10 +96,12 @@ def build_api(
     pace: Pace | None = None,
     hosts: frozenset[str] = frozenset(),
     secure: bool = False,
+    public_url: str = "",
 ) -> FastAPI:
     """The API over `control`. Every route and socket but the open ones needs to know who asks; `token` is the owner's.
 
     `hosts`: the names it answers to besides those of this computer. `secure`: it is reached encrypted.
+    `public_url`: how others call it.
     """
     app = FastAPI(
         title="Crucible",
@@ -109,7 +113,7 @@ def build_api(
     )
     app.state.control = control
     started_at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    app.state.about = About(nonce, version, home, agents_url, on_stop, bundle_limit, started_at, secure)
+    app.state.about = About(nonce, version, home, agents_url, on_stop, bundle_limit, started_at, secure, public_url)
     app.state.pace = pace or Pace()
     app.state.meters = Meters()
     failures.install(app)

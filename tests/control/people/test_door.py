@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.authorisation.town import Town, token_of
+from tests.control.world import Rig, service
+from tests.openid_provider import CLIENT, ISSUER
 
 from crucible.control.db import schema as t
 from crucible.control.people import passwords
+from crucible.control.service import Control
 from crucible.core.errors import BadInput, Forbidden, NotAllowed, NotFound, TooManyTries
+from crucible.core.openid import Client
 from crucible.core.people import OWNER, Identity, Permission, Via
 
 PASSWORD = "a long sentence that nobody guesses"
@@ -170,7 +176,15 @@ async def test_a_session_plants_no_first_password(town: Town) -> None:
         await town.control.people.change_user(who, "viewer", password=PASSWORD)
 
 
-async def test_without_a_provider_there_is_no_entrance(town: Town) -> None:
-    assert town.control.people.door.provider is None
+async def test_without_a_provider_there_is_no_entrance(rig: Rig) -> None:
+    door = service(rig).people.door
+    assert (door.provider, await door.anybody()) == (None, False)
     with pytest.raises(NotFound, match="no OpenID provider"):
-        _ = town.control.people.door.entrance
+        _ = door.entrance
+
+
+@pytest.mark.parametrize("project", [None, "newcomers"])
+async def test_a_provider_whose_people_become_users_counts_as_users(rig: Rig, project: str | None) -> None:
+    client = Client(ISSUER, CLIENT, domains=("example.org",), project=project)
+    door = Control(rig.ports, rig.backends, replace(rig.deployment, openid=client)).people.door
+    assert (door.provider, await door.anybody()) == ("OpenID", project is not None)
