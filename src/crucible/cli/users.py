@@ -71,6 +71,20 @@ def email(
         _told(session, api.people.change_user(name, email=address), f"{name} signs in as {address or 'nobody'}.")
 
 
+def tie(
+    ctx: typer.Context,
+    name: Name,
+    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="The provider's name for him (`sub`).")],
+) -> None:
+    """Tie a user to a person of the OpenID provider, for one that does not confirm e-mail addresses.
+
+    `crucible audit --json` shows the subject of everybody who was refused.
+    """
+    session = Session.of(ctx)
+    with session.api() as api:
+        _told(session, api.people.change_user(name, subject=subject), f"{name} is tied to that person.")
+
+
 def disable(ctx: typer.Context, name: Name) -> None:
     """Keep a user out, and end all his tokens and sessions. His jobs go on."""
     session = Session.of(ctx)

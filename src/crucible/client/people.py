@@ -134,14 +134,19 @@ class People:
         password: str | None = None,
         old_password: str | None = None,
         email: str | None = None,
+        subject: str | None = None,
     ) -> UserView:
-        """What is given changes. Your own password needs the old one; an empty e-mail address takes it away."""
+        """What is given changes. Your own password needs the old one; an empty e-mail address takes it away.
+
+        `subject` is the OpenID provider's own name for the user.
+        """
         wish = {
             "admin": admin,
             "disabled": disabled,
             "password": password,
             "old_password": old_password,
             "email": email,
+            "subject": subject,
         }
         body = {key: value for key, value in wish.items() if value is not None}
         return self._send(UserView, "PATCH", f"users/{_part(name)}", body)

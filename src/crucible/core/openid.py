@@ -169,6 +169,18 @@ def checked_client(client: Client) -> Client:
     return client
 
 
+def checked_subject(subject: str) -> str:
+    """The provider's name for a person, if it can be one."""
+    if not 1 <= len(subject) <= MAX_SUBJECT or not subject.isascii():
+        raise BadInput(
+            "This is no subject of a provider.",
+            why=f"It has 1 to {MAX_SUBJECT} ASCII characters.",
+            fix="`crucible audit --json` shows that of everybody who was refused.",
+            field="subject",
+        )
+    return subject
+
+
 def local_path(path: str) -> str:
     """The path, if it leads to this server and nowhere else."""
     if len(path) > MAX_PATH or not _LOCAL.fullmatch(path):

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
+from crucible.core.openid import MAX_SUBJECT
 from crucible.core.people import LONGEST_PASSWORD, MAX_EMAIL, MAX_PROJECT, MAX_USER, SHORTEST_PASSWORD, Role
 from crucible.server.answers import answer
 from crucible.server.context import People, Who
@@ -44,6 +45,9 @@ class UserChange(_Wish):
         str | None, Field(max_length=LONGEST_PASSWORD, description="for a new password of one's own")
     ] = None
     email: Annotated[Email | None, Field(description="an empty one takes it away")] = None
+    subject: Annotated[
+        str | None, Field(max_length=MAX_SUBJECT, description="the OpenID provider's own name for him")
+    ] = None
 
 
 class NewProject(_Wish):
@@ -89,6 +93,7 @@ async def change_user(name: UserName, wish: UserChange, people: People, who: Who
             password=wish.password,
             old_password=wish.old_password,
             email=wish.email,
+            subject=wish.subject,
         )
     )
 

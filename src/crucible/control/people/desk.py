@@ -15,6 +15,7 @@ from crucible.control.ports import Ports
 from crucible.control.views import View, iso
 from crucible.core.errors import Conflict, NotFound
 from crucible.core.ids import Prefix
+from crucible.core.openid import Person, checked_subject
 from crucible.core.people import (
     OWNER,
     Identity,
@@ -87,14 +88,18 @@ class People(Office):
         password: str | None = None,
         old_password: str | None = None,
         email: str | None = None,
+        subject: str | None = None,
     ) -> View:
         """A user may change his own password, if he knows it; all else is for administrators.
 
-        A disabled user's tokens end. A new address (none at all: an empty one) also undoes what ties him to a person of
-        the OpenID provider.
+        A disabled user's tokens end. `subject` ties him to a person of the OpenID provider by the provider's own name
+        for that person; a new address (none at all: an empty one) undoes what ties him.
         """
-        more = (admin, disabled, email) != (None, None, None)
-        if more or name != who.name or who.via not in (Via.OWNER, Via.SESSION):
+        if (
+            any(wish is not None for wish in (admin, disabled, email, subject))
+            or name != who.name
+            or who.via not in (Via.OWNER, Via.SESSION)
+        ):
             who.need(Permission.OPERATE)
         if name == OWNER.name:
             raise Conflict("The owner cannot be changed.", why="He is whoever holds the state folder.")
@@ -102,6 +107,7 @@ class People(Office):
             await self.door.confirm(name, old_password)
         kept = None if password is None else await self._hashed(password)
         address = checked_email(email) if email else None
+        tie = None if subject is None else self._tie(subject)
 
         def change(conn: Connection, now: float) -> View:
             row = users.named(conn, name)
@@ -112,10 +118,14 @@ class People(Office):
             if email is not None:
                 users.need_free(conn, address, row["id"])
                 values |= {"email": address, "subject": None, "issuer": None}
+            if tie is not None:
+                users.need_untied(conn, tie["subject"], row["id"])
+                values |= tie
             users.change(conn, row["id"], values)
             if disabled or kept is not None:
                 tokens.revoke_all(conn, row["id"], now)
             told = {"admin": admin, "disabled": disabled, "password": True if kept else None, "email": email}
+            told["subject"] = subject
             shown = {key: value for key, value in told.items() if value is not None}
             audit.note(conn, who, "user.change", name, now, data=shown)
             return users.view(users.named(conn, name), users.roles(conn, row["id"]))
@@ -197,6 +207,11 @@ class People(Office):
             who.need(Permission.MANAGE, project)
         chosen = None if project is None else frozenset({project})
         return await self._ports.db.read(lambda conn: audit.listed(conn, chosen, before, limit))
+
+    def _tie(self, subject: str) -> dict[str, str]:
+        """What is kept of a person of the provider; raises NotFound where there is none."""
+        issuer = self.door.entrance.issuer
+        return {"issuer": issuer, "subject": Person(checked_subject(subject)).tie(issuer)}
 
     async def _hashed(self, password: str) -> str:
         secret = passwords.checked(password)

@@ -58,6 +58,14 @@ def find(conn: Connection, name: str) -> Row | None:
     return _NAMED.first(conn, called=name)
 
 
+def need_untied(conn: Connection, tie: str, user: str) -> None:
+    """Raises Conflict for a person of the provider who is somebody else than `user` here."""
+    row = tied(conn, tie)
+    if row is not None and row["id"] != user:
+        fix = f"Undo that first: crucible users email {row['name']} ''"
+        raise Conflict(f"This person of the provider is {row['name']!r} here.", fix=fix, user=row["name"])
+
+
 def addressed(conn: Connection, email: str) -> Row | None:
     """By his e-mail address, in small letters."""
     return _ADDRESSED.first(conn, address=email)

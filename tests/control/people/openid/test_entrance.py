@@ -13,7 +13,7 @@ from crucible.control.db import schema as t
 from crucible.control.people.openid.entrance import AWAY_SECONDS, FETCH_SECONDS
 from crucible.control.people.openid.idtoken import NotVouched
 from crucible.control.people.openid.web import ProviderTrouble
-from crucible.core.errors import BadInput, CrucibleError, Forbidden, NotAllowed
+from crucible.core.errors import BadInput, Conflict, CrucibleError, Forbidden, NotAllowed
 from crucible.core.openid import Answer, Command, challenge_of
 from crucible.core.people import OWNER, Role, Via
 
@@ -475,3 +475,29 @@ async def test_a_commands_code_is_no_login_link_and_no_token(house: Gatehouse) -
     link = str((await house.town.control.people.door.link(OWNER))["token"])
     with pytest.raises(CrucibleError):
         await house.entrance.fetch(link, VERIFIER)
+
+
+# tied by an administrator
+
+
+async def test_a_user_is_tied_by_the_providers_name_for_him(house: Gatehouse) -> None:
+    people = house.town.control.people
+    await people.change_user(OWNER, "viewer", subject="0815")
+    house.provider.person = {"sub": "0815"}
+    assert (await house.sign_in()).user == "viewer"
+    with pytest.raises(Conflict, match="'viewer' here"):
+        await people.change_user(OWNER, "member", subject="0815")
+    await people.change_user(OWNER, "viewer", email="")
+    with pytest.raises(Forbidden):
+        await house.sign_in()
+
+
+@pytest.mark.parametrize("subject", ["", "x" * 256, "ä"])
+async def test_subjects_that_are_none(house: Gatehouse, subject: str) -> None:
+    with pytest.raises(BadInput, match="no subject"):
+        await house.town.control.people.change_user(OWNER, "viewer", subject=subject)
+
+
+async def test_nobody_ties_himself(house: Gatehouse) -> None:
+    with pytest.raises(Forbidden):
+        await house.town.control.people.change_user(await house.town.identity("viewer"), "viewer", subject="0815")

@@ -45,6 +45,10 @@ class Entrance(Office):
         """Whether people come in whom no administrator made."""
         return self._client.project is not None
 
+    @property
+    def issuer(self) -> str:
+        return self._client.issuer
+
     async def begin(self, redirect_uri: str, *, path: str | None = None, command: Command | None = None) -> Begun:
         """Where to send the browser. It comes back to `redirect_uri`, and ends at `path` or at `command`."""
         if path is not None:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from crucible.core.errors import NotAllowed
-from crucible.core.openid import MAX_SUBJECT
+from crucible.core.errors import BadInput, NotAllowed
+from crucible.core.openid import checked_subject
 
 if TYPE_CHECKING:
     from joserfc.jwk import Key
@@ -52,8 +52,10 @@ def checked(token: str, find: Callable[[str | None], Key | None], terms: Terms) 
         CodeIDToken(claims, header, wanted, params).validate(now=int(terms.now), leeway=LEEWAY)
     except (JoseError, ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         raise not_vouched(_reason(error)) from error
-    if not 1 <= len(claims["sub"]) <= MAX_SUBJECT or not claims["sub"].isascii():
-        raise not_vouched("Its name for you is none.")
+    try:
+        checked_subject(claims["sub"])
+    except BadInput as error:
+        raise not_vouched("Its name for you is none.") from error
     return claims
 
 
