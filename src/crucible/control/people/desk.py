@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
 from crucible.control.people import audit, passwords, projects, tokens, users
+from crucible.control.people.changes import UserChange
 from crucible.control.people.door import Door
 from crucible.control.people.keys import Keys
 from crucible.control.people.office import Office
@@ -15,7 +16,6 @@ from crucible.control.ports import Ports
 from crucible.control.views import View, iso
 from crucible.core.errors import Conflict, NotFound
 from crucible.core.ids import Prefix
-from crucible.core.openid import Person, checked_subject
 from crucible.core.people import (
     OWNER,
     Identity,
@@ -93,44 +93,20 @@ class People(Office):
         """A user may change his own password, if he knows it; all else is for administrators.
 
         A disabled user's tokens end. `subject` ties him to a person of the OpenID provider by the provider's own name
-        for that person; a new address (none at all: an empty one) undoes what ties him.
+        for that person; a new address (none at all: an empty one) undoes what ties him. What changes who he is ends
+        his tokens too.
         """
-        if (
-            any(wish is not None for wish in (admin, disabled, email, subject))
-            or name != who.name
-            or who.via not in (Via.OWNER, Via.SESSION)
-        ):
+        own = name == who.name and who.via in (Via.OWNER, Via.SESSION)
+        if not own or any(wish is not None for wish in (admin, disabled, email, subject)):
             who.need(Permission.OPERATE)
         if name == OWNER.name:
             raise Conflict("The owner cannot be changed.", why="He is whoever holds the state folder.")
         if password is not None and name == who.name:
             await self.door.confirm(name, old_password)
         kept = None if password is None else await self._hashed(password)
-        address = checked_email(email) if email else None
-        tie = None if subject is None else self._tie(subject)
-
-        def change(conn: Connection, now: float) -> View:
-            row = users.named(conn, name)
-            wanted: dict[str, Any] = {"admin": admin, "password": kept}
-            values = {key: value for key, value in wanted.items() if value is not None}
-            if disabled is not None:
-                values["disabled_at"] = now if disabled else None
-            if email is not None:
-                users.need_free(conn, address, row["id"])
-                values |= {"email": address, "subject": None, "issuer": None}
-            if tie is not None:
-                users.need_untied(conn, tie["subject"], row["id"])
-                values |= tie
-            users.change(conn, row["id"], values)
-            if disabled or kept is not None:
-                tokens.revoke_all(conn, row["id"], now)
-            told = {"admin": admin, "disabled": disabled, "password": True if kept else None, "email": email}
-            told["subject"] = subject
-            shown = {key: value for key, value in told.items() if value is not None}
-            audit.note(conn, who, "user.change", name, now, data=shown)
-            return users.view(users.named(conn, name), users.roles(conn, row["id"]))
-
-        return await self._write(change)
+        issuer = "" if subject is None else self.door.entrance.issuer
+        change = UserChange(admin, disabled, kept, email, subject, issuer)
+        return await self._write(lambda conn, now: change.make(conn, who, name, now))
 
     async def me(self, who: Identity) -> View:
         visible = await self._ports.db.read(lambda conn: projects.listed(conn, who.projects(Permission.READ)))
@@ -207,11 +183,6 @@ class People(Office):
             who.need(Permission.MANAGE, project)
         chosen = None if project is None else frozenset({project})
         return await self._ports.db.read(lambda conn: audit.listed(conn, chosen, before, limit))
-
-    def _tie(self, subject: str) -> dict[str, str]:
-        """What is kept of a person of the provider; raises NotFound where there is none."""
-        issuer = self.door.entrance.issuer
-        return {"issuer": issuer, "subject": Person(checked_subject(subject)).tie(issuer)}
 
     async def _hashed(self, password: str) -> str:
         secret = passwords.checked(password)

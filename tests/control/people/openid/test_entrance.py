@@ -71,8 +71,10 @@ async def test_somebody_else_who_got_his_address_does_not_come_in(house: Gatehou
 
 
 async def test_a_new_address_ties_anew(house: Gatehouse) -> None:
-    await house.sign_in()
+    before = await house.sign_in()
     await house.town.control.people.change_user(OWNER, "ada", email="ada@example.org")
+    assert before.session is not None
+    assert await house.town.control.identify(str(before.session["token"])) is None, "who was tied is out"
     house.provider.person = {**ADA, "sub": "another"}
     assert (await house.sign_in()).user == "ada"
     house.provider.person = ADA
