@@ -41,7 +41,7 @@ class Client:
     @property
     def here(self) -> bool:
         """Whether the provider is on this computer, and needs no encryption."""
-        return urlsplit(self.issuer).hostname in _LOOPBACK
+        return is_here(self.issuer)
 
 
 @dataclass(frozen=True)
@@ -197,6 +197,11 @@ def challenge_of(verifier: str) -> str:
     """The S256 challenge (RFC 7636) that a verifier answers."""
     digest = hashlib.sha256(verifier.encode()).digest()
     return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+
+
+def is_here(url: str) -> bool:
+    """Whether an address is on this computer."""
+    return _split(url).hostname in _LOOPBACK
 
 
 def _split(url: str) -> SplitResult:

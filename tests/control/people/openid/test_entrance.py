@@ -12,6 +12,7 @@ from tests.openid_provider import ADA, EVE
 from crucible.control.db import schema as t
 from crucible.control.people.openid.entrance import AWAY_SECONDS, FETCH_SECONDS
 from crucible.control.people.openid.idtoken import NotVouched
+from crucible.control.people.openid.provider import AGAIN_SECONDS
 from crucible.control.people.openid.web import ProviderTrouble
 from crucible.core.errors import BadInput, Conflict, CrucibleError, Forbidden, NotAllowed
 from crucible.core.openid import Answer, Command, challenge_of
@@ -406,12 +407,25 @@ async def test_tokens_that_are_none(house: Gatehouse, answer: dict[str, object])
         await house.sign_in()
 
 
-async def test_a_provider_that_comes_back_is_used_again(house: Gatehouse) -> None:
+async def test_a_provider_that_comes_back_is_used_again_and_not_asked_by_everybody_until_then(
+    house: Gatehouse,
+) -> None:
+    steady = [100.0]
+    house.entrance._provider._steady = lambda: steady[0]
     house.provider.answers["/.well-known/openid-configuration"] = (503, {})
-    with pytest.raises(ProviderTrouble):
-        await house.sign_in()
+    for _ in range(5):
+        with pytest.raises(ProviderTrouble):
+            await house.sign_in()
+    assert len(house.provider.asked) == 1
     house.provider.answers.clear()
+    steady[0] += AGAIN_SECONDS
     assert (await house.sign_in()).user == "ada"
+
+
+async def test_a_provider_that_hangs(house: Gatehouse) -> None:
+    house.town.rig.calls.hanging.add("openid")
+    with pytest.raises(ProviderTrouble, match="does not answer as it should"):
+        await house.sign_in()
 
 
 # how we say who we are

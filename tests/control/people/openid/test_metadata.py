@@ -42,7 +42,18 @@ def test_a_provider_that_calls_itself_something_else(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["issuer", "authorization_endpoint", "token_endpoint", "jwks_uri"])
 @pytest.mark.parametrize(
-    "value", [None, 7, "", "ftp://id.example.org/x", "https://a b", "javascript:alert(1)", "https://[::1", "https:///x"]
+    "value",
+    [
+        None,
+        7,
+        "",
+        "ftp://id.example.org/x",
+        "https://a b",
+        "javascript:alert(1)",
+        "https://[::1",
+        "https:///x",
+        "https://id:99999/",
+    ],
 )
 def test_descriptions_that_lack_something(name: str, value: Any) -> None:
     with pytest.raises(ProviderTrouble):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
+from typing import TypeVar
 from urllib.parse import urlencode
 
 from sqlalchemy import Connection
@@ -13,10 +15,10 @@ from crucible.control.people.openid import signins
 from crucible.control.people.openid.admission import admit
 from crucible.control.people.openid.provider import Provider, Trip
 from crucible.control.people.openid.signins import SignIn
-from crucible.control.people.openid.web import Web
+from crucible.control.people.openid.web import Web, trouble
 from crucible.control.ports import Ports
 from crucible.control.views import View
-from crucible.core.errors import BadInput, NotAllowed
+from crucible.core.errors import BadInput, NotAllowed, TimedOut
 from crucible.core.ids import Prefix
 from crucible.core.openid import Answer, Begun, Client, Command, Landing, Person, Refusal, challenge_of, local_path
 from crucible.core.people import SESSION_SECONDS, Identity, Via
@@ -26,7 +28,9 @@ LANE = "openid"
 AWAY_SECONDS = 600.0
 """How long somebody may take at the provider."""
 FETCH_SECONDS = 120.0
-CALL_SECONDS = 20.0
+CALL_SECONDS = 30.0
+"""More than the provider is asked at most for one sign-in: for its tokens, its keys, and an address."""
+T = TypeVar("T")
 
 
 class Entrance(Office):
@@ -55,7 +59,7 @@ class Entrance(Office):
             local_path(path)
         trip = Trip(_random(), _random(), _random(), redirect_uri)
         browser = _random()
-        url = await self._ports.calls.run(LANE, lambda: self._provider.way(trip), CALL_SECONDS)
+        url = await self._asked(lambda: self._provider.way(trip))
         new = SignIn(trip, self._client.issuer, browser, path, command)
         await self._write(lambda conn, now: signins.begin(conn, new, now, AWAY_SECONDS))
         return Begun(url, Secret(browser))
@@ -65,9 +69,7 @@ class Entrance(Office):
         going = await self._taken(answer)
         code = _brought(answer)
         now = self._ports.clock.now()
-        person = await self._ports.calls.run(
-            LANE, lambda: self._provider.vouched(going.trip, code, answer.issuer, now), CALL_SECONDS
-        )
+        person = await self._asked(lambda: self._provider.vouched(going.trip, code, answer.issuer, now))
         who = await self._admitted(person)
         if going.command is not None:
             return Landing(who.name, handover=await self._handed_over(who, going.command))
@@ -85,6 +87,13 @@ class Entrance(Office):
                 fix="Run `crucible login` again.",
             )
         return await self._issue(who, "session", Via.SESSION.value, who.scopes, SESSION_SECONDS)
+
+    async def _asked(self, work: Callable[[], T]) -> T:
+        """The provider has a lane of its own: one that hangs holds up those who sign in, and nobody else."""
+        try:
+            return await self._ports.calls.run(LANE, work, CALL_SECONDS)
+        except TimedOut as error:
+            raise trouble(self._client.issuer, f"It did not answer within {CALL_SECONDS:g} s.") from error
 
     async def _taken(self, answer: Answer) -> SignIn:
         state, browser = answer.state or "", answer.browser or ""

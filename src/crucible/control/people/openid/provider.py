@@ -11,9 +11,11 @@ from typing import Any
 from crucible.control.people.openid import idtoken
 from crucible.control.people.openid.keyring import KEEP_SECONDS, Keyring
 from crucible.control.people.openid.metadata import Metadata, discovered
-from crucible.control.people.openid.web import Reply, Web, trouble
+from crucible.control.people.openid.web import ProviderTrouble, Reply, Web, trouble
 from crucible.core.openid import Client, Person, challenge_of, person_of
 
+AGAIN_SECONDS = 5.0
+"""How long a provider that is down is left alone."""
 SCOPES = "openid email profile"
 
 
@@ -35,6 +37,7 @@ class Provider:
         self._keys = Keyring(web, steady)
         self._lock = threading.Lock()
         self._known: tuple[Metadata, float] | None = None
+        self._failed: tuple[ProviderTrouble, float] | None = None
 
     def way(self, trip: Trip) -> str:
         """Where to send the browser. Raises ProviderTrouble."""
@@ -73,10 +76,20 @@ class Provider:
         return person_of(claims)
 
     def _metadata(self) -> Metadata:
+        """Whoever asks while the provider is down hears so at once: it is not asked again for each of them."""
         with self._lock:
-            if self._known is None or self._steady() - self._known[1] > KEEP_SECONDS:
-                self._known = (discovered(self._client, self._web), self._steady())
-            return self._known[0]
+            now = self._steady()
+            if self._known is not None and now - self._known[1] <= KEEP_SECONDS:
+                return self._known[0]
+            if self._failed is not None and now - self._failed[1] < AGAIN_SECONDS:
+                raise self._failed[0]
+            try:
+                found = discovered(self._client, self._web)
+            except ProviderTrouble as error:
+                self._failed = (error, self._steady())
+                raise
+            self._known, self._failed = (found, self._steady()), None
+            return found
 
     def _exchange(self, about: Metadata, trip: Trip, code: str) -> Mapping[str, Any]:
         from authlib.oauth2.auth import ClientAuth

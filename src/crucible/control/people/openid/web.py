@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import ssl
-import time
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
-from urllib.parse import urlsplit
 
 import httpx2
 
 from crucible.core.errors import Unreachable
+from crucible.core.openid import is_here
 
 SECONDS = 8.0
 """For one question, from the first byte to the last."""
@@ -40,49 +39,49 @@ class Web(Protocol):
 
 
 class HttpWeb:
-    """`seconds`: how long one question may take."""
+    """`seconds`: how long one question may take. It has a loop of its own, whose deadline holds for headers too."""
 
     def __init__(self, seconds: float = SECONDS) -> None:
         self._seconds = seconds
 
     def ask(self, url: str, form: str | None = None, headers: Mapping[str, str] | None = None) -> Reply:
-        until = time.monotonic() + self._seconds
         try:
-            with self._client(url) as http, self._sent(http, url, form, headers or {}) as response:
-                raw = self._whole(response, until, url)
-                return Reply(response.status_code, json.loads(raw))
+            return asyncio.run(self._asked(url, form, headers or {}))
+        except TimeoutError as error:
+            raise trouble(url, f"It did not answer within {self._seconds:g} s.") from error
         except (httpx2.TransportError, httpx2.InvalidURL) as error:
             raise trouble(url, f"{type(error).__name__}: {error}") from error
         except (ValueError, RecursionError) as error:
             raise trouble(url, "What it answers is no JSON.") from error
 
-    def _client(self, url: str) -> httpx2.Client:
-        here = urlsplit(url).hostname in ("127.0.0.1", "::1", "localhost")
-        return httpx2.Client(
-            timeout=self._seconds / 2,
+    async def _asked(self, url: str, form: str | None, headers: Mapping[str, str]) -> Reply:
+        told = {"Accept": "application/json", "Accept-Encoding": "identity", **headers}
+        if form is not None:
+            told["Content-Type"] = "application/x-www-form-urlencoded"
+        method, content = ("GET", None) if form is None else ("POST", form.encode())
+        async with (
+            asyncio.timeout(self._seconds),
+            self._client(url) as http,
+            http.stream(method, url, headers=told, content=content) as response,
+        ):
+            return Reply(response.status_code, json.loads(await _whole(response, url)))
+
+    def _client(self, url: str) -> httpx2.AsyncClient:
+        return httpx2.AsyncClient(
+            timeout=self._seconds,
             follow_redirects=False,
-            trust_env=not here,
+            trust_env=not is_here(url),
             verify=False if url.startswith("http://") else ssl.create_default_context(),
         )
 
-    def _sent(
-        self, http: httpx2.Client, url: str, form: str | None, headers: Mapping[str, str]
-    ) -> AbstractContextManager[httpx2.Response]:
-        told = {"Accept": "application/json", "Accept-Encoding": "identity", **headers}
-        if form is None:
-            return http.stream("GET", url, headers=told)
-        told["Content-Type"] = "application/x-www-form-urlencoded"
-        return http.stream("POST", url, headers=told, content=form.encode())
 
-    def _whole(self, response: httpx2.Response, until: float, url: str) -> bytes:
-        found = bytearray()
-        for piece in response.iter_raw():
-            found += piece
-            if len(found) > MAX_ANSWER:
-                raise trouble(url, f"It answers more than {MAX_ANSWER} bytes.")
-            if time.monotonic() > until:
-                raise trouble(url, f"It did not answer within {self._seconds:g} s.")
-        return bytes(found)
+async def _whole(response: httpx2.Response, url: str) -> bytes:
+    found = bytearray()
+    async for piece in response.aiter_raw():
+        found += piece
+        if len(found) > MAX_ANSWER:
+            raise trouble(url, f"It answers more than {MAX_ANSWER} bytes.")
+    return bytes(found)
 
 
 def trouble(url: str, why: str) -> ProviderTrouble:
