@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -107,8 +108,19 @@ def test_a_token_of_another_audience_does_not_let_in(browser: httpx2.Client, pro
     assert (refused.status_code, refused.json()["code"]) == (401, "not_vouched")
 
 
-def test_the_command_signs_in_by_the_browser(terminal: Terminal, url: str, elsewhere: dict[str, str]) -> None:
-    done = terminal.run("login", url, "--json", env=elsewhere)
+@pytest.fixture
+def keyboard() -> Iterator[int]:
+    """Somebody sits at a terminal."""
+    ours, theirs = os.openpty()
+    yield theirs
+    for end in (ours, theirs):
+        os.close(end)
+
+
+def test_the_command_signs_in_by_the_browser(
+    terminal: Terminal, url: str, elsewhere: dict[str, str], keyboard: int
+) -> None:
+    done = terminal.run("login", url, "--json", env=elsewhere, stdin=keyboard)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["user"] == "ada"
     assert "Sign in with Example ID" in done.stderr
@@ -127,6 +139,11 @@ def test_without_a_browser_the_address_is_printed(terminal: Terminal, url: str, 
         subprocess.run([elsewhere["BROWSER"], said[1].strip()], check=True, timeout=30)
         _, rest = waiting.communicate(timeout=30)
     assert (waiting.returncode, f"Logged in to {url} as ada" in rest) == (0, True)
+
+
+def test_where_nobody_sits_nobody_is_waited_for(terminal: Terminal, url: str, elsewhere: dict[str, str]) -> None:
+    done = terminal.run("login", url, env=elsewhere, input="")
+    assert (done.returncode, "--oidc" in done.stderr, "--token-stdin" in done.stderr) == (2, True, True)
 
 
 @pytest.mark.parametrize("words", [("--oidc", "--name", "ada"), ("--no-browser", "--token-stdin")])

@@ -114,6 +114,11 @@ def _logged_in(session: Session, url: str, way: _Way) -> Login:
         return _by_token(session, url)
     if way.name is not None:
         return _by_password(session, url, way.name)
+    if not way.oidc and not sys.stdin.isatty():
+        raise BadInput(
+            "Nobody can be asked here: this is no terminal.",
+            fix="Use a token: crucible login URL --token-stdin < token.txt; or --oidc, if somebody has a browser.",
+        )
     with _at(session, url, None) as api:
         provider = api.people.login_ways().oidc
     if provider is not None:

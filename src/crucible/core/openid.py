@@ -171,10 +171,10 @@ def checked_client(client: Client) -> Client:
 
 def checked_subject(subject: str) -> str:
     """The provider's name for a person, if it can be one."""
-    if not 1 <= len(subject) <= MAX_SUBJECT or not subject.isascii():
+    if not 1 <= len(subject) <= MAX_SUBJECT or not (subject.isascii() and subject.isprintable()):
         raise BadInput(
             "This is no subject of a provider.",
-            why=f"It has 1 to {MAX_SUBJECT} ASCII characters.",
+            why=f"It has 1 to {MAX_SUBJECT} ASCII characters that can be seen.",
             fix="`crucible audit --json` shows that of everybody who was refused.",
             field="subject",
         )

@@ -328,6 +328,8 @@ async def test_a_code_of_another_sign_in(house: Gatehouse) -> None:
         {"sub": ""},
         {"sub": 4711},
         {"sub": "x" * 256},
+        {"sub": "a\x00b"},
+        {"sub": "a\nb"},
         {"at_hash": "of another token"},
     ],
 )
@@ -508,7 +510,7 @@ async def test_a_user_is_tied_by_the_providers_name_for_him(house: Gatehouse) ->
         await house.sign_in()
 
 
-@pytest.mark.parametrize("subject", ["", "x" * 256, "ä"])
+@pytest.mark.parametrize("subject", ["", "x" * 256, "ä", "\x00"])
 async def test_subjects_that_are_none(house: Gatehouse, subject: str) -> None:
     with pytest.raises(BadInput, match="no subject"):
         await house.town.control.people.change_user(OWNER, "viewer", subject=subject)
