@@ -17,7 +17,9 @@ from crucible.server.problems import documented, problem, request_id
 
 PATH = "/api/v1/login/oidc"
 AWAY_COOKIE = "crucible_signin"
-"""Ties what comes back to the browser that went away. Lax: the provider's site sends the browser back."""
+"""Ties what comes back to the browser that went away. Lax: the provider's site sends the browser back.
+
+Where we are encrypted its name begins with `__Host-`: no neighbouring site can plant one of its own."""
 AWAY_SECONDS = 600
 MAX_WORD = 2000
 
@@ -44,10 +46,10 @@ async def begin(
         return _told(error, request)
     away = RedirectResponse(begun.url, 303)
     away.set_cookie(
-        AWAY_COOKIE,
+        _cookie(server),
         begun.browser.reveal(),
         max_age=AWAY_SECONDS,
-        path=PATH,
+        path="/",
         httponly=True,
         samesite="lax",
         secure=server.secure,
@@ -66,15 +68,19 @@ async def finish(
     iss: Word = None,
 ) -> Response:
     """Where the provider sends the browser back to. A sign-in works once, in the browser that began it."""
-    answer = Answer(state, code, error, iss, request.cookies.get(AWAY_COOKIE))
+    answer = Answer(state, code, error, iss, request.cookies.get(_cookie(server)))
     try:
         landing = await people.door.entrance.finish(answer)
     except CrucibleError as refused:
         response = _told(refused, request)
     else:
         response = _landed(landing, server)
-    response.delete_cookie(AWAY_COOKIE, path=PATH)
+    response.delete_cookie(_cookie(server), path="/", secure=server.secure, httponly=True, samesite="lax")
     return response
+
+
+def _cookie(server: About) -> str:
+    return f"__Host-{AWAY_COOKIE}" if server.secure else AWAY_COOKIE
 
 
 def _command(port: int | None, challenge: str | None, state: str | None) -> Command | None:
