@@ -314,6 +314,8 @@ async def test_a_code_of_another_sign_in(house: Gatehouse) -> None:
         {"aud": ["another client"]},
         {"aud": ["crucible", "another client"]},
         {"aud": ["crucible", "another client"], "azp": "another client"},
+        {"aud": "another client", "azp": "crucible"},
+        {"aud": ["another client"], "azp": "crucible"},
         {"aud": None},
         {"azp": "another client"},
         {"iss": "https://evil.example"},
