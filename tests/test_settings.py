@@ -163,7 +163,7 @@ def test_how_a_bucket_is_reached(folder: Path) -> None:
     assert "hunter" not in repr(settings)
 
 
-@pytest.mark.parametrize("name", ["store", "store_access_key", "store_secret_key"])
+@pytest.mark.parametrize("name", ["store", "store_access_key", "store_secret_key", "oidc_client_secret"])
 def test_what_may_hold_a_secret_is_not_repeated_when_it_is_wrong(name: str, folder: Path) -> None:
     (folder / "crucible.toml").write_text(f"{name} = 12345")
     with pytest.raises(BadInput) as caught:
@@ -185,3 +185,30 @@ def test_the_python_of_models_is_an_interpreter_or_an_environment(folder: Path, 
     (tmp_path / "venv" / "bin" / "python").touch()
     found = load(folder, CRUCIBLE_MODELS_PYTHON=str(tmp_path / "venv")).models_python.value
     assert found == str(tmp_path / "venv" / "bin" / "python")
+
+
+def test_the_openid_provider(folder: Path) -> None:
+    assert (load(folder).oidc_issuer.value, load(folder).oidc_name.value) == (None, "OpenID")
+    (folder / "crucible.toml").write_text('oidc_domains = ["Example.org", "@example.com"]\noidc_client_id = "crucible"')
+    settings = load(folder, CRUCIBLE_OIDC_ISSUER="https://id.example.org/", CRUCIBLE_OIDC_CLIENT_SECRET="hunter2")
+    assert settings.oidc_issuer.value == "https://id.example.org"
+    assert settings.oidc_domains.value == ("example.org", "example.com")
+    assert settings.oidc_client_secret.value is not None
+    assert settings.oidc_client_secret.value.reveal() == "hunter2"
+    assert "hunter2" not in repr(settings)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("oidc_issuer", "id.example.org"),
+        ("oidc_domains", "*"),
+        ("oidc_domains", "example"),
+        ("oidc_domains", "none"),
+        ("oidc_domains", "ada@example.org"),
+        ("oidc_create_users", "No Project"),
+    ],
+)
+def test_what_no_provider_is_set_up_with(name: str, value: str, folder: Path) -> None:
+    with pytest.raises(BadInput, match=name):
+        load(folder, **{f"CRUCIBLE_{name.upper()}": value})

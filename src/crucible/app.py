@@ -32,6 +32,7 @@ from crucible.wire.process import this_process
 if TYPE_CHECKING:
     import socket
 
+    from crucible.core.openid import Client
     from crucible.server.home import Home
     from crucible.server.listen import Listener
     from crucible.server.ports import ControlPort
@@ -88,6 +89,7 @@ def build_control(home: Home, settings: Settings) -> ControlPort:
     from crucible.control.room import Bounds
 
     _arm_crashpoint()
+    openid = _openid(settings)
     database = settings.database.value
     return embedded_control(
         Embedded(
@@ -106,6 +108,7 @@ def build_control(home: Home, settings: Settings) -> ControlPort:
             neighbours=settings.shared_computer.value,
             models_python=settings.models_python.value,
             webhook_hosts=settings.webhook_hosts.value,
+            openid=openid,
             key=home.key(settings.key_file.value),
             secrets_keys=home.beside_key("secrets.keys", settings.key_file.value),
             python=sys.executable,
@@ -124,6 +127,27 @@ def _store_options(settings: Settings) -> StoreOptions:
         region=settings.store_region.value,
         access_key=settings.store_access_key.value,
         secret_key=settings.store_secret_key.value,
+    )
+
+
+def _openid(settings: Settings) -> Client | None:
+    """Who the server is at the OpenID provider; None if none is set. Half an answer is BadInput."""
+    from crucible.core.openid import Client, checked_client
+
+    issuer, client = settings.oidc_issuer.value, settings.oidc_client_id.value
+    if issuer is None and client is None:
+        return None
+    if issuer is None or client is None:
+        raise BadInput("A provider and who we are there go together.", fix="Set both oidc_issuer and oidc_client_id.")
+    return checked_client(
+        Client(
+            issuer,
+            client,
+            settings.oidc_client_secret.value,
+            settings.oidc_name.value,
+            settings.oidc_domains.value,
+            settings.oidc_create_users.value,
+        )
     )
 
 
@@ -319,6 +343,7 @@ class _Server:
             bundle_limit=self._settings.bundle_limit.value,
             hosts=self._reach.hosts,
             secure=self._reach.encrypted,
+            public_url=self._reach.public_url or "",
         )
         agents = build_agents_api(control.agents, self._closing)
         tls = self._reach.tls

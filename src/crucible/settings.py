@@ -74,6 +74,10 @@ class Settings:
     `disk_reserve`: bytes of the store's disk that stay free. `store_quota`: bytes the store may hold (None: no limit).
     `tls_certificate`, `tls_key`: PEM files with which the server encrypts by itself (None: it does not).
     `behind_proxy`: a proxy before the server encrypts. `public_url`: how others than this computer call the server.
+    `oidc_issuer`, `oidc_client_id`, `oidc_client_secret`: the OpenID provider that people sign in with, and who the
+    server is there (None: there is none). `oidc_name`: what people call it. `oidc_domains`: those of the e-mail
+    addresses that may come in (None: any). `oidc_create_users`: the project of which people that no administrator
+    made become members (None: they do not come in).
     `shared_computer`: the server's users trust each other, so their jobs may run beside each other on this computer.
     `models_python`: the Python whose model plugins a server offers (None: it offers none).
     `webhook_hosts`: hosts and networks of one's own that notifications may be sent to; the open internet always.
@@ -112,6 +116,12 @@ class Settings:
     public_url: Setting[str | None]
     models_python: Setting[str | None]
     webhook_hosts: Setting[tuple[str, ...]]
+    oidc_issuer: Setting[str | None]
+    oidc_client_id: Setting[str | None]
+    oidc_client_secret: Setting[Secret | None]
+    oidc_name: Setting[str]
+    oidc_domains: Setting[tuple[str, ...] | None]
+    oidc_create_users: Setting[str | None]
 
 
 @dataclass(frozen=True)
@@ -125,11 +135,19 @@ class _Layer:
 STORE_NAMES = ("store", "store_endpoint", "store_region", "store_access_key", "store_secret_key")
 ROOM_NAMES = ("disk_reserve", "store_quota", "prune_after")
 PEOPLE_NAMES = ("shared_computer", "tls_certificate", "tls_key", "behind_proxy", "public_url", "webhook_hosts")
+OIDC_NAMES = (
+    "oidc_issuer",
+    "oidc_client_id",
+    "oidc_client_secret",
+    "oidc_name",
+    "oidc_domains",
+    "oidc_create_users",
+)
 RENTING_NAMES = ("agents_url", "channel", "rehearsal_state", "machine_seconds", "lease_seconds")
 PLACE_NAMES = ("database", "key_file", "backends", "local_folder", "models_python")
-SERVER_NAMES = (*PLACE_NAMES, *RENTING_NAMES, *STORE_NAMES, *ROOM_NAMES, *PEOPLE_NAMES)
+SERVER_NAMES = (*PLACE_NAMES, *RENTING_NAMES, *STORE_NAMES, *ROOM_NAMES, *PEOPLE_NAMES, *OIDC_NAMES)
 """What only a server reads."""
-HIDDEN = frozenset({"token", "database", "store", "store_access_key", "store_secret_key"})
+HIDDEN = frozenset({"token", "database", "store", "store_access_key", "store_secret_key", "oidc_client_secret"})
 """Not repeated when they are wrong."""
 CLIENT_NAMES = ("home", "server", "token", "project", "places", "bundle_limit", "request_seconds", "start_seconds")
 NAMES = (*CLIENT_NAMES, *SERVER_NAMES)
@@ -178,6 +196,12 @@ def load_settings(
         public_url=_pick(layers, "public_url", _url, lambda: None),
         models_python=_pick(layers, "models_python", _interpreter, lambda: None),
         webhook_hosts=_pick(layers, "webhook_hosts", _names, lambda: ()),
+        oidc_issuer=_pick(layers, "oidc_issuer", _url, lambda: None),
+        oidc_client_id=_pick(layers, "oidc_client_id", _text, lambda: None),
+        oidc_client_secret=_pick(layers, "oidc_client_secret", _secret, lambda: None),
+        oidc_name=_pick(layers, "oidc_name", _text, lambda: "OpenID"),
+        oidc_domains=_pick(layers, "oidc_domains", _domains, lambda: None),
+        oidc_create_users=_pick(layers, "oidc_create_users", _project, lambda: None),
     )
 
 
@@ -317,6 +341,23 @@ def _names(value: object) -> tuple[str, ...]:
     words = value if isinstance(value, list) else _text(value).split(",")
     names = tuple(dict.fromkeys(_text(word) for word in words))
     return () if names == ("none",) else names
+
+
+def _domains(value: object) -> tuple[str, ...]:
+    """In small letters, each with a dot."""
+    names = tuple(name.lower().removeprefix("@") for name in _names(value))
+    if not names or not all(re.fullmatch(r"[a-z0-9-]+(\.[a-z0-9-]+)+", name) for name in names):
+        raise ValueError("It has to be domains such as example.org.")
+    return names
+
+
+def _project(value: object) -> str:
+    from crucible.core.people import checked_project
+
+    try:
+        return checked_project(_text(value))
+    except BadInput as error:
+        raise ValueError(f"{error.what} {error.why}") from error
 
 
 def _channel(value: object) -> Channel:

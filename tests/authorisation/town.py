@@ -8,10 +8,13 @@ from typing import Any
 
 from fastapi import FastAPI
 from tests.control.world import Rig, job_spec, pieces, secret, sha
+from tests.openid_provider import CLIENT, ISSUER, SECRET, OpenIdProvider, ProviderWeb
 
 from crucible.control.service import Control
 from crucible.core.jobfilter import JobFilter
+from crucible.core.openid import Client
 from crucible.core.people import OWNER, Identity, Permission, Role
+from crucible.core.secret import Secret
 from crucible.server.api import build_api
 from crucible.server.follow import Pace
 from crucible.wire.messages import Kind
@@ -40,6 +43,7 @@ class Town:
     job: str
     tokens: Mapping[str, str]
     stops: list[None]
+    provider: OpenIdProvider
 
     def headers(self, identity: str) -> dict[str, str]:
         token = self.tokens.get(identity)
@@ -62,7 +66,10 @@ class Town:
 
 
 async def found_town(rig: Rig) -> Town:
-    control = Control(rig.ports, rig.backends, replace(rig.deployment, neighbours=True))
+    provider = OpenIdProvider(now=rig.clock.now)
+    client = Client(ISSUER, CLIENT, Secret(SECRET), "Example ID")
+    deployment = replace(rig.deployment, neighbours=True, openid=client, web=ProviderWeb(provider))
+    control = Control(rig.ports, rig.backends, deployment)
     await control._parts.places.refresh()
     await control._parts.duties.renew(rig.ports.db, rig.clock)
     await _settle(control)
@@ -79,7 +86,7 @@ async def found_town(rig: Rig) -> Town:
     api = build_api(
         control, token=OWNERS, nonce="n", version="1", home="/h", on_stop=lambda: stops.append(None), pace=PACE
     )
-    return Town(rig, control, api, job, tokens, stops)
+    return Town(rig, control, api, job, tokens, stops, provider)
 
 
 async def _settle(control: Control) -> None:

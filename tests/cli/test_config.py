@@ -63,3 +63,9 @@ def test_a_file_with_tables_is_not_touched(cli: Cli, file: Path) -> None:
     file.write_text("[tool]\nx = 1\n")
     assert cli("config", "set", "project", "x").code == 2
     assert file.read_text() == "[tool]\nx = 1\n"
+
+
+def test_the_secret_at_the_provider_is_not_shown(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CRUCIBLE_OIDC_CLIENT_SECRET", "hunter2-of-the-client")
+    assert cli("config", "show", "oidc_client_secret").out == "***\n"
+    assert "hunter2" not in cli("config", "--origin").out + cli("config", "--json").out

@@ -16,6 +16,7 @@ from crucible.core.people import (
     Permission,
     Role,
     Via,
+    checked_email,
     checked_project,
     checked_user,
 )
@@ -125,3 +126,31 @@ def test_names_of_users(name: str) -> None:
 def test_names_that_no_user_can_have(name: str) -> None:
     with pytest.raises(BadInput):
         checked_user(name)
+
+
+@pytest.mark.parametrize("address", ["ada@example.org", "Ada.L+x@Sub.Example.ORG"])
+def test_addresses(address: str) -> None:
+    assert checked_email(address) == address.lower()
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "",
+        "ada",
+        "@example.org",
+        "ada@",
+        "ada@localhost",
+        "a b@example.org",
+        "ada@example.org\n",
+        "a@b@example.org",
+        "\N{KELVIN SIGN}im@example.org",
+        "ädä@example.org",
+        "x" * 65 + "@example.org",
+        "<ada@example.org>",
+    ],
+)
+def test_texts_that_are_no_address(address: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        checked_email(address)
+    assert caught.value.fix

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+import httpx2
 import pytest
 from tests.e2e.terminal import Done, Terminal
 
@@ -101,6 +102,31 @@ def test_who_is_let_in_no_more_can_log_out(terminal: Terminal) -> None:
     assert made["token"] not in (config / "crucible" / "logins.json").read_text()
 
 
+def test_her_own_password_needs_the_old_one_and_the_owner_does_not(terminal: Terminal) -> None:
+    old, new = "a sentence of grace herself", "another sentence of hers"
+    terminal.ok("users", "add", "grace", "--password-stdin", input=f"{old}\n")
+    url = json.loads(terminal.home.joinpath("server.json").read_text())["url"]
+    with httpx2.Client(base_url=url) as http:
+        session = http.post("/api/v1/login", json={"name": "grace", "password": old}).json()["token"]
+    for lines in (f"wrong\n{new}\n", f"{new}\n{new}\n"):
+        env = {"CRUCIBLE_SERVER": url, "CRUCIBLE_TOKEN": session}
+        done = terminal.run("users", "password", "grace", "--password-stdin", env=env, input=lines)
+        assert (done.returncode, "old password is missing or wrong" in done.stderr) == (4, True), done.stderr
+    terminal.ok("users", "password", "grace", "--password-stdin", env=env, input=f"{old}\n{new}\n")
+    assert as_ada(terminal, session, "whoami").returncode == 4, "her sessions have ended"
+    terminal.ok("users", "password", "grace", "--password-stdin", input=f"{old}\n")
+
+
+def test_an_address_is_set_shown_and_taken_away(terminal: Terminal) -> None:
+    terminal.ok("users", "add", "kim", "--email", "kim@example.org")
+    assert "provider (kim@example.org)" in terminal.ok("users")
+    assert terminal.json("users", "email", "kim", "Kim@example.net")["email"] == "kim@example.net"
+    assert terminal.json("users", "email", "kim", "")["email"] is None
+    done = terminal.run("users", "email", "kim", "kim")
+    assert (done.returncode, "no e-mail address" in done.stderr) == (2, True)
+
+
+@pytest.mark.usefixtures("token")
 def test_the_record_tells_it(terminal: Terminal) -> None:
     deeds = [item["action"] for item in json.loads(terminal.ok("audit", "--json"))["items"]]
     assert {"user.create", "project.create", "member.set", "token.create"} <= set(deeds)

@@ -253,3 +253,22 @@ def test_the_last_line_is_the_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert last["error"].keys() == {"code", "what", "why", "fix"}
     assert last["error"]["code"] == "bad_input"
     assert heard == [2]
+
+
+ISSUER = {"CRUCIBLE_OIDC_ISSUER": "https://id.example.org", "CRUCIBLE_OIDC_CLIENT_ID": "crucible"}
+
+
+@pytest.mark.parametrize(
+    ("environ", "said"),
+    [
+        ({"CRUCIBLE_OIDC_ISSUER": "https://id.example.org"}, "go together"),
+        ({"CRUCIBLE_OIDC_CLIENT_ID": "crucible"}, "go together"),
+        ({**ISSUER, "CRUCIBLE_OIDC_ISSUER": "http://id.example.org"}, "not encrypted"),
+        ({**ISSUER, "CRUCIBLE_OIDC_CREATE_USERS": "vision"}, "some domains only"),
+    ],
+)
+def test_half_a_provider_is_refused(tmp_path: Path, environ: dict[str, str], said: str) -> None:
+    settings = load_settings(environ=environ, folder=tmp_path, user_config=tmp_path / "none.toml")
+    with pytest.raises(BadInput, match=said) as caught:
+        app.build_control(Home(tmp_path), settings)
+    assert "oidc_" in caught.value.fix

@@ -14,7 +14,7 @@ from tests.server.conftest import TOKEN
 from tests.server.fake_control import FakeControl, FakeJob
 
 HEALTH = {"/healthz", "/readyz"}
-OPEN = {*HEALTH, "/login", "/api/v1/login"}
+OPEN = {*HEALTH, "/login", "/api/v1/login", "/api/v1/login/oidc", "/api/v1/login/oidc/callback"}
 
 
 def routes(app: FastAPI) -> Iterator[tuple[str, str]]:

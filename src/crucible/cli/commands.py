@@ -104,6 +104,8 @@ COMMANDS = (
             Row("list", "users:users", "List users."),
             Row("add", "users:add", "Add a user."),
             Row("password", "users:password", "Set a user's password; ends what he has open."),
+            Row("email", "users:email", "Set the address by which a user signs in with the provider."),
+            Row("tie", "users:tie", "Tie a user to a person of the provider."),
             Row("disable", "users:disable", "Keep a user out, and end all his tokens."),
             Row("enable", "users:enable", "Let a user in again."),
         ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from crucible.client.api import Api
     from crucible.client.logins import Login
 
+SIGN_IN_SECONDS = 300.0
+
 Server = Annotated[
     str | None, typer.Argument(metavar="[URL]", help="The server's address; the one in use unless given.")
 ]
@@ -29,9 +32,14 @@ def login(
     name: Annotated[str | None, typer.Option("--name", help="User; asked for unless given.")] = None,
     token_stdin: Annotated[bool, typer.Option("--token-stdin", help="Read a token from standard input.")] = False,
     link: Annotated[bool, typer.Option("--link", help="Print a link that logs a browser in, once.")] = False,
+    oidc: Annotated[bool, typer.Option("--oidc", help="Sign in by the browser, with the server's provider.")] = False,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address instead of opening it.")] = False,
     insecure: Annotated[bool, typer.Option("--insecure", help="Also without encryption.")] = False,
 ) -> None:
-    """Log in to a server: commands talk to it from then on. --link makes a login link for a browser instead."""
+    """Log in to a server: commands talk to it from then on. --link makes a login link for a browser instead.
+
+    Where the server has an OpenID provider, the browser signs you in; with --name a password does.
+    """
     session = Session.of(ctx)
     if link:
         with session.api() as api:
@@ -41,7 +49,10 @@ def login(
         return
     if url is None:
         raise BadInput("No server is named.", fix="crucible login https://crucible.example.org")
-    _log_in(session, url.rstrip("/"), name, token_stdin, insecure)
+    if sum((token_stdin, name is not None, oidc or no_browser)) > 1:
+        raise BadInput("These ways exclude each other.", fix="Give one of --name, --token-stdin and --oidc.")
+    way = _Way(name, token_stdin, oidc or no_browser, no_browser)
+    _log_in(session, url.rstrip("/"), way, insecure)
 
 
 def logout(ctx: typer.Context, url: Server = None) -> None:
@@ -91,17 +102,71 @@ def whoami(ctx: typer.Context) -> None:
         session.out.table(("PROJECT", "ROLE"), sorted(me.projects.items()))
 
 
-def _log_in(session: Session, url: str, name: str | None, token_stdin: bool, insecure: bool) -> None:
+@dataclass(frozen=True)
+class _Way:
+    """How somebody wants to log in; with nothing said, as the server offers it."""
+
+    name: str | None
+    token_stdin: bool
+    oidc: bool
+    no_browser: bool
+
+
+def _log_in(session: Session, url: str, way: _Way, insecure: bool) -> None:
     from crucible.client import logins
 
     load_settings({"server": url})  # says what is wrong with an address that is none
     logins.check_encrypted(url, insecure=insecure)
-    made = _by_token(session, url) if token_stdin else _by_password(session, url, name)
+    made = _logged_in(session, url, way)
     path = default_logins()
     logins.save(path, logins.load(path).with_login(url, made))
     if session.out.as_json:
         session.out.json({"server": url, "user": made.user, "expires_at": made.expires_at})
     session.out.say(f"Logged in to {url} as {made.user}. `crucible logout` ends it.")
+
+
+def _logged_in(session: Session, url: str, way: _Way) -> Login:
+    if way.token_stdin:
+        return _by_token(session, url)
+    if way.name is not None:
+        return _by_password(session, url, way.name)
+    if not way.oidc and not sys.stdin.isatty():
+        raise BadInput(
+            "Nobody can be asked here: this is no terminal.",
+            fix="Use a token: crucible login URL --token-stdin < token.txt; or --oidc, if somebody has a browser.",
+        )
+    with _at(session, url, None) as api:
+        provider = api.people.login_ways().oidc
+    if provider is not None:
+        return _by_browser(session, url, provider, way.no_browser)
+    if way.oidc:
+        raise BadInput(f"{url} has no OpenID provider.", fix="Use a password (--name USER) or a token (--token-stdin).")
+    return _by_password(session, url, None)
+
+
+def _by_browser(session: Session, url: str, provider: str, no_browser: bool) -> Login:
+    """The browser signs in at the provider, and hands what it gets to us, at a port of this computer."""
+    from crucible.client.handover import Handover
+    from crucible.client.logins import Login
+
+    with Handover(url) as handover, _at(session, url, None) as api:
+        # Whatever else is to be kept quiet: without it nobody can sign in.
+        typer.echo(f"Sign in with {provider} in your browser, at:\n  {handover.url}", err=True)
+        if no_browser:
+            port = handover.port
+            session.out.say(f"A browser on another computer reaches this one with: ssh -L {port}:127.0.0.1:{port} HOST")
+        else:
+            _open_browser(handover.url)
+        made = api.people.fetch_session(handover.code(SIGN_IN_SECONDS), handover.verifier)
+    return Login(made.user, str(made.token), made.expires_at)
+
+
+def _open_browser(url: str) -> None:
+    """Beside us: a browser in the terminal runs until it is closed."""
+    import threading
+    import webbrowser
+
+    threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
 
 
 def _by_token(session: Session, url: str) -> Login:

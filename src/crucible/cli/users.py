@@ -14,6 +14,7 @@ from crucible.client.people import UserView
 from crucible.core.errors import BadInput
 
 Name = Annotated[str, typer.Argument(metavar="USER", help="The user's name.")]
+Email = Annotated[str | None, typer.Option("--email", help="His e-mail address: he signs in with the OpenID provider.")]
 PasswordStdin = Annotated[bool, typer.Option("--password-stdin", help="Read the password from standard input.")]
 
 
@@ -32,21 +33,56 @@ def add(
     name: Name,
     admin: Annotated[bool, typer.Option("--admin", help="May do everything, everywhere.")] = False,
     password_stdin: PasswordStdin = False,
+    email: Email = None,
 ) -> None:
-    """Add a user. Without a password he uses tokens: crucible tokens create NAME --user USER."""
+    """Add a user. Without a password or an address he uses tokens: crucible tokens create NAME --user USER."""
     session = Session.of(ctx)
     password = _password() if password_stdin else None
     with session.api() as api:
-        made = api.people.add_user(name, admin=admin, password=password)
+        made = api.people.add_user(name, admin=admin, password=password, email=email)
     _told(session, made, f"{name} is a user. Let him into a project: crucible projects grant PROJECT {name} member")
 
 
 def password(ctx: typer.Context, name: Name, password_stdin: PasswordStdin = False) -> None:
-    """Set a user's password, which ends his sessions and tokens."""
+    """Set a user's password, which ends his sessions and tokens. Your own needs the old one.
+
+    With --password-stdin that is the first line, and the new one the second.
+    """
     session = Session.of(ctx)
-    given = _password() if password_stdin else _asked()
     with session.api() as api:
-        _told(session, api.people.change_user(name, password=given), f"{name} has a new password.")
+        own = api.people.me().user == name
+        old = None if not own else _password() if password_stdin else _asked_old()
+        given = _password() if password_stdin else _asked()
+        changed = api.people.change_user(name, password=given, old_password=old)
+    _told(session, changed, f"{name} has a new password.")
+
+
+def email(
+    ctx: typer.Context,
+    name: Name,
+    address: Annotated[str, typer.Argument(metavar="ADDRESS", help="His e-mail address; '' takes it away.")],
+) -> None:
+    """Set the e-mail address by which a user signs in with the OpenID provider.
+
+    It ties him anew: the next who signs in with that address, confirmed by the provider, is this user.
+    """
+    session = Session.of(ctx)
+    with session.api() as api:
+        _told(session, api.people.change_user(name, email=address), f"{name} signs in as {address or 'nobody'}.")
+
+
+def tie(
+    ctx: typer.Context,
+    name: Name,
+    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="The provider's name for him (`sub`).")],
+) -> None:
+    """Tie a user to a person of the OpenID provider, for one that does not confirm e-mail addresses.
+
+    `crucible audit --json` shows the subject of everybody who was refused.
+    """
+    session = Session.of(ctx)
+    with session.api() as api:
+        _told(session, api.people.change_user(name, subject=subject), f"{name} is tied to that person.")
 
 
 def disable(ctx: typer.Context, name: Name) -> None:
@@ -82,7 +118,9 @@ def audit(
 def _row(user: UserView) -> tuple[str, ...]:
     what = "kept out" if user.disabled else "administrator" if user.admin else "user"
     projects = ", ".join(f"{name} ({role})" for name, role in sorted(user.projects.items()))
-    return user.name, what, "password" if user.password else "token", projects, ago_words(user.created_at)
+    ways = (("password", user.password), (f"provider ({user.email or 'tied'})", user.email or user.tied))
+    by = ", ".join(way for way, there in ways if there) or "token"
+    return user.name, what, by, projects, ago_words(user.created_at)
 
 
 def _told(session: Session, user: UserView, words: str) -> None:
@@ -98,7 +136,16 @@ def _password() -> str:
     return given
 
 
-def _asked() -> str:
+def _asked_old() -> str:
+    _need_terminal()
+    return str(typer.prompt("Old password", hide_input=True, err=True))
+
+
+def _need_terminal() -> None:
     if not sys.stdin.isatty():
         raise BadInput("Nobody can be asked here: this is no terminal.", fix="Add --password-stdin.")
+
+
+def _asked() -> str:
+    _need_terminal()
     return str(typer.prompt("New password", hide_input=True, confirmation_prompt=True, err=True))

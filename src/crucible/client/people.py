@@ -27,6 +27,8 @@ class UserView(View):
     name: str
     admin: bool = False
     password: bool = False
+    email: str | None = None
+    tied: bool = False
     disabled: bool = False
     projects: Mapping[str, str] = MappingProxyType({})
     created_at: str | None = None
@@ -59,6 +61,13 @@ class TokenView(View):
     expires_at: str | None = None
     used_at: str | None = None
     token: str | None = None
+
+
+class WaysView(View):
+    """How people log in: by password, and with an OpenID provider of this name."""
+
+    password: bool = True
+    oidc: str | None = None
 
 
 class LinkView(View):
@@ -109,14 +118,36 @@ class People:
     def users(self) -> tuple[UserView, ...]:
         return self._get(UserPage, "users").items
 
-    def add_user(self, name: str, *, admin: bool = False, password: str | None = None) -> UserView:
-        return self._send(UserView, "POST", "users", {"name": name, "admin": admin, "password": password})
+    def add_user(
+        self, name: str, *, admin: bool = False, password: str | None = None, email: str | None = None
+    ) -> UserView:
+        """With `email` he signs in with the OpenID provider, if it says that the address is his."""
+        wish = {"name": name, "admin": admin, "password": password, "email": email}
+        return self._send(UserView, "POST", "users", wish)
 
     def change_user(
-        self, name: str, *, admin: bool | None = None, disabled: bool | None = None, password: str | None = None
+        self,
+        name: str,
+        *,
+        admin: bool | None = None,
+        disabled: bool | None = None,
+        password: str | None = None,
+        old_password: str | None = None,
+        email: str | None = None,
+        subject: str | None = None,
     ) -> UserView:
-        """What is given changes."""
-        wish = {"admin": admin, "disabled": disabled, "password": password}
+        """What is given changes. Your own password needs the old one; an empty e-mail address takes it away.
+
+        `subject` is the OpenID provider's own name for the user.
+        """
+        wish = {
+            "admin": admin,
+            "disabled": disabled,
+            "password": password,
+            "old_password": old_password,
+            "email": email,
+            "subject": subject,
+        }
         body = {key: value for key, value in wish.items() if value is not None}
         return self._send(UserView, "PATCH", f"users/{_part(name)}", body)
 
@@ -161,6 +192,14 @@ class People:
 
     def login(self, name: str, password: str) -> TokenView:
         return self._send(TokenView, "POST", "login", {"name": name, "password": password})
+
+    def login_ways(self) -> WaysView:
+        """How people log in there."""
+        return self._get(WaysView, "login")
+
+    def fetch_session(self, code: str, verifier: str) -> TokenView:
+        """The session for a code that a browser handed over (see handover.py)."""
+        return self._send(TokenView, "POST", "login", {"code": code, "verifier": verifier})
 
     def login_link(self) -> LinkView:
         return self._send(LinkView, "POST", "login/links", {})

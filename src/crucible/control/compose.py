@@ -30,6 +30,7 @@ from crucible.control.signpost import Signpost
 from crucible.control.system import LocalWakeups, SystemClock, SystemIds, SystemRandom, ThreadCalls
 from crucible.core.channels import Channel
 from crucible.core.ids import Prefix, make_id
+from crucible.core.openid import Client
 from crucible.core.secret import Secret
 from crucible.integrations.addresses import Exceptions, Guard, look_up
 from crucible.integrations.webhook import Webhooks
@@ -73,6 +74,7 @@ class Embedded:
     models_python: str | None = None
     secrets_keys: Path | None = None
     webhook_hosts: tuple[str, ...] = ()
+    openid: Client | None = None
 
 
 def embedded_control(given: Embedded) -> Control:
@@ -115,6 +117,7 @@ def embedded_control(given: Embedded) -> Control:
         models=ModelsPython(given.models_python, given.environ),
         secrets_keys=given.secrets_keys,
         post=_webhooks(given.webhook_hosts, ports.calls),
+        openid=given.openid,
     )
     return Control(ports, backends, deployment)
 

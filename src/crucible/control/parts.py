@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
@@ -42,6 +43,10 @@ from crucible.control.tails import Tails
 from crucible.control.unit import Writer
 from crucible.control.uploads import Uploads
 from crucible.core.channels import Channel
+from crucible.core.openid import Client
+
+if TYPE_CHECKING:
+    from crucible.control.people.openid import Web
 
 
 @dataclass(frozen=True)
@@ -77,6 +82,10 @@ class Deployment:
     """The file of the keys of secrets; in `scratch` unless given."""
     post: Post | None = None
     """How hooks are called; without it none are."""
+    openid: Client | None = None
+    """Who we are at the OpenID provider that people sign in with."""
+    web: Web | None = None
+    """How that provider is asked; over HTTP unless given."""
 
 
 class Parts:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from crucible.backends.base import Backend
 from crucible.control import restored
@@ -22,6 +23,9 @@ from crucible.core.people import OWNER, Identity, Permission
 from crucible.core.spec import JobSpec
 from crucible.storage import Store
 
+if TYPE_CHECKING:
+    from crucible.control.people.openid import Entrance
+
 __all__ = ["Control", "Submitted"]
 
 
@@ -30,7 +34,7 @@ class Control(Reading, Changing):
         super().__init__(ports, backends, deployment)
         self._rounds = Rounds(self._parts)
         self.agents = self._parts.agents
-        self.people = People(ports)
+        self.people = People(ports, _entrance(ports, deployment))
         self._models = Models(deployment.models, ports.clock)
         self.vault = self._parts.vault
         self.hooks = self._parts.hooks
@@ -107,3 +111,12 @@ class Control(Reading, Changing):
         if self._who is not OWNER:
             now = self._ports.clock.now()
             await self._ports.db.write(lambda conn: audit.note(conn, self._who, action, target, now))
+
+
+def _entrance(ports: Ports, deployment: Deployment) -> Entrance | None:
+    """Loaded where a provider is set up, and only there."""
+    if deployment.openid is None:
+        return None
+    from crucible.control.people.openid import Entrance, HttpWeb
+
+    return Entrance(ports, deployment.openid, deployment.web or HttpWeb())

@@ -17,12 +17,13 @@ from crucible.core.errors import BadInput, Forbidden
 DEFAULT_PROJECT = "default"
 """The project of whoever runs Crucible for himself; it is always there."""
 
-MAX_PROJECT, MAX_USER = 63, 100
+MAX_PROJECT, MAX_USER, MAX_EMAIL = 63, 100, 254
 SHORTEST_PASSWORD, LONGEST_PASSWORD = 12, 1000
 SESSION_SECONDS = 7 * 86400
 PROJECT_PATTERN = rf"^[a-z0-9][a-z0-9_-]{{0,{MAX_PROJECT - 1}}}$"
 _PROJECT = re.compile(PROJECT_PATTERN.strip("^$"))
 _USER = re.compile(rf"[a-z0-9][a-z0-9._@+-]{{0,{MAX_USER - 1}}}")
+_EMAIL = re.compile(r"[a-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63})+")
 
 
 class Permission(enum.StrEnum):
@@ -162,3 +163,15 @@ def checked_user(name: str) -> str:
             field="user",
         )
     return name
+
+
+def checked_email(address: str) -> str:
+    """The address in small letters, if it is one. Some letters beyond ASCII have an ASCII one as their small form."""
+    small = address.lower()
+    if not address.isascii() or len(small) > MAX_EMAIL or not _EMAIL.fullmatch(small):
+        raise BadInput(
+            f"{address[:80]!r} is no e-mail address.",
+            fix="Give one such as ada@example.org",
+            field="email",
+        )
+    return small

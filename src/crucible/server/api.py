@@ -29,6 +29,7 @@ from crucible.server import (
     machines,
     metrics,
     models,
+    openid,
     orchestrate,
     people,
     problems,
@@ -73,6 +74,7 @@ ROUTERS = tuple(
         secrets,
         hooks,
         login,
+        openid,
         system,
         streams,
         training,
@@ -96,10 +98,12 @@ def build_api(
     pace: Pace | None = None,
     hosts: frozenset[str] = frozenset(),
     secure: bool = False,
+    public_url: str = "",
 ) -> FastAPI:
     """The API over `control`. Every route and socket but the open ones needs to know who asks; `token` is the owner's.
 
     `hosts`: the names it answers to besides those of this computer. `secure`: it is reached encrypted.
+    `public_url`: how others call it.
     """
     app = FastAPI(
         title="Crucible",
@@ -111,7 +115,7 @@ def build_api(
     )
     app.state.control = control
     started_at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    app.state.about = About(nonce, version, home, agents_url, on_stop, bundle_limit, started_at, secure)
+    app.state.about = About(nonce, version, home, agents_url, on_stop, bundle_limit, started_at, secure, public_url)
     app.state.pace = pace or Pace()
     app.state.meters = Meters()
     failures.install(app)

@@ -20,7 +20,9 @@ from crucible.core.people import OWNER, Identity
 from crucible.core.secret import Secret
 from crucible.server.problems import problem, request_id
 
-OPEN = frozenset({"/healthz", "/readyz", "/login", "/api/v1/login"})
+OPEN = frozenset(
+    {"/healthz", "/readyz", "/login", "/api/v1/login", "/api/v1/login/oidc", "/api/v1/login/oidc/callback"}
+)
 """Paths that answer anyone; all others need a token or a session."""
 
 WHO = "crucible.who"

@@ -29,6 +29,8 @@ class About:
     started_at: str = ""
     secure: bool = False
     """It is reached encrypted, here or at a proxy before it."""
+    public_url: str = ""
+    """How others than this computer call it; empty if they do not."""
 
 
 async def _who(connection: HTTPConnection) -> Identity:

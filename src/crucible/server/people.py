@@ -8,7 +8,8 @@ from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
-from crucible.core.people import LONGEST_PASSWORD, MAX_PROJECT, MAX_USER, SHORTEST_PASSWORD, Role
+from crucible.core.openid import MAX_SUBJECT
+from crucible.core.people import LONGEST_PASSWORD, MAX_EMAIL, MAX_PROJECT, MAX_USER, SHORTEST_PASSWORD, Role
 from crucible.server.answers import answer
 from crucible.server.context import People, Who
 from crucible.server.limits import MAX_OFFSET, PageSize
@@ -22,6 +23,8 @@ UserName = Annotated[str, Path(min_length=1, max_length=MAX_USER)]
 ProjectName = Annotated[str, Path(min_length=1, max_length=MAX_PROJECT)]
 Password = Annotated[str, Field(max_length=LONGEST_PASSWORD, description=f"at least {SHORTEST_PASSWORD} characters")]
 
+Email = Annotated[str, Field(max_length=MAX_EMAIL)]
+
 
 class _Wish(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
@@ -31,12 +34,20 @@ class NewUser(_Wish):
     name: Annotated[str, Field(min_length=1, max_length=MAX_USER)]
     admin: Annotated[bool, Field(description="may do everything, everywhere")] = False
     password: Password | None = None
+    email: Annotated[Email | None, Field(description="by which he signs in with the OpenID provider")] = None
 
 
 class UserChange(_Wish):
     admin: bool | None = None
     disabled: Annotated[bool | None, Field(description="true also ends all of the user's tokens and sessions")] = None
     password: Password | None = None
+    old_password: Annotated[
+        str | None, Field(max_length=LONGEST_PASSWORD, description="for a new password of one's own")
+    ] = None
+    email: Annotated[Email | None, Field(description="an empty one takes it away")] = None
+    subject: Annotated[
+        str | None, Field(max_length=MAX_SUBJECT, description="the OpenID provider's own name for him")
+    ] = None
 
 
 class NewProject(_Wish):
@@ -63,14 +74,28 @@ async def users(people: People, who: Who) -> Response:
 @router.post("/users", status_code=201, responses=documented(409))
 async def add_user(wish: NewUser, people: People, who: Who) -> Response:
     """A new user. Without a password he can use tokens that an administrator makes for him."""
-    return answer(await people.add_user(who, wish.name, admin=wish.admin, password=wish.password), 201)
+    made = await people.add_user(who, wish.name, admin=wish.admin, password=wish.password, email=wish.email)
+    return answer(made, 201)
 
 
 @router.patch("/users/{name}", responses=documented(404, 409))
 async def change_user(name: UserName, wish: UserChange, people: People, who: Who) -> Response:
-    """What is given changes. A new password ends the user's sessions and tokens."""
-    changes = {"admin": wish.admin, "disabled": wish.disabled}
-    return answer(await people.change_user(who, name, password=wish.password, **changes))
+    """What is given changes. A new password ends the user's sessions and tokens; one's own needs the old one.
+
+    A new e-mail address has the user tied anew to a person of the OpenID provider, at the next sign-in with it.
+    """
+    return answer(
+        await people.change_user(
+            who,
+            name,
+            admin=wish.admin,
+            disabled=wish.disabled,
+            password=wish.password,
+            old_password=wish.old_password,
+            email=wish.email,
+            subject=wish.subject,
+        )
+    )
 
 
 @router.get("/projects")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from crucible.core.hooks import HookEvent, HookFormat
+from crucible.core.openid import Answer, Begun, Command, Landing
 from crucible.core.people import Identity, Permission, Role
 from crucible.core.secret import Secret
 
@@ -32,7 +33,25 @@ class KeysPort(Protocol):
         ...
 
 
+class EntrancePort(Protocol):
+    """Raises NotAllowed, Forbidden for who does not come in, Unreachable if the provider is at fault."""
+
+    async def begin(self, redirect_uri: str, *, path: str | None = None, command: Command | None = None) -> Begun: ...
+    async def finish(self, answer: Answer) -> Landing: ...
+    async def fetch(self, code: str, verifier: str) -> View: ...
+
+
 class DoorPort(Protocol):
+    @property
+    def provider(self) -> str | None:
+        """What people call the OpenID provider; None if there is none."""
+        ...
+
+    @property
+    def entrance(self) -> EntrancePort:
+        """Raises NotFound where no OpenID provider is set up."""
+        ...
+
     async def link(self, who: Identity) -> View:
         """A code, as `token`, that is good for one login within a few minutes."""
         ...
@@ -46,7 +65,7 @@ class DoorPort(Protocol):
         ...
 
     async def anybody(self) -> bool:
-        """Whether there is a user, besides the owner, who can log in."""
+        """Whether there is somebody, besides the owner, who can log in."""
         ...
 
     async def logout(self, who: Identity) -> None: ...
@@ -111,7 +130,15 @@ class PeoplePort(Protocol):
 
     async def me(self, who: Identity) -> View: ...
     async def users(self, who: Identity) -> list[View]: ...
-    async def add_user(self, who: Identity, name: str, *, admin: bool = False, password: str | None = None) -> View: ...
+    async def add_user(
+        self,
+        who: Identity,
+        name: str,
+        *,
+        admin: bool = False,
+        password: str | None = None,
+        email: str | None = None,
+    ) -> View: ...
     async def change_user(
         self,
         who: Identity,
@@ -120,6 +147,9 @@ class PeoplePort(Protocol):
         admin: bool | None = None,
         disabled: bool | None = None,
         password: str | None = None,
+        old_password: str | None = None,
+        email: str | None = None,
+        subject: str | None = None,
     ) -> View: ...
     async def projects(self, who: Identity) -> list[View]: ...
     async def add_project(self, who: Identity, name: str, about: str = "") -> View: ...

@@ -18,7 +18,7 @@ from crucible.core.people import OWNER, Identity
 from crucible.server.auth import WHO
 from crucible.server.problems import problem, request_id
 
-LOGINS = frozenset({"/login", "/api/v1/login"})
+LOGINS = frozenset({"/login", "/api/v1/login", "/api/v1/login/oidc", "/api/v1/login/oidc/callback"})
 REMEMBERED = 10_000
 """Buckets that are kept; of those that were not used lately the oldest goes first."""
 

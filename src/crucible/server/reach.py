@@ -77,7 +77,8 @@ def check_people(reach: Reach, can_log_in: bool) -> None:
         raise RefusedByPolicy(
             "The server does not listen for others before it has users.",
             why="There is only the owner's token, which should not leave this computer.",
-            fix="Start it on 127.0.0.1 and add one: crucible users add NAME --admin --password-stdin",
+            fix="Start it on 127.0.0.1 and add one: crucible users add NAME --admin --password-stdin (or, with "
+            "oidc_issuer set, --email ADDRESS); or let the OpenID provider's people in with oidc_create_users",
         )
 
 

@@ -189,3 +189,22 @@ async def test_a_project_has_its_own_record_in_pages(town: Town) -> None:
 async def test_the_owner_cannot_be_changed(town: Town) -> None:
     with pytest.raises(Conflict):
         await town.control.people.change_user(OWNER, "owner", disabled=True)
+
+
+async def test_an_address_is_one_users(town: Town) -> None:
+    people = town.control.people
+    await people.add_user(OWNER, "ada", email="Ada@Example.org")
+    with pytest.raises(Conflict, match="another user's"):
+        await people.add_user(OWNER, "bob", email="ada@example.org")
+    with pytest.raises(Conflict):
+        await people.change_user(OWNER, "viewer", email="ADA@example.org")
+    again = await people.change_user(OWNER, "ada", email="ada@example.org")
+    assert (again["email"], again["tied"]) == ("ada@example.org", False)
+    await people.change_user(OWNER, "ada", email="")
+    assert (await people.change_user(OWNER, "viewer", email="ada@example.org"))["email"] == "ada@example.org"
+
+
+async def test_nobody_sets_his_own_address(town: Town) -> None:
+    for name in ("viewer", "manager"):
+        with pytest.raises(Forbidden):
+            await town.control.people.change_user(await town.identity(name), name, email="root@example.org")

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.authorisation.town import Town, token_of
+from tests.control.world import Rig, service
+from tests.openid_provider import CLIENT, ISSUER
 
 from crucible.control.db import schema as t
 from crucible.control.people import passwords
-from crucible.core.errors import BadInput, Forbidden, NotAllowed, TooManyTries
-from crucible.core.people import OWNER, Permission, Via
+from crucible.control.service import Control
+from crucible.core.errors import BadInput, Forbidden, NotAllowed, NotFound, TooManyTries
+from crucible.core.openid import Client
+from crucible.core.people import OWNER, Identity, Permission, Via
 
 PASSWORD = "a long sentence that nobody guesses"
 
@@ -117,3 +123,68 @@ async def test_a_narrow_token_gets_no_session(town: Town) -> None:
     for who in (narrow, await town.identity("share")):
         with pytest.raises(Forbidden):
             await town.control.people.door.link(who)
+
+
+async def session_of(town: Town, name: str) -> Identity:
+    """The user after logging in with the password."""
+    await town.control.people.change_user(OWNER, name, password=PASSWORD)
+    session = await town.control.people.door.login(name, PASSWORD)
+    who = await town.control.identify(str(session["token"]))
+    assert who is not None
+    return who
+
+
+@pytest.mark.parametrize("name", ["viewer", "admin"])
+async def test_ones_own_password_changes_with_the_old_one(town: Town, name: str) -> None:
+    who = await session_of(town, name)
+    await town.control.people.change_user(who, name, password=f"{PASSWORD} indeed", old_password=PASSWORD)
+    assert await town.control.people.door.login(name, f"{PASSWORD} indeed")
+
+
+@pytest.mark.parametrize("name", ["viewer", "admin"])
+@pytest.mark.parametrize("old", [None, "", "a wrong one"])
+async def test_ones_own_password_does_not_change_without_it(town: Town, name: str, old: str | None) -> None:
+    """Whoever finds a browser open cannot lock its user out; administrators are no exception."""
+    who = await session_of(town, name)
+    with pytest.raises(Forbidden, match="old password is missing or wrong") as caught:
+        await town.control.people.change_user(who, name, password=f"{PASSWORD} indeed", old_password=old)
+    assert caught.value.fix
+    assert await town.control.people.door.login(name, PASSWORD)
+
+
+async def test_the_old_password_is_not_for_guessing_either(town: Town) -> None:
+    who = await session_of(town, "viewer")
+    for _ in range(passwords.FREE_TRIES):
+        with pytest.raises(Forbidden):
+            await town.control.people.change_user(who, "viewer", password=PASSWORD, old_password="wrong")
+    with pytest.raises(TooManyTries):
+        await town.control.people.change_user(who, "viewer", password=PASSWORD, old_password=PASSWORD)
+
+
+async def test_administrators_set_others_passwords_without_the_old_ones(town: Town) -> None:
+    admin = await session_of(town, "admin")
+    await town.control.people.change_user(admin, "viewer", password=PASSWORD)
+    assert await town.control.people.door.login("viewer", PASSWORD)
+
+
+async def test_a_session_plants_no_first_password(town: Town) -> None:
+    door = town.control.people.door
+    code = str((await door.link(await town.identity("viewer")))["token"])
+    who = await town.control.identify(str((await door.redeem(code))["token"]))
+    assert who is not None
+    with pytest.raises(Forbidden):
+        await town.control.people.change_user(who, "viewer", password=PASSWORD)
+
+
+async def test_without_a_provider_there_is_no_entrance(rig: Rig) -> None:
+    door = service(rig).people.door
+    assert (door.provider, await door.anybody()) == (None, False)
+    with pytest.raises(NotFound, match="no OpenID provider"):
+        _ = door.entrance
+
+
+@pytest.mark.parametrize("project", [None, "newcomers"])
+async def test_a_provider_whose_people_become_users_counts_as_users(rig: Rig, project: str | None) -> None:
+    client = Client(ISSUER, CLIENT, domains=("example.org",), project=project)
+    door = Control(rig.ports, rig.backends, replace(rig.deployment, openid=client)).people.door
+    assert (door.provider, await door.anybody()) == ("OpenID", project is not None)

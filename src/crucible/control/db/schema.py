@@ -364,6 +364,36 @@ users = Table(
     Column("subject", String(300), unique=True),
     Column("created_at", Float, nullable=False),
     Column("disabled_at", Float),
+    Column("email", String(254)),
+    Column("issuer", String(300)),
+    Index("ix_users_email", "email", unique=True),
+)
+
+signins = Table(
+    "signins",
+    metadata,
+    Column("state", String(64), primary_key=True),
+    Column("browser", String(64), nullable=False),
+    Column("issuer", String(300), nullable=False),
+    Column("nonce", String(64), nullable=False),
+    Column("verifier", String(128), nullable=False),
+    Column("redirect_uri", Text, nullable=False),
+    Column("path", Text),
+    Column("port", Integer),
+    Column("challenge", String(64)),
+    Column("echo", String(128)),
+    Column("expires_at", Float, nullable=False),
+    Index("ix_signins_expires_at", "expires_at"),
+)
+
+handovers = Table(
+    "handovers",
+    metadata,
+    Column("code", String(64), primary_key=True),
+    Column("user", ForeignKey("users.id"), nullable=False),
+    Column("challenge", String(64), nullable=False),
+    Column("expires_at", Float, nullable=False),
+    Index("ix_handovers_expires_at", "expires_at"),
 )
 
 projects = Table(

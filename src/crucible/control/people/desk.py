@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
 from crucible.control.people import audit, passwords, projects, tokens, users
+from crucible.control.people.changes import UserChange
 from crucible.control.people.door import Door
 from crucible.control.people.keys import Keys
 from crucible.control.people.office import Office
@@ -15,14 +16,28 @@ from crucible.control.ports import Ports
 from crucible.control.views import View, iso
 from crucible.core.errors import Conflict, NotFound
 from crucible.core.ids import Prefix
-from crucible.core.people import OWNER, Identity, Permission, Role, Via, checked_project, checked_user
+from crucible.core.people import (
+    OWNER,
+    Identity,
+    Permission,
+    Role,
+    Via,
+    checked_email,
+    checked_project,
+    checked_user,
+)
+
+if TYPE_CHECKING:
+    from crucible.control.people.openid import Entrance
 
 
 class People(Office):
-    def __init__(self, ports: Ports) -> None:
+    """`entrance`: for people whom an OpenID provider vouches for; None where there is no provider."""
+
+    def __init__(self, ports: Ports, entrance: Entrance | None = None) -> None:
         super().__init__(ports)
         self.keys = Keys(ports)
-        self.door = Door(ports)
+        self.door = Door(ports, entrance)
 
     async def identify(self, token: str) -> Identity | None:
         """Whom a token stands for; None if it is good for nothing."""
@@ -41,14 +56,23 @@ class People(Office):
         who.need(Permission.OPERATE)
         return await self._ports.db.read(users.listed)
 
-    async def add_user(self, who: Identity, name: str, *, admin: bool = False, password: str | None = None) -> View:
+    async def add_user(
+        self,
+        who: Identity,
+        name: str,
+        *,
+        admin: bool = False,
+        password: str | None = None,
+        email: str | None = None,
+    ) -> View:
         who.need(Permission.OPERATE)
         checked_user(name)
+        address = None if email is None else checked_email(email)
         kept = None if password is None else await self._hashed(password)
         user = self._ports.ids.new(Prefix.USER)
 
         def add(conn: Connection, now: float) -> View:
-            users.add(conn, user, name, now, admin=admin, password=kept)
+            users.add(conn, user, name, now, admin=admin, password=kept, email=address)
             audit.note(conn, who, "user.create", name, now, data={"admin": admin})
             return users.view(users.named(conn, name), {})
 
@@ -62,30 +86,27 @@ class People(Office):
         admin: bool | None = None,
         disabled: bool | None = None,
         password: str | None = None,
+        old_password: str | None = None,
+        email: str | None = None,
+        subject: str | None = None,
     ) -> View:
-        """A user may change his own password; all else is for administrators. A disabled user's tokens end."""
-        own = name == who.name and who.via in (Via.OWNER, Via.SESSION) and admin is None and disabled is None
-        if not own:
+        """A user may change his own password, if he knows it; all else is for administrators.
+
+        A disabled user's tokens end. `subject` ties him to a person of the OpenID provider by the provider's own name
+        for that person; a new address (none at all: an empty one) undoes what ties him. What changes who he is ends
+        his tokens too.
+        """
+        own = name == who.name and who.via in (Via.OWNER, Via.SESSION)
+        if not own or any(wish is not None for wish in (admin, disabled, email, subject)):
             who.need(Permission.OPERATE)
         if name == OWNER.name:
             raise Conflict("The owner cannot be changed.", why="He is whoever holds the state folder.")
+        if password is not None and name == who.name:
+            await self.door.confirm(name, old_password)
         kept = None if password is None else await self._hashed(password)
-
-        def change(conn: Connection, now: float) -> View:
-            row = users.named(conn, name)
-            wanted: dict[str, Any] = {"admin": admin, "password": kept}
-            values = {key: value for key, value in wanted.items() if value is not None}
-            if disabled is not None:
-                values["disabled_at"] = now if disabled else None
-            users.change(conn, row["id"], values)
-            if disabled or kept is not None:
-                tokens.revoke_all(conn, row["id"], now)
-            told = {"admin": admin, "disabled": disabled, "password": True if kept else None}
-            shown = {key: value for key, value in told.items() if value is not None}
-            audit.note(conn, who, "user.change", name, now, data=shown)
-            return users.view(users.named(conn, name), users.roles(conn, row["id"]))
-
-        return await self._write(change)
+        issuer = "" if subject is None else self.door.entrance.issuer
+        change = UserChange(admin, disabled, kept, email, subject, issuer)
+        return await self._write(lambda conn, now: change.make(conn, who, name, now))
 
     async def me(self, who: Identity) -> View:
         visible = await self._ports.db.read(lambda conn: projects.listed(conn, who.projects(Permission.READ)))

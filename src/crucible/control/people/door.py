@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
@@ -10,9 +11,12 @@ from crucible.control.people import passwords, tokens, users
 from crucible.control.people.office import Office
 from crucible.control.ports import Ports
 from crucible.control.views import View
-from crucible.core.errors import NotAllowed
+from crucible.core.errors import Forbidden, NotAllowed, NotFound
 from crucible.core.people import EVERY_PERMISSION, LONGEST_PASSWORD, SESSION_SECONDS, Identity, Permission, Via
 from crucible.core.secret import Secret
+
+if TYPE_CHECKING:
+    from crucible.control.people.openid import Entrance
 
 LINK_SECONDS = 300.0
 
@@ -24,9 +28,26 @@ class _Kept:
 
 
 class Door(Office):
-    def __init__(self, ports: Ports) -> None:
+    def __init__(self, ports: Ports, entrance: Entrance | None = None) -> None:
         super().__init__(ports)
+        self._entrance = entrance
         self._throttle = passwords.Throttle(ports.clock.now)
+
+    @property
+    def provider(self) -> str | None:
+        """What people call the OpenID provider; None if there is none."""
+        return None if self._entrance is None else self._entrance.name
+
+    @property
+    def entrance(self) -> Entrance:
+        """Raises NotFound where no OpenID provider is set up."""
+        if self._entrance is None:
+            raise NotFound(
+                "This server has no OpenID provider.",
+                why="The settings oidc_issuer and oidc_client_id are not set.",
+                fix="Log in with a password or a token: crucible login URL --name USER",
+            )
+        return self._entrance
 
     async def link(self, who: Identity) -> View:
         """A code that is good for one login within a few minutes."""
@@ -47,6 +68,35 @@ class Door(Office):
 
     async def login(self, name: str, password: str) -> View:
         """A session for a name and its password. A wrong one costs as much time as a right one."""
+        user = await self._proven(name, password)
+        if user is None:
+            raise NotAllowed("The name or the password is wrong.", fix="Try again; an administrator can set a new one.")
+        return await self._session(user)
+
+    async def confirm(self, name: str, password: str | None) -> None:
+        """Raise Forbidden unless it is the user's: whoever found his browser open does not lock him out of it."""
+        if password is None or await self._proven(name, password) is None:
+            raise Forbidden(
+                "The old password is missing or wrong.",
+                why="Your own password changes only for somebody who knows the old one.",
+                fix="Give it as old_password; an administrator can set a new one without it.",
+                field="old_password",
+            )
+
+    async def anybody(self) -> bool:
+        """Whether there is somebody, besides the owner, who can come in."""
+        if self._entrance is not None and self._entrance.makes_users:
+            return True
+        return await self._ports.db.read(users.anybody)
+
+    async def logout(self, who: Identity) -> None:
+        """Ends the session. A token or a share link is not ended by one of those who use it."""
+        if who.token is not None and who.via is Via.SESSION:
+            token = who.token
+            await self._write(lambda conn, now: tokens.revoke(conn, token, now))
+
+    async def _proven(self, name: str, password: str) -> str | None:
+        """The user of this name and password; None for a wrong one, however it is wrong. Raises TooManyTries."""
         self._throttle.check(name)
         kept = await self._ports.db.read(lambda conn: _kept(conn, name))
         given = Secret(password[:LONGEST_PASSWORD])
@@ -55,19 +105,9 @@ class Door(Office):
         )
         if not right:
             self._throttle.wrong(name)
-            raise NotAllowed("The name or the password is wrong.", fix="Try again; an administrator can set a new one.")
+            return None
         self._throttle.right(name)
-        return await self._session(kept.user)
-
-    async def anybody(self) -> bool:
-        """Whether there is a user, besides the owner, who can come in."""
-        return await self._ports.db.read(users.anybody)
-
-    async def logout(self, who: Identity) -> None:
-        """Ends the session. A token or a share link is not ended by one of those who use it."""
-        if who.token is not None and who.via is Via.SESSION:
-            token = who.token
-            await self._write(lambda conn, now: tokens.revoke(conn, token, now))
+        return kept.user
 
     async def _session(self, user: str) -> View:
         def named(conn: Connection) -> Identity:

@@ -29,6 +29,11 @@ def exists(conn: Connection, name: str) -> bool:
     return name == DEFAULT_PROJECT or _NAMED.first(conn, called=name) is not None
 
 
+def ensure(conn: Connection, name: str, now: float) -> None:
+    if not exists(conn, name):
+        _ADD.run(conn, name=name, about="", created_at=now)
+
+
 def need(conn: Connection, name: str) -> None:
     if not exists(conn, name):
         raise missing(name)

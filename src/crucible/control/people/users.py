@@ -16,25 +16,64 @@ from crucible.core.people import OWNER
 _c = t.users.c
 _ID = Statement(select(t.users).where(_c.id == bindparam("user")))
 _NAMED = Statement(select(t.users).where(_c.name == bindparam("called")))
-_ADD = Statement(inserting(t.users, ["id", "name", "admin", "password", "created_at"]))
+_ADDRESSED = Statement(select(t.users).where(_c.email == bindparam("address")))
+_TIED = Statement(select(t.users).where(_c.subject == bindparam("tie")))
+_ADD = Statement(inserting(t.users, ["id", "name", "admin", "password", "email", "created_at"]))
 _ROLES = Statement(select(t.members.c.project, t.members.c.role).where(t.members.c.user == bindparam("user")))
 
 
-def add(conn: Connection, user: str, name: str, now: float, *, admin: bool, password: str | None) -> None:
-    """Raises Conflict for a name that is taken."""
+def add(
+    conn: Connection,
+    user: str,
+    name: str,
+    now: float,
+    *,
+    admin: bool,
+    password: str | None,
+    email: str | None = None,
+) -> None:
+    """Raises Conflict for a name or an address that is taken."""
     if name == OWNER.name or _NAMED.first(conn, called=name) is not None:
         raise Conflict(f"There is a user {name!r} already.", fix="Choose another name.", user=name)
-    _ADD.run(conn, id=user, name=name, admin=admin, password=password, created_at=now)
+    need_free(conn, email)
+    _ADD.run(conn, id=user, name=name, admin=admin, password=password, email=email, created_at=now)
+
+
+def need_free(conn: Connection, email: str | None, user: str | None = None) -> None:
+    """Raises Conflict for the address of somebody else than `user`."""
+    row = None if email is None else addressed(conn, email)
+    if row is not None and row["id"] != user:
+        fix = "One address signs in one user; `crucible users` lists them."
+        raise Conflict(f"The address {email!r} is another user's.", fix=fix, email=email)
 
 
 def ensure_owner(conn: Connection, now: float) -> None:
     """The holder of the state folder has a row as soon as something points at him."""
     if _ID.first(conn, user=OWNER.user) is None:
-        _ADD.run(conn, id=OWNER.user, name=OWNER.name, admin=True, password=None, created_at=now)
+        owner = {"id": OWNER.user, "name": OWNER.name, "admin": True, "password": None, "email": None}
+        _ADD.run(conn, **owner, created_at=now)
 
 
 def find(conn: Connection, name: str) -> Row | None:
     return _NAMED.first(conn, called=name)
+
+
+def need_untied(conn: Connection, tie: str, user: str) -> None:
+    """Raises Conflict for a person of the provider who is somebody else than `user` here."""
+    row = tied(conn, tie)
+    if row is not None and row["id"] != user:
+        fix = f"Undo that first: crucible users email {row['name']} ''"
+        raise Conflict(f"This person of the provider is {row['name']!r} here.", fix=fix, user=row["name"])
+
+
+def addressed(conn: Connection, email: str) -> Row | None:
+    """By his e-mail address, in small letters."""
+    return _ADDRESSED.first(conn, address=email)
+
+
+def tied(conn: Connection, tie: str) -> Row | None:
+    """By what ties him to a person of an OpenID provider."""
+    return _TIED.first(conn, tie=tie)
 
 
 def of(conn: Connection, user: str) -> Row:
@@ -80,6 +119,8 @@ def view(row: Row, roles: Mapping[str, str]) -> View:
         "name": row["name"],
         "admin": bool(row["admin"]),
         "password": row["password"] is not None,
+        "email": row["email"],
+        "tied": row["subject"] is not None,
         "disabled": row["disabled_at"] is not None,
         "projects": dict(roles),
         "created_at": iso(row["created_at"]),

@@ -1,0 +1,102 @@
+"""Signing in by the browser (RFC 8252): a listener on this computer that the browser hands a code to.
+
+The code is good only together with a verifier that never leaves this process, so who sees it on the way has nothing.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from types import TracebackType
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+from crucible.core.errors import TimedOut
+from crucible.core.openid import challenge_of
+
+HOST = "127.0.0.1"
+SLOWEST = 5.0
+"""Seconds a connection gets to say what it wants; the next one waits."""
+DONE = b"""<!doctype html><html lang="en"><meta charset="utf-8"><title>Crucible</title>
+<p>The command is logged in. You can close this page.</p></html>
+"""
+
+
+class Handover:
+    """Listens from the start; `code` waits for the browser."""
+
+    def __init__(self, server: str, *, now: Callable[[], float] = time.monotonic) -> None:
+        self._server = server
+        self._now = now
+        self._echo = secrets.token_urlsafe(24)
+        self.verifier = secrets.token_urlsafe(48)
+        self._listener = _Listener((HOST, 0), _Handler)
+        self._listener.echo = self._echo
+
+    def __enter__(self) -> Handover:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._listener.server_close()
+
+    @property
+    def port(self) -> int:
+        return int(self._listener.server_address[1])
+
+    @property
+    def url(self) -> str:
+        """What the browser has to open."""
+        query = {"port": self.port, "challenge": challenge_of(self.verifier), "state": self._echo}
+        return f"{self._server}/api/v1/login/oidc?{urlencode(query)}"
+
+    def code(self, seconds: float) -> str:
+        """The code, once the browser brings it; raises TimedOut."""
+        until = self._now() + seconds
+        while self._listener.code is None:
+            left = until - self._now()
+            if left <= 0:
+                raise TimedOut(
+                    f"Nobody signed in within {seconds:g} s.",
+                    why="The browser did not come back, or said why not.",
+                    fix="Run `crucible login` again, or use a token: crucible login URL --token-stdin < token.txt",
+                )
+            self._listener.timeout = min(left, 0.5)
+            self._listener.handle_request()
+        return self._listener.code
+
+
+class _Listener(HTTPServer):
+    echo = ""
+    code: str | None = None
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A connection that breaks off is no news."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    timeout = SLOWEST
+    server: _Listener
+
+    def do_GET(self) -> None:
+        found = parse_qs(urlsplit(self.path).query)
+        code, state = found.get("code", [""])[0], found.get("state", [""])[0]
+        ours = self.headers.get("Host", "") == f"{HOST}:{self.server.server_address[1]}"
+        if not ours or not code or not secrets.compare_digest(state.encode(), self.server.echo.encode()):
+            self._say(404, b"")
+            return
+        self.server.code = code
+        self._say(200, DONE)
+
+    def _say(self, status: int, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", "text/html; charset=utf-8")
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Content-Security-Policy", "default-src 'none'")
+        self.send_header("Cache-Control", "no-store")
+        self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """The code stands in the request's path; it is not for the terminal."""

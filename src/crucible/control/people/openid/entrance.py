@@ -1,0 +1,145 @@
+"""The entrance for people whom a provider vouches for: away to it, back from it, and a session in the end."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from typing import TypeVar
+from urllib.parse import urlencode
+
+from sqlalchemy import Connection
+
+from crucible.control.people import users
+from crucible.control.people.office import Office
+from crucible.control.people.openid import signins
+from crucible.control.people.openid.admission import admit
+from crucible.control.people.openid.provider import Provider, Trip
+from crucible.control.people.openid.signins import SignIn
+from crucible.control.people.openid.web import Web, trouble
+from crucible.control.ports import Ports
+from crucible.control.views import View
+from crucible.core.errors import BadInput, NotAllowed, TimedOut
+from crucible.core.ids import Prefix
+from crucible.core.openid import Answer, Begun, Client, Command, Landing, Person, Refusal, challenge_of, local_path
+from crucible.core.people import SESSION_SECONDS, Identity, Via
+from crucible.core.secret import Secret
+
+LANE = "openid"
+AWAY_SECONDS = 600.0
+"""How long somebody may take at the provider."""
+FETCH_SECONDS = 120.0
+CALL_SECONDS = 30.0
+"""More than the provider is asked at most for one sign-in: for its tokens, its keys, and an address."""
+T = TypeVar("T")
+
+
+class Entrance(Office):
+    def __init__(self, ports: Ports, client: Client, web: Web) -> None:
+        super().__init__(ports)
+        self._client = client
+        self._provider = Provider(client, web)
+
+    @property
+    def name(self) -> str:
+        """The provider's name for people."""
+        return self._client.name
+
+    @property
+    def makes_users(self) -> bool:
+        """Whether people come in whom no administrator made."""
+        return self._client.project is not None
+
+    @property
+    def issuer(self) -> str:
+        return self._client.issuer
+
+    async def begin(self, redirect_uri: str, *, path: str | None = None, command: Command | None = None) -> Begun:
+        """Where to send the browser. It comes back to `redirect_uri`, and ends at `path` or at `command`."""
+        if path is not None:
+            local_path(path)
+        trip = Trip(_random(), _random(), _random(), redirect_uri)
+        browser = _random()
+        url = await self._asked(lambda: self._provider.way(trip))
+        new = SignIn(trip, self._client.issuer, browser, path, command)
+        await self._write(lambda conn, now: signins.begin(conn, new, now, AWAY_SECONDS))
+        return Begun(url, Secret(browser))
+
+    async def finish(self, answer: Answer) -> Landing:
+        """Somebody is back. Raises NotAllowed, Forbidden, BadInput, and ProviderTrouble if the provider is at fault."""
+        going = await self._taken(answer)
+        code = _brought(answer)
+        now = self._ports.clock.now()
+        person = await self._asked(lambda: self._provider.vouched(going.trip, code, answer.issuer, now))
+        who = await self._admitted(person)
+        if going.command is not None:
+            return Landing(who.name, handover=await self._handed_over(who, going.command))
+        session = await self._issue(who, "session", Via.SESSION.value, who.scopes, SESSION_SECONDS)
+        return Landing(who.name, session, going.path)
+
+    async def fetch(self, code: str, verifier: str) -> View:
+        """The session of a command for the code that its listener was given; raises NotAllowed."""
+        challenge = challenge_of(verifier)
+        who = await self._write(lambda conn, now: _fetched(conn, code, challenge, now))
+        if who is None:
+            raise NotAllowed(
+                "This code is not good.",
+                why="It works once, for two minutes, and only for the command that asked for it.",
+                fix="Run `crucible login` again.",
+            )
+        return await self._issue(who, "session", Via.SESSION.value, who.scopes, SESSION_SECONDS)
+
+    async def _asked(self, work: Callable[[], T]) -> T:
+        """The provider has a lane of its own: one that hangs holds up those who sign in, and nobody else."""
+        try:
+            return await self._ports.calls.run(LANE, work, CALL_SECONDS)
+        except TimedOut as error:
+            raise trouble(self._client.issuer, f"It did not answer within {CALL_SECONDS:g} s.") from error
+
+    async def _taken(self, answer: Answer) -> SignIn:
+        state, browser = answer.state or "", answer.browser or ""
+        going = await self._write(lambda conn, now: signins.take(conn, state, browser, now))
+        if going is None or going.issuer != self._client.issuer:
+            raise NotAllowed(
+                "This sign-in was not begun here, or is over.",
+                why="It works once, within ten minutes, in the browser that began it.",
+                fix="Begin again at /login of this server, or with `crucible login`.",
+            )
+        return going
+
+    async def _admitted(self, person: Person) -> Identity:
+        new_user = self._ports.ids.new(Prefix.USER)
+        found = await self._write(lambda conn, now: admit(conn, self._client, person, new_user, now))
+        if isinstance(found, Refusal):
+            raise found.error
+        return found
+
+    async def _handed_over(self, who: Identity, command: Command) -> str:
+        code = _random()
+        challenge = command.challenge
+        await self._write(lambda conn, now: signins.hand_over(conn, code, who.user, challenge, now, FETCH_SECONDS))
+        return f"http://127.0.0.1:{command.port}/?{urlencode({'code': code, 'state': command.echo})}"
+
+
+def _brought(answer: Answer) -> str:
+    """The code; raises for an answer without one."""
+    if answer.error is not None:
+        raise NotAllowed(
+            "The provider did not sign you in.",
+            why=f"It says {answer.error[:100]!r}.",
+            fix="Sign in again, and agree to it there; else ask whoever runs the provider.",
+        )
+    if not answer.code:
+        raise BadInput("The provider's answer lacks its code.", fix="Sign in again.", field="code")
+    return answer.code
+
+
+def _fetched(conn: Connection, code: str, challenge: str, now: float) -> Identity | None:
+    user = signins.fetch(conn, code, challenge, now)
+    row = None if user is None else users.of(conn, user)
+    if row is None or row["disabled_at"] is not None:
+        return None
+    return Identity(row["id"], row["name"], Via.SESSION, admin=bool(row["admin"]))
+
+
+def _random() -> str:
+    return secrets.token_urlsafe(32)

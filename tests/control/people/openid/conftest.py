@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+from tests.authorisation.town import Town
+from tests.control.people.conftest import rig, town
+from tests.openid_provider import CLIENT, ISSUER, SECRET, OpenIdProvider, ProviderWeb
+
+from crucible.control.people.openid import Entrance
+from crucible.core.openid import Answer, Client, Command, Landing
+from crucible.core.people import OWNER, Identity
+from crucible.core.secret import Secret
+
+__all__ = ["rig", "town"]
+
+BACK = "https://crucible.example.org/api/v1/login/oidc/callback"
+
+
+def answer_of(url: str, browser: str | None, **more: str) -> Answer:
+    """What a browser brings that was sent to `url`."""
+    brought = {**dict(parse_qsl(urlsplit(url).query)), **more}
+    return Answer(brought.get("state"), brought.get("code"), brought.get("error"), brought.get("iss"), browser)
+
+
+@dataclass
+class Gatehouse:
+    """The entrance of a town, its provider, and a person who comes and goes."""
+
+    town: Town
+    provider: OpenIdProvider
+    client: Client
+
+    def __post_init__(self) -> None:
+        self.entrance = Entrance(self.town.rig.ports, self.client, ProviderWeb(self.provider))
+
+    def rebuilt(self, **more: Any) -> Gatehouse:
+        """The same with other settings, as after a restart."""
+        return Gatehouse(self.town, self.provider, replace(self.client, **more))
+
+    async def away(self, path: str | None = None, command: Command | None = None) -> Answer:
+        """To the provider and back, as far as the door."""
+        begun = await self.entrance.begin(BACK, path=path, command=command)
+        return answer_of(self.provider.browse(begun.url), begun.browser.reveal())
+
+    async def sign_in(self, path: str | None = None, command: Command | None = None) -> Landing:
+        return await self.entrance.finish(await self.away(path, command))
+
+    async def who(self, landing: Landing) -> Identity:
+        assert landing.session is not None
+        found = await self.town.control.identify(str(landing.session["token"]))
+        assert found is not None
+        return found
+
+    async def deeds(self) -> list[dict[str, Any]]:
+        page: Any = await self.town.control.people.audit(OWNER, project=None, before=None, limit=20)
+        return list(page["items"])
+
+
+@pytest.fixture
+async def house(town: Town) -> Gatehouse:
+    """With a user whose address is ada's, who has never signed in."""
+    await town.control.people.add_user(OWNER, "ada", email="Ada@Example.org")
+    provider = OpenIdProvider(now=town.rig.clock.now)
+    return Gatehouse(town, provider, Client(ISSUER, CLIENT, Secret(SECRET)))
