@@ -104,6 +104,13 @@ def test_an_unknown_field_is_told_with_its_line_and_the_nearest() -> None:
     assert caught.value.fix == "Did you mean 'memory'?"
 
 
+def test_a_kind_that_is_none_is_told_with_the_nearest() -> None:
+    with pytest.raises(BadInput, match="Did you mean 'inference'"):
+        parse_job_file("script: a.py\nkind: infrence\n", ".yaml", "job.yaml")
+    with pytest.raises(BadInput, match="Known: train, inference"):
+        parse_job_file("script: a.py\nkind: [x]\n", ".yaml", "job.yaml")
+
+
 def test_a_bad_value_is_told_with_its_line() -> None:
     with pytest.raises(BadInput, match="line 2: gpus"):
         parse_job_file("script: a.py\ngpus: many\n", ".yaml", "job.yaml")
@@ -238,6 +245,7 @@ def test_places_may_be_one_text_and_keep_one_number(tmp_path: Path) -> None:
         ("market: spott", "job.yaml, line 2: market: There is no market 'spott'."),
         ("seed: 4294967296", "job.yaml, line 2: seed must be less than 4294967296."),
         ("backend: ','", "job.yaml, line 2: backend names no place."),
+        ("kind: infrence", "job.yaml, line 2: there is no kind 'infrence'."),
         ("falback: local", "job.yaml, line 2: there is no field 'falback'."),
     ],
 )

@@ -20,6 +20,7 @@ from crucible.client.wishes import Wishes, check_bounds
 from crucible.core.errors import BadInput
 from crucible.core.jobfile import PAYLOADS, JobFile, JobModel, as_text
 from crucible.core.resources import parse_duration, parse_memory
+from crucible.core.spec import Kind
 
 if TYPE_CHECKING:
     import yaml
@@ -202,6 +203,11 @@ def _explain(error: ValidationError, lines: Mapping[str, int], shown: str) -> Ba
         fix = f"Did you mean {near!r}?" if near else _INIT
         within = f" in {field!r}" if above else ""
         return BadInput(f"{where}: there is no field {name!r}{within}.", fix=fix, field=field, meant=near)
+    if first["type"] == "enum":
+        known = [kind.value for kind in Kind]
+        near = nearest(str(first["input"]).lower(), known)
+        fix = f"Did you mean {near!r}?" if near else f"Known: {', '.join(known)}."
+        return BadInput(f"{where}: there is no {field} {first['input']!r}."[:200], fix=fix, field=field, meant=near)
     message = _message(first["type"], first["msg"])
     named = ".".join(map(str, first["loc"])) if field == "model" else field
     what = f"{where}: {named}: {message}." if field else f"{where}: {message}."
