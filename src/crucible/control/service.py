@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from crucible.backends.base import Backend
 from crucible.control import restored
 from crucible.control.changing import Changing, Submitted
+from crucible.control.entering import Entering
 from crucible.control.models import Models
 from crucible.control.parts import Deployment
 from crucible.control.people import People, audit
@@ -25,7 +26,7 @@ from crucible.storage import Store
 __all__ = ["Control", "Submitted"]
 
 
-class Control(Reading, Changing):
+class Control(Reading, Changing, Entering):
     def __init__(self, ports: Ports, backends: Mapping[str, Backend], deployment: Deployment) -> None:
         super().__init__(ports, backends, deployment)
         self._rounds = Rounds(self._parts)

@@ -25,6 +25,7 @@ class Prefix(enum.StrEnum):
     USER = "usr"
     TOKEN = "tok"
     NOTE = "nte"
+    SESSION = "ses"
 
 
 _ID = re.compile(rf"({'|'.join(Prefix)})-[{ALPHABET}]{{{_BODY}}}")
