@@ -40,6 +40,7 @@ COMMANDS = (
     Row("status", "jobs:status", "Show all active jobs, or one job."),
     Row("jobs", "jobs:jobs", "List jobs, newest first."),
     Row("logs", "logs:logs", "Print a job's output; -f follows it."),
+    Row("attach", "attach:attach", "Show a running job's output from now on, to its end."),
     Row("exec", "exec:exec_", "Run a command, or a shell, where a job runs.", arguments=True),
     Row("metrics", "metrics:metrics", "Show a job's metrics as sparklines."),
     Row("health", "health:health", "Say how a job does, why, and what to do."),
