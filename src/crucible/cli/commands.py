@@ -42,6 +42,7 @@ COMMANDS = (
     Row("logs", "logs:logs", "Print a job's output; -f follows it."),
     Row("attach", "attach:attach", "Show a running job's output from now on, to its end."),
     Row("exec", "exec:exec_", "Run a command, or a shell, where a job runs.", arguments=True),
+    Row("ports", "ports:ports", "Reach a running job's own ports from here, or list them."),
     Row("metrics", "metrics:metrics", "Show a job's metrics as sparklines."),
     Row("health", "health:health", "Say how a job does, why, and what to do."),
     Row("check", "health:health", "The same as health."),
