@@ -15,8 +15,9 @@ from crucible.control.db import schema as t
 from crucible.control.entering import MAX_NOTED, NOTED_AGAIN_SECONDS
 from crucible.control.service import Control
 from crucible.control.sessions import Sessions, Visit
+from crucible.control.system import LocalWakeups
 from crucible.core.channels import Channel
-from crucible.core.errors import Conflict, Forbidden, NotFound, RefusedByPolicy, TimedOut, TooManyTries
+from crucible.core.errors import Conflict, Forbidden, NotFound, RefusedByPolicy, TimedOut, TooManyTries, Unreachable
 from crucible.core.people import OWNER, Identity, Permission, Role, Via
 from crucible.wire import sessions as s
 
@@ -130,7 +131,8 @@ async def test_an_agent_that_breaks_off_before_it_came_lets_nobody_wait(rig: Rig
     with registry.held("ses-1", VISIT) as meeting:
         with registry.met("att-1", "ses-1"):
             pass
-        assert meeting.came.cancelled()
+        with pytest.raises(Unreachable, match="let it go"):
+            await meeting.agent()
 
 
 @pytest.mark.parametrize(
@@ -163,6 +165,31 @@ async def test_another_process_says_where_the_session_waits(rig: Rig) -> None:
     rig.clock.move(sessions.MEET_SECONDS + 1)
     assert registry.called("att-1") == []
     registry._overheard(None)
+
+
+class Overheard(LocalWakeups):
+    """The wake-ups of a process that another one overhears."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.others: list[Sessions] = []
+
+    def wake(self, topic: str) -> None:
+        super().wake(topic)
+        for other in self.others if topic.startswith("session:") else ():
+            other._overheard(topic)
+
+
+async def test_a_session_asked_for_at_one_process_is_told_by_another(rig: Rig) -> None:
+    wakeups = Overheard()
+    here = Sessions(replace(rig.ports, wakeups=wakeups), "https://here.example:8443/agents")
+    there = Sessions(rig.ports, "https://there.example")
+    wakeups.others = [there]
+    with rig.ports.wakeups.listening("machine:mch-1") as listener, here.held("ses-1", VISIT):
+        assert await listener.wait(SOON), "the runner that waits there is woken"
+        assert there.called("att-1") == [{"id": "ses-1", "at": "https://here.example:8443/agents"}]
+        with pytest.raises(NotFound), there.met("att-1", "ses-1"):
+            raise AssertionError("it waits elsewhere")
 
 
 async def test_what_others_wait_for_is_bounded(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:

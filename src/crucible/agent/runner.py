@@ -393,6 +393,7 @@ class Life:
         self._voice.say(Kind.ARTIFACT, data)
 
     def _leave(self) -> None:
+        self._sessions.end()
         if self._user.launcher is not None and not self._folder.process.exists():
             self._user.abandon()
         self._user.forget()

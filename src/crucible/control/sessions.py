@@ -16,7 +16,7 @@ from typing import Protocol
 
 from crucible.control.ports import Ports
 from crucible.control.views import View
-from crucible.core.errors import NotFound, TimedOut, TooManyTries
+from crucible.core.errors import NotFound, TimedOut, TooManyTries, Unreachable
 
 MEET_SECONDS = 10.0
 TOPIC = "session"
@@ -57,6 +57,12 @@ class Meeting:
         """The agent's line, once it has dialled; raises TimedOut."""
         try:
             return await asyncio.wait_for(asyncio.shield(self.came), MEET_SECONDS)
+        except asyncio.CancelledError:
+            if not self.came.cancelled():
+                raise
+            raise Unreachable(
+                "The job's machine opened the line for the session and let it go.", fix="Try again."
+            ) from None
         except TimeoutError:
             raise TimedOut(
                 "The job's machine did not open the line for the session.",

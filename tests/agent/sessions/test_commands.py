@@ -226,6 +226,30 @@ def test_a_job_that_does_not_run_has_nothing_to_enter(far: FarEnd) -> None:
     assert (over.problem.code, over.problem.status) == ("conflict", 409)
 
 
+def test_a_job_that_ends_meanwhile_leaves_no_command(far: FarEnd, tmp_path: Path) -> None:
+    """What is started when the job's processes have been ended already was not among them."""
+    alive = iter([False])
+    over = far.open(around(tmp_path, alive=lambda: next(alive, False)), s.Command(("sleep", "1000"))).to_the_end().over
+    assert over.problem is not None
+    assert not left_of()
+
+
+def test_at_the_end_no_session_begins_and_none_is_left(far: FarEnd, tmp_path: Path) -> None:
+    sessions = Sessions(far.dial, lambda: around(tmp_path))
+    caller = far.call(sessions)
+    caller.send(s.opening(sh("echo $$; exec sleep 1000")))
+    pid = int(caller.until(b"\n"))
+    ending = threading.Thread(target=sessions.end)
+    ending.start()
+    os.kill(pid, signal.SIGKILL)
+    ending.join(20)
+    assert not ending.is_alive()
+    assert not left_of()
+    late = far.call(sessions, "ses-2")
+    late.send(s.opening(sh("true")))
+    assert late.to_the_end().over.problem is not None
+
+
 @pytest.mark.parametrize("frame", [b"", b"?", b"D123", b"O{", b'O{"kind":"command","words":["a\\u0000"]}', s.end()])
 def test_what_opens_nothing_is_refused(far: FarEnd, tmp_path: Path, frame: bytes) -> None:
     caller = far.call(Sessions(far.dial, lambda: around(tmp_path)))

@@ -210,6 +210,12 @@ class CommandPeer:
                 log.error("processes of a session are still there")
         self._close()
 
+    def end_now(self) -> None:
+        """The same without a while between."""
+        if not self._ended.is_set():
+            signal_group(self._process.pid, signal.SIGKILL)
+        self.leave()
+
     def _watch(self) -> None:
         self.waker, self._bell = os.pipe()
         threading.Thread(target=self._wait, name="session-wait", daemon=True).start()

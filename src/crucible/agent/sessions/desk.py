@@ -8,7 +8,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Callable, Optional
 
 from crucible.agent.channel import Called
@@ -26,6 +27,7 @@ log = logging.getLogger(__name__)
 MOST = 64
 OPEN_SECONDS = 15.0
 REMEMBERED = 1000
+END_SECONDS = 10.0
 
 NOT_RUNNING = s.Problem("conflict", 409, "The job's program does not run.", "It has not begun, or has ended.")
 TOO_MANY = s.Problem(
@@ -42,6 +44,9 @@ class Sessions:
         self._lock = threading.Lock()
         self._known: deque[str] = deque(maxlen=REMEMBERED)
         self._open = 0
+        self._commands = 0
+        self._changed = threading.Condition()
+        self._closed = False
 
     def told(self, calls: Sequence[Called]) -> None:
         """Somebody waits in these; those that are known already are passed over."""
@@ -86,7 +91,7 @@ class Sessions:
         frame = line.wait_for_frame(OPEN_SECONDS)
         s.kind_of(frame, frozenset({s.Kind.OPEN}))
         wanted, around = s.read_opening(frame), self._around()
-        problem = NOT_RUNNING if around is None else TOO_MANY if self._open > MOST else None
+        problem = NOT_RUNNING if around is None or self._closed else TOO_MANY if self._open > MOST else None
         if problem is not None or around is None:
             line.send(s.over(s.Over(problem=problem)))
         elif isinstance(wanted, s.Ports):
@@ -94,7 +99,34 @@ class Sessions:
         elif isinstance(wanted, s.Connection):
             _talk(line, ConnectionPeer(wanted.port, around), tells_end=True)
         else:
-            _talk(line, CommandPeer(id, wanted, around), around.secrets)
+            self._command(id, line, wanted, around)
+
+    def _command(self, id: str, line: Line, wanted: s.Command, around: Surroundings) -> None:
+        with self._counted():
+            peer = CommandPeer(id, wanted, around)
+            # Whoever ends the job ends all that is there then: what came too late for that ends here.
+            if self._closed or not around.alive():
+                peer.end_now()
+                line.send(s.over(s.Over(problem=NOT_RUNNING)))
+            else:
+                _talk(line, peer, around.secrets)
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        with self._changed:
+            self._commands += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._commands -= 1
+                self._changed.notify_all()
+
+    def end(self, seconds: float = END_SECONDS) -> None:
+        """No more begin; returns once no command is left. The job has ended, and what ran there was killed with it."""
+        with self._changed:
+            self._closed = True
+            self._changed.wait_for(lambda: not self._commands, seconds)
 
 
 def _talk(line: Line, peer: Peer, secrets: tuple[str, ...] = (), *, tells_end: bool = False) -> None:
