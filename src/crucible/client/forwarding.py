@@ -91,22 +91,29 @@ class Forward(Closing):
             threading.Thread(target=self._serve, args=(connection,), name="crucible-forward", daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
-        try:
-            with connection, open_session(self._transport, self._ref, Connection(self.remote)) as session:
+        """What went wrong is told before whoever connected sees the end."""
+        with connection:
+            try:
+                self._lead(connection)
+            except CrucibleError as error:
+                if not self._closed:
+                    self._notice(error)
+            finally:
+                with contextlib.suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)  # wakes the thread that reads from it
+                self._room.release()
+
+    def _lead(self, connection: socket.socket) -> None:
+        with open_session(self._transport, self._ref, Connection(self.remote)) as session:
+            with self._lock:
+                if self._closed:
+                    return
+                self._open.add(session)
+            try:
+                _carry(connection, session)
+            finally:
                 with self._lock:
-                    if self._closed:
-                        return
-                    self._open.add(session)
-                try:
-                    _carry(connection, session)
-                finally:
-                    with self._lock:
-                        self._open.discard(session)
-        except CrucibleError as error:
-            if not self._closed:
-                self._notice(error)
-        finally:
-            self._room.release()
+                    self._open.discard(session)
 
 
 def _carry(connection: socket.socket, session: Session) -> None:
@@ -123,9 +130,6 @@ def _carry(connection: socket.socket, session: Session) -> None:
                 connection.shutdown(socket.SHUT_WR)
     except OSError:  # whoever connected here has gone
         return
-    finally:
-        with contextlib.suppress(OSError):
-            connection.shutdown(socket.SHUT_RDWR)  # wakes the thread that reads from it
 
 
 def _send(connection: socket.socket, session: Session) -> None:
