@@ -109,6 +109,16 @@ def test_as_json(terminal: Terminal, job: str) -> None:
     assert json.loads(done.stdout) == {"code": 3, "stdout": "in", "stderr": "", "job_ended": False}
 
 
+def test_whoever_stops_reading_ends_it(terminal: Terminal, job: str) -> None:
+    """As with any program: `crucible exec … | head`."""
+    at = f"{sys.executable} -m crucible exec {job} --"
+    text = f"{at} yes | head -1; exec 0<&-; {at} cat"
+    done = subprocess.run(
+        ["/bin/sh", "-c", text], env=terminal.crucible.env, capture_output=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"y\n", b"")
+
+
 def test_a_shell_in_a_terminal(terminal: Terminal, job: str) -> None:
     """Keys go through, Ctrl-C too, and the shell's code comes back."""
     pid, number = pty.fork()

@@ -28,8 +28,8 @@ def exec_(
     The exit code is the command's own, 128 and the number of a signal that ended it. It ends with the job.
     """
     session = Session.of(ctx)
-    words = session.arguments
-    tty = tty or (not words and sys.stdin.isatty() and sys.stdout.isatty())
+    words, stdin = session.arguments, stdin and sys.stdin is not None
+    tty = tty or (not words and stdin and sys.stdin.isatty() and sys.stdout.isatty())
     if not words and not tty:
         raise BadInput("Say what to run.", fix=f"crucible exec {job} -- nvidia-smi, or crucible exec -t {job}")
     if tty and session.out.as_json:

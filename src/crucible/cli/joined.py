@@ -40,15 +40,21 @@ class Joined:
     def run(self) -> Over:
         """Returns when the session is over. KeyboardInterrupt is the caller's to take; the session ends with it."""
         with self._raw(), self._told_of_size():
-            for kind, content in self._session.frames():
-                if kind is Kind.READY:
-                    threading.Thread(target=self._feed, name="crucible-input", daemon=True).start()
-                elif kind is Kind.DATA:
-                    _write(sys.stdout.fileno(), content)
-                elif kind is Kind.ERROR_DATA:
-                    _write(sys.stderr.fileno(), content)
+            try:
+                self._show()
+            except BrokenPipeError:  # whoever read this has gone, and programs end of that
+                return Over(signal=signal.SIGPIPE)
         assert self._session.over is not None
         return self._session.over
+
+    def _show(self) -> None:
+        for kind, content in self._session.frames():
+            if kind is Kind.READY:
+                threading.Thread(target=self._feed, name="crucible-input", daemon=True).start()
+            elif kind is Kind.DATA:
+                _write(sys.stdout.fileno(), content)
+            elif kind is Kind.ERROR_DATA:
+                _write(sys.stderr.fileno(), content)
 
     def _feed(self) -> None:
         """In a thread of its own: input, until its end, and changes of size."""
