@@ -50,6 +50,12 @@ async def over(socket: SocketClient) -> s.Over:
     return s.read_over(await socket.received())
 
 
+async def problem_of(socket: SocketClient) -> s.Problem:
+    problem = (await over(socket)).problem
+    assert problem is not None
+    return problem
+
+
 async def closed(socket: SocketClient) -> int:
     message = await socket.message()
     assert message["type"] == "websocket.close", message
@@ -80,8 +86,7 @@ async def test_who_leaves_lets_the_agent_go(control: FakeControl, api: FastAPI, 
 async def test_an_agent_that_goes_without_a_word(control: FakeControl, api: FastAPI, agents_api: FastAPI) -> None:
     async with met(control, api, agents_api) as (client, agent):
         agent.leave()
-        problem = (await over(client)).problem
-        assert problem is not None
+        problem = await problem_of(client)
         assert (problem.code, problem.status) == ("unreachable", 503)
 
 
@@ -91,8 +96,7 @@ async def test_what_a_client_may_not_send(
 ) -> None:
     async with met(control, api, agents_api) as (client, agent):
         client.send(frame)
-        problem = (await over(client)).problem
-        assert problem is not None
+        problem = await problem_of(client)
         assert problem.code == "bad_input"
         assert await closed(agent) == 1000
 
@@ -100,16 +104,14 @@ async def test_what_a_client_may_not_send(
 async def test_a_text_is_no_frame(control: FakeControl, api: FastAPI, agents_api: FastAPI) -> None:
     async with met(control, api, agents_api) as (client, _):
         client.say("O{}")
-        problem = (await over(client)).problem
-        assert problem is not None
+        problem = await problem_of(client)
         assert "binary" in problem.why
 
 
 async def test_what_an_agent_may_not_send(control: FakeControl, api: FastAPI, agents_api: FastAPI) -> None:
     async with met(control, api, agents_api) as (client, agent):
         agent.send(LS)
-        problem = (await over(client)).problem
-        assert problem is not None
+        problem = await problem_of(client)
         assert problem.code == "bad_input"
 
 
@@ -118,8 +120,7 @@ async def test_what_opens_nothing_never_reaches_an_agent(control: FakeControl, a
     async with SocketClient(api, PATH, ASKING) as client:
         await client.accepted()
         client.send(first)
-        problem = (await over(client)).problem
-        assert problem is not None
+        problem = await problem_of(client)
         assert problem.code == "bad_input"
         assert not control.meetings
 
@@ -130,8 +131,7 @@ async def test_who_says_nothing_is_not_waited_for(
     monkeypatch.setattr(sessions, "OPEN_SECONDS", 0.01)
     async with SocketClient(api, PATH, ASKING) as client:
         await client.accepted()
-        problem = (await over(client)).problem
-        assert problem is not None
+        problem = await problem_of(client)
         assert problem.code == "timed_out"
 
 
@@ -199,7 +199,6 @@ async def test_a_token_that_ends_takes_its_session_along(
     async with SocketClient(api, PATH, ASKING) as client:
         await client.accepted()
         client.send(LS)
-        problem = (await over(client)).problem
-        assert problem is not None
+        problem = await problem_of(client)
         assert problem.code == "not_allowed"
         assert not control.meetings
