@@ -97,6 +97,15 @@ class SocketClient:
         assert self._task
         await asyncio.shield(self._task)
 
+    def send(self, frame: bytes) -> None:
+        self._inward.put_nowait({"type": "websocket.receive", "bytes": frame})
+
+    async def received(self) -> bytes:
+        """The next binary message."""
+        message = await self.message()
+        assert message["type"] == "websocket.send", message
+        return bytes(message["bytes"])
+
     def say(self, text: str) -> None:
         self._inward.put_nowait({"type": "websocket.receive", "text": text})
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -183,8 +183,36 @@ class FakeVault:
         return []
 
 
+class FakeMeeting:
+    def __init__(self) -> None:
+        self.came: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.over = asyncio.Event()
+
+
+@dataclass(frozen=True)
+class FakeEntrance:
+    """Every session is called `ses-1`."""
+
+    meetings: dict[str, FakeMeeting]
+    job: str
+    wanted: list[Any] = field(default_factory=list)
+
+    @asynccontextmanager
+    async def session(self, wanted: Any) -> AsyncIterator[Any]:
+        self.wanted.append(wanted)
+        meeting = self.meetings["ses-1"] = FakeMeeting()
+        try:
+            async with asyncio.timeout(2):
+                line = await meeting.came
+            yield line
+        finally:
+            del self.meetings["ses-1"]
+            meeting.over.set()
+
+
 class FakeControl:
     def __init__(self) -> None:
+        self.meetings: dict[str, FakeMeeting] = {}
         self.store = FakeStore()
         self.known: dict[str, FakeJob] = {}
         self.keys: dict[str, tuple[JobSpec, FakeJob]] = {}
@@ -574,10 +602,27 @@ class FakeControl:
         return self.wanted if self.wanted and self.wanted.version != version else None
 
     async def attempt_desired(
-        self, attempt: str, rank: int, stop: bool, checkpoint: int, wait: float
+        self,
+        attempt: str,
+        rank: int,
+        stop: bool,
+        checkpoint: int,
+        wait: float,
+        sessions: Collection[str] | None = None,
     ) -> dict[str, Any] | None:
-        self.asked.append({"rank": rank, "stop": stop, "checkpoint": checkpoint, "wait": wait})
+        asked = {"rank": rank, "stop": stop, "checkpoint": checkpoint, "wait": wait, "sessions": sessions}
+        self.asked.append(asked)
         return self.wanted_of_attempt
+
+    async def enter(self, ref: str) -> FakeEntrance:
+        job = await self.find_job(ref)
+        return FakeEntrance(self.meetings, job)
+
+    @contextmanager
+    def met(self, attempt: str, session: str) -> Iterator[FakeMeeting]:
+        if attempt != ATTEMPT or session not in self.meetings:
+            raise NotFound("There is no such session.")
+        yield self.meetings[session]
 
     async def ingest(self, attempt: str, rank: int, raw: bytes) -> int:
         batch = decode_batch(raw, derive_secret(KEY, "attempt", attempt))

@@ -153,7 +153,7 @@ async def test_what_is_wanted_of_a_runner(agent: httpx2.AsyncClient, control: Fa
     control.wanted_of_attempt = {"stop": True, "checkpoint": 2, "settled": False}
     answer = await agent.get(f"{RANK}/desired?stop=0&checkpoint=1&wait=9", headers=AS_RUNNER)
     assert answer.json() == control.wanted_of_attempt
-    assert control.asked == [{"rank": 0, "stop": False, "checkpoint": 1, "wait": 9}]
+    assert control.asked == [{"rank": 0, "stop": False, "checkpoint": 1, "wait": 9, "sessions": None}]
 
 
 async def test_messages_are_acknowledged(agent: httpx2.AsyncClient, control: FakeControl) -> None:

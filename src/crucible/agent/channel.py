@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import http.client
 import json
+import re
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,9 +26,12 @@ UPLOAD_RATE = 5_000_000
 """Bytes a second that a server stores on a bad day."""
 LONG_POLL_SLACK = 15.0
 _CHUNK = 256 * 1024
+MAX_SESSIONS = 64
+_SESSION = re.compile(r"[A-Za-z0-9-]{1,64}")
 
 __all__ = [
     "AttemptWish",
+    "Called",
     "Channel",
     "ClaimedByAnother",
     "Gap",
@@ -68,6 +72,14 @@ class Told:
 
 
 @dataclass(frozen=True)
+class Called:
+    """A session that somebody waits in; `at` is the address of the server that he asked, where it is another."""
+
+    id: str
+    at: str | None = None
+
+
+@dataclass(frozen=True)
 class AttemptWish:
     """What is wanted of one attempt now. `lease` and `ends_in` are None where nothing was told of them."""
 
@@ -76,6 +88,7 @@ class AttemptWish:
     settled: bool = False
     lease: Told | None = field(default=None, compare=False)
     ends_in: Told | None = field(default=None, compare=False)
+    sessions: tuple[Called, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -141,6 +154,7 @@ class HttpChannel:
 
     def desired(self, known: AttemptWish, wait: float) -> AttemptWish | None:
         asked = urlencode({"stop": int(known.stop), "checkpoint": known.checkpoint, "wait": f"{wait:g}"})
+        asked += "&" + urlencode({"sessions": ",".join(called.id for called in known.sessions)})
         answer = self._link.ask(Request("GET", f"{self._path}/desired?{asked}", seconds=wait + LONG_POLL_SLACK))
         if answer.status != 200:
             return None
@@ -301,6 +315,16 @@ def wish_of(doc: Mapping[str, object]) -> AttemptWish:
         bool(doc.get("settled")),
         _told(doc, "lease_seconds"),
         _told(doc, "ends_in"),
+        _called(doc.get("sessions")),
+    )
+
+
+def _called(items: object) -> tuple[Called, ...]:
+    found = [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+    return tuple(
+        Called(item["id"], at if isinstance(at, str) else None)
+        for item, at in ((item, item.get("at")) for item in found[:MAX_SESSIONS])
+        if isinstance(item.get("id"), str) and _SESSION.fullmatch(item["id"])
     )
 
 

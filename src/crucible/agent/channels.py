@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Callable
+from urllib.parse import quote
 
 from crucible.agent.bootstrap import Bootstrap
-from crucible.agent.channel import Channel, HttpChannel, MachineChannel, MachineLine
+from crucible.agent.channel import Called, Channel, HttpChannel, MachineChannel, MachineLine
 from crucible.agent.files import read_json, write_file
+from crucible.agent.link import Address, Refused
+from crucible.agent.sessions.line import Line, dial
 from crucible.agent.storelink.bucket import BucketMail
 from crucible.agent.storelink.channel import StoreChannel
 from crucible.agent.storelink.machine import StoreMachineLine
@@ -18,6 +22,9 @@ from crucible.agent.storelink.party import Party
 from crucible.agent.storelink.urls import Urls
 from crucible.wire.desired import Assignment
 from crucible.wire.mailbox import HOST, host_key, party_of, runner_key
+
+DIALS = 8
+DIAL_AGAIN_SECONDS = 0.25
 
 
 def runner_channels(bootstrap: Bootstrap, assignment: Assignment) -> Callable[[], Channel]:
@@ -28,6 +35,24 @@ def runner_channels(bootstrap: Bootstrap, assignment: Assignment) -> Callable[[]
     name = party_of(a.attempt, a.rank)
     party = _party(bootstrap, bootstrap.store, name, runner_key(a.secret.encode(), name))
     return lambda: StoreChannel(party, a.attempt, a.rank, a.secret)
+
+
+def session_lines(bootstrap: Bootstrap, assignment: Assignment) -> Callable[[Called], Line]:
+    """Opens the lines of sessions of one runner; only over https is anything told of them."""
+    a = assignment
+    path = f"/agent/v1/attempts/{quote(a.attempt, safe='')}/{a.rank}/sessions"
+
+    def open_line(called: Called) -> Line:
+        address = bootstrap.address if called.at is None else Address(called.at)
+        for _ in range(DIALS - 1):
+            try:
+                return dial(address, f"{path}/{called.id}", a.secret)
+            except Refused:
+                # Several servers may stand behind one address, and another of them has the session.
+                time.sleep(DIAL_AGAIN_SECONDS)
+        return dial(address, f"{path}/{called.id}", a.secret)
+
+    return open_line
 
 
 def machine_line(bootstrap: Bootstrap, secret: str | None) -> MachineLine:

@@ -64,16 +64,21 @@ class Launcher:
         order = json.dumps({"command": list(command), "folder": folder, "env": dict(env)})
         with open(self._orders, "wb") as pipe:
             pipe.write(order.encode())
-        with open(self._errors, "rb") as pipe:
-            problem = pipe.read(_MAX_ERROR)
-        if problem:
-            code, _, text = problem.decode("utf-8", "replace").partition(" ")
-            raise CannotExecute(int(code), text)
+        check_executed(self._errors)
 
     def abandon(self) -> None:
         """The child ends without having become anything."""
         os.close(self._orders)
         os.close(self._errors)
+
+
+def check_executed(errors: int) -> None:
+    """Wait until the child has become the command; raises CannotExecute. Closes the descriptor."""
+    with open(errors, "rb") as pipe:
+        problem = pipe.read(_MAX_ERROR)
+    if problem:
+        code, _, text = problem.decode("utf-8", "replace").partition(" ")
+        raise CannotExecute(int(code), text)
 
 
 def _wait_and_become(orders: int, errors: int, output: int, enter: Callable[[], None]) -> None:
@@ -89,16 +94,24 @@ def _wait_and_become(orders: int, errors: int, output: int, enter: Callable[[], 
 
 
 def _become(order: Mapping[str, object], errors: int, output: int, enter: Callable[[], None]) -> None:
+    def get_ready() -> None:
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        for source, target in ((nothing, 0), (output, 1), (output, 2)):
+            os.dup2(source, target, inheritable=True)
+        die_first()
+        enter()
+
+    become(order, errors, get_ready)
+
+
+def become(order: Mapping[str, object], errors: int, get_ready: Callable[[], None]) -> None:
+    """Execute what the order says, after `get_ready`. Returns only when it cannot, with the reason in `errors`."""
     command = [str(word) for word in order["command"]]  # type: ignore[attr-defined]
     env = {str(name): str(value) for name, value in dict(order["env"]).items()}  # type: ignore[call-overload]
     try:
         os.chdir(str(order["folder"]))
         _restore_signals()
-        nothing = os.open(os.devnull, os.O_RDONLY)
-        for source, target in ((nothing, 0), (output, 1), (output, 2)):
-            os.dup2(source, target, inheritable=True)
-        _die_first()
-        enter()
+        get_ready()
         os.execvpe(command[0], command, env)  # noqa: S606  a shell would change the command
     except OSError as error:
         code = 127 if isinstance(error, (FileNotFoundError, NotADirectoryError)) else 126
@@ -107,7 +120,7 @@ def _become(order: Mapping[str, object], errors: int, output: int, enter: Callab
         os.write(errors, f"126 cannot start the process: {error!r}".encode()[:_MAX_ERROR])
 
 
-def _die_first() -> None:
+def die_first() -> None:
     """Where the machine as a whole runs out of memory, the program is to be ended before those who report on it."""
     with contextlib.suppress(OSError, ValueError), open(_OOM_SCORE, "r+", encoding="ascii") as file:
         wanted = max(int(file.read()), OOM_SCORE)

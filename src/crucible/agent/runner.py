@@ -19,7 +19,7 @@ from typing import Callable
 from crucible.agent import runner_state as rs
 from crucible.agent.bootstrap import Order
 from crucible.agent.channel import AttemptWish, Channel, Gone, LinkError
-from crucible.agent.channels import runner_channels
+from crucible.agent.channels import runner_channels, session_lines
 from crucible.agent.checkpoints import Keeper, Telling
 from crucible.agent.clock import Deadline, boottime
 from crucible.agent.contacts import Contacts, Listener
@@ -39,6 +39,7 @@ from crucible.agent.prompting import Prompting
 from crucible.agent.pump import Pump, make_pipe
 from crucible.agent.redaction import Redactor
 from crucible.agent.results import read_result
+from crucible.agent.sessions import Sessions, Surroundings
 from crucible.agent.spool import Spool
 from crucible.agent.stagework import Abandoned, StageError, StageWork
 from crucible.agent.telemetry import ReportFile, Telemetry
@@ -133,6 +134,7 @@ class Life:
         self._told_at = 0.0
         self._user, self._limits = self._make_user()
         self._prompting = Prompting(folder, self._user)
+        self._sessions = Sessions(session_lines(order.bootstrap, order.assignment), self._surroundings)
 
     def run(self) -> None:
         """Returns once everything is acknowledged, or nothing is wanted any more."""
@@ -175,6 +177,21 @@ class Life:
         if wish.ends_in is not None:
             self._events.put(rs.TimeGiven(Deadline.after(wish.ends_in.seconds, boottime())))
         self._events.put(rs.CheckpointWanted(wish.checkpoint))
+        self._sessions.told(wish.sessions)
+
+    def _surroundings(self) -> Surroundings | None:
+        """What sessions find at the job; None while its program does not run."""
+        prepared, user = self._prepared, self._user
+        if prepared is None or user.confinement is None or self._meter is None or not user.process.alive:
+            return None
+        return Surroundings(
+            prepared.folder,
+            prepared.env,
+            prepared.secrets,
+            user.confinement.admit,
+            user.confinement.pids,
+            lambda: user.process.alive,
+        )
 
     def _may_leave(self) -> bool:
         if self._finishing is None:
@@ -376,6 +393,7 @@ class Life:
         self._voice.say(Kind.ARTIFACT, data)
 
     def _leave(self) -> None:
+        self._sessions.end()
         if self._user.launcher is not None and not self._folder.process.exists():
             self._user.abandon()
         self._user.forget()

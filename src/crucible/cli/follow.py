@@ -79,6 +79,14 @@ def watch(
     return followed.job.own_code
 
 
+def end_of(api: Api, job: JobView) -> Cursors | None:
+    """Where the output of its newest attempt ends now, for what comes after; None where there is none."""
+    if not job.attempt:
+        return None
+    page = api.logs(job.id, attempt=job.attempt, offset=-1, limit=1)
+    return Cursors(attempt=page.attempt or job.attempt, offset=page.next)
+
+
 def follow(api: Api, job: JobView, out: Output, cursors: Cursors | None = None) -> Followed:
     """Show the job until its end. KeyboardInterrupt is the caller's to take."""
     with open_screen(out) as screen:

@@ -7,12 +7,10 @@ from typing import Annotated
 import typer
 
 from crucible.cli.arguments import Job
-from crucible.cli.follow import submitted, watch
+from crucible.cli.follow import end_of, submitted, watch
 from crucible.cli.session import Session
-from crucible.client.api import Api
 from crucible.client.finding import find_job
 from crucible.client.placing import check_places
-from crucible.client.stream import Cursors
 from crucible.client.views import JobView
 
 Follow = Annotated[
@@ -43,7 +41,7 @@ def resume(
         if not follow:
             return submitted(session.out, reopened)
         session.out.say(f"Resumed {reopened.called}{_from(before, checkpoint)}")
-        return watch(session.out, api, reopened, cursors=_end_of(api, before))
+        return watch(session.out, api, reopened, cursors=end_of(api, before))
 
 
 def rerun(ctx: typer.Context, job: Job, follow: Follow = True) -> int:
@@ -68,11 +66,3 @@ def _from(before: JobView, checkpoint: str | None) -> str:
         return "; it has no checkpoint, so it begins anew"
     step = before.checkpoint.step
     return f" from {before.checkpoint.called}" + (f", step {step}" if step is not None else "")
-
-
-def _end_of(api: Api, before: JobView) -> Cursors | None:
-    """Where the output of the attempts before ends: what was seen then is not shown again."""
-    if not before.attempt:
-        return None
-    page = api.logs(before.id, attempt=before.attempt, offset=-1, limit=1)
-    return Cursors(attempt=page.attempt or before.attempt, offset=page.next)

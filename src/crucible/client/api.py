@@ -14,6 +14,8 @@ import httpx2
 from crucible.client import stream
 from crucible.client.answers import read
 from crucible.client.comparisons import ComparisonView
+from crucible.client.executing import Executed, execute
+from crucible.client.forwarding import Forward, need_port, ports_of
 from crucible.client.found import CancelledPage, HitPage, NotePage, NoteView, SubmittedPage, TagPage
 from crucible.client.hooks import Hooks
 from crucible.client.people import People
@@ -28,6 +30,7 @@ from crucible.client.placeviews import (
 )
 from crucible.client.secrets import Secrets
 from crucible.client.serverviews import BackupView, ConfirmedView, ModelPage, ModelView, PruneView, ServerView
+from crucible.client.sessions import Session, open_session
 from crucible.client.training import Training
 from crucible.client.transport import Endpoint, Query, Transport
 from crucible.client.views import (
@@ -44,9 +47,11 @@ from crucible.client.views import (
     MetricsView,
     View,
 )
+from crucible.core.errors import CrucibleError
 from crucible.core.jobfilter import JobFilter
 from crucible.core.models import Order
 from crucible.core.spec import JobSpec
+from crucible.wire.sessions import Opening
 
 V = TypeVar("V", bound=View)
 
@@ -355,6 +360,32 @@ class Api:
         """
         link = stream.Link(self, self.transport, self._found)
         return stream.follow(link, ref, cursors or stream.Cursors(), notice or _silent, stream.Timing(time, stop))
+
+    def session(self, ref: str, wanted: Opening) -> Session:
+        """A command, or a connection to a port, at a running job."""
+        return open_session(self.transport, ref, wanted)
+
+    def execute(
+        self, ref: str, command: Sequence[str], *, input: bytes = b"", timeout: float | None = None
+    ) -> Executed:
+        """Run a command in a running job's surroundings, to its end."""
+        return execute(self.transport, ref, command, input=input, timeout=timeout)
+
+    def ports(self, ref: str) -> tuple[int, ...]:
+        """The ports that processes of a running job listen on."""
+        return ports_of(self.transport, ref)
+
+    def forward(
+        self,
+        ref: str,
+        remote: int,
+        local: int | None = None,
+        *,
+        notice: Callable[[CrucibleError], None] | None = None,
+    ) -> Forward:
+        """Lead a port of this computer (the same unless named, 0 for any) to one that a running job listens on."""
+        need_port(self.ports(ref), remote)
+        return Forward(self.transport, ref, remote, local, notice or (lambda error: None))
 
 
 def _plain(wanted: JobFilter) -> dict[str, object]:

@@ -26,7 +26,9 @@ from crucible.client.asking import Ask, Options
 from crucible.client.candidates import Line, line_up
 from crucible.client.checks import check_number, check_text, read_names, wrong
 from crucible.client.connection import connect, embedded_of
+from crucible.client.executing import Executed
 from crucible.client.finding import find_job, walk
+from crucible.client.forwarding import Forward
 from crucible.client.modeljobs import take_model
 from crucible.client.payload import Payload, Request
 from crucible.client.placeviews import BackendView, MachineView
@@ -309,6 +311,26 @@ class SyncJob:
         if not overwrite:
             downloads.refuse_to_overwrite([downloads.as_file(found)], Path(into), **_OVERWRITE)
         return downloads.download_checkpoint(self._api, self.id, found, Path(into))
+
+    def exec(self, command: Sequence[str], *, input: bytes = b"", timeout: float | None = None) -> Executed:
+        """Run a command where its program runs, to the command's end: `code`, `stdout`, `stderr`.
+
+        It has the program's folder, variables and limits, and ends with it. TimedOut after `timeout` seconds.
+        """
+        return self._api.execute(self.id, command, input=input, timeout=checked_seconds(timeout))
+
+    def ports(self) -> tuple[int, ...]:
+        """The ports that its processes listen on."""
+        return self._api.ports(self.id)
+
+    def forward(self, port: int, local: int | None = None) -> Forward:
+        """Lead a port of this computer (the same unless named, 0 for any) to one that it listens on.
+
+        With `with`, or until `close()`; `local` and `url` say where it is.
+        """
+        check_number("port", port, 1, 65535, whole=True)
+        check_number("local", local, 0, 65535, whole=True)
+        return self._api.forward(self.id, port, local)
 
     def cancel(self) -> JobStatus:
         """Ask it to end; again, or after its end, is harmless. `wait()` says when it has."""

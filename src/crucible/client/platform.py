@@ -9,13 +9,15 @@ import asyncio
 import warnings
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar, Unpack
 
 from crucible.client.asking import Ask, Options
 from crucible.client.blocking import SyncJob, SyncMLPlatform, checked_seconds, not_ended
+from crucible.client.executing import Executed
+from crucible.client.forwarding import Forward
 from crucible.client.placeviews import BackendView, MachineView
 from crucible.client.pump import pumped
 from crucible.client.results import JobResult
@@ -225,6 +227,26 @@ class Job(Awaitable["Job"]):
     ) -> Path:
         """Fetch a checkpoint by id, name, `latest` or `best`; a folder comes as a tar archive."""
         return await self._ask(lambda job: job.download_checkpoint(checkpoint, into, overwrite=overwrite))
+
+    async def exec(self, command: Sequence[str], *, input: bytes = b"", timeout: float | None = None) -> Executed:
+        """Run a command where its program runs, to the command's end: `code`, `stdout`, `stderr`.
+
+        It has the program's folder, variables and limits, and ends with it. TimedOut after `timeout` seconds.
+        """
+        return await self._ask(lambda job: job.exec(command, input=input, timeout=timeout))
+
+    async def ports(self) -> tuple[int, ...]:
+        """The ports that its processes listen on."""
+        return await self._ask(SyncJob.ports)
+
+    @asynccontextmanager
+    async def forward(self, port: int, local: int | None = None) -> AsyncGenerator[Forward, None]:
+        """Lead a port of this computer (the same unless named, 0 for any) to one that it listens on."""
+        found = await self._ask(lambda job: job.forward(port, local))
+        try:
+            yield found
+        finally:
+            await self._platform.in_thread(found.close)
 
     async def cancel(self) -> JobStatus:
         """Ask it to end; again, or after its end, is harmless. `wait()` says when it has."""

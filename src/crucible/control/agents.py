@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
 from sqlalchemy import bindparam, or_, select
@@ -19,6 +20,7 @@ from crucible.control.ingest import SEGMENT, AttemptGone, Ingest
 from crucible.control.ports import Ports
 from crucible.control.secrets import Vault
 from crucible.control.secrets.handing import handed
+from crucible.control.sessions import Meeting, Sessions
 from crucible.control.tails import Tails
 from crucible.control.unit import Unit, Writer
 from crucible.control.uploads import LANE, PUT_DEADLINE, Uploads
@@ -66,6 +68,7 @@ class Tools:
     contacts: Contacts
     key: bytes = field(repr=False)
     vault: Vault
+    sessions: Sessions
 
 
 class Agents:
@@ -119,16 +122,40 @@ class Agents:
         """The machine's document, for one who passes it on: nobody was heard. Raises MachineUnwanted."""
         return await self._document(machine)
 
-    async def attempt_desired(self, attempt: str, rank: int, stop: bool, checkpoint: int, wait: float) -> View | None:
-        """What is wanted of one attempt, once it differs from what its runner knows."""
+    async def attempt_desired(
+        self,
+        attempt: str,
+        rank: int,
+        stop: bool,
+        checkpoint: int,
+        wait: float,
+        sessions: Collection[str] | None = None,
+    ) -> View | None:
+        """What is wanted of one attempt, once it differs from what its runner knows.
+
+        `sessions`: those that the runner has heard of; None for one that knows of none at all.
+        """
         machine = await self._machine_of(attempt)
         with self._tools.ports.wakeups.listening(f"machine:{machine}") as listener:
             known = {"stop": stop, "settled": False, "checkpoint": checkpoint}
             wishes = await self._wishes(attempt)
-            if wishes == known and wait > 0:
+            called = self._called(attempt, rank, sessions)
+            if wishes == known and not called and wait > 0:
                 await listener.wait(min(wait, LONGEST_WAIT))
                 wishes = await self._wishes(attempt)
+                called = self._called(attempt, rank, sessions)
+        if called:
+            return {**wishes, "sessions": called}
         return wishes if wishes != known else None
+
+    def _called(self, attempt: str, rank: int, known: Collection[str] | None) -> list[View]:
+        """The sessions that the runner is to dial, if one of them is news to it."""
+        called = self._tools.sessions.called(attempt) if rank == 0 and known is not None else []
+        return called if any(session["id"] not in (known or ()) for session in called) else []
+
+    def met(self, attempt: str, session: str) -> AbstractContextManager[Meeting]:
+        """The session that the attempt's runner dialled; raises NotFound."""
+        return self._tools.sessions.met(attempt, session)
 
     async def secrets(self, attempt: str) -> dict[str, str]:
         """The variables of the attempt that are secrets, in the clear: for its runner alone, while it goes on.

@@ -37,6 +37,7 @@ from crucible.control.roles import Duties
 from crucible.control.room import Bounds, Room
 from crucible.control.scheduler import Scheduler
 from crucible.control.secrets import KEYS_FILE, Vault
+from crucible.control.sessions import Sessions
 from crucible.control.storelink import Invitations, Postroom, StoreLink, folder_of
 from crucible.control.submit import Submit
 from crucible.control.tails import Tails
@@ -106,12 +107,17 @@ class Parts:
         self.room = Room(ports, deployment.bounds)
         self.uploads = Uploads(ports, deployment.scratch, self.room)
         self.bundles = Bundles(ports, self.uploads, deployment.bundle_limit)
-        tools = Tools(ports, self.writer, self.feed, self.tails, self.contacts, deployment.key, self.vault)
+        self.sessions = Sessions(ports, deployment.agents_url)
+        self.noted_ports: dict[tuple[str, str | None, str, int], float] = {}
+        tools = Tools(
+            ports, self.writer, self.feed, self.tails, self.contacts, deployment.key, self.vault, self.sessions
+        )
         self.agents = Agents(tools, Ingest(self.scheduler, ports.ids), self.uploads, self.bundles)
         self.logs = Logs(ports, self.tails)
         self.logsearch = LogSearch(ports, self.tails)
         postroom = Postroom(ports, folder_of(deployment.store_url))
         invitations = Invitations(postroom, deployment.agents_url, deployment.store_url, deployment.channel)
+        self.invitations = invitations
         invites = any(invitations.channel(backend).channel is Channel.STORE for backend in backends.values())
         self.storelink = StoreLink(ports, self.agents, postroom, deployment.key, backends, invites=invites)
         bearings = Bearings(deployment.key, deployment.agents_url, invitations.of)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from crucible.backends.base import Backend
 from crucible.control import restored
 from crucible.control.changing import Changing, Submitted
+from crucible.control.entering import Entering
 from crucible.control.models import Models
 from crucible.control.parts import Deployment
 from crucible.control.people import People, audit
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["Control", "Submitted"]
 
 
-class Control(Reading, Changing):
+class Control(Reading, Changing, Entering):
     def __init__(self, ports: Ports, backends: Mapping[str, Backend], deployment: Deployment) -> None:
         super().__init__(ports, backends, deployment)
         self._rounds = Rounds(self._parts)

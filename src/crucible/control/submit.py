@@ -102,20 +102,24 @@ class Submit:
         if not who.may(Permission.READ, project) or not projects.exists(unit.conn, project):
             raise projects.missing(project)
         who.need(Permission.WRITE, project)
-        if not who.may(Permission.OPERATE) and not self._neighbours:
-            self._refuse_neighbours(spec)
+        for name in places_of(spec):
+            self.need_right(name, who)
         return project
 
-    def _refuse_neighbours(self, spec: JobSpec) -> None:
-        """What runs on this computer runs as the system user of the server, and could read all that he can."""
-        for name in places_of(spec):
-            if self._places.backend(name).capabilities.reach is Reach.LOOPBACK:
-                raise RefusedByPolicy(
-                    f"Jobs of several users do not run at {name!r}.",
-                    why="They would run as the server's own system user there, beside its keys and everybody's files.",
-                    fix="Choose another place with --backend; where people trust each other, whoever runs the server "
-                    "allows it: crucible config set shared_computer true, then crucible down and crucible up.",
-                )
+    def need_right(self, place: str, who: Identity) -> None:
+        """Raise RefusedByPolicy unless he may run programs at this place.
+
+        What runs on this computer runs as the system user of the server, and could read all that he can.
+        """
+        if who.may(Permission.OPERATE) or self._neighbours:
+            return
+        if self._places.backend(place).capabilities.reach is Reach.LOOPBACK:
+            raise RefusedByPolicy(
+                f"Jobs of several users do not run at {place!r}.",
+                why="They would run as the server's own system user there, beside its keys and everybody's files.",
+                fix="Choose another place with --backend; where people trust each other, whoever runs the server "
+                "allows it: crucible config set shared_computer true, then crucible down and crucible up.",
+            )
 
     def _need_bundle(self, unit: Unit, spec: JobSpec, who: Identity) -> None:
         if spec.bundle is not None and not held(unit.conn, spec.bundle, who):

@@ -26,6 +26,7 @@ class Prefix(enum.StrEnum):
     TOKEN = "tok"
     NOTE = "nte"
     HOOK = "hook"
+    SESSION = "ses"
 
 
 _ID = re.compile(rf"({'|'.join(Prefix)})-[{ALPHABET}]{{{_BODY}}}")

@@ -14,8 +14,9 @@ from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Depends, FastAPI, Header, Path, Query
 from pydantic import BaseModel, ConfigDict, Field
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
+from starlette.websockets import WebSocket
 
 from crucible.core.errors import BadInput
 from crucible.server import failures
@@ -36,12 +37,15 @@ from crucible.server.limits import (
     whole,
 )
 from crucible.server.ports import AgentsPort
+from crucible.server.relay import come
 from crucible.server.stored import send_file
 from crucible.wire.desired import encode_desired
 from crucible.wire.messages import MAX_BATCH_BYTES
 from crucible.wire.paths import safe_name
 
 MAX_DEVICES = 16 * 1024
+MAX_SESSIONS = 8 * 1024
+"""Characters of the names of sessions that a runner has heard of."""
 STREAMED = re.compile(r"/agent/v1/attempts/[^/]*/[^/]*/(artifacts|checkpoints)/.*")
 T = TypeVar("T")
 
@@ -50,9 +54,9 @@ Rank = Annotated[int, Path(ge=0, le=100_000)]
 Hash = Annotated[str, Header(alias="X-Content-SHA256", pattern=r"^[0-9a-f]{64}$")]
 
 
-async def _no_browsers(request: Request) -> None:
+async def _no_browsers(connection: HTTPConnection) -> None:
     """Agents are programs; a page that finds this port has no business here."""
-    if "origin" in request.headers:
+    if "origin" in connection.headers:
         raise ForeignSite("Pages may not speak to this port.", fix="Use the server's own address.")
 
 
@@ -60,8 +64,8 @@ async def _machine(machine: Name, request: Request, control: AgentsControl) -> N
     control.check_machine(machine, bearer(request.headers))
 
 
-async def _attempt(attempt: Name, request: Request, control: AgentsControl) -> None:
-    control.check_attempt(attempt, bearer(request.headers))
+async def _attempt(attempt: Name, connection: HTTPConnection, control: AgentsControl) -> None:
+    control.check_attempt(attempt, bearer(connection.headers))
 
 
 async def _attempt_in_query(
@@ -130,9 +134,11 @@ async def attempt_desired(
     stop: bool = False,
     checkpoint: Offset = 0,
     wait: Wait = 0.0,
+    sessions: Annotated[str | None, Query(max_length=MAX_SESSIONS)] = None,
 ) -> Response:
     """What is wanted of one runner, as soon as it differs from what the runner says it knows."""
-    found = await _until_closing(request, control.attempt_desired(attempt, rank, stop, checkpoint, wait))
+    known = None if sessions is None else frozenset(sessions.split(","))
+    found = await _until_closing(request, control.attempt_desired(attempt, rank, stop, checkpoint, wait, known))
     return Response(status_code=304) if found is None else answer(found)
 
 
@@ -140,6 +146,14 @@ async def attempt_desired(
 async def secrets(attempt: Name, rank: Rank, control: AgentsControl) -> Response:
     """The variables of the attempt that are secrets: for its runner, just before it starts the program."""
     return answer({"secrets": await control.secrets(attempt)}, headers={"Cache-Control": "no-store"})
+
+
+@attempts.websocket("/sessions/{session}")
+async def meet(socket: WebSocket, attempt: Name, rank: Rank, session: Name, control: AgentsControl) -> None:
+    """The line of a session that somebody has asked for; 404 unless it is one of this attempt, and not yet taken."""
+    with control.met(attempt, session) as meeting:
+        await socket.accept()
+        await come(meeting, socket)
 
 
 @attempts.post("/messages")

@@ -6,8 +6,8 @@ no change here. Views are plain JSON values.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence, Set
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence, Set
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any, Protocol
 
 from crucible.core.errors import CrucibleError
@@ -16,6 +16,7 @@ from crucible.core.models import Order
 from crucible.core.people import Identity
 from crucible.core.spec import JobSpec
 from crucible.server.people_ports import HooksPort, PeoplePort, SecretsPort
+from crucible.server.session_ports import Entrance, Meeting
 from crucible.wire.desired import Desired
 
 View = dict[str, Any]
@@ -163,6 +164,10 @@ class JobsPort(Protocol):
         """A new job with the same code, environment, arguments and seed; `key` as in `submit`."""
         ...
 
+    async def enter(self, ref: str) -> Entrance:
+        """The way into a running job; raises Conflict where there is none."""
+        ...
+
     async def ask_checkpoint(self, ref: str) -> View:
         """Tell the running program to save a checkpoint now; raises Conflict where none runs."""
         ...
@@ -258,8 +263,18 @@ class AgentsPort(Protocol):
         self, machine: str, version: int, wait: float, devices: Mapping[str, object] | None = None
     ) -> Desired | None: ...
     async def attempt_desired(
-        self, attempt: str, rank: int, stop: bool, checkpoint: int, wait: float
+        self,
+        attempt: str,
+        rank: int,
+        stop: bool,
+        checkpoint: int,
+        wait: float,
+        sessions: Collection[str] | None = None,
     ) -> View | None: ...
+    def met(self, attempt: str, session: str) -> AbstractContextManager[Meeting]:
+        """A session whose agent has come; raises NotFound for one that is not of this attempt, or taken."""
+        ...
+
     async def ingest(self, attempt: str, rank: int, raw: bytes) -> int: ...
     async def put_log(
         self, attempt: str, rank: int, n: int, start: int, lines: int, sha256: str, data: bytes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from typing import Any
 
 import structlog
 from fastapi import APIRouter, WebSocket
@@ -38,7 +39,7 @@ async def stream_job(
     Closed with 1000 once the job has ended and all was sent; the last frame is the job itself.
     """
     job = await control.find_job(id)
-    pace = _pace(socket)
+    pace = pace_of(socket)
     sender = Sender(socket, pace.send)
     follower = FollowJob(control, sender, job, after=after, attempt=attempt, offset=offset, pace=pace)
     await _serve(socket, follower, pace)
@@ -47,11 +48,11 @@ async def stream_job(
 @router.websocket("/stream")
 async def stream_all(socket: WebSocket, control: Control, after: Offset = 0) -> None:
     """Events of all jobs with a cursor above `after`, then what follows."""
-    pace = _pace(socket)
+    pace = pace_of(socket)
     await _serve(socket, FollowAll(control, Sender(socket, pace.send), after, pace), pace)
 
 
-def _pace(socket: WebSocket) -> Pace:
+def pace_of(socket: WebSocket) -> Pace:
     pace: Pace = socket.app.state.pace
     return pace
 
@@ -61,7 +62,7 @@ async def _serve(socket: WebSocket, follower: FollowJob | FollowAll, pace: Pace)
     await socket.accept(chosen_protocol(socket.scope))
     following = asyncio.ensure_future(follower.run())
     leaving = asyncio.ensure_future(_left(socket))
-    expelled = asyncio.ensure_future(_expelled(socket, pace.recheck))
+    expelled = asyncio.ensure_future(until_expelled(socket, pace.recheck))
     try:
         await asyncio.wait({following, leaving, expelled}, return_when=asyncio.FIRST_COMPLETED)
         if following.done():
@@ -69,7 +70,7 @@ async def _serve(socket: WebSocket, follower: FollowJob | FollowAll, pace: Pace)
         elif expelled.done():
             await _close(socket, expelled.exception() or EXPELLED, pace)
     finally:
-        await _end(following, leaving, expelled)
+        await end_all(following, leaving, expelled)
 
 
 async def _left(socket: WebSocket) -> None:
@@ -78,7 +79,7 @@ async def _left(socket: WebSocket) -> None:
         pass
 
 
-async def _expelled(socket: WebSocket, seconds: float) -> None:
+async def until_expelled(socket: WebSocket, seconds: float) -> None:
     """Returns when whoever opened the socket may not any more, or may something else."""
     still = socket.scope.get(STILL, _always)  # the owner's token is a file, and ends with it
     while True:
@@ -112,7 +113,7 @@ def _verdict(error: BaseException | None) -> tuple[int, str]:
     return TROUBLE_CLOSE, "internal error; the details are in server.log"
 
 
-async def _end(*tasks: asyncio.Future[None]) -> None:
+async def end_all(*tasks: asyncio.Future[Any]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -27,6 +27,10 @@ class Confinement(ABC):
         """Puts the calling process in. For the child, between fork and exec; whatever it starts is in too."""
 
     @abstractmethod
+    def admit(self, pid: int) -> None:
+        """Puts another process in, which has started nothing yet. Raises OSError."""
+
+    @abstractmethod
     def oom_killed(self) -> bool:
         """Whether anything in it was killed for memory; stays true until `remove`."""
 

@@ -55,9 +55,11 @@ class CgroupConfinement(Confinement):
         self._folders = tuple(folders)
 
     def enter(self) -> None:
+        self.admit(0)  # the writer itself, in whatever pid namespace it lives
+
+    def admit(self, pid: int) -> None:
         for folder in self._folders:
-            # 0 is the writer itself, in whatever pid namespace it lives.
-            self._files.write(folder / "cgroup.procs", "0")
+            self._files.write(folder / "cgroup.procs", str(pid))
 
     def pids(self) -> list[int]:
         folders = [folder for top in self._folders for folder in self._files.subtree(top)]

@@ -12,7 +12,7 @@ from typing import Optional
 
 from crucible.agent.limits.base import KILL_DEADLINE, Confinement, Limiter, checked_name
 from crucible.agent.limits.cgroups import wait_until
-from crucible.agent.sampling.processes import Process, marked, own_start, read_table, tree
+from crucible.agent.sampling.processes import Process, marked, own_start, read_table, start_of, tree
 
 _NICER = 5
 _MEMORY, _CPUS, _ROOT, _OOM, _PEAK = "memory", "cpus", "root", "oom", "peak"
@@ -29,13 +29,21 @@ class RlimitConfinement(Confinement):
 
     def enter(self) -> None:
         self._note(_ROOT, os.getpid(), own_start(self._proc))
+        self._restrict(0)
+
+    def admit(self, pid: int) -> None:
+        self._note(_ROOT, pid, start_of(pid, self._proc))
+        self._restrict(pid)
+
+    def _restrict(self, pid: int) -> None:
+        """To the CPUs and the priority that it may have; 0 is the calling process."""
         cpus = self._value(_CPUS)
         if cpus is None:
             return
         if hasattr(os, "sched_setaffinity"):
-            os.sched_setaffinity(0, _some_cpus(self._path.name, math.ceil(cpus)))
+            os.sched_setaffinity(pid, _some_cpus(self._path.name, math.ceil(cpus)))
         if cpus != int(cpus):
-            os.nice(_NICER)
+            os.setpriority(os.PRIO_PROCESS, pid, os.getpriority(os.PRIO_PROCESS, pid) + _NICER)
 
     def oom_killed(self) -> bool:
         return self._value(_OOM) is not None

@@ -57,7 +57,12 @@ def marked(mark: str, proc: str = "/proc") -> list[int]:
 
 def own_start(proc: str = "/proc") -> int:
     """`start` of the calling process; 0 where there is no /proc, as `ps` does not say it either."""
-    process = parse_stat(_read(f"{proc}/self/stat"))
+    return start_of("self", proc)
+
+
+def start_of(pid: int | str, proc: str = "/proc") -> int:
+    """`start` of a process; 0 as above, and for one that is not there."""
+    process = parse_stat(_read(f"{proc}/{pid}/stat"))
     return 0 if process is None else process.start
 
 

@@ -1,0 +1,260 @@
+"""A command of a session: started as the job's program is, with pipes or in a terminal, and ended without a remainder.
+
+The runner has threads, so the command is not forked from it: a small Python is started that waits for its order
+(see `entry`), is put under the job's limits meanwhile, and becomes the command.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import logging
+import os
+import pty
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Optional
+
+from crucible.agent.launcher import check_executed
+from crucible.agent.processes import kill_until_gone, signal_group, with_variables
+from crucible.agent.sessions.surroundings import Surroundings
+from crucible.wire.sessions import Command, Kind, Over, Size
+
+log = logging.getLogger(__name__)
+
+SESSION = "CRUCIBLE_SESSION_ID"
+"""The variable by which everything that a session started is found again."""
+HANG_UP_SECONDS = 5.0
+"""Between HUP and KILL, for a command whose user has gone."""
+DRAIN_SECONDS = 1.0
+"""How long output may come after the end of the command: what it left in the background may hold it open."""
+KILL_SECONDS = 5.0
+JOB_END_SECONDS = 1.0
+"""Who ends a job kills its program and its sessions one after the other."""
+_EOF = b"\x04"
+_DEFAULT_SHELL = "/bin/sh"
+_BOOT = (
+    "import sys; sys.path.insert(0, sys.argv[1]); from crucible.agent.sessions.entry import main; main(sys.argv[2:])"
+)
+_MARKS = (SESSION, "CRUCIBLE_ATTEMPT_ID", "CRUCIBLE_RANK")
+"""By these it is found, and ended with the job, from its first moment on; the other variables are the command's."""
+_ROOT = str(Path(__file__).parents[3])
+
+
+class CommandPeer:
+    """Raises CannotExecute, with what a shell would say, when it is made."""
+
+    def __init__(self, id: str, wanted: Command, around: Surroundings) -> None:
+        self.sources: dict[int, Kind] = {}
+        self.sink: Optional[int] = None
+        self.waker: Optional[int] = None
+        self._mark = {SESSION: id}
+        self._around = around
+        self._terminal: Optional[int] = None
+        self._ended = threading.Event()
+        self._ended_at = 0.0
+        self._left = False
+        env = {**around.env, **self._mark, **({"TERM": wanted.term} if wanted.terminal and wanted.term else {})}
+        words = wanted.words or (_shell(env),)
+        try:
+            self._process = self._start(words, env, wanted.terminal)
+        except BaseException:
+            self._close()
+            raise
+        self._watch()
+
+    # Starting
+
+    def _start(self, words: tuple[str, ...], env: Mapping[str, str], size: Optional[Size]) -> subprocess.Popen[bytes]:
+        orders_in, orders = os.pipe()
+        errors, errors_out = os.pipe()
+        theirs, tty = self._with_pipes() if size is None else self._with_terminal(size)
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-I", "-S", "-c", _BOOT, _ROOT, str(orders_in), str(errors_out), tty],
+                stdin=theirs[0],
+                stdout=theirs[1],
+                stderr=theirs[2],
+                cwd=self._around.folder,
+                env={name: env[name] for name in _MARKS if name in env},
+                pass_fds=(orders_in, errors_out),
+                start_new_session=True,
+            )
+        except OSError:
+            os.close(orders)
+            os.close(errors)
+            raise
+        finally:
+            for descriptor in (orders_in, errors_out):
+                os.close(descriptor)
+        try:
+            self._order(process, orders, errors, words, env)
+        finally:
+            for descriptor in set(theirs):
+                os.close(descriptor)
+        return process
+
+    def _order(
+        self, process: subprocess.Popen[bytes], orders: int, errors: int, words: tuple[str, ...], env: Mapping[str, str]
+    ) -> None:
+        try:
+            with contextlib.suppress(BrokenPipeError), open(orders, "wb") as pipe:
+                self._around.admit(process.pid)
+                order = {"command": list(words), "folder": str(self._around.folder), "env": dict(env)}
+                pipe.write(json.dumps(order).encode())
+        except BaseException:
+            os.close(errors)
+            process.kill()
+            process.wait()
+            raise
+        try:
+            check_executed(errors)
+        except BaseException:
+            process.wait()
+            raise
+
+    def _with_pipes(self) -> tuple[tuple[int, int, int], str]:
+        stdin, self.sink = os.pipe()
+        output, stdout = os.pipe()
+        error, stderr = os.pipe()
+        self.sources = {output: Kind.DATA, error: Kind.ERROR_DATA}
+        for descriptor in (self.sink, output, error):
+            os.set_blocking(descriptor, False)
+        return (stdin, stdout, stderr), ""
+
+    def _with_terminal(self, size: Size) -> tuple[tuple[int, int, int], str]:
+        self._terminal, theirs = pty.openpty()
+        self.resize(size)
+        os.set_blocking(self._terminal, False)
+        self.sink, self.sources = self._terminal, {self._terminal: Kind.DATA}
+        return (theirs, theirs, theirs), os.ttyname(theirs)
+
+    # While it runs
+
+    def read(self, source: int, size: int) -> bytes:
+        try:
+            received = os.read(source, size)
+        except BlockingIOError:
+            return b""
+        except OSError:  # a terminal that nobody has open any more
+            received = b""
+        if not received:
+            del self.sources[source]
+            if source != self._terminal:
+                os.close(source)
+        return received
+
+    def write(self, data: bytes) -> int:
+        assert self.sink is not None
+        try:
+            return os.write(self.sink, data)
+        except BlockingIOError:
+            return 0
+        except OSError:
+            self._close_sink()
+            return 0
+
+    def end_input(self) -> None:
+        if self.sink is not None and self._terminal is not None:
+            with contextlib.suppress(OSError):
+                os.write(self.sink, _EOF)
+        else:
+            self._close_sink()
+
+    def resize(self, size: Size) -> None:
+        if self._terminal is not None:
+            with contextlib.suppress(OSError):
+                fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", size.rows, size.columns, 0, 0))
+
+    # The end
+
+    def over(self) -> Optional[Over]:
+        if not self._ended.is_set():
+            return None
+        if self.sources and time.monotonic() < self._ended_at + DRAIN_SECONDS:
+            self._close_waker()  # it has said what it had to say; the rest of the output is waited for
+            return None
+        self.leave()
+        code = self._process.returncode
+        if code >= 0:
+            return Over(code=code)
+        return Over(signal=-code, job_ended=code == -signal.SIGKILL and self._job_has_ended())
+
+    def _job_has_ended(self) -> bool:
+        deadline = time.monotonic() + JOB_END_SECONDS
+        while self._around.alive():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.02)
+        return True
+
+    def leave(self) -> None:
+        """HUP, a while, KILL: to the command and to everything that came of it. Again is harmless."""
+        if not self._left:
+            self._left = True
+            if not self._ended.is_set():
+                signal_group(self._process.pid, signal.SIGHUP)
+                self._ended.wait(HANG_UP_SECONDS)
+            if self._process.returncode is None:
+                signal_group(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+            if not kill_until_gone(lambda: with_variables(self._mark), KILL_SECONDS):
+                log.error("processes of a session are still there")
+        self._close()
+
+    def end_now(self) -> None:
+        """The same without a while between."""
+        if not self._ended.is_set():
+            signal_group(self._process.pid, signal.SIGKILL)
+        self.leave()
+
+    def _watch(self) -> None:
+        self.waker, self._bell = os.pipe()
+        threading.Thread(target=self._wait, name="session-wait", daemon=True).start()
+
+    def _wait(self) -> None:
+        """Unreaped, the process keeps its number: its group cannot be somebody else's while it is ended."""
+        if hasattr(os, "waitid"):
+            os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
+            signal_group(self._process.pid, signal.SIGHUP)
+        else:
+            self._process.wait()
+        self._ended_at = time.monotonic()
+        self._ended.set()
+        with contextlib.suppress(OSError):
+            os.write(self._bell, b".")
+            os.close(self._bell)
+
+    def _close_sink(self) -> None:
+        if self.sink is not None and self.sink != self._terminal:
+            os.close(self.sink)
+        self.sink = None
+
+    def _close_waker(self) -> None:
+        if self.waker is not None:
+            os.close(self.waker)
+        self.waker = None
+
+    def _close(self) -> None:
+        self._close_sink()
+        self._close_waker()
+        for source in self.sources:
+            if source != self._terminal:
+                os.close(source)
+        self.sources = {}
+        if self._terminal is not None:
+            os.close(self._terminal)
+            self._terminal = None
+
+
+def _shell(env: Mapping[str, str]) -> str:
+    shell = env.get("SHELL", "")
+    return shell if os.access(shell, os.X_OK) else _DEFAULT_SHELL

@@ -1,0 +1,38 @@
+"""What a session's command is before it becomes it: a process alone, without threads, that waits for its order."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import termios
+from collections.abc import Sequence
+
+from crucible.agent.launcher import become, die_first
+
+
+def main(arguments: Sequence[str]) -> None:
+    """`orders` and `errors` are descriptors, `tty` the name of a terminal or empty. Never returns."""
+    orders, errors, tty = int(arguments[0]), int(arguments[1]), arguments[2]
+    try:
+        os.set_inheritable(errors, False)
+        with open(orders, "rb") as pipe:
+            raw = pipe.read()
+        if raw:
+            become(json.loads(raw), errors, lambda: _get_ready(tty))
+    finally:
+        os._exit(126)
+
+
+def _get_ready(tty: str) -> None:
+    if tty:
+        # This process leads its session: the first terminal that it opens is the one that controls it.
+        terminal = os.open(tty, os.O_RDWR)
+        with contextlib.suppress(OSError):
+            fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
+        for target in (0, 1, 2):
+            os.dup2(terminal, target, inheritable=True)
+        if terminal > 2:
+            os.close(terminal)
+    die_first()

@@ -1,0 +1,150 @@
+"""A session's own WebSocket to the agents' listener: dialled from here, read without ever waiting for it."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import time
+from urllib.parse import urlsplit
+
+from crucible.agent.link import CONNECT_SECONDS, Address, Refused, Unreachable
+from crucible.wire import websocket as ws
+from crucible.wire.sessions import MAX_FRAME
+
+SEND_SECONDS = 30.0
+CLOSE_SECONDS = 2.0
+_READ = 64 * 1024
+
+
+class LineLost(Exception):
+    """Nobody is at the other end any more."""
+
+
+class Line:
+    """Frames to and from the other end. For one thread."""
+
+    def __init__(self, connection: socket.socket, rest: bytes = b"") -> None:
+        self._socket = connection
+        self._decoder = ws.Decoder(MAX_FRAME + 1024)
+        self._early = rest
+        self._frames: list[bytes] = []
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    @property
+    def has_more(self) -> bool:
+        """Whether something can be received though the descriptor is not readable."""
+        return bool(self._early or self._frames) or (
+            isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
+        )
+
+    def receive(self) -> list[bytes]:
+        """The frames that have come, perhaps none; waits only where nothing is readable. Raises LineLost."""
+        if self._frames:
+            frames, self._frames = self._frames, []
+            return frames
+        received, self._early = self._early or self._read(), b""
+        frames = []
+        try:
+            messages = self._decoder.feed(received)
+        except ws.BadWebSocket as error:
+            raise LineLost(str(error)) from error
+        for opcode, payload in messages:
+            if opcode == ws.PING:
+                self._send(ws.PONG, payload)
+            elif opcode == ws.BINARY:
+                frames.append(payload)
+            elif opcode != ws.PONG:
+                raise LineLost("it was closed")
+        return frames
+
+    def wait_for_frame(self, seconds: float) -> bytes:
+        """The next frame; those that came with it are kept for `receive`. Raises LineLost."""
+        deadline = time.monotonic() + seconds
+        while True:
+            self._socket.settimeout(max(0.01, deadline - time.monotonic()))
+            frames = self.receive()
+            if frames:
+                first, *self._frames = frames
+                return first
+            if time.monotonic() > deadline:
+                raise LineLost("nothing came")
+
+    def send(self, frame: bytes) -> None:
+        """Raises LineLost where it is not taken in time."""
+        self._send(ws.BINARY, frame)
+
+    def close(self) -> None:
+        """Say so, and hear the other side out: what it has sent and nobody read would undo what was sent from here."""
+        with contextlib.suppress(OSError, LineLost):
+            self._send(ws.CLOSE, (1000).to_bytes(2, "big"))
+            deadline = time.monotonic() + CLOSE_SECONDS
+            while time.monotonic() < deadline:
+                self._socket.settimeout(max(0.01, deadline - time.monotonic()))
+                self._read()
+        self._socket.close()
+
+    def _send(self, opcode: int, payload: bytes) -> None:
+        try:
+            self._socket.settimeout(SEND_SECONDS)
+            self._socket.sendall(ws.encode(opcode, payload))
+        except OSError as error:
+            raise LineLost(str(error)) from error
+
+    def _read(self) -> bytes:
+        try:
+            received = self._socket.recv(_READ)
+        except OSError as error:
+            raise LineLost(str(error)) from error
+        if not received:
+            raise LineLost("the other end has gone")
+        return received
+
+
+def dial(address: Address, path: str, bearer: str) -> Line:
+    """Raises Unreachable, or Refused with the status of the answer."""
+    text = address.read()
+    try:
+        url = urlsplit(text)
+        host, port = url.hostname or "", url.port or (443 if url.scheme == "https" else 80)
+        handshake = ws.Handshake.of(url.netloc, url.path.rstrip("/") + path, {"Authorization": f"Bearer {bearer}"})
+        connection = _connected(url.scheme, host, port)
+    except (OSError, ValueError) as error:
+        raise Unreachable(f"cannot connect to {text[:200]}: {error}") from error
+    try:
+        connection.sendall(handshake.request)
+        head, rest = _head(connection)
+        status = handshake.check(head)
+    except (OSError, ValueError) as error:
+        connection.close()
+        raise Unreachable(f"no answer from the server: {error}") from error
+    if status != 101:
+        connection.close()
+        raise Refused(status, "the session is not there, or not for this attempt")
+    return Line(connection, rest)
+
+
+def _connected(scheme: str, host: str, port: int) -> socket.socket:
+    connection = socket.create_connection((host, port), CONNECT_SECONDS)
+    with contextlib.suppress(OSError):
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if scheme != "https":
+        return connection
+    try:
+        return ssl.create_default_context().wrap_socket(connection, server_hostname=host)
+    except (OSError, ssl.SSLError):
+        connection.close()
+        raise
+
+
+def _head(connection: socket.socket) -> tuple[bytes, bytes]:
+    received = b""
+    while b"\r\n\r\n" not in received:
+        part = connection.recv(4096)
+        if not part or len(received) > ws.MAX_HEAD:
+            raise ws.BadWebSocket("the answer broke off")
+        received += part
+    head, _, rest = received.partition(b"\r\n\r\n")
+    return head, rest

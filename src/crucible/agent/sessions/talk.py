@@ -1,0 +1,124 @@
+"""Moves the bytes of one session: between its line and a command or a connection, without waiting for either."""
+
+from __future__ import annotations
+
+import select
+from typing import Optional, Protocol
+
+from crucible.agent.redaction import Redactor
+from crucible.agent.sessions.line import Line
+from crucible.wire import sessions as s
+
+TURN_SECONDS = 1.0
+CREDIT_BYTES = s.WINDOW // 4
+"""Fewer bytes need no word: the other side has room for more."""
+
+
+class Peer(Protocol):
+    """What is at this end of a session."""
+
+    sources: dict[int, s.Kind]
+    """Descriptors to read from, and as what their data are sent."""
+    sink: Optional[int]
+    """The descriptor that takes input; None once it takes no more."""
+    waker: Optional[int]
+    """Becomes readable when `over` may have something to say."""
+
+    def read(self, source: int, size: int) -> bytes:
+        """What is there, perhaps nothing; the source is gone at its end."""
+
+    def write(self, data: bytes) -> int:
+        """How many of the bytes were taken; the sink is gone where it is broken."""
+
+    def end_input(self) -> None:
+        """No more input follows."""
+
+    def resize(self, size: s.Size) -> None: ...
+
+    def over(self) -> Optional[s.Over]:
+        """How it ended; None while it goes on."""
+
+    def leave(self) -> None:
+        """Nobody listens any more, or it is over: leave nothing behind."""
+
+
+class Talk:
+    """One session from READY to OVER. Raises LineLost, and BadFrame for what the other side may not send."""
+
+    def __init__(self, line: Line, peer: Peer, secrets: tuple[str, ...] = (), *, tells_end: bool = False) -> None:
+        """`tells_end`: the end of the source is told, as it is not the end of the session."""
+        self._line = line
+        self._peer = peer
+        self._hiding = {source: Redactor(secrets) for source in peer.sources}
+        self._tells_end = tells_end
+        self._window, self._allowed = s.Window(), s.Window()
+        self._input = b""
+        self._input_ended = False
+        self._passed_on = 0
+
+    def run(self) -> None:
+        self._line.send(s.ready())
+        over = None
+        while over is None:
+            self._turn()
+            over = self._peer.over()
+        self._line.send(s.over(over))
+
+    def _turn(self) -> None:
+        peer = self._peer
+        sources = list(peer.sources) if self._window.room > 0 else []
+        reading = [self._line.fileno(), *sources, *([] if peer.waker is None else [peer.waker])]
+        writing = [peer.sink] if self._input and peer.sink is not None else []
+        pause = 0.0 if self._line.has_more else TURN_SECONDS
+        ready, writable, _ = select.select(reading, writing, [], pause)
+        if self._line.fileno() in ready or self._line.has_more:
+            for frame in self._line.receive():
+                self._take(frame)
+        for source in sources:
+            if source in ready:
+                self._show(source)
+        if writable or (self._input and peer.sink is None):
+            self._pass_on()
+
+    def _take(self, frame: bytes) -> None:
+        kind = s.kind_of(frame, s.FROM_CLIENT)
+        if kind is s.Kind.DATA:
+            self._allowed.take(len(frame) - 1)
+            self._input += frame[1:]
+        elif kind is s.Kind.END:
+            self._input_ended = True
+        elif kind is s.Kind.CREDIT:
+            self._window.give(s.read_credit(frame))
+        elif kind is s.Kind.RESIZE:
+            self._peer.resize(s.read_size(frame))
+        else:
+            raise s.BadFrame("a session is opened once")
+        self._pass_on()
+
+    def _pass_on(self) -> None:
+        """Input to its sink; what nobody takes any more is dropped."""
+        taken = self._peer.write(self._input) if self._input and self._peer.sink is not None else 0
+        count = self._dropped() or taken
+        self._input = self._input[count:]
+        self._allowed.give(count)
+        self._passed_on += count
+        if self._passed_on >= CREDIT_BYTES:
+            self._line.send(s.credit(self._passed_on))
+            self._passed_on = 0
+        if self._input_ended and not self._input:
+            self._input_ended = False
+            self._peer.end_input()
+
+    def _dropped(self) -> int:
+        return len(self._input) if self._peer.sink is None else 0
+
+    def _show(self, source: int) -> None:
+        kind, hiding = self._peer.sources[source], self._hiding[source]
+        received = self._peer.read(source, min(s.CHUNK, self._window.room))
+        ended = source not in self._peer.sources
+        shown = hiding.feed(received) + (hiding.finish() if ended else b"")
+        for at in range(0, len(shown), s.CHUNK):
+            self._line.send(s.data(shown[at : at + s.CHUNK], kind))
+        self._window.spend(len(shown))
+        if ended and self._tells_end:
+            self._line.send(s.end())

@@ -1,0 +1,124 @@
+"""Entering: sessions at a job that runs, for whoever may run programs there."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, bindparam, select
+
+from crucible.control.db import schema as t
+from crucible.control.db.statement import Statement
+from crucible.control.face import Face
+from crucible.control.parts import Parts
+from crucible.control.people import audit
+from crucible.control.sessions import Line, Visit
+from crucible.core.channels import Channel
+from crucible.core.errors import Conflict
+from crucible.core.ids import Prefix, short
+from crucible.core.lifecycle import AttemptState, JobState
+from crucible.core.people import Identity, Permission
+from crucible.wire import sessions as s
+
+MAX_NOTED = 4000
+"""Characters of a command that are written down."""
+NOTED_AGAIN_SECONDS = 3600.0
+"""A port is reached by many connections; the first in so long is written down."""
+MOST_NOTED = 10_000
+
+_c = t.attempts.c
+_NEWEST = Statement(
+    select(_c.id, _c.state, _c.backend, t.slots.c.machine, t.jobs.c.state.label("job_state"))
+    .select_from(t.jobs.outerjoin(t.attempts, _c.job == t.jobs.c.id).outerjoin(t.slots, t.slots.c.attempt == _c.id))
+    .where(t.jobs.c.id == bindparam("job"))
+    .order_by(_c.number.desc(), t.slots.c.rank)
+    .limit(1)
+)
+
+
+class Entering(Face):
+    async def enter(self, ref: str) -> Entrance:
+        """The way into a job. Raises Conflict where its program does not run, or no line leads to its machine."""
+        found = await self._found(ref)
+        self._who.need(Permission.WRITE, found.project)
+        row = await self._ports.db.read(lambda conn: _NEWEST.first(conn, job=found.id))
+        assert row is not None, "found a moment ago, and jobs are never deleted"
+        if row["state"] != AttemptState.RUNNING.value:
+            raise _not_running(found.id, JobState(row["job_state"]))
+        self._parts.submit.need_right(row["backend"], self._who)
+        self._need_line(row["backend"])
+        visit = Visit(self._who.user, found.id, row["id"], row["machine"])
+        return Entrance(self._parts, self._who, found.project, visit)
+
+    def _need_line(self, backend: str) -> None:
+        if self._parts.invitations.channel(self._parts.places.backend(backend)).channel is Channel.STORE:
+            raise Conflict(
+                "No line leads to the job's machine.",
+                why="Its agent talks through the store, where only messages go.",
+                fix="Run the job where agents can open the server's address: leave out `channel = store`, or set "
+                "agents_url to an address that its place reaches.",
+            )
+
+
+@dataclass(frozen=True)
+class Entrance:
+    """A job that somebody may enter."""
+
+    parts: Parts
+    who: Identity
+    project: str
+    visit: Visit
+
+    @asynccontextmanager
+    async def session(self, wanted: s.Opening) -> AsyncIterator[Line]:
+        """The agent's line; when this ends, the session does. Raises TooManyTries, TimedOut."""
+        id = self.parts.ports.ids.new(Prefix.SESSION)
+        with self.parts.sessions.held(id, self.visit) as meeting:
+            await self._note(wanted)
+            yield await meeting.agent()
+
+    async def _note(self, wanted: s.Opening) -> None:
+        """Who does what is written down before it is done."""
+        now = self.parts.ports.clock.now()
+        if isinstance(wanted, s.Command):
+            await self._audit("job.exec", _command(wanted), now)
+        elif isinstance(wanted, s.Connection) and self._is_news(wanted.port, now):
+            await self._audit("job.port", {"port": wanted.port}, now)
+
+    async def _audit(self, action: str, data: Mapping[str, object], now: float) -> None:
+        def note(conn: Connection) -> None:
+            audit.note(conn, self.who, action, self.visit.job, now, self.project, data)
+
+        await self.parts.ports.db.write(note)
+
+    def _is_news(self, port: int, now: float) -> bool:
+        noted, key = self.parts.noted_ports, (self.who.user, self.who.token, self.visit.job, port)
+        if now - noted.get(key, -NOTED_AGAIN_SECONDS) < NOTED_AGAIN_SECONDS:
+            return False
+        if len(noted) >= MOST_NOTED:
+            noted.clear()
+        noted[key] = now
+        return True
+
+
+def _command(wanted: s.Command) -> dict[str, object]:
+    """As far as there is room for it; the text is what every database takes."""
+    words, room = [], MAX_NOTED
+    for word in wanted.words:
+        words.append(word[:room].encode("utf-8", "replace").decode())
+        room -= len(word)
+        if room <= 0:
+            break
+    return {"command": words, "terminal": wanted.terminal is not None}
+
+
+def _not_running(job: str, state: JobState) -> Conflict:
+    if state.terminal:
+        fix = f"Run it once more: crucible rerun {short(job)}"
+        return Conflict(f"Job {short(job)} has ended: it is {state.value}.", why="There is nothing to enter.", fix=fix)
+    return Conflict(
+        f"The program of job {short(job)} does not run: the job is {state.value}.",
+        why="A session needs the program's own surroundings.",
+        fix=f"Wait until it runs: crucible status {short(job)}",
+    )

@@ -1,0 +1,92 @@
+"""The relay of a session: frames from one socket to the other and back, never more than one of each on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from crucible.core.errors import Unreachable
+from crucible.server.session_ports import Line, Meeting
+from crucible.wire.sessions import FROM_AGENT, FROM_CLIENT, BadFrame, Kind, kind_of
+
+SEND_SECONDS = 30.0
+"""Credit bounds what is on the way, so a socket that takes nothing for so long is stuck."""
+
+
+class LineLost(Exception):
+    """Whoever was at the other end takes nothing any more."""
+
+
+class SocketLine:
+    """A socket as a line; frames are its binary messages."""
+
+    def __init__(self, socket: WebSocket) -> None:
+        self._socket = socket
+
+    async def send(self, frame: bytes) -> None:
+        try:
+            async with asyncio.timeout(SEND_SECONDS):
+                await self._socket.send_bytes(frame)
+        except (TimeoutError, WebSocketDisconnect, RuntimeError) as error:  # RuntimeError: it is closed already
+            raise LineLost(str(error)) from error
+
+    async def receive(self) -> bytes | None:
+        message = await self._socket.receive()
+        if message["type"] == "websocket.disconnect":
+            return None
+        frame: bytes | None = message.get("bytes")
+        if frame is None:
+            raise BadFrame("frames are binary messages")
+        return frame
+
+    async def close(self, seconds: float) -> None:
+        """One that is stuck takes the close late or never, and one that left does not take it at all."""
+        with contextlib.suppress(TimeoutError, WebSocketDisconnect, RuntimeError):
+            async with asyncio.timeout(seconds):
+                await self._socket.close()
+
+
+async def come(meeting: Meeting, socket: WebSocket) -> None:
+    """The agent's socket joins the meeting, and is closed when that is over."""
+    line = SocketLine(socket)
+    if not meeting.came.done():
+        meeting.came.set_result(line)
+        await meeting.over.wait()
+    await line.close(SEND_SECONDS)
+
+
+async def relay(client: Line, agent: Line) -> None:
+    """Pass frames on until the session is over or the client leaves.
+
+    Raises BadFrame for what either may not send, Unreachable where the agent goes before it has said how it ended.
+    """
+    up = asyncio.ensure_future(_pass_on(client, agent, FROM_CLIENT))
+    down = asyncio.ensure_future(_pass_on(agent, client, FROM_AGENT))
+    try:
+        await asyncio.wait({up, down}, return_when=asyncio.FIRST_COMPLETED)
+        if down.done():
+            if not down.result():
+                raise Unreachable(
+                    "The line to the job's machine broke off.",
+                    why="The machine, its agent or the way to it has gone.",
+                    fix="See how the job does with `crucible status`; then try again.",
+                )
+        else:
+            up.result()
+    finally:
+        for task in (up, down):
+            task.cancel()
+        await asyncio.gather(up, down, return_exceptions=True)
+
+
+async def _pass_on(source: Line, target: Line, allowed: frozenset[Kind]) -> bool:
+    """Whether the session was told to be over; not where one of them has gone."""
+    with contextlib.suppress(LineLost):
+        while (frame := await source.receive()) is not None:
+            kind = kind_of(frame, allowed)
+            await target.send(frame)
+            if kind is Kind.OVER:
+                return True
+    return False
