@@ -5,17 +5,14 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
-import httpx2
-
-from crucible.client import stream
 from crucible.client.answers import read
 from crucible.client.found import CancelledPage, HitPage, NotePage, NoteView, SubmittedPage, TagPage
-from crucible.client.people import People
-from crucible.client.secrets import Secrets
+from crucible.client.http import Response
 from crucible.client.transport import Endpoint, Query, Transport
 from crucible.client.views import (
     ArtifactPage,
@@ -47,7 +44,12 @@ from crucible.client.views import (
 )
 from crucible.core.jobfilter import JobFilter
 from crucible.core.models import Order
-from crucible.core.spec import JobSpec
+
+if TYPE_CHECKING:  # what most commands do without is loaded by those that need it
+    from crucible.client import stream
+    from crucible.client.people import People
+    from crucible.client.secrets import Secrets
+    from crucible.core.spec import JobSpec
 
 V = TypeVar("V", bound=View)
 
@@ -76,8 +78,6 @@ class Api:
         """`relocate` finds or restarts a server that went away, `found` only looks for one."""
         self.transport = Transport(endpoint, seconds=seconds, relocate=relocate)
         self._found = found
-        self.people = People(self.transport)
-        self.secrets = Secrets(self.transport)
 
     def close(self) -> None:
         self.transport.close()
@@ -85,6 +85,18 @@ class Api:
     @property
     def endpoint(self) -> Endpoint:
         return self.transport.endpoint
+
+    @cached_property
+    def people(self) -> People:
+        from crucible.client.people import People
+
+        return People(self.transport)
+
+    @cached_property
+    def secrets(self) -> Secrets:
+        from crucible.client.secrets import Secrets
+
+        return Secrets(self.transport)
 
     # Bundles and submission
 
@@ -352,6 +364,8 @@ class Api:
         Goes on over lost connections and a restarted server. `notice` is told, in words, when that happens.
         `stop` is asked now and then; once it says yes, nothing more comes.
         """
+        from crucible.client import stream
+
         link = stream.Link(self, self.transport, self._found)
         return stream.follow(link, ref, cursors or stream.Cursors(), notice or _silent, stream.Timing(time, stop))
 
@@ -380,7 +394,7 @@ def _pieces(path: Path) -> Iterator[bytes]:
             yield piece
 
 
-def _log_page(response: httpx2.Response, offset: int) -> LogPage:
+def _log_page(response: Response, offset: int) -> LogPage:
     def number(headers: Mapping[str, str], name: str, default: int) -> int:
         text = headers.get(name, "")
         return int(text) if text.isdigit() else default
