@@ -65,8 +65,7 @@ def main(arguments: Sequence[str] | None = None, leave: Leave = lambda code: Non
     try:
         if given[:1] == ["db"]:
             return database(given[1:], load_settings())
-        options = parse(arguments)
-        asyncio.run(serve(options, load_settings(), build_control, stopping=lambda: leave(0)))
+        asyncio.run(serve(parse(arguments), load_settings(), build_control, stopping=lambda: leave(0)))
     except CrucibleError as error:
         leave(error.exit_code)
         return tell(error)
@@ -215,10 +214,12 @@ async def serve(
     """Serve until a signal, a request, or `stop`; `stopping` is called once that has come."""
     from crucible.control.db.filesystem import mount_table, refuse_network
     from crucible.server.home import open_home
+    from crucible.server.listen import allow_files
     from crucible.server.reach import check_reach
 
     reach = _reach(options, settings)
     check_reach(reach)
+    allow_files()
     refuse_network(settings.home.value.resolve(), mount_table())
     home = open_home(settings.home.value)
     stop = stop or asyncio.Event()

@@ -43,6 +43,7 @@ from crucible.server import (
 from crucible.server.answers import answer
 from crucible.server.auth import LOOPBACK, OPEN, Guard
 from crucible.server.context import About
+from crucible.server.crowd import Gathering
 from crucible.server.envelope import Envelope
 from crucible.server.follow import Pace
 from crucible.server.limits import MAX_BUNDLE, BodyLimit
@@ -112,6 +113,7 @@ def build_api(
     app.state.about = About(nonce, version, home, agents_url, on_stop, bundle_limit, started_at, secure)
     app.state.pace = pace or Pace()
     app.state.meters = Meters()
+    app.state.gathering = Gathering()
     failures.install(app)
     app.add_middleware(BodyLimit, streams=STREAMED)
     app.add_middleware(rates.RateLimit, users=rates.USERS, strangers=rates.STRANGERS)
