@@ -20,7 +20,8 @@ HEAVY = ("httpx2", "rich", "pydantic", "sqlalchemy", "websockets", "fastapi", "n
 
 UNASKED = (
     *("httpx2", "anyio", "asyncio", "stamina", "websockets", "rich", "sqlalchemy", "fastapi", "nbformat", "yaml"),
-    *("crucible.core.spec", "crucible.client.stream", "crucible.client.people", "crucible.client.secrets", "tarfile"),
+    *("crucible.core.spec", "crucible.core.jobfilter", "tarfile"),
+    *("crucible.client.stream", "crucible.client.people", "crucible.client.secrets"),
 )
 """What a command that asks one question has no use for."""
 

@@ -42,13 +42,13 @@ from crucible.client.views import (
     ServerView,
     View,
 )
-from crucible.core.jobfilter import JobFilter
-from crucible.core.models import Order
 
 if TYPE_CHECKING:  # what most commands do without is loaded by those that need it
     from crucible.client import stream
     from crucible.client.people import People
     from crucible.client.secrets import Secrets
+    from crucible.core.jobfilter import JobFilter
+    from crucible.core.models import Order
     from crucible.core.spec import JobSpec
 
 V = TypeVar("V", bound=View)
@@ -176,8 +176,8 @@ class Api:
         cursor: str | None = None,
     ) -> JobPage:
         """A page of the jobs that fit, newest first; `statuses` and `active` are short for those of a filter."""
-        asked = wanted or JobFilter(status=tuple(statuses), active=active)
-        query: Query = {**_query_of(asked), "limit": limit, "cursor": cursor}
+        short: dict[str, Any] = {"status": tuple(statuses), "active": "true" if active else None}
+        query: Query = {**(short if wanted is None else _query_of(wanted)), "limit": limit, "cursor": cursor}
         return read(JobPage, self.transport.request("GET", "/api/v1/jobs", query=query))
 
     def submit_many(self, specs: Sequence[JobSpec], *, keys: Sequence[str] | None = None) -> SubmittedPage:
