@@ -39,8 +39,9 @@ e2e: ## tests that drive the real command, server and agent
 faults: ## tests that kill, cut off and fill up
 	@scripts/test.sh faults
 
-bench: ## lists of 100,000 jobs over HTTP, filter by filter, and a submission beside them
-	@scripts/setup.sh dev && .venv/bin/python -m benchmarks.listing
+bench: ## what commands, starts, submissions, searches, sockets and lists of 100,000 jobs cost; docs/speed.md
+	@scripts/setup.sh dev && { .venv/bin/python -m benchmarks.figures; figures=$$?; \
+		.venv/bin/python -m benchmarks.listing && exit $$figures; }
 
 prove: ## the long proofs of docs/reliability.md, all or ROWS="kill9 simulation"; takes hours and keeps the figures
 	@scripts/prove.sh $(ROWS)

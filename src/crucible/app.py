@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import gc
 import json
 import os
 import secrets
@@ -61,17 +62,19 @@ class Options:
 def main(arguments: Sequence[str] | None = None, leave: Leave = lambda code: None) -> int:
     """Run until told to stop; the exit code. `leave` hears the code as soon as it is known."""
     given = sys.argv[1:] if arguments is None else arguments
+    gc.disable()  # until it is ready: starting makes hundreds of thousands of objects, and all of them stay
     try:
         if given[:1] == ["db"]:
             return database(given[1:], load_settings())
-        options = parse(arguments)
-        asyncio.run(serve(options, load_settings(), build_control, stopping=lambda: leave(0)))
+        asyncio.run(serve(parse(arguments), load_settings(), build_control, stopping=lambda: leave(0)))
     except CrucibleError as error:
         leave(error.exit_code)
         return tell(error)
     except Exception as error:  # noqa: BLE001 - whoever started us reads the last line, whatever happened
         leave(CrucibleError.exit_code)
         return tell(_unexpected(error))
+    finally:
+        gc.enable()
     return 0
 
 
@@ -236,10 +239,12 @@ async def serve(
     """Serve until a signal, a request, or `stop`; `stopping` is called once that has come."""
     from crucible.control.db.filesystem import mount_table, refuse_network
     from crucible.server.home import open_home
+    from crucible.server.listen import allow_files
     from crucible.server.reach import check_reach
 
     reach = _reach(options, settings)
     check_reach(reach)
+    allow_files()
     refuse_network(settings.home.value.resolve(), mount_table())
     home = open_home(settings.home.value)
     stop = stop or asyncio.Event()
@@ -310,6 +315,7 @@ class _Server:
             await control.start()
             await asyncio.gather(*(listener.listening.wait() for listener in listeners))
             await self._announce(control)
+            _keep_what_is_there()
             log.info("ready", url=self._url, agents_url=self._agents_url, version=__version__)
             await self._until_stopped(running)
         finally:
@@ -380,6 +386,13 @@ class _Server:
         await asyncio.gather(*running, return_exceptions=True)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(control.stop(), STOP_SECONDS)
+
+
+def _keep_what_is_there() -> None:
+    """What starting made is never garbage: from now on the collector looks at what comes later alone."""
+    if not gc.isenabled():
+        gc.freeze()
+        gc.enable()
 
 
 @contextlib.contextmanager

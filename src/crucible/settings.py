@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import Generic, TypeVar
 from crucible.core.channels import Channel
 from crucible.core.errors import BadInput, UnknownName
 from crucible.core.secret import Secret
-from crucible.wire.bundle import DEFAULT_LIMIT
+from crucible.wire.limits import DEFAULT_LIMIT
 
 DEFAULT_RESERVE = 1024**3
 LONGEST_LIFE = 30 * 86400
@@ -238,10 +237,10 @@ def _layers(
 def _file(path: Path, table: tuple[str, ...]) -> _Layer:
     """The settings in a TOML file, or in a table of it; a file that is not there says nothing."""
     try:
-        values: object = tomllib.loads(path.read_text(encoding="utf-8"))
+        values: object = _toml(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         values = {}
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+    except (ValueError, OSError) as error:  # no TOML, or no text
         if table:  # a broken pyproject.toml of the user's project is not ours to complain about
             values = {}
         else:
@@ -253,6 +252,12 @@ def _file(path: Path, table: tuple[str, ...]) -> _Layer:
     found = values if isinstance(values, dict) else {}
     _check_names(path, found)
     return _Layer(lambda _name: str(path), found)
+
+
+def _toml(text: str) -> dict[str, object]:
+    import tomllib  # most folders have no settings to read
+
+    return tomllib.loads(text)
 
 
 def _logged_in(path: Path) -> Mapping[str, object]:

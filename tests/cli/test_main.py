@@ -18,6 +18,13 @@ LEAVES = [row for group in COMMANDS for row in (group.rows or (group,))]
 
 HEAVY = ("httpx2", "rich", "pydantic", "sqlalchemy", "websockets", "fastapi", "nbformat", "yaml")
 
+UNASKED = (
+    *("httpx2", "anyio", "asyncio", "stamina", "websockets", "rich", "sqlalchemy", "fastapi", "nbformat", "yaml"),
+    *("crucible.core.spec", "crucible.core.jobfilter", "tarfile"),
+    *("crucible.client.stream", "crucible.client.people", "crucible.client.secrets"),
+)
+"""What a command that asks one question has no use for."""
+
 
 def test_help_is_instant_and_loads_nothing_heavy() -> None:
     code = (
@@ -32,6 +39,17 @@ def test_help_is_instant_and_loads_nothing_heavy() -> None:
     assert spent < 0.3  # about 0.08 on an idle machine; the bound leaves room for a busy one
     for row in COMMANDS:
         assert row.name in done.stdout
+
+
+@pytest.mark.enable_socket
+def test_status_loads_what_asks_one_server_and_shows_the_answer(server: FakeServer) -> None:
+    code = (
+        "import sys\nfrom crucible.cli.main import run\n"
+        f"assert run(['status', '--server', {server.url!r}]) == 0\n"
+        f"print([name for name in {UNASKED!r} if name in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stderr.strip().splitlines()[-1] == "[]"
 
 
 def test_the_module_runs_as_the_command() -> None:

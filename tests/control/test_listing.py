@@ -94,7 +94,9 @@ async def test_a_queued_job_knows_how_many_are_before_it(rig: Rig) -> None:
     assert texts[1:] == ["behind 1 other job in the queue", "behind 2 other jobs in the queue"]
 
 
-async def test_every_filter_narrows(two_places: Rig) -> None:
+@pytest.mark.parametrize("many", [listing.MANY, 2], ids=["few jobs", "jobs that count as many"])
+async def test_every_filter_narrows(two_places: Rig, many: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "MANY", many)
     rig = two_places
     first = await rig.submit(name="Vision nightly 1", tags=("team=vision", "sweep"), kind="train")
     rig.clock.move(3600)
@@ -132,9 +134,22 @@ async def test_every_filter_narrows(two_places: Rig) -> None:
             [second],
         ),
         ({"tag": ["sweep"], "status": ["failed"]}, []),
+        ({"tag": ["sweep", "team"], "backend": ["ssh"], "text": "train.py", "kind": ["benchmark"]}, [second]),
     ]
     for given, found in expected:
         assert await ids(rig, **given) == found, given
+
+
+async def test_where_few_rows_fit_they_are_looked_for_once(two_places: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "MANY", 3)
+    rig = two_places
+    jobs = [await rig.submit(tags=("sweep",), backend="ssh" if n < 2 else "local") for n in range(5)]
+    wanted = JobFilter(tag=("sweep",), backend=("ssh",))
+    way = await rig.read(lambda conn: listing._way(conn, wanted))
+    assert sorted(way.rows or ()) == sorted(jobs[:2])
+    first = await listed(rig, limit=1, tag=["sweep"], backend=["ssh"])
+    second = await listed(rig, limit=1, cursor=first["next"], tag=["sweep"], backend=["ssh"])
+    assert [item["id"] for item in (*first["items"], *second["items"])] == jobs[1::-1]
 
 
 async def test_pages_join_under_every_filter(rig: Rig) -> None:

@@ -125,6 +125,16 @@ async def test_watchers_of_the_job_hear_of_its_events(rig: Rig) -> None:
         assert await others.changed(0) == set()
 
 
+async def test_what_changes_nothing_wakes_nobody(rig: Rig) -> None:
+    job = await rig.submit()
+    await rig.writer.write(lambda unit: unit.advance(load(unit, job), CancelRequested()))
+    before = await rig.world(job)
+    with rig.feed.watch(job) as mine, rig.feed.watch(None) as everything:
+        await rig.writer.write(lambda unit: unit.advance(load(unit, job), Waits("for nothing")))
+        assert await mine.changed(0) == await everything.changed(0) == set()
+    assert await rig.world(job) == before
+
+
 async def test_any_change_of_a_job_is_a_reason_to_look(rig: Rig) -> None:
     job = await rig.submit()
     attempt = (await rig.attempt(job)).id

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import socket
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -77,3 +80,20 @@ def test_that_no_connection_can_be_taken_is_told_once_in_a_while() -> None:
     assert [line["event"] for line in told] == ["connections cannot be taken"] * 2
     assert "ulimit" in told[0]["fix"]
     assert loop.said == [{"message": "something else"}]
+
+
+@pytest.mark.parametrize(
+    ("limits", "then"),
+    [((256, 20_000), (4000, 20_000)), ((256, 1024), (1024, 1024)), ((8000, 20_000), (8000, 20_000))],
+    ids=["raised", "as far as it goes", "never lowered"],
+)
+def test_a_process_lets_itself_open_more_files(limits: tuple[int, int], then: tuple[int, int]) -> None:
+    code = (
+        "import resource\nfrom crucible.server.listen import allow_files\n"
+        f"resource.setrlimit(resource.RLIMIT_NOFILE, {limits!r})\nallow_files()\n"
+        "print(resource.getrlimit(resource.RLIMIT_NOFILE))"
+    )
+    if resource.getrlimit(resource.RLIMIT_NOFILE)[1] < limits[1]:
+        pytest.skip("this system allows fewer")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == str(then)

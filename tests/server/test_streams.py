@@ -14,7 +14,7 @@ from tests.server.conftest import TOKEN
 from tests.server.fake_control import JOB, FakeControl, FakeJob, Point
 
 from crucible.core.errors import Unreachable
-from crucible.server import follow
+from crucible.server import crowd, follow
 from crucible.server.api import build_api
 
 HEADERS = {"Authorization": f"Bearer {TOKEN}"}
@@ -68,7 +68,7 @@ async def test_a_reader_resumes_from_its_cursors(api: FastAPI, control: FakeCont
 
 async def test_a_long_past_comes_in_pages(api: FastAPI, control: FakeControl) -> None:
     output = "".join(f"zeile {n} ä\n" for n in range(30_000)).encode()
-    numbers = range(1, 2 * follow.EVENT_PAGE + 2)
+    numbers = range(1, 2 * crowd.EVENT_PAGE + 2)
     control.add(FakeJob(status="completed", outputs=[output], ended=1, events=events(*numbers)))
     frames, code = await whole(api)
     assert code == 1000

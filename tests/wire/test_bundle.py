@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crucible.wire.archive import Entry, Folder, Link, unpack
-from crucible.wire.bundle import DEFAULT_LIMIT, BundleTooLarge, collect, make_bundle
+from crucible.wire.bundle import BundleTooLarge, collect, make_bundle
+from crucible.wire.limits import DEFAULT_LIMIT
 from crucible.wire.paths import UnsafePath
 
 

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from crucible.cli.options import Text, Texts
-from crucible.cli.session import Session, hush_retries
+from crucible.cli.session import Session
 from crucible.client.blocking import SyncMLPlatform
 from crucible.client.compat.training import TrainingClient, TrainingJobRequest
 from crucible.client.plugins import read_config
@@ -73,7 +73,6 @@ def client(
     session = Session.of(ctx)
     session = session if url is None else replace(session, flags={**session.flags, "server": url})
     act, seconds = _ACTIONS[_action(action)], None if timeout is None else parse_duration(timeout)
-    hush_retries()
     with TrainingClient(worker=worker, platform=SyncMLPlatform(settings=session.settings)) as made:
         return act(Asked(session, made, task_id, tuple(config or ()), seconds))
 

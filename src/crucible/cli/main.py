@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -50,6 +51,8 @@ def _root(
 
 
 def main() -> None:
+    # Loading makes many objects and next to no garbage; looking for it again and again took a twentieth of the time.
+    gc.set_threshold(200_000, 10, 10)
     sys.exit(run(sys.argv[1:]))
 
 

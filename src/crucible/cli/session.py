@@ -59,7 +59,6 @@ class Session:
         """The server to talk to; an embedded one is started if need be."""
         from crucible.client.connection import connect
 
-        hush_retries()
         api = connect(self.settings, self.embedded)
         try:
             yield api
@@ -71,7 +70,6 @@ class Session:
         """The same, but nothing is started."""
         from crucible.client.connection import connect_if_up
 
-        hush_retries()
         api = connect_if_up(self.settings, self.embedded)
         try:
             yield api
@@ -90,10 +88,3 @@ class Session:
             raise BadInput(f"Not confirmed: {question}", why=f"{why} {nobody}".strip(), fix=fix)
         self.out.say(why) if why else None
         return typer.confirm(question, err=True)
-
-
-def hush_retries() -> None:
-    """Repeats are told by the command where they matter, not by the library on standard output."""
-    import stamina.instrumentation
-
-    stamina.instrumentation.set_on_retry_hooks(())

@@ -7,10 +7,14 @@ import shlex
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import PurePath
+from typing import TYPE_CHECKING
 
 from crucible.client.views import CostView, EnvironmentView, HealthView, JobView, ProgressView
+from crucible.core.kinds import PYTHON
 from crucible.core.resources import format_duration, format_memory
-from crucible.core.spec import PYTHON, EnvironmentSpec
+
+if TYPE_CHECKING:
+    from crucible.core.spec import EnvironmentSpec
 
 
 def progress_words(progress: ProgressView | None) -> str:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-import httpx2
 from pydantic import ValidationError
 
+from crucible.client.http import Response
 from crucible.client.views import View
 from crucible.core.errors import Trouble
 
 V = TypeVar("V", bound=View)
 
 
-def read(kind: type[V], response: httpx2.Response) -> V:
+def read(kind: type[V], response: Response) -> V:
     try:
         return kind.model_validate_json(response.content)
     except ValidationError as error:

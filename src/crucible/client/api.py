@@ -5,20 +5,15 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
-import httpx2
-
-from crucible.client import stream
 from crucible.client.answers import read
 from crucible.client.comparisons import ComparisonView
-from crucible.client.executing import Executed, execute
-from crucible.client.forwarding import Forward, need_port, ports_of
 from crucible.client.found import CancelledPage, HitPage, NotePage, NoteView, SubmittedPage, TagPage
-from crucible.client.hooks import Hooks
-from crucible.client.people import People
+from crucible.client.http import Response
 from crucible.client.placeviews import (
     BackendPage,
     BackendView,
@@ -28,10 +23,7 @@ from crucible.client.placeviews import (
     OrphanView,
     PlanView,
 )
-from crucible.client.secrets import Secrets
 from crucible.client.serverviews import BackupView, ConfirmedView, ModelPage, ModelView, PruneView, ServerView
-from crucible.client.sessions import Session, open_session
-from crucible.client.training import Training
 from crucible.client.transport import Endpoint, Query, Transport
 from crucible.client.views import (
     ArtifactPage,
@@ -48,10 +40,20 @@ from crucible.client.views import (
     View,
 )
 from crucible.core.errors import CrucibleError
-from crucible.core.jobfilter import JobFilter
-from crucible.core.models import Order
-from crucible.core.spec import JobSpec
-from crucible.wire.sessions import Opening
+
+if TYPE_CHECKING:  # what most commands do without is loaded by those that need it
+    from crucible.client import stream
+    from crucible.client.executing import Executed
+    from crucible.client.forwarding import Forward
+    from crucible.client.hooks import Hooks
+    from crucible.client.people import People
+    from crucible.client.secrets import Secrets
+    from crucible.client.sessions import Session
+    from crucible.client.training import Training
+    from crucible.core.jobfilter import JobFilter
+    from crucible.core.models import Order
+    from crucible.core.spec import JobSpec
+    from crucible.wire.sessions import Opening
 
 V = TypeVar("V", bound=View)
 
@@ -80,10 +82,6 @@ class Api:
         """`relocate` finds or restarts a server that went away, `found` only looks for one."""
         self.transport = Transport(endpoint, seconds=seconds, relocate=relocate)
         self._found = found
-        self.people = People(self.transport)
-        self.secrets = Secrets(self.transport)
-        self.hooks = Hooks(self.transport)
-        self.training = Training(self.transport)
 
     def close(self) -> None:
         self.transport.close()
@@ -91,6 +89,30 @@ class Api:
     @property
     def endpoint(self) -> Endpoint:
         return self.transport.endpoint
+
+    @cached_property
+    def people(self) -> People:
+        from crucible.client.people import People
+
+        return People(self.transport)
+
+    @cached_property
+    def secrets(self) -> Secrets:
+        from crucible.client.secrets import Secrets
+
+        return Secrets(self.transport)
+
+    @cached_property
+    def hooks(self) -> Hooks:
+        from crucible.client.hooks import Hooks
+
+        return Hooks(self.transport)
+
+    @cached_property
+    def training(self) -> Training:
+        from crucible.client.training import Training
+
+        return Training(self.transport)
 
     # Bundles and submission
 
@@ -170,8 +192,8 @@ class Api:
         cursor: str | None = None,
     ) -> JobPage:
         """A page of the jobs that fit, newest first; `statuses` and `active` are short for those of a filter."""
-        asked = wanted or JobFilter(status=tuple(statuses), active=active)
-        query: Query = {**_query_of(asked), "limit": limit, "cursor": cursor}
+        short: dict[str, Any] = {"status": tuple(statuses), "active": "true" if active else None}
+        query: Query = {**(short if wanted is None else _query_of(wanted)), "limit": limit, "cursor": cursor}
         return read(JobPage, self.transport.request("GET", "/api/v1/jobs", query=query))
 
     def submit_many(self, specs: Sequence[JobSpec], *, keys: Sequence[str] | None = None) -> SubmittedPage:
@@ -358,21 +380,29 @@ class Api:
         Goes on over lost connections and a restarted server. `notice` is told, in words, when that happens.
         `stop` is asked now and then; once it says yes, nothing more comes.
         """
+        from crucible.client import stream
+
         link = stream.Link(self, self.transport, self._found)
         return stream.follow(link, ref, cursors or stream.Cursors(), notice or _silent, stream.Timing(time, stop))
 
     def session(self, ref: str, wanted: Opening) -> Session:
         """A command, or a connection to a port, at a running job."""
+        from crucible.client.sessions import open_session
+
         return open_session(self.transport, ref, wanted)
 
     def execute(
         self, ref: str, command: Sequence[str], *, input: bytes = b"", timeout: float | None = None
     ) -> Executed:
         """Run a command in a running job's surroundings, to its end."""
+        from crucible.client.executing import execute
+
         return execute(self.transport, ref, command, input=input, timeout=timeout)
 
     def ports(self, ref: str) -> tuple[int, ...]:
         """The ports that processes of a running job listen on."""
+        from crucible.client.forwarding import ports_of
+
         return ports_of(self.transport, ref)
 
     def forward(
@@ -384,6 +414,8 @@ class Api:
         notice: Callable[[CrucibleError], None] | None = None,
     ) -> Forward:
         """Lead a port of this computer (the same unless named, 0 for any) to one that a running job listens on."""
+        from crucible.client.forwarding import Forward, need_port
+
         need_port(self.ports(ref), remote)
         return Forward(self.transport, ref, remote, local, notice or (lambda error: None))
 
@@ -412,7 +444,7 @@ def _pieces(path: Path) -> Iterator[bytes]:
             yield piece
 
 
-def _log_page(response: httpx2.Response, offset: int) -> LogPage:
+def _log_page(response: Response, offset: int) -> LogPage:
     def number(headers: Mapping[str, str], name: str, default: int) -> int:
         text = headers.get(name, "")
         return int(text) if text.isdigit() else default

@@ -1,7 +1,5 @@
 """Jobs side by side, as the server tells of them."""
 
-from __future__ import annotations
-
 from crucible.client.views import JobView, View
 
 

@@ -6,13 +6,14 @@ import fcntl
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx2
-
+from crucible.client.address import read_address
+from crucible.client.http import Http, HttpError, Request
 from crucible.client.transport import Endpoint, trusted
+from crucible.core.errors import BadInput
 from crucible.core.secret import Secret
 from crucible.wire.process import Process
 
@@ -74,10 +75,10 @@ def read_token(home: Path) -> Secret | None:
 def ask(url: str, route: str, seconds: float = ASK_SECONDS) -> Answer | None:
     """What `/healthz` or `/readyz` of that address says; None if nothing of ours answers."""
     try:
-        with httpx2.Client(trust_env=False, timeout=seconds, verify=trusted(url)) as http:
-            response = http.get(f"{url}{route}")
-            said = response.json()
-    except (httpx2.TransportError, httpx2.InvalidURL, ValueError):
+        with closing(Http(read_address(url), tls=trusted(url))) as http:
+            response = http.send(Request("GET", route, seconds, seconds))
+            said = json.loads(response.content)
+    except (HttpError, BadInput, ValueError):
         return None
     if not isinstance(said, dict):
         return None

@@ -136,7 +136,7 @@ def _fetch(api: Api, source: str, artifact: ArtifactView, part: Path, progress: 
             raise Unreachable(f"The server has no more of {artifact.path}.")
         resumed = response.status_code == 206
         with part.open("ab" if resumed else "wb") as file:
-            for data in response.iter_bytes(_CHUNK):
+            for data in response.pieces(_CHUNK):
                 file.write(data)
                 progress(file.tell())
 

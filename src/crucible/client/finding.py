@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
 from crucible.client.api import Api
 from crucible.client.views import JobView
 from crucible.core.errors import Conflict, NotFound
-from crucible.core.jobfilter import JobFilter
+
+if TYPE_CHECKING:
+    from crucible.core.jobfilter import JobFilter
 
 PAGE = 500
 
@@ -26,6 +29,8 @@ def find_job(api: Api, ref: str) -> JobView:
 
 
 def _newest_named(api: Api, name: str) -> JobView | None:
+    from crucible.core.jobfilter import JobFilter  # needed for names alone
+
     try:
         wanted = JobFilter(named=name)
     except ValidationError:

@@ -1,7 +1,5 @@
 """What the server answers about labels, searches and many jobs at once."""
 
-from __future__ import annotations
-
 from crucible.client.views import JobView, View
 
 

@@ -1,7 +1,5 @@
 """People, over the API: who I am, users, projects, tokens, logins and the record of what was done."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """Places, machines and plans, as the server tells of them."""
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from crucible.client.views import View

@@ -1,7 +1,5 @@
 """Secrets of projects, over the API: set, listed by name, removed. Values go there and never come back."""
 
-from __future__ import annotations
-
 from urllib.parse import quote
 
 from crucible.client.answers import read

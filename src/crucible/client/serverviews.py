@@ -1,7 +1,5 @@
 """The server itself, its models and its upkeep, as it tells of them."""
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from crucible.client.views import View

@@ -13,9 +13,10 @@ from urllib.parse import quote
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
 from websockets.sync.client import ClientConnection, connect
 
+from crucible.client.address import is_loopback
 from crucible.client.closing import Closing
 from crucible.client.problems import error_from
-from crucible.client.transport import Endpoint, Transport, bearer, is_loopback, unreachable
+from crucible.client.transport import Endpoint, Transport, bearer, unreachable
 from crucible.core.errors import BadInput, CrucibleError, Unreachable
 from crucible.wire import sessions as s
 

@@ -15,7 +15,8 @@ from pydantic import ValidationError
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
 from websockets.sync.client import ClientConnection, connect
 
-from crucible.client.transport import Endpoint, Transport, bearer, is_loopback, unreachable
+from crucible.client.address import is_loopback
+from crucible.client.transport import Endpoint, Transport, bearer, unreachable
 from crucible.client.views import EventView, HealthView, JobView, LogPage, ProgressView, View
 from crucible.core.errors import TimedOut, Unreachable
 from crucible.core.ids import is_id, short

@@ -8,19 +8,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeAlias
-from urllib.parse import urlsplit
+from urllib.parse import urlencode
 
-import httpx2
-import stamina
-
+from crucible import __version__
+from crucible.client.address import proxy_before, read_address
+from crucible.client.http import Http, HttpError, Late, NotConnected, Request, Response
 from crucible.client.problems import error_from
+from crucible.client.repeats import Repeats
 from crucible.client.skew import Skew
-from crucible.core.errors import BadInput, CrucibleError, NotAllowed, TimedOut, Unreachable
+from crucible.core.errors import CrucibleError, NotAllowed, TimedOut, Unreachable
 from crucible.core.secret import Secret
 
 CONNECT_SECONDS = 5.0
-ATTEMPTS = 5
-RETRY_SECONDS = 20.0
 
 _RETRIED = frozenset({429, 502, 503})
 
@@ -51,8 +50,8 @@ class Transport:
         self.endpoint = endpoint
         self._seconds = seconds
         self._relocate = relocate
-        self._http = _client(endpoint, seconds)
-        self._left: list[httpx2.Client] = []
+        self._http = _http(endpoint)
+        self._left: list[Http] = []
         self._skew = Skew(embedded=endpoint.embedded)
 
     def close(self) -> None:
@@ -65,7 +64,7 @@ class Transport:
             endpoint = self._relocate()
             if endpoint != self.endpoint:
                 self._left.append(self._http)  # another thread may be using it
-                self.endpoint, self._http = endpoint, _client(endpoint, self._seconds)
+                self.endpoint, self._http = endpoint, _http(endpoint)
         return self.endpoint
 
     def request(
@@ -79,91 +78,71 @@ class Transport:
         headers: Mapping[str, str] | None = None,
         repeat: bool | None = None,
         seconds: float | None = None,
-    ) -> httpx2.Response:
+    ) -> Response:
         """Send and read the whole answer; an error answer is raised. `repeat` allows retries (reads: yes).
 
         What may be repeated is idempotent on the server: reads, content-addressed puts, keyed posts.
         """
 
-        def send() -> httpx2.Response:
-            return self._send(method, path, query, body, content, headers, seconds or self._seconds)
+        def send() -> Response:
+            data, more = (content, {}) if body is None else (_encoded(body), {"Content-Type": "application/json"})
+            asked = self._asked(method, _target(path, query), data, {**more, **(headers or {})}, seconds)
+            return self._send(asked)
 
         repeated = method in ("GET", "HEAD") if repeat is None else repeat
         try:
-            return self._repeat(send) if repeated else send()
-        except httpx2.TimeoutException as error:
-            raise self._late(error) from error
-        except httpx2.TransportError as error:
-            raise self._unreachable(error) from error
+            return Repeats().run(send, self._again) if repeated else send()
+        except HttpError as error:
+            raise self._told(error) from error
         except _Busy as busy:
             raise busy.error from busy
 
     @contextmanager
-    def download(self, path: str, *, headers: Mapping[str, str] | None = None) -> Iterator[httpx2.Response]:
+    def download(self, path: str, *, headers: Mapping[str, str] | None = None) -> Iterator[Response]:
         """An answer whose body is read in pieces by the caller; 416 is left to the caller too."""
-        request = self._http.build_request("GET", path, headers=dict(headers or {}))
         try:
-            response = self._http.send(request, stream=True)
+            response = self._http.send(self._asked("GET", path, None, headers or {}, None))
             try:
                 if response.status_code >= 400 and response.status_code != 416:
-                    response.read()
                     raise problem_of(response)
                 yield response
             finally:
                 response.close()
-        except httpx2.TimeoutException as error:
-            raise self._late(error) from error
-        except httpx2.TransportError as error:
-            raise self._unreachable(error) from error
+        except HttpError as error:
+            raise self._told(error) from error
 
-    def _send(
-        self,
-        method: str,
-        path: str,
-        query: Query | None,
-        body: object,
-        content: Content | None,
-        headers: Mapping[str, str] | None,
-        seconds: float,
-    ) -> httpx2.Response:
-        response = self._http.request(
-            method,
-            path,
-            params=_pairs(query),
-            json=body,
-            content=content() if callable(content) else content,
-            headers=dict(headers or {}),
-            timeout=httpx2.Timeout(seconds, connect=min(seconds, CONNECT_SECONDS)),
-        )
+    def _asked(
+        self, method: str, target: str, content: Content | None, headers: Mapping[str, str], seconds: float | None
+    ) -> Request:
+        wait = seconds or self._seconds
+        data = content() if callable(content) else content
+        return Request(method, target, wait, min(wait, CONNECT_SECONDS), headers, data)
+
+    def _send(self, asked: Request) -> Response:
+        response = self._http.send(asked)
         self._skew.check(response.headers)
         if response.status_code in _RETRIED:
             raise _Busy(problem_of(response))
-        if response.status_code >= 400 and method != "HEAD":
+        if response.status_code >= 400 and asked.method != "HEAD":
             raise problem_of(response)
+        response.content  # noqa: B018  read to its end, so that what breaks on the way breaks here
         return response
-
-    def _repeat(self, send: Callable[[], httpx2.Response]) -> httpx2.Response:
-        caller = stamina.RetryingCaller(
-            attempts=ATTEMPTS, timeout=RETRY_SECONDS, wait_initial=0.1, wait_max=2.0, wait_jitter=0.1
-        )
-        return caller(self._again, send)
 
     def _again(self, error: Exception) -> bool:
         """Whether to try once more; moves to where the server is now if it went away."""
-        if isinstance(error, httpx2.TransportError) and not isinstance(error, httpx2.TimeoutException):
-            if self._relocate is None:
-                # A named server that refuses to be reached is told at once: waiting would only hide it.
-                return not isinstance(error, httpx2.ConnectError)
-            self.moved()
+        if isinstance(error, _Busy | Late) or (isinstance(error, NotConnected) and error.late):
             return True
-        return isinstance(error, _Busy | httpx2.TimeoutException)
+        if not isinstance(error, HttpError):
+            return False
+        if self._relocate is None:
+            # A named server that refuses to be reached is told at once: waiting would only hide it.
+            return not isinstance(error, NotConnected)
+        self.moved()
+        return True
 
-    def _unreachable(self, error: Exception) -> Unreachable:
-        return unreachable(self.endpoint, str(error))
-
-    def _late(self, error: Exception) -> CrucibleError:
-        if isinstance(error, httpx2.ConnectTimeout):
-            return unreachable(self.endpoint, "The connection was not answered in time.")
+    def _told(self, error: HttpError) -> CrucibleError:
+        if not isinstance(error, Late):
+            return unreachable(self.endpoint, str(error))
         return TimedOut(
             f"The server at {self.endpoint.url} did not answer in time.",
             why="It is busy, or the network is.",
@@ -189,14 +168,14 @@ def unreachable(endpoint: Endpoint, why: str) -> Unreachable:
     return Unreachable(f"The server at {endpoint.url} does not answer.", why=why, fix=fix, url=endpoint.url)
 
 
-def problem_of(response: httpx2.Response) -> CrucibleError:
+def problem_of(response: Response) -> CrucibleError:
     """The error an answer of 400 or above stands for, whatever its body."""
     try:
         problem = json.loads(response.content)
-    except ValueError:
+    except (ValueError, RecursionError):
         problem = None
     if not isinstance(problem, dict):
-        problem = {"detail": f"The server answered {response.status_code} {response.reason_phrase}."}
+        problem = {"detail": f"The server answered {response.status_code} {response.reason}."}
     error = error_from(problem, response.status_code)
     if isinstance(error, NotAllowed) and not error.fix:
         error.fix = "Set CRUCIBLE_TOKEN to a valid token of that server."
@@ -207,38 +186,36 @@ def bearer(endpoint: Endpoint) -> dict[str, str]:
     return {"Authorization": f"Bearer {endpoint.token.reveal()}"} if endpoint.token else {}
 
 
-def is_loopback(url: str) -> bool:
-    return urlsplit(url).hostname in ("127.0.0.1", "::1", "localhost")
-
-
-def _client(endpoint: Endpoint, seconds: float) -> httpx2.Client:
-    try:
-        return httpx2.Client(
-            base_url=endpoint.url,
-            headers=bearer(endpoint),
-            timeout=httpx2.Timeout(seconds, connect=min(seconds, CONNECT_SECONDS)),
-            # A proxy would look for the loopback on its own computer.
-            trust_env=not is_loopback(endpoint.url),
-            verify=trusted(endpoint.url),
-        )
-    except httpx2.InvalidURL as error:
-        raise BadInput(f"{endpoint.url!r} is no address of a server.", why=str(error)) from error
-    except UnicodeEncodeError as error:
+def _http(endpoint: Endpoint) -> Http:
+    address = read_address(endpoint.url)
+    token = endpoint.token.reveal() if endpoint.token else ""
+    if not token.isascii() or not token.isprintable():
         raise NotAllowed(
             "The token is none.", why="It holds letters that no token has.", fix="Set CRUCIBLE_TOKEN to a valid token."
-        ) from error
+        )
+    headers = {"User-Agent": f"crucible/{__version__}", **bearer(endpoint)}
+    return Http(address, headers=headers, tls=trusted(endpoint.url), proxy=proxy_before(address))
 
 
-def trusted(url: str) -> ssl.SSLContext | bool:
+def trusted(url: str) -> ssl.SSLContext | None:
     """Whose certificates are believed: the system's, as SSL_CERT_FILE and SSL_CERT_DIR say, as for the agents too.
 
     They take time to load, and plain http has none.
     """
-    return False if url.startswith("http://") else ssl.create_default_context()
+    return None if url.startswith("http://") else ssl.create_default_context()
 
 
-def _pairs(query: Query | None) -> list[tuple[str, str | int | float | bool | None]]:
-    pairs: list[tuple[str, str | int | float | bool | None]] = []
+def _encoded(body: object) -> bytes:
+    return json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+
+
+def _target(path: str, query: Query | None) -> str:
+    pairs = _pairs(query)
+    return f"{path}?{urlencode(pairs)}" if pairs else path
+
+
+def _pairs(query: Query | None) -> list[tuple[str, str]]:
+    pairs: list[tuple[str, str]] = []
     for key, value in (query or {}).items():
         if isinstance(value, str | int | float):
             pairs.append((key, str(value)))

@@ -1,11 +1,10 @@
 """Jobs and what is theirs, as the server tells of them; frozen values, as all its answers.
 
-Unknown fields are kept, so a newer server's answer is printed whole by `--json`.
+Unknown fields are kept, so a newer server's answer is printed whole by `--json`. Annotations are values here and in
+the neighbours: as texts they would be compiled one by one each time a command starts.
 """
 
-from __future__ import annotations
-
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 TERMINAL = frozenset({"completed", "failed", "cancelled"})
 
@@ -168,7 +167,7 @@ class JobView(View):
     waiting: str | None = None
     placement: str | None = None
     progress: ProgressView | None = None
-    cost: CostView = CostView()
+    cost: CostView = Field(default_factory=CostView)
     exit_code: int | None = None
     signal: int | None = None
     attempt: int | None = None
@@ -185,8 +184,8 @@ class JobView(View):
     grace_seconds: float | None = None
     command: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
-    source: SourceView = SourceView()
-    environment: EnvironmentView = EnvironmentView()
+    source: SourceView = Field(default_factory=SourceView)
+    environment: EnvironmentView = Field(default_factory=EnvironmentView)
     bundle: str | None = None
     execution_id: str | None = None
     simulated: bool = False

@@ -92,10 +92,14 @@ def read_cursor(cursor: str | None) -> str | None:
 
 @dataclass(frozen=True)
 class _Way:
-    """The table whose index is gone along, newest first, and the tags, the one that is gone along first."""
+    """The table whose index is gone along, newest first, and the tags, the one that is gone along first.
+
+    `rows`: the jobs whose own row fits, where they are few and so were found already.
+    """
 
     base: Table
     tags: tuple[Tag, ...] = ()
+    rows: tuple[str, ...] | None = None
 
 
 def _way(conn: Connection, wanted: JobFilter) -> _Way:
@@ -107,8 +111,10 @@ def _way(conn: Connection, wanted: JobFilter) -> _Way:
         return _Way(t.job_tags, wanted.tags)
     counts = {tag: _count(conn, select(t.job_tags.c.job).where(_has(t.job_tags.c, tag))) for tag in wanted.tags}
     tags = tuple(sorted(wanted.tags, key=counts.__getitem__))
-    common = counts[tags[0]] == MANY
-    return _Way(t.jobs if common and of_row and _count(conn, select(_j.id).where(*of_row)) < MANY else t.job_tags, tags)
+    if counts[tags[0]] < MANY or not of_row:
+        return _Way(t.job_tags, tags)
+    rows = tuple(conn.execute(select(_j.id).where(*of_row).limit(MANY)).scalars())
+    return _Way(t.jobs, tags, rows) if len(rows) < MANY else _Way(t.job_tags, tags)
 
 
 def _count(conn: Connection, query: Select[Any]) -> int:
@@ -116,7 +122,8 @@ def _count(conn: Connection, query: Select[Any]) -> int:
 
 
 def _query(wanted: JobFilter, way: _Way, before: str | None, dialect: str) -> Select[Any]:
-    of_row, of_listing = _of_row(wanted), _of_listing(wanted, dialect)
+    of_row = _of_row(wanted) if way.rows is None else [_j.id.in_(way.rows)]
+    of_listing = _of_listing(wanted, dialect)
     job = way.base.c.id if way.base is t.jobs else way.base.c.job
     query = select(job).where(*of_row, *of_listing).order_by(job.desc())
     along = way.tags[:1] if way.base is t.job_tags else ()

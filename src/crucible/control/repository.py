@@ -112,10 +112,13 @@ def load_machine(conn: Connection, machine_id: str) -> Machine | None:
 
 def insert_job(conn: Connection, step: Step, now: float) -> World:
     """Stores a new job with its first events and what it is found by."""
-    job = step.world.job
-    _ADD_JOB.run(conn, **codec.job_row(job))
-    labels.enlist(conn, job)
-    return save_step(conn, World(job), step, now)
+    before = step.world.job.events
+    world = step.world.with_job(events=before + len(step.events))
+    _ADD_JOB.run(conn, **codec.job_row(world.job))
+    labels.enlist(conn, world.job)
+    _add_events(conn, world.job, before, step.events, now)
+    add_effects(conn, step.effects, now)
+    return world
 
 
 def save_step(conn: Connection, before: World, step: Step, now: float) -> World:

@@ -28,7 +28,7 @@ from crucible.core.lifecycle import Attempt, Machine, MachineState, Reason, Worl
 from crucible.core.lifecycle.facts import MovedOn, Placed, Unsaved, Waits
 from crucible.core.offers import Market
 from crucible.core.places import places_of
-from crucible.core.resources import Allocation, Resources
+from crucible.core.resources import Allocation
 
 LOOK_AHEAD = 64
 """Queued jobs of a place considered in one pass; the rest keep their place behind them."""
@@ -127,7 +127,7 @@ class Scheduler:
 
     def _taken(self, unit: Unit, machine: str) -> tuple[scheduling.Taken, ...]:
         rows = _TAKEN.all(unit.conn, machine=machine)
-        return tuple(scheduling.Taken(short(r["job"]), Allocation.model_validate_json(r["allocation"])) for r in rows)
+        return tuple(scheduling.Taken(short(r["job"]), codec.allocation(r["allocation"])) for r in rows)
 
     def _give(self, unit: Unit, world: World, backend: str, allocation: Allocation, machine: Machine | None) -> Machine:
         place = self._places.place(backend)
@@ -244,7 +244,7 @@ def _tell_unconnected(unit: Unit, places: Sequence[str]) -> None:
 def _line(unit: Unit, backend: str) -> list[scheduling.Waiting]:
     """The first in line of a place: a long queue at one keeps no other from its turn."""
     rows = _LINE.all(unit.conn, backend=backend, now=unit.now)
-    return [scheduling.Waiting(r["id"], backend, Resources.model_validate_json(r["resources"])) for r in rows]
+    return [scheduling.Waiting(r["id"], backend, codec.resources(r["resources"])) for r in rows]
 
 
 def _failures(world: World, backend: str, now: float) -> Mapping[elastic.Kind, int]:

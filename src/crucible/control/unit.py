@@ -63,11 +63,14 @@ class Unit:
     def save(self, before: World, step: Step) -> World:
         after = repository.save_step(self.conn, before, step, self.now)
         self._note(step)
+        if step.events or step.world != before:
+            self.changes.hint(after.job.id, Hint.EVENT)
         return after
 
     def create(self, step: Step) -> World:
         world = repository.insert_job(self.conn, step, self.now)
         self._note(step)
+        self.changes.hint(world.job.id, Hint.EVENT)
         return world
 
     def advance_machine(self, machine: Machine, *facts: MachineFact) -> Machine:
@@ -79,7 +82,6 @@ class Unit:
         return machine
 
     def _note(self, step: Step) -> None:
-        self.changes.hint(step.world.job.id, Hint.EVENT)
         self.changes.machines |= step.touched
         self.changes.effects |= bool(step.effects)
         self.changes.events.update(event.type for event in step.events)

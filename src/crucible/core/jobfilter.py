@@ -12,7 +12,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from crucible.core.errors import UnknownName
-from crucible.core.spec import Kind
+from crucible.core.kinds import Kind
 from crucible.core.states import JobState, Status, states_of
 from crucible.core.tags import MAX_KEY, MAX_VALUE, Tag, parse_tag
 
@@ -30,7 +30,7 @@ TagText = Annotated[str, Field(min_length=1, max_length=MAX_KEY + MAX_VALUE + 1,
 class JobFilter(BaseModel):
     """Without any field it fits every job."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True)
 
     status: Words = ()
     active: bool = False

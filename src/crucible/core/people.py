@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -80,6 +80,12 @@ class Identity:
     job: str | None = None
     token: str | None = None
     """The id of the token, where one was used."""
+
+    @property
+    def authority(self) -> Hashable:
+        """All that decides what he sees: two who have it in common get the same answers."""
+        own = {name: value for name, value in vars(self).items() if name not in ("roles", "token")}
+        return (*own.items(), frozenset(self.roles.items()))
 
     def may(self, permission: Permission, project: str | None = None) -> bool:
         """In a project, or with None what belongs to no project."""

@@ -31,7 +31,7 @@ _SECONDS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 class Resources(BaseModel):
     """What a job asks for. None means: as much as the place gives, and no limit."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     cpus: Annotated[float, Field(ge=0.01, le=MAX_CPUS)] | None = None
     memory_bytes: Annotated[int, Field(ge=MIN_MEMORY, le=MAX_MEMORY)] | None = None
@@ -55,7 +55,7 @@ class Resources(BaseModel):
 class Capacity(BaseModel):
     """What a machine has, or what is left of it. GPUs are counted by index."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     cpus: float
     memory_bytes: int
@@ -67,7 +67,7 @@ class Capacity(BaseModel):
 class Allocation(BaseModel):
     """The slots of a machine that one attempt occupies."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     cpus: float
     memory_bytes: int

@@ -7,20 +7,31 @@ bundle + command + environment here.
 
 from __future__ import annotations
 
-import enum
 import re
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from crucible.core.kinds import PYTHON, Kind, Shape, SourceKind
 from crucible.core.offers import Market
 from crucible.core.people import PROJECT_PATTERN
 from crucible.core.projectsecrets import MOST_SECRETS, SECRET_PATTERN
 from crucible.core.resources import Resources
 from crucible.core.tags import MAX_KEY, MAX_TAGS, MAX_VALUE
 
-PYTHON = "{python}"
-"""As the first item of a command: the job's own Python, whichever the environment gives."""
+__all__ = [
+    "PYTHON",
+    "DataInput",
+    "EnvironmentSpec",
+    "JobName",
+    "JobSpec",
+    "Keeping",
+    "Kind",
+    "Retries",
+    "Shape",
+    "Source",
+    "SourceKind",
+]
 
 MAX_ARGUMENTS_BYTES = 128 * 1024
 MAX_ENV = 256
@@ -40,30 +51,6 @@ _TEXT = Annotated[str, Field(max_length=4096, pattern=r"^[^\x00]*$")]
 
 class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
-
-
-class Kind(enum.StrEnum):
-    """A label with defaults; the life of a job is decided by its shape."""
-
-    TRAIN = "train"
-    INFERENCE = "inference"
-    BENCHMARK = "benchmark"
-    SERVE = "serve"
-
-
-class Shape(enum.StrEnum):
-    TASK = "task"
-    SERVICE = "service"
-
-
-class SourceKind(enum.StrEnum):
-    SCRIPT = "script"
-    DIRECTORY = "directory"
-    GIT = "git"
-    NOTEBOOK = "notebook"
-    CODE = "code"
-    SHELL = "shell"
-    PLUGIN = "plugin"
 
 
 class Source(_Frozen):

@@ -46,6 +46,7 @@ from crucible.server import (
 from crucible.server.answers import answer
 from crucible.server.auth import LOOPBACK, OPEN, Guard
 from crucible.server.context import About
+from crucible.server.crowd import Gathering
 from crucible.server.envelope import Envelope
 from crucible.server.follow import Pace
 from crucible.server.limits import MAX_BUNDLE, BodyLimit
@@ -120,6 +121,7 @@ def build_api(
     app.state.about = About(nonce, version, home, agents_url, on_stop, bundle_limit, started_at, secure, public_url)
     app.state.pace = pace or Pace()
     app.state.meters = Meters()
+    app.state.gathering = Gathering()
     failures.install(app)
     app.add_middleware(BodyLimit, streams=STREAMED)
     app.add_middleware(rates.RateLimit, users=rates.USERS, strangers=rates.STRANGERS)

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from crucible.server import frames
-from crucible.server.ports import JobsPort, LogPage, View, Watch
+from crucible.server.crowd import Crowd, Seen
+from crucible.server.ports import LogPage, View, Watch
 
 TERMINAL = frozenset({"completed", "failed", "cancelled"})
 ALL = frozenset({"event", "log", "points", "progress"})
-EVENT_PAGE = 200
 LOG_PAGE = 128 * 1024
 LOG_PAGES = 16
 AT_ONCE = 0.001
@@ -45,6 +45,10 @@ class Pace:
     recheck: float = 15.0
 
 
+PATIENCE = 0.9
+"""The part of its deadline that a frame has at least."""
+
+
 class SlowReader(Exception):
     """The reader took nothing for too long."""
 
@@ -61,35 +65,43 @@ class Sender:
         self._seconds = seconds
 
     async def send(self, texts: Iterable[str]) -> None:
-        for text in texts:
-            try:
-                async with asyncio.timeout(
-                    self._seconds
-                ):  # wait_for could swallow the cancellation of a reader that left
+        """One timer serves many frames: it is set anew only after a good part of its time."""
+        now = asyncio.get_running_loop().time
+        try:
+            async with asyncio.timeout(self._seconds) as limit:  # wait_for may swallow a reader's cancellation
+                due = now() + self._seconds
+                for text in texts:
                     await self._socket.send_text(text)
-            except TimeoutError as error:
-                raise SlowReader from error
+                    if due - now() < self._seconds * PATIENCE:
+                        due = now() + self._seconds
+                        limit.reschedule(due)
+        except TimeoutError as error:
+            raise SlowReader from error
 
 
 class FollowAll:
     """The events of all jobs, for ever."""
 
-    def __init__(self, control: JobsPort, sender: Sender, after: int, pace: Pace) -> None:
-        self._control = control
+    def __init__(self, crowd: Crowd, sender: Sender, after: int, pace: Pace) -> None:
+        self._crowd = crowd
         self._sender = sender
         self._after = after
         self._pace = pace
 
     async def run(self) -> None:
-        async with self._control.watch(None) as watch:
+        async with self._crowd.watch(None) as watch:
+            hints: set[str] = {"event"}
             while True:
-                await self._events()
-                await watch.changed(self._pace.look)
+                if not hints or "event" in hints:
+                    await self._events()
+                hints = {*await watch.changed(self._pace.look)}
 
     async def _events(self) -> None:
-        while items := await self._control.events(None, after=self._after, limit=EVENT_PAGE):
-            await self._sender.send(frames.event(item, "cursor") for item in items)
-            self._after = items[-1]["cursor"]
+        more = True
+        while more:
+            found = await self._crowd.events(None, self._after)
+            await self._sender.send(found.frames)
+            self._after, more = found.last, found.more
 
 
 class FollowJob:
@@ -97,7 +109,7 @@ class FollowJob:
 
     def __init__(
         self,
-        control: JobsPort,
+        crowd: Crowd,
         sender: Sender,
         job: str,
         *,
@@ -106,7 +118,7 @@ class FollowJob:
         offset: int,
         pace: Pace,
     ) -> None:
-        self._control = control
+        self._crowd = crowd
         self._sender = sender
         self._job = job
         self._after = after
@@ -124,11 +136,11 @@ class FollowJob:
 
     async def run(self) -> None:
         hints: set[str] = set(ALL)
-        async with self._control.watch(self._job) as watch:
+        async with self._crowd.watch(self._job) as watch:
             while True:
                 view = await self._round(hints)
                 if view is not None and self._finished(view, hints):
-                    await self._sender.send([frames.job({**view, "health": await self._control.health(self._job)})])
+                    await self._sender.send([frames.job({**view, "health": await self._crowd.health(self._job)})])
                     return
                 hints = await self._wait(watch, hints)
 
@@ -138,8 +150,8 @@ class FollowJob:
         The job is read first: once it has ended, all that follows is final.
         """
         looked = "event" in hints or "progress" in hints or self._give_up is not None
-        view = await self._control.view(self._job) if looked else None
-        ended = view is not None and view["status"] in TERMINAL
+        seen = await self._crowd.view(self._job) if looked else None
+        ended = seen is not None and seen.view["status"] in TERMINAL
         if "event" in hints or ended:
             await self._events()
         if "log" in hints or ended:
@@ -147,11 +159,11 @@ class FollowJob:
         if "points" in hints or ended:
             await self._send_points(hints, ended)
         hints -= {"event", "progress"}
-        if view is not None:
-            await self._send_view(view, ended)
+        if seen is not None:
+            await self._send_view(seen, ended)
         if not ended:
             await self._send_health()
-        return view
+        return None if seen is None else seen.view
 
     async def _wait(self, watch: Watch, left: set[str]) -> set[str]:
         """The next hints, with those that are left. After a while without any: all of them."""
@@ -162,9 +174,11 @@ class FollowJob:
         return {*await watch.changed(wait), *left} or set(ALL)
 
     async def _events(self) -> None:
-        while items := await self._control.events(self._job, after=self._after, limit=EVENT_PAGE):
-            await self._sender.send(frames.event(item, "n") for item in items)
-            self._after = items[-1]["n"]
+        more = True
+        while more:
+            found = await self._crowd.events(self._job, self._after)
+            await self._sender.send(found.frames)
+            self._after, more = found.last, found.more
 
     async def _logs(self, hints: set[str]) -> None:
         """Some pages of output: a program that writes without pause must not keep its events back."""
@@ -192,7 +206,7 @@ class FollowJob:
 
     async def _read(self) -> LogPage:
         attempt, offset = self._log.attempt or None, self._log.offset
-        return await self._control.logs(self._job, attempt=attempt, offset=offset, limit=LOG_PAGE, since=None)
+        return await self._crowd.logs(self._job, attempt=attempt, offset=offset, limit=LOG_PAGE)
 
     async def _send_points(self, hints: set[str], ended: bool) -> None:
         now = asyncio.get_running_loop().time()
@@ -202,7 +216,7 @@ class FollowJob:
         hints.discard("points")
         names: list[str] = []
         for wanted in self._readings():
-            found = await self._control.metrics(self._job, series=names, points=wanted)
+            found = await self._crowd.metrics(self._job, series=names, points=wanted)
             await self._sender.send(self._points.frames(found, drawn=wanted > 0))
             names = self._points.lagging
             if not names:
@@ -218,13 +232,14 @@ class FollowJob:
         few = min(max(2 * self._points.grown, FEW), MANY)
         return dict.fromkeys((-few, -MANY, POINTS))
 
-    async def _send_view(self, view: View, ended: bool) -> None:
+    async def _send_view(self, seen: Seen, ended: bool) -> None:
+        view = seen.view
         if view["progress"] and view["progress"] != self._progress:
             self._progress = view["progress"]
             await self._sender.send([frames.progress(view["progress"])])
         shown = tuple(repr(view.get(name)) for name in ("phase", "desired", "waiting", "conditions", "attempt"))
         if shown != self._shown and not ended:
-            await self._sender.send([frames.job(view)])
+            await self._sender.send([seen.frame])
         self._shown = shown
 
     async def _send_health(self) -> None:
@@ -233,7 +248,7 @@ class FollowJob:
         if now < self._health_due:
             return
         self._health_due = now + self._pace.health
-        health = await self._control.health(self._job)
+        health = await self._crowd.health(self._job)
         if health["verdict"] != self._verdict:
             self._verdict = health["verdict"]
             await self._sender.send([frames.health(health)])

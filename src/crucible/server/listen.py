@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import resource
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -23,6 +24,11 @@ STUCK_MILLISECONDS = 120_000
 
 
 TELL_SECONDS = 30.0
+
+CONNECTIONS = 2000
+"""Requests and sockets at once; who comes then is told to try again."""
+FILES = 2 * CONNECTIONS
+"""Files this process wants to be allowed to have open: connections of both listeners, and what else it holds."""
 
 log = structlog.get_logger("crucible.server")
 
@@ -85,6 +91,15 @@ def _cannot_bind(host: str, port: int, error: Exception) -> Trouble:
     return Trouble(f"Cannot listen on port {port} of {host}.", why=str(error), fix="Name another port.", port=port)
 
 
+def allow_files(wanted: int = FILES) -> None:
+    """Raise this process's own limit of open files, often 1,024, as far as the system lets it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        with contextlib.suppress(OSError, ValueError):  # some systems have limits that they do not tell
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
 class AcceptTrouble:
     """What a loop says when the process may open no more files, told once in a while.
 
@@ -109,7 +124,9 @@ class AcceptTrouble:
 class Listener(uvicorn.Server):
     """One uvicorn server in a loop that others share. Signals are the loop's business, not its."""
 
-    def __init__(self, app: ASGIApp, bound: socket.socket, *, connections: int = 500, tls: Tls | None = None) -> None:
+    def __init__(
+        self, app: ASGIApp, bound: socket.socket, *, connections: int = CONNECTIONS, tls: Tls | None = None
+    ) -> None:
         super().__init__(_config(app, connections, tls))
         self._bound = bound
         self.listening = asyncio.Event()

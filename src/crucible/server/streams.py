@@ -11,10 +11,13 @@ from fastapi import APIRouter, WebSocket
 from starlette.websockets import WebSocketDisconnect
 
 from crucible.core.errors import CrucibleError, NotAllowed
+from crucible.core.people import Identity
 from crucible.server.auth import STILL, chosen_protocol
-from crucible.server.context import Control, JobRef
+from crucible.server.context import Control, JobRef, Who
+from crucible.server.crowd import Crowd
 from crucible.server.follow import FollowAll, FollowJob, Pace, Sender, SlowReader
 from crucible.server.limits import AttemptNumber, Offset
+from crucible.server.ports import JobsPort
 from crucible.server.problems import TROUBLE_CLOSE, close_code, close_reason
 
 NORMAL, TRY_AGAIN = 1000, 1013
@@ -30,6 +33,7 @@ async def stream_job(
     socket: WebSocket,
     id: JobRef,
     control: Control,
+    who: Who,
     after: Offset = 0,
     offset: Offset = 0,
     attempt: AttemptNumber = None,
@@ -41,15 +45,22 @@ async def stream_job(
     job = await control.find_job(id)
     pace = pace_of(socket)
     sender = Sender(socket, pace.send)
-    follower = FollowJob(control, sender, job, after=after, attempt=attempt, offset=offset, pace=pace)
+    follower = FollowJob(
+        _crowd(socket, control, who), sender, job, after=after, attempt=attempt, offset=offset, pace=pace
+    )
     await _serve(socket, follower, pace)
 
 
 @router.websocket("/stream")
-async def stream_all(socket: WebSocket, control: Control, after: Offset = 0) -> None:
+async def stream_all(socket: WebSocket, control: Control, who: Who, after: Offset = 0) -> None:
     """Events of all jobs with a cursor above `after`, then what follows."""
     pace = pace_of(socket)
-    await _serve(socket, FollowAll(control, Sender(socket, pace.send), after, pace), pace)
+    follower = FollowAll(_crowd(socket, control, who), Sender(socket, pace.send), after, pace)
+    await _serve(socket, follower, pace)
+
+
+def _crowd(socket: WebSocket, control: JobsPort, who: Identity) -> Crowd:
+    return Crowd(control, socket.app.state.gathering, who)
 
 
 def pace_of(socket: WebSocket) -> Pace:

@@ -18,7 +18,7 @@ from crucible.core.errors import NotFound
 from crucible.core.ids import ALPHABET
 from crucible.core.training import Prepared, TrainingRequest, no_model, order_of, prepare, wishes_of
 from crucible.server.answers import answer
-from crucible.server.context import Control
+from crucible.server.context import Control, Who
 from crucible.server.limits import AttemptNumber, LogBytes, MiB, Offset, idempotency_key
 from crucible.server.ports import JobsPort, Submitted, View
 from crucible.server.problems import documented
@@ -171,12 +171,13 @@ async def stream(
     socket: WebSocket,
     job_id: TrainingRef,
     control: Control,
+    who: Who,
     after: Offset = 0,
     offset: Offset = 0,
     attempt: AttemptNumber = None,
 ) -> None:
     """The same frames as `/api/v1/jobs/{id}/stream`, wherever the job runs."""
-    await stream_job(socket, job_of(job_id), control, after, offset, attempt)
+    await stream_job(socket, job_of(job_id), control, who, after, offset, attempt)
 
 
 def _execution(view: View) -> str:

@@ -14,10 +14,9 @@ from typing import BinaryIO, cast
 
 from crucible.wire.archive import Entry, Folder, Link, pack
 from crucible.wire.ignore import BUILT_IN, Ignore
+from crucible.wire.limits import DEFAULT_LIMIT, MAX_FILES
 from crucible.wire.paths import UnsafePath, goes_in_circles, is_inside, safe_name
 
-DEFAULT_LIMIT = 500_000_000
-MAX_FILES = 100_000
 IGNORE_FILE = ".crucibleignore"
 
 _SHOWN = 10

@@ -15,8 +15,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
-import psutil
-
 from crucible.core.resources import Capacity
 
 
@@ -89,7 +87,7 @@ class SystemProbe:
         return round(min([float(_usable_cpus()), *_cpu_quotas(self._root)]), 2)
 
     def memory_bytes(self) -> int:
-        return min([psutil.virtual_memory().total, *_memory_limits(self._root)])
+        return min([_installed_memory(), *_memory_limits(self._root)])
 
     def cuda(self) -> Sequence[Gpu]:
         try:
@@ -102,6 +100,10 @@ class SystemProbe:
         if platform.system() != "Darwin" or platform.machine() != "arm64":
             return None
         return Gpu(0, "Apple GPU", self.memory_bytes())
+
+
+def _installed_memory() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _usable_cpus() -> int:

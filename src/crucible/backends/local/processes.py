@@ -9,8 +9,6 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-import psutil
-
 from crucible.wire.process import Process, of_pid
 
 _RETRY_SECONDS = 0.02
@@ -21,6 +19,8 @@ def group_members(leader: Process) -> frozenset[Process]:
 
     While the leader lives its number means this group and no other.
     """
+    import psutil  # slow to load; a server needs it when a job ends, not when it starts
+
     if not leader.alive:
         return frozenset()
     return _named(pid for pid in psutil.pids() if _group(pid) == leader.pid)
@@ -28,9 +28,17 @@ def group_members(leader: Process) -> frozenset[Process]:
 
 def with_variable(name: str, values: Iterable[str]) -> frozenset[Process]:
     """Processes, other than this one, that were started with one of these values in their environment."""
+    import psutil
+
+    def value(process: psutil.Process) -> str | None:
+        try:
+            return process.environ().get(name)
+        except (psutil.Error, OSError):  # gone meanwhile, or another user's
+            return None
+
     wanted = frozenset(values)
     others = (process for process in psutil.process_iter() if process.pid != os.getpid())
-    return _named(process.pid for process in others if _variable(process, name) in wanted)
+    return _named(process.pid for process in others if value(process) in wanted)
 
 
 def _named(pids: Iterable[int]) -> frozenset[Process]:
@@ -41,13 +49,6 @@ def _group(pid: int) -> int | None:
     try:
         return os.getpgid(pid)
     except (ProcessLookupError, PermissionError):
-        return None
-
-
-def _variable(process: psutil.Process, name: str) -> str | None:
-    try:
-        return process.environ().get(name)
-    except (psutil.Error, OSError):  # gone meanwhile, or another user's
         return None
 
 

@@ -10,7 +10,7 @@ from crucible.client.pythons import Surroundings
 from crucible.core.errors import BadInput
 from crucible.core.spec import EnvironmentSpec, Source
 from crucible.wire.archive import Entry
-from crucible.wire.bundle import DEFAULT_LIMIT
+from crucible.wire.limits import DEFAULT_LIMIT
 
 
 @dataclass(frozen=True)

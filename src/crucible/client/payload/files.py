@@ -12,7 +12,8 @@ from crucible.client.payload.base import missing
 from crucible.core.errors import BadInput
 from crucible.core.resources import format_memory
 from crucible.wire.archive import Entry
-from crucible.wire.bundle import DEFAULT_LIMIT, IGNORE_FILE, BundleTooLarge, collect
+from crucible.wire.bundle import IGNORE_FILE, BundleTooLarge, collect
+from crucible.wire.limits import DEFAULT_LIMIT
 from crucible.wire.paths import UnsafePath, is_inside
 
 

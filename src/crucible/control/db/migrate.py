@@ -16,7 +16,7 @@ from crucible.control.db.failures import translating
 from crucible.control.db.filesystem import mount_table, refuse_network
 from crucible.control.db.migrations import REVISIONS, SCHEMA_VERSION
 from crucible.control.db.port import DamagedDatabase, DatabaseError, Db, DiskFull, NewerDatabase
-from crucible.control.db.schema import metadata
+from crucible.control.db.schema import PARTIAL, jobs, metadata
 from crucible.control.db.sqlite import SqliteDb
 
 MIGRATIONS = Path(__file__).parent / "migrations"
@@ -141,6 +141,8 @@ def create(connection: Connection) -> None:
 
     A first start then does not wait for Alembic to load; a test compares the two ways.
     """
+    if connection.dialect.name == "postgresql":
+        _mark_partial_indexes()
     metadata.create_all(connection)
     feed_order.install(connection)
     connection.exec_driver_sql(
@@ -148,6 +150,13 @@ def create(connection: Connection) -> None:
         "CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)\n)"
     )
     connection.execute(text("INSERT INTO alembic_version VALUES (:revision)"), {"revision": SCHEMA_VERSION})
+
+
+def _mark_partial_indexes() -> None:
+    """What the shared schema says to SQLite alone; again is harmless."""
+    for index in jobs.indexes:
+        if index.name in PARTIAL:
+            index.dialect_options["postgresql"]["where"] = PARTIAL[index.name]
 
 
 def run_migrations(connection: Connection, steps: Steps = STEPS) -> None:

@@ -98,9 +98,12 @@ jobs = Table(
     Index("ix_jobs_backend", "backend", "id"),
     Index("ix_jobs_project", "project", "id"),
     Index("ix_jobs_listed", "id", "state", "backend", "project", "created_at"),
-    Index("ix_jobs_line", "state", "backend", "id", sqlite_where=QUEUED, postgresql_where=QUEUED),
-    Index("ix_jobs_due_at", "due_at", sqlite_where=_DUE, postgresql_where=_DUE),
+    Index("ix_jobs_line", "state", "backend", "id", sqlite_where=QUEUED),
+    Index("ix_jobs_due_at", "due_at", sqlite_where=_DUE),
 )
+
+PARTIAL = {"ix_jobs_line": QUEUED, "ix_jobs_due_at": _DUE}
+"""Which rows these indexes hold. PostgreSQL is told when it is to make them: naming it here would load its dialect."""
 
 listings = Table(
     "listings",

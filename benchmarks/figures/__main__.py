@@ -1,0 +1,8 @@
+"""`python -m benchmarks.figures` is the second half of `make bench`."""
+
+import sys
+
+from benchmarks.figures.command import main
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
