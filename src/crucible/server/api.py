@@ -143,4 +143,6 @@ def describe(app: FastAPI) -> dict[str, Any]:
     for path, item in document["paths"].items():
         for operation in item.values():
             operation["security"] = [] if path in OPEN else [{"token": []}]
+            if "requestBody" in operation:
+                operation["responses"] |= {str(status): told for status, told in problems.documented(400, 413).items()}
     return document
