@@ -193,7 +193,7 @@ def problem_of(response: httpx2.Response) -> CrucibleError:
     """The error an answer of 400 or above stands for, whatever its body."""
     try:
         problem = json.loads(response.content)
-    except ValueError:
+    except (ValueError, RecursionError):
         problem = None
     if not isinstance(problem, dict):
         problem = {"detail": f"The server answered {response.status_code} {response.reason_phrase}."}

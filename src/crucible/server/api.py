@@ -40,6 +40,7 @@ from crucible.server import (
     training,
     upkeep,
 )
+from crucible.server.addresses import Addresses
 from crucible.server.answers import answer
 from crucible.server.auth import LOOPBACK, OPEN, Guard
 from crucible.server.context import About
@@ -114,6 +115,7 @@ def build_api(
     app.state.meters = Meters()
     failures.install(app)
     app.add_middleware(BodyLimit, streams=STREAMED)
+    app.add_middleware(Addresses)
     app.add_middleware(rates.RateLimit, users=rates.USERS, strangers=rates.STRANGERS)
     app.add_middleware(Guard, token=token, identify=control.identify, hosts=LOOPBACK | hosts)
     app.add_middleware(Stopwatch, meters=app.state.meters)

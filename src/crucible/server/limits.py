@@ -23,6 +23,9 @@ MAX_ARTIFACT = 1024**4
 MAX_CHECKPOINT = 1024**4
 MAX_KEY = 200
 MOST_DIGITS = 20
+MOST_SEGMENTS = 2**31
+PLAIN = r"^[^\x00]*$"
+"""Texts that every database can hold."""
 MAX_OFFSET = 2**53
 """The largest number that every JSON reader keeps exact."""
 

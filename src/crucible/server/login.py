@@ -15,7 +15,7 @@ from crucible.core.people import LONGEST_PASSWORD, MAX_USER, SESSION_SECONDS
 from crucible.server.answers import answer
 from crucible.server.auth import COOKIE
 from crucible.server.context import About, People, Server, Who
-from crucible.server.limits import whole
+from crucible.server.limits import PLAIN, whole
 from crucible.server.people_ports import View
 from crucible.server.problems import documented
 
@@ -31,7 +31,7 @@ class Credentials(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
-    name: Annotated[str | None, Field(min_length=1, max_length=MAX_USER)] = None
+    name: Annotated[str | None, Field(min_length=1, max_length=MAX_USER, pattern=PLAIN)] = None
     password: Annotated[str | None, Field(min_length=1, max_length=LONGEST_PASSWORD)] = None
     code: Code | None = None
 

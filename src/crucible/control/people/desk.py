@@ -68,7 +68,11 @@ class People(Office):
         if not own:
             who.need(Permission.OPERATE)
         if name == OWNER.name:
-            raise Conflict("The owner cannot be changed.", why="He is whoever holds the state folder.")
+            raise Conflict(
+                "The owner cannot be changed.",
+                why="He is whoever holds the state folder.",
+                fix="Make a user of your own with `crucible users add NAME`, and change that one.",
+            )
         kept = None if password is None else await self._hashed(password)
 
         def change(conn: Connection, now: float) -> View:
