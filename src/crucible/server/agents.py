@@ -38,6 +38,7 @@ from crucible.server.limits import (
     bounded,
     whole,
 )
+from crucible.server.lingering import Lingering
 from crucible.server.ports import AgentsPort
 from crucible.server.stored import send_file
 from crucible.wire.desired import encode_desired
@@ -87,6 +88,7 @@ def build_agents_api(control: AgentsPort, closing: asyncio.Event | None = None) 
     failures.install(app)
     app.add_middleware(BodyLimit, streams=STREAMED, limit=MAX_BATCH_BYTES)
     app.add_middleware(Addresses)
+    app.add_middleware(Lingering)
     app.add_middleware(Envelope)
     for router in (claims, machines, attempts, code):
         app.include_router(router, dependencies=[Depends(_no_browsers)])

@@ -47,6 +47,7 @@ from crucible.server.context import About
 from crucible.server.envelope import Envelope
 from crucible.server.follow import Pace
 from crucible.server.limits import MAX_BUNDLE, BodyLimit
+from crucible.server.lingering import Lingering
 from crucible.server.meters import Meters, Stopwatch
 from crucible.server.ports import JobsPort
 
@@ -119,6 +120,7 @@ def build_api(
     app.add_middleware(rates.RateLimit, users=rates.USERS, strangers=rates.STRANGERS)
     app.add_middleware(Guard, token=token, identify=control.identify, hosts=LOOPBACK | hosts)
     app.add_middleware(Stopwatch, meters=app.state.meters)
+    app.add_middleware(Lingering)
     app.add_middleware(Envelope, version=version)
     for router in ROUTERS:
         app.include_router(router, responses=problems.documented(401, 403, 422, 429, 500))
