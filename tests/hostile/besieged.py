@@ -52,12 +52,13 @@ class Besieged:
     complaints: dict[str, str] = field(default_factory=dict)
     """What was wrong, and the shortest request that showed it."""
     statuses: dict[int, int] = field(default_factory=dict)
+    _clients: dict[int, httpx2.AsyncClient] = field(default_factory=dict)
 
     def ask(self, asked: Asked, identity: str = "owner", app: FastAPI | None = None) -> httpx2.Response | None:
         """The answer; None, with a complaint, where the application raised."""
         headers = {**asked.headers, **self.town.headers(identity)}
         try:
-            answer = self.runner.run(_sent(app or self.town.api, asked, headers))
+            answer = self.runner.run(self._sent(app or self.town.api, asked, headers))
         except Exception as error:  # noqa: BLE001 whatever it is, it is the finding
             self.complain(f"raised {type(error).__name__}: {str(error)[:300]}", asked)
             return None
@@ -81,6 +82,15 @@ class Besieged:
             for wrong in wrong_with_problem(answer):
                 self.complain(wrong, asked)
 
+    async def _sent(self, app: FastAPI, asked: Asked, headers: Mapping[str, str]) -> httpx2.Response:
+        """One client for each application: to make one takes longer than to ask."""
+        if id(app) not in self._clients:
+            self._clients[id(app)] = httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url=HERE)
+        client = self._clients[id(app)]
+        client.cookies.clear()
+        sent = [(name.encode(), value.encode("utf-8", "surrogateescape")) for name, value in headers.items()]
+        return await client.request(asked.method, asked.url, headers=sent, content=asked.body)
+
     async def _reinstate(self) -> None:
         """The administrator was disabled, or his token revoked, as was asked."""
         people = self.town.control.people
@@ -99,12 +109,6 @@ def wrong_with_problem(answer: httpx2.Response) -> Iterator[str]:
         yield f"{answer.status_code} does not say what happened: {told}"
     if not told.get("fix"):
         yield f"{answer.status_code} {told.get('code')} says no fix: {told.get('detail')!r:.200}"
-
-
-async def _sent(app: FastAPI, asked: Asked, headers: Mapping[str, str]) -> httpx2.Response:
-    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url=HERE) as client:
-        sent = [(name.encode(), value.encode("utf-8", "surrogateescape")) for name, value in headers.items()]
-        return await client.request(asked.method, asked.url, headers=sent, content=asked.body)
 
 
 class _Others(logging.Handler):

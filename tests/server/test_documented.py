@@ -6,7 +6,7 @@ import httpx2
 import pytest
 
 JOB = "/api/v1/jobs/{id}"
-ALWAYS = {"401", "403", "422", "429", "500"}
+ALWAYS = {"401", "403", "422", "429", "500", "503", "507"}
 
 
 @pytest.mark.parametrize(

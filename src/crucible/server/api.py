@@ -123,7 +123,7 @@ def build_api(
     app.add_middleware(Lingering)
     app.add_middleware(Envelope, version=version)
     for router in ROUTERS:
-        app.include_router(router, responses=problems.documented(401, 403, 422, 429, 500))
+        app.include_router(router, responses=problems.documented(401, 403, 422, 429, 500, 503, 507))
     _add_openapi(app)
     return app
 
