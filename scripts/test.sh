@@ -21,7 +21,7 @@ suite_unit() {
     wait # for what is brought in the background
     run_pytest unit -n 3 --dist worksteal tests --ignore=tests/e2e --ignore=tests/faults --ignore=tests/simulation --ignore=tests/templates/nanogpt
 }
-suite_postgres() { run_pytest postgres -n 3 --dist worksteal --database postgres tests/control tests/core/lifecycle --ignore=tests/control/db; }
+suite_postgres() { run_pytest postgres -n 3 --dist worksteal --database postgres tests/control tests/core/lifecycle tests/hostile/test_nul.py tests/hostile/test_agents.py --ignore=tests/control/db; }
 suite_templates() { run_pytest templates -n 2 --dist worksteal tests/templates/nanogpt; }
 suite_e2e() { run_pytest e2e -n 4 --dist worksteal tests/e2e; }
 suite_faults() { run_pytest faults -n 3 --dist loadfile tests/faults; }

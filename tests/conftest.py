@@ -30,6 +30,7 @@ settings.load_profile("crucible")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     add_options(parser)
+    parser.addoption("--database", choices=["sqlite", "postgres"], default="sqlite", help="what rigs run on")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -38,6 +38,10 @@ class Scale:
     """Servers killed while they hold a duty."""
     cuts: int = 20
     """Uploads of a checkpoint cut at a random byte."""
+    cases: int = 50
+    """Generated requests to each operation of the API."""
+    archives: int = 500
+    """Archives that are hostile by construction."""
     steps: int = 40
     """Steps of an explored history, and as many histories."""
 
@@ -53,6 +57,8 @@ PROVE = Scale(
     restarts=30,
     holders=20,
     cuts=2000,
+    cases=1000,
+    archives=10_000,
     steps=200,
 )
 

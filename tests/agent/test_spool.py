@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import struct
+import zlib
 from pathlib import Path
 
 import pytest
@@ -70,6 +72,16 @@ def test_damage_is_not_taken_for_a_message(tmp_path: Path) -> None:
     raw = bytearray(path.read_bytes())
     raw[-3] ^= 1
     path.write_bytes(raw)
+    assert numbers(Spool(tmp_path)) == [1]
+
+
+@pytest.mark.parametrize("body", [b"[1]", b'[2, "nope", 1, {}]', b"[" * 50_000, b'[2, "note", "x", []]', b'{"n": 2}'])
+def test_what_no_spool_has_written_ends_it_there(tmp_path: Path, body: bytes) -> None:
+    spool = Spool(tmp_path)
+    spool.append(Kind.NOTE, {"text": "whole"})
+    spool.close()
+    with newest(tmp_path).open("ab") as file:
+        file.write(struct.pack(">II", len(body), zlib.crc32(body)) + body)
     assert numbers(Spool(tmp_path)) == [1]
 
 

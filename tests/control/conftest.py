@@ -15,10 +15,6 @@ from crucible.control.db.postgres import PostgresDb
 __all__ = ["postgres_server", "postgres_url"]
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--database", choices=["sqlite", "postgres"], default="sqlite", help="what rigs run on")
-
-
 @pytest.fixture(scope="session", autouse=True)
 def database(request: pytest.FixtureRequest) -> Iterator[None]:
     """`pytest tests/control --database postgres` runs every rig on a real server, in virtual time all the same."""

@@ -189,6 +189,9 @@ async def test_an_unknown_attempt_or_rank_is_gone(rig: Rig) -> None:
         (Kind.ARTIFACT, {"path": "../etc/passwd", "size": 1, "sha256": "x"}),
         (Kind.ARTIFACT, {"path": "model.pt", "size": None, "sha256": "x"}),
         (Kind.ARTIFACT, {"size": 1, "sha256": "x"}),
+        (Kind.ARTIFACT, {"path": "model.pt", "size": 1, "sha256": "a" * 63 + "\x00"}),
+        (Kind.ARTIFACT, {"path": "model.pt", "size": 1, "sha256": "a" * 5000}),
+        (Kind.LOG, {"n": 2**31, "start": 0, "end": 1}),
     ],
 )
 async def test_a_message_that_cannot_be_read_is_noted_and_acknowledged(

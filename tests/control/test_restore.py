@@ -6,12 +6,14 @@ import sqlite3
 import zipfile
 from dataclasses import replace
 from pathlib import Path
+from typing import IO
 
 import pytest
 from sqlalchemy import insert
 from tests.control.fakes import START
 from tests.control.test_backup import DEPLOYMENT, db, put, source
 
+from crucible.control import restore as restore_module
 from crucible.control import restored
 from crucible.control.admission import Admission
 from crucible.control.backup import MANIFEST, Source, write_backup
@@ -142,6 +144,22 @@ async def test_a_file_that_is_no_backup_is_refused(source: Source, archive: Path
         with pytest.raises(error):
             restore(source, tmp_path / name, LATER)
     assert read(source.database, "shape") == "round"
+
+
+async def test_a_backup_that_unpacks_to_more_than_it_says_does_not_fill_the_disk(
+    source: Source, archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = []
+    unpacked = restore_module._copy
+
+    def copy(inner: IO[bytes], outer: IO[bytes], size: int) -> None:
+        unpacked(inner, outer, size)
+        written.append(outer.tell())
+
+    monkeypatch.setattr(restore_module, "_copy", copy)
+    with pytest.raises(BadBackup):
+        restore(source, rewritten(archive, size=100), LATER)
+    assert written == [101]
 
 
 @pytest.mark.parametrize("seed", range(20))

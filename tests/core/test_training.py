@@ -132,6 +132,13 @@ def test_a_config_is_only_so_deep(depth: int, fine: bool) -> None:
         prepared(code=CODE, deep=deep)
 
 
+@pytest.mark.parametrize("odd", ["\ud800", ["a", "b\udfff"], {"a\udc80": 1}, [{"a": {"b": ["\ud800"]}}]])
+def test_half_a_character_in_a_config_is_refused(odd: Any) -> None:
+    with pytest.raises(ValidationError, match="half a character"):
+        prepared(code=CODE, odd=odd)
+    assert prepared(code=CODE, odd="a whole one: \U0001f4a5").spec.env["CONFIG"]
+
+
 _json = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),

@@ -6,20 +6,20 @@ import httpx2
 import pytest
 
 JOB = "/api/v1/jobs/{id}"
-ALWAYS = {"401", "403", "422", "429", "500"}
+ALWAYS = {"401", "403", "422", "429", "500", "503", "507"}
 
 
 @pytest.mark.parametrize(
     ("method", "path", "errors"),
     [
         ("get", "/api/v1/jobs", set()),
-        ("post", "/api/v1/jobs/bulk", {"413"}),
-        ("post", "/api/v1/jobs/cancel", {"413"}),
-        ("patch", JOB, {"404", "409", "413"}),
+        ("post", "/api/v1/jobs/bulk", {"400", "413"}),
+        ("post", "/api/v1/jobs/cancel", {"400", "413"}),
+        ("patch", JOB, {"400", "404", "409", "413"}),
         ("get", f"{JOB}/tags", {"404", "409"}),
-        ("post", f"{JOB}/tags", {"404", "409", "413"}),
+        ("post", f"{JOB}/tags", {"400", "404", "409", "413"}),
         ("get", f"{JOB}/notes", {"404", "409"}),
-        ("post", f"{JOB}/notes", {"404", "409", "413"}),
+        ("post", f"{JOB}/notes", {"400", "404", "409", "413"}),
         ("delete", f"{JOB}/notes/{{note}}", {"404", "409"}),
         ("get", f"{JOB}/logs/search", {"404", "409", "504"}),
     ],

@@ -8,7 +8,7 @@ from dataclasses import fields
 
 import pytest
 
-from crucible.wire.desired import TOO_OLD, Assignment, Desired, decode_desired, encode_desired
+from crucible.wire.desired import TOO_OLD, Assignment, BadDesired, Desired, decode_desired, encode_desired
 
 PLAIN = Assignment("att-1", "job-1", 0, "s", ("python3", "train.py"))
 SECRET = Assignment("att-2", "job-1", 0, "s", ("python3", "train.py"), secrets=("HF_TOKEN",))
@@ -38,3 +38,19 @@ def test_a_document_of_a_server_that_knows_no_secrets() -> None:
     for name in ("secrets", "guarded"):
         del doc["assignments"][0][name]
     assert decode_desired(json.dumps(doc).encode()).assignments == (PLAIN,)
+
+
+@pytest.mark.parametrize(
+    ("there", "instead"),
+    [
+        (b'"data":[]', b'"data":["x"]'),
+        (b'"resume_from":null', b'"resume_from":"x"'),
+        (b'"assignments":[', b'"assignments":["x",'),
+        (b'{"v":1', b"[" * 50_000 + b'{"v":1'),
+    ],
+)
+def test_a_document_of_another_form_is_refused_as_one(there: bytes, instead: bytes) -> None:
+    raw = encode_desired(Desired("m", 1, (Assignment("a", "j", 0, "s", ("true",)),)))
+    assert there in raw
+    with pytest.raises(BadDesired):
+        decode_desired(raw.replace(there, instead))

@@ -138,6 +138,13 @@ def test_a_schema_travels() -> None:
     assert schema_of(told) == SCHEMA
 
 
+def test_a_number_that_has_no_room_is_no_number() -> None:
+    with pytest.raises(BadConfig, match="rate must be a number"):
+        check_config({"rate": Option(float)}, {"rate": 10**400})
+    with pytest.raises(BadSchema):
+        schema_of({"rate": {"type": "float", "required": False, "default": 10**400}})
+
+
 @pytest.mark.parametrize("told", [{"a": {}}, {"a": {"type": "set", "required": True}}, {"a": 3}, []])
 def test_what_is_no_schema_is_refused(told: Any) -> None:
     with pytest.raises(BadSchema):

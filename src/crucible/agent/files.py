@@ -51,7 +51,7 @@ def read_json(path: Path) -> dict[str, object] | None:
     """The object in the file, or None when it is absent or no JSON object."""
     try:
         value = json.loads(path.read_bytes())
-    except (FileNotFoundError, NotADirectoryError, ValueError):
+    except (FileNotFoundError, NotADirectoryError, ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
 

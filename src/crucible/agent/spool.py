@@ -235,6 +235,17 @@ def _records(segment: Path, offset: int) -> Iterator[tuple[Message, int, int]]:
             body = file.read(size) if size <= MAX_RECORD else b""
             if len(body) < size or size > MAX_RECORD or zlib.crc32(body) != crc:
                 return
-            n, kind, at, data = json.loads(body)
-            yield Message(n, Kind(kind), at, data), offset, offset + _HEAD.size + size
+            message = _message(body)
+            if message is None:
+                return
+            yield message, offset, offset + _HEAD.size + size
             offset += _HEAD.size + size
+
+
+def _message(body: bytes) -> Message | None:
+    """None for what no spool has written, though its sum is right: the folder is also within the program's reach."""
+    try:
+        n, kind, at, data = json.loads(body)
+        return Message(int(n), Kind(kind), float(at), dict(data))
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return None

@@ -152,8 +152,9 @@ def _load(text: str, suffix: str, shown: str) -> tuple[object, Mapping[str, int]
         fields = node.value if isinstance(node, yaml.MappingNode) else []
         lines = {str(key.value): key.start_mark.line + 1 for key, _ in fields}
         return _as_written(yaml.safe_load(text), {key.value: value for key, value in fields}), lines
-    except (tomllib.TOMLDecodeError, json.JSONDecodeError) as error:
-        raise BadInput(f"{shown} is not valid {suffix[1:].upper()}.", why=str(error), fix=_INIT) from error
+    except (ValueError, RecursionError) as error:
+        why = "It is nested too deeply." if isinstance(error, RecursionError) else str(error)
+        raise BadInput(f"{shown} is not valid {suffix[1:].upper()}.", why=why, fix=_INIT) from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""

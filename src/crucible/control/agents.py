@@ -52,6 +52,9 @@ class MachineUnwanted(CrucibleError):
     http_status = 410
 
 
+_OWN_BATCH = "Send the bytes of encode_batch, signed with the attempt's own secret."
+
+
 class UnreadableBatch(BadInput):
     code = "bad_batch"
     http_status = 400
@@ -174,9 +177,9 @@ class Agents:
         try:
             batch = decode_batch(raw, derive_secret(self._tools.key, "attempt", attempt))
         except BadBatch as error:
-            raise UnreadableBatch("The batch cannot be read.", why=str(error)) from error
+            raise UnreadableBatch("The batch cannot be read.", why=str(error), fix=_OWN_BATCH) from error
         if (batch.attempt, batch.rank) != (attempt, rank):
-            raise UnreadableBatch("The batch is of another attempt.")
+            raise UnreadableBatch("The batch is of another attempt.", fix=_OWN_BATCH)
 
         def store(unit: Unit) -> tuple[int, str]:
             done = self._ingest.store(unit, batch)

@@ -26,7 +26,7 @@ from crucible.core.errors import Conflict, CrucibleError
 from crucible.core.lifecycle import Event, Fact, Reason, Step, World
 from crucible.core.lifecycle import facts as f
 from crucible.core.versions import agent_note
-from crucible.storage.layout import checkpoint_key
+from crucible.storage.layout import checked_sha256, checkpoint_key
 from crucible.wire.messages import Batch, Cause, Kind, Message
 from crucible.wire.paths import safe_name
 
@@ -35,6 +35,8 @@ MAX_SERIES = 1000
 """Series of one rank of an attempt; a program that invents names without end is not followed."""
 
 LARGEST_NUMBER = 2**63
+MOST_SEGMENTS = 2**31
+"""Segments of one output, as the database counts them."""
 
 
 class Gap(Conflict):
@@ -43,7 +45,7 @@ class Gap(Conflict):
     code = "gap"
 
     def __init__(self, acked: int) -> None:
-        super().__init__("Messages are missing before this batch.", acked=acked)
+        super().__init__("Messages are missing before this batch.", fix=f"Send again from {acked + 1} on.", acked=acked)
         self.acked = acked
 
 
@@ -293,11 +295,11 @@ def _store_segment(unit: Unit, batch: Batch, message: Message) -> None:
     row = {
         "attempt": batch.attempt,
         "rank": batch.rank,
-        "n": _count(data["n"]),
+        "n": _segment_number(data["n"]),
         "start": start,
         "end": end,
         "lines": _count(data.get("lines", 0)),
-        "sha256": str(data.get("sha256", ""))[:64],
+        "sha256": _text(data.get("sha256"), 64),
         "stored_at": unit.now,
     }
     if SEGMENT.value(unit.conn, attempt=batch.attempt, rank=batch.rank, n=row["n"]) is None:
@@ -308,7 +310,7 @@ def _store_artifact(unit: Unit, batch: Batch, job: str, message: Message) -> Non
     data = message.data
     path = safe_name(str(data["path"]))
     known = (t.artifacts.c.attempt == batch.attempt, t.artifacts.c.path == path)
-    values = {"size": _count(data["size"]), "sha256": str(data["sha256"]), "stored_at": unit.now}
+    values = {"size": _count(data["size"]), "sha256": checked_sha256(str(data["sha256"])), "stored_at": unit.now}
     if unit.conn.execute(update(t.artifacts).where(*known).values(values)).rowcount == 0:
         key = {"attempt": batch.attempt, "path": path, "rank": batch.rank, "job": job}
         unit.conn.execute(insert(t.artifacts).values({**key, **values}))
@@ -332,3 +334,10 @@ def _count(value: object) -> int:
     if whole is None or whole < 0:
         raise ValueError(f"{value!r} is no count")
     return whole
+
+
+def _segment_number(value: object) -> int:
+    n = _count(value)
+    if n >= MOST_SEGMENTS:
+        raise ValueError(f"there is no segment {n}")
+    return n

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import sqlite3
 import tempfile
 import time
@@ -17,6 +16,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from pydantic import ValidationError
 from sqlalchemy import Connection, select, update
@@ -43,6 +43,7 @@ from crucible.control.db.migrate import STEPS, bring_up_to_date, is_postgres, kn
 from crucible.core.errors import BadInput, Conflict
 
 LARGEST_MANIFEST = 64 * 1024
+CHUNK = 1024 * 1024
 _HEADER = b"SQLite format 3\0"
 _UNREADABLE = (KeyError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
 """What reading an archive raises when a byte of it is wrong."""
@@ -79,7 +80,7 @@ def read_manifest(file: Path) -> Manifest:
             if packed.getinfo(MANIFEST).file_size > LARGEST_MANIFEST:
                 raise BadBackup(f"{file} is not a backup.", why="Its manifest is too large.")
             manifest = Manifest.model_validate_json(packed.read(MANIFEST))
-        except (*_UNREADABLE, ValidationError) as error:
+        except (*_UNREADABLE, OSError, ValidationError) as error:
             why = "It has no readable manifest."
             raise BadBackup(f"{file} is not a backup.", why=why, fix="Choose another file.") from error
     if manifest.format > FORMAT:
@@ -270,11 +271,19 @@ def _unpack(file: Path, manifest: Manifest, target: Path) -> None:
     with _opened(file) as packed, told(target):
         try:
             with packed.open(manifest.member) as inner, open(target, "xb", opener=_private) as outer:
-                shutil.copyfileobj(inner, outer, 1024 * 1024)
+                _copy(inner, outer, manifest.size)
         except _UNREADABLE as error:
             raise _damaged(file, str(error)) from error
     if target.stat().st_size != manifest.size or file_sha256(target) != manifest.sha256:
         raise _damaged(file, "The database in it is not the one its manifest names.")
+
+
+def _copy(inner: IO[bytes], outer: IO[bytes], size: int) -> None:
+    """What the manifest says and one byte more: that is then found to be wrong, and the disk is not filled."""
+    left = size + 1
+    while left > 0 and (chunk := inner.read(min(left, CHUNK))):
+        outer.write(chunk)
+        left -= len(chunk)
 
 
 def _private(path: str, flags: int) -> int:

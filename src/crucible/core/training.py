@@ -9,7 +9,7 @@ $WANDB_TAGS, the last two being what Weights & Biases reads itself.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Self, TypeVar
@@ -55,20 +55,24 @@ class _Open(BaseModel):
     model_config = ConfigDict(frozen=True, extra="allow", hide_input_in_errors=True)
 
     @model_validator(mode="after")
-    def _shallow(self) -> Self:
-        if _depth(self.model_extra) > DEEPEST:
+    def _tellable(self) -> Self:
+        if len(levels := list(_levels(self.model_extra))) > DEEPEST:
             raise ValueError(f"lists and tables lie more than {DEEPEST} deep in each other")
+        texts = (item for level in levels for item in level if isinstance(item, str))
+        if any("\ud800" <= letter <= "\udfff" for text in texts if not text.isascii() for letter in text):
+            raise ValueError("a text holds half a character (a lone surrogate)")
         return self
 
 
-def _depth(value: object) -> int:
-    """How deep lists and tables lie in each other, as far as that matters; asked level by level, not by recursion."""
-    depth, level = 0, [value]
-    while level and depth <= DEEPEST:
-        held = [item for item in level if isinstance(item, Mapping | list | tuple)]
-        level = [part for item in held for part in (item.values() if isinstance(item, Mapping) else item)]
-        depth += bool(held)
-    return depth
+def _levels(value: object) -> Iterator[list[object]]:
+    """What lists and tables hold, keys too, a level at a time and no deeper than matters: not by recursion."""
+    held: list[Any] = [value]
+    for _ in range(DEEPEST + 1):
+        held = [item for item in held if isinstance(item, Mapping | list | tuple)]
+        if not held:
+            return
+        held = [part for item in held for part in (*item, *(item.values() if isinstance(item, Mapping) else ()))]
+        yield held
 
 
 class TrainingConfig(_Open):

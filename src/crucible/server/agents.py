@@ -20,6 +20,7 @@ from starlette.websockets import WebSocket
 
 from crucible.core.errors import BadInput
 from crucible.server import failures
+from crucible.server.addresses import Addresses
 from crucible.server.answers import answer
 from crucible.server.auth import ForeignSite, bearer
 from crucible.server.context import AgentsControl, Sha256
@@ -30,12 +31,15 @@ from crucible.server.limits import (
     MAX_LOG_SEGMENT,
     MAX_OFFSET,
     MAX_TAIL,
+    MOST_SEGMENTS,
+    PLAIN,
     BodyLimit,
     Offset,
     Wait,
     bounded,
     whole,
 )
+from crucible.server.lingering import Lingering
 from crucible.server.ports import AgentsPort
 from crucible.server.relay import come
 from crucible.server.stored import send_file
@@ -87,6 +91,8 @@ def build_agents_api(control: AgentsPort, closing: asyncio.Event | None = None) 
     app.state.closing = closing or asyncio.Event()
     failures.install(app)
     app.add_middleware(BodyLimit, streams=STREAMED, limit=MAX_BATCH_BYTES)
+    app.add_middleware(Addresses)
+    app.add_middleware(Lingering)
     app.add_middleware(Envelope)
     for router in (claims, machines, attempts, code):
         app.include_router(router, dependencies=[Depends(_no_browsers)])
@@ -98,7 +104,7 @@ class Claim(BaseModel):
 
     machine: Annotated[str, Field(min_length=1, max_length=64)]
     nonce: Annotated[str, Field(max_length=256, pattern=r"^[\x21-\x7e]+$")]
-    native_id: Annotated[str, Field(min_length=1, max_length=256)]
+    native_id: Annotated[str, Field(min_length=1, max_length=200, pattern=PLAIN)]
 
 
 @claims.post("/claim")
@@ -167,7 +173,7 @@ async def messages(attempt: Name, rank: Rank, request: Request, control: AgentsC
 async def put_log(
     attempt: Name,
     rank: Rank,
-    n: Annotated[int, Path(ge=0, le=MAX_OFFSET)],
+    n: Annotated[int, Path(ge=0, lt=MOST_SEGMENTS)],
     start: Offset,
     lines: Offset,
     sha256: Hash,
@@ -235,7 +241,7 @@ def _devices(text: str | None) -> dict[str, object] | None:
         return None
     try:
         found = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadInput("X-Crucible-Devices is not JSON.", why=str(error), fix="Send an object.") from error
     if not isinstance(found, dict):
         raise BadInput("X-Crucible-Devices is not an object.", fix='Send an object such as {"cpus": 8}.')

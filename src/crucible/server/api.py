@@ -43,6 +43,7 @@ from crucible.server import (
     training,
     upkeep,
 )
+from crucible.server.addresses import Addresses
 from crucible.server.answers import answer
 from crucible.server.auth import LOOPBACK, OPEN, Guard
 from crucible.server.context import About
@@ -50,6 +51,7 @@ from crucible.server.crowd import Gathering
 from crucible.server.envelope import Envelope
 from crucible.server.follow import Pace
 from crucible.server.limits import MAX_BUNDLE, BodyLimit
+from crucible.server.lingering import Lingering
 from crucible.server.meters import Meters, Stopwatch
 from crucible.server.ports import JobsPort
 
@@ -124,12 +126,14 @@ def build_api(
     app.state.gathering = Gathering()
     failures.install(app)
     app.add_middleware(BodyLimit, streams=STREAMED)
+    app.add_middleware(Addresses)
     app.add_middleware(rates.RateLimit, users=rates.USERS, strangers=rates.STRANGERS)
     app.add_middleware(Guard, token=token, identify=control.identify, hosts=LOOPBACK | hosts)
     app.add_middleware(Stopwatch, meters=app.state.meters)
+    app.add_middleware(Lingering)
     app.add_middleware(Envelope, version=version)
     for router in ROUTERS:
-        app.include_router(router, responses=problems.documented(401, 403, 422, 429, 500))
+        app.include_router(router, responses=problems.documented(401, 403, 422, 429, 500, 503, 507))
     _add_openapi(app)
     return app
 
@@ -153,4 +157,6 @@ def describe(app: FastAPI) -> dict[str, Any]:
     for path, item in document["paths"].items():
         for operation in item.values():
             operation["security"] = [] if path in OPEN else [{"token": []}]
+            if "requestBody" in operation:
+                operation["responses"] |= {str(status): told for status, told in problems.documented(400, 413).items()}
     return document

@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Mapping
 
 import structlog
+from h11 import LocalProtocolError
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -44,14 +45,18 @@ class Envelope:
             return
         name = _request_id(scope)
         scope["crucible.request_id"] = name
-        started = False
+        started = broken = False
 
         async def outward(message: Message) -> None:
-            nonlocal started
+            nonlocal started, broken
             if message["type"] in _STARTS:
                 started = True
                 _mark(message, name, self._versions)
-            await send(message)
+            try:
+                if not broken:
+                    await send(message)
+            except LocalProtocolError:  # what came was no HTTP, and the listener has said so: nobody waits for us
+                broken = True
 
         with structlog.contextvars.bound_contextvars(request_id=name):
             try:

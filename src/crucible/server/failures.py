@@ -14,6 +14,7 @@ from starlette.requests import ClientDisconnect, HTTPConnection
 from starlette.responses import Response
 
 from crucible.core.errors import BadInput, CrucibleError, NotFound
+from crucible.server.bodies import BrokenRequest, not_json, unreadable
 from crucible.server.problems import refuse
 from crucible.wire.messages import BadBatch
 from crucible.wire.paths import UnsafePath
@@ -30,11 +31,6 @@ class NoSuchRoute(NotFound):
 class WrongMethod(BadInput):
     code = "wrong_method"
     http_status = 405
-
-
-class BrokenRequest(BadInput):
-    code = "broken_request"
-    http_status = 400
 
 
 class Internal(CrucibleError):
@@ -69,7 +65,7 @@ async def _crucible_error(connection: HTTPConnection, error: Exception) -> Respo
 
 async def _validation_error(connection: HTTPConnection, error: Exception) -> Response | None:
     assert isinstance(error, RequestValidationError | WebSocketRequestValidationError)
-    return await refuse(connection, bad_fields(error.errors()))
+    return await refuse(connection, not_json(connection, error.errors()) or bad_fields(error.errors()))
 
 
 async def _http_error(connection: HTTPConnection, error: Exception) -> Response | None:
@@ -77,6 +73,8 @@ async def _http_error(connection: HTTPConnection, error: Exception) -> Response 
     if isinstance(error.__cause__, CrucibleError):
         # The framework hides what was raised while a body was read behind its own 400.
         return await _crucible_error(connection, error.__cause__)
+    if error.status_code == HTTPStatus.BAD_REQUEST:
+        return await refuse(connection, unreadable(connection, error.__cause__))
     return await refuse(connection, _from_http(error, connection))
 
 

@@ -22,6 +22,10 @@ MAX_TAIL = 64 * 1024
 MAX_ARTIFACT = 1024**4
 MAX_CHECKPOINT = 1024**4
 MAX_KEY = 200
+MOST_DIGITS = 20
+MOST_SEGMENTS = 2**31
+PLAIN = r"^[^\x00]*$"
+"""Texts that every database can hold."""
 MAX_OFFSET = 2**53
 """The largest number that every JSON reader keeps exact."""
 
@@ -124,5 +128,6 @@ async def whole(request: Request, limit: int, thing: str) -> bytes:
 def check_length(headers: Headers, limit: int, thing: str) -> None:
     """Raise TooLarge if the announced length is over `limit`, before anything is read."""
     length = headers.get("content-length", "")
-    if length.isdigit() and int(length) > limit:
+    # More digits than any limit has: Python would not even read so long a number.
+    if length.isascii() and length.isdigit() and (len(length) > MOST_DIGITS or int(length) > limit):
         raise too_large(thing, limit)

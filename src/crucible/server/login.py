@@ -16,7 +16,7 @@ from crucible.core.people import LONGEST_PASSWORD, MAX_USER
 from crucible.server.answers import answer
 from crucible.server.auth import COOKIE
 from crucible.server.context import People, Server, Who
-from crucible.server.limits import whole
+from crucible.server.limits import PLAIN, whole
 from crucible.server.openid import PATH as OPENID
 from crucible.server.pages import page as _html
 from crucible.server.pages import remembered
@@ -34,7 +34,7 @@ class Credentials(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
-    name: Annotated[str | None, Field(min_length=1, max_length=MAX_USER)] = None
+    name: Annotated[str | None, Field(min_length=1, max_length=MAX_USER, pattern=PLAIN)] = None
     password: Annotated[str | None, Field(min_length=1, max_length=LONGEST_PASSWORD)] = None
     code: Code | None = None
     verifier: Annotated[str | None, Field(pattern=VERIFIER_PATTERN)] = None

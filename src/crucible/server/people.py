@@ -12,7 +12,7 @@ from crucible.core.openid import MAX_SUBJECT
 from crucible.core.people import LONGEST_PASSWORD, MAX_EMAIL, MAX_PROJECT, MAX_USER, SHORTEST_PASSWORD, Role
 from crucible.server.answers import answer
 from crucible.server.context import People, Who
-from crucible.server.limits import MAX_OFFSET, PageSize
+from crucible.server.limits import MAX_OFFSET, PLAIN, PageSize
 from crucible.server.problems import documented
 
 MAX_ABOUT = 1000
@@ -52,7 +52,7 @@ class UserChange(_Wish):
 
 class NewProject(_Wish):
     name: Annotated[str, Field(min_length=1, max_length=MAX_PROJECT)]
-    about: Annotated[str, Field(max_length=MAX_ABOUT)] = ""
+    about: Annotated[str, Field(max_length=MAX_ABOUT, pattern=PLAIN)] = ""
 
 
 class Membership(_Wish):

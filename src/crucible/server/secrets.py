@@ -32,7 +32,10 @@ async def secrets(project: ProjectName, vault: Secrets, who: Who) -> Response:
     return answer({"items": await vault.listed(who, project)})
 
 
-@router.put("/projects/{project}/secrets/{name}", responses=documented(404, 503))
+@router.put(
+    "/projects/{project}/secrets/{name}",
+    responses={201: {"description": "it was not there before"}, **documented(404, 503)},
+)
 async def set_secret(project: ProjectName, name: SecretName, wish: NewValue, vault: Secrets, who: Who) -> Response:
     """Set a secret, or give it a new value: jobs that start from now on get it. For admins of the project."""
     view, created = await vault.set(who, project, name, Secret(wish.value))

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from crucible.core.people import MAX_PROJECT, MAX_USER, Permission
 from crucible.server.answers import answer
 from crucible.server.context import Control, JobRef, People, Who
+from crucible.server.limits import PLAIN
 from crucible.server.problems import documented
 
 DAY = 86400.0
@@ -28,15 +29,19 @@ class _Wish(BaseModel):
 class NewToken(_Wish):
     """It never reaches further than the token it is made with."""
 
-    name: Annotated[str, Field(min_length=1, max_length=100, description="what it is for")]
+    name: Annotated[str, Field(min_length=1, max_length=100, pattern=PLAIN, description="what it is for")]
     scopes: Annotated[frozenset[Permission], Field(min_length=1)] = frozenset({Permission.READ, Permission.WRITE})
     days: Annotated[float | None, Field(gt=0, le=LONGEST_DAYS, description="null: until it is revoked")] = 90.0
-    project: Annotated[str | None, Field(min_length=1, max_length=MAX_PROJECT, description="hold it to one")] = None
-    user: Annotated[str | None, Field(min_length=1, max_length=MAX_USER, description="for administrators")] = None
+    project: Annotated[
+        str | None, Field(min_length=1, max_length=MAX_PROJECT, pattern=PLAIN, description="hold it to one")
+    ] = None
+    user: Annotated[
+        str | None, Field(min_length=1, max_length=MAX_USER, pattern=PLAIN, description="for administrators")
+    ] = None
 
 
 class Sharing(_Wish):
-    name: Annotated[str, Field(min_length=1, max_length=100)] = "share link"
+    name: Annotated[str, Field(min_length=1, max_length=100, pattern=PLAIN)] = "share link"
     hours: Annotated[float, Field(gt=0, le=LONGEST_SHARE_HOURS)] = 24.0
 
 

@@ -85,7 +85,7 @@ def _from_store(key: str, store: str, error: Exception, said: Complaint) -> Stor
     if said.no_bucket:
         return _no_bucket(key, store, said)
     if isinstance(error, FileNotFoundError):
-        return NotFound(f"Nothing is stored as {key!r}.", key=key)
+        return NotFound(f"Nothing is stored as {key!r}.", fix="It may have been pruned; list what there is.", key=key)
     if said.errno in _NO_ROOM or said.full:
         return _full(key, store, said)
     if said.no_credentials or said.denied:

@@ -183,6 +183,7 @@ class _Unpacking:
     def add(self, member: Member) -> None:
         """One member. `tar -C folder .` names the top itself and begins every name with `./`; both are fine."""
         if member.kind == FOLDER and member.name in (".", "./", ""):
+            self._take_folder(".")
             return
         if member.name.startswith("./"):
             member = replace(member, name=member.name[2:])
@@ -191,9 +192,7 @@ class _Unpacking:
             self._take_name(member.name)
             self._write(path, member)
         elif member.kind == FOLDER:
-            if member.name in self._folders:
-                raise BadArchive(f"{member.name!a} is there twice")
-            self._folders.add(member.name)
+            self._take_folder(member.name)
             self._make_folder(path, member.name)
         elif member.kind == LINK:
             self._take_name(member.name)
@@ -221,6 +220,12 @@ class _Unpacking:
             raise BadArchive(f"{name!a} is there twice")
         self.names.add(name)
         self._count()
+
+    def _take_folder(self, name: str) -> None:
+        """Once each: what makes nothing, the top itself, could else be named for ever."""
+        if name in self._folders:
+            raise BadArchive(f"{name!a} is there twice")
+        self._folders.add(name)
 
     def _count(self) -> None:
         self._files_left -= 1

@@ -128,7 +128,7 @@ def decode_desired(raw: bytes) -> Desired:
             raise BadDesired("a desired document of another version; update the agent")
         assignments = tuple(_assignment(item) for item in doc["assignments"])
         return Desired(**{**_known(Desired, doc), "assignments": assignments})
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise BadDesired(f"not a desired document: {error}") from error
 
 

@@ -81,7 +81,7 @@ class Option:
         if value is None and not self.required and self.default is None:
             return None
         if self.type is float and isinstance(value, int) and not isinstance(value, bool):
-            value = float(value)
+            value = _as_float(value)
         wrong = not isinstance(value, self.type) or (isinstance(value, bool) and self.type is not bool)
         if wrong or (isinstance(value, float) and not math.isfinite(value)):
             raise BadConfig([f"{name} must be {_CALLED[self.kind]}, not {value!r:.80}"])
@@ -176,6 +176,14 @@ def _option(told: Mapping[str, Any]) -> Option:
     if not told["required"]:
         said["default"] = told["default"]
     return Option(TYPES[told["type"]], **said)
+
+
+def _as_float(value: int) -> float:
+    """Infinite, which is refused as such, where a number has no room for it."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
 
 
 def _value(name: str, option: Option, config: Mapping[str, object]) -> object:

@@ -127,7 +127,7 @@ def _described(asker: Asker, entry: Plugin, seconds: float) -> Plugin:
         return _filled(entry, asker.ask("--model", entry.name, seconds=seconds))
     except NoAnswer as error:
         return replace(entry, fault=Fault(str(error), error.words or None))
-    except (BadSchema, KeyError, TypeError, ValueError) as error:
+    except (BadSchema, KeyError, TypeError, ValueError, OverflowError) as error:
         return replace(entry, fault=Fault(f"its description cannot be read: {error}"))
 
 

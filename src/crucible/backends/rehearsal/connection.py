@@ -23,6 +23,8 @@ Json = dict[str, object]
 CALL_SECONDS = 5.0
 PAGE = 100
 _CHUNK = 65536
+_MOST_CHUNKS = 1024
+"""Of an answer; a list comes in pages."""
 
 
 class CallFailed(Exception):
@@ -110,7 +112,7 @@ def _call(url: str, method: str, target: str, key: Secret, body: Mapping[str, ob
         connection.request(method, target, raw, {"Authorization": f"Bearer {key.reveal()}"})
         response = connection.getresponse()
         document = _document(_read(connection, response, until))
-    except (OSError, http.client.HTTPException, ValueError) as error:
+    except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
         raise NoAnswer(f"{type(error).__name__}: {error}") from error
     finally:
         connection.close()
@@ -130,6 +132,8 @@ def _read(connection: http.client.HTTPConnection, response: http.client.HTTPResp
     chunks = []
     while chunk := response.read1(_CHUNK):
         chunks.append(chunk)
+        if len(chunks) > _MOST_CHUNKS:
+            raise ValueError("the answer is too long")
         if connection.sock is not None:
             connection.sock.settimeout(_left(until))
     return b"".join(chunks)

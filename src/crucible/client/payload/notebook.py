@@ -86,7 +86,7 @@ def read_cells(data: bytes, shown: str) -> tuple[str, ...]:
         ) from error
     except (nbformat.reader.NotJSONError, nbformat.ValidationError, json.JSONDecodeError) as error:
         raise _no_notebook(shown, str(error)) from error
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise _no_notebook(shown, f"Its structure is not that of one ({error}).") from error
     if not any(cell.strip() for cell in cells):
         raise BadInput(f"{shown} has no code in it.", fix="Add a code cell, and save the notebook.")

@@ -100,7 +100,11 @@ class People(Office):
         if not own or any(wish is not None for wish in (admin, disabled, email, subject)):
             who.need(Permission.OPERATE)
         if name == OWNER.name:
-            raise Conflict("The owner cannot be changed.", why="He is whoever holds the state folder.")
+            raise Conflict(
+                "The owner cannot be changed.",
+                why="He is whoever holds the state folder.",
+                fix="Make a user of your own with `crucible users add NAME`, and change that one.",
+            )
         if password is not None and name == who.name:
             await self.door.confirm(name, old_password)
         kept = None if password is None else await self._hashed(password)

@@ -238,6 +238,6 @@ def _slots(conn: Connection, machine: str, writers: Collection[str]) -> list[_Sl
 def _devices(text: str | None) -> dict[str, object] | None:
     try:
         found = json.loads(text or "null")
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None

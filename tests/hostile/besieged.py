@@ -1,0 +1,149 @@
+"""A town whose every answer is looked at: what was asked of it, what it said, and what was wrong with that."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from fastapi import FastAPI
+from structlog.processors import format_exc_info
+from structlog.testing import capture_logs
+from tests.authorisation.town import Town, found_town, token_of
+from tests.control.world import give_back, make_rig
+
+from crucible.core.people import OWNER
+from crucible.server import rates
+from crucible.server.problems import MEDIA_TYPE
+
+HERE = "http://127.0.0.1"
+FREE = rates.Rate(1e9, 10**9)
+"""Nobody is held up: a refusal for haste would hide what comes after it."""
+ELSEWHERE = frozenset({"no_such_route", "wrong_method"})
+"""What the server says of an address that is none of its operations'."""
+LOUD = frozenset({"error", "critical"})
+
+
+@dataclass(frozen=True)
+class Asked:
+    method: str
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.url[:300]} {dict(self.headers)} {self.body[:1000]!r}"
+
+
+@dataclass
+class Besieged:
+    """`runner` keeps one event loop for a town and all that is asked of it."""
+
+    town: Town
+    runner: asyncio.Runner
+    logged: list[Any]
+    complaints: dict[str, str] = field(default_factory=dict)
+    """What was wrong, and the shortest request that showed it."""
+    statuses: dict[int, int] = field(default_factory=dict)
+    _clients: dict[int, httpx2.AsyncClient] = field(default_factory=dict)
+
+    def ask(self, asked: Asked, identity: str = "owner", app: FastAPI | None = None) -> httpx2.Response | None:
+        """The answer; None, with a complaint, where the application raised."""
+        headers = {**asked.headers, **self.town.headers(identity)}
+        try:
+            answer = self.runner.run(self._sent(app or self.town.api, asked, headers))
+        except Exception as error:  # noqa: BLE001 whatever it is, it is the finding
+            self.complain(f"raised {type(error).__name__}: {str(error)[:300]}", asked)
+            return None
+        self.statuses[answer.status_code] = self.statuses.get(answer.status_code, 0) + 1
+        self._look(answer, asked)
+        if answer.status_code == httpx2.codes.UNAUTHORIZED and identity == "admin":
+            self.runner.run(self._reinstate())
+        return answer
+
+    def complain(self, what: str, asked: Asked) -> None:
+        if what not in self.complaints or len(str(asked)) < len(self.complaints[what]):
+            self.complaints[what] = str(asked)
+
+    def _look(self, answer: httpx2.Response, asked: Asked) -> None:
+        """What holds of every answer, whatever was asked."""
+        for entry in self.logged:
+            if entry["log_level"] in LOUD or "exception" in entry:
+                self.complain(f"logged {entry['event']}: {str(entry.get('exception'))[-2000:]}", asked)
+        self.logged.clear()
+        if answer.status_code >= 400 and asked.method != "HEAD":
+            for wrong in wrong_with_problem(answer):
+                self.complain(wrong, asked)
+
+    async def _sent(self, app: FastAPI, asked: Asked, headers: Mapping[str, str]) -> httpx2.Response:
+        """One client for each application: to make one takes longer than to ask."""
+        if id(app) not in self._clients:
+            self._clients[id(app)] = httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url=HERE)
+        client = self._clients[id(app)]
+        client.cookies.clear()
+        sent = [(name.encode(), value.encode("utf-8", "surrogateescape")) for name, value in headers.items()]
+        return await client.request(asked.method, asked.url, headers=sent, content=asked.body)
+
+    async def _reinstate(self) -> None:
+        """The administrator was disabled, or his token revoked, as was asked."""
+        people = self.town.control.people
+        await people.change_user(OWNER, "admin", admin=True, disabled=False)
+        assert isinstance(self.town.tokens, dict)
+        self.town.tokens["admin"] = await token_of(self.town.control, "admin")
+
+
+def wrong_with_problem(answer: httpx2.Response) -> Iterator[str]:
+    if answer.headers.get("content-type") != MEDIA_TYPE:
+        if answer.status_code != httpx2.codes.SERVICE_UNAVAILABLE:
+            yield f"{answer.status_code} is no problem but {answer.headers.get('content-type')}"
+        return
+    told = json.loads(answer.content)
+    if not told.get("detail") or not told.get("code"):
+        yield f"{answer.status_code} does not say what happened: {told}"
+    if not told.get("fix"):
+        yield f"{answer.status_code} {told.get('code')} says no fix: {told.get('detail')!r:.200}"
+
+
+class _Others(logging.Handler):
+    """Of other loggers, those of the event loop above all."""
+
+    def __init__(self, found: list[Any]) -> None:
+        super().__init__(logging.ERROR)
+        self._found = found
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._found.append({"event": record.getMessage(), "log_level": "error", "exception": record.exc_text})
+
+
+@contextmanager
+def besieged(folder: Path) -> Iterator[Besieged]:
+    """A new town. Fails at the end with all that was wrong."""
+    with asyncio.Runner() as runner, pytest.MonkeyPatch.context() as patch, _listening() as logged:
+        patch.setattr(rates, "USERS", FREE)
+        patch.setattr(rates, "STRANGERS", FREE)
+        rig = runner.run(make_rig(folder))
+        found = Besieged(runner.run(found_town(rig)), runner, logged)
+        try:
+            yield found
+        finally:
+            runner.run(give_back(rig.ports.db))
+    assert not found.complaints, "\n\n".join(f"{what}\n    {how}" for what, how in found.complaints.items())
+
+
+@contextmanager
+def _listening() -> Iterator[list[Any]]:
+    """All that is logged meanwhile, with tracebacks."""
+    with capture_logs(processors=[format_exc_info]) as logged:
+        handler = _Others(logged)
+        logging.getLogger().addHandler(handler)
+        try:
+            yield logged
+        finally:
+            logging.getLogger().removeHandler(handler)

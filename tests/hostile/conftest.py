@@ -1,0 +1,8 @@
+"""`--database postgres` besieges a town on a real server."""
+
+from __future__ import annotations
+
+from tests.control.conftest import database
+from tests.postgres import postgres_server, postgres_url
+
+__all__ = ["database", "postgres_server", "postgres_url"]

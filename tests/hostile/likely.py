@@ -1,0 +1,76 @@
+"""Values that mean something in the town, to be put where a generator would hardly hit on them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.authorisation.town import CODE, Town
+from tests.control.world import job_spec, sha
+
+from crucible.core.people import OWNER
+from crucible.core.secret import Secret
+from crucible.core.tiers import TIERS
+
+Words = tuple[Any, ...]
+ODD = ("", ".", "..", "\x00", "a\x00b", "-1", "0", "null", "1e999", "%00", "../../etc/passwd", "'; --", "x" * 5000)
+"""For any name."""
+CURSORS = ("MTIz", "e30", "====", "bnVsbA", "MTc4NDExMi4wfGpvYi0x", "LTE6LTE6LTE6LTE")
+
+
+@dataclass(frozen=True)
+class Likely:
+    """By the name of a parameter or of a field, wherever it is."""
+
+    by_name: Mapping[str, Words] = field(default_factory=dict)
+
+    def words(self, name: str) -> Words:
+        return self.by_name.get(name, ())
+
+
+async def settled(town: Town) -> Likely:
+    """What the town has, with a secret, a note, an ended job and a second one added to it."""
+    control = town.control.at(OWNER)
+    await control.vault.set(OWNER, "alpha", "API_KEY", Secret("a value to keep"))
+    note = await control.add_note(town.job, text="a first note")
+    other = str((await control.submit(job_spec(project="beta"), "a-key")).view["id"])
+    ended = str((await control.submit(job_spec(project="alpha", name="ended", tags=("a=b",)), None)).view["id"])
+    await control.cancel(ended)
+    tokens: Any = await control.people.keys.listed(OWNER, everyones=True)
+    jobs = (town.job, town.job[-6:], other, ended, "last", "ended")
+    checkpoints: Any = await control.checkpoints(town.job)
+    machine = (await town.rig.machine()).id
+    page: Any = await control.jobs(_everything(), limit=1, cursor=None)
+    projects, people = ("alpha", "beta", "default"), ("admin", "member", "viewer", "owner")
+    found: dict[str, Words] = {
+        **dict.fromkeys(("id", "job_id", "task_id", "job", "ids", "rerun_of"), jobs),
+        **dict.fromkeys(("checkpoint", "resume_from"), (checkpoints[0]["id"], "step_1.pt", "latest", "best")),
+        **dict.fromkeys(("project", "tenant_id"), projects),
+        **dict.fromkeys(("name", "user"), (*people, "API_KEY", "ended")),
+        **dict.fromkeys(("backend", "executor"), ("local", "rehearsal", "nowhere")),
+        "machine": (machine, machine[-6:]),
+        "note": (note["id"],),
+        "token": (tokens[0]["id"], str((await town.identity("admin")).token)),
+        "sha256": (sha(CODE), "0" * 64),
+        "bundle": (sha(CODE), "0" * 64),
+        "path": ("model.pt", "model.pt/x"),
+        "cursor": (page["next"], *CURSORS),
+        "series": ("loss",),
+        "q": ("line", "(", "a{1000}{1000}", "(?i)LINE", "\\pN+"),
+        "regex": (True,),
+        "tier": tuple(TIERS),
+        "kind": ("train", "inference", "service"),
+        "status": ("running", "queued,cancelled"),
+        "tag": ("a=b", "a"),
+        "created_after": ("2026-01-01", "1e300", "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-12:00"),
+        "created_before": ("2026-01-01T00:00:00Z", "-1e300", "nan", "99999999999999999999"),
+        "since": (0, 1e300, "inf", "nan"),
+    }
+    return Likely(found)
+
+
+def _everything() -> Any:
+    from crucible.core.jobfilter import JobFilter
+
+    return JobFilter()

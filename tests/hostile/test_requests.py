@@ -1,0 +1,206 @@
+"""Requests that a generator of valid ones does not make. Each gets an answer that is documented and says what to do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.authorisation.test_matrix import path_of
+from tests.authorisation.town import token_of
+from tests.hostile.besieged import Asked, Besieged, besieged
+from tests.hostile.bodies import JSON, SOUND, VALUES, leaves, renamed, replaced, unreadable
+from tests.hostile.likely import settled
+from tests.hostile.test_operations import ELSEWHERE, SAFE_TO_FAIL, entries, operations
+
+from crucible.server.auth import OPEN
+
+SEGMENTS = (
+    "%00",
+    "a%00b",
+    "%80",
+    "%ED%A0%80",
+    "%FF%FE",
+    "%2e%2e",
+    "..%2f..%2fetc",
+    "%0d%0aX:%20y",
+    "x" * 9000,
+    "%25",
+    "~",
+    "%F0%9F%92%A5",
+)
+QUERIES = (
+    "",
+    "%00",
+    "%80",
+    "%ED%A0%80",
+    "nan",
+    "inf",
+    "-inf",
+    "1e400",
+    "9" * 5000,
+    "-1",
+    "true",
+    "[]",
+    "{}",
+    "x" * 9000,
+    "%0a",
+    "1_000",
+    "٣",
+)
+HEADERS: tuple[dict[str, str], ...] = (
+    {"idempotency-key": "x" * 201},
+    {"idempotency-key": "é"},
+    {"idempotency-key": ""},
+    {"range": "bytes=0-99999999999999999999999999"},
+    {"range": "bytes=99999999999999999999999999-"},
+    {"range": "bytes=-99999999999999999999999999"},
+    {"range": "bytes=5-1"},
+    {"range": "bytes=" + ",".join(["0-1"] * 2000)},
+    {"range": "bytes=\x00-1"},
+    {"range": "lines=1-2"},
+    {"range": "bytes=٣-"},
+    {"if-range": '"x"', "range": "bytes=0-"},
+    {"if-none-match": "\x80"},
+    {"if-none-match": '"' + "x" * 9000},
+    {"x-request-id": "\x00"},
+    {"cookie": "crucible_session=\x00; ; =; a"},
+    {"cookie": "crucible_session=" + "x" * 9000},
+    {"origin": "null"},
+    {"origin": "http://[::1"},
+    {"origin": "\x80"},
+    {"host": "["},
+    {"host": ""},
+    {"host": "127.0.0.1:99999999"},
+    {"accept": "\x00", "accept-encoding": "*;q=nan"},
+    {"content-length": "-1"},
+    {"content-length": "9" * 5000},
+    {"content-length": "²"},
+    {"expect": "100-continue", "transfer-encoding": "chunked"},
+    {f"x-flood-{n}": "y" * 100 for n in range(500)},
+)
+GARBLED = ("", " ", "x", "Bearer", "\x00", "é", "crt_", "x" * 9000, "null", "../../token", "a b c")
+
+
+@pytest.fixture
+def town(tmp_path: Path) -> Iterator[Besieged]:
+    with besieged(tmp_path) as found:
+        yield found
+
+
+def address(town: Besieged, label: str) -> str:
+    method, path = label.split()
+    return str(town.runner.run(path_of(town.town, method, path.replace("{path}", "{path:path}"))))
+
+
+def ask(town: Besieged, label: str, asked: Asked, identity: str = "owner") -> int:
+    """The status; a complaint about one that is not documented."""
+    answer = town.ask(asked, identity)
+    if answer is None:
+        return 0
+    status = answer.status_code
+    known = {int(code) for code in entries()[label].responses.status_codes if code.isdigit()}
+    told = json.loads(answer.content) if status in (404, 405) and answer.content else {}
+    if status not in known and told.get("code") not in ELSEWHERE:
+        town.complain(f"{label} answers {status}, which is not documented", asked)
+    if status >= 500 and (label, status) not in SAFE_TO_FAIL:
+        town.complain(f"{label} answers {status}: {answer.text[:500]}", asked)
+    return status
+
+
+def refused(town: Besieged, label: str, asked: Asked, what: str) -> None:
+    status = ask(town, label, asked)
+    if not 400 <= status < 500:
+        town.complain(f"{label} takes {what} and answers {status}", asked)
+
+
+WITH_BODIES = [label for label in operations() if label in SOUND]
+
+
+def test_every_operation_with_a_body_has_a_sound_one() -> None:
+    reads = {label for label, found in entries().items() if found.body}
+    assert reads == set(WITH_BODIES)
+
+
+NOT_HERE = {
+    "POST /api/v1/models/{name}/jobs": 404,
+    "POST /api/v1/db/backup": 422,
+    "POST /api/v1/jobs/{id}/resume": 409,
+    "POST /api/v1/training/{job_id}/resume": 409,
+    "POST /api/v1/login": 401,
+}
+"""What this town says no to, having understood it."""
+
+
+@pytest.mark.parametrize("label", WITH_BODIES)
+def test_a_sound_body_is_understood(town: Besieged, label: str) -> None:
+    town.runner.run(settled(town.town))
+    asked = Asked(label.split()[0], address(town, label), JSON, json.dumps(SOUND[label]).encode())
+    status = ask(town, label, asked)
+    if label in NOT_HERE:
+        assert status == NOT_HERE[label]
+    else:
+        assert 200 <= status < 300, status
+
+
+@pytest.mark.parametrize("label", WITH_BODIES)
+def test_a_body_that_nobody_can_read_is_refused(town: Besieged, label: str) -> None:
+    method, url = label.split()[0], address(town, label)
+    for what, (body, headers) in unreadable().items():
+        refused(town, label, Asked(method, url, headers, body), what)
+
+
+@pytest.mark.parametrize("label", WITH_BODIES)
+def test_any_value_anywhere_in_a_body(town: Besieged, label: str) -> None:
+    method, url, sound = label.split()[0], address(town, label), SOUND[label]
+    for at in leaves(sound):
+        for value in VALUES:
+            ask(town, label, Asked(method, url, JSON, replaced(sound, at, value)))
+        for name in ("a\x00b", "\ud800", "x" * 10_000, ""):
+            ask(town, label, Asked(method, url, JSON, renamed(sound, at, name)))
+
+
+@pytest.mark.parametrize("label", WITH_BODIES)
+def test_a_key_that_is_there_twice_counts_once(town: Besieged, label: str) -> None:
+    text = json.dumps(SOUND[label])
+    for key in SOUND[label]:
+        twice = text[:-1] + f', "{key}": "\\u0000"' + "}"
+        ask(town, label, Asked(label.split()[0], address(town, label), JSON, twice.encode()))
+
+
+@pytest.mark.parametrize("label", operations())
+def test_any_address_and_query(town: Besieged, label: str) -> None:
+    method, path = label.split()
+    body = json.dumps(SOUND[label]).encode() if label in SOUND else b""
+    headers = JSON if label in SOUND else {}
+    for parameter in entries()[label].path_parameters:
+        for segment in SEGMENTS:
+            url = address(town, f"{method} {path.replace('{' + parameter.name + '}', '@')}").replace("@", segment)
+            ask(town, label, Asked(method, url, headers, body))
+    url = address(town, label)
+    for parameter in entries()[label].query:
+        for value in QUERIES:
+            ask(town, label, Asked(method, f"{url}?{parameter.name}={value}", headers, body))
+        ask(town, label, Asked(method, url + "?" + "&".join([f"{parameter.name}=1"] * 300), headers, body))
+    for query in ("%", "&&&", "=", "a" * 9000, "%00=%80", "\udcff"):
+        ask(town, label, Asked(method, f"{url}?{query}".encode("utf-8", "replace").decode(), headers, body))
+
+
+@pytest.mark.parametrize("label", operations())
+def test_any_header(town: Besieged, label: str) -> None:
+    url = address(town, label)
+    for headers in HEADERS:
+        ask(town, label, Asked(label.split()[0], url, headers))
+
+
+@pytest.mark.parametrize("label", operations())
+def test_a_token_that_is_none_opens_nothing(town: Besieged, label: str) -> None:
+    method, path = label.split()
+    url = address(town, label)
+    expired = town.runner.run(token_of(town.town.control, "admin", seconds=1.0))
+    town.town.rig.clock.time += 2
+    for token in (*GARBLED, expired):
+        status = ask(town, label, Asked(method, url, {"authorization": f"Bearer {token}"}), "anonymous")
+        if path not in OPEN and status != 401:
+            town.complain(f"{label} answers {status} to somebody with the token {token[:20]!r}", Asked(method, url))
