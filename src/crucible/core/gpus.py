@@ -11,6 +11,7 @@ import enum
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
 
 from crucible.core.errors import UnknownName
@@ -210,6 +211,7 @@ def names() -> tuple[str, ...]:
 _VENDOR_WORDS = re.compile(r"\b(nvidia|amd|instinct|tesla|geforce|quadro)\b", re.IGNORECASE)
 
 
+@lru_cache(maxsize=1024)
 def _plain(name: str) -> str:
     """Without case, blanks, dashes and the vendor's words, which drivers and people add as they like."""
     return "".join(re.findall(r"[a-z0-9]+", _VENDOR_WORDS.sub(" ", name).lower()))
