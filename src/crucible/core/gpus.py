@@ -163,7 +163,7 @@ GPUS: tuple[Gpu, ...] = (
     ),
     _gpu(
         "H100-SXM", 80, 3350, _H100, (9, 0), True, _H100_SHEET,
-        "NVIDIA H100 80GB HBM3", "H100-SXM5", "H100-80GB-SXM", "H100-80GB", "H100-MEGA-80GB", groups=("H100",),
+        "NVIDIA H100 80GB HBM3", "H100-SXM5", "H100-80GB-SXM", "H100-80GB", groups=("H100",),
     ),
     _gpu(
         "H100-NVL", 94, 3938, _new(60, 417.7, 835.3, 1670.5), (9, 0), True, _H100_SHEET,
