@@ -24,6 +24,7 @@ FILL = {
     "{sha256}": sha(CODE),
     "{project}": "alpha",
     "{note}": "nte-1",
+    "{type}": "g4dn.xlarge",
 }
 NAMES = {"PUT": "viewer", "DELETE": "viewer", "PATCH": "stranger"}
 

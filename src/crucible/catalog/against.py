@@ -196,7 +196,7 @@ def _add(table: _Table, line: Mapping[str, str | None]) -> None:
         table.unreadable += 1
         return
     name = line.get("AcceleratorName") or ""
-    if kind and not name:
+    if kind and line.get("AcceleratorName") == "":
         table.hosts.add((region, kind))
     for market, price in prices.items():
         if price is None:

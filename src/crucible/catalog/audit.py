@@ -13,7 +13,7 @@ from functools import lru_cache
 from statistics import median
 
 from crucible.catalog.findings import Finding, Rule
-from crucible.catalog.lists import price_lists
+from crucible.catalog.lists import WITHOUT_INTERFACE, price_lists
 from crucible.catalog.rows import INTERRUPTION, PRICES, Row
 from crucible.core.gpus import gpu, is_gpu
 from crucible.core.offers import Market
@@ -129,7 +129,7 @@ def _age(row: Row, today: date) -> Iterator[Finding]:
             limit = AGES[PRICES[column][0]].stale
             if days > limit:
                 what = f"Its {_called(column)} price is of {row.dated}, {days} days old; after {limit} it is stale."
-                yield _finding(row, Rule.STALE, what, f"crucible catalog refresh {row.provider}", column)
+                yield _finding(row, Rule.STALE, what, renewal(row.provider), column)
 
 
 def _old(rows: Sequence[Row], today: date) -> Iterator[Finding]:
@@ -140,7 +140,15 @@ def _old(rows: Sequence[Row], today: date) -> Iterator[Finding]:
         if days is not None and days > limit:
             what = f"They are of {dated}, {days} days old; after {limit} they are told as old."
             prices = f"{count} {_called(column)} prices of {provider}"
-            yield Finding(Rule.OLD, prices, what, f"crucible catalog refresh {provider}", column)
+            yield Finding(Rule.OLD, prices, what, renewal(provider), column)
+
+
+def renewal(provider: str) -> str:
+    """How prices of this provider are brought up to date."""
+    if provider not in WITHOUT_INTERFACE:
+        return f"crucible catalog refresh {provider}"
+    pages = ", ".join(page.source for page in price_lists().values() if page.provider == provider)
+    return f"Compare with {pages}: there is no interface to refresh them from."
 
 
 @lru_cache(maxsize=4096)
@@ -204,9 +212,7 @@ def _markets(rows: Sequence[Row]) -> Iterator[Finding]:
         for column, price in row.prices():
             if full is None:
                 what = f"There is no on-demand price that its {_called(column)} price could be checked against."
-                yield _finding(
-                    row, Rule.MISSING, what, f"Enter one, or crucible catalog refresh {row.provider}.", column
-                )
+                yield _finding(row, Rule.MISSING, what, f"Enter one. {renewal(row.provider)}", column)
             elif column != "on_demand" and price > full:
                 spot = PRICES[column][0] is Market.SPOT
                 rule = Rule.SPOT_ABOVE_ON_DEMAND if spot else Rule.RESERVED_ABOVE_ON_DEMAND

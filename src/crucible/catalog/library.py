@@ -55,6 +55,12 @@ def shipped() -> Read:
     return _joined(found)
 
 
+@cache
+def made() -> date:
+    """The day of the newest price that came with this version."""
+    return date.fromisoformat(max(row.dated for row in shipped().rows))
+
+
 class Library:
     """`folder`: where refreshed rows are kept, a file for each provider; None: nowhere."""
 
@@ -63,10 +69,14 @@ class Library:
         self._stock: tuple[object, Stock] | None = None
 
     def stock(self, day: date) -> Stock:
-        """What is offered; read again when a file or the day has changed."""
-        stamp = (day, self._stamps())
+        """What is offered; read again when a file or the day has changed.
+
+        A clock that is behind this version's own prices makes them no worse: the day is theirs then.
+        """
+        seen = max(day, made())
+        stamp = (seen, self._stamps())
         if self._stock is None or self._stock[0] != stamp:
-            self._stock = (stamp, stocked(shipped(), self._refreshed(), day))
+            self._stock = (stamp, stocked(shipped(), self._refreshed(), seen))
         return self._stock[1]
 
     def keep(self, provider: str, rows: Sequence[Row]) -> None:

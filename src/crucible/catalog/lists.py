@@ -15,6 +15,9 @@ from crucible.core.pricing import MICROS
 PROVIDERS = ("aws", "azure", "colab", "gcp", "lambda", "modal", "paperspace")
 """Those with prices. `local` has none: this computer is free, and what it has is asked of it."""
 
+WITHOUT_INTERFACE = frozenset({"colab", "modal", "paperspace"})
+"""Those that show their prices on a page for people alone."""
+
 
 @dataclass(frozen=True)
 class PriceList:

@@ -13,6 +13,7 @@ import httpx2
 
 from crucible.client import stream
 from crucible.client.answers import read
+from crucible.client.catalog import CatalogApi
 from crucible.client.found import CancelledPage, HitPage, NotePage, NoteView, SubmittedPage, TagPage
 from crucible.client.people import People
 from crucible.client.secrets import Secrets
@@ -78,6 +79,7 @@ class Api:
         self._found = found
         self.people = People(self.transport)
         self.secrets = Secrets(self.transport)
+        self.catalog = CatalogApi(self.transport)
 
     def close(self) -> None:
         self.transport.close()

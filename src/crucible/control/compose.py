@@ -110,6 +110,7 @@ def embedded_control(given: Embedded) -> Control:
         neighbours=given.neighbours,
         models=ModelsPython(given.models_python, given.environ),
         secrets_keys=given.secrets_keys,
+        catalog=given.home / "catalog",
     )
     return Control(ports, backends, deployment)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from sqlalchemy import Connection
 
 from crucible.backends.base import Backend
+from crucible.catalog import Library
 from crucible.control.agents import Agents, Tools
 from crucible.control.backup import Backup, Source
 from crucible.control.bulk import Bulk
@@ -28,6 +29,7 @@ from crucible.control.places import Places
 from crucible.control.plans import Plans
 from crucible.control.poller import Poller
 from crucible.control.ports import Ports
+from crucible.control.prices import Prices
 from crucible.control.reconcile import Reconciler
 from crucible.control.retention import Retention
 from crucible.control.revival import Revival
@@ -74,6 +76,8 @@ class Deployment:
     """Jobs of several users may run on this computer as the same system user."""
     secrets_keys: Path | None = None
     """The file of the keys of secrets; in `scratch` unless given."""
+    catalog: Path | None = None
+    """The folder of refreshed prices; None: those that are shipped, and no others."""
 
 
 class Parts:
@@ -90,6 +94,7 @@ class Parts:
         self.vault = Vault(ports, deployment.secrets_keys or deployment.scratch / KEYS_FILE)
         self.submit = Submit(self.places, self.scheduler, ports.ids, self.vault, neighbours=deployment.neighbours)
         self.plans = Plans(self.places, Orders(ports.ids, deployment.id, deployment.terms), deployment.id)
+        self.prices = Prices(Library(deployment.catalog), self.places, ports.calls, ports.clock)
         self.bulk = Bulk(self.writer, self.submit, self.scheduler)
         self.room = Room(ports, deployment.bounds)
         self.uploads = Uploads(ports, deployment.scratch, self.room)

@@ -48,9 +48,20 @@ class Gpu:
     aliases: tuple[str, ...] = ()
     vendor: str = "NVIDIA"
 
-    @property
-    def memory_gib(self) -> float:
-        return self.memory_bytes / GiB
+    def as_dict(self) -> dict[str, object]:
+        """For people and programs."""
+        return {
+            "name": self.name,
+            "vendor": self.vendor,
+            "memory_bytes": self.memory_bytes,
+            "bandwidth_bytes_per_second": self.bandwidth,
+            "flops": {dtype.value: rate for dtype, rate in self.flops.items()},
+            "capability": None if self.capability is None else ".".join(map(str, self.capability)),
+            "nvlink": self.nvlink,
+            "groups": list(self.groups),
+            "aliases": list(self.aliases),
+            "source": self.source,
+        }
 
 
 def _rates(

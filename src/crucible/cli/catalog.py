@@ -1,0 +1,280 @@
+"""`crucible catalog`: what can be rented and for how much, and whether those prices can be right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pydantic import ValidationError
+
+from crucible.cli.output import Listing
+from crucible.cli.session import Session
+from crucible.cli.words import dollars
+from crucible.client.api import Api
+from crucible.client.catalog import (
+    PAGE,
+    DifferenceView,
+    PriceAuditView,
+    PriceComparisonView,
+    PriceFindingView,
+    PricePage,
+    PriceView,
+    TypeView,
+)
+from crucible.core.errors import BadInput
+from crucible.core.gpus import GPUS, Dtype, Gpu
+from crucible.core.offerfilter import OfferFilter
+from crucible.core.resources import format_duration, format_memory
+
+Texts = list[str] | None
+MOST_FINDINGS = 20
+HEADS = ("PROVIDER", "REGION", "TYPE", "MARKET", "GPUS", "CPUS", "MEMORY", "PRICE", "OF", "RUNNABLE")
+
+
+def catalog(
+    ctx: typer.Context,
+    gpu: Annotated[str | None, typer.Option("--gpu", metavar="TYPE", help="A GPU type, or a group: A100.")] = None,
+    gpus: Annotated[int, typer.Option("--gpus", metavar="N", help="At least so many GPUs.")] = 0,
+    gpu_memory: Annotated[
+        str | None, typer.Option("--gpu-memory", metavar="SIZE", help="At least, of each GPU: 24GB.")
+    ] = None,
+    cpus: Annotated[float, typer.Option("--cpus", metavar="N", help="At least so many hardware threads.")] = 0.0,
+    memory: Annotated[str | None, typer.Option("--memory", metavar="SIZE", help="At least: 64GB.")] = None,
+    provider: Annotated[Texts, typer.Option("--provider", metavar="NAME", help="Only of this one. Repeatable.")] = None,
+    region: Annotated[Texts, typer.Option("--region", metavar="REGION", help="Only there. Repeatable.")] = None,
+    market: Annotated[
+        Texts, typer.Option("--market", metavar="MARKET", help="on-demand, spot or reserved. Repeatable.")
+    ] = None,
+    max_price: Annotated[float | None, typer.Option("--max-price", metavar="DOLLARS", help="An hour, at most.")] = None,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most so many.")] = 50,
+    everything: Annotated[bool, typer.Option("--all", help="All that fit.")] = False,
+) -> None:
+    """List what can be rented, cheapest first, also where it is not connected."""
+    session = Session.of(ctx)
+    given = {
+        "gpu": gpu,
+        "gpus": gpus,
+        "gpu_memory": gpu_memory,
+        "cpus": cpus,
+        "memory": memory,
+        "provider": provider,
+        "region": region,
+        "market": market,
+        "max_price": max_price,
+    }
+    wanted = _filter({name: value for name, value in given.items() if value not in (None, 0, [])})
+    with session.api() as api:
+        page, found = _found(api, wanted, None if everything else limit)
+    nothing = "Nothing in the catalog fits. Ask for less, or for another region or market."
+    shown = Listing(HEADS, _row, lambda offer: f"{offer.backend} {offer.region} {offer.instance_type}", nothing)
+    more = {"total": page.total, "oldest": page.oldest, "newest": page.newest, "oldest_days": page.oldest_days}
+    session.out.listing(found, shown, **more)
+    _tell(session, page, found)
+
+
+def show(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="TYPE", help="An instance type: g4dn.xlarge.")],
+) -> None:
+    """Show one instance type: its size, its GPU, its prices everywhere, and what else they say."""
+    session = Session.of(ctx)
+    with session.api() as api:
+        found = api.catalog.type(name)
+    if session.out.as_json:
+        session.out.json(found.as_json())
+        return
+    session.out.fields(_fields(found))
+    session.out.table(("REGION", "MARKET", "PRICE", "OF"), map(_place, found.items))
+
+
+def gpus(ctx: typer.Context) -> None:
+    """List GPU types: memory, bandwidth and peak rates, of the vendors' data sheets."""
+    session = Session.of(ctx)
+    if session.out.as_json:
+        session.out.json({"items": [gpu.as_dict() for gpu in GPUS]})
+        return
+    if session.out.quiet:
+        for gpu in GPUS:
+            session.out.data(gpu.name)
+        return
+    heads = ("GPU", "MEMORY", "BANDWIDTH", *(f"{dtype.value.upper()} TFLOP/S" for dtype in Dtype), "CUDA", "ALSO")
+    session.out.table(heads, map(_gpu, GPUS))
+
+
+def audit(
+    ctx: typer.Context,
+    against: Annotated[
+        Path | None, typer.Option("--against", metavar="FILE", help="Compare with another table of prices (CSV).")
+    ] = None,
+    provider: Annotated[
+        str | None, typer.Option("--provider", metavar="NAME", help="Whose prices FILE has; told by its types.")
+    ] = None,
+    over: Annotated[
+        float, typer.Option("--over", metavar="PERCENT", min=0, help="List what differs by more than this.")
+    ] = 10.0,
+) -> int:
+    """Say what is wrong with the prices in use; with --against, how far another table agrees. 1: some are refused."""
+    session = Session.of(ctx)
+    with session.api() as api:
+        if against is not None:
+            _tell_comparison(session, api.catalog.compare(_table(against), provider=provider, over=over))
+            return 0
+        found = api.catalog.audit()
+    if session.out.as_json:
+        session.out.json(found.as_json())
+    else:
+        _tell_audit(session, found)
+    return 1 if found.refused else 0
+
+
+def _found(api: Api, wanted: OfferFilter, limit: int | None) -> tuple[PricePage, list[PriceView]]:
+    """The first page, and as many offers as are asked for; None: all."""
+    page = api.catalog.page(wanted, limit=PAGE if limit is None else min(limit, PAGE))
+    left = None if limit is None else limit - len(page.items)
+    if page.next is None or left == 0:
+        return page, list(page.items)
+    return page, [*page.items, *islice(api.catalog.walk(wanted, cursor=page.next), left)]
+
+
+def _filter(given: dict[str, object]) -> OfferFilter:
+    try:
+        return OfferFilter.model_validate(given)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        option = f"--{str(first['loc'][0]).replace('_', '-')}"
+        what = f"{option} is not right: {first['msg'].removeprefix('Value error, ').rstrip('.')}."
+        raise BadInput(what, fix=f"Give another {option}.", field=option) from error
+
+
+def _table(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read.", why=f"{error.strerror}.", fix="Name a CSV file.") from error
+
+
+def _row(offer: PriceView) -> tuple[str, ...]:
+    size = offer.capacity
+    return (
+        offer.backend,
+        offer.region,
+        offer.instance_type,
+        _market(offer),
+        f"{len(size.gpus)} × {size.gpu_name}" if size.gpus else "",
+        f"{size.cpus:g}",
+        format_memory(size.memory_bytes),
+        f"{_price(offer.rate_micros_per_hour)}/h",
+        offer.dated,
+        "yes" if offer.runnable else "no",
+    )
+
+
+def _price(micros: int) -> str:
+    """`$0.526`: list prices differ in their third digit."""
+    return f"${micros / 1e6:.3f}" if micros >= 10_000 else f"${micros / 1e6:.5f}"
+
+
+def _market(offer: PriceView) -> str:
+    years = offer.tariff.commitment_years
+    return f"{offer.market.value.replace('_', '-')}{f' {years}y' if years else ''}"
+
+
+def _place(offer: PriceView) -> tuple[str, ...]:
+    return offer.region, _market(offer), f"{_price(offer.rate_micros_per_hour)}/h", offer.dated
+
+
+def _gpu(gpu: Gpu) -> tuple[str, ...]:
+    rates = (f"{gpu.flops[dtype] / 1e12:g}" if dtype in gpu.flops else "" for dtype in Dtype)
+    cuda = "" if gpu.capability is None else ".".join(map(str, gpu.capability))
+    return (
+        gpu.name,
+        format_memory(gpu.memory_bytes),
+        f"{gpu.bandwidth / 1e9:g} GB/s",
+        *rates,
+        cuda,
+        ", ".join(gpu.groups),
+    )
+
+
+def _tell(session: Session, page: PricePage, found: Sequence[PriceView]) -> None:
+    if page.total > len(found):
+        session.out.say(f"{len(found)} of {page.total}; --all shows the others.")
+    refused = f"; {page.refused} are refused, see `crucible catalog audit`" if page.refused else ""
+    if page.oldest is not None:
+        session.out.say(
+            f"Prices are of {page.oldest} to {page.newest}, the oldest {page.oldest_days} days old{refused}."
+        )
+    elif page.refused:
+        session.out.say(f"All {page.refused} prices are refused; `crucible catalog audit` says why.")
+    reasons = dict.fromkeys(offer.why for offer in found if offer.why)
+    for why in reasons:
+        session.out.say(f"Not runnable: {why}.")
+
+
+def _fields(found: TypeView) -> Iterator[tuple[str, str | None]]:
+    first = found.items[0]
+    tariff, size = first.tariff, first.capacity
+    yield "Type", found.instance_type
+    yield "Provider", first.backend
+    yield "Size", f"{size.cpus:g} CPUs, {format_memory(size.memory_bytes)}"
+    if found.gpu is not None:
+        bandwidth = f"{found.gpu.bandwidth_bytes_per_second / 1e9:g} GB/s"
+        yield "GPUs", f"{len(size.gpus)} × {found.gpu.name}, {format_memory(found.gpu.memory_bytes)} each, {bandwidth}"
+    least = f", at least {format_duration(first.billing.minimum)}" if first.billing.minimum else ""
+    yield "Billed", f"by {format_duration(first.billing.granularity)}{least}"
+    yield "Starts in", f"about {format_duration(first.startup_seconds)}"
+    yield "Dedicated", {True: "yes", False: "no", None: None}[tariff.dedicated]
+    yield "Egress", None if tariff.egress_micros_per_gb is None else f"{dollars(tariff.egress_micros_per_gb)}/GB"
+    storage = tariff.storage_micros_per_gb_month
+    yield "Storage", None if storage is None else f"{dollars(storage)}/GB and month"
+    yield "Source", tariff.source
+    yield "Runnable", "yes" if first.runnable else f"no: {first.why}"
+
+
+def _tell_audit(session: Session, found: PriceAuditView) -> None:
+    refused = [item for item in found.items if item.refused]
+    told = [*refused, *(item for item in found.items if not item.refused)]
+    if told and not session.out.quiet:
+        session.out.table(("RULE", "ROW", "WHAT", "FIX"), map(_finding, told[:MOST_FINDINGS]))
+    if len(told) > MOST_FINDINGS:
+        session.out.say(f"{len(told) - MOST_FINDINGS} more; --json has all of them.")
+    session.out.say(
+        f"{found.offers} prices of {found.rows} rows are offered; {len(refused)} are refused, "
+        f"{found.warnings} warnings. As of {found.day}."
+    )
+
+
+def _finding(item: PriceFindingView) -> tuple[str, ...]:
+    return f"{item.rule}{'' if item.refused else ' (warning)'}", item.row, item.what, item.fix
+
+
+def _tell_comparison(session: Session, found: PriceComparisonView) -> None:
+    out = session.out
+    if out.as_json:
+        out.json(found.as_json())
+        return
+    agree = ", ".join(f"{count} within {close}" for close, count in found.within.items())
+    spot = ", ".join(f"{count} within {close}" for close, count in found.spot_within.items())
+    out.fields(
+        (
+            ("Provider", found.provider),
+            ("Ours", f"{found.ours} on-demand prices"),
+            ("Theirs", f"{found.theirs}"),
+            ("In both", f"{found.matched} ({found.matched_share:.0%} of ours): {agree}"),
+            ("Spot", f"{found.spot_matched} in both: {spot}" if found.spot_matched else None),
+            ("Not here", f"{found.missing_here_count} places of types that we have; {found.unknown_types} other types"),
+            ("Not there", f"{found.missing_there_count}"),
+            ("Unreadable", f"{found.unreadable} lines" if found.unreadable else None),
+        )
+    )
+    if found.differences:
+        out.table(("ROW", "MARKET", "OURS", "THEIRS", "BY"), map(_difference, found.differences))
+    out.say(f"{found.differences_count} differ by more than {found.over_percent:g}%.")
+
+
+def _difference(one: DifferenceView) -> tuple[str, ...]:
+    prices = _price(one.ours_micros), _price(one.theirs_micros)
+    return one.row, one.market.replace("_", "-"), *prices, f"{one.percent:+.1f}%"
