@@ -1,4 +1,4 @@
-"""`crucible catalog`: list, show, gpus, audit."""
+"""`crucible catalog`: list, show, gpus, audit, refresh."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 from tests.catalog.making import make_row
+from tests.catalog.refresh.providers import FakeLambda
+from tests.catalog.refresh.test_refresh import lambda_types
 from tests.catalog.serving import make_prices
 from tests.cli.conftest import Cli
 from tests.client.fake_server import TOKEN, FakeServer, serving
@@ -146,3 +148,46 @@ def test_another_table_is_compared(cli: Cli, tmp_path: Path) -> None:
     assert "2 differ by more than 10%." in ran.err
     found = cli("catalog", "audit", "--against", str(table), "--over", "50", "--json").json
     assert (found["provider"], found["differences"]) == ("aws", [])
+
+
+@pytest.fixture
+def asked(server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A server whose providers all answer as Lambda does."""
+    prices = make_prices(tmp_path / "prices", asked=FakeLambda(lambda_types(1.1)))
+    with serving(FakeServer(prices=prices)) as fake:
+        monkeypatch.setenv("CRUCIBLE_SERVER", fake.url)
+        yield
+
+
+@pytest.mark.usefixtures("asked")
+def test_one_provider_is_refreshed(cli: Cli) -> None:
+    ran = cli("catalog", "refresh", "lambda")
+    assert (ran.code, ran.out) == (0, "lambda: 42 prices of 13 regions, 42 changed\n")
+    assert cli("catalog", "refresh", "lambda", "--json").json["changed"] == 0
+    offer = cli("catalog", "list", "--provider", "lambda", "--limit", "1", "--json").json["items"][0]
+    assert offer["dated"] == "2026-06-01"
+
+
+@pytest.mark.usefixtures("asked")
+def test_of_all_one_that_fails_stops_none_of_the_others(cli: Cli) -> None:
+    ran = cli("catalog", "refresh")
+    assert ran.code == 9
+    assert ran.out.endswith("lambda: 42 prices of 13 regions, 42 changed\n")
+    for provider in ("aws", "azure", "gcp"):
+        assert f"The prices of {provider} were not refreshed." in ran.err
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("modal",), 2, "no interface for prices"),
+        (("amazon",), 2, "There is no provider 'amazon'."),
+        (("azure", "--region", "mars"), 2, "There is no region 'mars'."),
+        (("azure",), 9, "The old ones stay in use."),
+    ],
+)
+def test_who_cannot_be_asked_says_why(cli: Cli, words: tuple[str, ...], code: int, said: str) -> None:
+    ran = cli("catalog", "refresh", *words)
+    assert ran.code == code
+    assert "changed" not in ran.out
+    assert said in ran.err

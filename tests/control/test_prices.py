@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 from tests.catalog.making import make_row, usd
+from tests.catalog.refresh.providers import FakeLambda, lambda_type
+from tests.catalog.refresh.test_refresh import lambda_types
 from tests.catalog.serving import make_prices
 from tests.control.fakes import FakeBackend
 
 from crucible.catalog import PROVIDERS, Library
+from crucible.catalog.refresh import BadAnswer
 from crucible.control import prices as module
 from crucible.control.prices import Prices, read_cursor, write_cursor
 from crucible.core.errors import BadInput, NotFound, UnknownName
@@ -143,3 +146,17 @@ def test_a_cursor_is_read_back() -> None:
     key = (526_000, "aws", "us-east-1", "g4dn.xlarge", "on_demand", 0)
     assert read_cursor(write_cursor(key)) == key
     assert read_cursor(None) is None
+
+
+async def test_a_refresh_says_what_came_of_it(tmp_path: Path) -> None:
+    prices = make_prices(tmp_path, asked=FakeLambda({"gpu_1x_a10": lambda_type("gpu_1x_a10", 80, "A10 (24 GB PCIe)")}))
+    with pytest.raises(BadAnswer, match="of 42 instance types"):
+        await prices.refresh("lambda", ())
+    prices = make_prices(tmp_path, asked=FakeLambda(lambda_types(1.1)))
+    found = await prices.refresh("lambda", ())
+    assert (found["provider"], found["rows"], found["prices"], found["changed"]) == ("lambda", 42, 42, 42)
+    assert found["refused"] == 0
+    again = await prices.refresh("lambda", ())
+    assert again["changed"] == 0
+    page = await prices.page(OfferFilter(type="gpu_1x_a10"), limit=1, cursor=None)
+    assert page["items"][0]["dated"] == "2026-06-01"

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import httpx2
 import pytest
-from tests.catalog.serving import catalog_app
+from tests.catalog.refresh.providers import FakeLambda
+from tests.catalog.refresh.test_refresh import lambda_types
+from tests.catalog.serving import catalog_app, make_prices
 
 
 @pytest.fixture
@@ -106,3 +109,30 @@ async def test_what_is_no_table_is_refused(http: httpx2.AsyncClient, body: bytes
 async def test_a_table_that_is_too_large_is_refused(http: httpx2.AsyncClient) -> None:
     answer = await http.post("/api/v1/catalog/audit", content=b"x" * (8 * 1024**2 + 1))
     assert answer.status_code == 413
+
+
+async def test_a_provider_is_asked_for_its_prices(tmp_path: Path) -> None:
+    app = catalog_app(make_prices(tmp_path, asked=FakeLambda(lambda_types(1.1))))
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://127.0.0.1") as http:
+        found = (await http.post("/api/v1/catalog/refresh", json={"provider": "lambda"})).json()
+        assert (found["rows"], found["changed"], found["refused"]) == (42, 42, 0)
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        ({"provider": "modal"}, 422, "bad_input"),
+        ({"provider": "amazon"}, 422, "unknown_name"),
+        ({"provider": "azure", "regions": ["mars"]}, 422, "unknown_name"),
+        ({"provider": "azure", "regions": ["eastus"] * 21}, 422, "bad_input"),
+        ({"provider": "azure"}, 502, "bad_answer"),
+        ({}, 422, "bad_input"),
+        ({"provider": "aws", "more": 1}, 422, "bad_input"),
+    ],
+)
+async def test_a_refresh_that_fails_says_why(
+    http: httpx2.AsyncClient, body: dict[str, object], status: int, code: str
+) -> None:
+    answer = await http.post("/api/v1/catalog/refresh", json=body)
+    assert (answer.status_code, answer.json()["code"]) == (status, code)
+    assert answer.json()["fix"]

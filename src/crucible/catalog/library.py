@@ -91,6 +91,14 @@ class Library:
             what = f"The refreshed prices of {provider} cannot be written."
             raise DiskFull(what, why=f"{error}.", fix="Make room; the old prices are in use.") from error
 
+    def renew(self, provider: str, rows: Sequence[Row], day: date) -> tuple[Finding, ...]:
+        """Keep those of these rows that the audit lets pass, over what was kept before; the findings on the others."""
+        before = self.refreshed(provider)
+        refused, good = judged(shipped().rows, rows, day)
+        if good:
+            self.keep(provider, [*good, *uncovered(before, good)])
+        return refused
+
     def refreshed(self, provider: str) -> tuple[Row, ...]:
         """The rows that are kept for this provider, good or bad."""
         return tuple(row for row in self._refreshed().rows if row.provider == provider)
@@ -122,7 +130,7 @@ class Library:
 
 def stocked(base: Read, over: Read, day: date) -> Stock:
     """`over` in front of `base`, without what the audit refuses; what is refused of `over` hides nothing of `base`."""
-    lost, fresh = _judged(base.rows, over.rows, day)
+    lost, fresh = judged(base.rows, over.rows, day)
     rows = (*fresh, *uncovered(base.rows, fresh))
     found = audit(rows, day)
     kept = sound(rows, found)
@@ -142,7 +150,7 @@ def uncovered(base: Iterable[Row], over: Iterable[Row]) -> Iterator[Row]:
             yield row.without(hidden)
 
 
-def _judged(base: Sequence[Row], over: Sequence[Row], day: date) -> tuple[tuple[Finding, ...], tuple[Row, ...]]:
+def judged(base: Sequence[Row], over: Sequence[Row], day: date) -> tuple[tuple[Finding, ...], tuple[Row, ...]]:
     """What is refused of `over`, seen beside `base`, and what is left of it."""
     if not over:
         return (), ()

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from pydantic import ValidationError
 
-from crucible.cli.output import Listing
+from crucible.cli.output import Listing, tell_error
 from crucible.cli.session import Session
 from crucible.cli.words import dollars
 from crucible.client.api import Api
@@ -22,15 +22,18 @@ from crucible.client.catalog import (
     PriceFindingView,
     PricePage,
     PriceView,
+    RefreshView,
     TypeView,
 )
-from crucible.core.errors import BadInput
+from crucible.core.errors import BadInput, CrucibleError
 from crucible.core.gpus import GPUS, Dtype, Gpu
 from crucible.core.offerfilter import OfferFilter
 from crucible.core.resources import format_duration, format_memory
 
 Texts = list[str] | None
 MOST_FINDINGS = 20
+REFRESHED = ("aws", "azure", "gcp", "lambda")
+"""Those with a price interface."""
 HEADS = ("PROVIDER", "REGION", "TYPE", "MARKET", "GPUS", "CPUS", "MEMORY", "PRICE", "OF", "RUNNABLE")
 
 
@@ -128,6 +131,46 @@ def audit(
     else:
         _tell_audit(session, found)
     return 1 if found.refused else 0
+
+
+def refresh(
+    ctx: typer.Context,
+    provider: Annotated[
+        str | None, typer.Argument(metavar="[PROVIDER]", help="One of them; all that can be asked unless given.")
+    ] = None,
+    region: Annotated[Texts, typer.Option("--region", metavar="REGION", help="Only there. Repeatable.")] = None,
+) -> int:
+    """Ask providers for their prices of today. What cannot be right is refused, and the old price stays."""
+    session = Session.of(ctx)
+    with session.api() as api:
+        if provider is not None:
+            _tell_refresh(session, api.catalog.refresh(provider, region or ()))
+            return 0
+        codes = [_refreshed(session, api, name, region or ()) for name in REFRESHED]
+    return next((code for code in codes if code), 0)
+
+
+def _refreshed(session: Session, api: Api, provider: str, regions: Sequence[str]) -> int:
+    """One of several: what is wrong with it is told and stops none of the others."""
+    try:
+        _tell_refresh(session, api.catalog.refresh(provider, regions))
+    except CrucibleError as error:
+        tell_error(error, as_json=session.out.as_json)
+        return error.exit_code
+    return 0
+
+
+def _tell_refresh(session: Session, found: RefreshView) -> None:
+    out = session.out
+    if out.as_json:
+        out.json(found.as_json())
+        return
+    out.data(f"{found.provider}: {found.prices} prices of {len(found.regions)} regions, {found.changed} changed")
+    for note in found.notes:
+        out.say(f"Note: {note}")
+    if found.refused:
+        out.say(f"{found.refused} prices of the answer are refused, the old ones stay; the first:")
+        out.explain("\n".join(f"{item.row}: {item.what}" for item in found.items[:5]))
 
 
 def _found(api: Api, wanted: OfferFilter, limit: int | None) -> tuple[PricePage, list[PriceView]]:

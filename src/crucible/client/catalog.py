@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -14,6 +14,7 @@ from crucible.client.views import OfferView, View
 from crucible.core.offerfilter import OfferFilter
 
 COMPARE_SECONDS = 120.0
+REFRESH_SECONDS = 960.0
 PAGE = 500
 
 
@@ -131,6 +132,19 @@ class PriceComparisonView(View):
     unreadable: int = 0
 
 
+class RefreshView(View):
+    """What came of asking a provider: `changed` prices differ from before; `items` could not be used."""
+
+    provider: str
+    rows: int = 0
+    prices: int = 0
+    changed: int = 0
+    regions: tuple[str, ...] = ()
+    refused: int = 0
+    items: tuple[PriceFindingView, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
 class CatalogApi:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -159,6 +173,14 @@ class CatalogApi:
     def audit(self) -> PriceAuditView:
         """What is wrong with the prices in use."""
         return read(PriceAuditView, self._transport.request("GET", "/api/v1/catalog/audit"))
+
+    def refresh(self, provider: str, regions: Sequence[str] = ()) -> RefreshView:
+        """Have the server ask a provider for its prices; of its known regions unless some are named."""
+        body = {"provider": provider, "regions": list(regions)}
+        response = self._transport.request(
+            "POST", "/api/v1/catalog/refresh", body=body, repeat=False, seconds=REFRESH_SECONDS
+        )
+        return read(RefreshView, response)
 
     def compare(self, table: bytes, *, provider: str | None = None, over: float = 10.0) -> PriceComparisonView:
         """The prices in use beside another table (CSV); `over` percent apart they differ."""

@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 
 from crucible.backends.base import Backend
 from crucible.catalog import Library
+from crucible.catalog.sources import Sources
 from crucible.control.agents import Agents, Tools
 from crucible.control.backup import Backup, Source
 from crucible.control.bulk import Bulk
@@ -43,6 +44,7 @@ from crucible.control.tails import Tails
 from crucible.control.unit import Writer
 from crucible.control.uploads import Uploads
 from crucible.core.channels import Channel
+from crucible.core.secret import Secret
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,8 @@ class Deployment:
     """The file of the keys of secrets; in `scratch` unless given."""
     catalog: Path | None = None
     """The folder of refreshed prices; None: those that are shipped, and no others."""
+    price_keys: Mapping[str, Secret] = field(default_factory=dict)
+    """Of the price interfaces that want one, by provider."""
 
 
 class Parts:
@@ -94,7 +98,8 @@ class Parts:
         self.vault = Vault(ports, deployment.secrets_keys or deployment.scratch / KEYS_FILE)
         self.submit = Submit(self.places, self.scheduler, ports.ids, self.vault, neighbours=deployment.neighbours)
         self.plans = Plans(self.places, Orders(ports.ids, deployment.id, deployment.terms), deployment.id)
-        self.prices = Prices(Library(deployment.catalog), self.places, ports.calls, ports.clock)
+        library, sources = Library(deployment.catalog), Sources(deployment.price_keys)
+        self.prices = Prices(library, self.places, ports.calls, ports.clock, sources)
         self.bulk = Bulk(self.writer, self.submit, self.scheduler)
         self.room = Room(ports, deployment.bounds)
         self.uploads = Uploads(ports, deployment.scratch, self.room)

@@ -6,15 +6,16 @@ import base64
 import binascii
 import difflib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, date, datetime
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from crucible.backends.registry import names
 from crucible.catalog import PROVIDERS, Library, Need, Stock
 from crucible.catalog.against import compare
 from crucible.catalog.index import Key, order
+from crucible.catalog.sources import Sources
 from crucible.control.places import Places
 from crucible.control.ports import Calls, Clock
 from crucible.control.views import View, offer_view
@@ -23,16 +24,25 @@ from crucible.core.gpus import gpu
 from crucible.core.offerfilter import OfferFilter
 from crucible.core.offers import Offer, Tariff
 
+if TYPE_CHECKING:
+    from crucible.catalog.refresh import Refreshed
+
 LANE = "catalog"
 READ_SECONDS = 30.0
 COMPARE_SECONDS = 60.0
+REFRESH_SECONDS = 900.0
+MOST_REFUSED = 50
 _MARK = "c1:"
 
 T = TypeVar("T")
 
 
 class Prices:
-    def __init__(self, library: Library, places: Places, calls: Calls, clock: Clock) -> None:
+    def __init__(
+        self, library: Library, places: Places, calls: Calls, clock: Clock, sources: Sources | None = None
+    ) -> None:
+        """`sources`: how providers are asked for new prices."""
+        self._sources = sources or Sources()
         self._library = library
         self._places = places
         self._calls = calls
@@ -55,6 +65,26 @@ class Prices:
         """The prices in use beside another table; `over` is the part by which two have to differ to be listed."""
         rows = (await self._run(self._stock)).rows
         return await self._run(lambda: compare(rows, text, provider).as_view(over), COMPARE_SECONDS)
+
+    async def refresh(self, provider: str, regions: Sequence[str]) -> View:
+        """Ask a provider for its prices; what cannot be used of its answer leaves the old ones."""
+
+        def work() -> View:
+            # Loads an HTTP client, which a server that is just starting has no use for.
+            from crucible.catalog.refresh import refresh
+
+            before = self._rates(provider)
+            found = refresh(self._library, provider, regions, self.today(), self._sources)
+            changed = sum(before.get(at) != rate for at, rate in self._rates(provider).items())
+            return {**_refreshed(provider, found), "changed": changed}
+
+        return await self._calls.run(f"{LANE}:{provider[:20]}", work, REFRESH_SECONDS)
+
+    def _rates(self, provider: str) -> dict[object, int]:
+        """Every price of a provider, by where and what it is."""
+        catalog = self._stock().catalog
+        offers = catalog.offers(Need(providers=(provider,))) if provider in catalog.providers() else []
+        return {order(offer)[1:]: offer.rate for offer in offers}
 
     async def _run(self, work: Callable[[], T], seconds: float = READ_SECONDS) -> T:
         return await self._calls.run(LANE, work, seconds)
@@ -191,4 +221,16 @@ def _audited(stock: Stock) -> View:
         "warnings": len(stock.findings) - len(stock.refused),
         "items": [finding.as_view() for finding in stock.findings],
         **_ages(stock),
+    }
+
+
+def _refreshed(provider: str, found: Refreshed) -> View:
+    return {
+        "provider": provider,
+        "rows": len(found.rows),
+        "prices": sum(len(row.prices()) for row in found.rows),
+        "regions": sorted({row.region for row in found.rows}),
+        "refused": len(found.refused),
+        "items": [finding.as_view() for finding in found.refused[:MOST_REFUSED]],
+        "notes": list(found.notes),
     }

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
 from crucible.core.errors import BadInput
 from crucible.core.gpus import GPUS
-from crucible.core.jobfilter import MAX_VALUES
+from crucible.core.jobfilter import MAX_VALUES, Word
 from crucible.core.offerfilter import OfferFilter
 from crucible.core.offers import Market
 from crucible.server.answers import answer
@@ -106,3 +106,19 @@ async def compare(
     except UnicodeDecodeError:
         raise BadInput("The table is no text.", fix="Send CSV in UTF-8.") from None
     return answer(await control.compare_prices(text, provider=provider, over=over / 100))
+
+
+class Refresh(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    provider: Word
+    regions: Annotated[tuple[Word, ...], Field(max_length=MAX_VALUES, description="none: those that are known")] = ()
+
+
+@router.post("/refresh", responses=documented(502, 503, 504))
+async def refresh(wish: Refresh, control: Control) -> Response:
+    """Ask a provider's price interface for the prices of today; for administrators.
+
+    What it answers passes the audit before it is kept; what is refused of it (`items`) leaves the old prices in use.
+    """
+    return answer(await control.refresh_prices(wish.provider, wish.regions))
