@@ -56,6 +56,7 @@ def test_a_price_is_a_bound(cli: Cli) -> None:
     found = cli("catalog", "list", "--gpus", "1", "--max-price", "0.5", "--all", "--json").json["items"]
     assert found
     assert all(offer["rate_micros_per_hour"] <= 500_000 for offer in found)
+    assert cli("catalog", "list", "--max-price", "0", "--json").json["items"] == []
 
 
 def test_nothing_is_told_in_words(cli: Cli) -> None:

@@ -57,18 +57,8 @@ def catalog(
 ) -> None:
     """List what can be rented, cheapest first, also where it is not connected."""
     session = Session.of(ctx)
-    given = {
-        "gpu": gpu,
-        "gpus": gpus,
-        "gpu_memory": gpu_memory,
-        "cpus": cpus,
-        "memory": memory,
-        "provider": provider,
-        "region": region,
-        "market": market,
-        "max_price": max_price,
-    }
-    wanted = _filter({name: value for name, value in given.items() if value not in (None, 0, [])})
+    given = {name: ctx.params.get(name) for name in OfferFilter.model_fields}  # the options are named as its fields
+    wanted = _filter({name: value for name, value in given.items() if value not in (None, [], ())})
     with session.api() as api:
         page, found = _found(api, wanted, None if everything else limit)
     nothing = "Nothing in the catalog fits. Ask for less, or for another region or market."

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import difflib
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, TypeVar
 
@@ -16,10 +14,11 @@ from crucible.catalog import PROVIDERS, Library, Need, Stock
 from crucible.catalog.against import compare
 from crucible.catalog.index import Key, order
 from crucible.catalog.sources import Sources
+from crucible.control import cursors
 from crucible.control.places import Places
 from crucible.control.ports import Calls, Clock
 from crucible.control.views import View, offer_view
-from crucible.core.errors import BadInput, NotFound, UnknownName
+from crucible.core.errors import NotFound, UnknownName
 from crucible.core.gpus import gpu
 from crucible.core.offerfilter import OfferFilter
 from crucible.core.offers import Offer, Tariff
@@ -119,11 +118,8 @@ class Prices:
         }
 
     def _view(self, offer: Offer, day: date) -> View:
-        why = self._why_not(offer.backend)
         return {
-            **offer_view(offer),
-            "runnable": not why,
-            "why": why or None,
+            **offer_view(replace(offer, why_not=self._why_not(offer.backend))),
             "billing": asdict(offer.billing),
             "tariff": _tariff_view(offer.tariff),
             "age_days": (day - date.fromisoformat(offer.dated)).days,
@@ -165,7 +161,7 @@ def _providers(wanted: OfferFilter) -> Iterator[str]:
 
 
 def write_cursor(key: Key) -> str:
-    return base64.urlsafe_b64encode(f"{_MARK}{json.dumps(key)}".encode()).decode().rstrip("=")
+    return cursors.written(_MARK, json.dumps(key))
 
 
 def read_cursor(cursor: str | None) -> Key | None:
@@ -173,21 +169,10 @@ def read_cursor(cursor: str | None) -> Key | None:
     if cursor is None:
         return None
     try:
-        text = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True).decode()
-        rate, provider, region, kind, market, years = json.loads(_marked(text))
+        rate, provider, region, kind, market, years = json.loads(cursors.opened(_MARK, cursor) or "")
         return int(rate), str(provider), str(region), str(kind), str(market), int(years)
-    except (binascii.Error, ValueError, TypeError, RecursionError):
-        raise BadInput(
-            "The cursor is not one of ours.",
-            fix="Take it unchanged from `next` of the page before, or leave it out to begin at the cheapest.",
-            field="cursor",
-        ) from None
-
-
-def _marked(text: str) -> str:
-    if not text.startswith(_MARK):
-        raise ValueError(text)
-    return text.removeprefix(_MARK)
+    except (ValueError, TypeError, RecursionError):
+        raise cursors.not_ours("cheapest") from None
 
 
 def _no_type(name: str, known: tuple[str, ...]) -> NotFound:
