@@ -130,14 +130,18 @@ def refresh(
     ] = None,
     region: Annotated[Texts, typer.Option("--region", metavar="REGION", help="Only there. Repeatable.")] = None,
 ) -> int:
-    """Ask providers for their prices of today. What cannot be right is refused, and the old price stays."""
+    """Ask providers for their prices of today. What cannot be right is refused, and the old price stays.
+
+    Of all of them, those that are not set up to be asked are told and do not count as failed.
+    """
     session = Session.of(ctx)
     with session.api() as api:
         if provider is not None:
             _tell_refresh(session, api.catalog.refresh(provider, region or ()))
             return 0
         codes = [_refreshed(session, api, name, region or ()) for name in REFRESHED]
-    return next((code for code in codes if code), 0)
+    failed = [code for code in codes if code not in (0, BadInput.exit_code)]
+    return failed[0] if failed else min(codes)
 
 
 def _refreshed(session: Session, api: Api, provider: str, regions: Sequence[str]) -> int:
