@@ -155,3 +155,27 @@ def test_a_spot_price_that_on_demand_fell_below_is_refused() -> None:
     stock = stocked(base, over, DAY)
     assert [offer.rate for offer in stock.catalog.offers()] == [usd(0.3)]
     assert [finding.rule for finding in stock.refused] == [Rule.SPOT_ABOVE_ON_DEMAND]
+
+
+def test_a_folder_in_the_place_of_a_file_is_told(tmp_path: Path) -> None:
+    (tmp_path / "aws.csv").mkdir()
+    library = Library(tmp_path)
+    assert rate(library) == usd(0.526)
+    assert library.stock(DAY).refused[0].rule is Rule.UNREADABLE
+
+
+def test_renewing_keeps_what_was_renewed_before_and_is_not_renewed_now(tmp_path: Path) -> None:
+    library = Library(tmp_path)
+    library.renew("aws", [make_row(on_demand=0.5, spot=0.2, dated="2025-09-30")], DAY)
+    refused = library.renew(
+        "aws", [make_row(on_demand=0.51, dated="2025-10-01"), make_row(region="eu-west-1", on_demand=50.0)], DAY
+    )
+    assert {finding.rule for finding in refused} == {Rule.GPU_OUTLIER, Rule.REGION_OUTLIER}
+    kept = {(column, price) for row in library.refreshed("aws") for column, price in row.prices()}
+    assert kept == {("on_demand", usd(0.51)), ("spot", usd(0.2))}
+
+
+def test_nothing_good_is_not_kept(tmp_path: Path) -> None:
+    library = Library(tmp_path)
+    assert library.renew("aws", [make_row(on_demand=0)], DAY)
+    assert list(tmp_path.iterdir()) == []

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.catalog.making import make_row
-from tests.catalog.refresh.providers import FakeLambda
-from tests.catalog.refresh.test_refresh import lambda_types
+from tests.catalog.refresh.providers import FakeLambda, lambda_types
 from tests.catalog.serving import make_prices
 from tests.cli.conftest import Cli
 from tests.client.fake_server import TOKEN, FakeServer, serving

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 from tests.catalog.making import make_row, usd
-from tests.catalog.refresh.providers import FakeLambda, lambda_type
-from tests.catalog.refresh.test_refresh import lambda_types
+from tests.catalog.refresh.providers import FakeLambda, lambda_type, lambda_types
 from tests.catalog.serving import make_prices
 from tests.control.fakes import FakeBackend
 

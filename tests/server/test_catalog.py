@@ -7,8 +7,7 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from tests.catalog.refresh.providers import FakeLambda
-from tests.catalog.refresh.test_refresh import lambda_types
+from tests.catalog.refresh.providers import FakeLambda, lambda_types
 from tests.catalog.serving import catalog_app, make_prices
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -67,6 +68,7 @@ class Library:
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
         self._stock: tuple[object, Stock] | None = None
+        self._renewing = threading.Lock()
 
     def stock(self, day: date) -> Stock:
         """What is offered; read again when a file or the day has changed.
@@ -93,10 +95,10 @@ class Library:
 
     def renew(self, provider: str, rows: Sequence[Row], day: date) -> tuple[Finding, ...]:
         """Keep those of these rows that the audit lets pass, over what was kept before; the findings on the others."""
-        before = self.refreshed(provider)
         refused, good = judged(shipped().rows, rows, day)
         if good:
-            self.keep(provider, [*good, *uncovered(before, good)])
+            with self._renewing:
+                self.keep(provider, [*good, *uncovered(self.refreshed(provider), good)])
         return refused
 
     def refreshed(self, provider: str) -> tuple[Row, ...]:
@@ -109,10 +111,12 @@ class Library:
     def _files(self) -> Iterator[tuple[str, str]]:
         for name, path in self._paths().items():
             try:
-                if path.stat().st_size <= LARGEST_FILE:
-                    yield name, path.read_text(encoding="utf-8", errors="replace")
+                text = path.read_text("utf-8", "replace") if path.stat().st_size <= LARGEST_FILE else ""
             except FileNotFoundError:
                 continue
+            except OSError:
+                text = ""  # told as a file that cannot be read
+            yield name, text
 
     def _paths(self) -> Mapping[str, Path]:
         return {} if self._folder is None else {name: self._folder / f"{name}.csv" for name in PROVIDERS}

@@ -9,6 +9,8 @@ from typing import Any
 
 import httpx2
 
+from crucible.catalog.library import shipped
+
 Handler = Callable[[httpx2.Request], httpx2.Response]
 
 AWS_HEAD = (
@@ -200,3 +202,11 @@ class FakeLambda:
             error = {"code": "global/invalid-api-key", "message": "API key was invalid, expired, or deleted."}
             return httpx2.Response(401, json={"error": error})
         return httpx2.Response(200, json={"data": self.types})
+
+
+def lambda_types(factor: float = 1.0) -> dict[str, object]:
+    """Every type that is shipped, at its price times `factor`."""
+    rows = [row for row in shipped().rows if row.provider == "lambda"]
+    return {
+        row.instance_type: lambda_type(row.instance_type, (row.on_demand or 0) / 1e4 * factor, "N/A") for row in rows
+    }

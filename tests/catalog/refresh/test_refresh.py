@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 
 import httpx2
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.catalog.making import usd
 from tests.catalog.refresh.providers import (
     FakeAws,
@@ -19,7 +22,7 @@ from tests.catalog.refresh.providers import (
     aws_line,
     aws_list,
     azure_item,
-    lambda_type,
+    lambda_types,
     product,
     sku,
 )
@@ -34,6 +37,23 @@ from crucible.core.offers import Market
 from crucible.core.secret import Secret
 
 DAY = date(2025, 10, 1)
+WORDS = (
+    "Items",
+    "NextPageLink",
+    "armSkuName",
+    "armRegionName",
+    "unitPrice",
+    "skus",
+    "nextPageToken",
+    "description",
+    "serviceRegions",
+    "pricingInfo",
+    "data",
+    "instance_type",
+    "price_cents_per_hour",
+    "spot_advisor",
+    "gpu_1x_a10",
+)
 KEYS = {"gcp": Secret("a-key"), "lambda": Secret("a-key")}
 
 
@@ -158,13 +178,6 @@ def test_gcp_with_the_same_page_for_ever(library: Library) -> None:
         ask(library, "gcp", FakeGcp(endless=True))
 
 
-def lambda_types(factor: float = 1.0) -> dict[str, object]:
-    rows = rows_of("lambda")
-    return {
-        row.instance_type: lambda_type(row.instance_type, (row.on_demand or 0) / 1e4 * factor, "N/A") for row in rows
-    }
-
-
 def test_lambda_everywhere_at_once(library: Library) -> None:
     found = ask(library, "lambda", FakeLambda(lambda_types(1.2)))
     assert (len(found.rows), found.refused) == (len(rows_of("lambda")), ())
@@ -268,3 +281,22 @@ def test_every_provider_is_asked_or_says_why_not(library: Library) -> None:
         with pytest.raises(CrucibleError) as caught:
             ask(library, provider, nobody)
         assert caught.value.fix
+
+
+answers = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.sampled_from(("USD", "1 Hour")),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(WORDS) | st.text(max_size=4), inner, max_size=5)
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(provider=st.sampled_from(["aws", "azure", "gcp", "lambda"]), answer=answers)
+def test_any_answer_at_all_is_refused_in_words(provider: str, answer: object) -> None:
+    library = Library()  # has no folder: anything that is kept would be an error of its own
+    body = json.dumps(answer)
+    with pytest.raises(CrucibleError) as caught:
+        ask(library, provider, lambda _request: httpx2.Response(200, text=body))
+    assert caught.value.code in ("bad_answer", "timed_out")
