@@ -60,6 +60,13 @@ def test_gpus_that_are_priced_apart_are_added_to_their_host() -> None:
     assert compare([row], table(host), "gcp").matched() == 0, "a host without its GPUs is another thing"
 
 
+def test_a_bare_host_is_not_a_host_with_gpus() -> None:
+    row = make_row(provider="gcp", region="r", instance_type="n1-standard-8+1xT4", on_demand=0.73)
+    plain = "InstanceType,Region,Price\nn1-standard-8,r,0.38\n"
+    assert compare([row], plain, "gcp").matched() == 0
+    assert compare([row], f"{plain}n1-standard-8+1xT4,r,0.73\n", "gcp").within(0.001) == 1
+
+
 def test_the_narrowest_name_of_a_gpu_prices_it() -> None:
     row = make_row(provider="gcp", region="r", instance_type="a2-ultra", gpu="A100-80GB-SXM", on_demand=5.0)
     lines = ("a2-ultra,,,12,170,,1.0,,r,a", ",A100,1,,,,2.0,,r,a", ",A100-80GB,1,,,,4.0,,r,a")

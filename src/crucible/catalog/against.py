@@ -104,14 +104,14 @@ class _Table:
 
     def price(self, row: Row, market: str) -> float | None:
         """What it says for this row of ours; for one with GPUs on a bare host, both together."""
-        place = (row.region, row.instance_type.partition("+")[0])
-        found = self.prices.get((place, market))
-        if found is None:
-            return None
-        if not row.gpu or place not in self.hosts:
-            return median(found)
-        gpus = next(self._gpus(row, market), None)
-        return None if gpus is None else median(found) + median(gpus)
+        place = (row.region, row.instance_type)
+        if place not in self.hosts or not row.gpu:
+            found = self.prices.get((place, market))
+            if found is not None:
+                return median(found)
+        host = self.prices.get(((row.region, row.instance_type.partition("+")[0]), market))
+        gpus = next(self._gpus(row, market), None) if row.gpu else None
+        return None if host is None or gpus is None else median(host) + median(gpus)
 
     def _gpus(self, row: Row, market: str) -> Iterator[list[float]]:
         """Prices of its GPUs; where several names may mean them (`A100`, `A100-80GB`), of the narrowest first."""
@@ -129,8 +129,8 @@ def compare(rows: Sequence[Row], text: str, provider: str | None = None) -> Comp
     mine = [row for row in rows if row.provider == chosen]
     if not mine:
         raise UnknownName("provider", chosen, {row.provider for row in rows})
-    known = {row.instance_type.partition("+")[0] for row in mine}
-    places = {(row.region, row.instance_type.partition("+")[0]) for row in mine}
+    places = {(row.region, name) for row in mine for name in (row.instance_type, row.instance_type.partition("+")[0])}
+    known = {name for _, name in places}
     theirs = {place for place, market in table.prices if market == "on_demand"}
     missing = sorted(f"{kind} {region}" for region, kind in theirs - places if kind in known)
     priced = [row for row in mine if row.on_demand is not None]

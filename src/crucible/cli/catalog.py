@@ -1,39 +1,30 @@
-"""`crucible catalog`: what can be rented and for how much, and whether those prices can be right."""
+"""`crucible catalog`: what can be rented and for how much."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from pydantic import ValidationError
 
-from crucible.cli.output import Listing, tell_error
+from crucible.cli.output import Listing
 from crucible.cli.session import Session
-from crucible.cli.words import dollars
+from crucible.cli.words import dollars, price_words
 from crucible.client.api import Api
 from crucible.client.catalog import (
     PAGE,
-    DifferenceView,
-    PriceAuditView,
-    PriceComparisonView,
-    PriceFindingView,
     PricePage,
     PriceView,
-    RefreshView,
     TypeView,
 )
-from crucible.core.errors import BadInput, CrucibleError
+from crucible.core.errors import BadInput
 from crucible.core.gpus import GPUS, Dtype, Gpu
 from crucible.core.offerfilter import OfferFilter
 from crucible.core.resources import format_duration, format_memory
 
 Texts = list[str] | None
-MOST_FINDINGS = 20
-REFRESHED = ("aws", "azure", "gcp", "lambda")
-"""Those with a price interface."""
 HEADS = ("PROVIDER", "REGION", "TYPE", "MARKET", "GPUS", "CPUS", "MEMORY", "PRICE", "OF", "RUNNABLE")
 
 
@@ -97,76 +88,6 @@ def gpus(ctx: typer.Context) -> None:
     session.out.table(heads, map(_gpu, GPUS))
 
 
-def audit(
-    ctx: typer.Context,
-    against: Annotated[
-        Path | None, typer.Option("--against", metavar="FILE", help="Compare with another table of prices (CSV).")
-    ] = None,
-    provider: Annotated[
-        str | None, typer.Option("--provider", metavar="NAME", help="Whose prices FILE has; told by its types.")
-    ] = None,
-    over: Annotated[
-        float, typer.Option("--over", metavar="PERCENT", min=0, help="List what differs by more than this.")
-    ] = 10.0,
-) -> int:
-    """Say what is wrong with the prices in use; with --against, how far another table agrees. 1: some are refused."""
-    session = Session.of(ctx)
-    with session.api() as api:
-        if against is not None:
-            _tell_comparison(session, api.catalog.compare(_table(against), provider=provider, over=over))
-            return 0
-        found = api.catalog.audit()
-    if session.out.as_json:
-        session.out.json(found.as_json())
-    else:
-        _tell_audit(session, found)
-    return 1 if found.refused else 0
-
-
-def refresh(
-    ctx: typer.Context,
-    provider: Annotated[
-        str | None, typer.Argument(metavar="[PROVIDER]", help="One of them; all that can be asked unless given.")
-    ] = None,
-    region: Annotated[Texts, typer.Option("--region", metavar="REGION", help="Only there. Repeatable.")] = None,
-) -> int:
-    """Ask providers for their prices of today. What cannot be right is refused, and the old price stays.
-
-    Of all of them, those that are not set up to be asked are told and do not count as failed.
-    """
-    session = Session.of(ctx)
-    with session.api() as api:
-        if provider is not None:
-            _tell_refresh(session, api.catalog.refresh(provider, region or ()))
-            return 0
-        codes = [_refreshed(session, api, name, region or ()) for name in REFRESHED]
-    failed = [code for code in codes if code not in (0, BadInput.exit_code)]
-    return failed[0] if failed else min(codes)
-
-
-def _refreshed(session: Session, api: Api, provider: str, regions: Sequence[str]) -> int:
-    """One of several: what is wrong with it is told and stops none of the others."""
-    try:
-        _tell_refresh(session, api.catalog.refresh(provider, regions))
-    except CrucibleError as error:
-        tell_error(error, as_json=session.out.as_json)
-        return error.exit_code
-    return 0
-
-
-def _tell_refresh(session: Session, found: RefreshView) -> None:
-    out = session.out
-    if out.as_json:
-        out.json(found.as_json())
-        return
-    out.data(f"{found.provider}: {found.prices} prices of {len(found.regions)} regions, {found.changed} changed")
-    for note in found.notes:
-        out.say(f"Note: {note}")
-    if found.refused:
-        out.say(f"{found.refused} prices of the answer are refused, the old ones stay; the first:")
-        out.explain("\n".join(f"{item.row}: {item.what}" for item in found.items[:5]))
-
-
 def _found(api: Api, wanted: OfferFilter, limit: int | None) -> tuple[PricePage, list[PriceView]]:
     """The first page, and as many offers as are asked for; None: all."""
     page = api.catalog.page(wanted, limit=PAGE if limit is None else min(limit, PAGE))
@@ -186,13 +107,6 @@ def _filter(given: dict[str, object]) -> OfferFilter:
         raise BadInput(what, fix=f"Give another {option}.", field=option) from error
 
 
-def _table(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise BadInput(f"{path} cannot be read.", why=f"{error.strerror}.", fix="Name a CSV file.") from error
-
-
 def _row(offer: PriceView) -> tuple[str, ...]:
     size = offer.capacity
     return (
@@ -203,15 +117,10 @@ def _row(offer: PriceView) -> tuple[str, ...]:
         f"{len(size.gpus)} × {size.gpu_name}" if size.gpus else "",
         f"{size.cpus:g}",
         format_memory(size.memory_bytes),
-        f"{_price(offer.rate_micros_per_hour)}/h",
+        f"{price_words(offer.rate_micros_per_hour)}/h",
         offer.dated,
         "yes" if offer.runnable else "no",
     )
-
-
-def _price(micros: int) -> str:
-    """`$0.526`: list prices differ in their third digit."""
-    return f"${micros / 1e6:.3f}" if micros >= 10_000 else f"${micros / 1e6:.5f}"
 
 
 def _market(offer: PriceView) -> str:
@@ -220,7 +129,7 @@ def _market(offer: PriceView) -> str:
 
 
 def _place(offer: PriceView) -> tuple[str, ...]:
-    return offer.region, _market(offer), f"{_price(offer.rate_micros_per_hour)}/h", offer.dated
+    return offer.region, _market(offer), f"{price_words(offer.rate_micros_per_hour)}/h", offer.dated
 
 
 def _gpu(gpu: Gpu) -> tuple[str, ...]:
@@ -269,49 +178,3 @@ def _fields(found: TypeView) -> Iterator[tuple[str, str | None]]:
     yield "Storage", None if storage is None else f"{dollars(storage)}/GB and month"
     yield "Source", tariff.source
     yield "Runnable", "yes" if first.runnable else f"no: {first.why}"
-
-
-def _tell_audit(session: Session, found: PriceAuditView) -> None:
-    refused = [item for item in found.items if item.refused]
-    told = [*refused, *(item for item in found.items if not item.refused)]
-    if told and not session.out.quiet:
-        session.out.table(("RULE", "ROW", "WHAT", "FIX"), map(_finding, told[:MOST_FINDINGS]))
-    if len(told) > MOST_FINDINGS:
-        session.out.say(f"{len(told) - MOST_FINDINGS} more; --json has all of them.")
-    session.out.say(
-        f"{found.offers} prices of {found.rows} rows are offered; {len(refused)} are refused, "
-        f"{found.warnings} warnings. As of {found.day}."
-    )
-
-
-def _finding(item: PriceFindingView) -> tuple[str, ...]:
-    return f"{item.rule}{'' if item.refused else ' (warning)'}", item.row, item.what, item.fix
-
-
-def _tell_comparison(session: Session, found: PriceComparisonView) -> None:
-    out = session.out
-    if out.as_json:
-        out.json(found.as_json())
-        return
-    agree = ", ".join(f"{count} within {close}" for close, count in found.within.items())
-    spot = ", ".join(f"{count} within {close}" for close, count in found.spot_within.items())
-    out.fields(
-        (
-            ("Provider", found.provider),
-            ("Ours", f"{found.ours} on-demand prices"),
-            ("Theirs", f"{found.theirs}"),
-            ("In both", f"{found.matched} ({found.matched_share:.0%} of ours): {agree}"),
-            ("Spot", f"{found.spot_matched} in both: {spot}" if found.spot_matched else None),
-            ("Not here", f"{found.missing_here_count} places of types that we have; {found.unknown_types} other types"),
-            ("Not there", f"{found.missing_there_count}"),
-            ("Unreadable", f"{found.unreadable} lines" if found.unreadable else None),
-        )
-    )
-    if found.differences:
-        out.table(("ROW", "MARKET", "OURS", "THEIRS", "BY"), map(_difference, found.differences))
-    out.say(f"{found.differences_count} differ by more than {found.over_percent:g}%.")
-
-
-def _difference(one: DifferenceView) -> tuple[str, ...]:
-    prices = _price(one.ours_micros), _price(one.theirs_micros)
-    return one.row, one.market.replace("_", "-"), *prices, f"{one.percent:+.1f}%"

@@ -82,8 +82,8 @@ COMMANDS = (
             Row("list", "catalog:catalog", "List what can be rented, cheapest first."),
             Row("show", "catalog:show", "Show one instance type: its size, and its prices everywhere."),
             Row("gpus", "catalog:gpus", "List GPU types: memory, bandwidth, peak rates."),
-            Row("refresh", "catalog:refresh", "Ask providers for their prices of today."),
-            Row("audit", "catalog:audit", "Say what is wrong with prices; compare them with another table."),
+            Row("refresh", "prices:refresh", "Ask providers for their prices of today."),
+            Row("audit", "prices:audit", "Say what is wrong with prices; compare them with another table."),
         ),
     ),
     Row(
