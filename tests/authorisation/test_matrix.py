@@ -26,6 +26,7 @@ FILL = {
     "{sha256}": sha(CODE),
     "{project}": "alpha",
     "{note}": "nte-1",
+    "{type}": "g4dn.xlarge",
 }
 NAMES = {"PUT": "viewer", "DELETE": "viewer", "PATCH": "stranger"}
 
@@ -44,6 +45,7 @@ BODIES: dict[str, Any] = {
     "POST /api/v1/training/create": TRAINING,
     "POST /orchestrate": {"tenant_id": "alpha", "training_params": CODE_OF_IT, "model_params": {"architecture": "x"}},
     "POST /api/v1/db/backup": {"path": "/nowhere/at/all"},
+    "POST /api/v1/catalog/refresh": {"provider": "modal"},
     "POST /api/v1/users": {"name": "new"},
     "PATCH /api/v1/users/{name}": {"disabled": False},
     "POST /api/v1/projects": {"name": "gamma"},

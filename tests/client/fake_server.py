@@ -19,7 +19,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
+from tests.catalog.serving import catalog_app
 
+from crucible.control.prices import Prices
 from crucible.core.jobfilter import JobFilter
 
 TOKEN = "t0ken"
@@ -116,6 +118,9 @@ class FakeServer:
     events: list[dict[str, Any]] = field(default_factory=list)
     artifacts: dict[str, bytes] = field(default_factory=dict)
     series: dict[str, Any] = field(default_factory=dict)
+    prices: Prices | None = None
+    """Another catalog than the shipped one."""
+
     backends: list[dict[str, Any]] = field(default_factory=lambda: [{"name": "local", "connected": True}])
     acts: list[tuple[list[dict[str, Any]], int | None]] = field(default_factory=list)
     ends_as: dict[str, Any] | None = None
@@ -494,7 +499,7 @@ class FakeServer:
     # Running it
 
     def app(self) -> Any:
-        jobs = "/api/v1/jobs"
+        jobs, catalog = "/api/v1/jobs", catalog_app(self.prices)
         starlette = Starlette(
             routes=[
                 Route("/healthz", self._health),
@@ -527,6 +532,8 @@ class FakeServer:
                 Route(f"{jobs}/{{ref}}/checkpoints/{{checkpoint}}", self._checkpoint),
                 Route(f"{jobs}/{{ref}}/checkpoints/{{checkpoint}}/content", self._content),
                 Route("/api/v1/backends", self._places),
+                Route("/api/v1/catalog", catalog),
+                Route("/api/v1/catalog/{rest:path}", catalog),
                 Route("/api/v1/machines", self._places),
                 Route("/api/v1/machines/orphans", self._orphans),
                 Route("/api/v1/machines/{ref}/terminate", self._terminate, methods=["POST"]),

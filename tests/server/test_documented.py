@@ -22,6 +22,10 @@ ALWAYS = {"401", "403", "422", "429", "500", "503", "507"}
         ("post", f"{JOB}/notes", {"400", "404", "409", "413"}),
         ("delete", f"{JOB}/notes/{{note}}", {"404", "409"}),
         ("get", f"{JOB}/logs/search", {"404", "409", "504"}),
+        ("get", "/api/v1/catalog", set()),
+        ("get", "/api/v1/catalog/types/{type}", {"404"}),
+        ("post", "/api/v1/catalog/audit", {"413", "504"}),
+        ("post", "/api/v1/catalog/refresh", {"502", "503", "504"}),
     ],
 )
 async def test_every_error_is_documented_as_a_problem(

@@ -79,6 +79,18 @@ COMMANDS = (
     Row("backends", "places:backends", "List the places that can run jobs."),
     Row("tiers", "places:tiers", "List the named sizes."),
     Row(
+        "catalog",
+        "catalog:catalog",
+        "List what can be rented, for how much; check those prices.",
+        rows=(
+            Row("list", "catalog:catalog", "List what can be rented, cheapest first."),
+            Row("show", "catalog:show", "Show one instance type: its size, and its prices everywhere."),
+            Row("gpus", "catalog:gpus", "List GPU types: memory, bandwidth, peak rates."),
+            Row("refresh", "prices:refresh", "Ask providers for their prices of today."),
+            Row("audit", "prices:audit", "Say what is wrong with prices; compare them with another table."),
+        ),
+    ),
+    Row(
         "machines",
         "machines:machines",
         "List machines in use; end one; look for lost ones.",

@@ -43,6 +43,11 @@ def dollars(micros: int) -> str:
     return f"${micros / 1e6:.2f}" if micros >= 10_000 else f"${micros / 1e6:.4f}"
 
 
+def price_words(micros: int) -> str:
+    """`$0.526`: list prices differ in their third digit."""
+    return f"${micros / 1e6:.3f}" if micros >= 10_000 else f"${micros / 1e6:.5f}"
+
+
 def money_words(job: JobView) -> str:
     """What a job cost, and whether that is play money."""
     words = cost_words(job.cost)

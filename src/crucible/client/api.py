@@ -43,6 +43,7 @@ from crucible.core.errors import CrucibleError
 
 if TYPE_CHECKING:  # what most commands do without is loaded by those that need it
     from crucible.client import stream
+    from crucible.client.catalog import CatalogApi
     from crucible.client.executing import Executed
     from crucible.client.forwarding import Forward
     from crucible.client.hooks import Hooks
@@ -107,6 +108,12 @@ class Api:
         from crucible.client.hooks import Hooks
 
         return Hooks(self.transport)
+
+    @cached_property
+    def catalog(self) -> CatalogApi:
+        from crucible.client.catalog import CatalogApi
+
+        return CatalogApi(self.transport)
 
     @cached_property
     def training(self) -> Training:

@@ -24,6 +24,7 @@ from crucible.client import downloads
 from crucible.client.api import Api
 from crucible.client.asking import Ask, Options
 from crucible.client.candidates import Line, line_up
+from crucible.client.catalog import PriceView
 from crucible.client.checks import check_number, check_text, read_names, wrong
 from crucible.client.connection import connect, embedded_of
 from crucible.client.executing import Executed
@@ -42,6 +43,7 @@ from crucible.client.views import CheckpointView, EventView, JobView
 from crucible.client.wishes import Wishes
 from crucible.core.errors import BadInput, TimedOut
 from crucible.core.jobfilter import JobFilter
+from crucible.core.offerfilter import OfferFilter
 from crucible.core.resources import MAX_SECONDS
 from crucible.settings import Settings, load_settings
 
@@ -161,6 +163,10 @@ class SyncMLPlatform:
     def machines(self, *, all: bool = False) -> tuple[MachineView, ...]:
         """Machines in use, what they are for and cost; `all`: also those that are gone."""
         return self.api.machines(all=all)
+
+    def catalog(self, wanted: OfferFilter | None = None) -> list[PriceView]:
+        """What can be rented, cheapest first, also at providers that are not connected (`runnable`, `why`)."""
+        return list(self.api.catalog.walk(wanted))
 
     def _request(self, ask: Ask, scratch: Path, folder: Path) -> Request:
         return Request(

@@ -16,6 +16,7 @@ from typing import TypeVar, Unpack
 
 from crucible.client.asking import Ask, Options
 from crucible.client.blocking import SyncJob, SyncMLPlatform, checked_seconds, not_ended
+from crucible.client.catalog import PriceView
 from crucible.client.executing import Executed
 from crucible.client.forwarding import Forward
 from crucible.client.placeviews import BackendView, MachineView
@@ -25,6 +26,7 @@ from crucible.client.status import JobStatus
 from crucible.client.tables import MetricsTable
 from crucible.client.views import CheckpointView, EventView, JobView
 from crucible.core.errors import Conflict
+from crucible.core.offerfilter import OfferFilter
 from crucible.settings import Settings
 
 T = TypeVar("T")
@@ -95,6 +97,10 @@ class MLPlatform:
     async def machines(self, *, all: bool = False) -> tuple[MachineView, ...]:
         """Machines in use, what they are for and cost; `all`: also those that are gone."""
         return await self.in_thread(lambda: self.sync.machines(all=all))
+
+    async def catalog(self, wanted: OfferFilter | None = None) -> list[PriceView]:
+        """What can be rented, cheapest first, also at providers that are not connected (`runnable`, `why`)."""
+        return await self.in_thread(lambda: self.sync.catalog(wanted))
 
     async def backends(self) -> tuple[BackendView, ...]:
         return await self.in_thread(self.sync.backends)

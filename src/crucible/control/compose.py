@@ -14,6 +14,7 @@ from crucible import __version__
 from crucible.backends.base import Backend, Reach
 from crucible.backends.registry import get_backend
 from crucible.backends.settings import BackendSettings
+from crucible.catalog.sources import KEYS
 from crucible.control.admission import Admission
 from crucible.control.agentfile import build_agent
 from crucible.control.computer import this_computer
@@ -118,6 +119,8 @@ def embedded_control(given: Embedded) -> Control:
         secrets_keys=given.secrets_keys,
         post=_webhooks(given.webhook_hosts, ports.calls),
         openid=given.openid,
+        catalog=given.home / "catalog",
+        price_keys={name: Secret(key) for name, word in KEYS.items() if (key := given.environ.get(word))},
     )
     return Control(ports, backends, deployment)
 

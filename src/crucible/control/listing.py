@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, Table, and_, func, or_, select
 
-from crucible.control import crowds
+from crucible.control import crowds, cursors
 from crucible.control.db import schema as t
 from crucible.control.labels import fold
 from crucible.control.views import View
-from crucible.core.errors import BadInput
 from crucible.core.ids import is_id
 from crucible.core.jobfilter import ANY_ENDING, JobFilter
 from crucible.core.people import OWNER, Identity, Permission
@@ -70,24 +67,17 @@ def fitting(conn: Connection, his: Within, limit: int, before: str | None = None
 
 
 def write_cursor(job: str) -> str:
-    return base64.urlsafe_b64encode(f"{_MARK}{job}".encode()).decode().rstrip("=")
+    return cursors.written(_MARK, job)
 
 
 def read_cursor(cursor: str | None) -> str | None:
     """The job that a page ended with; raises BadInput for what no page has given."""
     if cursor is None:
         return None
-    try:
-        text = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True).decode()
-    except (binascii.Error, ValueError):
-        text = ""
-    if not text.startswith(_MARK) or not is_id(text.removeprefix(_MARK)):
-        raise BadInput(
-            "The cursor is not one of ours.",
-            fix="Take it unchanged from `next` of the page before, or leave it out to begin at the newest.",
-            field="cursor",
-        )
-    return text.removeprefix(_MARK)
+    job = cursors.opened(_MARK, cursor)
+    if job is None or not is_id(job):
+        raise cursors.not_ours("newest")
+    return job
 
 
 @dataclass(frozen=True)

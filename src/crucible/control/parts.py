@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection
 
 from crucible.backends.base import Backend
+from crucible.catalog import Library
+from crucible.catalog.sources import Sources
 from crucible.control.agents import Agents, Tools
 from crucible.control.backup import Backup, Source
 from crucible.control.bulk import Bulk
@@ -30,6 +32,7 @@ from crucible.control.places import Places
 from crucible.control.plans import Plans
 from crucible.control.poller import Poller
 from crucible.control.ports import Ports
+from crucible.control.prices import Prices
 from crucible.control.reconcile import Reconciler
 from crucible.control.retention import Retention
 from crucible.control.revival import Revival
@@ -45,6 +48,7 @@ from crucible.control.unit import Writer
 from crucible.control.uploads import Uploads
 from crucible.core.channels import Channel
 from crucible.core.openid import Client
+from crucible.core.secret import Secret
 
 if TYPE_CHECKING:
     from crucible.control.people.openid import Web
@@ -87,6 +91,10 @@ class Deployment:
     """Who we are at the OpenID provider that people sign in with."""
     web: Web | None = None
     """How that provider is asked; over HTTP unless given."""
+    catalog: Path | None = None
+    """The folder of refreshed prices; None: those that are shipped, and no others."""
+    price_keys: Mapping[str, Secret] = field(default_factory=dict)
+    """Of the price interfaces that want one, by provider."""
 
 
 class Parts:
@@ -103,6 +111,8 @@ class Parts:
         self.vault = Vault(ports, deployment.secrets_keys or deployment.scratch / KEYS_FILE)
         self.submit = Submit(self.places, self.scheduler, ports.ids, self.vault, neighbours=deployment.neighbours)
         self.plans = Plans(self.places, Orders(ports.ids, deployment.id, deployment.terms), deployment.id)
+        library, sources = Library(deployment.catalog), Sources(deployment.price_keys)
+        self.prices = Prices(library, self.places, ports.calls, ports.clock, sources)
         self.bulk = Bulk(self.writer, self.submit, self.scheduler)
         self.room = Room(ports, deployment.bounds)
         self.uploads = Uploads(ports, deployment.scratch, self.room)

@@ -27,6 +27,7 @@ from crucible.control.views import View, backend_view
 from crucible.core.errors import NotFound
 from crucible.core.ids import short
 from crucible.core.jobfilter import JobFilter
+from crucible.core.offerfilter import OfferFilter
 from crucible.core.people import Permission
 from crucible.core.spec import JobSpec
 from crucible.storage.layout import artifact_key
@@ -141,6 +142,20 @@ class Reading(Face):
             backend_view(self._parts.places.backend(n), self._parts.places.offers(n))
             for n in self._parts.places.names()
         ]
+
+    async def catalog(self, wanted: OfferFilter, *, limit: int, cursor: str | None) -> View:
+        """What can be rented, cheapest first, whether its provider is connected or not."""
+        return await self._parts.prices.page(wanted, limit=limit, cursor=cursor)
+
+    async def catalog_type(self, name: str) -> View:
+        return await self._parts.prices.type(name)
+
+    async def catalog_audit(self) -> View:
+        return await self._parts.prices.audited()
+
+    async def compare_prices(self, text: str, *, provider: str | None, over: float) -> View:
+        self._need_work()
+        return await self._parts.prices.compared(text, provider, over)
 
     async def machines(self, *, all: bool = False) -> list[View]:
         return await self._parts.fleet.listed(gone_too=all, who=self._who)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from crucible.backends.base import Backend
@@ -93,6 +93,10 @@ class Control(Reading, Changing, Entering):
     async def prune(self, *, older_than: float | None, dry_run: bool) -> View:
         await self._operate("store.prune", "dry run" if dry_run else "everything that is old")
         return await self._parts.retention.prune(older_than=older_than, dry_run=dry_run)
+
+    async def refresh_prices(self, provider: str, regions: Sequence[str]) -> View:
+        await self._operate("catalog.refresh", provider)
+        return await self._parts.prices.refresh(provider, regions)
 
     async def backup(self, target: str) -> View:
         await self._operate("database.backup", target)

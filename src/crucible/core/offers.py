@@ -29,6 +29,23 @@ class Billing:
 
 
 @dataclass(frozen=True)
+class Tariff:
+    """What else a place charges and promises; None: not known.
+
+    Money is in micro-dollars. `commitment_years`: what a reserved price binds to, paid whether used or not.
+    `interruption`: between which shares of its spot machines a provider says it takes back in a month.
+    `dedicated`: the machine is nobody else's while it is ours. `source`: where the price was read.
+    """
+
+    egress_per_gb: int | None = None
+    storage_per_gb_month: int | None = None
+    commitment_years: int = 0
+    interruption: tuple[float, float] | None = None
+    dedicated: bool | None = None
+    source: str = ""
+
+
+@dataclass(frozen=True)
 class Offer:
     """A place that could run it.
 
@@ -47,6 +64,7 @@ class Offer:
     startup_seconds: float = 0.0
     dated: str = ""
     why_not: str = ""
+    tariff: Tariff = Tariff()
 
     @property
     def runnable(self) -> bool:

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from crucible.core.errors import CrucibleError
 from crucible.core.jobfilter import JobFilter
 from crucible.core.models import Order
+from crucible.core.offerfilter import OfferFilter
 from crucible.core.people import Identity
 from crucible.core.spec import JobSpec
 from crucible.server.people_ports import HooksPort, PeoplePort, SecretsPort
@@ -111,6 +112,20 @@ class JobsPort(Protocol):
     async def model(self, name: str) -> View: ...
     async def model_spec(self, order: Order, job: Mapping[str, object]) -> JobSpec:
         """The job that does what is ordered of a model; `job` are further fields of it."""
+        ...
+
+    async def catalog(self, wanted: OfferFilter, *, limit: int, cursor: str | None) -> View:
+        """Offers, cheapest first; raises UnknownName, and BadInput for a cursor that no page has given."""
+        ...
+
+    async def catalog_type(self, name: str) -> View: ...
+    async def catalog_audit(self) -> View: ...
+    async def compare_prices(self, text: str, *, provider: str | None, over: float) -> View:
+        """The catalog beside another table of prices; raises BadInput for what is none."""
+        ...
+
+    async def refresh_prices(self, provider: str, regions: Sequence[str]) -> View:
+        """Asks the provider; raises BadInput where it cannot be asked, Unreachable where it answers nothing good."""
         ...
 
     async def find_job(self, ref: str) -> str: ...

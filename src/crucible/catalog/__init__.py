@@ -1,0 +1,10 @@
+"""What can be rented and for how much: the shipped snapshot, its index, the audit, and how prices are refreshed."""
+
+from __future__ import annotations
+
+from crucible.catalog.findings import Finding, Rule
+from crucible.catalog.index import Catalog, Need
+from crucible.catalog.library import Library, Stock
+from crucible.catalog.lists import PROVIDERS
+
+__all__ = ["PROVIDERS", "Catalog", "Finding", "Library", "Need", "Rule", "Stock"]

@@ -1,0 +1,58 @@
+"""Findings: what is wrong with a price or a row, by which rule, and what mends it."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+
+class Rule(enum.StrEnum):
+    UNREADABLE = "unreadable"
+    DUPLICATE = "duplicate"
+    UNKNOWN_GPU = "unknown_gpu"
+    UNKNOWN_LIST = "unknown_list"
+    IMPOSSIBLE_SHAPE = "impossible_shape"
+    BAD_DATE = "bad_date"
+    MISSING = "missing"
+    ZERO = "zero"
+    NEGATIVE = "negative"
+    STALE = "stale"
+    OLD = "old"
+    GPU_OUTLIER = "gpu_outlier"
+    CPU_OUTLIER = "cpu_outlier"
+    REGION_OUTLIER = "region_outlier"
+    SPOT_ABOVE_ON_DEMAND = "spot_above_on_demand"
+    RESERVED_ABOVE_ON_DEMAND = "reserved_above_on_demand"
+    LONGER_COSTS_MORE = "longer_costs_more"
+
+
+WARNINGS = frozenset({Rule.OLD})
+"""Told, and offered all the same; everything else is refused."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """`row`: which one, in words. `column`: of which price; empty: of the whole row. `origin`: file and line."""
+
+    rule: Rule
+    row: str
+    what: str
+    fix: str
+    column: str = ""
+    origin: str = ""
+    key: tuple[str, str, str] | None = None
+
+    @property
+    def refused(self) -> bool:
+        return self.rule not in WARNINGS
+
+    def as_view(self) -> dict[str, object]:
+        return {
+            "rule": self.rule.value,
+            "refused": self.refused,
+            "row": self.row,
+            "price": self.column or None,
+            "what": self.what,
+            "fix": self.fix,
+            "origin": self.origin or None,
+        }

@@ -1,0 +1,221 @@
+"""Prices: what the catalog offers, as it is shown; kept off the event loop, because reading it takes a while."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, replace
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, TypeVar
+
+from crucible.backends.registry import names
+from crucible.catalog import PROVIDERS, Library, Need, Stock
+from crucible.catalog.against import compare
+from crucible.catalog.index import Key, order
+from crucible.catalog.sources import Sources
+from crucible.control import cursors
+from crucible.control.places import Places
+from crucible.control.ports import Calls, Clock
+from crucible.control.views import View, offer_view
+from crucible.core.errors import NotFound, UnknownName
+from crucible.core.gpus import gpu
+from crucible.core.offerfilter import OfferFilter
+from crucible.core.offers import Offer, Tariff
+
+if TYPE_CHECKING:
+    from crucible.catalog.refresh import Refreshed
+
+LANE = "catalog"
+READ_SECONDS = 30.0
+COMPARE_SECONDS = 60.0
+REFRESH_SECONDS = 900.0
+MOST_REFUSED = 50
+_MARK = "c1:"
+
+T = TypeVar("T")
+
+
+class Prices:
+    def __init__(
+        self, library: Library, places: Places, calls: Calls, clock: Clock, sources: Sources | None = None
+    ) -> None:
+        """`sources`: how providers are asked for new prices."""
+        self._sources = sources or Sources()
+        self._library = library
+        self._places = places
+        self._calls = calls
+        self._clock = clock
+
+    async def page(self, wanted: OfferFilter, *, limit: int, cursor: str | None) -> View:
+        """Offers that fit, cheapest first; `next` is the cursor of the following page."""
+        after = read_cursor(cursor)
+        return await self._run(lambda: self._page(self._stock(), need_of(wanted), limit, after))
+
+    async def type(self, name: str) -> View:
+        """Every offer of one instance type, with what is known of its GPU; raises NotFound with the nearest."""
+        return await self._run(lambda: self._type(self._stock(), name))
+
+    async def audited(self) -> View:
+        """What the audit finds in the prices in use today."""
+        return await self._run(lambda: _audited(self._stock()))
+
+    async def compared(self, text: str, provider: str | None, over: float) -> View:
+        """The prices in use beside another table; `over` is the part by which two have to differ to be listed."""
+        rows = (await self._run(self._stock)).rows
+        return await self._run(lambda: compare(rows, text, provider).as_view(over), COMPARE_SECONDS)
+
+    async def refresh(self, provider: str, regions: Sequence[str]) -> View:
+        """Ask a provider for its prices; what cannot be used of its answer leaves the old ones."""
+
+        def work() -> View:
+            # Loads an HTTP client, which a server that is just starting has no use for.
+            from crucible.catalog.refresh import refresh
+
+            before = self._rates(provider)
+            found = refresh(self._library, provider, regions, self.today(), self._sources)
+            changed = sum(before.get(at) != rate for at, rate in self._rates(provider).items())
+            return {**_refreshed(provider, found), "changed": changed}
+
+        return await self._calls.run(f"{LANE}:{provider[:20]}", work, REFRESH_SECONDS)
+
+    def _rates(self, provider: str) -> dict[object, int]:
+        """Every price of a provider, by where and what it is."""
+        catalog = self._stock().catalog
+        offers = catalog.offers(Need(providers=(provider,))) if provider in catalog.providers() else []
+        return {order(offer)[1:]: offer.rate for offer in offers}
+
+    async def _run(self, work: Callable[[], T], seconds: float = READ_SECONDS) -> T:
+        return await self._calls.run(LANE, work, seconds)
+
+    def _stock(self) -> Stock:
+        return self._library.stock(self.today())
+
+    def today(self) -> date:
+        return datetime.fromtimestamp(self._clock.now(), UTC).date()
+
+    def _page(self, stock: Stock, need: Need, limit: int, after: Key | None) -> View:
+        found = stock.catalog.offers(need, after=after, limit=limit + 1)
+        shown = found[:limit]
+        return {
+            "items": [self._view(offer, stock.day) for offer in shown],
+            "next": write_cursor(order(shown[-1])) if len(found) > limit else None,
+            "total": stock.catalog.count(need),
+            **_ages(stock),
+        }
+
+    def _type(self, stock: Stock, name: str) -> View:
+        try:
+            found = stock.catalog.offers(Need(instance_type=name))
+        except UnknownName:
+            raise _no_type(name, stock.catalog.instance_types()) from None
+        model = found[0].capacity.gpu_name
+        return {
+            "instance_type": name,
+            "gpu": gpu(model).as_dict() if model else None,
+            "items": [self._view(offer, stock.day) for offer in found],
+            **_ages(stock),
+        }
+
+    def _view(self, offer: Offer, day: date) -> View:
+        return {
+            **offer_view(replace(offer, why_not=self._why_not(offer.backend))),
+            "billing": asdict(offer.billing),
+            "tariff": _tariff_view(offer.tariff),
+            "age_days": (day - date.fromisoformat(offer.dated)).days,
+        }
+
+    def _why_not(self, provider: str) -> str:
+        """Why nothing of this provider can run a job here, with the command that changes it; empty when it can."""
+        if self._places.has(provider):
+            return ""
+        if provider in names():
+            return f"{provider} is not connected. {connecting(provider)}"
+        return f"{provider} is not connected, and this version compares its prices only: see `crucible backends`"
+
+
+def connecting(provider: str) -> str:
+    return f"Connect it: crucible down, then CRUCIBLE_BACKENDS=local,{provider} crucible up"
+
+
+def need_of(wanted: OfferFilter) -> Need:
+    return Need(
+        gpu=wanted.gpu,
+        gpus=wanted.gpus,
+        gpu_memory_bytes=wanted.gpu_memory,
+        vcpus=wanted.cpus,
+        memory_bytes=wanted.memory,
+        providers=tuple(_providers(wanted)),
+        regions=wanted.region,
+        markets=wanted.market,
+        instance_type=wanted.type,
+        max_rate=wanted.max_rate,
+    )
+
+
+def _providers(wanted: OfferFilter) -> Iterator[str]:
+    for name in wanted.provider:
+        if name not in PROVIDERS:
+            raise UnknownName("provider", name, PROVIDERS, fix="`crucible backends` shows this computer.")
+        yield name
+
+
+def write_cursor(key: Key) -> str:
+    return cursors.written(_MARK, json.dumps(key))
+
+
+def read_cursor(cursor: str | None) -> Key | None:
+    """The offer that a page ended with; raises BadInput for what no page has given."""
+    if cursor is None:
+        return None
+    try:
+        rate, provider, region, kind, market, years = json.loads(cursors.opened(_MARK, cursor) or "")
+        return int(rate), str(provider), str(region), str(kind), str(market), int(years)
+    except (ValueError, TypeError, RecursionError):
+        raise cursors.not_ours("cheapest") from None
+
+
+def _no_type(name: str, known: tuple[str, ...]) -> NotFound:
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    hint = f"Did you mean {near[0]!r}? " if near else ""
+    fix = f"{hint}`crucible catalog list` shows what there is."
+    return NotFound(f"The catalog has no instance type {name!r}.", fix=fix, meant=near[0] if near else None)
+
+
+def _tariff_view(tariff: Tariff) -> View:
+    return {
+        "egress_micros_per_gb": tariff.egress_per_gb,
+        "storage_micros_per_gb_month": tariff.storage_per_gb_month,
+        "commitment_years": tariff.commitment_years,
+        "interruption": list(tariff.interruption) if tariff.interruption else None,
+        "dedicated": tariff.dedicated,
+        "source": tariff.source,
+    }
+
+
+def _ages(stock: Stock) -> View:
+    ages: View = {"oldest": stock.oldest, "newest": stock.newest, "oldest_days": stock.oldest_days}
+    return {**ages, "refused": len(stock.refused)}
+
+
+def _audited(stock: Stock) -> View:
+    return {
+        "day": stock.day.isoformat(),
+        "rows": len(stock.rows),
+        "offers": len(stock.catalog),
+        "warnings": len(stock.findings) - len(stock.refused),
+        "items": [finding.as_view() for finding in stock.findings],
+        **_ages(stock),
+    }
+
+
+def _refreshed(provider: str, found: Refreshed) -> View:
+    return {
+        "provider": provider,
+        "rows": len(found.rows),
+        "prices": sum(len(row.prices()) for row in found.rows),
+        "regions": sorted({row.region for row in found.rows}),
+        "refused": len(found.refused),
+        "items": [finding.as_view() for finding in found.refused[:MOST_REFUSED]],
+        "notes": list(found.notes),
+    }

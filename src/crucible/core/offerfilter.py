@@ -1,0 +1,69 @@
+"""OfferFilter: which offers of the catalog are meant. The same words on every face.
+
+Of a field with several values any one fits; an offer has to fit every field. Amounts are the least that will do.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from crucible.core.errors import BadInput
+from crucible.core.jobfilter import Word, Words, split
+from crucible.core.offers import Market
+from crucible.core.pricing import MICROS
+from crucible.core.resources import MAX_CPUS, MAX_GPUS, MAX_MEMORY, parse_memory
+
+MOST_DOLLARS = 1_000_000
+
+
+def _bytes(value: object) -> object:
+    """`24GB` as people write it, or bytes."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return parse_memory(value)
+    except BadInput as error:
+        raise ValueError(f"{error.what} {error.fix}") from error
+
+
+def _separated(value: object) -> object:
+    """`["aws", "gcp"]` or `["aws,gcp"]`."""
+    return split(value) if isinstance(value, list | tuple) else value
+
+
+def _market(value: object) -> object:
+    """`on-demand` is as good as `on_demand`."""
+    found = _separated(value)
+    return tuple(str(one).replace("-", "_") for one in found) if isinstance(found, tuple) else found
+
+
+Memory = Annotated[int, BeforeValidator(_bytes), Field(ge=0, le=MAX_MEMORY)]
+Several = Annotated[Words, BeforeValidator(_separated)]
+Markets = Annotated[tuple[Market, ...], BeforeValidator(_market), Field(max_length=len(Market))]
+
+
+class OfferFilter(BaseModel):
+    """Without any field it fits every offer. `gpu`: a type, or a group of types such as `A100`.
+
+    `gpu_memory`: of each GPU. `max_price`: dollars an hour.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    gpu: Word | None = None
+    gpus: Annotated[int, Field(ge=0, le=MAX_GPUS)] = 0
+    gpu_memory: Memory = 0
+    cpus: Annotated[float, Field(ge=0, le=MAX_CPUS)] = 0.0
+    memory: Memory = 0
+    provider: Several = ()
+    region: Several = ()
+    market: Markets = ()
+    type: Word | None = None
+    max_price: Annotated[float, Field(ge=0, le=MOST_DOLLARS)] | None = None
+
+    @property
+    def max_rate(self) -> int | None:
+        """Micro-dollars an hour."""
+        return None if self.max_price is None else round(self.max_price * MICROS)

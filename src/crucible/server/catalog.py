@@ -1,0 +1,124 @@
+"""The catalog: what can be rented and for how much, whether its provider is connected or not."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Path, Query
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.requests import Request
+from starlette.responses import Response
+
+from crucible.core.errors import BadInput
+from crucible.core.gpus import GPUS
+from crucible.core.jobfilter import MAX_VALUES, Word
+from crucible.core.offerfilter import OfferFilter
+from crucible.core.offers import Market
+from crucible.server.answers import answer
+from crucible.server.context import Control
+from crucible.server.failures import bad_fields
+from crucible.server.limits import MAX_JSON, Cursor, PageSize, whole
+from crucible.server.problems import documented
+
+router = APIRouter(prefix="/api/v1/catalog", tags=["catalog"])
+
+MARKETS = tuple(market.value for market in Market)
+MOST_PERCENT = 10_000
+
+
+def _several(description: str) -> Any:
+    return Query(max_length=MAX_VALUES, description=f"{description}; repeated, or with commas")
+
+
+async def _wanted(
+    gpu: Annotated[str | None, Query(description="a GPU type, or a group of types such as A100")] = None,
+    gpus: Annotated[str | None, Query(description="at least so many")] = None,
+    gpu_memory: Annotated[str | None, Query(description="of each GPU, at least: bytes, or 24GB")] = None,
+    cpus: Annotated[str | None, Query(description="hardware threads, at least")] = None,
+    memory: Annotated[str | None, Query(description="at least: bytes, or 64GB")] = None,
+    provider: Annotated[list[str] | None, _several("any of these")] = None,
+    region: Annotated[list[str] | None, _several("any of these")] = None,
+    market: Annotated[list[str] | None, _several(f"any of {', '.join(MARKETS)}")] = None,
+    type: Annotated[str | None, Query(description="exactly this instance type")] = None,
+    max_price: Annotated[str | None, Query(description="dollars an hour, at most")] = None,
+) -> OfferFilter:
+    given = {
+        "gpu": gpu,
+        "gpus": gpus,
+        "gpu_memory": gpu_memory,
+        "cpus": cpus,
+        "memory": memory,
+        "provider": provider,
+        "region": region,
+        "market": market,
+        "type": type,
+        "max_price": max_price,
+    }
+    try:
+        return OfferFilter.model_validate({name: value for name, value in given.items() if value is not None})
+    except ValidationError as error:
+        raise bad_fields(error.errors()) from error
+
+
+@router.get("")
+async def list_offers(
+    control: Control,
+    wanted: Annotated[OfferFilter, Depends(_wanted)],
+    limit: PageSize = 50,
+    cursor: Cursor = None,
+) -> Response:
+    """Offers that fit, cheapest first, with their prices' age and source; `next` is the cursor of the following page.
+
+    Those of a provider that is not connected have `runnable` false and say in `why` what connects it.
+    """
+    return answer(await control.catalog(wanted, limit=limit, cursor=cursor))
+
+
+@router.get("/gpus")
+async def gpus() -> Response:
+    """GPU types: memory, bandwidth, peak rates by number format, and the data sheets they are from."""
+    return answer({"items": [gpu.as_dict() for gpu in GPUS]})
+
+
+@router.get("/types/{type}", responses=documented(404))
+async def show(type: Annotated[str, Path(min_length=1, max_length=100)], control: Control) -> Response:
+    """One instance type: its GPU, and its offers in all regions and markets, cheapest first."""
+    return answer(await control.catalog_type(type))
+
+
+@router.get("/audit")
+async def audit(control: Control) -> Response:
+    """What is wrong with the prices in use: each finding with row, rule and fix. What is refused is not offered."""
+    return answer(await control.catalog_audit())
+
+
+@router.post("/audit", responses=documented(413, 504))
+async def compare(
+    request: Request,
+    control: Control,
+    provider: Annotated[str | None, Query(max_length=100, description="whose they are; told by the types")] = None,
+    over: Annotated[float, Query(ge=0, le=MOST_PERCENT, description="percent from which two prices differ")] = 10.0,
+) -> Response:
+    """The prices in use beside another table, sent as CSV with InstanceType, Region, Price and perhaps SpotPrice."""
+    body = await whole(request, MAX_JSON, "The table")
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        raise BadInput("The table is no text.", fix="Send CSV in UTF-8.") from None
+    return answer(await control.compare_prices(text, provider=provider, over=over / 100))
+
+
+class Refresh(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    provider: Word
+    regions: Annotated[tuple[Word, ...], Field(max_length=MAX_VALUES, description="none: those that are known")] = ()
+
+
+@router.post("/refresh", responses=documented(502, 503, 504))
+async def refresh(wish: Refresh, control: Control) -> Response:
+    """Ask a provider's price interface for the prices of today; for administrators.
+
+    What it answers passes the audit before it is kept; what is refused of it (`items`) leaves the old prices in use.
+    """
+    return answer(await control.refresh_prices(wish.provider, wish.regions))
