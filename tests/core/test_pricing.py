@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crucible.core.offers import Billing
-from crucible.core.pricing import Segment, format_usd, machine_cost, remaining_cost, share
+from crucible.core.pricing import Segment, forecast, format_usd, machine_cost, remaining_cost, share
 
 PER_SECOND = Billing()
 HOURLY = Billing(granularity=3600)
@@ -146,3 +146,13 @@ def test_what_is_still_to_come(seconds: float | None, micros: int | None) -> Non
 )
 def test_dollars_are_written_exactly(micros: int, text: str) -> None:
     assert format_usd(micros) == text
+
+
+@given(
+    seconds=st.floats(0, 1e7),
+    rate=st.integers(0, 10**9),
+    billing=st.builds(Billing, st.integers(1, 3600), st.integers(0, 7200)),
+)
+def test_a_forecast_is_what_the_bill_would_be(seconds: float, rate: int, billing: Billing) -> None:
+    exact = machine_cost([Segment(0.0, seconds, rate)], billing, seconds)
+    assert forecast(seconds, rate, billing) == pytest.approx(exact, abs=1, rel=1e-9)

@@ -50,6 +50,12 @@ def _instance_cost(segments: Sequence[Segment], billing: Billing, now: float) ->
     return _ceil(exact / 3600)
 
 
+def forecast(seconds: float, rate: int, billing: Billing) -> int:
+    """About what so long a stretch will cost by itself, to a micro-dollar or so; much quicker than a bill."""
+    billed = max(math.ceil(seconds / billing.granularity) * billing.granularity, billing.minimum)
+    return math.ceil(billed * rate / 3600)
+
+
 def share(total: int, weights: Sequence[float]) -> list[int]:
     """`total` split by weight into whole micro-dollars that add up to it exactly (largest remainder).
 

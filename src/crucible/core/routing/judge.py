@@ -1,0 +1,76 @@
+"""Why an offer is none for a job, and by how much it misses. Wishes count in the order in which they are asked."""
+
+from __future__ import annotations
+
+from crucible.core import scheduling
+from crucible.core.offers import Market, Offer
+from crucible.core.pricing import MICROS
+from crucible.core.resources import format_duration
+from crucible.core.routing.estimate import Candidate, Estimate
+from crucible.core.routing.wishes import Wishes
+from crucible.core.routing.work import GpuNeed, Work
+
+
+def why_never(work: Work, wishes: Wishes, candidate: Candidate) -> str:
+    """Why it is none whatever it costs: not what is wished for, or too small; empty when it could be one."""
+    return unwished(work, wishes, candidate) or unfit(work, candidate.offer)
+
+
+def why_not(wishes: Wishes, offer: Offer, estimated: Estimate) -> str:
+    """Why one that fits is none as things are."""
+    return _too_much(wishes, estimated) or offer.why_not
+
+
+def unwished(work: Work, wishes: Wishes, candidate: Candidate) -> str:
+    offer = candidate.offer
+    if wishes.backend and offer.backend != wishes.backend:
+        return f"it is to run on {wishes.backend}"
+    if wishes.backends and offer.backend not in wishes.backends:
+        return f"only {_or(wishes.backends)} may run it"
+    if wishes.regions and not any(offer.region.startswith(region) for region in wishes.regions):
+        return f"{offer.region} is not in {_or(wishes.regions)}"
+    if wishes.gpu_types and offer.capacity.gpu_name not in wishes.gpu_types:
+        return f"has {offer.capacity.gpu_name or 'no GPU'}, not {_or(wishes.gpu_types)}"
+    if wishes.dedicated and not candidate.conditions.dedicated:
+        return "shares its machines with others, and only dedicated ones are wished for"
+    return _wrong_market(work, wishes, offer)
+
+
+def unfit(work: Work, offer: Offer) -> str:
+    if work.gpu is GpuNeed.REQUIRED and not offer.capacity.gpus:
+        return "needs a GPU, and there is none"
+    return scheduling.why_never(work.need, offer.capacity, offer.instance_type)
+
+
+def shortfall(work: Work, offer: Offer) -> float:
+    """How much of what it needs is not there: 0 when all is, 1 for each kind of which there is nothing."""
+    need, has = work.need, offer.capacity
+    gpus = max(need.gpus, 1 if work.gpu is GpuNeed.REQUIRED else 0)
+    pairs = (
+        (gpus, len(has.gpus)),
+        (need.gpu_memory_bytes or 0, has.gpu_memory_bytes),
+        (need.cpus or 0, has.cpus),
+        (need.memory_bytes or 0, has.memory_bytes),
+    )
+    return sum(1 - there / wanted for wanted, there in pairs if wanted > there)
+
+
+def _wrong_market(work: Work, wishes: Wishes, offer: Offer) -> str:
+    if wishes.market is not None and offer.market is not wishes.market:
+        return f"is {offer.market.value}, not {wishes.market.value}"
+    if offer.market is Market.SPOT and not work.interruptible:
+        return "is taken back at any time, and the job may not be interrupted"
+    return ""
+
+
+def _too_much(wishes: Wishes, estimated: Estimate) -> str:
+    total, eta = estimated.total, estimated.eta
+    if wishes.max_cost is not None and total is not None and total > wishes.max_cost:
+        return f"would cost ${total / MICROS:.2f} in all, more than ${wishes.max_cost / MICROS:.2f}"
+    if wishes.deadline is not None and eta is not None and eta > wishes.deadline:
+        return f"would be done in {format_duration(eta)}, {format_duration(eta - wishes.deadline)} too late"
+    return ""
+
+
+def _or(names: tuple[str, ...]) -> str:
+    return " or ".join(names)

@@ -1,0 +1,81 @@
+"""What speaks for an offer and what against it, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from crucible.core.offers import Availability, Market, Offer
+from crucible.core.resources import format_duration, format_memory
+from crucible.core.routing.estimate import Candidate, Estimate
+from crucible.core.routing.work import Confidence, GpuNeed, Work
+
+QUICK = 60.0
+SLOW = 300.0
+MUCH = 2.0
+"""GPU memory of which less than half is needed is much too much."""
+COARSE = 3600
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A candidate with what it would come to. `ceiling` is the highest hourly rate at which it is still one."""
+
+    offer: Offer
+    estimate: Estimate
+    score: float
+    ceiling: int
+    pros: tuple[str, ...]
+    cons: tuple[str, ...]
+
+
+def pros(work: Work, candidate: Candidate, estimated: Estimate, on_demand: int | None) -> Iterator[str]:
+    """`on_demand` is what the same machine costs an hour when it is not taken back."""
+    offer = candidate.offer
+    if offer.rate == 0:
+        yield "free"
+    if offer.wait_seconds + offer.startup_seconds < QUICK:
+        yield "starts within a minute"
+    if offer.rate and offer.billing.granularity <= 1 and offer.billing.minimum <= QUICK:
+        yield "billed by the second"
+    if on_demand and offer.rate < on_demand:
+        yield f"{1 - offer.rate / on_demand:.0%} below the on-demand price"
+    if offer.rate and candidate.conditions.dedicated:
+        yield "a machine of its own"
+    if offer.market is Market.SPOT and work.checkpoint_seconds and estimated.lost is not None:
+        yield "checkpoints carry it over interruptions"
+
+
+def cons(work: Work, candidate: Candidate, estimated: Estimate) -> Iterator[str]:
+    offer = candidate.offer
+    if offer.availability is not Availability.AVAILABLE:
+        yield f"{offer.availability.value}: about {format_duration(offer.wait_seconds)} of waiting"
+    if offer.startup_seconds > SLOW:
+        yield f"takes {format_duration(offer.startup_seconds)} to start"
+    if offer.market is Market.SPOT:
+        yield _interrupted(work, candidate, estimated)
+    if max(offer.billing.granularity, offer.billing.minimum) >= COARSE:
+        yield f"billed for at least {format_duration(max(offer.billing.granularity, offer.billing.minimum))}"
+    if offer.rate and not candidate.conditions.dedicated:
+        yield "shares machines with others"
+    wanted = work.need.gpu_memory_bytes or 0
+    if wanted and offer.capacity.gpu_memory_bytes > MUCH * wanted:
+        yield f"{format_memory(offer.capacity.gpu_memory_bytes)} a GPU, more than twice what it needs"
+    if work.gpu is GpuNeed.OPTIONAL and not offer.capacity.gpus:
+        yield "no GPU, which it would use"
+    yield from _unsure(estimated)
+
+
+def _interrupted(work: Work, candidate: Candidate, estimated: Estimate) -> str:
+    if not work.checkpoint_seconds:
+        return "may be taken back at any time, and without checkpoints it begins anew"
+    if not estimated.lost:
+        return "may be taken back at any time"
+    return f"may be taken back; about {format_duration(estimated.lost)} of work done again"
+
+
+def _unsure(estimated: Estimate) -> Iterator[str]:
+    if estimated.seconds is None:
+        yield "nobody knows how long it takes, so the price is by the hour"
+    elif estimated.confidence is Confidence.LOW:
+        yield "how long it takes there is a rough guess"

@@ -1,0 +1,63 @@
+"""Work: what a job is to the router."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Protocol
+
+from crucible.core.resources import Resources
+
+
+class Confidence(enum.StrEnum):
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+
+
+def weaker(one: Confidence, other: Confidence) -> Confidence:
+    """What follows from both is as sure as the less sure of them."""
+    return max(one, other, key=list(Confidence).index)
+
+
+class GpuNeed(enum.StrEnum):
+    NONE = "none"
+    OPTIONAL = "optional"
+    REQUIRED = "required"
+
+
+@dataclass(frozen=True)
+class Compute:
+    """How long it computes: `seconds` on `gpus` of type `gpu`. With no `gpu` it takes as long everywhere."""
+
+    seconds: float
+    gpu: str = ""
+    gpus: int = 1
+    precision: str = "fp32"
+    confidence: Confidence = Confidence.MEDIUM
+
+
+@dataclass(frozen=True)
+class Work:
+    """`compute` None: nobody knows how long it takes. `checkpoint_seconds` None: what is interrupted begins anew.
+
+    `interruptible` says whether it may be put where machines are taken back.
+    """
+
+    need: Resources
+    gpu: GpuNeed = GpuNeed.NONE
+    compute: Compute | None = None
+    dataset_bytes: int = 0
+    output_bytes: int = 0
+    checkpoint_seconds: float | None = None
+    interruptible: bool = False
+
+
+class Speeds(Protocol):
+    """How fast GPUs are, beside each other."""
+
+    def speed(self, gpu: str, precision: str) -> float | None:
+        """None for a type that nobody knows."""
+
+    def cpu_speed(self, cpus: float) -> float:
+        """Of so many processors, on the same scale."""

@@ -1,0 +1,235 @@
+"""The router's choice: wishes first, then what fits, then the objective; the same offers, the same plan."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+from tests.core.routing.market import FIRST_HOUR, HOUR, SPEEDS, at, offer, spot, work
+
+from crucible.core.offers import Market
+from crucible.core.pricing import MICROS
+from crucible.core.resources import GiB, Resources
+from crucible.core.routing.estimate import Candidate
+from crucible.core.routing.plan import Plan, route
+from crucible.core.routing.wishes import Objective, Wishes
+from crucible.core.routing.work import Compute, GpuNeed, Work
+
+LOCAL = at(offer("local/here/pc", 0.0, "T4", startup_seconds=1.0))
+MODAL = at(offer("modal/us/t4", 0.59, "T4", startup_seconds=5.0), dedicated=False)
+LAMBDA = at(offer("lambda/us-west-1/a100", 1.79, "A100", startup_seconds=240.0))
+XLARGE = at(offer("aws/us-east-1/g4dn.xlarge", 0.526, startup_seconds=400.0, billing=FIRST_HOUR), egress=90_000)
+SPOT = at(spot(XLARGE.offer, 0.3), interruptions=0.05)
+EIGHT = at(offer("aws/us-east-1/p4d", 32.77, "A100", 8, startup_seconds=400.0))
+ALL = (LOCAL, MODAL, LAMBDA, XLARGE, SPOT, EIGHT)
+PAID = ALL[1:]
+CLOUDS = ("modal", "lambda", "aws")
+
+
+def plan(asked: Work, wishes: Wishes = Wishes(), among: tuple[Candidate, ...] = ALL) -> Plan:  # noqa: B008  frozen
+    return route(asked, wishes, among, SPEEDS)
+
+
+def best(found: Plan) -> str:
+    return found.ranked[0].offer.instance_type
+
+
+def whys(found: Plan) -> dict[str, str]:
+    return {f"{one.offer.backend} {one.offer.instance_type} {one.offer.market}": one.why for one in found.rejected}
+
+
+def test_here_is_free_and_wins_by_cost() -> None:
+    found = plan(work())
+    assert best(found) == "pc"
+    assert "free" in found.ranked[0].pros
+    assert found.ranked[0].score == 1.0
+
+
+def test_here_loses_when_it_would_be_late() -> None:
+    found = plan(work(8.0), Wishes(deadline=3 * HOUR))
+    assert best(found) == "a100"
+    assert whys(found)["local pc on_demand"] == "would be done in 8h 00m, 5h 00m too late"
+
+
+def test_here_loses_when_it_cannot_hold_the_job() -> None:
+    assert best(plan(work(memory=40))) == "a100"
+
+
+def test_speed_wants_the_soonest_end() -> None:
+    assert best(plan(work(4.0), Wishes(optimize=Objective.SPEED))) == "a100"
+
+
+def test_speed_of_a_short_job_is_the_start() -> None:
+    assert best(plan(work(0.02), Wishes(optimize=Objective.SPEED), PAID)) == "t4"
+
+
+def test_the_cheapest_that_meets_the_deadline() -> None:
+    wishes = Wishes(optimize=Objective.DEADLINE, deadline=2 * HOUR)
+    found = plan(work(4.0), wishes, PAID)
+    assert best(found) == "a100"
+    assert "too late" in whys(found)["modal t4 on_demand"]
+
+
+def test_balanced_lies_between() -> None:
+    slow = at(offer("a/r/slow", 0.5, "T4"))
+    middle = at(offer("a/r/middle", 2.2, "A10G"))
+    fast = at(offer("a/r/fast", 40.0, "A100"))
+    among = (slow, middle, fast)
+    chosen = {o: best(plan(work(10.0), Wishes(optimize=o), among)) for o in list(Objective)[:3]}
+    assert chosen == {Objective.COST: "slow", Objective.SPEED: "fast", Objective.BALANCED: "middle"}
+
+
+def test_an_explicit_choice_wins_over_everything() -> None:
+    found = plan(work(), Wishes(backend="lambda"))
+    assert [one.offer.backend for one in found.ranked] == ["lambda"]
+    assert whys(found)["local pc on_demand"] == "it is to run on lambda"
+
+
+@pytest.mark.parametrize(
+    ("wishes", "left", "why"),
+    [
+        (Wishes(backends=("modal", "lambda")), {"modal", "lambda"}, "only modal or lambda may run it"),
+        (Wishes(regions=("us-",)), {"lambda", "aws"}, "here is not in us-"),
+        (Wishes(gpu_types=("A100",)), {"lambda", "aws"}, "has T4, not A100"),
+        (Wishes(max_cost=0), {"local"}, "would cost $"),
+        (Wishes(dedicated=True), {"local", "lambda", "aws"}, "only dedicated ones"),
+    ],
+)
+def test_filters_keep_their_reason(wishes: Wishes, left: set[str], why: str) -> None:
+    found = plan(work(), wishes)
+    assert {one.offer.backend for one in found.ranked} == left
+    assert any(why in text for text in whys(found).values())
+    assert len(found.ranked) + len(found.rejected) == len(ALL)
+
+
+def test_spot_only_for_what_may_be_interrupted() -> None:
+    assert "may not be interrupted" in whys(plan(work()))["aws g4dn.xlarge spot"]
+    allowed = plan(work(20.0, interruptible=True, checkpoint_seconds=1800.0), among=PAID)
+    assert (allowed.ranked[0].offer.market, best(allowed)) == (Market.SPOT, "g4dn.xlarge")
+    assert "checkpoints carry it over interruptions" in allowed.ranked[0].pros
+    assert "70% below the on-demand price" in allowed.ranked[0].pros
+
+
+def test_spot_that_is_taken_back_all_the_time_is_not_cheap() -> None:
+    storm = at(spot(XLARGE.offer, 0.9), interruptions=3.0)
+    found = plan(work(4.0, interruptible=True), among=(XLARGE, storm))
+    assert found.ranked[0].offer.market is Market.ON_DEMAND
+
+
+def test_a_market_that_was_wished_for() -> None:
+    found = plan(work(interruptible=True), Wishes(market=Market.SPOT))
+    assert {one.offer.market for one in found.ranked} == {Market.SPOT}
+
+
+def test_a_job_that_nobody_can_hold_is_shown_the_nearest() -> None:
+    found = plan(work(memory=200))
+    assert found.ranked == ()
+    assert found.nearest is not None
+    assert found.nearest.offer.instance_type == "a100"
+    assert found.nearest.why == "asks for GPUs with 200 GiB; a100 has 80 GiB on each"
+
+
+def test_more_gpus_than_there_are() -> None:
+    many = Work(Resources(gpus=16), GpuNeed.REQUIRED, Compute(HOUR, "T4"))
+    found = plan(many)
+    assert found.nearest is not None
+    assert found.nearest.offer.instance_type == "p4d"
+
+
+def test_nothing_at_all_is_offered() -> None:
+    assert plan(work(), among=()) == Plan((), ())
+
+
+def test_a_place_that_is_not_connected_is_no_candidate() -> None:
+    unconnected = at(replace(LAMBDA.offer, why_not="connect it: crucible backends connect lambda"))
+    found = plan(work(), among=(unconnected,))
+    assert found.ranked == ()
+    assert found.rejected[0].why == "connect it: crucible backends connect lambda"
+
+
+def test_a_job_of_unknown_length_goes_by_the_hour() -> None:
+    found = plan(work(None), among=PAID)
+    assert best(found) == "g4dn.xlarge"
+    assert "nobody knows how long it takes, so the price is by the hour" in found.ranked[0].cons
+
+
+def test_the_order_of_the_offers_does_not_matter() -> None:
+    among = [replace(c, offer=replace(c.offer, region=f"{c.offer.region}-{n}")) for c in ALL for n in range(5)]
+    wanted = plan(work(3.0, interruptible=True), among=tuple(among)).ranked
+    for seed in range(10):
+        random.Random(seed).shuffle(among)
+        assert plan(work(3.0, interruptible=True), among=tuple(among)).ranked == wanted
+
+
+def test_scores_fall_from_the_best_down() -> None:
+    scores = [one.score for one in plan(work(), among=PAID).ranked]
+    assert scores == sorted(scores, reverse=True)
+    assert scores[0] == 1.0
+    assert all(0 < score <= 1 for score in scores)
+
+
+def test_a_ceiling_leaves_room_for_a_spot_price_that_rises() -> None:
+    found = plan(work(2.0, interruptible=True), Wishes(market=Market.SPOT))
+    [one] = found.ranked
+    assert one.ceiling == int(one.offer.rate * 1.25)
+
+
+def test_a_ceiling_keeps_within_what_it_may_cost() -> None:
+    [free] = plan(work(2.0, interruptible=True), Wishes(market=Market.SPOT)).ranked
+    assert free.estimate.total is not None
+    allowed = int(free.estimate.total * 1.1)
+    [one] = plan(work(2.0, interruptible=True), Wishes(market=Market.SPOT, max_cost=allowed)).ranked
+    assert one.ceiling == pytest.approx(one.offer.rate * 1.1, rel=0.01)
+    assert one.estimate.machine is not None
+    assert one.estimate.machine * one.ceiling / one.offer.rate <= allowed
+
+
+class TestDocuments:
+    """The documents' rules are right on a market where their premises hold."""
+
+    quick = at(offer("modal/us/t4", 1.10, startup_seconds=10.0))
+    demand = at(offer("aws/us-east-1/g4dn.xlarge", 0.526, startup_seconds=450.0, billing=FIRST_HOUR))
+    taken = at(spot(demand.offer, 0.3), interruptions=0.05)
+    among = (quick, demand, taken)
+
+    def test_a_quick_job_goes_to_a_service(self) -> None:
+        assert plan(work(0.2), among=self.among).ranked[0].offer.backend == "modal"
+
+    def test_a_long_job_goes_to_machines_of_its_own(self) -> None:
+        assert plan(work(10.0), among=self.among).ranked[0].offer.backend == "aws"
+
+    def test_who_looks_at_the_price_gets_spot(self) -> None:
+        found = plan(work(5.0, interruptible=True, checkpoint_seconds=1800.0), among=self.among)
+        assert found.ranked[0].offer.market is Market.SPOT
+
+    def test_a_service_starts_sooner(self) -> None:
+        found = plan(work(0.5), Wishes(optimize=Objective.SPEED), self.among)
+        assert found.ranked[0].offer.backend == "modal"
+        assert "starts within a minute" in found.ranked[0].pros
+
+    @pytest.mark.parametrize(
+        ("gpu_memory", "memory", "chosen"),
+        [(8, 12, "g4dn.xlarge"), (16, 24, "g4dn.2xlarge"), (16, 40, "p3.2xlarge")],
+    )
+    def test_right_sizes(self, gpu_memory: int, memory: int, chosen: str) -> None:
+        """A larger batch is more of the computer's own memory; beyond that a V100 with more of it."""
+        sizes = [
+            ("g4dn.xlarge", 0.526, "T4", 16),
+            ("g4dn.2xlarge", 0.752, "T4", 32),
+            ("p3.2xlarge", 3.06, "V100", 61),
+        ]
+        offers = [offer(f"aws/us-east-1/{kind}", price, gpu) for kind, price, gpu, _ in sizes]
+        among = tuple(
+            at(replace(one, capacity=one.capacity.model_copy(update={"memory_bytes": size[3] * GiB})))
+            for one, size in zip(offers, sizes, strict=True)
+        )
+        need = Resources(gpus=1, gpu_memory_bytes=gpu_memory * GiB, memory_bytes=memory * GiB)
+        asked = Work(need, GpuNeed.REQUIRED, Compute(10 * HOUR, ""))
+        assert best(plan(asked, among=among)) == chosen
+
+
+def test_money_is_whole() -> None:
+    for one in plan(work(), among=PAID).ranked:
+        assert isinstance(one.estimate.total, int)
+        assert one.estimate.total < 100 * MICROS
