@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
-from crucible.core.offers import Billing, Market, Offer
+from crucible.core.offers import Billing, Market, Offer, Tariff
 from crucible.core.pricing import MICROS
 from crucible.core.resources import Capacity, GiB, Resources
-from crucible.core.routing.estimate import Candidate, Conditions
 from crucible.core.routing.work import Compute, GpuNeed, Work
 
 HOUR = 3600.0
@@ -18,7 +18,7 @@ BY_SECOND = Billing()
 
 
 class Table:
-    """T4 is 1; a processor is a hundredth of it."""
+    """T4 is 1; a processor is a hundredth of it. Spot machines are taken back as often as their region is called."""
 
     def speed(self, gpu: str, precision: str) -> float | None:
         return SPEED.get(gpu)
@@ -26,8 +26,12 @@ class Table:
     def cpu_speed(self, cpus: float) -> float:
         return cpus / 100
 
+    def interruptions(self, offer: Offer) -> float:
+        found = re.search(r"@([^@]+)$", offer.region)
+        return float(found[1]) if found and offer.market is Market.SPOT else 0.0
 
-SPEEDS = Table()
+
+KNOWN = Table()
 
 
 def offer(name: str, dollars: float, gpu: str = "T4", gpus: int = 1, **more: object) -> Offer:
@@ -48,8 +52,14 @@ def spot(base: Offer, share: float) -> Offer:
     return replace(base, rate=round(base.rate * share), market=Market.SPOT)
 
 
-def at(offer: Offer, **conditions: object) -> Candidate:
-    return Candidate(offer, Conditions(**conditions))  # type: ignore[arg-type]
+def at(offer: Offer, **tariff: object) -> Offer:
+    """There, with what else it charges and promises."""
+    return replace(offer, tariff=Tariff(**tariff))  # type: ignore[arg-type]
+
+
+def taken_back(offer: Offer, an_hour: float) -> Offer:
+    """So often, on average."""
+    return replace(offer, region=f"{offer.region}@{an_hour}")
 
 
 def work(hours: float | None = 2.0, gpu: str = "T4", memory: int = 8, **more: object) -> Work:

@@ -6,29 +6,28 @@ import random
 from dataclasses import replace
 
 import pytest
-from tests.core.routing.market import FIRST_HOUR, HOUR, SPEEDS, at, offer, spot, work
+from tests.core.routing.market import FIRST_HOUR, HOUR, KNOWN, at, offer, spot, taken_back, work
 
-from crucible.core.offers import Market
+from crucible.core.offers import Market, Offer
 from crucible.core.pricing import MICROS
 from crucible.core.resources import GiB, Resources
-from crucible.core.routing.estimate import Candidate
 from crucible.core.routing.plan import Plan, route
 from crucible.core.routing.wishes import Objective, Wishes
 from crucible.core.routing.work import Compute, GpuNeed, Work
 
-LOCAL = at(offer("local/here/pc", 0.0, "T4", startup_seconds=1.0))
+LOCAL = offer("local/here/pc", 0.0, "T4", startup_seconds=1.0)
 MODAL = at(offer("modal/us/t4", 0.59, "T4", startup_seconds=5.0), dedicated=False)
-LAMBDA = at(offer("lambda/us-west-1/a100", 1.79, "A100", startup_seconds=240.0))
-XLARGE = at(offer("aws/us-east-1/g4dn.xlarge", 0.526, startup_seconds=400.0, billing=FIRST_HOUR), egress=90_000)
-SPOT = at(spot(XLARGE.offer, 0.3), interruptions=0.05)
-EIGHT = at(offer("aws/us-east-1/p4d", 32.77, "A100", 8, startup_seconds=400.0))
+LAMBDA = offer("lambda/us-west-1/a100", 1.79, "A100", startup_seconds=240.0)
+XLARGE = taken_back(offer("aws/us-east-1/g4dn.xlarge", 0.526, startup_seconds=400.0, billing=FIRST_HOUR), 0.05)
+SPOT = spot(XLARGE, 0.3)
+EIGHT = offer("aws/us-east-1/p4d", 32.77, "A100", 8, startup_seconds=400.0)
 ALL = (LOCAL, MODAL, LAMBDA, XLARGE, SPOT, EIGHT)
 PAID = ALL[1:]
 CLOUDS = ("modal", "lambda", "aws")
 
 
-def plan(asked: Work, wishes: Wishes = Wishes(), among: tuple[Candidate, ...] = ALL) -> Plan:  # noqa: B008  frozen
-    return route(asked, wishes, among, SPEEDS)
+def plan(asked: Work, wishes: Wishes = Wishes(), among: tuple[Offer, ...] = ALL) -> Plan:  # noqa: B008  frozen
+    return route(asked, wishes, among, KNOWN)
 
 
 def best(found: Plan) -> str:
@@ -72,9 +71,9 @@ def test_the_cheapest_that_meets_the_deadline() -> None:
 
 
 def test_balanced_lies_between() -> None:
-    slow = at(offer("a/r/slow", 0.5, "T4"))
-    middle = at(offer("a/r/middle", 2.2, "A10G"))
-    fast = at(offer("a/r/fast", 40.0, "A100"))
+    slow = offer("a/r/slow", 0.5, "T4")
+    middle = offer("a/r/middle", 2.2, "A10G")
+    fast = offer("a/r/fast", 40.0, "A100")
     among = (slow, middle, fast)
     chosen = {o: best(plan(work(10.0), Wishes(optimize=o), among)) for o in list(Objective)[:3]}
     assert chosen == {Objective.COST: "slow", Objective.SPEED: "fast", Objective.BALANCED: "middle"}
@@ -112,7 +111,7 @@ def test_spot_only_for_what_may_be_interrupted() -> None:
 
 
 def test_spot_that_is_taken_back_all_the_time_is_not_cheap() -> None:
-    storm = at(spot(XLARGE.offer, 0.9), interruptions=3.0)
+    storm = taken_back(spot(XLARGE, 0.9), 3.0)
     found = plan(work(4.0, interruptible=True), among=(XLARGE, storm))
     assert found.ranked[0].offer.market is Market.ON_DEMAND
 
@@ -142,7 +141,7 @@ def test_nothing_at_all_is_offered() -> None:
 
 
 def test_a_place_that_is_not_connected_is_no_candidate() -> None:
-    unconnected = at(replace(LAMBDA.offer, why_not="connect it: crucible backends connect lambda"))
+    unconnected = replace(LAMBDA, why_not="connect it: crucible backends connect lambda")
     found = plan(work(), among=(unconnected,))
     assert found.ranked == ()
     assert found.rejected[0].why == "connect it: crucible backends connect lambda"
@@ -155,7 +154,7 @@ def test_a_job_of_unknown_length_goes_by_the_hour() -> None:
 
 
 def test_the_order_of_the_offers_does_not_matter() -> None:
-    among = [replace(c, offer=replace(c.offer, region=f"{c.offer.region}-{n}")) for c in ALL for n in range(5)]
+    among = [replace(c, region=f"{n}-{c.region}") for c in ALL for n in range(5)]
     wanted = plan(work(3.0, interruptible=True), among=tuple(among)).ranked
     for seed in range(10):
         random.Random(seed).shuffle(among)
@@ -188,9 +187,9 @@ def test_a_ceiling_keeps_within_what_it_may_cost() -> None:
 class TestDocuments:
     """The documents' rules are right on a market where their premises hold."""
 
-    quick = at(offer("modal/us/t4", 1.10, startup_seconds=10.0))
-    demand = at(offer("aws/us-east-1/g4dn.xlarge", 0.526, startup_seconds=450.0, billing=FIRST_HOUR))
-    taken = at(spot(demand.offer, 0.3), interruptions=0.05)
+    quick = offer("modal/us/t4", 1.10, startup_seconds=10.0)
+    demand = offer("aws/us-east-1/g4dn.xlarge", 0.526, startup_seconds=450.0, billing=FIRST_HOUR)
+    taken = taken_back(spot(demand, 0.3), 0.05)
     among = (quick, demand, taken)
 
     def test_a_quick_job_goes_to_a_service(self) -> None:
@@ -221,7 +220,7 @@ class TestDocuments:
         ]
         offers = [offer(f"aws/us-east-1/{kind}", price, gpu) for kind, price, gpu, _ in sizes]
         among = tuple(
-            at(replace(one, capacity=one.capacity.model_copy(update={"memory_bytes": size[3] * GiB})))
+            replace(one, capacity=one.capacity.model_copy(update={"memory_bytes": size[3] * GiB}))
             for one, size in zip(offers, sizes, strict=True)
         )
         need = Resources(gpus=1, gpu_memory_bytes=gpu_memory * GiB, memory_bytes=memory * GiB)

@@ -5,37 +5,19 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from crucible.core.offers import Market, Offer
+from crucible.core.offers import Offer
 from crucible.core.pricing import forecast
-from crucible.core.routing.work import Compute, Confidence, GpuNeed, Speeds, Work, weaker
+from crucible.core.routing.knowledge import Knowledge
+from crucible.core.routing.work import Compute, Confidence, GpuNeed, Work, weaker
 
 GB = 10**9
 MONTH = 30 * 86400.0
 NVLINK_SHARE = 0.9
 """What each further GPU adds; measured scaling of data parallel training on one machine lies about there."""
+BANDWIDTH = 100e6
+"""Bytes a second between a place and the store, as assumed."""
 LONGEST = 10 * 365 * 86400.0
 """What would take longer is as good as never done."""
-
-
-@dataclass(frozen=True)
-class Conditions:
-    """What a place asks for and promises besides its rate. Prices are micro-dollars per GB (and month).
-
-    `interruptions` is how often an hour a machine is taken back, on average, where it can be.
-    """
-
-    egress: int = 0
-    storage: int = 0
-    dedicated: bool = True
-    interruptions: float = 0.0
-    bandwidth: float = 100e6
-    """Bytes a second between the place and the store."""
-
-
-@dataclass(frozen=True)
-class Candidate:
-    offer: Offer
-    conditions: Conditions = Conditions()
 
 
 @dataclass(frozen=True)
@@ -68,14 +50,13 @@ class Estimate:
         return self.machine + self.egress + self.storage
 
 
-def estimate(work: Work, candidate: Candidate, speeds: Speeds) -> Estimate:
-    offer, conditions = candidate.offer, candidate.conditions
-    transfer = (work.dataset_bytes + work.output_bytes) / conditions.bandwidth
-    seconds, confidence = duration(work, offer, speeds)
-    egress = _of(work.output_bytes, conditions.egress)
+def estimate(work: Work, offer: Offer, known: Knowledge) -> Estimate:
+    transfer = (work.dataset_bytes + work.output_bytes) / BANDWIDTH
+    seconds, confidence = duration(work, offer, known)
+    egress = _of(work.output_bytes, offer.tariff.egress_per_gb or 0)
     if seconds is None:
         return Estimate(offer.wait_seconds, offer.startup_seconds, transfer, None, None, None, egress, None, confidence)
-    lost = _lost(work, candidate, seconds)
+    lost = _lost(work, offer, seconds, known)
     billed = offer.startup_seconds + transfer + seconds + lost
     held = work.dataset_bytes + work.output_bytes
     return Estimate(
@@ -86,32 +67,32 @@ def estimate(work: Work, candidate: Candidate, speeds: Speeds) -> Estimate:
         lost=lost,
         machine=forecast(billed, offer.rate, offer.billing),
         egress=egress,
-        storage=math.ceil(_of(held, conditions.storage) * billed / MONTH),
+        storage=math.ceil(_of(held, offer.tariff.storage_per_gb_month or 0) * billed / MONTH),
         confidence=confidence,
     )
 
 
-def duration(work: Work, offer: Offer, speeds: Speeds) -> tuple[float | None, Confidence]:
+def duration(work: Work, offer: Offer, known: Knowledge) -> tuple[float | None, Confidence]:
     """Seconds of computing there, and how sure that is."""
     compute = work.compute
     if compute is None:
         return None, Confidence.LOW
     if not compute.gpu:
         return compute.seconds, compute.confidence
-    here, known = _speed(work, offer, compute, speeds), speeds.speed(compute.gpu, compute.precision)
-    if here is None or not known:
+    here, there = _speed(work, offer, compute, known), known.speed(compute.gpu, compute.precision)
+    if here is None or not there:
         return compute.seconds, Confidence.LOW
-    base = known * _together(compute.gpus)
+    base = there * _together(compute.gpus)
     same = offer.capacity.gpu_name == compute.gpu and _used(work, offer) == compute.gpus
     sure = compute.confidence if same else weaker(compute.confidence, Confidence.MEDIUM)
     return min(compute.seconds * base / here, LONGEST), sure
 
 
-def _speed(work: Work, offer: Offer, compute: Compute, speeds: Speeds) -> float | None:
+def _speed(work: Work, offer: Offer, compute: Compute, known: Knowledge) -> float | None:
     used = _used(work, offer)
     if used == 0:
-        return speeds.cpu_speed(offer.capacity.cpus)
-    one = speeds.speed(offer.capacity.gpu_name, compute.precision)
+        return known.cpu_speed(offer.capacity.cpus)
+    one = known.speed(offer.capacity.gpu_name, compute.precision)
     return None if one is None else one * _together(used)
 
 
@@ -127,18 +108,18 @@ def _together(gpus: int) -> float:
     return 1 + (gpus - 1) * NVLINK_SHARE
 
 
-def _lost(work: Work, candidate: Candidate, seconds: float) -> float:
+def _lost(work: Work, offer: Offer, seconds: float, known: Knowledge) -> float:
     """With interruptions that come at random, each piece between checkpoints is done again until it gets through.
 
     The expected time of a piece of length c is (1/r + d) (exp(r c) - 1) for r interruptions a second and a
     restart of d seconds; all pieces together, less the work itself.
     """
-    rate = candidate.conditions.interruptions / 3600 if candidate.offer.market is Market.SPOT else 0.0
+    rate = known.interruptions(offer) / 3600
     if not rate or not seconds:
         return 0.0
     piece = min(work.checkpoint_seconds or seconds, seconds)
     grown = math.expm1(min(rate * piece, 50.0))
-    expected = seconds / piece * (1 / rate + candidate.offer.startup_seconds) * grown
+    expected = seconds / piece * (1 / rate + offer.startup_seconds) * grown
     return min(expected - seconds, LONGEST)
 
 

@@ -6,14 +6,14 @@ from crucible.core import scheduling
 from crucible.core.offers import Market, Offer
 from crucible.core.pricing import MICROS
 from crucible.core.resources import format_duration
-from crucible.core.routing.estimate import Candidate, Estimate
+from crucible.core.routing.estimate import Estimate
 from crucible.core.routing.wishes import Wishes
 from crucible.core.routing.work import GpuNeed, Work
 
 
-def why_never(work: Work, wishes: Wishes, candidate: Candidate) -> str:
+def why_never(work: Work, wishes: Wishes, offer: Offer) -> str:
     """Why it is none whatever it costs: not what is wished for, or too small; empty when it could be one."""
-    return unwished(work, wishes, candidate) or unfit(work, candidate.offer)
+    return unwished(work, wishes, offer) or unfit(work, offer)
 
 
 def why_not(wishes: Wishes, offer: Offer, estimated: Estimate) -> str:
@@ -21,8 +21,7 @@ def why_not(wishes: Wishes, offer: Offer, estimated: Estimate) -> str:
     return _too_much(wishes, estimated) or offer.why_not
 
 
-def unwished(work: Work, wishes: Wishes, candidate: Candidate) -> str:
-    offer = candidate.offer
+def unwished(work: Work, wishes: Wishes, offer: Offer) -> str:
     if wishes.backend and offer.backend != wishes.backend:
         return f"it is to run on {wishes.backend}"
     if wishes.backends and offer.backend not in wishes.backends:
@@ -31,7 +30,7 @@ def unwished(work: Work, wishes: Wishes, candidate: Candidate) -> str:
         return f"{offer.region} is not in {_or(wishes.regions)}"
     if wishes.gpu_types and offer.capacity.gpu_name not in wishes.gpu_types:
         return f"has {offer.capacity.gpu_name or 'no GPU'}, not {_or(wishes.gpu_types)}"
-    if wishes.dedicated and not candidate.conditions.dedicated:
+    if wishes.dedicated and offer.tariff.dedicated is False:
         return "shares its machines with others, and only dedicated ones are wished for"
     return _wrong_market(work, wishes, offer)
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from crucible.core.offers import Market, Offer
 from crucible.core.pricing import MICROS
 from crucible.core.routing import judge
-from crucible.core.routing.estimate import Candidate, Estimate, estimate
+from crucible.core.routing.estimate import Estimate, estimate
+from crucible.core.routing.knowledge import Knowledge
 from crucible.core.routing.wishes import Objective, Wishes, check
 from crucible.core.routing.words import Ranked, cons, pros
-from crucible.core.routing.work import Speeds, Work
+from crucible.core.routing.work import Work
 
 HOUR_IS_WORTH = 2 * MICROS
 """Balanced: what an hour of waiting counts for, in micro-dollars."""
@@ -37,19 +38,19 @@ class Plan:
 
 @dataclass(frozen=True)
 class _Weighed:
-    candidate: Candidate
+    offer: Offer
     estimated: Estimate
     weight: float
     """In the unit of the objective; less is better."""
 
 
-def route(work: Work, wishes: Wishes, candidates: Iterable[Candidate], speeds: Speeds) -> Plan:
+def route(work: Work, wishes: Wishes, offers: Iterable[Offer], known: Knowledge) -> Plan:
     """Raises BadInput for wishes that contradict each other."""
     check(wishes, work)
     fitting: list[_Weighed] = []
     rejected: list[Rejected] = []
-    for candidate in candidates:
-        weighed = _weighed(work, wishes, candidate, speeds)
+    for offer in offers:
+        weighed = _weighed(work, wishes, offer, known)
         if isinstance(weighed, Rejected):
             rejected.append(weighed)
         else:
@@ -59,30 +60,30 @@ def route(work: Work, wishes: Wishes, candidates: Iterable[Candidate], speeds: S
     return Plan(ranked, tuple(rejected), None if ranked else _nearest(work, rejected))
 
 
-def _weighed(work: Work, wishes: Wishes, candidate: Candidate, speeds: Speeds) -> _Weighed | Rejected:
-    never = judge.why_never(work, wishes, candidate)
+def _weighed(work: Work, wishes: Wishes, offer: Offer, known: Knowledge) -> _Weighed | Rejected:
+    never = judge.why_never(work, wishes, offer)
     if never:
-        return Rejected(candidate.offer, never)
-    estimated = estimate(work, candidate, speeds)
-    why = judge.why_not(wishes, candidate.offer, estimated)
+        return Rejected(offer, never)
+    estimated = estimate(work, offer, known)
+    why = judge.why_not(wishes, offer, estimated)
     if why:
-        return Rejected(candidate.offer, why)
-    return _Weighed(candidate, estimated, _weight(wishes.optimize, candidate.offer, estimated))
+        return Rejected(offer, why)
+    return _Weighed(offer, estimated, _weight(wishes.optimize, offer, estimated))
 
 
 def _ranked(work: Work, wishes: Wishes, fitting: list[_Weighed]) -> Iterator[Ranked]:
     least = fitting[0].weight if fitting else 0.0
-    cheapest = {_twin(one.candidate.offer): one.candidate.offer.rate for one in fitting if _is_on_demand(one)}
+    cheapest = {_twin(one.offer): one.offer.rate for one in fitting if _is_on_demand(one)}
     for one in fitting:
-        offer = one.candidate.offer
+        offer = one.offer
         instead = cheapest.get(_twin(offer)) if offer.market is Market.SPOT else None
         yield Ranked(
             offer=offer,
             estimate=one.estimated,
             score=_score(one.weight, least),
             ceiling=_ceiling(wishes, offer, one.estimated),
-            pros=tuple(pros(work, one.candidate, one.estimated, instead)),
-            cons=tuple(cons(work, one.candidate, one.estimated)),
+            pros=tuple(pros(work, one.offer, one.estimated, instead)),
+            cons=tuple(cons(work, one.offer, one.estimated)),
         )
 
 
@@ -99,7 +100,7 @@ def _weight(objective: Objective, offer: Offer, estimated: Estimate) -> float:
 
 def _order(one: _Weighed) -> tuple[object, ...]:
     """The same offers come in the same order, however they were listed."""
-    offer, eta, total = one.candidate.offer, one.estimated.eta, one.estimated.total
+    offer, eta, total = one.offer, one.estimated.eta, one.estimated.total
     ties = (LAST if eta is None else eta, offer.rate if total is None else total, offer.rate)
     return one.weight, *ties, offer.backend, offer.region, offer.instance_type, offer.market
 
@@ -128,7 +129,7 @@ def _nearest(work: Work, rejected: list[Rejected]) -> Rejected | None:
 
 
 def _is_on_demand(one: _Weighed) -> bool:
-    return one.candidate.offer.market is Market.ON_DEMAND
+    return one.offer.market is Market.ON_DEMAND
 
 
 def _twin(offer: Offer) -> tuple[str, str, str]:

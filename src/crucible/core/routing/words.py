@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from crucible.core.offers import Availability, Market, Offer
 from crucible.core.resources import format_duration, format_memory
-from crucible.core.routing.estimate import Candidate, Estimate
+from crucible.core.routing.estimate import Estimate
 from crucible.core.routing.work import Confidence, GpuNeed, Work
 
 QUICK = 60.0
@@ -19,7 +19,7 @@ COARSE = 3600
 
 @dataclass(frozen=True)
 class Ranked:
-    """A candidate with what it would come to. `ceiling` is the highest hourly rate at which it is still one."""
+    """A offer with what it would come to. `ceiling` is the highest hourly rate at which it is still one."""
 
     offer: Offer
     estimate: Estimate
@@ -29,9 +29,8 @@ class Ranked:
     cons: tuple[str, ...]
 
 
-def pros(work: Work, candidate: Candidate, estimated: Estimate, on_demand: int | None) -> Iterator[str]:
+def pros(work: Work, offer: Offer, estimated: Estimate, on_demand: int | None) -> Iterator[str]:
     """`on_demand` is what the same machine costs an hour when it is not taken back."""
-    offer = candidate.offer
     if offer.rate == 0:
         yield "free"
     if offer.wait_seconds + offer.startup_seconds < QUICK:
@@ -40,23 +39,22 @@ def pros(work: Work, candidate: Candidate, estimated: Estimate, on_demand: int |
         yield "billed by the second"
     if on_demand and offer.rate < on_demand:
         yield f"{1 - offer.rate / on_demand:.0%} below the on-demand price"
-    if offer.rate and candidate.conditions.dedicated:
+    if offer.rate and offer.tariff.dedicated:
         yield "a machine of its own"
     if offer.market is Market.SPOT and work.checkpoint_seconds and estimated.lost is not None:
         yield "checkpoints carry it over interruptions"
 
 
-def cons(work: Work, candidate: Candidate, estimated: Estimate) -> Iterator[str]:
-    offer = candidate.offer
+def cons(work: Work, offer: Offer, estimated: Estimate) -> Iterator[str]:
     if offer.availability is not Availability.AVAILABLE:
         yield f"{offer.availability.value}: about {format_duration(offer.wait_seconds)} of waiting"
     if offer.startup_seconds > SLOW:
         yield f"takes {format_duration(offer.startup_seconds)} to start"
     if offer.market is Market.SPOT:
-        yield _interrupted(work, candidate, estimated)
+        yield _interrupted(work, offer, estimated)
     if max(offer.billing.granularity, offer.billing.minimum) >= COARSE:
         yield f"billed for at least {format_duration(max(offer.billing.granularity, offer.billing.minimum))}"
-    if offer.rate and not candidate.conditions.dedicated:
+    if offer.rate and offer.tariff.dedicated is False:
         yield "shares machines with others"
     wanted = work.need.gpu_memory_bytes or 0
     if wanted and offer.capacity.gpu_memory_bytes > MUCH * wanted:
@@ -66,7 +64,7 @@ def cons(work: Work, candidate: Candidate, estimated: Estimate) -> Iterator[str]
     yield from _unsure(estimated)
 
 
-def _interrupted(work: Work, candidate: Candidate, estimated: Estimate) -> str:
+def _interrupted(work: Work, offer: Offer, estimated: Estimate) -> str:
     if not work.checkpoint_seconds:
         return "may be taken back at any time, and without checkpoints it begins anew"
     if not estimated.lost:

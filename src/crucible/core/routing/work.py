@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import Protocol
 
 from crucible.core.resources import Resources
 
@@ -51,13 +50,3 @@ class Work:
     output_bytes: int = 0
     checkpoint_seconds: float | None = None
     interruptible: bool = False
-
-
-class Speeds(Protocol):
-    """How fast GPUs are, beside each other."""
-
-    def speed(self, gpu: str, precision: str) -> float | None:
-        """None for a type that nobody knows."""
-
-    def cpu_speed(self, cpus: float) -> float:
-        """Of so many processors, on the same scale."""
