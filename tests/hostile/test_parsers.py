@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -32,6 +31,7 @@ from crucible.agent.interruption import _seconds as read_notice
 from crucible.agent.output.parser import OutputParser
 from crucible.agent.spool import _records as read_spool
 from crucible.backends.rehearsal.connection import _document as read_provider
+from crucible.client.http import Response
 from crucible.client.jobfile import parse_job_file
 from crucible.client.payload.notebook import read_cells, to_script
 from crucible.client.plugins.configs import _parsed as read_config
@@ -54,7 +54,7 @@ from crucible.wire.plugins import Plugin, _described
 from crucible.wire.results import BadResult, Result, decode_result, encode_result
 
 KEY = b"k" * 32
-MOMENT = 2.0
+MOMENT = 5.0
 """Seconds, on a machine that is busy; a parser that can be slowed down takes minutes."""
 
 
@@ -148,8 +148,12 @@ def sought(data: bytes) -> None:
         Pattern(text, regex=regex, case=False).search(b"some line of output " * 1000, 0)
 
 
+_NEVER_ASKED = (None, None, None)
+"""Where an answer comes from; this one has been read."""
+
+
 def problem(data: bytes) -> None:
-    error = problem_of(httpx2.Response(418, content=data))
+    error = problem_of(Response(418, "I'm a teapot", {}, *_NEVER_ASKED, data))  # type: ignore[arg-type]
     assert isinstance(error, CrucibleError)
     str(error)
 

@@ -129,6 +129,7 @@ NOT_HERE = {
     "POST /api/v1/jobs/{id}/resume": 409,
     "POST /api/v1/training/{job_id}/resume": 409,
     "POST /api/v1/login": 401,
+    "POST /api/v1/catalog/refresh": 422,
 }
 """What this town says no to, having understood it."""
 

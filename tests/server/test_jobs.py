@@ -93,10 +93,7 @@ async def test_a_list_has_defaults(http: httpx2.AsyncClient, control: FakeContro
         "cursor=" + "c" * 201,
         "name=",
         "name=" + "n" * 201,
-        "name=%00",
-        "named=%00",
         "text=",
-        "text=%00",
         "text=" + "t" * 201,
         "created_after=yesterday",
         "created_before=2026-13-01",
@@ -114,7 +111,6 @@ async def test_a_list_out_of_bounds_is_refused(http: httpx2.AsyncClient, query: 
     ("query", "word"),
     [
         ("backend=" + "b" * 101, "backend"),
-        ("backend=%00", "backend"),
         ("tag=", "tag"),
         ("tag=" + "t" * 302, "tag"),
         ("tag=%3Dx", "is no tag"),

@@ -28,7 +28,7 @@ router = APIRouter(prefix=PATH, tags=["login"])
 Word = Annotated[str | None, Query(max_length=MAX_WORD)]
 
 
-@router.get("", status_code=303, responses=documented(404, 503))
+@router.get("", status_code=303, response_class=RedirectResponse, responses=documented(404, 503))
 async def begin(
     people: People,
     request: Request,
