@@ -164,7 +164,7 @@ def test_fifty_processes_cost_little(tmp_path: Path) -> None:
         assert sampler.sample([100]).processes == 50
         return time.thread_time() - begin
 
-    assert min(timed() for _ in range(10)) < 0.005
+    assert min(timed() for _ in range(10)) < 0.01
 
 
 # GPUs.

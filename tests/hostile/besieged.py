@@ -59,6 +59,8 @@ class Besieged:
         headers = {**asked.headers, **self.town.headers(identity)}
         try:
             answer = self.runner.run(self._sent(app or self.town.api, asked, headers))
+        except httpx2.InvalidURL:
+            return None  # longer than this client can ask
         except Exception as error:  # noqa: BLE001 whatever it is, it is the finding
             self.complain(f"raised {type(error).__name__}: {str(error)[:300]}", asked)
             return None

@@ -25,7 +25,7 @@ ALWAYS = {"401", "403", "422", "429", "500", "503", "507"}
         ("get", "/api/v1/catalog", set()),
         ("get", "/api/v1/catalog/types/{type}", {"404"}),
         ("post", "/api/v1/catalog/audit", {"413", "504"}),
-        ("post", "/api/v1/catalog/refresh", {"502", "503", "504"}),
+        ("post", "/api/v1/catalog/refresh", {"400", "413", "502", "504"}),
     ],
 )
 async def test_every_error_is_documented_as_a_problem(

@@ -140,7 +140,7 @@ async def attempt_desired(
     stop: bool = False,
     checkpoint: Offset = 0,
     wait: Wait = 0.0,
-    sessions: Annotated[str | None, Query(max_length=MAX_SESSIONS)] = None,
+    sessions: Annotated[str | None, Query(max_length=MAX_SESSIONS, pattern=r"^[a-z0-9,-]*$")] = None,
 ) -> Response:
     """What is wanted of one runner, as soon as it differs from what the runner says it knows."""
     known = None if sessions is None else frozenset(sessions.split(","))

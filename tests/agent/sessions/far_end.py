@@ -6,6 +6,7 @@ import contextlib
 import os
 import queue
 import threading
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -132,10 +133,13 @@ class FarEnd:
 
 
 def around(folder: Path, env: Mapping[str, str] | None = None, **more: object) -> Surroundings:
-    """Surroundings of a job that runs, whose processes are this one's children."""
+    """Surroundings of a job that runs, whose processes are this one's children.
+
+    Its attempt is its own: what ends with one is looked for by that name, among the processes of other tests too.
+    """
     found = {
         "folder": folder,
-        "env": {"PATH": os.environ["PATH"], "CRUCIBLE_ATTEMPT_ID": "att-1", **(env or {})},
+        "env": {"PATH": os.environ["PATH"], "CRUCIBLE_ATTEMPT_ID": f"att-{uuid.uuid4().hex}", **(env or {})},
         "secrets": (),
         "admit": lambda pid: None,
         "pids": list,
