@@ -14,19 +14,18 @@ from crucible.analysis.values import MISSING, Instance, Unknown, Value, either
 _LEAVES = (Flow.RETURN, Flow.RAISE, Flow.BREAK, Flow.CONTINUE)
 
 
-def both_ways(
-    machine: Machine, test: Value, body: Sequence[ast.stmt], orelse: Sequence[ast.stmt], scope: Scope
-) -> Flow | Guard:
+def both_ways(machine: Machine, test: Value, node: ast.If, scope: Scope) -> Flow | Guard:
     """A guard as the answer holds for the rest of the block: one of the two ways left it."""
     gpu = test.gpu if isinstance(test, Unknown) else None
+    both_happen = gpu is None and _asks_rank(node.test)
     holder = scope.lookup("self")
     kept = holder.attrs if isinstance(holder, Instance) else {}
     names, attrs = dict(scope.names), dict(kept)
-    yes = _one_way(machine, Guard(gpu), body, scope)
+    yes = _one_way(machine, Guard(gpu, both_happen), node.body, scope)
     names_yes, attrs_yes = dict(scope.names), dict(kept)
     _put(scope.names, names)
     _put(kept, attrs)
-    no = _one_way(machine, Guard(None if gpu is None else not gpu), orelse, scope)
+    no = _one_way(machine, Guard(None if gpu is None else not gpu, both_happen), node.orelse, scope)
     if yes is Flow.NEXT and no in _LEAVES:
         _keep(scope.names, names_yes)
         _put(kept, attrs_yes)
@@ -36,6 +35,12 @@ def both_ways(
     else:
         _keep(scope.names, names_yes, only_returns=True)
     return _afterwards(machine, gpu, yes, no)
+
+
+def _asks_rank(test: ast.expr) -> bool:
+    """Of several processes each goes its own way, so both are gone."""
+    names = (getattr(each, "id", getattr(each, "attr", "")) for each in ast.walk(test))
+    return any("rank" in name.lower() for name in names)
 
 
 def _one_way(machine: Machine, guard: Guard, body: Sequence[ast.stmt], scope: Scope) -> Flow:

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from crucible.analysis.values import NOWHERE, UNKNOWN, Value, Where
 
 
-@dataclass(frozen=True)
-class Guard:
+class Guard(NamedTuple):
     """A condition that could not be decided. `gpu`: what is under it runs where there is a GPU, or where not."""
 
     gpu: bool | None = None
     swept: bool = False
-    """Not a condition: nobody was seen to call this code."""
+    """No condition on whether it runs: nobody was seen to call this code, or another process goes this way."""
 
 
-@dataclass(frozen=True)
-class Loop:
+class Loop(NamedTuple):
     """`length` is how often it goes round, None if that is unknown; `data` where it goes over a loader of data."""
 
     target: str
@@ -26,8 +25,7 @@ class Loop:
     data: Value = None
 
 
-@dataclass(frozen=True)
-class Situation:
+class Situation(NamedTuple):
     """Where and when something was seen."""
 
     where: Where = NOWHERE

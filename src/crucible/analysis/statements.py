@@ -172,7 +172,7 @@ def _if(machine: Machine, node: ast.If, scope: Scope) -> Flow | Guard:
     if answer is not None:
         note_switched_off(machine, node.test, node.orelse if answer else node.body, scope)
         return execute(machine, node.body if answer else node.orelse, scope)
-    return both_ways(machine, test, node.body, node.orelse, scope)
+    return both_ways(machine, test, node, scope)
 
 
 def _with(machine: Machine, node: ast.With | ast.AsyncWith, scope: Scope) -> Flow:

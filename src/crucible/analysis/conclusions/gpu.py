@@ -15,6 +15,7 @@ Sign = tuple[Where, str]
 _FLAG = re.compile(
     r"(^|_)(cuda|gpu|gpus|gpu_id|device|devices|accel|accelerator)($|_)|^(no|use|disable|enable)_?(cuda|gpu|accel)"
 )
+_DEVICE = re.compile(r"cuda(:\d+)?")
 _ITSELF = (
     "keras.",
     "tensorflow.",
@@ -120,6 +121,8 @@ def _required(seen: Seen) -> Iterator[Sign]:
             yield call.where, "It moves to a GPU without asking whether there is one."
         elif any(is_cuda(each) or each in ("gpu_hist", "GPU") for each in map(_one, _places(call))):
             yield call.where, "It names the GPU as its device."
+        elif _names_device(call):
+            yield call.where, "It hands on the GPU as a device."
         elif call.path in _NEEDS:
             yield call.where, f"It calls {call.path}, which fails without a GPU."
         elif call.last == "DistributedDataParallel" and isinstance(call.kwargs.get("device_ids"), list):
@@ -132,6 +135,15 @@ def _required(seen: Seen) -> Iterator[Sign]:
         if each.module.partition(".")[0] in ONLY_GPU and each.situation.certain and not _tried(seen, each.situation):
             yield each.situation.where, f"It imports {each.module}, which needs a GPU."
     yield from _required_parameters(seen)
+
+
+def _names_device(call: Call) -> bool:
+    """`"cuda:0"` among the arguments, or in a list among them. Half precision "for cuda" works without one."""
+    if call.path.startswith(("builtins.", "argparse.", "os.")) or call.last in ("autocast", "GradScaler", "load"):
+        return False
+    given = [each for each in (*call.args, *call.kwargs.values()) if not isinstance(each, Either)]
+    inner = [each for many in given if isinstance(many, list | tuple) for each in many[:16]]
+    return any(isinstance(each, str) and len(each) < 12 and _DEVICE.fullmatch(each) for each in (*given, *inner))
 
 
 def _one(value: Value) -> Value:
@@ -185,7 +197,11 @@ def _optional(seen: Seen) -> Iterator[Sign]:
     for call in seen.facts.calls:
         if call.path in ("torch.cuda.is_available", "torch.accelerator.is_available", "torch.cuda.device_count"):
             yield call.where, "It asks whether there is a GPU."
-        elif call.last == "cuda" or any(is_cuda(each) or maybe_cuda(each) for each in _places(call)):
+        elif (
+            call.last == "cuda"
+            or any(is_cuda(each) or maybe_cuda(each) for each in _places(call))
+            or _names_device(call)
+        ):
             yield call.where, "It uses a GPU where a condition holds."
         elif call.path in _TRAINERS or (
             call.path.startswith(_TRAINER_ROOTS) and call.path.count(".") <= 2 and call.last[:1].isupper()
