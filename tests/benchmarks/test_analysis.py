@@ -8,6 +8,8 @@ from benchmarks.analysis.command import main
 from benchmarks.analysis.corpus import labels
 from benchmarks.analysis.scores import accuracy, macro_f1, percentile
 
+from crucible.analysis.knowledge.frameworks import FRAMEWORKS
+
 LABELS = "file,frameworks,gpu,parameters\na.py,torch,required,16\nb.py,sklearn,none,\nc/d.py,torch,none,\n"
 
 
@@ -82,3 +84,10 @@ def test_macro_f1_gives_each_class_the_same_weight() -> None:
     assert macro_f1(["a", "a", "a", "a"], ["a", "a", "a", "b"]) == pytest.approx((6 / 7 + 0) / 2)
     assert accuracy([1, 2], [1, 3]) == 0.5
     assert percentile([3.0, 1.0, 2.0], 0.95) == 3.0
+
+
+def test_the_guide_lists_the_frameworks_that_are_known() -> None:
+    guide = (Path(__file__).parents[2] / "benchmarks" / "analysis" / "README.md").read_text(encoding="utf-8")
+    start = guide.index("`torch tensorflow")
+    listed = guide[start + 1 : guide.index("`", start + 1)].split()
+    assert set(listed) == {name for names in FRAMEWORKS.values() for name in names}

@@ -28,10 +28,11 @@ def for_loop(machine: Machine, node: ast.For | ast.AsyncFor, scope: Scope) -> Fl
 
     source = evaluate(machine, node.iter, scope)
     items = items_of(source)
+    loop = Loop(_target(node.target), length_of(source), (scope.file, node.lineno), _data(source))
     if items is not None and len(items) <= UNROLLED and _builds(node, source):
-        flow = _rounds(machine, node, items, scope)
+        with machine.around(loop):
+            flow = _rounds(machine, node, items, scope)
     else:
-        loop = Loop(_target(node.target), length_of(source), (scope.file, node.lineno), _data(source))
         machine.rounds += 1
         with machine.around(loop):
             assign(machine, node.target, item_like(source), scope)

@@ -63,6 +63,9 @@ OPTIONAL = {
     "an own trainer": "from transformers import Trainer\nclass Mine(Trainer):\n    pass\nMine(model=m)",
     "lightning": "import lightning as L\nL.Trainer(max_epochs=3).fit(m)",
     "device_map": "from transformers import AutoModel\nAutoModel.from_pretrained('gpt2', device_map='auto')",
+    "hidden from TensorFlow for JAX": (
+        "import jax, tensorflow as tf\ntf.config.experimental.set_visible_devices([], 'GPU')\njax.numpy.zeros(3)"
+    ),
     "a library in a try": "try:\n    import cupy as np\nexcept ImportError:\n    import numpy as np",
 }
 NONE = {
@@ -72,6 +75,7 @@ NONE = {
     "boosted trees": "import xgboost as xgb\nxgb.train({'tree_method': 'hist'}, d)",
     "hidden": "import os\nos.environ['CUDA_VISIBLE_DEVICES'] = ''\nimport torch\ntorch.zeros(3).cuda()",
     "data of keras": "from keras.datasets import mnist\nmnist.load_data()\nfrom sklearn.svm import SVC",
+    "hidden from TensorFlow": "import tensorflow as tf\ntf.config.set_visible_devices([], 'GPU')\ntf.zeros(3)",
     "jax told so": "import jax\njax.config.update('jax_platform_name', 'cpu')\njax.numpy.zeros(3)",
     "seeds": "import torch\ntorch.cuda.manual_seed_all(1)\ntorch.manual_seed(1)",
     "nothing": "print('hello')",

@@ -225,23 +225,27 @@ def _optional(seen: Seen) -> Iterator[Sign]:
             yield each.situation.where, f"It imports {each.module} where it can."
 
 
+_TF_HIDES = ("tensorflow.config.set_visible_devices", "tensorflow.config.experimental.set_visible_devices")
+_ON_CPU = (("jax_platform_name", "cpu"), ("jax_platforms", "cpu"))
+
+
 def _hides(name: Value, value: Value) -> bool:
     return name in ("CUDA_VISIBLE_DEVICES", "JAX_PLATFORMS", "JAX_PLATFORM_NAME") and value in ("", "-1", "cpu")
 
 
 def _forbidden(seen: Seen) -> Sign | None:
+    jax = any(each.module.partition(".")[0] in ("jax", "flax") for each in seen.facts.imports)
     for call in seen.facts.calls:
         if call.path == "os.environ[]" and call.situation.certain and _hides(call.args[0], call.args[1]):
             return call.where, "It hides GPUs from itself."
         if (
-            call.path == "tensorflow.config.set_visible_devices"
+            call.path in _TF_HIDES
             and call.argument(0, "devices") == []
             and call.argument(1, "type") == "GPU"
+            and not jax
         ):
+            # With JAX this only keeps TensorFlow from taking the memory that JAX needs.
             return call.where, "It hides GPUs from itself."
-        if call.path == "jax.config.update" and call.args[:2] in (
-            ("jax_platform_name", "cpu"),
-            ("jax_platforms", "cpu"),
-        ):
+        if call.path == "jax.config.update" and call.args[:2] in _ON_CPU:
             return call.where, "It runs on the CPU only."
     return None

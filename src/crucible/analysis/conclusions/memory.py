@@ -24,7 +24,7 @@ def memory_of(
     """In bytes. With mixed precision the weights that learn stay in full precision."""
     item = 4.0 if mixed or half in (Precision.FP32, Precision.TF32) else half.bytes
     frozen = parameters - trainable
-    weights = trainable * (4.0 if mixed or item < 2 else item) + frozen * item
+    weights = frozen * item + trainable * (4.0 if training and (mixed or item < 2) else item)
     kept = work.kept * (1 + SMALL) if work is not None else 0.0
     gradients = trainable * max(2.0, 4.0 if mixed else item) if training else 0.0
     states = trainable * state if training else 0.0

@@ -6,69 +6,34 @@ FRAMEWORKS: dict[str, tuple[str, ...]] = {
     "torch": ("torch",), "torchvision": ("torch",), "torchaudio": ("torch",), "torchtext": ("torch",),
     "torchrl": ("torch",),
     "torch_geometric": ("torch",), "torchmetrics": ("torch",), "functorch": ("torch",), "torchtune": ("torch",),
-    "timm": ("torch", "timm"),
+    "timm": ("torch", "timm"), "fairscale": ("torch",), "apex": ("torch",), "bitsandbytes": ("torch",),
     "tensorflow": ("tensorflow",), "tensorflow_datasets": ("tensorflow",), "tensorflow_hub": ("tensorflow",),
-    "tensorflow_addons": ("tensorflow",),
-    "tensorflow_probability": ("tensorflow",), "tensorflow_text": ("tensorflow",),
-    "tensorflow_decision_forests": ("tensorflow",),
+    "tensorflow_addons": ("tensorflow",), "tensorflow_probability": ("tensorflow",), "tensorflow_text": ("tensorflow",),
+    "tensorflow_decision_forests": ("tensorflow",), "tensorflow_similarity": ("tensorflow",),
+    "tf_keras": ("tensorflow", "keras"),
     "keras": ("keras",), "keras_nlp": ("keras",), "keras_cv": ("keras",), "keras_hub": ("keras",),
-    "keras_tuner": ("keras",), "kerastuner": ("keras",),
-    "keras_core": ("keras",), "keras_rs": ("keras",), "tf_keras": ("tensorflow", "keras"),
-    "jax": ("jax",), "flax": ("jax", "flax"), "optax": ("jax",), "haiku": ("jax", "haiku"),
-    "equinox": ("jax", "equinox"), "orbax": ("jax",), "numpyro": ("jax",), "jaxlib": ("jax",),
+    "keras_tuner": ("keras",),
+    "kerastuner": ("keras",), "keras_core": ("keras",), "keras_rs": ("keras",),
+    "jax": ("jax",), "jaxlib": ("jax",), "flax": ("jax", "flax"), "optax": ("jax",), "orbax": ("jax",),
+    "numpyro": ("jax",),
+    "haiku": ("jax", "haiku"), "equinox": ("jax", "equinox"),
     "transformers": ("transformers",), "diffusers": ("diffusers",), "accelerate": ("accelerate",), "peft": ("peft",),
-    "trl": ("trl",),
-    "sentence_transformers": ("sentence_transformers",), "lightning": ("torch", "lightning"),
-    "pytorch_lightning": ("torch", "lightning"),
-    "lightning_fabric": ("torch", "lightning"), "deepspeed": ("deepspeed",), "fairscale": ("torch",),
-    "apex": ("torch",), "bitsandbytes": ("torch",),
+    "trl": ("trl",), "sentence_transformers": ("sentence_transformers",), "lightning": ("torch", "lightning"),
+    "pytorch_lightning": ("torch", "lightning"), "lightning_fabric": ("torch", "lightning"),
+    "deepspeed": ("deepspeed",),
+    "fastai": ("torch", "fastai"), "stable_baselines3": ("stable_baselines3",), "ultralytics": ("ultralytics",),
     "xgboost": ("xgboost",), "lightgbm": ("lightgbm",), "catboost": ("catboost",), "sklearn": ("sklearn",),
-    "cuml": ("rapids",), "cudf": ("rapids",),
-    "fastai": ("torch", "fastai"), "mxnet": ("mxnet",), "paddle": ("paddle",), "spacy": ("spacy",),
-    "horovod": ("horovod",), "ray": ("ray",),
-    "onnxruntime": ("onnxruntime",), "cupy": ("cupy",), "stable_baselines3": ("torch", "stable_baselines3"),
-    "vllm": ("torch", "vllm"), "theano": ("theano",),
-    "mlx": ("mlx",), "tinygrad": ("tinygrad",), "statsmodels": ("statsmodels",), "gluonts": ("gluonts",),
-    "composer": ("torch", "composer"),
-    "ultralytics": ("torch", "ultralytics"), "unsloth": ("torch", "unsloth"), "triton": ("triton",),
+    "spacy": ("spacy",),
+    "cuml": ("rapids",), "cudf": ("rapids",), "dask_cudf": ("rapids",), "cupy": ("cupy",), "mxnet": ("mxnet",),
+    "paddle": ("paddle",), "horovod": ("horovod",), "ray": ("ray",), "onnxruntime": ("onnxruntime",), "vllm": ("vllm",),
 }  # fmt: skip
-
-PLACES_ITSELF = frozenset({"tensorflow", "keras", "jax", "flax", "haiku", "equinox"})
-"""They take a GPU that is there without being told."""
-
-TRAINERS = frozenset(
-    {
-        "transformers",
-        "accelerate",
-        "lightning",
-        "fastai",
-        "stable_baselines3",
-        "sentence_transformers",
-        "trl",
-        "diffusers",
-        "ultralytics",
-        "composer",
-    }
-)
-"""Their loops or pipelines move the model to a GPU where there is one."""
 
 ONLY_GPU = frozenset(
     {
-        "cupy",
-        "cuml",
-        "cudf",
-        "apex",
-        "bitsandbytes",
-        "vllm",
-        "triton",
-        "pycuda",
-        "flash_attn",
-        "unsloth",
-        "xformers",
-        "tensorrt",
-        "cugraph",
+        "cupy", "cuml", "cudf", "dask_cudf", "dask_cuda", "rmm", "apex", "bitsandbytes", "vllm", "triton", "pycuda",
+        "flash_attn", "unsloth", "xformers", "tensorrt", "cugraph",
     }
-)
+)  # fmt: skip
 """Packages that do nothing without a GPU."""
 
 
