@@ -255,6 +255,27 @@ def test_a_configurator_that_is_not_there_is_taken_at_its_habit() -> None:
     assert width("n = 8\nexec(open('configurator.py').read())\n", "--n=32") == 32
 
 
+def test_training_arguments_of_a_parser_have_their_defaults_and_the_command_line() -> None:
+    code = """
+    from dataclasses import dataclass
+    from transformers import AutoModel, HfArgumentParser, TrainingArguments
+
+    @dataclass
+    class Own:
+        model: str = "gpt2"
+
+    own, args = HfArgumentParser((Own, TrainingArguments)).parse_args_into_dataclasses()
+    AutoModel.from_pretrained(own.model)
+    """
+    profile = read(code)
+    assert profile.batch_size.value == 8
+    assert profile.epochs.value == 3
+    assert profile.model.value == "gpt2"
+    assert profile.checkpointing.value
+    given = read(code, "--per_device_train_batch_size", "4", "--num_train_epochs", "7", "--model", "distilgpt2")
+    assert (given.batch_size.value, given.epochs.value, given.model.value) == (4, 7, "distilgpt2")
+
+
 def test_training_arguments() -> None:
     profile = read(
         "from transformers import TrainingArguments\n"

@@ -169,7 +169,7 @@ def test_a_model_nobody_knows_is_asked_for() -> None:
     assert found.question
 
 
-@pytest.mark.parametrize(("one", "other"), itertools.pairwise((1, 4, 16, 64)))
+@pytest.mark.parametrize(("one", "other"), list(itertools.pairwise((1, 4, 16, 64))))
 def test_known_architectures_grow_with_the_batch(one: int, other: int) -> None:
     code = (
         "import torch, torchvision\nm = torchvision.models.resnet50().cuda()\nbatch_size = {n}\n"

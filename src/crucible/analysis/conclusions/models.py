@@ -153,8 +153,16 @@ def _named_model(thing: Thing, doubtful: bool) -> Model:
     elif isinstance(name, str) and size_in_name(name) is not None:
         count = (size_in_name(name) or 0) * 1e6
     total = int(count) if count is not None else None
-    shown = name if isinstance(name, str) else thing.attrs.get("path", "").rpartition(".")[2] or "model"
+    shown = name if isinstance(name, str) else _class_of(thing)
     return Model(shown, thing, thing.where, total, _adapters(thing, sizes, total), True, sizes, doubtful)
+
+
+def _class_of(thing: Thing) -> str:
+    """What it is a model of, where its name is not known."""
+    parts = [
+        part for part in str(thing.attrs.get("path", "")).split(".") if part not in ("from_pretrained", "from_config")
+    ]
+    return parts[-1] if parts else "model"
 
 
 def _adapters(thing: Thing, sizes: Sizes | None, total: int | None) -> int | None:

@@ -142,20 +142,22 @@ def dressed(asked: Asked, cls: Value) -> Value:
 
     if isinstance(cls, Function):
         return call(asked.machine, cls, (), _given_to(asked, cls), asked.scope)
+    if isinstance(cls, Name):
+        made = Thing(cls.path, (), _for_library(asked), asked.machine.line)
+        asked.machine.note_call(cls.path, (), made.kwargs, None, made)
+        return made
     if not isinstance(cls, Class):
-        return (
-            Thing("namespace")
-            if not isinstance(cls, Name)
-            else Thing(cls.path, (), _for_library(asked), asked.machine.line)
-        )
-    made = call(asked.machine, cls, (), {}, asked.scope)
-    if isinstance(made, Instance):
+        return Thing("namespace")
+    filled = call(asked.machine, cls, (), {}, asked.scope)
+    if isinstance(filled, Instance):
         given = flags(asked.machine.sources.arguments)
         for name in cls.all_fields():
             if name in given:
-                made.attrs[name] = literal(given[name])
-            note_option(asked.machine, name, made.attrs.get(name, UNKNOWN))
-    return made
+                filled.attrs[name] = literal(given[name])
+            note_option(asked.machine, name, filled.attrs.get(name, UNKNOWN))
+        for base in cls.outside():
+            asked.machine.note_call(base, (), {**_for_library(asked), **filled.attrs}, None, filled)
+    return filled
 
 
 def _for_library(asked: Asked) -> dict[str, Value]:
