@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 from crucible.analysis.conclusions import (
     data,
@@ -81,96 +82,92 @@ def _sweep(machine: Machine) -> None:
 
 def _profile(seen: Seen, reference: Reference) -> Profile:
     made = models.together(models.models(seen))
-    need = gpu.gpu_need(seen, any(each.value is None for each in made))
-    spread = distribution.distribution(seen)
+    unseen = any(each.value is None for each in made)
+    learned = Profile(
+        frameworks=frameworks.frameworks(seen),
+        gpu=gpu.gpu_need(seen, unseen),
+        distribution=distribution.distribution(seen),
+        precision=training.precision(seen),
+        batch_size=training.batch_size(seen),
+        sequence_length=training.sequence_length(seen),
+        image_size=training.image_size(seen, data.pictures(seen)),
+        dataset=data.dataset(seen),
+        epochs=length.epochs(seen),
+        checkpointing=saving.checkpointing(seen),
+        resume=saving.resume(seen),
+        network=surroundings.network(seen),
+        entrypoint=surroundings.entrypoint(seen),
+        notes=tuple(dict.fromkeys((*seen.machine.sources.partial, *seen.facts.notes))),
+    )
+    # Where only the sizes of a new model are here: nobody makes one but to train it.
+    trains = training.trains(seen) or unseen
+    return _sized(seen, reference, _with_model(seen, learned, made, trains), made, trains)
+
+
+def _with_model(seen: Seen, learned: Profile, made: tuple[models.Model, ...], trains: bool) -> Profile:
     name, count, learns = models.parameters(seen, made)
     optimizer, state = training.optimizer(seen)
-    half = training.precision(seen)
-    batch, length_, side = _inputs(seen)
-    trains = training.trains(seen)
-    if not trains and any(each.value is None for each in made):
-        # Only the sizes of a new model are here; nobody makes one but to train it.
-        trains, optimizer, state = True, *training.assumed_optimizer(seen)
-    given, assumed = _assumed(seen, made, batch, length_, side, half)
-    work = step_work(seen, made, given)
-    parts = None
-    if count.value is not None:
-        mixed = half.value in (Precision.FP16, Precision.BF16) and not _pure_half(seen)
-        parts = memory.memory_of(
-            count.value, learns.value or 0, state.value or 0.0, half.value or Precision.FP32, work, trains, mixed
-        )
-    if work is not None and work.why.startswith("Followed through the training"):
-        assumed = []
-    total, told = memory.gpu_memory(seen, need.value, count, parts, work, assumed)
-    dataset = data.dataset(seen)
-    epochs = length.epochs(seen)
-    steps = length.steps(seen, trains, epochs, batch.value or (given.batch if trains else None), dataset)
-    hours = runtime(seen, need.value, reference, steps, work, parts, half.value)
-    saves, goes_on = saving.checkpointing(seen), saving.resume(seen)
-    flops: Conclusion[float] = (
-        seen.say(work.flops, (), work.confidence, work.why)
-        if work is not None
-        else seen.ask("How much work is one step?")
-    )
-    return Profile(
-        frameworks=frameworks.frameworks(seen),
-        gpu=need,
-        gpus=distribution.gpu_count(seen, need, spread),
-        distribution=spread,
+    if trains and not optimizer.known:
+        optimizer, state = training.assumed_optimizer(seen)
+    return replace(
+        learned,
+        gpus=distribution.gpu_count(seen, learned.gpu, learned.distribution),
         model=name,
         parameters=count,
         trainable_parameters=learns,
         optimizer=optimizer,
         optimizer_bytes_per_parameter=state,
-        precision=half,
-        batch_size=batch,
-        sequence_length=length_,
-        image_size=side,
-        gpu_memory_gb=total,
-        memory=told,
-        dataset=dataset,
-        epochs=epochs,
-        steps=steps,
-        flops_per_step=flops,
-        runtime_hours=hours,
-        checkpointing=saves,
-        resume=goes_on,
-        interruptible=saving.interruptible(seen, saves, goes_on, hours),
-        network=surroundings.network(seen),
-        entrypoint=surroundings.entrypoint(seen),
-        notes=tuple(dict.fromkeys((*seen.machine.sources.partial, *seen.facts.notes))),
     )
 
 
-def _inputs(seen: Seen) -> tuple[Conclusion[int], Conclusion[int], Conclusion[int]]:
-    return training.batch_size(seen), training.sequence_length(seen), training.image_size(seen, data.pictures(seen))
+def _sized(seen: Seen, reference: Reference, learned: Profile, made: tuple[models.Model, ...], trains: bool) -> Profile:
+    """With memory, steps and time, which follow from the rest."""
+    given, assumed = _assumed(learned, made)
+    work = step_work(seen, made, given)
+    if work is not None and work.followed:
+        assumed = []
+    parts = memory.memory_of(learned, work, trains, _mixed(seen, learned))
+    total, told = memory.gpu_memory(seen, learned, parts, work, assumed)
+    batch = learned.batch_size.value or (given.batch if trains else None)
+    steps = length.steps(seen, trains, learned.epochs, batch, learned.dataset)
+    hours = runtime(seen, learned, reference, steps, work, parts)
+    flops: Conclusion[float] = seen.ask("How much work is one step?")
+    if work is not None:
+        flops = seen.say(work.flops, (), work.confidence, work.why)
+    return replace(
+        learned,
+        gpu_memory_gb=total,
+        memory=told,
+        steps=steps,
+        flops_per_step=flops,
+        runtime_hours=hours,
+        interruptible=saving.interruptible(learned.checkpointing, learned.resume, hours),
+    )
 
 
-def _assumed(
-    seen: Seen,
-    made: tuple[models.Model, ...],
-    batch: Conclusion[int],
-    length_: Conclusion[int],
-    side: Conclusion[int],
-    half: Conclusion[Precision],
-) -> tuple[Inputs, list[str]]:
+def _mixed(seen: Seen, learned: Profile) -> bool:
+    """The work is in half precision, the weights are not."""
+    return learned.precision.value in (Precision.FP16, Precision.BF16) and not _pure_half(seen)
+
+
+def _assumed(learned: Profile, made: tuple[models.Model, ...]) -> tuple[Inputs, list[str]]:
     """What goes into the model, with a sensible guess for what is not known."""
     sizes = next((each.sizes for each in made if each.sizes is not None), None)
     block = sizes.block if sizes is not None else 0
     assumed = []
-    tokens = length_.value or block or _ASSUMED_LENGTH
-    if block and length_.value:
-        tokens = min(length_.value, block)
+    tokens = learned.sequence_length.value or block or _ASSUMED_LENGTH
+    if block and learned.sequence_length.value:
+        tokens = min(learned.sequence_length.value, block)
     usual = _ASSUMED_BATCH if sizes is None else _ASSUMED_TEXTS
-    if batch.value is None:
+    if learned.batch_size.value is None:
         assumed.append(f"batches of {usual}")
-    if length_.value is None and not block and sizes is not None:
+    if learned.sequence_length.value is None and not block and sizes is not None:
         assumed.append(f"sequences of {_ASSUMED_LENGTH}")
     inputs = Inputs(
-        batch.value or usual,
+        learned.batch_size.value or usual,
         tokens,
-        side.value or _ASSUMED_SIDE,
-        half.value or Precision.FP32,
+        learned.image_size.value or _ASSUMED_SIDE,
+        learned.precision.value or Precision.FP32,
         bool(assumed),
     )
     return inputs, assumed

@@ -12,7 +12,7 @@ from crucible.analysis.library.keras_layers import network
 from crucible.analysis.library.torch_layers import nowhere
 from crucible.analysis.machine import Exhausted
 from crucible.analysis.tensors import tensor
-from crucible.analysis.values import UNKNOWN, Function, Instance, Tensor, Thing, Value, Where, settled, whole
+from crucible.analysis.values import UNKNOWN, Function, Instance, Tensor, Thing, Value, settled, whole
 from crucible.core.profile import Confidence, Precision
 
 MORE_STEPS = 60_000
@@ -27,7 +27,8 @@ class Work:
     flops: float
     confidence: Confidence
     why: str
-    where: Where | None = None
+    followed: bool = False
+    """It is the program's own step, with the program's own inputs."""
 
 
 @dataclass(frozen=True)
@@ -43,13 +44,8 @@ def step_work(seen: Seen, found: tuple[Model, ...], inputs: Inputs) -> Work | No
     """None where nothing at all is known of the model."""
     followed = _followed(seen.facts.steps)
     if followed is not None:
-        return Work(
-            followed.saved,
-            3 * followed.flops,
-            Confidence.HIGH,
-            "Followed through the training step.",
-            followed.situation.where,
-        )
+        why = "Followed through the training step."
+        return Work(followed.saved, 3 * followed.flops, Confidence.HIGH, why, True)
     parts = [work for model in found if (work := _of_model(seen, model, inputs)) is not None]
     if not parts:
         return None

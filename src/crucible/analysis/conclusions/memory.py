@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from crucible.analysis.conclusions.activations import Work
 from crucible.analysis.conclusions.seen import Seen
-from crucible.core.profile import Conclusion, Confidence, GpuNeed, Memory, Precision
+from crucible.core.profile import Conclusion, Confidence, GpuNeed, Memory, Precision, Profile
 
 CONTEXT = 0.5e9
 """What a GPU's driver and the libraries take before the first tensor."""
@@ -15,45 +15,45 @@ SLACK = 0.02
 SMALL = 0.01
 """Statistics of norms, indices and the like that are not followed one by one, as a share of the activations."""
 
+INFERENCE = 0.1
+"""Without gradients only what the current layer works on is there, as a share of what training would keep."""
+
 _ORDER = [Confidence.LOW, Confidence.MEDIUM, Confidence.HIGH]
 
 
-def memory_of(
-    parameters: int, trainable: int, state: float, half: Precision, work: Work | None, training: bool, mixed: bool
-) -> Memory:
-    """In bytes. With mixed precision the weights that learn stay in full precision."""
+def memory_of(learned: Profile, work: Work | None, training: bool, mixed: bool) -> Memory | None:
+    """In bytes; None where the model is unknown. With mixed precision the weights that learn stay in full precision."""
+    if learned.parameters.value is None:
+        return None
+    half = learned.precision.value or Precision.FP32
     item = 4.0 if mixed or half in (Precision.FP32, Precision.TF32) else half.bytes
-    frozen = parameters - trainable
+    trainable = learned.trainable_parameters.value or 0
+    frozen = learned.parameters.value - trainable
     weights = frozen * item + trainable * (4.0 if training and (mixed or item < 2) else item)
     kept = work.kept * (1 + SMALL) if work is not None else 0.0
     gradients = trainable * max(2.0, 4.0 if mixed else item) if training else 0.0
-    states = trainable * state if training else 0.0
-    activations = kept if training else kept * 0.1
+    states = trainable * (learned.optimizer_bytes_per_parameter.value or 0.0) if training else 0.0
+    activations = kept if training else kept * INFERENCE
     rest = weights + gradients + states + activations
     return Memory(weights, gradients, states, activations, CONTEXT + SLACK * rest)
 
 
 def gpu_memory(
-    seen: Seen,
-    need: GpuNeed | None,
-    parameters: Conclusion[int],
-    parts: Memory | None,
-    work: Work | None,
-    assumed: list[str],
+    seen: Seen, learned: Profile, parts: Memory | None, work: Work | None, assumed: list[str]
 ) -> tuple[Conclusion[float], Conclusion[Memory]]:
-    if need is GpuNeed.NONE:
+    if learned.gpu.value is GpuNeed.NONE:
         return seen.say(0.0, (), Confidence.HIGH, "It uses no GPU."), seen.say(Memory(), ())
-    if parts is None or parameters.value is None:
-        question = parameters.question or "How much GPU memory does it use?"
+    if parts is None:
+        question = learned.parameters.question or "How much GPU memory does it use?"
         return seen.ask(question), seen.ask(question)
-    sure = parameters.confidence
+    sure = learned.parameters.confidence
     if work is not None:
         sure = min(sure, work.confidence, key=_ORDER.index)
     if assumed:
         sure = Confidence.LOW
     told = ", ".join(f"{name} {value:.2f} GB" for name, value in _told(parts))
     why = told + (f". {work.why}" if work is not None else "") + (f" Assumed: {', '.join(assumed)}." if assumed else "")
-    lines = parameters.evidence
+    lines = learned.parameters.evidence
     shown = Conclusion(round(parts.total / 1e9, 2), sure, lines, bool(assumed), why)
     return shown, Conclusion(parts, sure, lines, bool(assumed), why)
 

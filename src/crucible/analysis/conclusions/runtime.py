@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from crucible.analysis.conclusions.activations import Work
 from crucible.analysis.conclusions.seen import Seen
-from crucible.core.profile import Conclusion, Confidence, GpuNeed, Memory, Precision
+from crucible.core.profile import Conclusion, Confidence, GpuNeed, Memory, Precision, Profile
 
 STEP_SECONDS = 0.004
 """Python, kernel launches and the optimizer, whatever the size of the model."""
@@ -30,18 +30,12 @@ CPU = Reference("8 CPU cores", 0.4e12, 0.4e12, 40e9, 0.5)
 
 
 def runtime(
-    seen: Seen,
-    need: GpuNeed | None,
-    reference: Reference,
-    steps: Conclusion[int],
-    work: Work | None,
-    parts: Memory | None,
-    half: Precision | None,
+    seen: Seen, learned: Profile, reference: Reference, steps: Conclusion[int], work: Work | None, parts: Memory | None
 ) -> Conclusion[float]:
-    place = reference if need is not GpuNeed.NONE else CPU
+    place = reference if learned.gpu.value is not GpuNeed.NONE else CPU
     if steps.value is None or work is None or parts is None:
         return seen.ask("How long does it run today, and on what?")
-    quick = half in (Precision.FP16, Precision.BF16)
+    quick = learned.precision.value in (Precision.FP16, Precision.BF16)
     peak = place.half * 0.6 if quick else place.full
     arithmetic = work.flops / (peak * place.reached)
     traffic = 2.0 * (parts.total - parts.workspace) / place.bandwidth

@@ -110,9 +110,7 @@ def _asked_to(seen: Seen) -> bool:
     return any("resume" in each.name.lower() for each in (*seen.facts.options, *seen.facts.assigned))
 
 
-def interruptible(
-    seen: Seen, saves: Conclusion[bool], goes_on: Conclusion[bool], hours: Conclusion[float]
-) -> Conclusion[bool]:
+def interruptible(saves: Conclusion[bool], goes_on: Conclusion[bool], hours: Conclusion[float]) -> Conclusion[bool]:
     """Worth running where a machine may be taken away."""
     if saves.value and goes_on.value:
         return Conclusion(True, min(saves.confidence, goes_on.confidence, key=str), saves.evidence + goes_on.evidence)

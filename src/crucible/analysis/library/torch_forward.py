@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Given = dict[str, Value]
 
 
-def layer(machine: Machine, thing: Thing, given: Given, inputs: list[Value], kwargs: Given) -> Value:
+def layer(machine: Machine, thing: Thing, given: Given, inputs: list[Value]) -> Value:
     name = thing.path.rpartition(".")[2]
     act = _ACTS.get(name)
     if act is None:
@@ -27,7 +27,7 @@ def layer(machine: Machine, thing: Thing, given: Given, inputs: list[Value], kwa
     return act(machine, thing, given, inputs)
 
 
-def _linear(machine: Machine, thing: Thing, given: Given, inputs: list[Value]) -> Value:
+def linear_layer(machine: Machine, thing: Thing, given: Given, inputs: list[Value]) -> Value:
     matrix = thing.attrs.get("weight")
     if not isinstance(matrix, Tensor) or matrix.shape is None:
         return lost(machine, *inputs)
@@ -294,98 +294,6 @@ def _cell(machine: Machine, thing: Thing, given: Given, inputs: list[Value]) -> 
     return (state, like(state)) if "LSTM" in thing.path else state
 
 
-def attended(machine: Machine, query: Tensor, key: Tensor, value: Tensor, share: Value = 0) -> Tensor:
-    """Scaled dot-product attention as the fused kernels do it: the scores are not kept."""
-    query, key, value = cast(machine, query), cast(machine, key), cast(machine, value)
-    if query.shape is None or key.shape is None or value.shape is None or len(query.shape) < 3:
-        return lost(machine, query)
-    result = tensor((*query.shape[:-1], value.shape[-1]), query.kind, query.grad or key.grad or value.grad)
-    if result.grad:
-        for each in (query, key, value, result):
-            machine.tape.save(each)
-        rows = 1
-        for each in query.shape[:-1]:
-            rows *= whole(each) or 1
-        machine.tape.save_bytes(4 * rows)
-    machine.tape.flops += 4 * (query.items or 0) * (whole(key.shape[-2]) or 1)
-    return result
-
-
-def _attention(machine: Machine, thing: Thing, given: Given, inputs: list[Value]) -> Value:
-    query = inputs[0]
-    key = inputs[1] if len(inputs) > 1 and isinstance(inputs[1], Tensor) else query
-    return (mixed(machine, thing, query, key, whole(given.get("num_heads", 8)) or 1), UNKNOWN)
-
-
-def mixed(machine: Machine, thing: Thing, query: Tensor, key: Tensor, heads: int) -> Tensor:
-    """Projections, attention, projection."""
-    wide, out = thing.attrs.get("in_proj_weight"), thing.attrs.get("out_proj_weight")
-    if (
-        query.shape is None
-        or key.shape is None
-        or not isinstance(wide, Tensor)
-        or not isinstance(out, Tensor)
-        or not out.shape
-    ):
-        return lost(machine, query)
-    if query is key:
-        projected = linear(machine, query, wide, 3 * out.shape[0] if isinstance(out.shape[0], int) else UNKNOWN)
-        parts = [tensor(query.shape, projected.kind, True) for _ in range(3)]
-    else:
-        parts = [linear(machine, each, wide, out.shape[0]) for each in (query, key, key)]
-    seen = attended(machine, *parts)
-    kept = like(seen)  # put together again from the heads
-    return linear(machine, kept, out, out.shape[0])
-
-
-def _encoder_layer(machine: Machine, thing: Thing, given: Given, inputs: list[Value]) -> Value:
-    """Attention and a feed-forward net, each added to what went in and normed."""
-    source = inputs[0]
-    if source.shape is None or len(thing.children) < 5:
-        return lost(machine, *inputs)
-    heads, share = whole(given.get("nhead", 8)) or 1, given.get("dropout", 0.1)
-    decoder = "Decoder" in thing.path
-    inner = [each for each in thing.children if isinstance(each, Thing)]
-    memory = inputs[1] if decoder and len(inputs) > 1 and isinstance(inputs[1], Tensor) else source
-    attention = [each for each in inner if each.path.endswith("MultiheadAttention")]
-    linears = [each for each in inner if each.path.endswith("Linear")]
-    x = source
-    for place, each in enumerate(attention):
-        seen = mixed(machine, each, x, x if place == 0 else memory, heads)
-        x = normalised(machine, like(dropped(machine, seen, share)), True, "LayerNorm")
-    wide = _linear(machine, linears[0], {}, [x])
-    act = keeps_input if given.get("activation") in ("gelu",) else keeps_result
-    wide = dropped(machine, act(machine, wide), share)
-    fed = _linear(machine, linears[1], {}, [wide])
-    return normalised(machine, like(dropped(machine, fed, share)), True, "LayerNorm")
-
-
-def _stack(machine: Machine, thing: Thing, given: Given, inputs: list[Value]) -> Value:
-    from crucible.analysis.calling import call
-    from crucible.analysis.library.torch_layers import nowhere
-
-    value: Value = inputs[0]
-    for each in thing.children:
-        rest = inputs[1:2] if "Decoder" in thing.path and not (isinstance(each, Thing) and "Norm" in each.path) else []
-        value = call(machine, each, (value, *rest), {}, nowhere(machine))
-    return value
-
-
-def _transformer(machine: Machine, thing: Thing, given: Given, inputs: list[Value]) -> Value:
-    from crucible.analysis.library.torch_layers import read
-
-    source = inputs[0]
-    target = inputs[1] if len(inputs) > 1 else source
-    memory: Value = source
-    for each in thing.children:
-        assert isinstance(each, Thing)
-        if each.path.endswith("EncoderLayer"):
-            memory = _encoder_layer(machine, each, read(each), [memory])
-        elif each.path.endswith("DecoderLayer"):
-            target = _encoder_layer(machine, each, read(each), [target, memory])
-    return target
-
-
 def loss(machine: Machine, name: str, inputs: list[Value]) -> Value:
     """A number at the end; what it keeps depends on the kind of loss."""
     sources = [each for each in inputs if isinstance(each, Tensor)]
@@ -403,16 +311,14 @@ def loss(machine: Machine, name: str, inputs: list[Value]) -> Value:
 
 
 _ACTS: dict[str, Callable[[Machine, Thing, Given, list[Value]], Value]] = {
-    "Linear": _linear, "Embedding": _embedding, "EmbeddingBag": _embedding, "Flatten": _flatten,
+    "Linear": linear_layer, "Embedding": _embedding, "EmbeddingBag": _embedding, "Flatten": _flatten,
     "Unflatten": _unflatten,
     "Identity": _identity, "Dropout": _dropout, "Dropout1d": _dropout, "Dropout2d": _dropout, "Dropout3d": _dropout,
     "AlphaDropout": _dropout, "Upsample": _upsample, "UpsamplingNearest2d": _upsample,
     "UpsamplingBilinear2d": _upsample,
     "PixelShuffle": _shuffle, "LSTM": _recurrent, "GRU": _recurrent, "RNN": _recurrent, "LSTMCell": _cell,
     "GRUCell": _cell,
-    "RNNCell": _cell, "MultiheadAttention": _attention, "TransformerEncoderLayer": _encoder_layer,
-    "TransformerDecoderLayer": _encoder_layer, "TransformerEncoder": _stack, "TransformerDecoder": _stack,
-    "Transformer": _transformer, "LayerNorm": _norm, "GroupNorm": _norm, "RMSNorm": _norm, "SyncBatchNorm": _norm,
+    "RNNCell": _cell, "LayerNorm": _norm, "GroupNorm": _norm, "RMSNorm": _norm, "SyncBatchNorm": _norm,
     **dict.fromkeys(("ReLU", "Tanh", "Sigmoid", "Softmax", "LogSoftmax", "ReLU6", "Softmax2d"), _keeps_result),
     **dict.fromkeys(("GELU", "SiLU", "Mish", "ELU", "LeakyReLU", "Softplus", "PReLU", "Hardswish", "SELU", "CELU",
         "Hardtanh", "Hardsigmoid", "LogSigmoid"), _keeps_input),

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 
 from crucible.analysis.iteration import item_like, items_of
-from crucible.analysis.library import torch_forward
+from crucible.analysis.library import torch_attention, torch_forward
 from crucible.analysis.library.asked import Asked
 from crucible.analysis.tensors import linear, lost, matmul, tensor, tensor_arithmetic, view
 from crucible.analysis.values import UNKNOWN, Name, Tensor, Thing, Value, settled, whole
@@ -172,7 +172,7 @@ def _attention(asked: Asked) -> Value:
     parts = [settled(asked.get(place, name)) for place, name in enumerate(("query", "key", "value"))]
     if not all(isinstance(each, Tensor) for each in parts):
         return lost(asked.machine, *parts)
-    return torch_forward.attended(asked.machine, *parts)
+    return torch_attention.attended(asked.machine, *parts)
 
 
 def _pool(count: int, largest: bool) -> Handler:
