@@ -446,6 +446,22 @@ def make(): return Net({vocabulary}, {width})
 def inputs(): return torch.randint(0, {vocabulary}, ({batch}, {length})), torch.randint(0, 2, ({batch},))
 """
 
+RECURRENT = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding({vocabulary}, 128)
+        self.rnn = nn.{kind}(128, {width}, num_layers={depth}, batch_first=True)
+        self.fc = nn.Linear({width}, {vocabulary})
+    def forward(self, x):
+        out, _ = self.rnn(self.embed(x))
+        return self.fc(out).transpose(1, 2)
+
+def make(): return Net()
+def inputs():
+    return torch.randint(0, {vocabulary}, ({batch}, {length})), torch.randint(0, {vocabulary}, ({batch}, {length}))
+"""
+
 
 def _rows() -> dict[str, str]:
     rows: dict[str, str] = {}
@@ -501,6 +517,8 @@ def _rows() -> dict[str, str]:
         add("squeeze", SQUEEZE, width=width, depth=depth, side=side, batch=batch)
     for vocabulary, width, length, batch in ((20000, 128, 200, 64), (5000, 300, 400, 256)):
         add("words", WORDS, vocabulary=vocabulary, width=width, length=length, batch=batch)
+    for kind, width, depth in (("LSTM", 256, 1), ("LSTM", 512, 2), ("GRU", 256, 1), ("GRU", 512, 2), ("RNN", 256, 2)):
+        add("recurrent", RECURRENT, kind=kind, width=width, depth=depth, vocabulary=5000, batch=32, length=64)
     return rows
 
 

@@ -267,7 +267,7 @@ def _recurrent(machine: Machine, thing: Thing, given: Given, inputs: list[Value]
     if source.shape is None or len(source.shape) < 2 or hidden is None:
         return (lost(machine, *inputs), lost(machine))
     rows = (source.items or 0) / max(1, whole(source.shape[-1]) or 1)
-    kept = {"LSTM": 6, "GRU": 5, "RNN": 1}[name]
+    kept = {"LSTM": 6, "GRU": 7, "RNN": 2}[name]
     machine.tape.save(source)
     machine.tape.save_bytes(rows * hidden * both * layers * kept * 4)
     matrices = sum(
