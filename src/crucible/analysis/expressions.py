@@ -15,7 +15,7 @@ from crucible.analysis.machine import Machine
 from crucible.analysis.operators import MAX_LENGTH, binary, compare, negated, truth, unary
 from crucible.analysis.scope import Scope
 from crucible.analysis.subscripts import subscript
-from crucible.analysis.tensors import tensor_arithmetic
+from crucible.analysis.tensors import tensor_arithmetic, tensor_comparison
 from crucible.analysis.values import (
     MISSING,
     UNKNOWN,
@@ -159,6 +159,8 @@ def _compared(operator: ast.cmpop, left: Value, right: Value) -> Value:
                 isinstance(operator, ast.Gt | ast.GtE | ast.NotEq) if one is left else isinstance(operator, ast.Lt)
             )
             return Unknown(positive)
+    if isinstance(left, Tensor) or isinstance(right, Tensor):
+        return tensor_comparison(type(operator), left, right)
     return compare(type(operator), left, right)
 
 

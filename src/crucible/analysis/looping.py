@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 from crucible.analysis.facts import Loop
 from crucible.analysis.flow import Flow
@@ -29,7 +28,7 @@ def for_loop(machine: Machine, node: ast.For | ast.AsyncFor, scope: Scope) -> Fl
     source = evaluate(machine, node.iter, scope)
     items = items_of(source)
     loop = Loop(_target(node.target), length_of(source), (scope.file, node.lineno), _data(source))
-    if items is not None and len(items) <= UNROLLED and _builds(node, source):
+    if items is not None and len(items) <= UNROLLED and _builds(machine, node, source):
         with machine.around(loop):
             flow = _rounds(machine, node, items, scope)
     else:
@@ -57,9 +56,9 @@ def _rounds(machine: Machine, node: ast.For | ast.AsyncFor, items: list[Value], 
     return Flow.NEXT
 
 
-def _builds(node: ast.For | ast.AsyncFor, source: Value) -> bool:
+def _builds(machine: Machine, node: ast.For | ast.AsyncFor, source: Value) -> bool:
     """Whether each round matters by itself. A loop over epochs is the same every time."""
-    called = set(_called(node.body))
+    called, names = _words(machine, node)
     if called & _TRAINS:
         return False
     if not isinstance(source, Thing) or source.path != "range":
@@ -67,18 +66,22 @@ def _builds(node: ast.For | ast.AsyncFor, source: Value) -> bool:
     target = _target(node.target)
     if any(turn in target.lower() for turn in _TURNS):
         return False
-    return bool(called & _BUILDS) or _uses(node.body, target) or (length_of(source) or 0) <= FEW
+    return bool(called & _BUILDS) or target in names or (length_of(source) or 0) <= FEW
 
 
-def _uses(body: list[ast.stmt], name: str) -> bool:
-    return any(isinstance(each, ast.Name) and each.id == name for statement in body for each in ast.walk(statement))
-
-
-def _called(body: list[ast.stmt]) -> Iterator[str]:
-    for statement in body:
-        for each in ast.walk(statement):
-            if isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute):
-                yield each.func.attr
+def _words(machine: Machine, node: ast.For | ast.AsyncFor) -> tuple[set[str], set[str]]:
+    """The methods that the body calls and the names it uses; looked up once, however often the loop is met."""
+    if id(node) not in machine.words:
+        called: set[str] = set()
+        names: set[str] = set()
+        for statement in node.body:
+            for each in ast.walk(statement):
+                if isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute):
+                    called.add(each.func.attr)
+                elif isinstance(each, ast.Name):
+                    names.add(each.id)
+        machine.words[id(node)] = (called, names)
+    return machine.words[id(node)]
 
 
 def _target(node: ast.expr) -> str:

@@ -38,6 +38,9 @@ class Machine:
     visited: set[int] = field(default_factory=set)
     guards: list[Guard] = field(default_factory=list)
     loops: list[Loop] = field(default_factory=list)
+    words: dict[int, tuple[set[str], set[str]]] = field(default_factory=dict)
+    """What the bodies of loops are about, by the loop."""
+
     active: list[int] = field(default_factory=list)
     depth: int = 0
     steps: int = 0

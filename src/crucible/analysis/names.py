@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 _SAME = {
     "tensorflow.keras": "keras",
     "tensorflow.python.keras": "keras",
@@ -33,6 +35,7 @@ _LONGEST = sorted(_SAME, key=len, reverse=True)
 _FIRST = frozenset(name.partition(".")[0] for name in _SAME)
 
 
+@functools.lru_cache(maxsize=8192)
 def canonical(path: str) -> str:
     """`tf.keras.layers.Dense` and `keras.layers.Dense` are one."""
     if path.partition(".")[0] not in _FIRST:

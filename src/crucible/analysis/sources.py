@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
 
 from crucible.core.profile import Evidence
 
@@ -32,12 +31,11 @@ class Sources:
     def module(self, name: str) -> str | None:
         """The file of a local module, looked for beside the entry and at the top, as Python would."""
         path = name.replace(".", "/")
-        near = str(PurePosixPath(self.entry).parent)
-        for base in dict.fromkeys((near, ".", "src")):
-            for candidate in (f"{path}.py", f"{path}/__init__.py"):
-                found = str(PurePosixPath(base) / candidate)
-                if found in self.files:
-                    return found
+        near = self.entry.rpartition("/")[0]
+        for base in dict.fromkeys((f"{near}/" if near else "", "", "src/")):
+            for candidate in (f"{base}{path}.py", f"{base}{path}/__init__.py"):
+                if candidate in self.files:
+                    return candidate
         return None
 
 

@@ -89,6 +89,14 @@ def tensor_arithmetic(machine: Machine, kind: type, left: Value, right: Value) -
     return result
 
 
+def tensor_comparison(kind: type, left: Value, right: Value) -> Value:
+    """True or false for each item; whether two are the same object is another question."""
+    if kind in (ast.Is, ast.IsNot, ast.In, ast.NotIn):
+        return (kind is ast.IsNot) if left is None or right is None else UNKNOWN
+    shapes = [each.shape for each in (left, right) if isinstance(each, Tensor)]
+    return tensor(shapes[0] if len(shapes) == 1 else broadcast(shapes[0], shapes[1]), "bool")
+
+
 def _save_operands(machine: Machine, kind: type, left: Tensor, right: Tensor) -> None:
     if kind is ast.Mult or kind is ast.Div:
         if left.grad:

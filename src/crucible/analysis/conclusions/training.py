@@ -63,6 +63,9 @@ SEQUENCE_NAMES = (
     "max_sequence_length",
     "block",
 )
+_LENGTHS = frozenset(
+    {"max_length", "max_seq_length", "maxlen", "output_sequence_length", "sequence_length", "block_size", "n_positions"}
+)
 IMAGE_NAMES = (
     "image_size",
     "img_size",
@@ -300,16 +303,8 @@ def sequence_length(seen: Seen) -> Conclusion[int]:
     if named is not None:
         return seen.say(named[0], [named[1]], Confidence.MEDIUM, f"Taken from {named[2]}.")
     for call in seen.facts.calls:
-        for name in (
-            "max_length",
-            "max_seq_length",
-            "maxlen",
-            "output_sequence_length",
-            "sequence_length",
-            "block_size",
-            "n_positions",
-        ):
-            size = whole(call.kwargs.get(name))
+        for name in _LENGTHS & call.kwargs.keys():
+            size = whole(call.kwargs[name])
             if size and size > 1:
                 return seen.say(size, [call.where], Confidence.MEDIUM)
     return seen.ask("How many tokens are in a sequence?")
