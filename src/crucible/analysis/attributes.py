@@ -43,6 +43,8 @@ def attribute(machine: Machine, value: Value, name: str) -> Value:
         return either([attribute(machine, each, name) for each in value.options], value.gpu)
     if isinstance(value, Unknown | Member):
         return Member(value, name)
+    if isinstance(value, tuple) and len(value) == 2 and name in ("values", "indices") and isinstance(value[0], Tensor):
+        return value[name == "indices"]  # what max, topk and sort give has these names
     return Member(value, name)
 
 

@@ -36,5 +36,25 @@ def count(source: str) -> dict[str, float]:
     return {"parameters": parameters, "saved": saved, "states": 16.0 * parameters}
 
 
+def operation(tensors: str, expression: str) -> dict[str, object]:
+    """The shape that one expression gives, and the bytes that it keeps."""
+    space: dict[str, object] = {}
+    kept: dict[int, tuple[int, torch.Tensor]] = {}
+
+    def pack(each: torch.Tensor) -> torch.Tensor:
+        if not isinstance(each, torch.nn.Parameter):
+            kept[each.untyped_storage()._cdata] = (each.untyped_storage().nbytes(), each)
+        return each
+
+    with MODE:
+        exec(compile(tensors, "tensors", "exec", dont_inherit=True), space)
+        with saved_tensors_hooks(pack, lambda each: each):
+            result = eval(expression, space)
+    return {"shape": list(result.shape), "saved": sum(size for size, _ in kept.values())}
+
+
 if __name__ == "__main__":
-    print(json.dumps({name: count(source) for name, source in json.load(sys.stdin).items()}))
+    asked = json.load(sys.stdin)
+    models = {name: count(source) for name, source in asked["models"].items()}
+    operations = {each: operation(asked["tensors"], each) for each in asked["operations"]}
+    print(json.dumps({"models": models, "operations": operations}))

@@ -5,29 +5,21 @@ Not measured on a GPU: what is counted is what autograd saves, with weights, gra
 
 from __future__ import annotations
 
-import json
 import statistics
-import subprocess
-from pathlib import Path
 
 import pytest
+from tests.analysis.oracle.asking import Counts, ask_torch
 from tests.analysis.oracle.zoo import TAIL, ZOO
-from tests.templates.torch_environment import torch_python
 
 from crucible.analysis import Sources, analyse
 from crucible.core.profile import Memory, Profile
 
 PARAMETERS, MEDIAN, UNDER = 0.05, 0.15, 0.05
-Counts = dict[str, dict[str, float]]
 
 
 @pytest.fixture(scope="module")
 def counted() -> Counts:
-    script = Path(__file__).parent / "counter.py"
-    done = subprocess.run([torch_python(), script], input=json.dumps(ZOO), capture_output=True, text=True, timeout=900)
-    assert done.returncode == 0, done.stderr[-3000:]
-    found: Counts = json.loads(done.stdout)
-    return found
+    return ask_torch({"models": ZOO, "tensors": "", "operations": []})["models"]
 
 
 def read(name: str) -> Profile:

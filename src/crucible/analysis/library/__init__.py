@@ -17,6 +17,8 @@ from crucible.analysis.library import (
     torch_layers,
     torch_methods,
     torch_models,
+    torch_moves,
+    torch_products,
 )
 from crucible.analysis.library.asked import Asked
 from crucible.analysis.values import UNKNOWN, Instance, Member, Name, Tensor, Thing, Value
@@ -34,6 +36,8 @@ _HANDLERS: dict[str, Handler] = {
     **options.HANDLERS,
     **torch_layers.HANDLERS,
     **torch_functions.HANDLERS,
+    **torch_products.HANDLERS,
+    **torch_moves.HANDLERS,
     **torch_models.HANDLERS,
     **datasets.HANDLERS,
     **keras_layers.HANDLERS,

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from crucible.analysis.library.torch_moves import pad
 from crucible.analysis.tensors import cast, like, linear, lost, tensor, view
 from crucible.analysis.values import UNKNOWN, Tensor, Thing, Value, settled, whole
 
@@ -90,9 +91,8 @@ def convolved(
 ) -> Tensor:
     source, matrix = cast(machine, source), cast(machine, matrix)
     assert source.shape is not None
-    if matrix.grad:
+    if matrix.grad or source.grad:
         machine.tape.save(source)
-    if source.grad:
         machine.tape.save(matrix)
     channels = whole(channels) if whole(channels) is not None else UNKNOWN
     result = tensor((*source.shape[: -len(outs) - 1], channels, *outs), source.kind, source.grad or matrix.grad)
@@ -189,10 +189,10 @@ def pooled(machine: Machine, source: Tensor, given: Given, count: int, largest: 
 def shrunk(machine: Machine, source: Tensor, outs: tuple[Value, ...], largest: bool) -> Tensor:
     assert source.shape is not None
     result = tensor((*source.shape[: -len(outs)], *outs), source.kind, source.grad)
-    if source.grad:
+    if source.grad and (largest or any(each != 1 for each in outs)):  # an average over all is a plain mean
         machine.tape.save(source)
-        if largest:
-            machine.tape.save(tensor(result.shape, "int64"))
+    if source.grad and largest:
+        machine.tape.save(tensor(result.shape, "int64"))
     machine.tape.flops += source.items or 0
     return result
 
@@ -231,6 +231,34 @@ def _unflatten(machine: Machine, thing: Thing, given: Given, inputs: list[Value]
 
 def _identity(machine: Machine, thing: Thing, given: Given, inputs: list[Value]) -> Value:
     return inputs[0]
+
+
+def _pad(machine: Machine, thing: Thing, given: Given, inputs: list[Value]) -> Value:
+    width = settled(given.get("padding", thing.argument(0, "padding")))
+    widths = list(width) if isinstance(width, list | tuple) else [width] * (2 * int(thing.path[-2]))
+    if inputs[0].grad and "Reflection" in thing.path:
+        machine.tape.save(inputs[0])
+    return pad(inputs[0], [whole(each) for each in widths])
+
+
+def _bilinear(machine: Machine, thing: Thing, given: Given, inputs: list[Value]) -> Value:
+    matrix = thing.attrs.get("weight")
+    if len(inputs) < 2 or not isinstance(matrix, Tensor) or not matrix.shape or inputs[0].shape is None:
+        return lost(machine, *inputs)
+    for each in inputs[:2]:
+        machine.tape.save(each)
+    machine.tape.flops += 2 * (inputs[0].items or 0) * (matrix.items or 0) / max(1, whole(matrix.shape[1]) or 1)
+    return tensor((*inputs[0].shape[:-1], matrix.shape[0]), inputs[0].kind, True)
+
+
+def _bag(machine: Machine, thing: Thing, given: Given, inputs: list[Value]) -> Value:
+    """The mean of the rows of each bag."""
+    matrix = thing.attrs.get("weight")
+    if not isinstance(matrix, Tensor) or not matrix.shape or not inputs[0].shape:
+        return lost(machine, *inputs)
+    machine.tape.save(inputs[0])
+    machine.tape.save_bytes(24 * (inputs[0].items or 0))
+    return tensor((inputs[0].shape[0], matrix.shape[-1]), "float32", matrix.grad)
 
 
 def _upsample(machine: Machine, thing: Thing, given: Given, inputs: list[Value]) -> Value:
@@ -311,7 +339,7 @@ def loss(machine: Machine, name: str, inputs: list[Value]) -> Value:
 
 
 _ACTS: dict[str, Callable[[Machine, Thing, Given, list[Value]], Value]] = {
-    "Linear": linear_layer, "Embedding": _embedding, "EmbeddingBag": _embedding, "Flatten": _flatten,
+    "Linear": linear_layer, "Embedding": _embedding, "EmbeddingBag": _bag, "Bilinear": _bilinear, "Flatten": _flatten,
     "Unflatten": _unflatten,
     "Identity": _identity, "Dropout": _dropout, "Dropout1d": _dropout, "Dropout2d": _dropout, "Dropout3d": _dropout,
     "AlphaDropout": _dropout, "Upsample": _upsample, "UpsamplingNearest2d": _upsample,
@@ -325,5 +353,6 @@ _ACTS: dict[str, Callable[[Machine, Thing, Given, list[Value]], Value]] = {
 }  # fmt: skip
 _FAMILIES: tuple[tuple[str, Callable[[Machine, Thing, Given, list[Value]], Value]], ...] = (
     ("Conv", _conv), ("BatchNorm", _norm), ("InstanceNorm", _norm), ("MaxPool", _pool), ("AvgPool", _pool),
-    ("Adaptive", _adaptive),
+    ("Adaptive", _adaptive), ("ZeroPad", _pad), ("ReflectionPad", _pad), ("ReplicationPad", _pad),
+    ("ConstantPad", _pad),
 )  # fmt: skip

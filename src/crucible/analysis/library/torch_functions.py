@@ -47,6 +47,18 @@ def _randint(asked: Asked) -> Value:
     return tensor(dims, kind_of(asked, "int64"))
 
 
+def _filled_with(asked: Asked) -> Value:
+    """`full(size, value)`: only the first argument is a size."""
+    size = settled(asked.get(0, "size"))
+    dims = tuple(size) if isinstance(size, list | tuple) else (size,)
+    return tensor(tuple(UNKNOWN if whole(each) is None else whole(each) for each in dims), kind_of(asked, "float32"))
+
+
+def _steps(asked: Asked) -> Value:
+    count = whole(asked.get(2, "steps"))
+    return tensor((UNKNOWN if count is None else count,), kind_of(asked, "float32"))
+
+
 def _arange(asked: Asked) -> Value:
     from crucible.analysis.iteration import length_of
 
@@ -214,6 +226,19 @@ def _flatten(asked: Asked) -> Value:
     return torch_forward.flattened(asked.machine, source, asked.get(1, "start_dim", 0), asked.get(2, "end_dim", -1))
 
 
+def _gated(asked: Asked) -> Value:
+    """`glu`: one half gates the other."""
+    source, place = settled(asked.get(0, "input")), whole(asked.get(1, "dim", -1))
+    if not isinstance(source, Tensor) or not source.shape or place is None:
+        return lost(asked.machine, source)
+    place %= len(source.shape)
+    size = whole(source.shape[place])
+    if source.grad:
+        asked.machine.tape.save(source)
+    half = UNKNOWN if size is None else size // 2
+    return tensor((*source.shape[:place], half, *source.shape[place + 1 :]), source.kind, source.grad)
+
+
 def _interpolate(asked: Asked) -> Value:
     source = settled(asked.get(0, "input"))
     if not isinstance(source, Tensor):
@@ -265,7 +290,7 @@ def _einsum(asked: Asked) -> Value:
         if each.shape is None or len(letters) != len(each.shape):
             return lost(asked.machine, *parts)
         sizes.update(zip(letters, each.shape, strict=True))
-        if any(other.grad for other in parts if other is not each):
+        if sum(other.grad for other in parts) > each.grad or (each.grad and len(parts) > 1 and parts.count(each) > 1):
             asked.machine.tape.save(each)
     result = tensor(
         tuple(sizes.get(letter, UNKNOWN) for letter in output), parts[0].kind, any(each.grad for each in parts)
@@ -352,8 +377,9 @@ _METHODS = [
     "relu",
 ]
 _BASE = {
-    "zeros": _filled(), "ones": _filled(), "rand": _filled(), "randn": _filled(), "empty": _filled(), "full": _filled(),
-    "Tensor": _filled(), "FloatTensor": _filled(), "randint": _randint, "arange": _arange, "linspace": _filled(),
+    "zeros": _filled(), "ones": _filled(), "rand": _filled(), "randn": _filled(), "empty": _filled(),
+    "full": _filled_with,
+    "Tensor": _filled(), "FloatTensor": _filled(), "randint": _randint, "arange": _arange, "linspace": _steps,
     "zeros_like": _like, "ones_like": _like, "randn_like": _like, "rand_like": _like, "empty_like": _like,
     "tensor": _literal,
     "as_tensor": _literal, "from_numpy": _from_numpy, "stack": _stack, "cat": _cat, "concat": _cat, "matmul": _matmul,
@@ -369,11 +395,13 @@ _FUNCTIONAL = {
     "mish": _unary("input"),
     "relu6": _unary("result"), "softmax": _softmax, "log_softmax": _softmax, "dropout": _dropout, "dropout2d": _dropout,
     "linear": _linear, "scaled_dot_product_attention": _attention, "interpolate": _interpolate,
-    "layer_norm": _layer_norm,
+    "layer_norm": _layer_norm, "glu": _gated,
     "one_hot": _one_hot, "logsigmoid": _unary("input"), "normalize": _unary("input"), "hardtanh": _unary("input"),
+    "hardswish": _unary("input"), "selu": _unary("input"),
     **{f"max_pool{size}d": _pool(size, True) for size in (1, 2, 3)},
     **{f"avg_pool{size}d": _pool(size, False) for size in (1, 2, 3)},
     **{f"adaptive_avg_pool{size}d": _adaptive(size, False) for size in (1, 2, 3)},
+    **{f"adaptive_max_pool{size}d": _adaptive(size, True) for size in (1, 2, 3)},
     **dict.fromkeys(("cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "kl_div", "huber_loss",
         "binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_embedding_loss", "triplet_margin_loss",
         "ctc_loss"), _loss),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from crucible.analysis.facts import Step
 from crucible.analysis.iteration import UNROLLED
-from crucible.analysis.library import torch_forward
+from crucible.analysis.library import torch_forward, torch_moves
 from crucible.analysis.library.asked import Asked
 from crucible.analysis.tensors import broadcast, like, lost, matmul, product, tensor, tensor_arithmetic, view
 from crucible.analysis.values import UNKNOWN, Name, Tensor, Value, settled, whole
@@ -62,6 +62,7 @@ _KEEP_RESULT = frozenset(["exp", "sqrt", "sigmoid", "tanh", "relu", "softmax", "
 _SAME = frozenset(
     [
         "contiguous",
+        "type",
         "clone",
         "neg",
         "masked_fill",
@@ -139,7 +140,7 @@ _REDUCE = frozenset(
 
 
 def method(asked: Asked, source: Tensor, name: str) -> Value:
-    act = _METHODS.get(name)
+    act = _METHODS.get(name) or torch_moves.METHODS.get(name)
     if act is not None:
         return act(asked, source)
     if name == "backward":
@@ -169,7 +170,7 @@ def backward(machine: Machine) -> None:
 
 
 def _same(asked: Asked, source: Tensor, name: str) -> Value:
-    if name in _KINDS or name == "to":
+    if name in _KINDS or name in ("to", "type"):
         kind = _KINDS.get(name, source.kind)
         chosen = [settled(each) for each in (*asked.args, asked.kwargs.get("dtype"))]
         for each in chosen:
@@ -329,7 +330,7 @@ def _size(asked: Asked, source: Tensor) -> Value:
 def _reduced(asked: Asked, source: Tensor, name: str) -> Value:
     place = asked.get(0, "dim", asked.kwargs.get("axis"))
     keep = asked.kwargs.get("keepdim") is True or asked.get(1, "keepdim") is True
-    if source.grad and name in ("max", "min", "norm", "std", "var", "logsumexp", "prod"):
+    if source.grad and name in ("max", "min", "amax", "amin", "norm", "std", "var", "logsumexp", "prod"):
         asked.machine.tape.save(source)
     asked.machine.tape.flops += source.items or 0
     kind = "int64" if name.startswith("arg") else source.kind
@@ -377,7 +378,10 @@ def _top(asked: Asked, source: Tensor) -> Value:
     if source.shape is None:
         return UNKNOWN
     shape = (*source.shape[:-1], UNKNOWN if count is None else count)
-    return (tensor(shape, source.kind, source.grad), tensor(shape, "int64"))
+    places = tensor(shape, "int64")
+    if source.grad:
+        asked.machine.tape.save(places)
+    return (tensor(shape, source.kind, source.grad), places)
 
 
 def _chosen(asked: Asked, source: Tensor) -> Value:
