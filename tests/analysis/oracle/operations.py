@@ -74,6 +74,9 @@ nn.Upsample(scale_factor=2, mode='nearest')(p)
 nn.ConvTranspose2d(8, 4, 4, 2, 1)(p)
 nn.PixelShuffle(2)(p)
 nn.Bilinear(4, 4, 2)(a, a)
+F.dropout(p, 0.1)
+nn.Dropout(0.2)(p)
+nn.Dropout2d(0.2)(p)
 a.max(dim=-1)[0]
 a.max(dim=-1).values
 a.amax(-1)

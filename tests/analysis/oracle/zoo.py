@@ -446,6 +446,28 @@ def make(): return Net({vocabulary}, {width})
 def inputs(): return torch.randint(0, {vocabulary}, ({batch}, {length})), torch.randint(0, 2, ({batch},))
 """
 
+ATTENTION = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding({vocabulary}, {width})
+        self.attention = nn.ModuleList(
+            [nn.MultiheadAttention({width}, 8, dropout={share}, batch_first=True) for _ in range({depth})]
+        )
+        self.norms = nn.ModuleList([nn.LayerNorm({width}) for _ in range({depth})])
+        self.drop = nn.Dropout({share})
+        self.head = nn.Linear({width}, 10)
+    def forward(self, x):
+        x = self.embed(x)
+        for attention, norm in zip(self.attention, self.norms):
+            seen, _ = attention(x, x, x)
+            x = norm(x + self.drop(seen))
+        return self.head(x.mean(1))
+
+def make(): return Net()
+def inputs(): return torch.randint(0, {vocabulary}, ({batch}, {length})), torch.randint(0, 10, ({batch},))
+"""
+
 RECURRENT = """
 class Net(nn.Module):
     def __init__(self):
@@ -517,6 +539,9 @@ def _rows() -> dict[str, str]:
         add("squeeze", SQUEEZE, width=width, depth=depth, side=side, batch=batch)
     for vocabulary, width, length, batch in ((20000, 128, 200, 64), (5000, 300, 400, 256)):
         add("words", WORDS, vocabulary=vocabulary, width=width, length=length, batch=batch)
+    for width, depth, share, batch, length in ((256, 3, 0.0, 16, 128), (128, 4, 0.1, 8, 256)):
+        sizes = {"width": width, "depth": depth, "share": share, "batch": batch, "length": length}
+        add("attention", ATTENTION, vocabulary=1000, **sizes)
     for kind, width, depth in (("LSTM", 256, 1), ("LSTM", 512, 2), ("GRU", 256, 1), ("GRU", 512, 2), ("RNN", 256, 2)):
         add("recurrent", RECURRENT, kind=kind, width=width, depth=depth, vocabulary=5000, batch=32, length=64)
     return rows

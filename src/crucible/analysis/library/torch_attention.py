@@ -32,9 +32,20 @@ def attended(machine: Machine, query: Tensor, key: Tensor, value: Tensor, share:
 
 
 def attention(machine: Machine, thing: Thing, given: Given, inputs: list[Value]) -> Value:
+    """Asked for its weights, which is the default, the layer cannot use the fused kernel."""
     query = inputs[0]
     key = inputs[1] if len(inputs) > 1 and isinstance(inputs[1], Tensor) else query
-    return (mixed(machine, thing, query, key, whole(given.get("num_heads", 8)) or 1), UNKNOWN)
+    heads = whole(given.get("num_heads", 8)) or 1
+    result = mixed(machine, thing, query, key, heads)
+    if given.get("need_weights", True) is not False and result.shape is not None and key.shape is not None:
+        first = given.get("batch_first") is True
+        batch, rows = (query.shape or (1, 1))[0 if first else 1], (query.shape or (1, 1))[1 if first else 0]
+        scores = tensor((batch, heads, rows, key.shape[1 if first else 0]), query.kind, True)
+        machine.tape.save(scores)
+        machine.tape.save(tensor(query.shape, query.kind))  # the query, scaled
+        left = dropped(machine, scores, given.get("dropout", 0.0))
+        machine.tape.save(left)
+    return (result, UNKNOWN)
 
 
 def mixed(machine: Machine, thing: Thing, query: Tensor, key: Tensor, heads: int) -> Tensor:

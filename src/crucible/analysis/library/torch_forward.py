@@ -152,12 +152,13 @@ def _keeps_input(machine: Machine, thing: Thing, given: Given, inputs: list[Valu
 
 
 def dropped(machine: Machine, source: Tensor, share: Value, training: Value = True) -> Tensor:
+    """What was dropped is kept as wide as the source; kernels that keep a byte for each item need less."""
     share = settled(share)
     if training is False or (isinstance(share, int | float) and share == 0):
         return source
     result = like(source)
     if source.grad:
-        machine.tape.save(tensor(source.shape, "bool"))
+        machine.tape.save(tensor(source.shape, source.kind))
     return result
 
 

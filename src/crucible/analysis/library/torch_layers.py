@@ -184,7 +184,7 @@ def forward(machine: Machine, thing: Thing, args: tuple[Value, ...], kwargs: dic
     if not inputs or not isinstance(inputs[0], Tensor):
         return lost(machine, *inputs)
     act = torch_attention.ACTS.get(thing.path.rpartition(".")[2], torch_forward.layer)
-    return act(machine, thing, read(thing), inputs)
+    return act(machine, thing, {**read(thing), **kwargs}, inputs)
 
 
 def _wrapped(asked: Asked) -> Value:
