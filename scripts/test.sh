@@ -19,10 +19,10 @@ suite_rooms() { "$bin/lint-imports"; }
 # over from another only when it has nothing left, so that what a module starts is started once.
 suite_unit() {
     wait # for what is brought in the background
-    run_pytest unit -n 3 --dist worksteal tests --ignore=tests/e2e --ignore=tests/faults --ignore=tests/simulation --ignore=tests/templates/nanogpt
+    run_pytest unit -n 3 --dist worksteal tests --ignore=tests/e2e --ignore=tests/faults --ignore=tests/simulation --ignore=tests/templates/nanogpt --ignore=tests/analysis/oracle
 }
 suite_postgres() { run_pytest postgres -n 3 --dist worksteal --database postgres tests/control tests/core/lifecycle tests/hostile/test_nul.py tests/hostile/test_agents.py --ignore=tests/control/db; }
-suite_templates() { run_pytest templates -n 2 --dist worksteal tests/templates/nanogpt; }
+suite_templates() { run_pytest templates -n 2 --dist worksteal tests/templates/nanogpt tests/analysis/oracle; }
 suite_e2e() { run_pytest e2e -n 4 --dist worksteal tests/e2e; }
 suite_faults() { run_pytest faults -n 3 --dist loadfile tests/faults; }
 # The same every time: nothing here gets a second try.

@@ -1,0 +1,183 @@
+"""From sources to a profile: follow the program, then say what the facts mean."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+
+from crucible.analysis.conclusions import (
+    data,
+    distribution,
+    frameworks,
+    gpu,
+    length,
+    memory,
+    models,
+    saving,
+    surroundings,
+    training,
+)
+from crucible.analysis.conclusions.activations import Inputs, step_work
+from crucible.analysis.conclusions.runtime import T4, Reference, runtime
+from crucible.analysis.conclusions.seen import Seen
+from crucible.analysis.facts import Guard
+from crucible.analysis.functions import follow, guessed_arguments
+from crucible.analysis.imports import follow_file
+from crucible.analysis.machine import Exhausted, Machine
+from crucible.analysis.sources import Sources
+from crucible.analysis.values import Function
+from crucible.core.errors import BadInput
+from crucible.core.profile import Conclusion, Precision, Profile
+
+STEPS = 80_000
+"""How far a program is followed, in steps of the reader."""
+
+SWEEP_STEPS = 40_000
+SWEPT = 200
+"""Functions nobody was seen to call that are looked at all the same."""
+
+_ASSUMED_BATCH, _ASSUMED_TEXTS, _ASSUMED_LENGTH, _ASSUMED_SIDE = 32, 12, 1024, 224
+
+
+def analyse(sources: Sources, reference: Reference = T4, steps: int = STEPS) -> Profile:
+    """What the program needs, from its text alone. Pure: the same sources give the same profile."""
+    if sources.entry not in sources.files:
+        raise BadInput(f"{sources.entry} is not among the files.", fix="Name one of them as the entry.")
+    machine = Machine(sources, steps)
+    deep = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(deep, 6_000))
+    try:
+        _read(machine)
+        return _profile(Seen(machine), reference)
+    finally:
+        sys.setrecursionlimit(deep)
+
+
+def _read(machine: Machine) -> None:
+    try:
+        follow_file(machine, machine.sources.entry)
+    except Exhausted:
+        machine.facts.notes.append("The program was not followed to its end, because it is very large.")
+    except RecursionError:
+        machine.facts.notes.append("The program is nested too deeply to be followed to its end.")
+    _sweep(machine)
+
+
+def _sweep(machine: Machine) -> None:
+    """Functions that no code was seen to call may still be called by a framework: each is followed once."""
+    machine.active.clear()
+    machine.facts.followed = len(machine.facts.made)
+    for function in list(machine.functions)[:SWEPT]:
+        if not isinstance(function, Function) or id(function.node) in machine.visited:
+            continue
+        machine.limit = machine.steps + SWEEP_STEPS // 20
+        machine.guards, machine.loops, machine.depth, machine.rounds = [Guard(swept=True)], [], 0, 0
+        machine.active.clear()
+        try:
+            follow(machine, function, (), guessed_arguments(machine, function))
+        except (Exhausted, RecursionError):
+            continue
+    machine.guards, machine.loops = [], []
+
+
+def _profile(seen: Seen, reference: Reference) -> Profile:
+    made = models.together(models.models(seen))
+    unseen = any(each.value is None for each in made)
+    learned = Profile(
+        frameworks=frameworks.frameworks(seen),
+        gpu=gpu.gpu_need(seen, unseen),
+        distribution=distribution.distribution(seen),
+        precision=training.precision(seen),
+        batch_size=training.batch_size(seen),
+        sequence_length=training.sequence_length(seen),
+        image_size=training.image_size(seen, data.pictures(seen)),
+        dataset=data.dataset(seen),
+        epochs=length.epochs(seen),
+        checkpointing=saving.checkpointing(seen),
+        resume=saving.resume(seen),
+        network=surroundings.network(seen),
+        entrypoint=surroundings.entrypoint(seen),
+        notes=tuple(dict.fromkeys((*seen.machine.sources.partial, *seen.facts.notes))),
+    )
+    # Where only the sizes of a new model are here: nobody makes one but to train it.
+    trains = training.trains(seen) or unseen
+    return _sized(seen, reference, _with_model(seen, learned, made, trains), made, trains)
+
+
+def _with_model(seen: Seen, learned: Profile, made: tuple[models.Model, ...], trains: bool) -> Profile:
+    name, count, learns = models.parameters(seen, made)
+    optimizer, state = training.optimizer(seen)
+    if trains and not optimizer.known:
+        optimizer, state = training.assumed_optimizer(seen)
+    return replace(
+        learned,
+        gpus=distribution.gpu_count(seen, learned.gpu, learned.distribution),
+        model=name,
+        parameters=count,
+        trainable_parameters=learns,
+        optimizer=optimizer,
+        optimizer_bytes_per_parameter=state,
+    )
+
+
+def _sized(seen: Seen, reference: Reference, learned: Profile, made: tuple[models.Model, ...], trains: bool) -> Profile:
+    """With memory, steps and time, which follow from the rest."""
+    given, assumed = _assumed(learned, made)
+    work = step_work(seen, made, given)
+    if work is not None and work.followed:
+        assumed = []
+    parts = memory.memory_of(learned, work, trains, _mixed(seen, learned))
+    total, told = memory.gpu_memory(seen, learned, parts, work, assumed)
+    batch = learned.batch_size.value or (given.batch if trains else None)
+    steps = length.steps(seen, trains, learned.epochs, batch, learned.dataset)
+    hours = runtime(seen, learned, reference, steps, work, parts)
+    flops: Conclusion[float] = seen.ask("How much work is one step?")
+    if work is not None:
+        flops = seen.say(work.flops, (), work.confidence, work.why)
+    return replace(
+        learned,
+        gpu_memory_gb=total,
+        memory=told,
+        steps=steps,
+        flops_per_step=flops,
+        runtime_hours=hours,
+        interruptible=saving.interruptible(learned.checkpointing, learned.resume, hours),
+    )
+
+
+def _mixed(seen: Seen, learned: Profile) -> bool:
+    """The work is in half precision, the weights are not."""
+    return learned.precision.value in (Precision.FP16, Precision.BF16) and not _pure_half(seen)
+
+
+def _assumed(learned: Profile, made: tuple[models.Model, ...]) -> tuple[Inputs, list[str]]:
+    """What goes into the model, with a sensible guess for what is not known."""
+    sizes = next((each.sizes for each in made if each.sizes is not None), None)
+    block = sizes.block if sizes is not None else 0
+    assumed = []
+    tokens = learned.sequence_length.value or block or _ASSUMED_LENGTH
+    if block and learned.sequence_length.value:
+        tokens = min(learned.sequence_length.value, block)
+    usual = _ASSUMED_BATCH if sizes is None else _ASSUMED_TEXTS
+    if learned.batch_size.value is None:
+        assumed.append(f"batches of {usual}")
+    if learned.sequence_length.value is None and not block and sizes is not None:
+        assumed.append(f"sequences of {_ASSUMED_LENGTH}")
+    inputs = Inputs(
+        learned.batch_size.value or usual,
+        tokens,
+        learned.image_size.value or _ASSUMED_SIDE,
+        learned.precision.value or Precision.FP32,
+        bool(assumed),
+    )
+    return inputs, assumed
+
+
+def _pure_half(seen: Seen) -> bool:
+    """The weights themselves are in half precision, not only the work on them."""
+    names = ("half", "bfloat16")
+    return any(
+        (call.last in names and not call.args)
+        or (call.last == "from_pretrained" and ("torch_dtype" in call.kwargs or "dtype" in call.kwargs))
+        for call in seen.facts.calls
+    )

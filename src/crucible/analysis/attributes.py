@@ -1,0 +1,116 @@
+"""Attributes: `value.name` for every kind of value."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+from crucible.analysis.machine import Machine
+from crucible.analysis.names import canonical
+from crucible.analysis.tensors import tensor_attribute
+from crucible.analysis.values import (
+    MISSING,
+    UNKNOWN,
+    Bound,
+    Class,
+    Either,
+    Function,
+    Instance,
+    Member,
+    Module,
+    Name,
+    Tensor,
+    Thing,
+    Unknown,
+    Value,
+    either,
+)
+
+
+def attribute(machine: Machine, value: Value, name: str) -> Value:
+    if isinstance(value, Name):
+        return _of_name(machine, value, name)
+    if isinstance(value, Instance):
+        return _of_instance(machine, value, name)
+    if isinstance(value, Thing):
+        return value.attrs[name] if name in value.attrs else _of_thing(value, name)
+    if isinstance(value, Tensor):
+        return tensor_attribute(value, name)
+    if isinstance(value, Module):
+        return _of_module(machine, value, name)
+    if isinstance(value, Class):
+        return _of_class(value, name)
+    if isinstance(value, Either):
+        return either([attribute(machine, each, name) for each in value.options], value.gpu)
+    if isinstance(value, Unknown | Member):
+        return Member(value, name)
+    if isinstance(value, tuple) and len(value) == 2 and name in ("values", "indices") and isinstance(value[0], Tensor):
+        return value[name == "indices"]  # what max, topk and sort give has these names
+    return Member(value, name)
+
+
+def _of_name(machine: Machine, value: Name, name: str) -> Value:
+    if value.path == "sys" and name == "argv":
+        return [machine.sources.entry, *machine.sources.arguments]
+    if value.path == "absl.flags.FLAGS":
+        from crucible.analysis.library.options import ABSL_FLAGS
+
+        return ABSL_FLAGS(machine).attrs.get(name, UNKNOWN)
+    return Name(canonical(f"{value.path}.{name}"))
+
+
+def _of_thing(value: Thing, name: str) -> Value:
+    if value.path == "namespace":
+        return UNKNOWN
+    if value.path == "pathlib.Path" and name in ("parent", "name", "stem", "suffix"):
+        return _of_path(value, name)
+    if value.path == "torch.device" and name == "type":
+        chosen = value.argument(0, "type")
+        return chosen.partition(":")[0] if isinstance(chosen, str) else chosen
+    return Member(value, name)
+
+
+def _of_path(value: Thing, name: str) -> Value:
+    if not all(isinstance(each, str) for each in value.args):
+        return UNKNOWN
+    found = getattr(PurePosixPath(*value.args), name)
+    return Thing("pathlib.Path", (str(found),)) if name == "parent" else found
+
+
+def _of_instance(machine: Machine, value: Instance, name: str) -> Value:
+    if name in value.attrs:
+        return value.attrs[name]
+    if name == "__class__":
+        return value.cls
+    found = value.cls.lookup(name)
+    if isinstance(found, Function):
+        if any(isinstance(each, Name) and each.path.endswith("property") for each in found.decorators):
+            from crucible.analysis.calling import call
+
+            return call(machine, Bound(value, found), (), {}, found.scope)
+        if Name("builtins.staticmethod") in found.decorators:
+            return found
+        return Bound(value.cls if Name("builtins.classmethod") in found.decorators else value, found)
+    if found is not MISSING:
+        return found
+    return Member(value, name)
+
+
+def _of_module(machine: Machine, value: Module, name: str) -> Value:
+    found = value.scope.lookup(name)
+    if found is not MISSING:
+        return found
+    from crucible.analysis.imports import local_module
+
+    inner = local_module(machine, f"{value.name}.{name}")
+    return inner if inner is not None else UNKNOWN
+
+
+def _of_class(value: Class, name: str) -> Value:
+    if name == "__name__":
+        return value.name
+    found = value.lookup(name)
+    if isinstance(found, Function) and Name("builtins.classmethod") in found.decorators:
+        return Bound(value, found)
+    if found is not MISSING:
+        return found
+    return Member(value, name)

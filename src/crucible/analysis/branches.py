@@ -1,0 +1,95 @@
+"""Branches: a condition that cannot be decided is followed both ways, and what differs becomes one of two."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from crucible.analysis.facts import Guard
+from crucible.analysis.flow import Flow
+from crucible.analysis.machine import Machine
+from crucible.analysis.scope import Scope
+from crucible.analysis.values import MISSING, Instance, Unknown, Value, either
+
+_LEAVES = (Flow.RETURN, Flow.RAISE, Flow.BREAK, Flow.CONTINUE)
+
+
+def both_ways(machine: Machine, test: Value, node: ast.If, scope: Scope) -> Flow | Guard:
+    """A guard as the answer holds for the rest of the block: one of the two ways left it."""
+    gpu = test.gpu if isinstance(test, Unknown) else None
+    both_happen = gpu is None and _asks_rank(node.test)
+    holder = scope.lookup("self")
+    kept = holder.attrs if isinstance(holder, Instance) else {}
+    names, attrs = dict(scope.names), dict(kept)
+    yes = _one_way(machine, Guard(gpu, both_happen), node.body, scope)
+    names_yes, attrs_yes = dict(scope.names), dict(kept)
+    _put(scope.names, names)
+    _put(kept, attrs)
+    no = _one_way(machine, Guard(None if gpu is None else not gpu, both_happen), node.orelse, scope)
+    if yes is Flow.NEXT and no in _LEAVES:
+        _keep(scope.names, names_yes)
+        _put(kept, attrs_yes)
+    elif yes is Flow.NEXT:
+        _merge(scope.names, names_yes, gpu)
+        _merge(kept, attrs_yes, gpu)
+    else:
+        _keep(scope.names, names_yes, only_returns=True)
+    return _afterwards(machine, gpu, yes, no)
+
+
+def _asks_rank(test: ast.expr) -> bool:
+    """Of several processes each goes its own way, so both are gone."""
+    names = (getattr(each, "id", getattr(each, "attr", "")) for each in ast.walk(test))
+    return any("rank" in name.lower() for name in names)
+
+
+def _one_way(machine: Machine, guard: Guard, body: Sequence[ast.stmt], scope: Scope) -> Flow:
+    from crucible.analysis.statements import execute
+
+    if not body:
+        return Flow.NEXT
+    machine.guards.append(guard)
+    try:
+        return execute(machine, body, scope)
+    finally:
+        machine.guards.pop()
+
+
+def _put(names: dict[str, Value], before: dict[str, Value]) -> None:
+    returns = names.get("\0returns", MISSING)
+    names.clear()
+    names.update(before)
+    if returns is not MISSING:
+        names["\0returns"] = returns
+
+
+def _keep(names: dict[str, Value], other: dict[str, Value], only_returns: bool = False) -> None:
+    """The other way's names are the ones to go on with."""
+    if not only_returns:
+        _put(names, other)
+    elif "\0returns" in other:
+        names["\0returns"] = other["\0returns"]
+
+
+def _merge(names: dict[str, Value], other: dict[str, Value], gpu: bool | None) -> None:
+    for name, value in other.items():
+        mine = names.get(name, MISSING)
+        if mine is MISSING:
+            names[name] = value
+        elif mine is not value and name[0] != "\0":
+            names[name] = either([mine, value] if gpu is False else [value, mine], gpu is not None)
+
+
+def _afterwards(machine: Machine, gpu: bool | None, yes: Flow, no: Flow) -> Flow | Guard:
+    if yes is no:
+        return yes
+    if gpu is not None and not any(guard.gpu is not None or not guard.swept for guard in machine.guards):
+        refused = no if gpu else yes
+        if refused is Flow.RAISE:
+            machine.facts.refusals.append(machine.line)
+            return Flow.NEXT
+    if yes in (Flow.RETURN, Flow.RAISE) and gpu is not None:
+        return Guard(not gpu)
+    if no in (Flow.RETURN, Flow.RAISE) and gpu is not None:
+        return Guard(gpu)
+    return Flow.NEXT

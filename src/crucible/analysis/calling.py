@@ -1,0 +1,93 @@
+"""Calls: of the program's own functions and classes, which are followed, and of libraries, which are noted."""
+
+from __future__ import annotations
+
+from crucible.analysis.definitions import is_network
+from crucible.analysis.functions import follow, method
+from crucible.analysis.library import called_library, called_member, called_thing
+from crucible.analysis.machine import Machine
+from crucible.analysis.scope import Scope
+from crucible.analysis.values import (
+    MISSING,
+    UNKNOWN,
+    Bound,
+    Class,
+    Either,
+    Function,
+    Instance,
+    Member,
+    Name,
+    Thing,
+    Value,
+    either,
+)
+
+Kwargs = dict[str, Value]
+
+
+def call(machine: Machine, function: Value, args: tuple[Value, ...], kwargs: Kwargs, scope: Scope) -> Value:
+    machine.tick()
+    if isinstance(function, Function):
+        return follow(machine, function, args, kwargs)
+    if isinstance(function, Bound):
+        return follow(machine, function.function, (function.owner, *args), kwargs)
+    if isinstance(function, Class):
+        return make(machine, function, args, kwargs)
+    if isinstance(function, Name):
+        return called_library(machine, function.path, args, kwargs, scope)
+    if isinstance(function, Member):
+        return called_member(machine, function, args, kwargs, scope)
+    if isinstance(function, Instance):
+        return _called_object(machine, function, args, kwargs)
+    if isinstance(function, Thing):
+        return called_thing(machine, function, args, kwargs)
+    if isinstance(function, Either):
+        return either([call(machine, each, args, kwargs, scope) for each in function.options[:2]], function.gpu)
+    return UNKNOWN
+
+
+def make(machine: Machine, cls: Class, args: tuple[Value, ...], kwargs: Kwargs) -> Value:
+    """An object of a class of the program."""
+    made = Instance(cls, machine.line)
+    if len(machine.facts.made) < 2_000:
+        machine.facts.made.append(made)
+        if not machine.situation().certain:
+            machine.facts.doubtful.add(id(made))
+    for name in cls.all_fields() if cls.is_dataclass() else ():
+        default = cls.lookup(name)
+        if default is not MISSING:
+            made.attrs[name] = _field_default(machine, default)
+    begin = cls.lookup("__init__")
+    if isinstance(begin, Function):
+        follow(machine, begin, (made, *args), kwargs)
+        return made
+    if cls.is_dataclass():
+        made.attrs.update(zip(cls.all_fields(), args, strict=False))
+    made.attrs.update(kwargs)
+    for name in ("__post_init__", "setup"):
+        after = cls.lookup(name)
+        if isinstance(after, Function) and cls.is_dataclass():
+            follow(machine, after, (made,), {})
+    return made
+
+
+def _field_default(machine: Machine, default: Value) -> Value:
+    """`field(default=...)`, `Field(...)` and their like."""
+    if isinstance(default, Thing) and default.path.rpartition(".")[2] in ("field", "Field", "ib"):
+        if "default_factory" in default.kwargs:
+            factory = default.kwargs["default_factory"]
+            return call(machine, factory, (), {}, Scope(machine.line[0]))
+        return default.argument(0, "default", UNKNOWN)
+    return default
+
+
+def _called_object(machine: Machine, owner: Instance, args: tuple[Value, ...], kwargs: Kwargs) -> Value:
+    names = ("forward", "call", "__call__") if is_network(owner) else ("__call__",)
+    for name in names:
+        found = method(owner, name)
+        if found is not None:
+            return follow(machine, found.function, (owner, *args), kwargs)
+    bases = owner.bases
+    if bases:
+        return called_member(machine, Member(owner, "__call__"), args, kwargs, Scope(machine.line[0]))
+    return UNKNOWN

@@ -1,0 +1,1 @@
+"""Conclusions: what the facts mean for what the program needs."""

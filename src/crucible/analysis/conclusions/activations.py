@@ -1,0 +1,188 @@
+"""What the backward pass keeps, and the work of a step: followed where it can be, else from the model's sizes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from crucible.analysis.conclusions.models import Model
+from crucible.analysis.conclusions.seen import Seen
+from crucible.analysis.facts import Step
+from crucible.analysis.knowledge.architectures import architecture
+from crucible.analysis.library.keras_layers import network
+from crucible.analysis.library.torch_layers import nowhere
+from crucible.analysis.machine import Exhausted
+from crucible.analysis.tensors import tensor
+from crucible.analysis.values import UNKNOWN, Function, Instance, Tensor, Thing, Value, settled, whole
+from crucible.core.profile import Confidence, Precision
+
+MORE_STEPS = 60_000
+"""What following one forward pass with made-up inputs may take."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """Of one step: bytes kept, FLOPs forward and backward, and how it was found."""
+
+    kept: float
+    flops: float
+    confidence: Confidence
+    why: str
+    followed: bool = False
+    """It is the program's own step, with the program's own inputs."""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    batch: int
+    length: int
+    side: int
+    half: Precision
+    assumed: bool
+
+
+def step_work(seen: Seen, found: tuple[Model, ...], inputs: Inputs) -> Work | None:
+    """None where nothing at all is known of the model."""
+    followed = _followed(seen.facts.steps)
+    if followed is not None:
+        why = "Followed through the training step."
+        return Work(followed.saved, 3 * followed.flops, Confidence.HIGH, why, True)
+    parts = [work for model in found if (work := _of_model(seen, model, inputs)) is not None]
+    if not parts:
+        return None
+    worst = min((each.confidence for each in parts), key=[Confidence.LOW, Confidence.MEDIUM, Confidence.HIGH].index)
+    return Work(sum(each.kept for each in parts), sum(each.flops for each in parts), worst, parts[0].why)
+
+
+def _followed(steps: list[Step]) -> Step | None:
+    whole_steps = [step for step in steps if step.complete and step.saved > 0]
+    largest = max(whole_steps, key=lambda step: step.saved, default=None)
+    broken = [step for step in steps if not step.complete]
+    return largest if largest is not None and not broken else None
+
+
+def _of_model(seen: Seen, model: Model, inputs: Inputs) -> Work | None:
+    kept = 0.5 if inputs.half in (Precision.FP16, Precision.BF16, Precision.INT4, Precision.INT8) else 1.0
+    if isinstance(model.value, Instance | Thing) and not model.sizes:
+        traced = _traced(seen, model, inputs)
+        if traced is not None:
+            return traced
+    if model.sizes is not None:
+        tokens = inputs.batch * inputs.length
+        sizes = model.sizes
+        why = "From the depth and width of the model."
+        return Work(sizes.kept(tokens, 4 * kept), 3 * sizes.flops(tokens, inputs.length), Confidence.MEDIUM, why)
+    shape = architecture(model.name)
+    if shape is not None:
+        scale = inputs.batch * (inputs.side / shape.size) ** 2
+        why = f"From what {shape.name} is known to keep for a picture of {shape.size} pixels."
+        return Work(scale * shape.activations * 4e6 * kept, 6e9 * scale * shape.multiply_adds, Confidence.MEDIUM, why)
+    if isinstance(model.value, Thing) and model.value.path.startswith("keras."):
+        return _of_keras(model.value, inputs, kept)
+    if model.parameters:
+        # Every weight is used once per sample at least; what is kept then is about as large as the weights.
+        why = "A rule of thumb: the code could not be followed through the model."
+        return Work(4.0 * model.parameters * kept, 6.0 * model.parameters * inputs.batch, Confidence.LOW, why)
+    return None
+
+
+def _of_keras(thing: Thing, inputs: Inputs, kept: float) -> Work:
+    items = flops = 0.0
+    for each in network(thing):
+        count = 1.0
+        for size in (each.shape or ())[1:]:
+            count *= whole(size) or inputs.length
+        items += count
+        if each.origin is not None:
+            weights = sum(
+                w.items or 0
+                for name, w in each.origin[0].attrs.items()
+                if name.startswith("weight") and isinstance(w, Tensor)
+            )
+            spread = count / max(1, whole((each.shape or (1,))[-1]) or 1) if each.shape else 1.0
+            flops += 2 * weights * (spread if len(each.shape or ()) > 2 else 1)
+    why = "From the shapes between its layers."
+    return Work(items * 4 * 1.5 * inputs.batch * kept, 3 * flops * inputs.batch, Confidence.MEDIUM, why)
+
+
+def _traced(seen: Seen, model: Model, inputs: Inputs) -> Work | None:
+    """The forward pass with inputs that fit the first layer."""
+    from crucible.analysis.calling import call
+
+    first = _first_layer(model.value)
+    if first is None:
+        return None
+    made = _input_for(first, inputs)
+    machine = seen.machine
+    tape, limit = machine.tape, machine.limit
+    tape.clear()
+    tape.recording = True
+    tape.half = {Precision.FP16: "float16", Precision.BF16: "bfloat16"}.get(inputs.half)
+    machine.limit = machine.steps + MORE_STEPS
+    kept_facts = len(machine.facts.calls)
+    try:
+        result = call(machine, model.value, (made, *_rest(model.value, inputs)), {}, nowhere(machine))
+    except (Exhausted, RecursionError):
+        return None
+    finally:
+        machine.limit = limit
+        tape.half = None
+        del machine.facts.calls[kept_facts:]
+    output = settled(result[0] if isinstance(result, tuple) and result else result)
+    if not tape.complete or not isinstance(output, Tensor) or output.items is None or tape.saved <= 0:
+        return None
+    scores = 4.0 * output.items if len(output.shape or ()) > 1 else 0.0
+    why = "Followed through the model's forward pass with inputs that fit it."
+    sure = Confidence.MEDIUM if not inputs.assumed else Confidence.LOW
+    return Work(tape.saved + scores, 3 * tape.flops, sure, why)
+
+
+def _rest(value: Value, inputs: Inputs) -> tuple[Value, ...]:
+    """Unknown values for the other arguments that must be given."""
+    if not isinstance(value, Instance):
+        return ()
+    forward = value.cls.lookup("forward")
+    if not isinstance(forward, Function):
+        return ()
+    names = [each.arg for each in forward.node.args.args][2:]
+    return tuple(UNKNOWN for name in names if name not in forward.defaults)
+
+
+def _first_layer(value: Value, depth: int = 0) -> Thing | None:
+    """The layer that what comes in meets first: the first one that was made."""
+    value = settled(value)
+    if depth > 12:
+        return None
+    if isinstance(value, Thing):
+        if any(isinstance(each, Tensor) for each in value.attrs.values()) and value.path.startswith("torch.nn."):
+            return value
+        inner: list[Value] = list(value.children)
+    elif isinstance(value, Instance):
+        inner = list(value.attrs.values())
+    else:
+        inner = (
+            list(value) if isinstance(value, list | tuple) else list(value.values()) if isinstance(value, dict) else []
+        )
+    for each in inner:
+        found = _first_layer(each, depth + 1)
+        if found is not None:
+            return found
+    return None
+
+
+def _input_for(layer: Thing, inputs: Inputs) -> Tensor:
+    name, weight = layer.path.rpartition(".")[2], layer.attrs.get("weight")
+    shape = weight.shape if isinstance(weight, Tensor) and weight.shape else (1, 1)
+    if name.startswith("Embedding"):
+        return tensor((inputs.batch, inputs.length), "int64")
+    if name.startswith("Conv") and "Transpose" not in name:
+        groups = whole(layer.kwargs.get("groups", 1)) or 1
+        channels = (whole(shape[1]) or 1) * groups
+        return tensor((inputs.batch, channels, *([inputs.side] * int(name[-2]))))
+    if name.startswith("ConvTranspose"):
+        return tensor((inputs.batch, whole(shape[0]) or 1, *([1] * int(name[-2]))))
+    if name in ("LSTM", "GRU", "RNN"):
+        size = whole(layer.argument(0, "input_size")) or 1
+        return tensor((inputs.batch, inputs.length, size))
+    if name.startswith(("Transformer", "Multihead")):
+        return tensor((inputs.batch, inputs.length, whole(layer.argument(0, "d_model")) or 1))
+    return tensor((inputs.batch, whole(shape[-1]) or 1))

@@ -1,0 +1,251 @@
+"""Whether the program needs a GPU: never, if there is one, or without fail."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from crucible.analysis.conclusions.seen import Seen
+from crucible.analysis.facts import Call, Situation
+from crucible.analysis.knowledge.frameworks import ONLY_GPU
+from crucible.analysis.values import Either, Instance, Thing, Value, Where, settled
+from crucible.core.profile import Conclusion, Confidence, GpuNeed
+
+Sign = tuple[Where, str]
+_FLAG = re.compile(
+    r"(^|_)(cuda|gpu|gpus|gpu_id|device|devices|accel|accelerator)($|_)|^(no|use|disable|enable)_?(cuda|gpu|accel)"
+)
+_DEVICE = re.compile(r"cuda(:\d+)?")
+_ITSELF = (
+    "keras.",
+    "tensorflow.",
+    "jax.",
+    "flax.",
+    "haiku.",
+    "equinox.",
+    "optax.",
+    "keras_nlp.",
+    "keras_cv.",
+    "keras_hub.",
+    "keras_core.",
+    "keras_rs.",
+)
+_DATA_ONLY = (
+    "keras.datasets.", "keras.utils.", "tensorflow.data.", "tensorflow.io.", "tensorflow.random.set_seed",
+    "keras.preprocessing.",
+    "tensorflow.config.", "tensorflow.get_logger", "tensorflow.compat.", "tensorflow.summary.", "jax.config.",
+    "tensorflow.autograph.",
+)  # fmt: skip
+_TRAINERS = frozenset(
+    {
+        "transformers.Trainer", "transformers.Seq2SeqTrainer", "accelerate.Accelerator", "lightning.Trainer",
+        "lightning.Fabric",
+        "transformers.pipeline", "sentence_transformers.SentenceTransformer", "lightning.fabric.Fabric",
+        "ultralytics.YOLO",
+        "composer.Trainer", "sentence_transformers.SentenceTransformerTrainer", "sentence_transformers.CrossEncoder",
+        "lightning.pytorch.cli.LightningCLI", "lightning.cli.LightningCLI", "transformers.TFTrainer",
+    }
+)  # fmt: skip
+_TRAINER_ROOTS = ("trl.", "stable_baselines3.", "fastai.")
+_NEEDS = frozenset(
+    {
+        "torch.cuda.set_device",
+        "torch.cuda.Stream",
+        "torch.cuda.CUDAGraph",
+        "torch.cuda.graph",
+        "torch.cuda.get_device_properties",
+        "torch.cuda.get_device_name",
+        "torch.cuda.get_device_capability",
+        "torch.cuda.current_device",
+    }
+)
+
+
+def gpu_need(seen: Seen, unseen_model: bool = False) -> Conclusion[GpuNeed]:
+    """`unseen_model`: the class of the model is not among the files, so it may well move to a GPU itself."""
+    required = list(_required(seen))
+    optional = list(_optional(seen))
+    forbidden = _forbidden(seen)
+    if forbidden is not None:
+        return seen.say(GpuNeed.NONE, [forbidden[0]], Confidence.HIGH, forbidden[1])
+    if required:
+        return seen.say(GpuNeed.REQUIRED, (where for where, _ in required), Confidence.HIGH, required[0][1])
+    if optional:
+        return seen.say(GpuNeed.OPTIONAL, (where for where, _ in optional), Confidence.HIGH, optional[0][1])
+    if unseen_model:
+        return seen.assume(
+            GpuNeed.OPTIONAL, "The model's own code is not here; it is assumed to use a GPU that is there."
+        )
+    why = "Nothing in the code that runs moves work to a GPU."
+    return seen.say(GpuNeed.NONE, (), Confidence.MEDIUM if seen.facts.notes else Confidence.HIGH, why)
+
+
+def _always(situation: Situation) -> bool:
+    """It happens on every run, as far as the conditions around it tell."""
+    return situation.certain
+
+
+def is_cuda(value: Value) -> bool:
+    """Certainly a GPU: the text, or a device made from it."""
+    if isinstance(value, int):
+        return not isinstance(value, bool) and value >= 0
+    if isinstance(value, str):
+        return value.startswith(("cuda", "gpu"))
+    return isinstance(value, Thing) and value.path == "torch.device" and is_cuda(value.argument(0, "type"))
+
+
+def maybe_cuda(value: Value) -> bool:
+    if isinstance(value, Either):
+        return any(is_cuda(each) or maybe_cuda(each) for each in value.options)
+    return isinstance(value, Thing) and value.path == "torch.device" and maybe_cuda(value.argument(0, "type"))
+
+
+def _places(call: Call) -> Iterator[Value]:
+    """The arguments that may name a device."""
+    if call.last == "to" or call.path in ("torch.device", "jax.devices", "torch.set_default_device"):
+        yield from call.args
+    for name in ("device", "device_map", "map_location", "device_type", "accelerator", "tree_method", "task_type"):
+        if name in call.kwargs and call.last not in ("load", "autocast"):
+            yield call.kwargs[name]
+
+
+def _required(seen: Seen) -> Iterator[Sign]:
+    for where in seen.facts.refusals:
+        yield where, "It gives up where there is no GPU."
+    for call in seen.facts.calls:
+        if not _always(call.situation):
+            continue
+        if call.situation.without_gpu:
+            continue
+        if call.last == "cuda" and call.path not in ("torch.cuda", "torch.version.cuda"):
+            yield call.where, "It moves to a GPU without asking whether there is one."
+        elif any(is_cuda(each) or each in ("gpu_hist", "GPU") for each in map(_one, _places(call))):
+            yield call.where, "It names the GPU as its device."
+        elif _names_device(call):
+            yield call.where, "It hands on the GPU as a device."
+        elif call.path in _NEEDS:
+            yield call.where, f"It calls {call.path}, which fails without a GPU."
+        elif call.last == "DistributedDataParallel" and isinstance(call.kwargs.get("device_ids"), list):
+            yield call.where, "Its copies of the model are placed on GPUs by number."
+        elif _nccl(call):
+            yield call.where, "Its processes talk over NCCL, which needs GPUs."
+        else:
+            yield from _required_setting(call)
+    for each in seen.facts.imports:
+        if each.module.partition(".")[0] in ONLY_GPU and each.situation.certain and not _tried(seen, each.situation):
+            yield each.situation.where, f"It imports {each.module}, which needs a GPU."
+    yield from _required_parameters(seen)
+
+
+def _names_device(call: Call) -> bool:
+    """`"cuda:0"` among the arguments, or in a list among them. Half precision "for cuda" works without one."""
+    if call.path.startswith(("builtins.", "argparse.", "os.")) or call.last in ("autocast", "GradScaler", "load"):
+        return False
+    given = [each for each in (*call.args, *call.kwargs.values()) if not isinstance(each, Either)]
+    inner = [each for many in given if isinstance(many, list | tuple) for each in many[:16]]
+    return any(isinstance(each, str) and len(each) < 12 and _DEVICE.fullmatch(each) for each in (*given, *inner))
+
+
+def _one(value: Value) -> Value:
+    return value if not isinstance(value, Either) else None
+
+
+def _tried(seen: Seen, situation: Situation) -> bool:
+    return not situation.certain
+
+
+def _nccl(call: Call) -> bool:
+    if not call.path.endswith("init_process_group"):
+        return False
+    return bool(call.argument(0, "backend") == "nccl")
+
+
+def _required_setting(call: Call) -> Iterator[Sign]:
+    if (
+        call.path in ("transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments")
+        and call.kwargs.get("fp16") is True
+    ):
+        yield call.where, "Half precision of the Trainer needs a GPU."
+    if call.path == "lightning.Trainer" and (
+        call.kwargs.get("accelerator") in ("gpu", "cuda") or _count(call.kwargs.get("gpus"))
+    ):
+        yield call.where, "The Trainer is told to use GPUs."
+    if call.path in ("deepspeed.initialize", "deepspeed.init_distributed"):
+        yield call.where, "DeepSpeed runs on GPUs."
+
+
+def _count(value: Value) -> bool:
+    count = settled(value)
+    return isinstance(count, int) and count > 0
+
+
+def _required_parameters(seen: Seen) -> Iterator[Sign]:
+    """Parameters of boosted trees that are given as a dict."""
+    for call in seen.facts.calls:
+        if not call.path.startswith(("xgboost.", "lightgbm.", "catboost.")) or not _always(call.situation):
+            continue
+        for each in (*call.args, *call.kwargs.values()):
+            given = settled(each)
+            if isinstance(given, dict):
+                for name in ("device", "tree_method", "device_type", "task_type", "predictor"):
+                    value = given.get(name)
+                    if isinstance(value, str) and (value.startswith(("cuda", "gpu")) or value == "GPU"):
+                        yield call.where, "Its parameters put the trees on a GPU."
+
+
+def _optional(seen: Seen) -> Iterator[Sign]:
+    for call in seen.facts.calls:
+        if call.path in ("torch.cuda.is_available", "torch.accelerator.is_available", "torch.cuda.device_count"):
+            yield call.where, "It asks whether there is a GPU."
+        elif (
+            call.last == "cuda"
+            or any(is_cuda(each) or maybe_cuda(each) for each in _places(call))
+            or _names_device(call)
+        ):
+            yield call.where, "It uses a GPU where a condition holds."
+        elif call.path in _TRAINERS or (
+            call.path.startswith(_TRAINER_ROOTS) and call.path.count(".") <= 2 and call.last[:1].isupper()
+        ):
+            yield call.where, f"{call.path} uses a GPU that is there."
+        elif call.path.startswith(_ITSELF) and not call.path.startswith(_DATA_ONLY) and not call.path.endswith(" ="):
+            yield call.where, f"{call.path.partition('.')[0]} uses a GPU that is there."
+        elif call.path.startswith("torch.accelerator.") or call.kwargs.get("device_map") == "auto":
+            yield call.where, "It runs on an accelerator where there is one."
+    for each in seen.facts.made:
+        bases = each.bases if isinstance(each, Instance) else ()
+        if any(base in _TRAINERS or base.startswith(_ITSELF) for base in bases):
+            yield each.where, "Its framework uses a GPU that is there."
+    for where in seen.facts.switched_off:
+        yield where, "A flag would switch GPU use on."
+    for option in seen.facts.options:
+        if _FLAG.search(option.name.lower()):
+            yield option.where, f"The option {option.name} chooses the device."
+    for each in seen.facts.imports:
+        if each.module.partition(".")[0] in ONLY_GPU:
+            yield each.situation.where, f"It imports {each.module} where it can."
+
+
+_TF_HIDES = ("tensorflow.config.set_visible_devices", "tensorflow.config.experimental.set_visible_devices")
+_ON_CPU = (("jax_platform_name", "cpu"), ("jax_platforms", "cpu"))
+
+
+def _hides(name: Value, value: Value) -> bool:
+    return name in ("CUDA_VISIBLE_DEVICES", "JAX_PLATFORMS", "JAX_PLATFORM_NAME") and value in ("", "-1", "cpu")
+
+
+def _forbidden(seen: Seen) -> Sign | None:
+    jax = any(each.module.partition(".")[0] in ("jax", "flax") for each in seen.facts.imports)
+    for call in seen.facts.calls:
+        if call.path == "os.environ[]" and call.situation.certain and _hides(call.args[0], call.args[1]):
+            return call.where, "It hides GPUs from itself."
+        if (
+            call.path in _TF_HIDES
+            and call.argument(0, "devices") == []
+            and call.argument(1, "type") == "GPU"
+            and not jax
+        ):
+            # With JAX this only keeps TensorFlow from taking the memory that JAX needs.
+            return call.where, "It hides GPUs from itself."
+        if call.path == "jax.config.update" and call.args[:2] in _ON_CPU:
+            return call.where, "It runs on the CPU only."
+    return None

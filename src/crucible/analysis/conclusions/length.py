@@ -1,0 +1,152 @@
+"""How long it trains: epochs and steps."""
+
+from __future__ import annotations
+
+from crucible.analysis.conclusions.seen import Seen, number_named
+from crucible.analysis.conclusions.training import trainer_arguments
+from crucible.analysis.facts import Call, Loop
+from crucible.analysis.iteration import length_of
+from crucible.analysis.values import Tensor, Thing, Where, settled, whole
+from crucible.core.profile import Conclusion, Confidence, Dataset
+
+EPOCH_NAMES = (
+    "num_train_epochs",
+    "num_epochs",
+    "n_epochs",
+    "epochs",
+    "max_epochs",
+    "nepochs",
+    "EPOCHS",
+    "NUM_EPOCHS",
+    "n_epoch",
+    "epoch",
+    "num_epoch",
+    "total_epochs",
+    "N_EPOCHS",
+    "niter",
+)
+STEP_NAMES = (
+    "max_steps",
+    "max_train_steps",
+    "max_iters",
+    "total_timesteps",
+    "num_steps",
+    "n_steps",
+    "num_iterations",
+    "n_iters",
+    "iterations",
+    "train_steps",
+    "total_steps",
+    "num_updates",
+    "steps",
+    "MAX_STEPS",
+    "num_training_steps",
+    "iters",
+)
+ASSUMED_EPOCHS = 100
+ASSUMED_STEPS = 5_000
+ASSUMED_SAMPLES = 50_000
+
+
+def epochs(seen: Seen) -> Conclusion[int]:
+    for call in seen.facts.calls:
+        if call.last in ("fit", "fit_generator") and whole(call.kwargs.get("epochs")):
+            return seen.say(whole(call.kwargs["epochs"]) or 1, [call.where])
+        if call.path == "lightning.Trainer" and whole(call.kwargs.get("max_epochs")):
+            return seen.say(whole(call.kwargs["max_epochs"]) or 1, [call.where])
+    for call in trainer_arguments(seen):
+        count = settled(call.kwargs.get("num_train_epochs", 3))
+        if isinstance(count, int | float) and (whole(call.kwargs.get("max_steps")) or -1) < 0:
+            return seen.say(
+                max(1, int(count)),
+                [call.where],
+                Confidence.HIGH if "num_train_epochs" in call.kwargs else Confidence.MEDIUM,
+            )
+    for loops in _training_loops(seen):
+        for loop in loops:
+            if _is_epochs(loop) and loop.length:
+                return seen.say(loop.length, [loop.where])
+    named = number_named(seen, EPOCH_NAMES, 1, 1e6)
+    if named is not None:
+        return seen.say(named[0], [named[1]], Confidence.MEDIUM, f"Taken from {named[2]}.")
+    return seen.ask("How many epochs should it train?")
+
+
+def _is_epochs(loop: Loop) -> bool:
+    return "epoch" in loop.target.lower()
+
+
+def _training_loops(seen: Seen) -> list[tuple[Loop, ...]]:
+    """The loops around each place where weights change, the innermost places first."""
+    ends = [call for call in seen.facts.calls if call.last in ("backward", "train_on_batch") or _is_step(call)]
+    rows = [call.situation.loops for call in ends if call.situation.loops]
+    return sorted(rows, key=len, reverse=True)
+
+
+def _is_step(call: Call) -> bool:
+    return (
+        call.last == "step"
+        and isinstance(call.owner, Thing)
+        and call.owner.path.startswith("torch.optim.")
+        and "lr_scheduler" not in call.owner.path
+    )
+
+
+def steps(
+    seen: Seen, training: bool, told: Conclusion[int], batch: int | None, data: Conclusion[Dataset]
+) -> Conclusion[int]:
+    """All steps of the run; assumed where the code does not say."""
+    if not training:
+        return seen.ask("How many samples does it go through?", "It does not train.")
+    for call in trainer_arguments(seen):
+        most = whole(call.kwargs.get("max_steps", -1))
+        if most is not None and most > 0:
+            return seen.say(most, [call.where])
+    counted = _counted(seen)
+    if counted is not None:
+        return seen.say(counted[0], counted[1], Confidence.HIGH if counted[2] else Confidence.MEDIUM)
+    named = number_named(seen, STEP_NAMES, 1, 1e10)
+    if named is not None and told.value is None:
+        return seen.say(named[0], [named[1]], Confidence.MEDIUM, f"Taken from {named[2]}.")
+    samples = _samples(seen, data)
+    if told.value is not None and samples is not None and batch:
+        return Conclusion(
+            told.value * -(-samples // batch), Confidence.MEDIUM, told.evidence, False, f"{samples} samples an epoch."
+        )
+    if told.value is not None:
+        each = -(-ASSUMED_SAMPLES // (batch or 32))
+        return seen.assume(told.value * each, f"{told.value} epochs; {ASSUMED_SAMPLES:,} samples each are assumed.")
+    if samples is not None and batch:
+        each = -(-samples // batch)
+        return seen.assume(ASSUMED_EPOCHS * each, f"{samples:,} samples an epoch; {ASSUMED_EPOCHS} epochs are assumed.")
+    return seen.assume(ASSUMED_STEPS, f"The code does not say; {ASSUMED_STEPS:,} steps are assumed.")
+
+
+def _counted(seen: Seen) -> tuple[int, list[Where], bool] | None:
+    """The product of the loops around the step, where all of them are known."""
+    best: tuple[int, list[Where], bool] | None = None
+    for loops in _training_loops(seen):
+        lengths = [loop.length for loop in loops]
+        if None in lengths:
+            continue
+        product = 1
+        for each in lengths:
+            product *= max(1, each or 1)
+        if product > 1 and (best is None or product > best[0]):
+            best = (product, [loop.where for loop in loops], True)
+    return best
+
+
+def _samples(seen: Seen, data: Conclusion[Dataset]) -> int | None:
+    for call in seen.facts.calls:
+        if call.last == "fit":
+            first = settled(call.argument(0, "x"))
+            if isinstance(first, Tensor) and first.shape and whole(first.shape[0]):
+                return whole(first.shape[0])
+    for loops in _training_loops(seen):
+        for loop in loops:
+            source = settled(loop.data)
+            inner = source.attrs.get("dataset") if isinstance(source, Thing) else None
+            if inner is not None and length_of(inner):
+                return length_of(inner)
+    return data.value.samples if data.value is not None else None

@@ -1,0 +1,278 @@
+"""The models of a program: which it makes, and how many parameters they have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from crucible.analysis.conclusions.seen import Seen
+from crucible.analysis.conclusions.sizes import Sizes, sizes_in, sizes_in_order
+from crucible.analysis.definitions import is_network
+from crucible.analysis.knowledge.architectures import architecture
+from crucible.analysis.knowledge.pretrained import pretrained, size_in_name
+from crucible.analysis.library.keras_layers import network
+from crucible.analysis.library.torch_layers import is_module, parameters_of
+from crucible.analysis.library.torch_models import MODEL
+from crucible.analysis.values import Instance, Tensor, Thing, Value, Where, settled, whole
+from crucible.core.profile import Conclusion, Confidence
+
+_FRAMEWORK = ("torch.", "keras.", "transformers.", "tensorflow.", "jax.", "builtins.", "numpy.", "argparse.", "flax.")
+
+
+@dataclass(frozen=True)
+class Model:
+    """`parameters` is None where nothing is known, `complete` where every weight's shape is."""
+
+    name: str
+    value: Value
+    where: Where
+    parameters: int | None
+    trainable: int | None
+    complete: bool = True
+    sizes: Sizes | None = None
+    doubtful: bool = False
+
+
+def models(seen: Seen) -> tuple[Model, ...]:
+    """Those that stand by themselves, not parts of others."""
+    roots = list(_torch_roots(seen))
+    found = [_torch_model(seen, each) for each in roots]
+    found = [each for each in found if each.parameters or not each.complete]
+    found += list(_named(seen)) + list(_keras(seen))
+    if not found:
+        found = list(_from_sizes(seen))
+    return tuple(found[:50])
+
+
+def _torch_roots(seen: Seen) -> Iterator[Value]:
+    candidates: list[Value] = [each for each in seen.facts.made if _is_torch_network(each)]
+    for call in seen.facts.calls:
+        if is_module(call.result) and not call.path.startswith("."):
+            candidates.append(call.result)
+            if not call.situation.certain:
+                seen.facts.doubtful.add(id(call.result))
+    inner: set[int] = set()
+    for each in candidates:
+        inner |= _parts(each)
+    done: set[int] = set()
+    for each in candidates:
+        if (
+            id(each) not in inner
+            and id(each) not in done
+            and not (isinstance(each, Thing) and each.path.endswith("DataParallel"))
+        ):
+            done.add(id(each))
+            yield each
+
+
+def _is_torch_network(value: Value) -> bool:
+    return is_network(value) and any(base.startswith(("torch.", "lightning.")) for base in value.bases)
+
+
+def _parts(value: Value) -> set[int]:
+    """Ids of everything inside."""
+    found: set[int] = set()
+    waiting: list[tuple[Value, int]] = [(value, 0)]
+    while waiting and len(found) < 20_000:
+        each, depth = waiting.pop()
+        for inner in _inside(each) if depth < 40 else ():
+            inner = settled(inner)
+            if isinstance(inner, Thing | Instance | list | tuple | dict) and id(inner) not in found:
+                found.add(id(inner))
+                waiting.append((inner, depth + 1))
+    return found
+
+
+def _inside(value: Value) -> list[Value]:
+    if isinstance(value, Instance):
+        return list(value.attrs.values())
+    if isinstance(value, Thing):
+        if value.path.endswith("DataParallel"):
+            return []
+        return [*value.attrs.values(), *value.children, *(value.args if is_module(value) else ())]
+    if isinstance(value, list | tuple):
+        return list(value)
+    return list(value.values()) if isinstance(value, dict) else []
+
+
+def _torch_model(seen: Seen, value: Value) -> Model:
+    weights = parameters_of(value)
+    counts = [each.items for each in weights]
+    total = sum(each or 0 for each in counts)
+    learns = sum(each.items or 0 for each in weights if each.grad)
+    name = value.cls.name if isinstance(value, Instance) else value.path.rpartition(".")[2]
+    complete = None not in counts and not _has_gaps(value)
+    return Model(name, value, value.where, total, learns, complete, None, id(value) in seen.facts.doubtful)
+
+
+def _has_gaps(value: Value) -> bool:
+    """A list of layers of unknown length, or a known model as a part, is somewhere inside."""
+    waiting = [value]
+    seen: set[int] = set()
+    while waiting and len(seen) < 5_000:
+        each = settled(waiting.pop())
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        if isinstance(each, Thing) and (each.attrs.get("incomplete") or each.path == MODEL):
+            return True
+        if isinstance(each, Instance | Thing | list):
+            waiting.extend(_inside(each))
+    return False
+
+
+def _named(seen: Seen) -> Iterator[Model]:
+    done: set[str] = set()
+    for call in seen.facts.calls:
+        results = call.result if isinstance(call.result, tuple) else (call.result,)
+        for thing in results:
+            if not isinstance(thing, Thing) or thing.path != MODEL or thing.where != call.where:
+                continue
+            made = _named_model(thing, not call.situation.certain)
+            key = f"{made.name}{made.where}"
+            if key not in done:
+                done.add(key)
+                yield made
+
+
+def _named_model(thing: Thing, doubtful: bool) -> Model:
+    name = thing.attrs.get("name")
+    known = pretrained(name) if isinstance(name, str) else None
+    config = thing.attrs.get("config")
+    sizes = sizes_in(config) if isinstance(config, dict) else None
+    if known is not None:
+        sizes = Sizes(known.layers, known.width, known.heads, known.vocabulary)
+    shape = architecture(name) if isinstance(name, str) and known is None else None
+    count: float | None = None
+    if known is not None:
+        count = known.parameters * 1e6
+    elif shape is not None:
+        count = shape.parameters * 1e6
+    elif sizes is not None:
+        count = sizes.parameters
+    elif isinstance(name, str) and size_in_name(name) is not None:
+        count = (size_in_name(name) or 0) * 1e6
+    total = int(count) if count is not None else None
+    shown = name if isinstance(name, str) else _class_of(thing)
+    return Model(shown, thing, thing.where, total, _adapters(thing, sizes, total), True, sizes, doubtful)
+
+
+def _class_of(thing: Thing) -> str:
+    """What it is a model of, where its name is not known."""
+    parts = [
+        part for part in str(thing.attrs.get("path", "")).split(".") if part not in ("from_pretrained", "from_config")
+    ]
+    return parts[-1] if parts else "model"
+
+
+def _adapters(thing: Thing, sizes: Sizes | None, total: int | None) -> int | None:
+    """What learns: everything, or low-rank pairs beside the projections of attention."""
+    rank = whole(thing.attrs.get("lora"))
+    if rank is None:
+        return 0 if thing.attrs.get("frozen") else total
+    if sizes is None:
+        return int((total or 0) * 0.005)
+    targets = thing.attrs.get("lora_targets")
+    count = len(targets) if isinstance(targets, list | tuple) and targets else 2
+    return 2 * rank * sizes.width * count * sizes.layers
+
+
+def _keras(seen: Seen) -> Iterator[Model]:
+    inner: set[int] = set()
+    rows: list[tuple[Thing, Where]] = []
+    for call in seen.facts.calls:
+        if isinstance(call.result, Thing) and call.result.path in (
+            "keras.Sequential",
+            "keras.models.Sequential",
+            "keras.Model",
+            "keras.models.Model",
+        ):
+            rows.append((call.result, call.where))
+            inner |= {id(each) for each in call.result.children}
+    for thing, where in rows:
+        if id(thing) in inner:
+            continue
+        layers = network(thing)
+        inner |= {id(each.origin[0]) for each in layers if each.origin is not None}
+        tensors = [weight for each in layers if each.origin is not None for weight in _weights(each.origin[0])]
+        unique = {id(each.store): each for each in tensors}
+        counts = [each.items for each in unique.values()]
+        complete = None not in counts and all(each.shape is not None for each in layers)
+        total = sum(each or 0 for each in counts)
+        if total or not complete:
+            yield Model(
+                str(thing.kwargs.get("name") or thing.path.rpartition(".")[2]), thing, where, total, total, complete
+            )
+    for made in seen.facts.made:
+        if is_network(made) and any(base.startswith("keras.") for base in made.bases) and id(made) not in inner:
+            weights = parameters_of(made)
+            total = sum(each.items or 0 for each in weights)
+            if total:
+                yield Model(made.cls.name, made, made.where, total, total, False)
+
+
+def _weights(thing: Thing) -> list[Tensor]:
+    if thing.path.startswith("keras.") and not thing.path.startswith("keras.layers"):
+        return [weight for each in network(thing) if each.origin is not None for weight in _weights(each.origin[0])]
+    return [each for name, each in thing.attrs.items() if name.startswith("weight") and isinstance(each, Tensor)]
+
+
+def _from_sizes(seen: Seen) -> Iterator[Model]:
+    """Where the class of the model is not among the files, its sizes are in the call or the config."""
+    for call in seen.facts.calls:
+        if call.path.startswith(_FRAMEWORK):
+            continue
+        sizes = sizes_in(call.kwargs)
+        if sizes is None and "GPT" in call.last:
+            sizes = sizes_in_order(call.args)
+        if sizes is not None:
+            yield Model(call.last, None, call.where, sizes.parameters, sizes.parameters, False, sizes)
+            return
+    for made in seen.facts.made:
+        if isinstance(made, Instance):
+            sizes = sizes_in(made.attrs)
+            if sizes is not None:
+                yield Model(made.cls.name, None, made.where, sizes.parameters, sizes.parameters, False, sizes)
+                return
+    named = {each.name: each.value for each in (*seen.facts.assigned, *seen.facts.options)}
+    sizes = sizes_in(named)
+    if sizes is not None and sizes.vocabulary:
+        where = next(each.where for each in (*seen.facts.options, *seen.facts.assigned) if each.name in named)
+        yield Model("transformer", None, where, sizes.parameters, sizes.parameters, False, sizes)
+
+
+def together(found: tuple[Model, ...]) -> tuple[Model, ...]:
+    """Those that are in memory at once: all that are made for certain, else the largest that may be."""
+    certain = tuple(each for each in found if not each.doubtful)
+    if certain:
+        return certain
+    known = [each for each in found if each.parameters is not None]
+    return (max(known, key=lambda each: each.parameters or 0),) if known else found[:1]
+
+
+def parameters(seen: Seen, found: tuple[Model, ...]) -> tuple[Conclusion[str], Conclusion[int], Conclusion[int]]:
+    """The name of the largest, the parameters of all, and of those the ones that learn."""
+    used = together(found)
+    known = [each for each in used if each.parameters]
+    if not used:
+        question: Conclusion[int] = seen.ask("How many parameters does the model have?")
+        return seen.ask("Which model does it make?"), question, seen.ask(question.question)
+    largest = max(known, key=lambda each: each.parameters or 0) if known else used[0]
+    name = seen.say(largest.name, [largest.where], Confidence.HIGH)
+    if not known:
+        asked: Conclusion[int] = seen.ask(
+            f"How many parameters does {largest.name} have?", "Its name is not known here."
+        )
+        return name, asked, seen.ask(asked.question)
+    sure = (
+        Confidence.HIGH
+        if all(each.complete and not each.doubtful for each in used)
+        else Confidence.MEDIUM
+        if largest.sizes
+        else Confidence.LOW
+    )
+    why = "" if sure is not Confidence.LOW else "Some shapes are not constant; those are not counted."
+    wheres = [each.where for each in sorted(known, key=lambda each: -(each.parameters or 0))]
+    total = sum(each.parameters or 0 for each in known)
+    learns = sum(each.trainable if each.trainable is not None else each.parameters or 0 for each in known)
+    return name, seen.say(total, wheres, sure, why), seen.say(learns, wheres, sure, why)

@@ -1,0 +1,122 @@
+"""Whether it can be interrupted: does it save while it trains, and does it go on from what it saved?"""
+
+from __future__ import annotations
+
+from crucible.analysis.conclusions.seen import Seen
+from crucible.analysis.conclusions.training import trainer_arguments
+from crucible.analysis.facts import Call
+from crucible.analysis.values import Where
+from crucible.core.profile import Conclusion, Confidence
+
+_SAVES = frozenset(
+    {
+        "torch.save",
+        "joblib.dump",
+        "pickle.dump",
+        "torch.distributed.checkpoint.save",
+        "crucible.checkpoint.save",
+        "flax.training.checkpoints.save_checkpoint",
+        "torch.distributed.checkpoint.save_state_dict",
+        "safetensors.torch.save_file",
+        "numpy.save",
+        "accelerate.Accelerator.save_state",
+        "deepspeed.DeepSpeedEngine.save_checkpoint",
+    }
+)
+_SAVE_METHODS = frozenset({"save", "save_weights", "save_pretrained", "save_checkpoint", "save_state", "save_model"})
+_CALLBACKS = frozenset(
+    {
+        "keras.callbacks.ModelCheckpoint",
+        "keras.callbacks.BackupAndRestore",
+        "lightning.callbacks.ModelCheckpoint",
+        "lightning.pytorch.callbacks.ModelCheckpoint",
+        "orbax.checkpoint.CheckpointManager",
+        "tensorflow.train.CheckpointManager",
+        "lightning.Trainer",
+    }
+)
+_LOADS = frozenset(
+    {
+        "torch.load",
+        "crucible.checkpoint.latest",
+        "torch.distributed.checkpoint.load",
+        "flax.training.checkpoints.restore_checkpoint",
+        "keras.callbacks.BackupAndRestore",
+        "torch.distributed.checkpoint.load_state_dict",
+    }
+)
+_LOAD_METHODS = frozenset(
+    {"load_state_dict", "load_state", "restore", "load_weights", "load_checkpoint", "restore_or_initialize"}
+)
+
+
+def checkpointing(seen: Seen) -> Conclusion[bool]:
+    during = [call for call in seen.facts.calls if _saves(call) and call.situation.loops]
+    if during:
+        return seen.say(True, (call.where for call in during))
+    for call in seen.facts.calls:
+        if call.path in _CALLBACKS and call.kwargs.get("enable_checkpointing") is not False:
+            return seen.say(True, [call.where])
+    for call in trainer_arguments(seen):
+        if call.kwargs.get("save_strategy") != "no":
+            return seen.say(True, [call.where], Confidence.HIGH, "The Trainer saves as it goes.")
+    late = [call.where for call in seen.facts.calls if _saves(call)]
+    if late:
+        return seen.say(False, late, Confidence.MEDIUM, "It saves once, not while it trains.")
+    return seen.say(False, (), Confidence.HIGH, "It saves nothing that training could go on from.")
+
+
+def _saves(call: Call) -> bool:
+    if call.path in _SAVES:
+        return True
+    library = call.path.startswith(
+        (
+            "keras.",
+            "transformers.",
+            "accelerate.",
+            "tensorflow.",
+            "orbax.",
+            "model.",
+            "lightning.",
+            "xgboost.",
+            "lightgbm.",
+            "torch.nn.",
+        )
+    )
+    return call.last in _SAVE_METHODS and (library or call.path.startswith("."))
+
+
+def resume(seen: Seen) -> Conclusion[bool]:
+    found: list[Where] = []
+    loaded = False
+    for call in seen.facts.calls:
+        if call.kwargs.get("resume_from_checkpoint") not in (None, False) or call.kwargs.get("ckpt_path") is not None:
+            return seen.say(True, [call.where])
+        if call.path in ("keras.callbacks.BackupAndRestore", "crucible.checkpoint.latest"):
+            return seen.say(True, [call.where])
+        loaded = loaded or call.path in _LOADS
+        if call.path in _LOADS or call.last in _LOAD_METHODS:
+            found.append(call.where)
+    optimizer = any(call.last == "load_state_dict" and call.path.startswith("torch.optim") for call in seen.facts.calls)
+    if found and (optimizer or not loaded or _asked_to(seen)):
+        return seen.say(True, found, Confidence.HIGH if optimizer else Confidence.MEDIUM)
+    asked = [each.where for each in seen.facts.options if each.name.startswith("resume")]
+    if asked:
+        return seen.say(True, asked, Confidence.MEDIUM)
+    return seen.say(False, found, Confidence.MEDIUM, "It loads weights, but not where training stood." if found else "")
+
+
+def _asked_to(seen: Seen) -> bool:
+    return any("resume" in each.name.lower() for each in (*seen.facts.options, *seen.facts.assigned))
+
+
+def interruptible(saves: Conclusion[bool], goes_on: Conclusion[bool], hours: Conclusion[float]) -> Conclusion[bool]:
+    """Worth running where a machine may be taken away."""
+    if saves.value and goes_on.value:
+        return Conclusion(True, min(saves.confidence, goes_on.confidence, key=str), saves.evidence + goes_on.evidence)
+    if hours.value is not None and not hours.assumed and hours.value < 0.25:
+        return Conclusion(
+            True, Confidence.MEDIUM, hours.evidence, False, "It is over so soon that starting again costs little."
+        )
+    why = "It does not go on from what it saved." if saves.value else "What it did would be lost."
+    return Conclusion(False, saves.confidence, saves.evidence, False, why)

@@ -1,0 +1,319 @@
+"""How it trains: optimizer and its state, precision, batch, lengths."""
+
+from __future__ import annotations
+
+from crucible.analysis.conclusions.seen import Seen, number_named
+from crucible.analysis.contexts import AUTOCAST, half_of
+from crucible.analysis.facts import Call
+from crucible.analysis.values import Either, Name, Tensor, Thing, Value, Where, settled, whole
+from crucible.core.profile import Conclusion, Confidence, Precision
+
+STATES: dict[str, float] = {
+    "adam": 8, "adamw": 8, "nadam": 8, "radam": 8, "adamax": 8, "adadelta": 8, "fusedadam": 8, "lamb": 8,
+    "sparseadam": 8,
+    "amsgrad": 12, "sgd": 0, "asgd": 8, "rmsprop": 4, "adagrad": 4, "rprop": 8, "lion": 4, "adafactor": 0.1,
+    "lbfgs": 800,
+    "adam8bit": 2, "adamw8bit": 2, "pagedadamw8bit": 2, "ftrl": 8, "muon": 4, "lars": 4, "adabelief": 8,
+    "noisysgd": 4, "fromage": 0,
+}  # fmt: skip
+ARGUMENTS = (
+    "TrainingArguments",
+    "Seq2SeqTrainingArguments",
+    "SFTConfig",
+    "DPOConfig",
+    "GRPOConfig",
+    "PPOConfig",
+    "TFTrainingArguments",
+)
+BATCH_NAMES = (
+    "per_device_train_batch_size",
+    "train_batch_size",
+    "batch_size",
+    "batchsize",
+    "bs",
+    "batch",
+    "BATCH_SIZE",
+    "batch_size_train",
+    "TRAIN_BATCH_SIZE",
+    "batchSize",
+    "per_gpu_train_batch_size",
+    "minibatch_size",
+    "mini_batch_size",
+    "device_batch_size",
+)
+SEQUENCE_NAMES = (
+    "block_size",
+    "max_seq_length",
+    "max_seq_len",
+    "seq_length",
+    "seq_len",
+    "sequence_length",
+    "max_length",
+    "context_length",
+    "ctx_len",
+    "bptt",
+    "max_len",
+    "maxlen",
+    "MAX_LEN",
+    "n_ctx",
+    "n_positions",
+    "max_source_length",
+    "SEQ_LEN",
+    "MAX_LENGTH",
+    "max_sequence_length",
+    "block",
+)
+_LENGTHS = frozenset(
+    {"max_length", "max_seq_length", "maxlen", "output_sequence_length", "sequence_length", "block_size", "n_positions"}
+)
+IMAGE_NAMES = (
+    "image_size",
+    "img_size",
+    "imgsz",
+    "crop_size",
+    "input_size",
+    "IMG_SIZE",
+    "IMAGE_SIZE",
+    "resolution",
+    "imageSize",
+    "image_height",
+    "img_height",
+)
+
+
+def optimizer(seen: Seen) -> tuple[Conclusion[str], Conclusion[float]]:
+    """Its name, and the bytes it keeps for each parameter that learns."""
+    found = [(name, call) for call in seen.facts.calls if (name := optimizer_name(call)) is not None]
+    if found:
+        name, call = found[0]
+        sure = Confidence.HIGH if call.situation.certain else Confidence.MEDIUM
+        return seen.say(name, [call.where], sure), seen.say(state_bytes(name, call), [call.where], sure)
+    trainers = trainer_arguments(seen)
+    if trainers:
+        return seen.say("AdamW", [trainers[0].where], Confidence.HIGH, "The Trainer's own."), seen.say(
+            8.0, [trainers[0].where]
+        )
+    if trains(seen):
+        return assumed_optimizer(seen)
+    question = "Which optimizer trains the model, if any?"
+    return seen.ask(question), seen.ask(question)
+
+
+def assumed_optimizer(seen: Seen) -> tuple[Conclusion[str], Conclusion[float]]:
+    why = "Its optimizer was not found: Adam is assumed."
+    return seen.assume("Adam", why), seen.assume(8.0, why)
+
+
+def optimizer_name(call: Call) -> str | None:
+    top = call.path.partition(".")[0]
+    if call.path.startswith(
+        (
+            "torch.optim.",
+            "keras.optimizers.",
+            "transformers.",
+            "bitsandbytes.optim.",
+            "apex.optimizers.",
+            "timm.optim.",
+            "optax.",
+            "tensorflow.train.",
+            "deepspeed.ops.adam.",
+        )
+    ):
+        plain = call.last.lower().replace("_", "").removesuffix("optimizer")
+        return (
+            call.last
+            if plain in STATES or (top == "torch" and call.path.count(".") == 2 and call.last[:1].isupper())
+            else None
+        )
+    if call.last == "compile" and isinstance(settled(call.argument(0, "optimizer")), str):
+        chosen = str(settled(call.argument(0, "optimizer")))
+        return chosen if chosen.lower() in STATES else None
+    return None
+
+
+def state_bytes(name: str, call: Call) -> float:
+    plain = name.lower().replace("_", "").removesuffix("optimizer")
+    if plain == "sgd":
+        momentum = settled(call.kwargs.get("momentum", call.args[2] if len(call.args) > 2 else 0))
+        return 4.0 if isinstance(momentum, int | float) and momentum else 0.0
+    if plain == "rmsprop":
+        return 4.0 + 4.0 * bool(whole(call.kwargs.get("momentum", 0)))
+    if call.kwargs.get("amsgrad") is True:
+        return 12.0
+    return float(STATES.get(plain, 8.0))
+
+
+def trainer_arguments(seen: Seen) -> list[Call]:
+    return seen.calls_where(lambda call: call.last in ARGUMENTS and call.path.startswith(("transformers.", "trl.")))
+
+
+def trains(seen: Seen) -> bool:
+    """Whether weights change at all."""
+    ends = {"backward", "fit", "train_on_batch", "apply_gradients", "minimize", "fit_generator"}
+    if any(call.last in ends for call in seen.facts.calls):
+        return True
+    paths = (
+        "jax.grad",
+        "jax.value_and_grad",
+        "transformers.Trainer",
+        "transformers.Seq2SeqTrainer",
+        "tensorflow.GradientTape",
+        "optax.apply_updates",
+        "flax.training.train_state.TrainState.create",
+    )
+    return (
+        bool(seen.calls(*paths))
+        or bool(trainer_arguments(seen))
+        or any(optimizer_name(call) is not None for call in seen.facts.calls)
+    )
+
+
+def _kind(value: Value) -> Precision | None:
+    if isinstance(value, Either):
+        kinds = [found for each in value.options if (found := _kind(each)) is not None and found is not Precision.FP32]
+        return kinds[0] if kinds else None
+    if isinstance(value, Name):
+        value = value.path.rpartition(".")[2]
+    if not isinstance(value, str):
+        return None
+    text = value.lower()
+    if "bfloat16" in text or "bf16" in text:
+        return Precision.BF16
+    if "float16" in text or "fp16" in text or text in ("half", "16", "16-mixed", "16-true"):
+        return Precision.FP16
+    return None
+
+
+def precision(seen: Seen) -> Conclusion[Precision]:
+    for call in seen.facts.calls:
+        found = _precision_of(call)
+        if found is not None:
+            return seen.say(found, [call.where], Confidence.HIGH if call.situation.certain else Confidence.MEDIUM)
+    return seen.say(
+        Precision.FP32, (), Confidence.MEDIUM, "Nothing says otherwise, and it is what frameworks start with."
+    )
+
+
+def _precision_of(call: Call) -> Precision | None:
+    if call.path.endswith("BitsAndBytesConfig"):
+        return Precision.INT4 if call.kwargs.get("load_in_4bit") is True else Precision.INT8
+    if call.kwargs.get("load_in_4bit") is True:
+        return Precision.INT4
+    if call.kwargs.get("load_in_8bit") is True:
+        return Precision.INT8
+    if call.path in AUTOCAST and isinstance(call.result, Thing):
+        half = half_of(call.result)
+        return _kind(half) if half else None
+    if call.last in ARGUMENTS:
+        return (
+            Precision.BF16
+            if call.kwargs.get("bf16") is True
+            else Precision.FP16
+            if call.kwargs.get("fp16") is True
+            else None
+        )
+    if call.path == "lightning.Trainer":
+        given = settled(call.kwargs.get("precision"))
+        return _kind(str(given)) if given is not None else None
+    if call.path == "accelerate.Accelerator":
+        return _kind(settled(call.kwargs.get("mixed_precision")))
+    if call.last in ("set_global_policy", "set_policy", "set_dtype_policy"):
+        return _kind(call.argument(0, "policy"))
+    if call.last in ("half", "bfloat16") and not call.args and not isinstance(call.owner, Tensor):
+        return Precision.BF16 if call.last == "bfloat16" else Precision.FP16
+    if call.last == "from_pretrained":
+        return _kind(call.kwargs.get("torch_dtype", call.kwargs.get("dtype")))
+    if call.path == "torch.set_float32_matmul_precision" and call.argument(0, "precision") in ("high", "medium"):
+        return Precision.TF32
+    if call.path == "torch.set_default_dtype":
+        return _kind(call.argument(0, "d"))
+    return None
+
+
+def batch_size(seen: Seen) -> Conclusion[int]:
+    found = _loader_batch(seen) or _fit_batch(seen)
+    if found is not None:
+        return seen.say(found[0], [found[1]], Confidence.HIGH)
+    for call in trainer_arguments(seen):
+        size = whole(call.kwargs.get("per_device_train_batch_size", 8))
+        if size:
+            return seen.say(size, [call.where], Confidence.HIGH)
+    named = number_named(seen, BATCH_NAMES, 1, 1e7)
+    if named is not None:
+        return seen.say(named[0], [named[1]], Confidence.MEDIUM, f"Taken from {named[2]}.")
+    first = _first_dimension(seen)
+    if first is not None:
+        return seen.say(first[0], [first[1]], Confidence.MEDIUM)
+    return seen.ask("How many samples are in a batch?")
+
+
+def _loader_batch(seen: Seen) -> tuple[int, Where] | None:
+    """The loader that the training loop goes over, else the first one."""
+    for call in seen.facts.calls:
+        if call.last in ("backward", "step") and call.situation.loops:
+            for loop in reversed(call.situation.loops):
+                size = _batch_of(loop.data)
+                if size is not None:
+                    return size, loop.data.where
+    for call in seen.calls("torch.utils.data.DataLoader", "torch_geometric.loader.DataLoader"):
+        size = whole(call.argument(1, "batch_size"))
+        if size is not None and size > 0:
+            return size, call.where
+    return None
+
+
+def _batch_of(data: Value) -> int | None:
+    data = settled(data)
+    if isinstance(data, Thing) and data.path.endswith("DataLoader"):
+        size = whole(data.attrs.get("batch_size"))
+        return size if size else None
+    return None
+
+
+def _fit_batch(seen: Seen) -> tuple[int, Where] | None:
+    for call in seen.facts.calls:
+        if call.last == "fit" and whole(call.kwargs.get("batch_size")):
+            return whole(call.kwargs["batch_size"]) or 1, call.where
+        if (
+            call.last == "batch"
+            and call.path != ".batch"
+            and "torch" not in call.path
+            and whole(call.argument(0, "batch_size"))
+        ):
+            return whole(call.argument(0, "batch_size")) or 1, call.where
+        if call.last in ("image_dataset_from_directory", "text_dataset_from_directory", "flow", "flow_from_directory"):
+            return whole(call.kwargs.get("batch_size", 32)) or 32, call.where
+    for call in seen.facts.calls:
+        if call.last == "fit" and call.path.startswith("keras.") and isinstance(settled(call.argument(0, "x")), Tensor):
+            return 32, call.where
+    return None
+
+
+def _first_dimension(seen: Seen) -> tuple[int, Where] | None:
+    for call in seen.calls("torch.randn", "torch.rand", "torch.randint", "torch.stack"):
+        if isinstance(call.result, Tensor) and call.result.shape and len(call.result.shape) > 1:
+            size = whole(call.result.shape[0])
+            if size and call.situation.loops:
+                return size, call.where
+    return None
+
+
+def sequence_length(seen: Seen) -> Conclusion[int]:
+    named = number_named(seen, SEQUENCE_NAMES, 2, 1e7)
+    if named is not None:
+        return seen.say(named[0], [named[1]], Confidence.MEDIUM, f"Taken from {named[2]}.")
+    for call in seen.facts.calls:
+        for name in _LENGTHS & call.kwargs.keys():
+            size = whole(call.kwargs[name])
+            if size and size > 1:
+                return seen.say(size, [call.where], Confidence.MEDIUM)
+    return seen.ask("How many tokens are in a sequence?")
+
+
+def image_size(seen: Seen, pictures: tuple[int, Where] | None) -> Conclusion[int]:
+    if pictures is not None:
+        return seen.say(pictures[0], [pictures[1]], Confidence.HIGH)
+    named = number_named(seen, IMAGE_NAMES, 8, 20_000)
+    if named is not None:
+        return seen.say(named[0], [named[1]], Confidence.MEDIUM, f"Taken from {named[2]}.")
+    return seen.ask("How large are the pictures, in pixels?")

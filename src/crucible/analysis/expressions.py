@@ -1,0 +1,321 @@
+"""Expressions: the value of each, as far as it can be known."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import Any
+
+from crucible.analysis.attributes import attribute
+from crucible.analysis.calling import call
+from crucible.analysis.facts import Guard
+from crucible.analysis.iteration import UNROLLED, items_of
+from crucible.analysis.library import builtin_names
+from crucible.analysis.machine import Machine
+from crucible.analysis.operators import MAX_LENGTH, binary, compare, negated, truth, unary
+from crucible.analysis.scope import Scope
+from crucible.analysis.subscripts import subscript
+from crucible.analysis.tensors import tensor_arithmetic, tensor_comparison
+from crucible.analysis.values import (
+    MISSING,
+    UNKNOWN,
+    Either,
+    Function,
+    Name,
+    Tensor,
+    Thing,
+    Unknown,
+    Value,
+    either,
+)
+
+MAX_DEPTH = 90
+"""Of expressions and calls within each other; Python itself would stop the reader not far beyond."""
+
+
+def evaluate(machine: Machine, node: ast.expr | None, scope: Scope) -> Value:
+    if node is None:
+        return None
+    machine.tick()
+    kind = type(node)
+    if kind is ast.Constant:
+        return node.value  # type: ignore[attr-defined]
+    act = _ACTS.get(kind)
+    if act is None or machine.depth > MAX_DEPTH:
+        return UNKNOWN
+    machine.depth += 1
+    try:
+        return act(machine, node, scope)
+    finally:
+        machine.depth -= 1
+
+
+def _name(machine: Machine, node: ast.Name, scope: Scope) -> Value:
+    found = scope.lookup(node.id)
+    if found is not MISSING:
+        return found
+    if node.id == "__name__":
+        return "__main__" if scope.file == machine.sources.entry else scope.file
+    if node.id == "__file__":
+        return scope.file
+    if node.id in builtin_names():
+        return Name(f"builtins.{node.id}")
+    stars = scope.top.stars
+    return Name(f"{stars[-1]}.{node.id}") if stars else UNKNOWN
+
+
+def _attribute(machine: Machine, node: ast.Attribute, scope: Scope) -> Value:
+    return attribute(machine, evaluate(machine, node.value, scope), node.attr)
+
+
+def _call(machine: Machine, node: ast.Call, scope: Scope) -> Value:
+    function = evaluate(machine, node.func, scope)
+    args: list[Value] = []
+    for each in node.args:
+        if isinstance(each, ast.Starred):
+            args.extend(_spread(evaluate(machine, each.value, scope)))
+        else:
+            args.append(evaluate(machine, each, scope))
+    kwargs: dict[str, Value] = {}
+    for keyword in node.keywords:
+        value = evaluate(machine, keyword.value, scope)
+        if keyword.arg is not None:
+            kwargs[keyword.arg] = value
+        elif isinstance(value, dict):
+            kwargs.update((str(name), each) for name, each in value.items())
+    machine.line = (scope.file, node.lineno)
+    if function is UNKNOWN and isinstance(node.func, ast.Name):
+        machine.note_call(f"?.{node.func.id}", tuple(args), kwargs, None, UNKNOWN)
+    return call(machine, function, tuple(args), kwargs, scope)
+
+
+def _spread(value: Value) -> list[Value]:
+    found = items_of(value)
+    return list(found[:UNROLLED]) if found is not None else [UNKNOWN]
+
+
+def _binary(machine: Machine, node: ast.BinOp, scope: Scope) -> Value:
+    left, right = evaluate(machine, node.left, scope), evaluate(machine, node.right, scope)
+    if isinstance(left, Tensor) or isinstance(right, Tensor):
+        return tensor_arithmetic(machine, type(node.op), left, right)
+    joined = _joined_path(node, left, right)
+    return binary(type(node.op), left, right) if joined is None else joined
+
+
+def _joined_path(node: ast.BinOp, left: Value, right: Value) -> Value:
+    if (
+        isinstance(node.op, ast.Div)
+        and isinstance(left, Thing)
+        and left.path == "pathlib.Path"
+        and isinstance(right, str)
+    ):
+        return Thing("pathlib.Path", (*left.args, right))
+    return None
+
+
+def _boolean(machine: Machine, node: ast.BoolOp, scope: Scope) -> Value:
+    """As Python does it, with the rest left open where one part is unknown."""
+    is_and = isinstance(node.op, ast.And)
+    undecided: list[Value] = []
+    for part in node.values:
+        value = evaluate(machine, part, scope)
+        answer = truth(value)
+        if answer is not None and answer is not is_and:
+            return value if not undecided else _mixed([*undecided, value], is_and)
+        if answer is None:
+            undecided.append(value)
+    return _mixed(undecided, is_and) if undecided else value
+
+
+def _mixed(values: list[Value], is_and: bool) -> Value:
+    """`asked and there is a GPU` holds only where there is one; other mixtures say nothing about it."""
+    asks = [each for each in values if isinstance(each, Unknown) and each.gpu is not None]
+    if asks and (is_and or len(values) == 1):
+        return asks[0] if asks[0].gpu or len(values) == 1 else UNKNOWN
+    if len(values) == 1:
+        return values[0]
+    return either(values) if not is_and and not any(isinstance(each, Unknown) for each in values) else UNKNOWN
+
+
+def _compare(machine: Machine, node: ast.Compare, scope: Scope) -> Value:
+    left = evaluate(machine, node.left, scope)
+    result: Value = True
+    for operator, each in zip(node.ops, node.comparators, strict=True):
+        right = evaluate(machine, each, scope)
+        answer = _compared(operator, left, right)
+        if answer is False:
+            return False
+        if answer is not True:
+            result = answer
+        left = right
+    return result
+
+
+def _compared(operator: ast.cmpop, left: Value, right: Value) -> Value:
+    counted = Name("torch.cuda.device_count()")
+    for one, other in ((left, right), (right, left)):
+        if one == counted and isinstance(other, int):
+            positive = (
+                isinstance(operator, ast.Gt | ast.GtE | ast.NotEq) if one is left else isinstance(operator, ast.Lt)
+            )
+            return Unknown(positive)
+    if isinstance(left, Tensor) or isinstance(right, Tensor):
+        return tensor_comparison(type(operator), left, right)
+    return compare(type(operator), left, right)
+
+
+def _unary(machine: Machine, node: ast.UnaryOp, scope: Scope) -> Value:
+    value = evaluate(machine, node.operand, scope)
+    if isinstance(value, Tensor) and not isinstance(node.op, ast.Not):
+        return tensor_arithmetic(machine, ast.Add, value, 0)
+    return negated(value) if isinstance(node.op, ast.Not) else unary(type(node.op), value)
+
+
+def _choice(machine: Machine, node: ast.IfExp, scope: Scope) -> Value:
+    test = evaluate(machine, node.test, scope)
+    answer = truth(test)
+    if answer is not None:
+        return evaluate(machine, node.body if answer else node.orelse, scope)
+    gpu = test.gpu if isinstance(test, Unknown) else None
+    with machine.under(Guard(gpu)):
+        yes = evaluate(machine, node.body, scope)
+    with machine.under(Guard(None if gpu is None else not gpu)):
+        no = evaluate(machine, node.orelse, scope)
+    return either([no, yes] if gpu is False else [yes, no], gpu is not None)
+
+
+def _sequence(machine: Machine, node: ast.Tuple | ast.List | ast.Set, scope: Scope) -> Value:
+    found: list[Value] = []
+    for each in node.elts[:MAX_LENGTH]:
+        if isinstance(each, ast.Starred):
+            found.extend(_spread(evaluate(machine, each.value, scope)))
+        else:
+            found.append(evaluate(machine, each, scope))
+    return tuple(found) if isinstance(node, ast.Tuple) else found
+
+
+def _dict(machine: Machine, node: ast.Dict, scope: Scope) -> Value:
+    found: dict[Any, Value] = {}
+    for key, value in zip(node.keys, node.values, strict=True):
+        each = evaluate(machine, value, scope)
+        if key is None:
+            found.update(each if isinstance(each, dict) else {})
+            continue
+        name = evaluate(machine, key, scope)
+        if isinstance(name, str | int | float | bool | Name):
+            found[name] = each
+    return found
+
+
+def _comprehension(machine: Machine, node: ast.ListComp | ast.SetComp | ast.GeneratorExp, scope: Scope) -> Value:
+    inner = Scope(scope.file, scope, scope.top)
+    found: list[Value] = []
+    complete = _generate(machine, node.generators, inner, lambda: found.append(evaluate(machine, node.elt, inner)))
+    return found if complete else _part(found)
+
+
+def _dict_comprehension(machine: Machine, node: ast.DictComp, scope: Scope) -> Value:
+    inner = Scope(scope.file, scope, scope.top)
+    found: dict[Any, Value] = {}
+
+    def add() -> None:
+        key = evaluate(machine, node.key, inner)
+        value = evaluate(machine, node.value, inner)
+        if isinstance(key, str | int | float | bool):
+            found[key] = value
+
+    return found if _generate(machine, node.generators, inner, add) else UNKNOWN
+
+
+def _part(found: list[Value]) -> Value:
+    """A list of unknown length whose items look like this one."""
+    return Thing("list", attrs={"like": found[0]}) if found else UNKNOWN
+
+
+def _generate(machine: Machine, generators: list[ast.comprehension], scope: Scope, act: Callable[[], object]) -> bool:
+    """Goes through the rounds of a comprehension; False where not all of them are known."""
+    from crucible.analysis.statements import assign
+
+    if not generators:
+        act()
+        return True
+    first, rest = generators[0], generators[1:]
+    source = evaluate(machine, first.iter, scope)
+    items = items_of(source)
+    complete = items is not None and len(items) <= UNROLLED
+    rounds = items[:UNROLLED] if items is not None else _unknown_round(source)
+    for item in rounds:
+        assign(machine, first.target, item, scope)
+        answers = [truth(evaluate(machine, condition, scope)) for condition in first.ifs]
+        if False in answers:
+            continue
+        complete = _generate(machine, rest, scope, act) and complete and None not in answers
+    return complete
+
+
+def _unknown_round(source: Value) -> list[Value]:
+    from crucible.analysis.iteration import item_like
+
+    return [item_like(source)]
+
+
+def _lambda(machine: Machine, node: ast.Lambda, scope: Scope) -> Value:
+    from crucible.analysis.functions import defaults_of
+
+    return Function(node, scope, "lambda", defaults_of(machine, node.args, scope))
+
+
+def _text(machine: Machine, node: ast.JoinedStr, scope: Scope) -> Value:
+    parts: list[str] = []
+    for each in node.values:
+        value = evaluate(machine, each.value if isinstance(each, ast.FormattedValue) else each, scope)
+        if isinstance(each, ast.FormattedValue) and each.format_spec is not None:
+            value = UNKNOWN
+        parts.append(str(value) if isinstance(value, str | int | float | bool) else "\0")
+    text = "".join(parts)
+    return UNKNOWN if "\0" in text or len(text) > MAX_LENGTH else text
+
+
+def _walrus(machine: Machine, node: ast.NamedExpr, scope: Scope) -> Value:
+    value = evaluate(machine, node.value, scope)
+    scope.bind(node.target.id, value)
+    return value
+
+
+def _subscript(machine: Machine, node: ast.Subscript, scope: Scope) -> Value:
+    return subscript(machine, node, scope)
+
+
+def _inner(machine: Machine, node: ast.Await | ast.Starred, scope: Scope) -> Value:
+    return evaluate(machine, node.value, scope)
+
+
+def _yielded(machine: Machine, node: ast.Yield | ast.YieldFrom, scope: Scope) -> Value:
+    value = evaluate(machine, node.value, scope)
+    yields = scope.names.setdefault("\0yields", [])
+    if isinstance(yields, list):
+        yields.append(value)
+    return UNKNOWN
+
+
+def _formatted(machine: Machine, node: ast.FormattedValue, scope: Scope) -> Value:
+    return evaluate(machine, node.value, scope)
+
+
+def _slice(machine: Machine, node: ast.Slice, scope: Scope) -> Value:
+    parts = [evaluate(machine, each, scope) for each in (node.lower, node.upper, node.step)]
+    return Thing("slice", tuple(parts))
+
+
+_ACTS: dict[type, Callable[[Machine, Any, Scope], Value]] = {
+    ast.Name: _name, ast.Attribute: _attribute, ast.Call: _call, ast.BinOp: _binary, ast.BoolOp: _boolean,
+    ast.Compare: _compare, ast.UnaryOp: _unary, ast.IfExp: _choice, ast.Tuple: _sequence, ast.List: _sequence,
+    ast.Set: _sequence, ast.Dict: _dict, ast.ListComp: _comprehension, ast.SetComp: _comprehension,
+    ast.GeneratorExp: _comprehension, ast.DictComp: _dict_comprehension, ast.Lambda: _lambda, ast.JoinedStr: _text,
+    ast.NamedExpr: _walrus, ast.Subscript: _subscript, ast.Await: _inner, ast.Starred: _inner, ast.Yield: _yielded,
+    ast.YieldFrom: _yielded, ast.FormattedValue: _formatted, ast.Slice: _slice,
+}  # fmt: skip
+
+
+def chosen(value: Value) -> tuple[Value, ...]:
+    return value.options if isinstance(value, Either) else (value,)

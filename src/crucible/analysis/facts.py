@@ -1,0 +1,122 @@
+"""Facts: what was seen in the code that can run, each with its place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from crucible.analysis.values import NOWHERE, UNKNOWN, Value, Where
+
+
+class Guard(NamedTuple):
+    """A condition that could not be decided. `gpu`: what is under it runs where there is a GPU, or where not."""
+
+    gpu: bool | None = None
+    swept: bool = False
+    """No condition on whether it runs: nobody was seen to call this code, or another process goes this way."""
+
+
+class Loop(NamedTuple):
+    """`length` is how often it goes round, None if that is unknown; `data` where it goes over a loader of data."""
+
+    target: str
+    length: int | None
+    where: Where
+    data: Value = None
+
+
+class Situation(NamedTuple):
+    """Where and when something was seen."""
+
+    where: Where = NOWHERE
+    guards: tuple[Guard, ...] = ()
+    loops: tuple[Loop, ...] = ()
+
+    @property
+    def certain(self) -> bool:
+        return not any(not guard.swept for guard in self.guards)
+
+    @property
+    def with_gpu(self) -> bool:
+        """Seen under a condition that there is a GPU."""
+        return any(guard.gpu is True for guard in self.guards)
+
+    @property
+    def without_gpu(self) -> bool:
+        return any(guard.gpu is False for guard in self.guards)
+
+
+@dataclass(frozen=True)
+class Import:
+    module: str
+    situation: Situation
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of something outside the program. A method of an unknown object has a path like `.cuda`."""
+
+    path: str
+    args: tuple[Value, ...]
+    kwargs: dict[str, Value]
+    situation: Situation
+    owner: Value = None
+    result: Value = UNKNOWN
+    last: str = field(init=False)
+    """The last part of the path; every conclusion asks for it."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "last", self.path.rpartition(".")[2])
+
+    @property
+    def where(self) -> Where:
+        return self.situation.where
+
+    def argument(self, place: int, name: str, default: Value = None) -> Value:
+        if name in self.kwargs:
+            return self.kwargs[name]
+        return self.args[place] if 0 <= place < len(self.args) else default
+
+
+@dataclass(frozen=True)
+class Assigned:
+    name: str
+    value: Value
+    where: Where
+
+
+@dataclass(frozen=True)
+class Step:
+    """One training step as it was followed: what backward has to keep, and the work of the forward pass."""
+
+    saved: float
+    flops: float
+    complete: bool
+    situation: Situation
+
+
+@dataclass
+class Facts:
+    imports: list[Import] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    assigned: list[Assigned] = field(default_factory=list)
+    options: list[Assigned] = field(default_factory=list)
+    """What the command line says, or leaves at its default."""
+
+    steps: list[Step] = field(default_factory=list)
+    made: list[Value] = field(default_factory=list)
+    """Objects of classes, in the order they were made."""
+
+    followed: int = -1
+    """How many of them the program itself was seen to make; the rest come from code that nobody was seen to call."""
+
+    doubtful: set[int] = field(default_factory=set)
+    """Ids of those that were made under a condition that could not be decided."""
+
+    switched_off: list[Where] = field(default_factory=list)
+    """GPU use that a flag of the command line would switch on."""
+
+    refusals: list[Where] = field(default_factory=list)
+    """Where the program gives up because there is no GPU."""
+
+    notes: list[str] = field(default_factory=list)

@@ -1,0 +1,80 @@
+"""Iteration: what a loop goes over, when it is known, and what an item looks like when it is not."""
+
+from __future__ import annotations
+
+from crucible.analysis.values import UNKNOWN, Either, Tensor, Thing, Value, settled, whole
+
+UNROLLED = 512
+"""Rounds of a loop that are followed one by one, at most."""
+
+
+def items_of(value: Value) -> list[Value] | None:
+    """The items in order, None where they are not known one by one."""
+    if isinstance(value, list | tuple):
+        return list(value)
+    if isinstance(value, dict):
+        return list(value)
+    if isinstance(value, str):
+        return list(value) if len(value) <= UNROLLED else None
+    if isinstance(value, Thing):
+        if value.path == "range":
+            return _range(value)
+        if value.children:
+            return list(value.children)
+    if isinstance(value, Tensor) and value.shape and isinstance(value.shape[0], int) and value.shape[0] <= 16:
+        return [Tensor(value.shape[1:], value.kind, value.grad, value.store) for _ in range(value.shape[0])]
+    return None
+
+
+def _range(value: Thing) -> list[Value] | None:
+    numbers = value.args
+    if not all(isinstance(each, int) for each in numbers) or not numbers or (len(numbers) == 3 and numbers[2] == 0):
+        return None
+    found = range(*numbers)
+    return list(found) if len(found) <= UNROLLED else None
+
+
+def length_of(value: Value) -> int | None:
+    """How many items there are, also where they are not known one by one."""
+    value = settled(value)
+    if isinstance(value, list | tuple | dict | str):
+        return len(value)
+    if isinstance(value, Tensor):
+        return whole(value.shape[0]) if value.shape else None
+    if not isinstance(value, Thing):
+        return None
+    if value.path == "range":
+        return _range_length([settled(each) for each in value.args])
+    if "length" in value.attrs:
+        return whole(value.attrs["length"])
+    return len(value.children) if value.children else None
+
+
+def _range_length(numbers: list[Value]) -> int | None:
+    counts = [whole(each) for each in numbers]
+    if not counts or len(counts) > 3:
+        return None
+    if len(counts) == 2 and counts[0] is None and counts[1] is not None:
+        return counts[1]  # from where it was interrupted to the end
+    if any(each is None for each in counts) or (len(counts) == 3 and counts[2] == 0):
+        return None
+    start, stop, step = (
+        (0, counts[0], 1) if len(counts) == 1 else (counts[0], counts[1], counts[2] if len(counts) == 3 else 1)
+    )
+    assert start is not None
+    assert stop is not None
+    assert step is not None
+    return max(0, -(-(stop - start) // step))
+
+
+def item_like(value: Value) -> Value:
+    """One item of what is gone over without knowing all of them."""
+    value = settled(value)
+    if isinstance(value, Thing):
+        return value.attrs.get("like", UNKNOWN)
+    if isinstance(value, Tensor) and value.shape:
+        return Tensor(value.shape[1:], value.kind, value.grad, value.store)
+    if isinstance(value, Either):
+        return UNKNOWN
+    found = items_of(value)
+    return found[0] if found else UNKNOWN

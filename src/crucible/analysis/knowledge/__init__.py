@@ -1,0 +1,1 @@
+"""Facts about what programs name: models, datasets, frameworks, optimizers."""

@@ -1,0 +1,48 @@
+"""Frameworks by the packages that belong to them."""
+
+from __future__ import annotations
+
+FRAMEWORKS: dict[str, tuple[str, ...]] = {
+    "torch": ("torch",), "torchvision": ("torch",), "torchaudio": ("torch",), "torchtext": ("torch",),
+    "torchrl": ("torch",),
+    "torch_geometric": ("torch",), "torchmetrics": ("torch",), "functorch": ("torch",), "torchtune": ("torch",),
+    "timm": ("torch", "timm"), "fairscale": ("torch",), "apex": ("torch",), "bitsandbytes": ("torch",),
+    "tensorflow": ("tensorflow",), "tensorflow_datasets": ("tensorflow",), "tensorflow_hub": ("tensorflow",),
+    "tensorflow_addons": ("tensorflow",), "tensorflow_probability": ("tensorflow",), "tensorflow_text": ("tensorflow",),
+    "tensorflow_decision_forests": ("tensorflow",), "tensorflow_similarity": ("tensorflow",),
+    "tf_keras": ("tensorflow", "keras"),
+    "keras": ("keras",), "keras_nlp": ("keras",), "keras_cv": ("keras",), "keras_hub": ("keras",),
+    "keras_tuner": ("keras",),
+    "kerastuner": ("keras",), "keras_core": ("keras",), "keras_rs": ("keras",),
+    "jax": ("jax",), "jaxlib": ("jax",), "flax": ("jax", "flax"), "optax": ("jax",), "orbax": ("jax",),
+    "numpyro": ("jax",),
+    "haiku": ("jax", "haiku"), "equinox": ("jax", "equinox"),
+    "transformers": ("transformers",), "diffusers": ("diffusers",), "accelerate": ("accelerate",), "peft": ("peft",),
+    "trl": ("trl",), "sentence_transformers": ("sentence_transformers",), "lightning": ("torch", "lightning"),
+    "pytorch_lightning": ("torch", "lightning"), "lightning_fabric": ("torch", "lightning"),
+    "deepspeed": ("deepspeed",),
+    "fastai": ("torch", "fastai"), "stable_baselines3": ("stable_baselines3",), "ultralytics": ("ultralytics",),
+    "xgboost": ("xgboost",), "lightgbm": ("lightgbm",), "catboost": ("catboost",), "sklearn": ("sklearn",),
+    "spacy": ("spacy",),
+    "cuml": ("rapids",), "cudf": ("rapids",), "dask_cudf": ("rapids",), "cupy": ("cupy",), "mxnet": ("mxnet",),
+    "paddle": ("paddle",), "horovod": ("horovod",), "ray": ("ray",), "onnxruntime": ("onnxruntime",), "vllm": ("vllm",),
+}  # fmt: skip
+
+ONLY_GPU = frozenset(
+    {
+        "cupy", "cuml", "cudf", "dask_cudf", "dask_cuda", "rmm", "apex", "bitsandbytes", "vllm", "triton", "pycuda",
+        "flash_attn", "unsloth", "xformers", "tensorrt", "cugraph",
+    }
+)  # fmt: skip
+"""Packages that do nothing without a GPU."""
+
+
+def of_module(module: str) -> tuple[str, ...]:
+    """The frameworks that an import of this module brings."""
+    top, _, rest = module.partition(".")
+    found = FRAMEWORKS.get(top, ())
+    if top == "tensorflow" and (rest == "keras" or rest.startswith(("keras.", "python.keras", "compat.v1.keras"))):
+        return ("tensorflow", "keras")
+    if top == "xgboost" and rest.startswith("sklearn"):
+        return ("xgboost",)
+    return found

@@ -1,0 +1,152 @@
+"""What is known of libraries: how their calls are read. One table of paths, filled by one module per subject."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from crucible.analysis.library import (
+    builtin,
+    configs,
+    datasets,
+    keras_layers,
+    options,
+    plain_methods,
+    standard,
+    torch_functions,
+    torch_layers,
+    torch_methods,
+    torch_models,
+    torch_moves,
+    torch_products,
+)
+from crucible.analysis.library.asked import Asked
+from crucible.analysis.values import UNKNOWN, Instance, Member, Name, Tensor, Thing, Value
+
+if TYPE_CHECKING:
+    from crucible.analysis.machine import Machine
+    from crucible.analysis.scope import Scope
+
+Handler = Callable[[Asked], Value]
+
+_HANDLERS: dict[str, Handler] = {
+    **builtin.HANDLERS,
+    **standard.HANDLERS,
+    **configs.HANDLERS,
+    **options.HANDLERS,
+    **torch_layers.HANDLERS,
+    **torch_functions.HANDLERS,
+    **torch_products.HANDLERS,
+    **torch_moves.HANDLERS,
+    **torch_models.HANDLERS,
+    **datasets.HANDLERS,
+    **keras_layers.HANDLERS,
+}
+_PREFIXES: tuple[tuple[str, Handler], ...] = (
+    ("torchvision.datasets.", datasets.torch_dataset),
+    ("torchaudio.datasets.", datasets.torch_dataset),
+    ("keras.datasets.", datasets.keras_dataset),
+    ("keras.layers.", keras_layers.layer),
+    ("torchvision.models.", torch_models.named),
+    ("keras.applications.", torch_models.named),
+    ("transformers.", torch_models.transformers_call),
+)
+_QUIET = frozenset(
+    {"builtins.print", "builtins.len", "builtins.str", "builtins.int", "builtins.range", "builtins.super"}
+)
+
+builtin_names = builtin.names
+command_made_by = options.command_made_by
+
+
+def called_library(
+    machine: Machine, path: str, args: tuple[Value, ...], kwargs: dict[str, Value], scope: Scope
+) -> Value:
+    handler = _HANDLERS.get(path) or _by_prefix(path)
+    asked = Asked(machine, path, args, kwargs, scope)
+    if handler is not None:
+        result = handler(asked)
+    elif path.endswith("()"):
+        result = UNKNOWN
+    else:
+        result = Thing(path, args, kwargs, machine.line)
+    if path not in _QUIET:
+        machine.note_call(path, args, kwargs, None, result)
+    return result
+
+
+def _by_prefix(path: str) -> Handler | None:
+    return next((handler for prefix, handler in _PREFIXES if path.startswith(prefix)), None)
+
+
+def called_member(
+    machine: Machine, member: Member, args: tuple[Value, ...], kwargs: dict[str, Value], scope: Scope
+) -> Value:
+    """A method of something that is not of the program's own making."""
+    owner, name = member.owner, member.name
+    path = f"{path_of(owner)}.{name}"
+    asked = Asked(machine, path, args, kwargs, scope, owner)
+    if isinstance(owner, Tensor):
+        result = torch_methods.method(asked, owner, name)
+    elif isinstance(owner, str | list | dict | tuple | int | float) and not isinstance(owner, bool):
+        return plain_methods.method(asked, owner, name)
+    else:
+        handler = _HANDLERS.get(path) or _inherited(owner, name)
+        result = handler(asked) if handler is not None else _default(asked, owner, name)
+    machine.note_call(path, args, kwargs, owner, result)
+    return result
+
+
+def _inherited(owner: Value, name: str) -> Handler | None:
+    """The handler for one of the library classes that a class of the program derives from."""
+    if not isinstance(owner, Instance):
+        return None
+    found = (_HANDLERS.get(f"{base}.{name}") for base in owner.bases)
+    return next((each for each in found if each is not None), None)
+
+
+def _default(asked: Asked, owner: Value, name: str) -> Value:
+    handler = torch_layers.MODULE_METHODS.get(name) if torch_layers.is_module(owner) else None
+    if handler is not None:
+        return handler(asked)
+    if name in ("to", "cuda", "cpu", "train", "eval", "half", "float", "double", "bfloat16", "requires_grad_", "apply"):
+        return owner
+    if isinstance(owner, Thing) and owner.path != "list":
+        return Thing(asked.path, asked.args, asked.kwargs, asked.machine.line, {"of": owner})
+    if name == "backward":
+        torch_methods.backward(asked.machine)
+    return UNKNOWN
+
+
+def called_thing(machine: Machine, thing: Thing, args: tuple[Value, ...], kwargs: dict[str, Value]) -> Value:
+    """A layer, a decorator with its options, or anything else that can be called again."""
+    if torch_layers.is_module(thing):
+        return torch_layers.forward(machine, thing, args, kwargs)
+    if thing.path.startswith("keras."):
+        return keras_layers.called(machine, thing, args, kwargs)
+    if thing.path == "command":
+        return options.run_command(machine, thing)
+    if thing.path == "typer.Typer" and thing.attrs.get("commands"):
+        return options.run_command(machine, thing.attrs["commands"][0])
+    machine.note_call(f"{thing.path}()", args, kwargs, thing, UNKNOWN)
+    wrapped = thing.argument(0, "fun")
+    if thing.path in ("functools.partial", "torch.compile", "jax.jit", "jax.pmap", "jax.vmap", "jax.grad"):
+        from crucible.analysis.calling import call
+
+        more = thing.args[1:] if thing.path == "functools.partial" else ()
+        own = thing.kwargs if thing.path == "functools.partial" else {}
+        return call(machine, wrapped, (*more, *args), {**own, **kwargs}, torch_layers.nowhere(machine))
+    return UNKNOWN
+
+
+def path_of(owner: Value) -> str:
+    if isinstance(owner, Thing | Name):
+        return owner.path
+    if isinstance(owner, Instance):
+        return next(iter(owner.bases), "")
+    if isinstance(owner, Tensor):
+        return "tensor"
+    if isinstance(owner, Member):
+        inner = path_of(owner.owner)
+        return f"{inner}.{owner.name}"
+    return ""

@@ -1,0 +1,267 @@
+"""Layers of torch: their weights from their arguments, and what a call of one gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from crucible.analysis.definitions import is_network
+from crucible.analysis.iteration import items_of
+from crucible.analysis.library import torch_attention, torch_forward
+from crucible.analysis.library.asked import Asked
+from crucible.analysis.library.torch_weights import SIGNATURES, build, read
+from crucible.analysis.tensors import lost, weight
+from crucible.analysis.values import UNKNOWN, Instance, Tensor, Thing, Value, settled
+
+if TYPE_CHECKING:
+    from crucible.analysis.machine import Machine
+    from crucible.analysis.scope import Scope
+
+
+def _layer(asked: Asked) -> Value:
+    thing = asked.thing()
+    build(thing)
+    return thing
+
+
+_PLAIN = [
+    "Identity",
+    "GELU",
+    "Tanh",
+    "Sigmoid",
+    "Softplus",
+    "Mish",
+    "GLU",
+    "Hardsigmoid",
+    "Hardtanh",
+    "Softsign",
+    "LogSigmoid",
+    "Dropout1d",
+    "Dropout2d",
+    "Dropout3d",
+    "AlphaDropout",
+    "MSELoss",
+    "L1Loss",
+    "NLLLoss",
+    "BCELoss",
+    "BCEWithLogitsLoss",
+    "SmoothL1Loss",
+    "HuberLoss",
+    "KLDivLoss",
+    "CosineEmbeddingLoss",
+    "TripletMarginLoss",
+    "CTCLoss",
+    "MarginRankingLoss",
+    "CosineSimilarity",
+    "PairwiseDistance",
+    "Unfold",
+    "Fold",
+    "ReplicationPad2d",
+    "ConstantPad2d",
+    "UpsamplingBilinear2d",
+    "LocalResponseNorm",
+    "ChannelShuffle",
+    "PixelUnshuffle",
+    "Softmax2d",
+    "LazyLinear",
+    "LazyConv2d",
+    "GaussianNLLLoss",
+    "PoissonNLLLoss",
+    "SELU",
+    "CELU",
+    "Threshold",
+    "NLLLoss2d",
+    "SoftMarginLoss",
+    "MultiLabelSoftMarginLoss",
+]
+
+
+def _sequential(asked: Asked) -> Value:
+    thing = asked.thing()
+    first = settled(asked.args[0]) if asked.args else None
+    if len(asked.args) == 1 and isinstance(first, dict):
+        thing.children = list(first.values())
+    elif len(asked.args) == 1 and isinstance(first, Thing) and first.path == "collections.OrderedDict":
+        pairs = items_of(first.argument(0, "items")) or []
+        thing.children = [pair[1] for pair in pairs if isinstance(pair, tuple) and len(pair) == 2]
+    else:
+        thing.children = list(asked.args)
+    return thing
+
+
+def _module_list(asked: Asked) -> Value:
+    thing = asked.thing()
+    source = asked.args[0] if asked.args else []
+    if isinstance(source, dict):
+        thing.children, thing.attrs = list(source.values()), dict(source)
+    else:
+        items = items_of(source)
+        thing.children = items if items is not None else []
+        if items is None:
+            thing.attrs["incomplete"] = True
+            thing.attrs["like"] = source.attrs.get("like", UNKNOWN) if isinstance(source, Thing) else UNKNOWN
+    return thing
+
+
+def _parameter(asked: Asked) -> Value:
+    source = settled(asked.get(0, "data"))
+    if isinstance(source, Tensor) and source.shape is not None:
+        made = weight(*source.shape)
+        made.grad = asked.get(1, "requires_grad", True) is not False
+        return made
+    return weight(UNKNOWN)
+
+
+def _grow(asked: Asked) -> Value:
+    """`append`, `extend`, `add_module`, `register_parameter` of a module that holds others."""
+    owner = asked.owner
+    if isinstance(owner, Thing):
+        if asked.name == "extend":
+            owner.children += items_of(asked.args[0]) or [] if asked.args else []
+        elif asked.args:
+            owner.children.append(asked.args[-1])
+            if len(asked.args) == 2 and isinstance(asked.args[0], str):
+                owner.attrs[asked.args[0]] = asked.args[1]
+    elif isinstance(owner, Instance) and len(asked.args) == 2 and isinstance(asked.args[0], str):
+        owner.attrs[asked.args[0]] = asked.args[1]
+    return owner
+
+
+def _buffer(asked: Asked) -> Value:
+    if isinstance(asked.owner, Instance) and isinstance(asked.get(0, "name"), str):
+        asked.owner.attrs[asked.get(0, "name")] = asked.get(1, "tensor")
+    return None
+
+
+def _requires_grad(asked: Asked) -> Value:
+    learns = asked.get(0, "requires_grad", True) is not False
+    for each in parameters_of(asked.owner):
+        each.grad = learns
+    return asked.owner
+
+
+def _parameters(asked: Asked) -> Value:
+    return list(parameters_of(asked.owner))
+
+
+def _named_parameters(asked: Asked) -> Value:
+    return [(name, each) for name, each in named_parameters(asked.owner)]
+
+
+def _children(asked: Asked) -> Value:
+    owner = asked.owner
+    if isinstance(owner, Thing):
+        return list(owner.children)
+    if isinstance(owner, Instance):
+        return [each for each in owner.attrs.values() if is_module(each) or is_network(each)]
+    return UNKNOWN
+
+
+def _itself(asked: Asked) -> Value:
+    return asked.owner
+
+
+def is_module(value: Value) -> bool:
+    return isinstance(value, Thing) and value.path in MODULES
+
+
+def forward(machine: Machine, thing: Thing, args: tuple[Value, ...], kwargs: dict[str, Value]) -> Value:
+    """What a layer gives for these inputs."""
+    if thing.path in ("torch.nn.Sequential", "torch.nn.parallel.DistributedDataParallel", "torch.nn.DataParallel"):
+        from crucible.analysis.calling import call
+
+        value: Value = args[0] if args else UNKNOWN
+        for place, each in enumerate(thing.children):
+            value = call(
+                machine,
+                each,
+                (value,) if place or thing.path.endswith("Sequential") else args,
+                kwargs,
+                nowhere(machine),
+            )
+        return value
+    inputs = [settled(each) for each in args] or [settled(each) for each in kwargs.values()]
+    if not inputs or not isinstance(inputs[0], Tensor):
+        return lost(machine, *inputs)
+    act = torch_attention.ACTS.get(thing.path.rpartition(".")[2], torch_forward.layer)
+    return act(machine, thing, {**read(thing), **kwargs}, inputs)
+
+
+def _wrapped(asked: Asked) -> Value:
+    """DataParallel, DDP, FSDP: the model itself, a level down."""
+    inner = asked.get(0, "module")
+    thing = Thing("torch.nn.DataParallel", asked.args, asked.kwargs, asked.machine.line, {"module": inner}, [inner])
+    return thing
+
+
+def nowhere(machine: Machine) -> Scope:
+    from crucible.analysis.scope import Scope
+
+    return Scope(machine.line[0])
+
+
+def named_parameters(value: Value) -> list[tuple[str, Tensor]]:
+    """Every weight below, once each, with a name like torch's."""
+    found: list[tuple[str, Tensor]] = []
+    seen: set[int] = set()
+    waiting: list[tuple[str, Value, int]] = [("", settled(value), 0)]
+    while waiting:
+        name, each, depth = waiting.pop()
+        if depth > 60 or id(each) in seen:
+            continue
+        if isinstance(each, Tensor):
+            if each.store is not None and each.store.weight and id(each.store) not in seen:
+                seen.add(id(each.store))
+                found.append((name, each))
+            continue
+        seen.add(id(each))
+        for key, inner in _below(each):
+            waiting.append((f"{name}.{key}" if name else key, settled(inner), depth + 1))
+    return found
+
+
+def _below(value: Value) -> list[tuple[str, Value]]:
+    if isinstance(value, Instance):
+        return list(value.attrs.items())
+    if isinstance(value, Thing) and (value.path in MODULES or value.children):
+        return [*value.attrs.items(), *((str(place), each) for place, each in enumerate(value.children))]
+    if isinstance(value, list | tuple):
+        return [(str(place), each) for place, each in enumerate(value[:2_000])]
+    if isinstance(value, dict):
+        return [(str(key), each) for key, each in value.items()]
+    return []
+
+
+def parameters_of(value: Value) -> list[Tensor]:
+    return [each for _, each in named_parameters(value)]
+
+
+MODULES = frozenset(
+    f"torch.nn.{name}"
+    for name in (*SIGNATURES, *_PLAIN, "Sequential", "ModuleList", "ModuleDict", "ParameterList", "DataParallel")
+)
+MODULE_METHODS: dict[str, Callable[[Asked], Value]] = {
+    "parameters": _parameters, "named_parameters": _named_parameters, "children": _children, "modules": _children,
+    "append": _grow, "extend": _grow, "add_module": _grow, "register_module": _grow, "register_parameter": _grow,
+    "register_buffer": _buffer, "requires_grad_": _requires_grad,
+    "items": lambda asked: list(asked.owner.attrs.items()),
+    "values": lambda asked: list(asked.owner.children), "keys": lambda asked: list(asked.owner.attrs),
+    **dict.fromkeys(("to", "cuda", "cpu", "train", "eval", "half", "float", "double", "bfloat16", "apply", "compile"),
+        _itself),
+}  # fmt: skip
+HANDLERS: dict[str, Callable[[Asked], Value]] = {
+    **{f"torch.nn.{name}": _layer for name in (*SIGNATURES, *_PLAIN)},
+    "torch.nn.Sequential": _sequential, "torch.nn.ModuleList": _module_list, "torch.nn.ModuleDict": _module_list,
+    "torch.nn.ParameterList": _module_list, "torch.nn.Parameter": _parameter,
+    "torch.nn.parameter.Parameter": _parameter,
+    "torch.nn.DataParallel": _wrapped, "torch.nn.parallel.DistributedDataParallel": _wrapped,
+    "torch.distributed.fsdp.FullyShardedDataParallel": _wrapped, "torch.nn.parallel.DataParallel": _wrapped,
+    "torch.compile": lambda asked: asked.get(0, "model"), "torch.jit.script": lambda asked: asked.get(0, "obj"),
+    "torch.nn.utils.weight_norm": lambda asked: asked.get(0, "module"),
+    "torch.nn.utils.spectral_norm": lambda asked: asked.get(0, "module"),
+    "torch.nn.utils.parametrizations.weight_norm": lambda asked: asked.get(0, "module"),
+    "torch.nn.SyncBatchNorm.convert_sync_batchnorm": lambda asked: asked.get(0, "module"),
+    **{f"{base}.{name}": act for base in ("torch.nn.Module", "lightning.LightningModule") for name,
+        act in MODULE_METHODS.items()},
+    "torch.nn.Module.__init__": lambda asked: None, "lightning.LightningModule.__init__": lambda asked: None,
+}  # fmt: skip

@@ -1,0 +1,142 @@
+"""Models by name: torchvision, timm, Keras applications, `from_pretrained`, and configs of transformers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from crucible.analysis.knowledge.architectures import architecture
+from crucible.analysis.knowledge.pretrained import pretrained
+from crucible.analysis.library.asked import Asked
+from crucible.analysis.values import Instance, Thing, Value, settled
+
+MODEL = "model"
+"""The path of a thing that is a known model; its attribute `name` says which."""
+
+_NOT_MODELS = ("Tokenizer", "Processor", "FeatureExtractor", "Config", "ImageProcessor", "Scheduler")
+
+
+def _named(asked: Asked, name: Value, **more: Value) -> Thing:
+    return Thing(
+        MODEL, asked.args, asked.kwargs, asked.machine.line, {"name": settled(name), "path": asked.path, **more}
+    )
+
+
+def named(asked: Asked) -> Value:
+    """`torchvision.models.resnet50(...)`: the function's name is the model's."""
+    if asked.name == "get_model":
+        return _named(asked, asked.get(0, "name"))
+    if (
+        asked.name.endswith("_Weights")
+        or asked.name in ("preprocess_input", "decode_predictions", "get_weight")
+        or "_Weights." in asked.path
+    ):
+        return asked.thing()
+    if architecture(asked.name) is None and not asked.name[:1].isalpha():
+        return asked.thing()
+    return _named(asked, asked.name, weights=asked.get(0, "weights", asked.kwargs.get("pretrained")))
+
+
+def _by_argument(place: int, name: str) -> Callable[[Asked], Value]:
+    return lambda asked: _named(asked, asked.get(place, name))
+
+
+def transformers_call(asked: Asked) -> Value:
+    """Models, from a name or from a config; everything else of the library is only noted."""
+    if asked.name == "from_pretrained":
+        owner = asked.path.split(".")[-2]
+        name = asked.get(0, "pretrained_model_name_or_path")
+        if owner.endswith("Config"):
+            return Thing("config", asked.args, asked.kwargs, asked.machine.line, {"name": settled(name)})
+        if not any(word in owner for word in _NOT_MODELS):
+            return _named(asked, name, dtype=asked.kwargs.get("torch_dtype", asked.kwargs.get("dtype")))
+        return asked.thing()
+    if asked.name == "from_config":
+        return _from_config(asked, asked.get(0, "config"))
+    if asked.name.endswith("Config") and asked.name not in ("BitsAndBytesConfig", "GenerationConfig"):
+        return Thing(
+            "config",
+            asked.args,
+            asked.kwargs,
+            asked.machine.line,
+            {**asked.kwargs, "family": asked.name.removesuffix("Config")},
+        )
+    first = settled(asked.args[0]) if asked.args else asked.kwargs.get("config")
+    if isinstance(first, Thing) and first.path == "config":
+        return _from_config(asked, first)
+    if asked.name == "pipeline":
+        return _named(asked, asked.get(1, "model"))
+    return asked.thing()
+
+
+def _from_config(asked: Asked, config: Value) -> Value:
+    config = settled(config)
+    attrs = config.attrs if isinstance(config, Thing | Instance) else {}
+    return _named(asked, attrs.get("name"), config=dict(attrs))
+
+
+def _pretrained(asked: Asked) -> Value:
+    return _named(asked, asked.get(0, "pretrained_model_name_or_path"))
+
+
+def _peft(asked: Asked) -> Value:
+    """The model with adapters: only they learn."""
+    model = settled(asked.get(0, "model"))
+    config = settled(asked.get(1, "peft_config"))
+    if isinstance(model, Thing) and model.path == MODEL:
+        rank = config.argument(-1, "r", 8) if isinstance(config, Thing) else 8
+        targets = config.argument(-1, "target_modules") if isinstance(config, Thing) else None
+        model.attrs["lora"] = settled(rank)
+        model.attrs["lora_targets"] = settled(targets)
+    return model
+
+
+def known_parameters(model: Thing) -> int | None:
+    """Of a model by name; None where the name is not known here."""
+    name = model.attrs.get("name")
+    if not isinstance(name, str):
+        return None
+    found = pretrained(name)
+    if found is not None:
+        return int(found.parameters * 1e6)
+    shape = architecture(name)
+    return int(shape.parameters * 1e6) if shape is not None else None
+
+
+HANDLERS: dict[str, Callable[[Asked], Value]] = {
+    "timm.create_model": _by_argument(0, "model_name"),
+    "timm.models.create_model": _by_argument(0, "model_name"),
+    "torch.hub.load": _by_argument(1, "model"),
+    "sentence_transformers.SentenceTransformer": _by_argument(0, "model_name_or_path"),
+    "sentence_transformers.CrossEncoder": _by_argument(0, "model_name"),
+    "torchvision.models.detection.fasterrcnn_resnet50_fpn": named,
+    "peft.get_peft_model": _peft,
+    "peft.prepare_model_for_kbit_training": lambda asked: asked.get(0, "model"),
+    "unsloth.FastLanguageModel.from_pretrained": lambda asked: (
+        _named(asked, asked.get(0, "model_name")),
+        asked.thing(),
+    ),
+    "unsloth.FastLanguageModel.get_peft_model": _peft,
+    **{
+        f"diffusers.{name}.from_pretrained": _pretrained
+        for name in (
+            "StableDiffusionPipeline",
+            "DiffusionPipeline",
+            "UNet2DConditionModel",
+            "AutoPipelineForText2Image",
+            "StableDiffusionXLPipeline",
+        )
+    },
+    **{
+        f"{package}.models.{name}.from_preset": _by_argument(0, "preset")
+        for package in ("keras_nlp", "keras_hub")
+        for name in (
+            "BertClassifier",
+            "GPT2CausalLM",
+            "GemmaCausalLM",
+            "BertBackbone",
+            "RobertaClassifier",
+            "CausalLM",
+            "DistilBertClassifier",
+        )
+    },
+}

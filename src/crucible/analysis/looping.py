@@ -1,0 +1,135 @@
+"""Loops: those that build something are followed round by round, those that train once for all rounds."""
+
+from __future__ import annotations
+
+import ast
+
+from crucible.analysis.facts import Loop
+from crucible.analysis.flow import Flow
+from crucible.analysis.iteration import UNROLLED, item_like, items_of, length_of
+from crucible.analysis.machine import Machine
+from crucible.analysis.scope import Scope
+from crucible.analysis.values import Thing, Value, settled, whole
+
+_TRAINS = frozenset({"backward", "zero_grad", "train_on_batch", "fit", "train_step", "apply_gradients", "no_grad"})
+_BUILDS = frozenset({"append", "extend", "add", "add_module", "insert", "register_module", "register_parameter"})
+FEW = 16
+"""Rounds of a loop that says nothing about itself which are followed one by one."""
+
+_TURNS = ("epoch", "step", "iter", "batch", "episode", "round", "trial")
+ROUND_STEPS = 30_000
+"""Steps that following a loop round by round may take before it is left at that."""
+
+
+def for_loop(machine: Machine, node: ast.For | ast.AsyncFor, scope: Scope) -> Flow:
+    from crucible.analysis.expressions import evaluate
+    from crucible.analysis.statements import assign, execute
+
+    source = evaluate(machine, node.iter, scope)
+    items = items_of(source)
+    loop = Loop(_target(node.target), length_of(source), (scope.file, node.lineno), _data(source))
+    if items is not None and len(items) <= UNROLLED and _builds(machine, node, source):
+        with machine.around(loop):
+            flow = _rounds(machine, node, items, scope)
+    else:
+        machine.rounds += 1
+        with machine.around(loop):
+            assign(machine, node.target, item_like(source), scope)
+            flow = execute(machine, node.body, scope)
+        machine.rounds -= 1
+    if flow in (Flow.RETURN, Flow.RAISE) and items != [] and isinstance(source, list | tuple | Thing):
+        return flow
+    return execute(machine, node.orelse, scope)
+
+
+def _rounds(machine: Machine, node: ast.For | ast.AsyncFor, items: list[Value], scope: Scope) -> Flow:
+    from crucible.analysis.statements import assign, execute
+
+    begun = machine.steps
+    for item in items:
+        assign(machine, node.target, item, scope)
+        flow = execute(machine, node.body, scope)
+        if flow in (Flow.RETURN, Flow.RAISE):
+            return flow
+        if flow is Flow.BREAK or machine.steps - begun > ROUND_STEPS:
+            break
+    return Flow.NEXT
+
+
+def _builds(machine: Machine, node: ast.For | ast.AsyncFor, source: Value) -> bool:
+    """Whether each round matters by itself. A loop over epochs is the same every time."""
+    called, names = _words(machine, node)
+    if called & _TRAINS:
+        return False
+    if not isinstance(source, Thing) or source.path != "range":
+        return True
+    target = _target(node.target)
+    if any(turn in target.lower() for turn in _TURNS):
+        return False
+    return bool(called & _BUILDS) or target in names or (length_of(source) or 0) <= FEW
+
+
+def _words(machine: Machine, node: ast.For | ast.AsyncFor) -> tuple[set[str], set[str]]:
+    """The methods that the body calls and the names it uses; looked up once, however often the loop is met."""
+    if id(node) not in machine.words:
+        called: set[str] = set()
+        names: set[str] = set()
+        for statement in node.body:
+            for each in ast.walk(statement):
+                if isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute):
+                    called.add(each.func.attr)
+                elif isinstance(each, ast.Name):
+                    names.add(each.id)
+        machine.words[id(node)] = (called, names)
+    return machine.words[id(node)]
+
+
+def _target(node: ast.expr) -> str:
+    return ",".join(each.id for each in ast.walk(node) if isinstance(each, ast.Name))
+
+
+def _data(source: Value) -> Value:
+    source = settled(source)
+    if isinstance(source, Thing):
+        return source.attrs.get("data", source)
+    return None
+
+
+def while_loop(machine: Machine, node: ast.While, scope: Scope) -> Flow:
+    from crucible.analysis.expressions import evaluate
+    from crucible.analysis.operators import truth
+    from crucible.analysis.statements import execute
+
+    test = evaluate(machine, node.test, scope)
+    if truth(test) is False and not machine.rounds:
+        return execute(machine, node.orelse, scope)
+    length = _bound(machine, node.test, scope)
+    if length is None:
+        breaks = (each for each in node.body if isinstance(each, ast.If) and _breaks(each))
+        length = next((found for each in breaks if (found := _bound(machine, each.test, scope)) is not None), None)
+    machine.rounds += 1
+    with machine.around(
+        Loop(ast.unparse(node.test)[:80] if len(node.body) < 200 else "", length, (scope.file, node.lineno))
+    ):
+        flow = execute(machine, node.body, scope)
+    machine.rounds -= 1
+    return flow if flow in (Flow.RETURN, Flow.RAISE) and isinstance(node.test, ast.Constant) else Flow.NEXT
+
+
+def _breaks(node: ast.If) -> bool:
+    return any(isinstance(each, ast.Break) for each in node.body)
+
+
+def _bound(machine: Machine, test: ast.expr, scope: Scope) -> int | None:
+    """The number that a counter is compared with."""
+    from crucible.analysis.expressions import evaluate
+
+    if isinstance(test, ast.BoolOp):
+        found = [_bound(machine, each, scope) for each in test.values]
+        return next((each for each in found if each is not None), None)
+    if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.Lt | ast.LtE | ast.Gt | ast.GtE):
+        return None
+    right = whole(evaluate(machine, test.comparators[0], scope))
+    left = whole(evaluate(machine, test.left, scope))
+    numbers = [each for each in (left, right) if each is not None and each > 1]
+    return max(numbers) if numbers else None

@@ -1,0 +1,95 @@
+"""Machine: the state of one reading. It follows a program the way Python would, with values that may be unknown.
+
+Nothing of the program is run: the machine walks its tree, does the sums it can do, and writes down what it saw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from crucible.analysis.facts import Assigned, Call, Facts, Guard, Import, Loop, Situation
+from crucible.analysis.scope import Scope
+from crucible.analysis.sources import Sources
+from crucible.analysis.tape import Tape
+from crucible.analysis.trees import Tree, tree_of
+from crucible.analysis.values import NOWHERE, Value, Where
+
+MAX_CALLS = 3_000
+"""Facts of each kind that are kept; a program with more says nothing new."""
+
+
+class Exhausted(Exception):
+    """The work allowed is used up."""
+
+
+@dataclass
+class Machine:
+    sources: Sources
+    limit: int
+    """Steps that may be taken; one is about a microsecond or two."""
+
+    facts: Facts = field(default_factory=Facts)
+    tape: Tape = field(default_factory=Tape)
+    trees: dict[str, Tree] = field(default_factory=dict)
+    modules: dict[str, Scope] = field(default_factory=dict)
+    functions: list[Value] = field(default_factory=list)
+    visited: set[int] = field(default_factory=set)
+    guards: list[Guard] = field(default_factory=list)
+    loops: list[Loop] = field(default_factory=list)
+    words: dict[int, tuple[set[str], set[str]]] = field(default_factory=dict)
+    """What the bodies of loops are about, by the loop."""
+
+    active: list[int] = field(default_factory=list)
+    depth: int = 0
+    steps: int = 0
+    rounds: int = 0
+    """Loops being gone through once for all rounds, whose sums therefore mean nothing."""
+
+    line: Where = NOWHERE
+
+    def tick(self, amount: int = 1) -> None:
+        self.steps += amount
+        if self.steps > self.limit:
+            raise Exhausted
+
+    def situation(self) -> Situation:
+        return Situation(self.line, tuple(self.guards), tuple(self.loops))
+
+    def tree(self, file: str) -> Tree:
+        if file not in self.trees:
+            tree = self.trees[file] = tree_of(self.sources, file)
+            self.facts.notes.extend(tree.notes)
+        return self.trees[file]
+
+    def note_call(
+        self, path: str, args: tuple[Value, ...], kwargs: dict[str, Value], owner: Value, result: Value
+    ) -> None:
+        if len(self.facts.calls) < MAX_CALLS:
+            self.facts.calls.append(Call(path, args, kwargs, self.situation(), owner, result))
+
+    def note_import(self, module: str) -> None:
+        if len(self.facts.imports) < MAX_CALLS:
+            self.facts.imports.append(Import(module, self.situation()))
+
+    def note_assigned(self, name: str, value: Value) -> None:
+        if isinstance(value, int | float | str) and len(self.facts.assigned) < MAX_CALLS:
+            self.facts.assigned.append(Assigned(name, value, self.line))
+
+    @contextmanager
+    def under(self, guard: Guard) -> Iterator[None]:
+        """What happens inside is seen under this condition."""
+        self.guards.append(guard)
+        try:
+            yield
+        finally:
+            self.guards.pop()
+
+    @contextmanager
+    def around(self, loop: Loop) -> Iterator[None]:
+        self.loops.append(loop)
+        try:
+            yield
+        finally:
+            self.loops.pop()

@@ -1,0 +1,34 @@
+"""Scope: the names of a file, function or class, and where each is looked up."""
+
+from __future__ import annotations
+
+from crucible.analysis.values import MISSING, Value
+
+
+class Scope:
+    """`file` is the one it is written in; `outer` the function around it, `top` the file's own scope."""
+
+    __slots__ = ("file", "global_names", "names", "outer", "stars", "top")
+
+    def __init__(self, file: str, outer: Scope | None = None, top: Scope | None = None) -> None:
+        self.file = file
+        self.names: dict[str, Value] = {}
+        self.outer = outer
+        self.top = top or self
+        self.stars: list[str] = []
+        self.global_names: set[str] = set()
+
+    def lookup(self, name: str) -> Value:
+        scope: Scope | None = self
+        while scope is not None:
+            found = scope.names.get(name, MISSING)
+            if found is not MISSING:
+                return found
+            scope = scope.outer
+        return self.top.names.get(name, MISSING)
+
+    def bind(self, name: str, value: Value) -> None:
+        if name in self.global_names:
+            self.top.names[name] = value
+        else:
+            self.names[name] = value

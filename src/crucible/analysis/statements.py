@@ -1,0 +1,314 @@
+"""Statements: each is followed once; where a condition is unknown, both ways are."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from crucible.analysis.branches import both_ways
+from crucible.analysis.calling import call
+from crucible.analysis.definitions import define_class, define_function
+from crucible.analysis.expressions import evaluate
+from crucible.analysis.facts import Guard
+from crucible.analysis.flow import Flow
+from crucible.analysis.imports import import_from, import_plain
+from crucible.analysis.iteration import items_of
+from crucible.analysis.looping import for_loop, while_loop
+from crucible.analysis.machine import Machine
+from crucible.analysis.operators import binary, truth
+from crucible.analysis.scope import Scope
+from crucible.analysis.switches import note_switched_off
+from crucible.analysis.tensors import tensor_arithmetic
+from crucible.analysis.values import UNKNOWN, Class, Instance, Member, Module, Name, Tensor, Thing, Value
+
+
+def execute(machine: Machine, body: Sequence[ast.stmt], scope: Scope) -> Flow:
+    """Follows the statements; says how the block was left."""
+    pushed = 0
+    try:
+        for statement in body:
+            machine.tick()
+            act = _ACTS.get(type(statement))
+            if act is None:
+                continue
+            flow = act(machine, statement, scope)
+            if isinstance(flow, Guard):
+                machine.guards.append(flow)
+                pushed += 1
+            elif flow is not Flow.NEXT:
+                return flow
+    finally:
+        for _ in range(pushed):
+            machine.guards.pop()
+    return Flow.NEXT
+
+
+def _expression(machine: Machine, node: ast.Expr, scope: Scope) -> Flow:
+    if isinstance(node.value, ast.Constant):
+        return Flow.NEXT
+    evaluate(machine, node.value, scope)
+    return Flow.RAISE if isinstance(node.value, ast.Call) and _exits(node.value.func) else Flow.NEXT
+
+
+def _exits(function: ast.expr) -> bool:
+    if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
+        return (function.value.id, function.attr) in (("sys", "exit"), ("os", "_exit"))
+    return isinstance(function, ast.Name) and function.id in ("exit", "quit")
+
+
+def _assign(machine: Machine, node: ast.Assign, scope: Scope) -> Flow:
+    value = evaluate(machine, node.value, scope)
+    machine.line = (scope.file, node.lineno)
+    for target in node.targets:
+        assign(machine, target, value, scope)
+    return Flow.NEXT
+
+
+def _annotated(machine: Machine, node: ast.AnnAssign, scope: Scope) -> Flow:
+    if node.value is not None:
+        value = evaluate(machine, node.value, scope)
+        machine.line = (scope.file, node.lineno)
+        assign(machine, node.target, value, scope)
+    return Flow.NEXT
+
+
+def _augmented(machine: Machine, node: ast.AugAssign, scope: Scope) -> Flow:
+    target = node.target
+    before = evaluate(machine, _loaded(target), scope)
+    change = evaluate(machine, node.value, scope)
+    if isinstance(before, Tensor) or isinstance(change, Tensor):
+        value = tensor_arithmetic(machine, type(node.op), before, change)
+    elif isinstance(before, list) and isinstance(node.op, ast.Add):
+        before.extend(items_of(change) or [])
+        value = before
+    elif machine.rounds and isinstance(before, int | float):
+        value = UNKNOWN  # each round would add its own
+    else:
+        value = binary(type(node.op), before, change)
+    assign(machine, target, value, scope)
+    return Flow.NEXT
+
+
+def _loaded(target: ast.expr) -> ast.expr:
+    if isinstance(target, ast.Name):
+        return ast.Name(target.id, ast.Load())
+    if isinstance(target, ast.Attribute):
+        return ast.Attribute(target.value, target.attr, ast.Load())
+    assert isinstance(target, ast.Subscript)
+    return ast.Subscript(target.value, target.slice, ast.Load())
+
+
+def assign(machine: Machine, target: ast.expr, value: Value, scope: Scope) -> None:
+    if isinstance(target, ast.Name):
+        scope.bind(target.id, value)
+        machine.note_assigned(target.id, value)
+    elif isinstance(target, ast.Tuple | ast.List):
+        _unpack(machine, target.elts, value, scope)
+    elif isinstance(target, ast.Attribute):
+        set_attribute(machine, evaluate(machine, target.value, scope), target.attr, value)
+    elif isinstance(target, ast.Subscript):
+        _set_item(machine, target, value, scope)
+    elif isinstance(target, ast.Starred):
+        assign(machine, target.value, value, scope)
+
+
+def _unpack(machine: Machine, targets: list[ast.expr], value: Value, scope: Scope) -> None:
+    items = items_of(value)
+    starred = next((place for place, each in enumerate(targets) if isinstance(each, ast.Starred)), None)
+    if items is None or (starred is None and len(items) != len(targets)):
+        like = value.attrs.get("like", UNKNOWN) if isinstance(value, Thing) else UNKNOWN
+        items = [like] * len(targets)
+    elif starred is not None:
+        behind = len(targets) - starred - 1
+        items = [*items[:starred], items[starred : len(items) - behind], *items[len(items) - behind :]]
+        items += [UNKNOWN] * (len(targets) - len(items))
+    for target, item in zip(targets, items, strict=False):
+        assign(machine, target, item, scope)
+
+
+def set_attribute(machine: Machine, owner: Value, name: str, value: Value) -> None:
+    machine.note_assigned(name, value)
+    if isinstance(owner, Instance | Thing):
+        owner.attrs[name] = value
+        if name == "requires_grad":
+            freeze(owner, bool(truth(value)))
+    elif isinstance(owner, Tensor) and name == "requires_grad":
+        owner.grad = bool(truth(value))
+    elif isinstance(owner, Class):
+        owner.names[name] = value
+    elif isinstance(owner, Module):
+        owner.scope.names[name] = value
+    elif isinstance(owner, Name):
+        machine.note_call(f"{owner.path}.{name} =", (value,), {}, owner, None)
+    elif isinstance(owner, Member) and isinstance(owner.owner, Instance | Thing):
+        machine.note_call(f".{owner.name}.{name} =", (value,), {}, owner, None)
+
+
+def freeze(owner: Value, learns: bool) -> None:
+    if isinstance(owner, Thing):
+        owner.attrs["frozen"] = not learns
+
+
+def _set_item(machine: Machine, target: ast.Subscript, value: Value, scope: Scope) -> None:
+    owner = evaluate(machine, target.value, scope)
+    key = evaluate(machine, target.slice, scope)
+    if isinstance(key, str):
+        machine.note_assigned(key, value)
+    if isinstance(owner, Name):
+        machine.note_call(f"{owner.path}[]", (key, value), {}, owner, None)
+    elif isinstance(owner, Thing) and isinstance(key, str):
+        owner.attrs[key] = value
+    elif isinstance(owner, dict):
+        if isinstance(key, str | int | float | bool):
+            owner[key] = value
+    elif isinstance(owner, list) and isinstance(key, int) and -len(owner) <= key < len(owner):
+        owner[key] = value
+
+
+def _if(machine: Machine, node: ast.If, scope: Scope) -> Flow | Guard:
+    test = evaluate(machine, node.test, scope)
+    answer = truth(test)
+    if answer is not None:
+        note_switched_off(machine, node.test, node.orelse if answer else node.body, scope)
+        return execute(machine, node.body if answer else node.orelse, scope)
+    return both_ways(machine, test, node, scope)
+
+
+def _with(machine: Machine, node: ast.With | ast.AsyncWith, scope: Scope) -> Flow:
+    from crucible.analysis.contexts import entered
+
+    values = []
+    for item in node.items:
+        value = evaluate(machine, item.context_expr, scope)
+        values.append(value)
+        if item.optional_vars is not None:
+            assign(machine, item.optional_vars, _inside(machine, value, scope), scope)
+    with entered(machine, values):
+        return execute(machine, node.body, scope)
+
+
+def _inside(machine: Machine, value: Value, scope: Scope) -> Value:
+    """What `with ... as` gives: the thing itself, unless a class of the program says otherwise."""
+    if isinstance(value, Instance):
+        enter = value.cls.lookup("__enter__")
+        if not isinstance(enter, type(None)) and hasattr(enter, "node"):
+            from crucible.analysis.values import Bound
+
+            return call(machine, Bound(value, enter), (), {}, scope)
+    return value
+
+
+def _try(machine: Machine, node: ast.Try, scope: Scope) -> Flow:
+    if any(_lets_go_of_imports(handler) for handler in node.handlers):
+        with machine.under(Guard()):
+            flow = execute(machine, node.body, scope)
+    else:
+        flow = execute(machine, node.body, scope)
+    for handler in node.handlers:
+        if handler.name:
+            scope.bind(handler.name, UNKNOWN)
+        before = dict(scope.names)
+        with machine.under(Guard()):
+            execute(machine, handler.body, scope)
+        # The body is what is meant to happen; a handler only adds what the body left open.
+        for name, value in before.items():
+            scope.names[name] = value
+    if flow is Flow.NEXT:
+        flow = execute(machine, node.orelse, scope)
+    final = execute(machine, node.finalbody, scope)
+    return final if final is not Flow.NEXT else flow
+
+
+def _lets_go_of_imports(handler: ast.ExceptHandler) -> bool:
+    names = [each.id for each in ast.walk(handler.type) if isinstance(each, ast.Name)] if handler.type else []
+    return "ImportError" in names or "ModuleNotFoundError" in names
+
+
+def _return(machine: Machine, node: ast.Return, scope: Scope) -> Flow:
+    value = evaluate(machine, node.value, scope)
+    scope.names.setdefault("\0returns", []).append(value)
+    return Flow.RETURN
+
+
+def _raise(machine: Machine, node: ast.Raise, scope: Scope) -> Flow:
+    evaluate(machine, node.exc, scope)
+    machine.line = (scope.file, node.lineno)
+    return Flow.RAISE
+
+
+def _assert(machine: Machine, node: ast.Assert, scope: Scope) -> Flow:
+    test = evaluate(machine, node.test, scope)
+    if getattr(test, "gpu", None) is True and not machine.guards:
+        machine.facts.refusals.append((scope.file, node.lineno))
+    return Flow.NEXT
+
+
+def _delete(machine: Machine, node: ast.Delete, scope: Scope) -> Flow:
+    for target in node.targets:
+        if isinstance(target, ast.Name):
+            scope.names.pop(target.id, None)
+        elif isinstance(target, ast.Attribute):
+            owner = evaluate(machine, target.value, scope)
+            if isinstance(owner, Instance | Thing):
+                owner.attrs.pop(target.attr, None)
+    return Flow.NEXT
+
+
+def _global(machine: Machine, node: ast.Global, scope: Scope) -> Flow:
+    scope.global_names.update(node.names)
+    return Flow.NEXT
+
+
+def _nonlocal(machine: Machine, node: ast.Nonlocal, scope: Scope) -> Flow:
+    return Flow.NEXT
+
+
+def _match(machine: Machine, node: ast.Match, scope: Scope) -> Flow:
+    evaluate(machine, node.subject, scope)
+    for case in node.cases:
+        for name in _captures(case.pattern):
+            scope.bind(name, UNKNOWN)
+        with machine.under(Guard()):
+            execute(machine, case.body, scope)
+    return Flow.NEXT
+
+
+def _captures(pattern: ast.pattern) -> list[str]:
+    names = (getattr(each, "name", None) for each in ast.walk(pattern) if isinstance(each, ast.MatchAs | ast.MatchStar))
+    return [name for name in names if name]
+
+
+def _definition(machine: Machine, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> Flow:
+    scope.bind(node.name, define_function(machine, node, scope))
+    return Flow.NEXT
+
+
+def _class(machine: Machine, node: ast.ClassDef, scope: Scope) -> Flow:
+    scope.bind(node.name, define_class(machine, node, scope))
+    return Flow.NEXT
+
+
+def _import(machine: Machine, node: ast.Import, scope: Scope) -> Flow:
+    import_plain(machine, node, scope)
+    return Flow.NEXT
+
+
+def _import_from(machine: Machine, node: ast.ImportFrom, scope: Scope) -> Flow:
+    import_from(machine, node, scope)
+    return Flow.NEXT
+
+
+def _leave(flow: Flow) -> Callable[[Machine, Any, Scope], Flow]:
+    return lambda machine, node, scope: flow
+
+
+Act = Callable[[Machine, Any, Scope], "Flow | Guard"]
+_ACTS: dict[type, Act] = {
+    ast.Expr: _expression, ast.Assign: _assign, ast.AnnAssign: _annotated, ast.AugAssign: _augmented, ast.If: _if,
+    ast.For: for_loop, ast.AsyncFor: for_loop, ast.While: while_loop, ast.With: _with, ast.AsyncWith: _with,
+    ast.Try: _try, ast.TryStar: _try, ast.Return: _return, ast.Raise: _raise, ast.Assert: _assert, ast.Delete: _delete,
+    ast.Global: _global, ast.Nonlocal: _nonlocal, ast.Match: _match, ast.FunctionDef: _definition,
+    ast.AsyncFunctionDef: _definition, ast.ClassDef: _class, ast.Import: _import, ast.ImportFrom: _import_from,
+    ast.Break: _leave(Flow.BREAK), ast.Continue: _leave(Flow.CONTINUE),
+}  # fmt: skip

@@ -1,0 +1,52 @@
+"""Trees: the syntax tree of each file, also of one that is being typed."""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from dataclasses import dataclass
+
+from crucible.analysis.notebook import cells_of
+from crucible.analysis.sources import Sources, Text, decoded
+
+
+@dataclass(frozen=True)
+class Tree:
+    """`body` is what could be parsed of the text; `notes` say what could not."""
+
+    text: Text
+    body: tuple[ast.stmt, ...]
+    notes: tuple[str, ...] = ()
+
+
+def tree_of(sources: Sources, name: str) -> Tree:
+    data = sources.files[name]
+    text = cells_of(name, data) if name.endswith(".ipynb") else decoded(name, data)
+    if not text.lines:
+        return Tree(text, (), text.notes)
+    return parsed(text)
+
+
+def parsed(text: Text) -> Tree:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of an escape that is none; not ours to say
+            return Tree(text, tuple(ast.parse(text.whole).body), text.notes)
+    except SyntaxError as error:
+        return _mended(text, error.lineno or 1, error.msg)
+    except (RecursionError, MemoryError, ValueError):
+        return _mended(text, 1, "it is too large or nested too deeply")
+
+
+def _mended(text: Text, line: int, why: str) -> Tree:
+    # Only a program that is broken pays for loading the other parser.
+    from crucible.analysis.mending import mended
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tree, gone, whole = mended(list(text.lines))
+    at = text.evidence(line)
+    notes = [*text.notes, f"{at.file}:{at.line} cannot be parsed ({why}); {gone} lines were left out."]
+    if not whole:
+        notes.append(f"Of {text.name} only the beginning was read, because it cannot be parsed.")
+    return Tree(text, tuple(tree.body), tuple(notes))

@@ -1,0 +1,247 @@
+"""Values: what the reader knows about a variable. Plain Python values stand for themselves.
+
+Lists and dicts are the reader's own; nothing in here comes from running the program.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from crucible.analysis.scope import Scope
+
+Value = Any
+"""A constant, a list or dict of values, or one of the classes of this file."""
+
+Where = tuple[str, int]
+"""File and line."""
+
+NOWHERE: Where = ("", 0)
+MAX_OPTIONS = 4
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """Nothing is known. `gpu`: its truth follows from whether there is a GPU (True), or is none (False)."""
+
+    gpu: bool | None = None
+
+
+UNKNOWN = Unknown()
+HAS_GPU = Unknown(True)
+NO_GPU = Unknown(False)
+
+
+@dataclass(frozen=True, eq=False)
+class Either:
+    """One of a few values. `gpu`: the first is the one taken where there is a GPU."""
+
+    options: tuple[Value, ...]
+    gpu: bool = False
+
+
+@dataclass(frozen=True)
+class Name:
+    """Something of a library, by its full path: `torch.nn.Linear`."""
+
+    path: str
+
+
+@dataclass(eq=False)
+class Thing:
+    """What a call of a library gave: an object of `path`, made with these arguments."""
+
+    path: str
+    args: tuple[Value, ...] = ()
+    kwargs: dict[str, Value] = field(default_factory=dict)
+    where: Where = NOWHERE
+    attrs: dict[str, Value] = field(default_factory=dict)
+    children: list[Value] = field(default_factory=list)
+
+    def argument(self, place: int, name: str, default: Value = None) -> Value:
+        if name in self.kwargs:
+            return self.kwargs[name]
+        return self.args[place] if 0 <= place < len(self.args) else default
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """An attribute that only its owner knows: a method, mostly."""
+
+    owner: Value
+    name: str
+
+
+@dataclass(eq=False)
+class Function:
+    node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+    scope: Scope
+    name: str
+    defaults: dict[str, Value] = field(default_factory=dict)
+    decorators: tuple[Value, ...] = ()
+    owner: Class | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Bound:
+    """A method together with what it belongs to."""
+
+    owner: Value
+    function: Function
+
+
+@dataclass(eq=False)
+class Class:
+    name: str
+    where: Where
+    bases: tuple[Value, ...]
+    names: dict[str, Value]
+    fields: tuple[str, ...] = ()
+    """Of a dataclass or the like: annotated names, in order."""
+
+    dataclass: bool = False
+
+    def lookup(self, name: str, depth: int = 0) -> Value:
+        """The attribute of the class or its bases, MISSING if it is none of ours."""
+        if name in self.names:
+            return self.names[name]
+        for base in self.bases if depth < 20 else ():
+            if isinstance(base, Class):
+                found = base.lookup(name, depth + 1)
+                if found is not MISSING:
+                    return found
+        return MISSING
+
+    def outside(self, depth: int = 0) -> Iterator[str]:
+        """The paths of the library classes it derives from."""
+        for base in self.bases if depth < 20 else ():
+            if isinstance(base, Class):
+                yield from base.outside(depth + 1)
+            elif isinstance(base, Name):
+                yield base.path
+
+    def all_fields(self, depth: int = 0) -> tuple[str, ...]:
+        inherited = [
+            name for base in self.bases if isinstance(base, Class) and depth < 20 for name in base.all_fields(depth + 1)
+        ]
+        return tuple(dict.fromkeys((*inherited, *self.fields)))
+
+    def is_dataclass(self, depth: int = 0) -> bool:
+        inherited = (base for base in self.bases if isinstance(base, Class) and depth < 20)
+        return self.dataclass or any(base.is_dataclass(depth + 1) for base in inherited)
+
+
+@dataclass(eq=False)
+class Instance:
+    cls: Class
+    where: Where = NOWHERE
+    attrs: dict[str, Value] = field(default_factory=dict)
+
+    @property
+    def bases(self) -> tuple[str, ...]:
+        return tuple(self.cls.outside())
+
+
+@dataclass(eq=False)
+class Module:
+    """A file of the program, as `import` gives it."""
+
+    name: str
+    scope: Scope
+
+
+@dataclass(eq=False)
+class Store:
+    """The memory under a tensor and its views."""
+
+    bytes: float
+    weight: bool = False
+
+
+@dataclass(eq=False)
+class Tensor:
+    """`shape` is None where even the number of dimensions is unknown; a dimension is an int or UNKNOWN."""
+
+    shape: tuple[Value, ...] | None
+    kind: str = "float32"
+    grad: bool = False
+    store: Store | None = None
+    library: str = "torch"
+    strided: bool = False
+    """A view whose items lie in another order than its shape says."""
+
+    origin: tuple[Thing, tuple[Tensor, ...]] | None = None
+    """The layer that gave it, and what went in; for networks that are put together by calling layers."""
+
+    @property
+    def items(self) -> int | None:
+        """None where a dimension is unknown."""
+        if self.shape is None:
+            return None
+        count = 1
+        for each in self.shape:
+            if not isinstance(each, int) or isinstance(each, bool):
+                return None
+            count *= max(each, 0)
+        return count
+
+    @property
+    def width(self) -> float:
+        """Bytes of an item."""
+        return WIDTHS.get(self.kind, 4)
+
+
+WIDTHS = {
+    "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "half": 2, "double": 8, "float": 4, "long": 8,
+    "int64": 8, "int32": 4, "int": 4, "int16": 2, "int8": 1, "uint8": 1, "bool": 1, "complex64": 8, "complex128": 16,
+}  # fmt: skip
+
+
+class Missing:
+    """No such attribute."""
+
+
+MISSING = Missing()
+
+
+def either(values: Iterable[Value], gpu: bool = False) -> Value:
+    """The values as one: itself where there is only one, unknown where there are too many."""
+    flat: list[Value] = []
+    for value in values:
+        for each in value.options if isinstance(value, Either) else (value,):
+            if not any(same(each, known) for known in flat):
+                flat.append(each)
+    if len(flat) == 1:
+        return flat[0]
+    return Either(tuple(flat), gpu) if 0 < len(flat) <= MAX_OPTIONS else UNKNOWN
+
+
+def same(one: Value, other: Value) -> bool:
+    if one is other:
+        return True
+    simple = (bool, int, float, str, type(None), Name, Unknown)
+    return type(one) is type(other) and isinstance(one, simple) and bool(one == other)
+
+
+def settled(value: Value) -> Value:
+    """The value to go by when one is wanted: the first of a few that is known."""
+    if isinstance(value, Either):
+        return next((each for each in value.options if each is not None and not isinstance(each, Unknown)), UNKNOWN)
+    return value
+
+
+def known(value: Value) -> bool:
+    return not isinstance(value, Unknown | Either | Member)
+
+
+def whole(value: Value) -> int | None:
+    """The value as a count, if it is one."""
+    found = settled(value)
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        return None
+    if found != found or abs(found) > 1e18:
+        return None
+    return int(found)

@@ -1,0 +1,186 @@
+"""Profile: what reading a program taught about what it needs.
+
+Every conclusion carries how sure it is, the lines that show it and whether it had to be assumed. What cannot be
+known has no value and the one question that would settle it.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field, fields
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+
+
+class Confidence(enum.StrEnum):
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+
+
+class GpuNeed(enum.StrEnum):
+    """Whether the program runs without a GPU: it never uses one, uses one if there is one, or fails without."""
+
+    NONE = "none"
+    OPTIONAL = "optional"
+    REQUIRED = "required"
+
+
+class Distribution(enum.StrEnum):
+    NONE = "none"
+    DATA_PARALLEL = "data_parallel"
+    DDP = "ddp"
+    FSDP = "fsdp"
+    DEEPSPEED = "deepspeed"
+    HOROVOD = "horovod"
+    ACCELERATE = "accelerate"
+    LIGHTNING = "lightning"
+    TF_STRATEGY = "tf_strategy"
+    JAX_PMAP = "jax_pmap"
+    RAY = "ray"
+    RPC = "rpc"
+
+
+class Precision(enum.StrEnum):
+    FP64 = "fp64"
+    FP32 = "fp32"
+    TF32 = "tf32"
+    FP16 = "fp16"
+    BF16 = "bf16"
+    INT8 = "int8"
+    INT4 = "int4"
+
+    @property
+    def bytes(self) -> float:
+        return {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "int8": 1, "int4": 0.5}[self.value]
+
+
+class Entrypoint(enum.StrEnum):
+    SCRIPT = "script"
+    NOTEBOOK = "notebook"
+    MODULE = "module"
+    """Definitions alone: running the file does nothing to speak of."""
+
+    SERVICE = "service"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A line of the program. In a notebook `file` names the cell and `line` counts within it."""
+
+    file: str
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.text}"
+
+
+@dataclass(frozen=True)
+class Conclusion(Generic[T]):
+    """One thing that was learned; without a value it is unknown and `question` would settle it."""
+
+    value: T | None = None
+    confidence: Confidence = Confidence.LOW
+    evidence: tuple[Evidence, ...] = ()
+    assumed: bool = False
+    why: str = ""
+    question: str = ""
+
+    @property
+    def known(self) -> bool:
+        return self.value is not None
+
+
+@dataclass(frozen=True)
+class Memory:
+    """GPU memory in bytes, by what takes it. `workspace` is what libraries and the allocator keep for themselves."""
+
+    weights: float = 0.0
+    gradients: float = 0.0
+    optimizer: float = 0.0
+    activations: float = 0.0
+    workspace: float = 0.0
+
+    @property
+    def total(self) -> float:
+        return self.weights + self.gradients + self.optimizer + self.activations + self.workspace
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """`gb` is its size on disk, `samples` what one epoch goes through; None is unknown."""
+
+    name: str
+    samples: int | None = None
+    gb: float | None = None
+
+
+@dataclass(frozen=True)
+class Profile:
+    frameworks: Conclusion[tuple[str, ...]] = Conclusion()
+    gpu: Conclusion[GpuNeed] = Conclusion()
+    gpus: Conclusion[int] = Conclusion()
+    distribution: Conclusion[Distribution] = Conclusion()
+    model: Conclusion[str] = Conclusion()
+    parameters: Conclusion[int] = Conclusion()
+    trainable_parameters: Conclusion[int] = Conclusion()
+    optimizer: Conclusion[str] = Conclusion()
+    optimizer_bytes_per_parameter: Conclusion[float] = Conclusion()
+    precision: Conclusion[Precision] = Conclusion()
+    batch_size: Conclusion[int] = Conclusion()
+    sequence_length: Conclusion[int] = Conclusion()
+    image_size: Conclusion[int] = Conclusion()
+    gpu_memory_gb: Conclusion[float] = Conclusion()
+    memory: Conclusion[Memory] = Conclusion()
+    dataset: Conclusion[Dataset] = Conclusion()
+    epochs: Conclusion[int] = Conclusion()
+    steps: Conclusion[int] = Conclusion()
+    flops_per_step: Conclusion[float] = Conclusion()
+    runtime_hours: Conclusion[float] = Conclusion()
+    """On the reference GPU that its `why` names."""
+
+    checkpointing: Conclusion[bool] = Conclusion()
+    resume: Conclusion[bool] = Conclusion()
+    interruptible: Conclusion[bool] = Conclusion()
+    network: Conclusion[bool] = Conclusion()
+    entrypoint: Conclusion[Entrypoint] = Conclusion()
+    notes: tuple[str, ...] = field(default=())
+    """What was wrong with the input, for the user to read."""
+
+    def conclusions(self) -> dict[str, Conclusion[object]]:
+        found = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {name: value for name, value in found.items() if isinstance(value, Conclusion)}
+
+    def as_json(self) -> dict[str, Json]:
+        """Plain values by name; beside them `evidence`, `assumed`, `confidence` and the questions of `unknown`."""
+        every = self.conclusions()
+        known = {name: each for name, each in every.items() if each.known}
+        return {
+            **{name: plain(each.value) for name, each in every.items()},
+            "confidence": {name: each.confidence.value for name, each in known.items()},
+            "assumed": [name for name, each in known.items() if each.assumed],
+            "evidence": {name: [plain(line) for line in each.evidence] for name, each in known.items()},
+            "why": {name: each.why for name, each in every.items() if each.why},
+            "unknown": {name: each.question for name, each in every.items() if not each.known and each.question},
+            "notes": list(self.notes),
+        }
+
+
+def plain(value: object) -> Json:
+    """A value of a profile as JSON has it."""
+    if isinstance(value, enum.Enum):
+        return str(value.value)
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return float(f"{value:.6g}")
+    if isinstance(value, tuple | list):
+        return [plain(each) for each in value]
+    if isinstance(value, Memory):
+        return {f"{each.name}_gb": round(getattr(value, each.name) / 1e9, 3) for each in fields(value)}
+    if isinstance(value, Evidence | Dataset):
+        return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
+    raise TypeError(f"{type(value).__name__} has no JSON form")

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import pytest
+from tests.analysis.programs import read
+
+from crucible.core.profile import Distribution
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        ("from torch.nn.parallel import DistributedDataParallel as DDP\nDDP(m)", Distribution.DDP),
+        ("import torch\ntorch.nn.DataParallel(m)", Distribution.DATA_PARALLEL),
+        ("from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\nFSDP(m)", Distribution.FSDP),
+        ("import torch.distributed as dist\ndist.init_process_group('gloo')", Distribution.DDP),
+        ("import deepspeed\ndeepspeed.initialize(model=m)", Distribution.DEEPSPEED),
+        ("import horovod.torch as hvd\nhvd.init()", Distribution.HOROVOD),
+        ("from accelerate import Accelerator\nAccelerator()", Distribution.ACCELERATE),
+        ("import tensorflow as tf\ns = tf.distribute.MirroredStrategy()", Distribution.TF_STRATEGY),
+        ("import jax\nf = jax.pmap(g)", Distribution.JAX_PMAP),
+        ("import pytorch_lightning as pl\npl.Trainer(strategy='ddp', devices=4)", Distribution.DDP),
+        ("import pytorch_lightning as pl\npl.Trainer(devices=4)", Distribution.LIGHTNING),
+        ("import torch\ntorch.zeros(3)", Distribution.NONE),
+        (
+            (
+                "import os, torch\nif int(os.environ.get('RANK', -1)) != -1:\n"
+                "    torch.nn.parallel.DistributedDataParallel(m)"
+            ),
+            Distribution.NONE,
+        ),
+    ],
+)
+def test_how_work_is_spread(code: str, kind: Distribution) -> None:
+    assert read(code).distribution.value is kind
+
+
+@pytest.mark.parametrize(
+    ("code", "count"),
+    [
+        ("import torch\ntorch.zeros(3).cuda()", 1),
+        ("import pytorch_lightning as pl\npl.Trainer(accelerator='gpu', devices=4, num_nodes=2)", 8),
+        ("import torch\ntorch.nn.DataParallel(m.cuda(), device_ids=[0, 1, 2])", 3),
+        ("import torch.multiprocessing as mp\ndef f(rank, n):\n    m.to('cuda')\nmp.spawn(f, args=(4,), nprocs=4)", 4),
+    ],
+)
+def test_how_many_gpus(code: str, count: int) -> None:
+    assert read(code).gpus.value == count
+
+
+def test_a_number_that_the_launcher_decides_is_asked_for() -> None:
+    found = read("import torch\nfrom torch.nn.parallel import DistributedDataParallel as DDP\nDDP(m.cuda())").gpus
+    assert not found.known
+    assert "torchrun" in found.question

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import pytest
+from tests.analysis.programs import read
+
+
+@pytest.mark.parametrize(
+    ("code", "names"),
+    [
+        ("import torch", ("torch",)),
+        ("from torchvision import models", ("torch",)),
+        ("import tensorflow as tf", ("tensorflow",)),
+        ("import tensorflow as tf\ntf.keras.layers.Dense(3)", ("tensorflow", "keras")),
+        ("from tensorflow import keras", ("tensorflow", "keras")),
+        ("from tensorflow.keras import layers", ("tensorflow", "keras")),
+        ("import keras", ("keras",)),
+        ("import tensorflow as tf\nclass M(tf.keras.Model):\n    pass\nM()", ("tensorflow", "keras")),
+        ("import jax.numpy as jnp", ("jax",)),
+        ("from flax import linen as nn", ("jax", "flax")),
+        ("import optax", ("jax",)),
+        ("from transformers import AutoModel", ("transformers",)),
+        ("import pytorch_lightning as pl", ("torch", "lightning")),
+        ("import lightning.pytorch as pl", ("torch", "lightning")),
+        ("from accelerate import Accelerator", ("accelerate",)),
+        ("import xgboost as xgb\nfrom sklearn import svm", ("xgboost", "sklearn")),
+        ("import lightgbm", ("lightgbm",)),
+        ("try:\n    import torch\nexcept ImportError:\n    torch = None", ("torch",)),
+        ("def f():\n    import deepspeed", ("deepspeed",)),
+        ("import numpy, pandas, os", ()),
+        ("import torch_of_mine\nfrom mytorch import torch_", ()),
+        ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import torch", ()),
+        ("text = 'import torch'", ()),
+    ],
+)
+def test_frameworks_are_what_is_imported(code: str, names: tuple[str, ...]) -> None:
+    assert read(code).frameworks.value == names
+
+
+def test_each_has_the_line_that_brings_it() -> None:
+    found = read("import os\nimport torch\nimport sklearn").frameworks
+    assert [line.line for line in found.evidence] == [2, 3]

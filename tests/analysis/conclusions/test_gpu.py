@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import pytest
+from tests.analysis.programs import read
+
+from crucible.core.profile import GpuNeed, Profile
+
+
+def profile(code: str, *arguments: str) -> Profile:
+    return read(code, *arguments)
+
+
+REQUIRED = {
+    "told": "import torch\ntorch.nn.Linear(1, 2).to('cuda')",
+    "told with a number": "import torch\ntorch.nn.Linear(1, 2).to(0)",
+    "a keyword": "import torch\ntorch.zeros(3, device='cuda:1')",
+    "a default": (
+        "import argparse, torch\np = argparse.ArgumentParser()\n"
+        "p.add_argument('--device', default='cuda')\na = p.parse_args()\n"
+        "torch.zeros(3).to(a.device)"
+    ),
+    "refuses to run": "import torch\nif not torch.cuda.is_available():\n    raise SystemExit('no GPU')\nx = 1",
+    "exits": "import sys, torch\nif not torch.cuda.is_available():\n    sys.exit(1)\n",
+    "asserts": "import torch\nassert torch.cuda.is_available()\n",
+    "nccl": "import torch.distributed as dist\ndist.init_process_group('nccl')",
+    "a library that does nothing else": "import cupy as cp\nx = cp.zeros(3)",
+    "boosted trees": "import xgboost as xgb\nxgb.train({'tree_method': 'gpu_hist'}, d)",
+    "boosted trees by keyword": "import xgboost as xgb\nxgb.XGBClassifier(device='cuda')",
+    "catboost": "from catboost import CatBoostClassifier\nCatBoostClassifier(task_type='GPU')",
+    "lightning": "import pytorch_lightning as pl\npl.Trainer(accelerator='gpu', devices=2)",
+    "half precision of the Trainer": "from transformers import TrainingArguments\nTrainingArguments('o', fp16=True)",
+    "deepspeed": "import deepspeed\ndeepspeed.initialize(model=m)",
+    "set_device": "import torch\ntorch.cuda.set_device(0)",
+    "a pipeline": "from transformers import pipeline\npipeline('text-generation', device=0)",
+}
+OPTIONAL = {
+    "where there is one": (
+        "import torch\nd = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\ntorch.zeros(3).to(d)"
+    ),
+    "in an if": "import torch\nif torch.cuda.is_available():\n    torch.zeros(3).cuda()",
+    "the other way round": (
+        "import torch\nif not torch.cuda.is_available():\n    d = 'cpu'\nelse:\n    d = 'cuda'\ntorch.zeros(3).to(d)"
+    ),
+    "with a flag": (
+        "import argparse, torch\np = argparse.ArgumentParser()\n"
+        "p.add_argument('--no-cuda', action='store_true')\na = p.parse_args()\n"
+        "c = not a.no_cuda and torch.cuda.is_available()\nif c:\n    torch.zeros(3).cuda()"
+    ),
+    "a flag that is off": (
+        "import argparse, torch\np = argparse.ArgumentParser()\n"
+        "p.add_argument('--cuda', action='store_true')\na = p.parse_args()\nif a.cuda:\n"
+        "    torch.zeros(3).cuda()"
+    ),
+    "counted": "import torch\nif torch.cuda.device_count() > 0:\n    torch.zeros(3).cuda()",
+    "returns early": (
+        "import torch\ndef f():\n    if not torch.cuda.is_available():\n        return\n    torch.zeros(3).cuda()\nf()"
+    ),
+    "keras": "import keras\nkeras.Sequential([keras.layers.Dense(3)])",
+    "tensorflow": "import tensorflow as tf\nx = tf.matmul(a, b)",
+    "jax": "import jax.numpy as jnp\njnp.dot(a, b)",
+    "accelerate": "from accelerate import Accelerator\na = Accelerator()",
+    "the Trainer": "from transformers import Trainer\nTrainer(model=m).train()",
+    "an own trainer": "from transformers import Trainer\nclass Mine(Trainer):\n    pass\nMine(model=m)",
+    "lightning": "import lightning as L\nL.Trainer(max_epochs=3).fit(m)",
+    "device_map": "from transformers import AutoModel\nAutoModel.from_pretrained('gpt2', device_map='auto')",
+    "hidden from TensorFlow for JAX": (
+        "import jax, tensorflow as tf\ntf.config.experimental.set_visible_devices([], 'GPU')\njax.numpy.zeros(3)"
+    ),
+    "a library in a try": "try:\n    import cupy as np\nexcept ImportError:\n    import numpy as np",
+}
+NONE = {
+    "sklearn": "from sklearn.svm import SVC\nSVC().fit(x, y)",
+    "torch on the CPU": "import torch\ntorch.nn.Linear(1, 2)(torch.zeros(3, 1)).sum().backward()",
+    "told so": "import torch\ntorch.zeros(3).to('cpu')",
+    "boosted trees": "import xgboost as xgb\nxgb.train({'tree_method': 'hist'}, d)",
+    "hidden": "import os\nos.environ['CUDA_VISIBLE_DEVICES'] = ''\nimport torch\ntorch.zeros(3).cuda()",
+    "data of keras": "from keras.datasets import mnist\nmnist.load_data()\nfrom sklearn.svm import SVC",
+    "hidden from TensorFlow": "import tensorflow as tf\ntf.config.set_visible_devices([], 'GPU')\ntf.zeros(3)",
+    "jax told so": "import jax\njax.config.update('jax_platform_name', 'cpu')\njax.numpy.zeros(3)",
+    "seeds": "import torch\ntorch.cuda.manual_seed_all(1)\ntorch.manual_seed(1)",
+    "nothing": "print('hello')",
+}
+
+
+@pytest.mark.parametrize("code", REQUIRED.values(), ids=REQUIRED)
+def test_a_program_that_fails_without_a_gpu(code: str) -> None:
+    found = profile(code).gpu
+    assert found.value is GpuNeed.REQUIRED
+    assert found.evidence
+    assert found.why
+
+
+@pytest.mark.parametrize("code", OPTIONAL.values(), ids=OPTIONAL)
+def test_a_program_that_uses_a_gpu_if_there_is_one(code: str) -> None:
+    found = profile(code).gpu
+    assert found.value is GpuNeed.OPTIONAL
+    assert found.evidence
+
+
+@pytest.mark.parametrize("code", NONE.values(), ids=NONE)
+def test_a_program_that_never_uses_one(code: str) -> None:
+    found = profile(code)
+    assert found.gpu.value is GpuNeed.NONE
+    assert found.gpus.value == 0
+    assert found.gpu_memory_gb.value == 0.0
+
+
+def test_a_flag_given_decides() -> None:
+    code = REQUIRED["a default"]
+    assert profile(code, "--device", "cuda:1").gpu.value is GpuNeed.REQUIRED
+    assert profile(code, "--device", "cpu").gpu.value is GpuNeed.OPTIONAL
+
+
+def test_a_model_whose_code_is_not_here_may_use_a_gpu_and_that_is_said_to_be_assumed() -> None:
+    found = profile("model = GPT(vocab_size=50257, n_layer=12, n_head=12, n_embd=768)")
+    assert found.gpu.value is GpuNeed.OPTIONAL
+    assert found.gpu.assumed

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import pytest
+from tests.analysis.programs import read
+
+from crucible.core.profile import Entrypoint, Profile
+
+HEAD = "import torch\nnet = torch.nn.Linear(3, 4)\nopt = torch.optim.SGD(net.parameters(), lr=0.1)\n"
+LOOP = "for epoch in range(1000000):\n    net(torch.randn(8, 3)).sum().backward()\n    opt.step()\n"
+
+
+def saving(code: str) -> Profile:
+    return read(HEAD + code)
+
+
+def test_a_program_that_saves_as_it_goes_and_goes_on_is_interruptible() -> None:
+    code = (
+        ("state = torch.load('c.pt')\nnet.load_state_dict(state['net'])\nopt.load_state_dict(state['opt'])\n")
+        + LOOP
+        + "    torch.save({'net': net.state_dict()}, 'c.pt')\n"
+    )
+    found = saving(code)
+    assert found.checkpointing.value
+    assert found.resume.value
+    assert found.interruptible.value
+    assert len(found.interruptible.evidence) >= 2
+
+
+def test_saving_once_at_the_end_is_no_checkpointing() -> None:
+    found = saving(LOOP + "torch.save(net.state_dict(), 'm.pt')\n")
+    assert found.checkpointing.value is False
+    assert "once" in found.checkpointing.why
+    assert found.interruptible.value is False
+
+
+def test_loading_weights_alone_is_no_resuming() -> None:
+    found = saving("net.load_state_dict(torch.load('pretrained.pt'))\n" + LOOP)
+    assert found.resume.value is False
+    assert "not where training stood" in found.resume.why
+
+
+def test_a_short_program_may_be_interrupted_anyway() -> None:
+    found = saving(LOOP.replace("1000000", "10"))
+    assert found.interruptible.value
+    assert "soon" in found.interruptible.why
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import keras\nkeras.callbacks.ModelCheckpoint('m.keras')",
+        "import lightning as L\nL.Trainer(max_epochs=3)",
+        "from transformers import TrainingArguments\nTrainingArguments('o')",
+        "import crucible\nfor i in range(9):\n    crucible.checkpoint.save(f, step=i)",
+    ],
+)
+def test_libraries_that_save(code: str) -> None:
+    assert read(code).checkpointing.value
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import keras\nkeras.callbacks.BackupAndRestore('d')",
+        "from transformers import Trainer\nTrainer(model=m).train(resume_from_checkpoint=True)",
+        "import crucible\ncrucible.checkpoint.latest()",
+        "import argparse\np = argparse.ArgumentParser()\np.add_argument('--resume', default='')\np.parse_args()",
+    ],
+)
+def test_libraries_and_flags_that_go_on(code: str) -> None:
+    assert read(code).resume.value
+
+
+@pytest.mark.parametrize(
+    ("code", "needed"),
+    [
+        ("import requests\nrequests.get('https://example.org')", True),
+        ("from transformers import AutoModel\nAutoModel.from_pretrained('gpt2')", True),
+        ("from transformers import AutoModel\nAutoModel.from_pretrained('./mine')", False),
+        ("import wandb\nwandb.init()", True),
+        ("from torchvision import datasets\ndatasets.MNIST('d', download=True)", True),
+        ("from torchvision import datasets\ndatasets.MNIST('d')", False),
+        ("from keras.applications import ResNet50\nResNet50()", True),
+        ("from keras.applications import ResNet50\nResNet50(weights=None)", False),
+        ("url = 'https://example.org'", False),
+    ],
+)
+def test_the_network(code: str, needed: bool) -> None:
+    assert read(code).network.value is needed
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        ("def f():\n    pass\n", Entrypoint.MODULE),
+        ("def f():\n    pass\nif __name__ == '__main__':\n    f()\n", Entrypoint.SCRIPT),
+        ("import torch\ntorch.manual_seed(1)\n", Entrypoint.SCRIPT),
+        ("import uvicorn\nuvicorn.run('app:app')\n", Entrypoint.SERVICE),
+    ],
+)
+def test_how_it_is_started(code: str, kind: Entrypoint) -> None:
+    assert read(code).entrypoint.value is kind

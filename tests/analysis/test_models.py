@@ -1,0 +1,237 @@
+"""Parameters of networks as programs build them, against sums done by hand."""
+
+from __future__ import annotations
+
+import pytest
+from tests.analysis.programs import read
+
+from crucible.core.profile import Confidence
+
+HEAD = "import torch\nimport torch.nn as nn\n"
+
+
+def count(code: str, *arguments: str) -> int | None:
+    return read(HEAD + code, *arguments).parameters.value
+
+
+@pytest.mark.parametrize(
+    ("layer", "parameters"),
+    [
+        ("nn.Linear(3, 4)", 16),
+        ("nn.Linear(in_features=3, out_features=4, bias=False)", 12),
+        ("nn.Bilinear(2, 3, 4)", 28),
+        ("nn.Conv1d(3, 8, 5)", 128),
+        ("nn.Conv2d(3, 8, (3, 5), bias=False)", 360),
+        ("nn.Conv2d(16, 32, kernel_size=3, groups=4)", 1184),
+        ("nn.Conv3d(1, 2, 3)", 56),
+        ("nn.ConvTranspose2d(8, 4, 2)", 132),
+        ("nn.Embedding(100, 16)", 1600),
+        ("nn.BatchNorm2d(8)", 16),
+        ("nn.BatchNorm2d(8, affine=False)", None),
+        ("nn.LayerNorm((4, 5))", 40),
+        ("nn.GroupNorm(2, 8)", 16),
+        ("nn.InstanceNorm2d(8)", None),
+        ("nn.InstanceNorm2d(8, affine=True)", 16),
+        ("nn.RMSNorm(8)", 8),
+        ("nn.LSTM(10, 20)", 4 * 20 * (10 + 20 + 2)),
+        (
+            "nn.GRU(10, 20, num_layers=2, bidirectional=True)",
+            2 * (3 * 20 * (10 + 20 + 2)) + 2 * (3 * 20 * (40 + 20 + 2)),
+        ),
+        ("nn.RNN(10, 20, bias=False)", 600),
+        ("nn.LSTMCell(10, 20)", 4 * 20 * 32),
+        ("nn.MultiheadAttention(64, 8)", 4 * 64 * 64 + 4 * 64),
+        ("nn.TransformerEncoderLayer(64, 8, 128)", 4 * 64 * 64 + 4 * 64 + 2 * 64 * 128 + 128 + 64 + 4 * 64),
+        ("nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16), 3)", 3 * (4 * 64 + 32 + 2 * 128 + 24 + 32)),
+        ("nn.Transformer(16, 2, 1, 1, 32)", (4 * 256 + 64 + 1024 + 48 + 64) + (8 * 256 + 128 + 1024 + 48 + 96) + 64),
+        ("nn.PReLU()", 1),
+        ("nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))", 13),
+        ("nn.ModuleList([nn.Linear(2, 2) for _ in range(5)])", 30),
+        ("nn.ModuleDict({'a': nn.Linear(1, 1), 'b': nn.Linear(1, 1)})", 4),
+        ("nn.Parameter(torch.zeros(3, 5))", None),
+    ],
+)
+def test_layers(layer: str, parameters: int | None) -> None:
+    assert count(f"net = {layer}") == parameters
+
+
+def test_a_class_with_its_arguments_bound() -> None:
+    code = """
+class Net(nn.Module):
+    def __init__(self, width, depth=2, **more):
+        super().__init__()
+        self.embed = nn.Parameter(torch.randn(7, width))
+        self.layers = nn.ModuleList()
+        for i in range(depth):
+            self.layers.append(nn.Linear(width, width))
+        self.head = nn.Linear(width, more["classes"])
+net = Net(10, depth=3, classes=4)
+"""
+    assert count(code) == 70 + 3 * 110 + 44
+
+
+def test_weights_that_are_shared_count_once() -> None:
+    code = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(100, 8)
+        self.head = nn.Linear(8, 100, bias=False)
+        self.head.weight = self.embed.weight
+Net()
+"""
+    assert count(code) == 800
+
+
+def test_networks_within_networks_count_once_and_several_add_up() -> None:
+    code = """
+class Block(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.fc = nn.Linear(n, n, bias=False)
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.Sequential(*[Block(4) for _ in range(3)])
+generator, critic = Net(), Block(10)
+"""
+    assert count(code) == 48 + 100
+
+
+def test_layers_in_an_ordered_dict_and_from_a_list_of_sizes() -> None:
+    assert (
+        count(
+            "from collections import OrderedDict\n"
+            "nn.Sequential(OrderedDict([('a', nn.Linear(2, 3)), ('b', nn.Linear(3, 1))]))"
+        )
+        == 13
+    )
+    code = (
+        "sizes = [8, 4, 2]\nlayers = []\nfor a, b in zip(sizes, sizes[1:]):\n"
+        "    layers += [nn.Linear(a, b), nn.ReLU()]\nnet = nn.Sequential(*layers)"
+    )
+    assert count(code) == 36 + 10
+
+
+def test_a_copy_has_weights_of_its_own() -> None:
+    assert count("import copy\na = nn.Linear(3, 4)\nb = copy.deepcopy(a)\npair = nn.ModuleList([a, b])") == 32
+
+
+def test_of_two_branches_that_may_be_taken_the_larger_counts() -> None:
+    code = "import os\nif os.environ['BIG']:\n    net = nn.Linear(100, 100)\nelse:\n    net = nn.Linear(10, 10)"
+    assert count(code) == 10_100
+
+
+def test_frozen_weights_do_not_learn() -> None:
+    code = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(10, 10)
+        self.head = nn.Linear(10, 2)
+net = Net()
+for p in net.body.parameters():
+    p.requires_grad = False
+"""
+    profile = read(HEAD + code)
+    assert profile.parameters.value == 132
+    assert profile.trainable_parameters.value == 22
+
+
+def test_what_is_not_constant_is_said_with_low_confidence() -> None:
+    found = read(
+        HEAD
+        + (
+            "class N(nn.Module):\n    def __init__(self, v):\n        super().__init__()\n"
+            "        self.a = nn.Linear(3, 4)\n        self.b = nn.Linear(v, 4)\n"
+            "N(len(open('x').read()))"
+        )
+    ).parameters
+    assert found.value == 16 + 4
+    assert found.confidence is Confidence.LOW
+    assert "not constant" in found.why
+
+
+@pytest.mark.parametrize(
+    ("code", "millions"),
+    [
+        ("import torchvision.models as models\nmodels.resnet50(weights=None)", 25.56),
+        ("from torchvision.models import vit_b_16\nvit_b_16()", 86.57),
+        ("import timm\ntimm.create_model('efficientnet_b0', pretrained=True)", 5.29),
+        ("from tensorflow.keras.applications import ResNet50\nResNet50(weights='imagenet')", 25.56),
+        ("from transformers import AutoModel\nAutoModel.from_pretrained('bert-base-uncased')", 110),
+        ("from transformers import AutoModelForCausalLM as A\nA.from_pretrained('meta-llama/Llama-2-7b-hf')", 6738),
+        (
+            (
+                "from transformers import AutoModelForCausalLM as A\nname = 'EleutherAI/pythia-410m'\n"
+                "A.from_pretrained(name)"
+            ),
+            405,
+        ),
+        (
+            (
+                "from transformers import GPT2Config, GPT2LMHeadModel\n"
+                "GPT2LMHeadModel(GPT2Config(n_layer=12, n_head=12, n_embd=768, vocab_size=50257, n_positions=1024))"
+            ),
+            124.4,
+        ),
+        ("from transformers import AutoModel\nAutoModel.from_pretrained('someone/new-model-13b')", 13000),
+        ("import torch\ntorch.hub.load('pytorch/vision', 'resnet18')", 11.69),
+        ("model = GPT(vocab_size=50257, n_layer=12, n_head=12, n_embd=768, block_size=1024)", 124.4),
+        ("model = GPT(50257, 12, 12, 768)", 123.6),
+        (
+            (
+                "from model import GPT, GPTConfig\n"
+                "model = GPT(GPTConfig(vocab_size=65, n_layer=6, n_head=6, n_embd=384, block_size=256))"
+            ),
+            10.77,
+        ),
+    ],
+)
+def test_models_by_name_or_by_their_sizes(code: str, millions: float) -> None:
+    found = read(code).parameters.value
+    assert found is not None
+    assert found / 1e6 == pytest.approx(millions, rel=0.05)
+
+
+def test_a_name_nobody_knows_is_asked_for() -> None:
+    found = read("from transformers import AutoModel\nAutoModel.from_pretrained('someone/secret')").parameters
+    assert not found.known
+    assert "someone/secret" in found.question
+
+
+def test_adapters_are_what_learns() -> None:
+    code = (
+        "from transformers import AutoModelForCausalLM as A\n"
+        "from peft import get_peft_model, LoraConfig\nm = A.from_pretrained('gpt2')\n"
+        "m = get_peft_model(m, LoraConfig(r=8, target_modules=['q', 'v']))"
+    )
+    found = read(code)
+    assert found.parameters.value == 124_400_000
+    assert found.trainable_parameters.value == 2 * 8 * 768 * 2 * 12
+
+
+def test_keras_networks() -> None:
+    sequential = (
+        "import keras\nfrom keras import layers\n"
+        "m = keras.Sequential([keras.Input((28, 28, 1)), layers.Conv2D(32, 3, activation='relu'),"
+        " layers.MaxPooling2D(2), layers.Flatten(), layers.Dense(10)])"
+    )
+    assert read(sequential).parameters.value == 320 + 13 * 13 * 32 * 10 + 10
+    added = (
+        "from tensorflow.keras.models import Sequential\n"
+        "from tensorflow.keras.layers import Dense\nm = Sequential()\n"
+        "m.add(Dense(8, input_shape=(4,)))\nm.add(Dense(1))"
+    )
+    assert read(added).parameters.value == 49
+    functional = (
+        "import keras\nfrom keras import layers as L\ni = keras.Input(shape=(16,))\n"
+        "a = L.Dense(8)(i)\nb = L.Dense(8)(i)\nx = L.Concatenate()([a, b])\no = L.Dense(1)(x)\n"
+        "m = keras.Model(i, o)"
+    )
+    assert read(functional).parameters.value == 2 * 136 + 17
+    text = """
+    from keras import Sequential, layers as L
+    m = Sequential([L.Embedding(input_dim=1000, output_dim=32, input_length=50), L.LSTM(64), L.Dense(1)])
+    """
+    assert read(text).parameters.value == 32000 + 4 * 64 * (32 + 64 + 1) + 65

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from benchmarks.analysis import baselines
+from benchmarks.analysis.command import main
+from benchmarks.analysis.corpus import labels
+from benchmarks.analysis.scores import accuracy, macro_f1, percentile
+
+from crucible.analysis.knowledge.frameworks import FRAMEWORKS
+
+LABELS = "file,frameworks,gpu,parameters\na.py,torch,required,16\nb.py,sklearn,none,\nc/d.py,torch,none,\n"
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    (tmp_path / "c").mkdir()
+    (tmp_path / "a.py").write_text("import torch\ntorch.nn.Linear(3, 4).cuda()\n")
+    (tmp_path / "b.py").write_text("from sklearn.svm import SVC\nSVC().fit(x, y)\n")
+    (tmp_path / "c" / "d.py").write_text('"""cuda"""\nimport torch\ntorch.zeros(3)\n')
+    (tmp_path / "labels.csv").write_text(LABELS)
+    return tmp_path
+
+
+def test_labels_are_read_with_the_paths_of_their_scripts(corpus: Path) -> None:
+    found = labels(corpus)
+    assert [each.gpu for each in found] == ["required", "none", "none"]
+    assert found[0].parameters == 16
+    assert found[1].parameters is None
+    assert found[2].path.is_file()
+
+
+def test_a_label_without_its_script_or_with_another_word_is_refused(corpus: Path) -> None:
+    (corpus / "labels.csv").write_text(LABELS.replace("b.py", "no.py"))
+    with pytest.raises(FileNotFoundError, match=r"no\.py"):
+        labels(corpus)
+    (corpus / "labels.csv").write_text(LABELS.replace("sklearn,none", "sklearn,maybe"))
+    with pytest.raises(ValueError, match="maybe"):
+        labels(corpus)
+
+
+def test_scores_and_the_baselines_stand_side_by_side(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--corpus", str(corpus)]) == 0
+    told = capsys.readouterr().out
+    assert "3 scripts" in told
+    assert "miss" not in told
+    assert "GPU need, macro-F1  1.000" in told
+    assert "parameters within 5%  1 of 1" in told
+    assert "majority (none)" in told
+
+
+def test_every_miss_is_printed_with_its_line(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (corpus / "labels.csv").write_text(LABELS.replace("torch,required,16", "keras,none,99"))
+    main(["--corpus", str(corpus)])
+    told = capsys.readouterr().out
+    assert "miss  a.py: frameworks torch, labelled keras" in told
+    assert "a.py:2: torch.nn.Linear(3, 4).cuda()" in told
+    assert "parameters 16, labelled 99" in told
+
+
+def test_snippets_and_speed(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--snippets", "20", "--speed", str(corpus)]) == 0
+    told = capsys.readouterr().out
+    assert "20 snippets: 0 crashed" in told
+    assert "3 files: median" in told
+
+
+def test_nothing_to_do_is_said() -> None:
+    with pytest.raises(SystemExit):
+        main([])
+
+
+def test_the_regex_is_fooled_by_what_it_cannot_see() -> None:
+    assert baselines.gpu('"""cuda"""\nimport torch') == "required"
+    assert baselines.frameworks("import os\nfrom torch import nn") == {"torch"}
+    assert baselines.gpu("import keras") == "optional"
+    assert baselines.gpu("import sklearn") == "none"
+    assert baselines.majority(["a", "b", "b"]) == "b"
+
+
+def test_macro_f1_gives_each_class_the_same_weight() -> None:
+    assert macro_f1(["a", "b"], ["a", "b"]) == 1.0
+    assert macro_f1(["a", "a", "a", "a"], ["a", "a", "a", "b"]) == pytest.approx((6 / 7 + 0) / 2)
+    assert accuracy([1, 2], [1, 3]) == 0.5
+    assert percentile([3.0, 1.0, 2.0], 0.95) == 3.0
+
+
+def test_the_guide_lists_the_frameworks_that_are_known() -> None:
+    guide = (Path(__file__).parents[2] / "benchmarks" / "analysis" / "README.md").read_text(encoding="utf-8")
+    start = guide.index("`torch tensorflow")
+    listed = guide[start + 1 : guide.index("`", start + 1)].split()
+    assert set(listed) == {name for names in FRAMEWORKS.values() for name in names}
