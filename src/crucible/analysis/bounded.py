@@ -5,16 +5,19 @@ A program to be read may be made to be hard to read. Whatever it does to its rea
 
 from __future__ import annotations
 
-import pickle
 import resource
 import subprocess
 import sys
 from dataclasses import dataclass
+from functools import cache
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from crucible.analysis.conclusions.runtime import T4, Reference
 from crucible.analysis.sources import Sources
 from crucible.core.profile import Conclusion, Entrypoint, Profile
 
+_PLAIN = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64", ser_json_inf_nan="constants")
 _ASK = "What does it need? It could not be read."
 
 
@@ -34,7 +37,7 @@ def analyse_within(sources: Sources, bounds: Bounds = USUAL, reference: Referenc
     try:
         done = subprocess.run(
             [sys.executable, "-I", "-X", "faulthandler=0", "-c", _code(bounds)],
-            input=pickle.dumps((sources, reference)),
+            input=_task().dump_json(_Task(sources, reference)),
             capture_output=True,
             timeout=bounds.seconds + 2.0,
             env={"PYTHONDONTWRITEBYTECODE": "1"},
@@ -44,10 +47,37 @@ def analyse_within(sources: Sources, bounds: Bounds = USUAL, reference: Referenc
         return _nothing(sources, f"Reading it took longer than {bounds.seconds:g} s.")
     if done.returncode != 0 or not done.stdout:
         return _nothing(sources, f"Reading it took more than {bounds.seconds:g} s or {bounds.memory // 2**20} MiB.")
-    # The other side is our own code; what it read was data to it, and it writes values of our own classes only.
-    profile = pickle.loads(done.stdout)  # noqa: S301
-    assert isinstance(profile, Profile)
-    return profile
+    try:
+        return _answer().validate_json(done.stdout).profile
+    except ValidationError as error:
+        return _nothing(sources, f"What was read of it makes no sense: {error.errors()[0]['msg']}.")
+
+
+@dataclass(frozen=True)
+class _Task:
+    """What the other side is told. Both sides speak JSON: what has read a hostile program is not trusted with more."""
+
+    __pydantic_config__ = _PLAIN
+
+    sources: Sources
+    reference: Reference
+
+
+@cache
+def _task() -> TypeAdapter[_Task]:
+    return TypeAdapter(_Task)
+
+
+@dataclass(frozen=True)
+class _Answer:
+    __pydantic_config__ = _PLAIN
+
+    profile: Profile
+
+
+@cache
+def _answer() -> TypeAdapter[_Answer]:
+    return TypeAdapter(_Answer)
 
 
 def _code(bounds: Bounds) -> str:
@@ -64,8 +94,8 @@ def worker(seconds: float, memory: int) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (whole, whole + 1))
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    sources, reference = pickle.loads(sys.stdin.buffer.read())  # noqa: S301
-    sys.stdout.buffer.write(pickle.dumps(analyse(sources, reference)))
+    task = _task().validate_json(sys.stdin.buffer.read())
+    sys.stdout.buffer.write(_answer().dump_json(_Answer(analyse(task.sources, task.reference))))
 
 
 def _nothing(sources: Sources, why: str) -> Profile:
