@@ -20,6 +20,14 @@ class Confidence(enum.StrEnum):
     LOW = "low"
 
 
+_WEAK = tuple(Confidence)
+
+
+def weaker(one: Confidence, other: Confidence) -> Confidence:
+    """What follows from both is as sure as the less sure of them."""
+    return max(one, other, key=_WEAK.index)
+
+
 class GpuNeed(enum.StrEnum):
     """Whether the program runs without a GPU: it never uses one, uses one if there is one, or fails without."""
 

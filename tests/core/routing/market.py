@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from crucible.core.offers import Billing, Market, Offer, Tariff
 from crucible.core.pricing import MICROS
+from crucible.core.profile import GpuNeed
 from crucible.core.resources import Capacity, GiB, Resources
-from crucible.core.routing.work import Compute, GpuNeed, Work
+from crucible.core.routing.work import Compute, Work
 
 HOUR = 3600.0
 MEMORY = {"T4": 16, "V100": 16, "A10G": 24, "A100": 80}

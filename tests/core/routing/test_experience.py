@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crucible.core.profile import Confidence
 from crucible.core.routing.experience import WIDEST, Accuracy, Correction, Lesson, Like, accuracy, correction
-from crucible.core.routing.work import Confidence
 
 TRAIN = Like("torch", "T4", "train.py")
 

@@ -10,10 +10,11 @@ from tests.core.routing.market import FIRST_HOUR, HOUR, KNOWN, at, offer, spot, 
 
 from crucible.core.offers import Market, Offer
 from crucible.core.pricing import MICROS
+from crucible.core.profile import GpuNeed
 from crucible.core.resources import GiB, Resources
 from crucible.core.routing.plan import Plan, route
 from crucible.core.routing.wishes import Objective, Wishes
-from crucible.core.routing.work import Compute, GpuNeed, Work
+from crucible.core.routing.work import Compute, Work
 
 LOCAL = offer("local/here/pc", 0.0, "T4", startup_seconds=1.0)
 MODAL = at(offer("modal/us/t4", 0.59, "T4", startup_seconds=5.0), dedicated=False)
@@ -143,8 +144,24 @@ def test_nothing_at_all_is_offered() -> None:
 def test_a_place_that_is_not_connected_is_no_candidate() -> None:
     unconnected = replace(LAMBDA, why_not="connect it: crucible backends connect lambda")
     found = plan(work(), among=(unconnected,))
-    assert found.ranked == ()
-    assert found.rejected[0].why == "connect it: crucible backends connect lambda"
+    assert (found.ranked, found.rejected, found.nearest) == ((), (), None)
+    [other] = found.elsewhere
+    assert (other.offer.runnable, other.offer.why_not) == (False, "connect it: crucible backends connect lambda")
+    assert other.estimate.total == plan(work(), among=(LAMBDA,)).ranked[0].estimate.total
+
+
+def test_what_binds_for_years_is_asked_for_by_name() -> None:
+    bound = replace(LAMBDA, market=Market.RESERVED, rate=1)
+    assert plan(work(), among=(LAMBDA, bound)).ranked[0].offer is LAMBDA
+    assert "binds for years" in whys(plan(work(), among=(LAMBDA, bound)))["lambda a100 reserved"]
+    assert best(plan(work(), Wishes(market=Market.RESERVED), (LAMBDA, bound))) == "a100"
+
+
+def test_a_gpu_that_it_would_use_has_to_hold_it() -> None:
+    large = Work(Resources(gpu_memory_bytes=40 * GiB), GpuNeed.OPTIONAL, Compute(HOUR, "T4"))
+    found = plan(large, among=(LOCAL, LAMBDA, replace(offer("pool/here/cpu", 0.0, "", 0))))
+    assert {one.offer.backend for one in found.ranked} == {"lambda", "pool"}
+    assert "would use the GPU, with 40 GiB; it has 16 GiB" in whys(found).values()
 
 
 def test_a_job_of_unknown_length_goes_by_the_hour() -> None:

@@ -13,6 +13,7 @@ from crucible.client.placeviews import MachineView
 from crucible.client.requirements import Preferences, Requirements
 from crucible.core.errors import BadInput
 from crucible.core.offers import Availability, Market
+from crucible.core.profile import Confidence
 from crucible.core.resources import MAX_SECONDS, format_memory
 from crucible.core.spec import Kind
 from crucible.core.tiers import TIERS
@@ -111,12 +112,6 @@ class WorkloadCharacteristics:
             interruptible=self.interruptible,
             max_cost_usd=self.estimated_cost_tolerance,
         )
-
-
-class Confidence(enum.StrEnum):
-    HIGH = "high"
-    MEDIUM = "medium"
-    LOW = "low"
 
 
 @dataclass(frozen=True)

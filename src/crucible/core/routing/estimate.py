@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from crucible.core.offers import Offer
 from crucible.core.pricing import forecast
+from crucible.core.profile import Confidence, GpuNeed, weaker
 from crucible.core.routing.knowledge import Knowledge
-from crucible.core.routing.work import Compute, Confidence, GpuNeed, Work, weaker
+from crucible.core.routing.work import Compute, Work
 
 GB = 10**9
 MONTH = 30 * 86400.0
@@ -20,8 +21,7 @@ LONGEST = 10 * 365 * 86400.0
 """What would take longer is as good as never done."""
 
 
-@dataclass(frozen=True)
-class Estimate:
+class Estimate(NamedTuple):
     """Seconds and micro-dollars. `seconds` is pure computing, None where nobody knows; then nothing that follows from
     it is known either.
     """
@@ -50,26 +50,38 @@ class Estimate:
         return self.machine + self.egress + self.storage
 
 
+class Estimates:
+    """Of one job at many offers: how fast a machine is, is worked out once for all that are alike."""
+
+    def __init__(self, work: Work, known: Knowledge) -> None:
+        self._work = work
+        self._known = known
+        self._held = work.dataset_bytes + work.output_bytes
+        self._transfer = self._held / BANDWIDTH
+        self._durations: dict[int, tuple[float | None, Confidence]] = {}
+
+    def of(self, offer: Offer) -> Estimate:
+        wait, startup, tariff, transfer = offer.wait_seconds, offer.startup_seconds, offer.tariff, self._transfer
+        seconds, confidence = self._duration(offer)
+        egress = _of(self._work.output_bytes, tariff.egress_per_gb or 0)
+        if seconds is None:
+            return Estimate(wait, startup, transfer, None, None, None, egress, None, confidence)
+        lost = _lost(self._work, offer, seconds, self._known)
+        billed = startup + transfer + seconds + lost
+        machine = forecast(billed, offer.rate, offer.billing)
+        storage = math.ceil(_of(self._held, tariff.storage_per_gb_month or 0) * billed / MONTH)
+        return Estimate(wait, startup, transfer, seconds, lost, machine, egress, storage, confidence)
+
+    def _duration(self, offer: Offer) -> tuple[float | None, Confidence]:
+        """By the identity of its size, which the offers of a list share and which outlives the question."""
+        found = self._durations.get(id(offer.capacity))
+        if found is None:
+            found = self._durations[id(offer.capacity)] = duration(self._work, offer, self._known)
+        return found
+
+
 def estimate(work: Work, offer: Offer, known: Knowledge) -> Estimate:
-    transfer = (work.dataset_bytes + work.output_bytes) / BANDWIDTH
-    seconds, confidence = duration(work, offer, known)
-    egress = _of(work.output_bytes, offer.tariff.egress_per_gb or 0)
-    if seconds is None:
-        return Estimate(offer.wait_seconds, offer.startup_seconds, transfer, None, None, None, egress, None, confidence)
-    lost = _lost(work, offer, seconds, known)
-    billed = offer.startup_seconds + transfer + seconds + lost
-    held = work.dataset_bytes + work.output_bytes
-    return Estimate(
-        wait=offer.wait_seconds,
-        startup=offer.startup_seconds,
-        transfer=transfer,
-        seconds=seconds,
-        lost=lost,
-        machine=forecast(billed, offer.rate, offer.billing),
-        egress=egress,
-        storage=math.ceil(_of(held, offer.tariff.storage_per_gb_month or 0) * billed / MONTH),
-        confidence=confidence,
-    )
+    return Estimates(work, known).of(offer)
 
 
 def duration(work: Work, offer: Offer, known: Knowledge) -> tuple[float | None, Confidence]:

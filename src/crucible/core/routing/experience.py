@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from crucible.core.routing.work import Confidence
+from crucible.core.profile import Confidence
 
 SLUGGISH = 3.0
 """So many jobs of a level weigh as much as everything more general."""

@@ -5,20 +5,16 @@ from __future__ import annotations
 from crucible.core import scheduling
 from crucible.core.offers import Market, Offer
 from crucible.core.pricing import MICROS
-from crucible.core.resources import format_duration
+from crucible.core.profile import GpuNeed
+from crucible.core.resources import format_duration, format_memory
 from crucible.core.routing.estimate import Estimate
 from crucible.core.routing.wishes import Wishes
-from crucible.core.routing.work import GpuNeed, Work
+from crucible.core.routing.work import Work
 
 
 def why_never(work: Work, wishes: Wishes, offer: Offer) -> str:
     """Why it is none whatever it costs: not what is wished for, or too small; empty when it could be one."""
     return unwished(work, wishes, offer) or unfit(work, offer)
-
-
-def why_not(wishes: Wishes, offer: Offer, estimated: Estimate) -> str:
-    """Why one that fits is none as things are."""
-    return _too_much(wishes, estimated) or offer.why_not
 
 
 def unwished(work: Work, wishes: Wishes, offer: Offer) -> str:
@@ -36,9 +32,23 @@ def unwished(work: Work, wishes: Wishes, offer: Offer) -> str:
 
 
 def unfit(work: Work, offer: Offer) -> str:
-    if work.gpu is GpuNeed.REQUIRED and not offer.capacity.gpus:
+    has = offer.capacity
+    if work.gpu is GpuNeed.REQUIRED and not has.gpus:
         return "needs a GPU, and there is none"
-    return scheduling.why_never(work.need, offer.capacity, offer.instance_type)
+    wanted = work.need.gpu_memory_bytes or 0
+    if work.gpu is GpuNeed.OPTIONAL and has.gpus and 0 < has.gpu_memory_bytes < wanted:
+        return f"would use the GPU, with {format_memory(wanted)}; it has {format_memory(has.gpu_memory_bytes)}"
+    return scheduling.why_never(work.need, has, offer.instance_type)
+
+
+def too_much(wishes: Wishes, estimated: Estimate) -> str:
+    """Why one that fits is none: what it would cost, or when it would be done."""
+    total, eta = estimated.total, estimated.eta
+    if wishes.max_cost is not None and total is not None and total > wishes.max_cost:
+        return f"would cost ${total / MICROS:.2f} in all, more than ${wishes.max_cost / MICROS:.2f}"
+    if wishes.deadline is not None and eta is not None and eta > wishes.deadline:
+        return f"would be done in {format_duration(eta)}, {format_duration(eta - wishes.deadline)} too late"
+    return ""
 
 
 def shortfall(work: Work, offer: Offer) -> float:
@@ -57,17 +67,10 @@ def shortfall(work: Work, offer: Offer) -> float:
 def _wrong_market(work: Work, wishes: Wishes, offer: Offer) -> str:
     if wishes.market is not None and offer.market is not wishes.market:
         return f"is {offer.market.value}, not {wishes.market.value}"
+    if wishes.market is None and offer.market is Market.RESERVED:
+        return "binds for years, whether it is used or not; `--market reserved` asks for such prices"
     if offer.market is Market.SPOT and not work.interruptible:
         return "is taken back at any time, and the job may not be interrupted"
-    return ""
-
-
-def _too_much(wishes: Wishes, estimated: Estimate) -> str:
-    total, eta = estimated.total, estimated.eta
-    if wishes.max_cost is not None and total is not None and total > wishes.max_cost:
-        return f"would cost ${total / MICROS:.2f} in all, more than ${wishes.max_cost / MICROS:.2f}"
-    if wishes.deadline is not None and eta is not None and eta > wishes.deadline:
-        return f"would be done in {format_duration(eta)}, {format_duration(eta - wishes.deadline)} too late"
     return ""
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from crucible.core.offers import Market, Offer
 from crucible.core.pricing import MICROS
 from crucible.core.routing import judge
-from crucible.core.routing.estimate import Estimate, estimate
+from crucible.core.routing.estimate import Estimate, Estimates
 from crucible.core.routing.knowledge import Knowledge
 from crucible.core.routing.wishes import Objective, Wishes, check
-from crucible.core.routing.words import Ranked, cons, pros
+from crucible.core.routing.words import cons, pros
 from crucible.core.routing.work import Work
 
 HOUR_IS_WORTH = 2 * MICROS
@@ -21,23 +22,64 @@ SPOT_HEADROOM = 1.25
 LAST = float("inf")
 
 
-@dataclass(frozen=True)
-class Rejected:
+class Ranked(NamedTuple):
+    """An offer that holds the job, with what it would come to. `weight` is that in the unit of the objective, where
+    less is better. `on_demand` is what the same machine costs an hour when it is not taken back.
+    """
+
+    work: Work
+    wishes: Wishes
+    offer: Offer
+    estimate: Estimate
+    weight: float
+    best: float
+    """The weight of the first."""
+    on_demand: int | None = None
+
+    @property
+    def score(self) -> float:
+        """1 for the best; half as good, half the score. A cent, or a second, keeps free from being a division by 0."""
+        unit = MICROS / 100
+        return round((self.best + unit) / (self.weight + unit), 4)
+
+    @property
+    def ceiling(self) -> int:
+        """The highest hourly rate at which it would still be placed there."""
+        estimated, most = self.estimate, self.wishes.max_cost
+        headroom = SPOT_HEADROOM if self.offer.market is Market.SPOT else 1.0
+        if most is not None and estimated.machine and estimated.total:
+            left = most - (estimated.total - estimated.machine)
+            headroom = min(headroom, left / estimated.machine)
+        return int(self.offer.rate * max(headroom, 1.0))
+
+    @property
+    def pros(self) -> tuple[str, ...]:
+        return tuple(pros(self.work, self.offer, self.estimate, self.on_demand))
+
+    @property
+    def cons(self) -> tuple[str, ...]:
+        return tuple(cons(self.work, self.offer, self.estimate))
+
+
+class Rejected(NamedTuple):
     offer: Offer
     why: str
 
 
 @dataclass(frozen=True)
 class Plan:
-    """`nearest` is the offer that misses least, when none holds the job."""
+    """`ranked` are the candidates. `elsewhere` would be, but cannot run anything just now: their offers say why.
+
+    `nearest` is the offer that misses least, when none holds the job.
+    """
 
     ranked: tuple[Ranked, ...]
     rejected: tuple[Rejected, ...]
     nearest: Rejected | None = None
+    elsewhere: tuple[Ranked, ...] = ()
 
 
-@dataclass(frozen=True)
-class _Weighed:
+class _Weighed(NamedTuple):
     offer: Offer
     estimated: Estimate
     weight: float
@@ -47,44 +89,39 @@ class _Weighed:
 def route(work: Work, wishes: Wishes, offers: Iterable[Offer], known: Knowledge) -> Plan:
     """Raises BadInput for wishes that contradict each other."""
     check(wishes, work)
+    estimates = Estimates(work, known)
     fitting: list[_Weighed] = []
     rejected: list[Rejected] = []
     for offer in offers:
-        weighed = _weighed(work, wishes, offer, known)
+        weighed = _weighed(work, wishes, offer, estimates)
         if isinstance(weighed, Rejected):
             rejected.append(weighed)
         else:
             fitting.append(weighed)
     fitting.sort(key=_order)
-    ranked = tuple(_ranked(work, wishes, fitting))
-    return Plan(ranked, tuple(rejected), None if ranked else _nearest(work, rejected))
+    ranked = tuple(_ranked(work, wishes, [one for one in fitting if one.offer.runnable]))
+    elsewhere = tuple(_ranked(work, wishes, [one for one in fitting if not one.offer.runnable]))
+    return Plan(ranked, tuple(rejected), None if fitting else _nearest(work, rejected), elsewhere)
 
 
-def _weighed(work: Work, wishes: Wishes, offer: Offer, known: Knowledge) -> _Weighed | Rejected:
-    never = judge.why_never(work, wishes, offer)
-    if never:
-        return Rejected(offer, never)
-    estimated = estimate(work, offer, known)
-    why = judge.why_not(wishes, offer, estimated)
+def _weighed(work: Work, wishes: Wishes, offer: Offer, estimates: Estimates) -> _Weighed | Rejected:
+    why = judge.why_never(work, wishes, offer)
     if why:
         return Rejected(offer, why)
-    return _Weighed(offer, estimated, _weight(wishes.optimize, offer, estimated))
+    found = estimates.of(offer)
+    why = judge.too_much(wishes, found)
+    if why:
+        return Rejected(offer, why)
+    return _Weighed(offer, found, _weight(wishes.optimize, offer, found))
 
 
 def _ranked(work: Work, wishes: Wishes, fitting: list[_Weighed]) -> Iterator[Ranked]:
     least = fitting[0].weight if fitting else 0.0
-    cheapest = {_twin(one.offer): one.offer.rate for one in fitting if _is_on_demand(one)}
+    cheapest = {_twin(one.offer): one.offer.rate for one in fitting if one.offer.market is Market.ON_DEMAND}
     for one in fitting:
         offer = one.offer
         instead = cheapest.get(_twin(offer)) if offer.market is Market.SPOT else None
-        yield Ranked(
-            offer=offer,
-            estimate=one.estimated,
-            score=_score(one.weight, least),
-            ceiling=_ceiling(wishes, offer, one.estimated),
-            pros=tuple(pros(work, one.offer, one.estimated, instead)),
-            cons=tuple(cons(work, one.offer, one.estimated)),
-        )
+        yield Ranked(work, wishes, offer, one.estimated, one.weight, least, instead)
 
 
 def _weight(objective: Objective, offer: Offer, estimated: Estimate) -> float:
@@ -105,31 +142,12 @@ def _order(one: _Weighed) -> tuple[object, ...]:
     return one.weight, *ties, offer.backend, offer.region, offer.instance_type, offer.market
 
 
-def _score(weight: float, least: float) -> float:
-    """1 for the best; half as good, half the score. A cent, or a second, keeps free from being a division by 0."""
-    unit = MICROS / 100
-    return round((least + unit) / (weight + unit), 4)
-
-
-def _ceiling(wishes: Wishes, offer: Offer, estimated: Estimate) -> int:
-    """The highest hourly rate at which it would still be placed there."""
-    headroom = SPOT_HEADROOM if offer.market is Market.SPOT else 1.0
-    if wishes.max_cost is not None and estimated.machine and estimated.total:
-        left = wishes.max_cost - (estimated.total - estimated.machine)
-        headroom = min(headroom, left / estimated.machine)
-    return int(offer.rate * max(headroom, 1.0))
-
-
 def _nearest(work: Work, rejected: list[Rejected]) -> Rejected | None:
     def misses(one: Rejected) -> tuple[object, ...]:
         offer = one.offer
         return judge.shortfall(work, offer), offer.rate, offer.backend, offer.region, offer.instance_type
 
     return min(rejected, key=misses, default=None)
-
-
-def _is_on_demand(one: _Weighed) -> bool:
-    return one.offer.market is Market.ON_DEMAND
 
 
 def _twin(offer: Offer) -> tuple[str, str, str]:

@@ -3,30 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from crucible.core.offers import Availability, Market, Offer
+from crucible.core.profile import Confidence, GpuNeed
 from crucible.core.resources import format_duration, format_memory
 from crucible.core.routing.estimate import Estimate
-from crucible.core.routing.work import Confidence, GpuNeed, Work
+from crucible.core.routing.work import Work
 
 QUICK = 60.0
 SLOW = 300.0
 MUCH = 2.0
 """GPU memory of which less than half is needed is much too much."""
 COARSE = 3600
-
-
-@dataclass(frozen=True)
-class Ranked:
-    """A offer with what it would come to. `ceiling` is the highest hourly rate at which it is still one."""
-
-    offer: Offer
-    estimate: Estimate
-    score: float
-    ceiling: int
-    pros: tuple[str, ...]
-    cons: tuple[str, ...]
 
 
 def pros(work: Work, offer: Offer, estimated: Estimate, on_demand: int | None) -> Iterator[str]:

@@ -2,27 +2,10 @@
 
 from __future__ import annotations
 
-import enum
 from dataclasses import dataclass
 
+from crucible.core.profile import Confidence, GpuNeed
 from crucible.core.resources import Resources
-
-
-class Confidence(enum.StrEnum):
-    HIGH = "high"
-    MEDIUM = "medium"
-    LOW = "low"
-
-
-def weaker(one: Confidence, other: Confidence) -> Confidence:
-    """What follows from both is as sure as the less sure of them."""
-    return max(one, other, key=list(Confidence).index)
-
-
-class GpuNeed(enum.StrEnum):
-    NONE = "none"
-    OPTIONAL = "optional"
-    REQUIRED = "required"
 
 
 @dataclass(frozen=True)
