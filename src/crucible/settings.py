@@ -58,6 +58,7 @@ class Settings:
     `places`: the backends that jobs of the Python client go along, in this order, when they name none (None: all).
     `bundle_limit`: bytes of code one job may carry. `request_seconds`: deadline of one request.
     `project`: where jobs go unless they say (None: the user's only project, or the default one).
+    `ask_above`: dollars; `run` asks before a job that may cost more.
     `start_seconds`: how long the embedded server may take to be ready.
     `database`: a PostgreSQL server (None: a file in `home`). `key_file`: the deployment's key, for servers that
     share a database (None: the one in `home`). `backends`: the places a server is connected to.
@@ -90,6 +91,7 @@ class Settings:
     bundle_limit: Setting[int]
     request_seconds: Setting[float]
     start_seconds: Setting[float]
+    ask_above: Setting[float]
     project: Setting[str | None]
     database: Setting[DatabaseUrl | None]
     key_file: Setting[Path | None]
@@ -148,7 +150,8 @@ SERVER_NAMES = (*PLACE_NAMES, *RENTING_NAMES, *STORE_NAMES, *ROOM_NAMES, *PEOPLE
 """What only a server reads."""
 HIDDEN = frozenset({"token", "database", "store", "store_access_key", "store_secret_key", "oidc_client_secret"})
 """Not repeated when they are wrong."""
-CLIENT_NAMES = ("home", "server", "token", "project", "places", "bundle_limit", "request_seconds", "start_seconds")
+WAITING_NAMES = ("request_seconds", "start_seconds")
+CLIENT_NAMES = ("home", "server", "token", "project", "places", "bundle_limit", "ask_above", *WAITING_NAMES)
 NAMES = (*CLIENT_NAMES, *SERVER_NAMES)
 
 
@@ -170,6 +173,7 @@ def load_settings(
         bundle_limit=_pick(layers, "bundle_limit", _size, lambda: DEFAULT_LIMIT),
         request_seconds=_pick(layers, "request_seconds", _seconds, lambda: 30.0),
         start_seconds=_pick(layers, "start_seconds", _seconds, lambda: 15.0),
+        ask_above=_pick(layers, "ask_above", _dollars, lambda: 5.0),
         project=_pick(layers, "project", _text, lambda: None),
         database=_pick(layers, "database", _database, lambda: None),
         key_file=_pick(layers, "key_file", _path, lambda: None),
@@ -409,6 +413,15 @@ def _life(value: object) -> float:
     if not 10 <= seconds <= LONGEST_LIFE:
         raise ValueError("It has to be between 10 seconds and 30 days.")
     return seconds
+
+
+def _dollars(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise ValueError("It has to be a number of dollars.")
+    dollars = float(value)
+    if not 0 <= dollars <= 1e9:
+        raise ValueError("It has to be between 0 and 1000000000 dollars.")
+    return dollars
 
 
 def _seconds(value: object) -> float:

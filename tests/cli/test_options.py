@@ -20,9 +20,9 @@ def context(**params: Any) -> Any:
     return SimpleNamespace(params=params)
 
 
-def test_every_field_but_plan_is_an_option_of_run() -> None:
+def test_every_field_but_those_of_plan_is_an_option_of_run() -> None:
     known = set(inspect.signature(run).parameters)
-    assert known == {"ctx"} | {item.name for item in fields(Options)} - {"plan"}
+    assert known == {"ctx"} | {item.name for item in fields(Options)} - {"plan", "every_region", "limit"}
 
 
 def test_what_was_not_given_is_as_it_was() -> None:

@@ -68,6 +68,35 @@ def job_view(**changes: Any) -> dict[str, Any]:
     return {**view, **changes}
 
 
+def planned_offer(backend: str = "local", **changes: Any) -> dict[str, Any]:
+    """An offer of a plan; of this computer unless it is another's."""
+    offer: dict[str, Any] = {
+        "backend": backend,
+        "region": "here",
+        "instance_type": "this computer",
+        "capacity": {"cpus": 2, "memory_bytes": 8 * 2**30},
+        "market": "on_demand",
+        "rate_micros_per_hour": 0,
+        "availability": "available",
+        "runnable": True,
+        "why": None,
+        "total_micros": 0,
+        "eta_seconds": None,
+        "most_micros": 0,
+        "fit": "fits",
+        "pros": ["free"],
+        "cons": [],
+    }
+    return {**offer, **changes}
+
+
+def plan_view(backend: str = "local", **changes: Any) -> dict[str, Any]:
+    """A plan whose only offer is chosen."""
+    chosen = planned_offer(backend)
+    plan = {"profile": None, "chosen": chosen, "job": {"backend": backend}, "offers": [chosen], "offers_count": 1}
+    return {**plan, **changes}
+
+
 def completed(**changes: Any) -> dict[str, Any]:
     ended = {
         "status": "completed",
@@ -122,6 +151,9 @@ class FakeServer:
     """Another catalog than the shipped one."""
 
     backends: list[dict[str, Any]] = field(default_factory=lambda: [{"name": "local", "connected": True}])
+    plan: dict[str, Any] | None = None
+    """What is answered to a question for one; unless given the place that it names, or this computer."""
+    plans_asked: list[dict[str, Any]] = field(default_factory=list)
     acts: list[tuple[list[dict[str, Any]], int | None]] = field(default_factory=list)
     ends_as: dict[str, Any] | None = None
     has_socket: bool = True
@@ -459,6 +491,11 @@ class FakeServer:
     async def _health(self, request: Request) -> Response:
         return JSONResponse({"ok": True, "ready": True, "nonce": self.nonce, "version": self.version})
 
+    async def _plan(self, request: Request) -> Response:
+        asked = await request.json()
+        self.plans_asked.append(asked)
+        return JSONResponse(self.plan if self.plan is not None else plan_view(asked.get("backend") or "local"))
+
     async def _places(self, request: Request) -> Response:
         if request.url.path.endswith("backends"):
             return JSONResponse({"items": self.backends})
@@ -532,6 +569,7 @@ class FakeServer:
                 Route(f"{jobs}/{{ref}}/checkpoints/{{checkpoint}}", self._checkpoint),
                 Route(f"{jobs}/{{ref}}/checkpoints/{{checkpoint}}/content", self._content),
                 Route("/api/v1/backends", self._places),
+                Route("/api/v1/plan", self._plan, methods=["POST"]),
                 Route("/api/v1/catalog", catalog),
                 Route("/api/v1/catalog/{rest:path}", catalog),
                 Route("/api/v1/machines", self._places),

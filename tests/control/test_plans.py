@@ -3,50 +3,73 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.control.clouds import FakeCloud
+from tests.control.fakes import FakeBackend
 from tests.control.world import Rig, give_back, job_spec, make_rig
 
 from crucible.control.db import schema as t
 from crucible.control.orders import SAVING_SECONDS, STAGING_SECONDS
-from crucible.core.errors import NoCapacity, UnknownName
+from crucible.core.errors import BadInput, UnknownName
 from crucible.core.offers import Market
+from crucible.core.planask import PlanAsk
+
+REAL = replace(FakeCloud.capabilities, simulated=False)
+LARGE = """
+import torch
+model = torch.nn.Linear(60_000, 60_000).cuda()
+"""
+NEEDS_GPU = """
+import torch
+model = torch.nn.Linear(1000, 1000).cuda()
+"""
 
 
 @pytest.fixture
 async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
     """With a cloud of three zones beside this computer."""
-    rig = await make_rig(tmp_path, FakeCloud())
+    rig = await make_rig(tmp_path, FakeCloud(capabilities=REAL))
     yield rig
     await give_back(rig.ports.db)
 
 
-def plan(rig: Rig, **more: Any) -> Any:
-    return rig.parts.plans.of(job_spec(**more), rig.clock.now())
+async def plan(rig: Rig, asked: dict[str, Any] | None = None, **more: Any) -> Any:
+    """`asked` is what a plan may be asked beyond a submission."""
+    ask = PlanAsk.model_validate({**dict(job_spec(**more)), **(asked or {})})
+    return await rig.parts.plans.of(ask, rig.clock.now())
 
 
-async def test_offers_of_all_places_the_jobs_own_first_and_the_cheapest_before_others(rig: Rig) -> None:
-    found = plan(rig, backend="cloud", fallback=("local",))
-    assert [(offer["backend"], offer["region"], offer["named"]) for offer in found["offers"]] == [
-        ("cloud", "north-1", True),
-        ("cloud", "north-2", True),
-        ("cloud", "south-1", True),
-        ("local", "here", True),
-    ]
-    assert {offer["why"] for offer in found["rejected"]} == {"wants on_demand; sim.small is spot"}
+def runnable(found: Any) -> list[tuple[str, str]]:
+    return [(offer["backend"], offer["region"]) for offer in found["offers"] if offer["runnable"]]
 
 
-async def test_a_place_that_the_job_does_not_name_is_shown_and_not_chosen(rig: Rig) -> None:
-    found = plan(rig)
-    assert (found["chosen"]["backend"], found["places"]) == ("local", ["local"])
-    assert {offer["backend"] for offer in found["offers"] if not offer["named"]} == {"cloud"}
+async def test_named_places_come_in_their_order_and_the_cheapest_of_each_first(rig: Rig) -> None:
+    found = await plan(rig, {"every_region": True}, backend="cloud", fallback=("local",))
+    wanted = [("cloud", "north-1"), ("cloud", "north-2"), ("cloud", "south-1"), ("local", "here")]
+    assert runnable(found) == wanted
+    assert "is spot, not on_demand" in {offer["why"] for offer in found["rejected"]}
+
+
+async def test_this_computer_is_free_and_others_are_shown_with_what_they_would_cost(rig: Rig) -> None:
+    found = await plan(rig, {"hours": 2.0})
+    assert found["chosen"]["backend"] == "local"
+    assert found["job"] == {"backend": "local"}
+    cloud = next(offer for offer in found["offers"] if offer["backend"] == "cloud")
+    assert cloud["total_micros"] >= 2 * cloud["rate_micros_per_hour"]
+    assert cloud["eta_seconds"] == pytest.approx(2 * 3600 + 30)
+
+
+async def test_of_each_type_the_best_region_unless_all_are_asked_for(rig: Rig) -> None:
+    assert runnable(await plan(rig)) == [("local", "here"), ("cloud", "north-1")]
+    assert len(runnable(await plan(rig, {"every_region": True}))) == 4
 
 
 async def test_what_is_chosen_comes_with_its_call_and_its_end(rig: Rig) -> None:
-    found = plan(rig, backend="cloud", market=Market.SPOT, seconds=3600.0, grace_seconds=10.0)
+    found = await plan(rig, backend="cloud", market=Market.SPOT, seconds=3600.0, grace_seconds=10.0)
     chosen = found["chosen"]
     assert (chosen["region"], chosen["market"], chosen["rate_micros_per_hour"]) == ("north-1", "spot", 300_000)
     assert chosen["call"]["token"].startswith("mch-")
@@ -57,7 +80,7 @@ async def test_what_is_chosen_comes_with_its_call_and_its_end(rig: Rig) -> None:
 
 async def test_it_is_what_a_submission_would_ask_for(rig: Rig) -> None:
     more = {"backend": "cloud", "market": Market.SPOT, "regions": ("north-2",)}
-    planned = plan(rig, **more)["chosen"]
+    planned = (await plan(rig, **more))["chosen"]
     await rig.submit(**more)
     made = await rig.machine()
     assert (made.region, made.market.value, made.rate) == (
@@ -67,24 +90,105 @@ async def test_it_is_what_a_submission_would_ask_for(rig: Rig) -> None:
     )
 
 
-async def test_what_is_sold_out_is_rejected_with_the_reason_and_the_job_would_wait(rig: Rig) -> None:
+async def test_what_is_sold_out_would_be_waited_for(rig: Rig) -> None:
     cloud = rig.backends["cloud"]
     assert isinstance(cloud, FakeCloud)
     cloud.sold_out = set(cloud.rates)
     await rig.places.refresh()
-    found = plan(rig, backend="cloud")
-    assert found["chosen"] is None
-    assert "sold out" in {offer["why"] for offer in found["rejected"]}
+    found = await plan(rig, backend="cloud")
+    assert (found["chosen"], found["waits"], found["job"]) == (None, True, {"backend": "cloud"})
+    assert found["why"] == "Nothing has room for it just now: sold out."
 
 
 async def test_nothing_is_stored_and_nothing_is_launched(rig: Rig) -> None:
     before = [await rig.count(table) for table in (t.jobs, t.machines, t.effects, t.events)]
-    plan(rig, backend="cloud")
+    await plan(rig, backend="cloud")
     assert [await rig.count(table) for table in (t.jobs, t.machines, t.effects, t.events)] == before == [0] * 4
 
 
-async def test_what_no_place_can_hold_is_refused_as_a_submission_is(rig: Rig) -> None:
-    with pytest.raises(NoCapacity):
-        plan(rig, gpus=8)
+async def test_a_place_that_is_not_connected_is_shown_and_never_chosen(rig: Rig) -> None:
+    found = await plan(rig, {"code": LARGE})
+    assert (found["chosen"], found["waits"], found["job"]) == (None, False, None)
+    assert found["why"].startswith("Nothing that is connected can run it: it needs a GPU, and there is none. It fits at ")
+    best = found["offers"][0]
+    assert (best["runnable"], best["backend"] in ("local", "cloud")) == (False, False)
+    assert "is not connected" in best["why"]
+
+
+async def test_a_place_that_is_named_is_taken_whatever_the_program_looks_like(rig: Rig) -> None:
+    assert "cloud" not in dict(runnable(await plan(rig, {"code": NEEDS_GPU})))
+    found = await plan(rig, {"code": NEEDS_GPU}, backend="cloud")
+    assert found["chosen"]["backend"] == "cloud"
+    assert "no GPU, which it would use" in found["chosen"]["cons"]
+    assert {offer["backend"] for offer in found["offers"]} == {"cloud"}
+
+
+async def test_a_program_is_understood(rig: Rig) -> None:
+    found = await plan(rig, {"files": {"train.py": NEEDS_GPU}, "command": ("python", "train.py")})
+    assert (found["profile"]["frameworks"], found["profile"]["gpu"]) == (["torch"], "required")
+    assert found["profile"]["evidence"]["gpu"][0]["line"] == 3
+    assert found["advice"].startswith("Detected GPU usage (train.py:3)")
+    assert found["tier"] == "GPU_SMALL"
+    assert found["image"] == "crucible/ml-pytorch-gpu:latest"
+
+
+async def test_the_same_program_is_read_once(rig: Rig) -> None:
+    for _ in range(3):
+        await plan(rig, {"code": NEEDS_GPU})
+    assert rig.calls.lanes.count("reading") == 1
+    await plan(rig, {"code": NEEDS_GPU + "\n"})
+    assert rig.calls.lanes.count("reading") == 2
+
+
+async def test_a_gpu_that_nobody_connected_has_is_told_with_the_nearest(rig: Rig) -> None:
+    found = await plan(rig, gpus=4096)
+    assert (found["chosen"], found["offers"]) == (None, [])
+    assert found["nearest"]["capacity"]["gpus"]
+    assert found["why"].startswith("No offer at all fits. The nearest is ")
+
+
+async def test_reserved_prices_are_asked_for_by_name(rig: Rig) -> None:
+    assert {offer["market"] for offer in (await plan(rig))["offers"]} == {"on_demand"}
+
+
+async def test_a_simulated_place_is_taken_only_by_name(tmp_path: Path) -> None:
+    rig = await make_rig(tmp_path, FakeCloud())
+    unnamed = await plan(rig, {"limit": 5000})
+    whys = {offer["why"] for offer in unnamed["offers"] if offer["backend"] == "cloud"}
+    assert whys == {"cloud is simulated. To rehearse there: --backend cloud"}
+    named = await plan(rig, backend="cloud")
+    assert (named["chosen"]["backend"], named["chosen"]["simulated"]) == ("cloud", True)
+    await give_back(rig.ports.db)
+
+
+async def test_old_prices_say_how_old_they_are(rig: Rig) -> None:
+    found = await plan(rig)
+    assert found["prices"]["oldest_days"] > 180
+    assert f"up to {found['prices']['oldest_days']} days old" in found["prices"]["note"]
+    assert "crucible catalog refresh" in found["prices"]["note"]
+
+
+async def test_what_nobody_knows_is_refused_with_the_nearest(rig: Rig) -> None:
+    with pytest.raises(UnknownName) as raised:
+        await plan(rig, backend="clod")
+    assert raised.value.meant == "cloud"
     with pytest.raises(UnknownName):
-        plan(rig, backend="clod")
+        await plan(rig, {"allowed_backends": ("nowhere",)})
+    with pytest.raises(UnknownName):
+        await plan(rig, {"gpu_types": ("A1000",)})
+
+
+async def test_wishes_that_contradict_each_other(rig: Rig) -> None:
+    with pytest.raises(BadInput) as raised:
+        await plan(rig, {"interruptible": False}, market=Market.SPOT)
+    assert "taken back" in raised.value.what
+    with pytest.raises(BadInput):
+        await plan(rig, {"optimize": "deadline"})
+
+
+async def test_a_provider_that_is_connected_speaks_for_itself(tmp_path: Path) -> None:
+    rig = await make_rig(tmp_path, FakeBackend("aws"))
+    found = await plan(rig, {"every_region": True, "limit": 5000})
+    assert [offer["runnable"] for offer in found["offers"] if offer["backend"] == "aws"] == [True]
+    assert "lambda" in {offer["backend"] for offer in found["offers"]}
+    await give_back(rig.ports.db)

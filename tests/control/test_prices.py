@@ -13,7 +13,7 @@ from tests.control.fakes import FakeBackend
 
 from crucible.catalog import PROVIDERS, Library
 from crucible.catalog.refresh import BadAnswer
-from crucible.control import prices as module
+from crucible.control import elsewhere as module
 from crucible.control.prices import Prices, read_cursor, write_cursor
 from crucible.core.errors import BadInput, NotFound, UnknownName
 from crucible.core.offerfilter import OfferFilter

@@ -13,6 +13,7 @@ from crucible.core.errors import BadInput, Conflict, CrucibleError, NotAllowed, 
 from crucible.core.jobfilter import JobFilter
 from crucible.core.models import Order
 from crucible.core.people import Identity
+from crucible.core.planask import PlanAsk
 from crucible.core.spec import JobSpec
 from crucible.core.tags import parse_tags
 from crucible.wire.desired import Desired
@@ -502,8 +503,8 @@ class FakeControl:
             raise NotFound(f"There is no artifact {path!r}.", fix="List them first.")
         return self.store.put(f"artifacts/{path}", job.artifacts[path])
 
-    async def plan(self, spec: JobSpec) -> dict[str, Any]:
-        return {"places": [spec.backend or "local"], "chosen": None, "offers": [], "rejected": []}
+    async def plan(self, ask: PlanAsk) -> dict[str, Any]:
+        return {"chosen": None, "offers": [], "rejected": []}
 
     async def backends(self) -> list[dict[str, Any]]:
         return [{"name": "local", "connected": True}]

@@ -62,6 +62,25 @@ class Options:
     spot: Annotated[bool, typer.Option("--spot", help="The same as --market spot.")] = False
     region: Annotated[Many, typer.Option("--region", metavar="REGION", help="Only there. Repeatable.")] = ()
     tier: Annotated[Text, typer.Option("--tier", metavar="TIER", help="A named size; see `crucible tiers`.")] = None
+    gpu: Annotated[
+        Many, typer.Option("--gpu", metavar="TYPE", help="Only GPUs of this type, such as T4 or A100. Repeatable.")
+    ] = ()
+    optimize: Annotated[
+        Text, typer.Option("--optimize", metavar="AIM", help="cost (unless given), speed, balanced or deadline.")
+    ] = None
+    hours: Annotated[
+        float | None, typer.Option("--hours", metavar="N", help="How long it takes, if you know; on --gpu, if given.")
+    ] = None
+    deadline: Annotated[
+        Text, typer.Option("--deadline", metavar="TIME", help="Only where it is done within this time, such as 6h.")
+    ] = None
+    max_cost: Annotated[
+        float | None, typer.Option("--max-cost", metavar="DOLLARS", help="Only where all of it costs no more.")
+    ] = None
+    allow: Annotated[
+        Many, typer.Option("--allow", metavar="NAME", help="Only these places, in the order of the aim. Repeatable.")
+    ] = ()
+    dedicated: Annotated[bool, typer.Option("--dedicated", help="Only machines that are nobody else's.")] = False
     cpus: Annotated[float | None, typer.Option("--cpus", metavar="N", help="CPUs, also fractions.")] = None
     memory: Annotated[Text, typer.Option("--memory", metavar="SIZE", help="Memory limit, such as 4G (4 GiB).")] = None
     gpus: Annotated[int | None, typer.Option("--gpus", metavar="N", help="Number of GPUs.")] = None
@@ -90,8 +109,11 @@ class Options:
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say where it would run, for how much, and by which call.")
     ] = False
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Spend without being asked.")] = False
     plan: bool = False
     """As `dry_run`, without the call that would be sent."""
+    every_region: bool = False
+    limit: int | None = None
 
     @property
     def names_job_file(self) -> bool:

@@ -1,79 +1,179 @@
-"""`crucible plan` and `run --dry-run`: where a job would run, for how much, and the call that would be sent."""
+"""`crucible plan` and `run --dry-run`: what a program needs, where it would run, for how much, and by which call."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from crucible.cli.session import Session
 from crucible.cli.words import dollars
 from crucible.client.placeviews import OfferView, PlannedView, PlanView
+from crucible.core.planask import PlanAsk
 from crucible.core.resources import format_duration, format_memory
-from crucible.core.spec import JobSpec
+
+SHOWN = 15
+LEARNED = {"Uses": "frameworks", "GPU": "gpu", "GPU memory": "gpu_memory_gb", "Runs": "runtime_hours"}
+HEADS = ("", "PLACE", "TYPE", "REGION", "MARKET", "SIZE", "TOTAL", "PRICE", "DONE IN", "AVAILABLE", "FIT")
 
 
-def show_plan(session: Session, spec: JobSpec, *, call: bool) -> int:
+def show_plan(session: Session, ask: PlanAsk, *, call: bool) -> int:
     """Prints the plan; with `call` also what would be sent to the place."""
     with session.api() as api:
-        plan = api.plan(spec)
+        plan = api.plan(ask)
     if session.out.as_json:
         session.out.json(plan.as_json())
     elif session.out.quiet:
         session.out.data(plan.chosen.backend if plan.chosen else "")
     else:
-        _print(session, plan, call=call)
+        print_plan(session, plan, ask.limit)
+        if call and plan.chosen is not None:
+            session.out.data(json.dumps(plan.chosen.call, indent=2, sort_keys=True))
+        session.out.say("Nothing was submitted.")
     return 0
 
 
-def _print(session: Session, plan: PlanView, *, call: bool) -> None:
-    heads = ("", "PLACE", "TYPE", "REGION", "MARKET", "SIZE", "PRICE", "AT MOST", "STARTS IN")
-    shown = _best_of_each(plan.offers)
-    session.out.table(heads, [_row(offer, plan) for offer in shown])
-    if len(plan.offers) > len(shown):
-        session.out.say(f"The same in other regions: {len(plan.offers) - len(shown)} more offers; --json has all.")
-    for place, offers in _by_place(plan.rejected).items():
-        several = f"{len(offers)} offers of {place} are" if len(offers) > 1 else f"An offer of {place} is"
-        session.out.say(f"{several} none for it: it {offers[0].why}.")
-    if plan.chosen is None:
-        session.out.say(f"Nothing at {', '.join(plan.places)} can hold it just now: the job would wait.")
-    elif call:
-        session.out.data(json.dumps(plan.chosen.call, indent=2, sort_keys=True))
-    session.out.say("Nothing was submitted.")
+def print_plan(session: Session, plan: PlanView, shown: int = SHOWN) -> None:
+    out, offers = session.out, plan.offers[:shown]
+    for line in needs(plan):
+        out.say(line)
+    out.table(HEADS, [_row(offer, plan.chosen) for offer in offers])
+    if plan.offers_count > len(offers):
+        out.say(f"{plan.offers_count - len(offers)} more offers: --limit, --every-region and --json show them.")
+    for line in (*_judged(plan), *_rejected(plan), *_unconnected(offers)):
+        out.say(line)
+    if plan.prices.note and not all(offer.runnable for offer in offers):
+        out.say(plan.prices.note)
+    if plan.chosen is None and plan.why:
+        out.say(plan.why)
 
 
-def _row(offer: PlannedView, plan: PlanView) -> tuple[str, ...]:
-    chosen = plan.chosen is not None and _kind(offer) == _kind(plan.chosen)
+def needs(plan: PlanView) -> Iterator[str]:
+    """What was learned of the program, each with the line that shows it."""
+    if plan.profile is None:
+        return
+    for label, name in (
+        ("Uses", "frameworks"),
+        ("GPU", "gpu"),
+        ("GPU memory", "gpu_memory_gb"),
+        ("Runs", "runtime_hours"),
+    ):
+        words = _learned(plan.profile, name)
+        if words:
+            yield f"{label + ':':12}{words}"
+    yield plan.advice
+    for question in dict.fromkeys(_questions(plan.profile)):
+        yield f"Not known: {question}"
+    for note in plan.profile.get("notes", ()):
+        yield f"Note: {note}"
+
+
+def first_lines(plan: PlanView) -> Iterator[str]:
+    """The plan in a line or two, for whoever is about to run it."""
+    chosen = plan.chosen
+    if chosen is None:
+        return
+    words = [f"{chosen.backend}{' (simulated)' if chosen.simulated else ''}", cost_of(chosen)]
+    if chosen.eta_seconds is not None:
+        words.append(f"done in about {format_duration(chosen.eta_seconds)}")
+    yield f"Plan: {', '.join(words)}."
+    faster = _much_faster(plan, chosen)
+    if faster is not None:
+        where, done = f"{faster.backend} {faster.instance_type}", format_duration(faster.eta_seconds or 0)
+        yield f"      {where} would be done in {done}, {cost_of(faster)}; `crucible plan` shows all."
+
+
+def cost_of(offer: PlannedView) -> str:
+    if not offer.rate_micros_per_hour:
+        return "free"
+    if offer.total_micros is None:
+        return f"{dollars(offer.rate_micros_per_hour)}/h"
+    return f"{dollars(offer.total_micros)} in all"
+
+
+def _much_faster(plan: PlanView, chosen: PlannedView) -> PlannedView | None:
+    """The best other offer that takes less than half as long."""
+    if chosen.eta_seconds is None:
+        return None
+    return next((o for o in plan.offers if o.eta_seconds is not None and o.eta_seconds < chosen.eta_seconds / 2), None)
+
+
+def _learned(profile: Mapping[str, Any], name: str) -> str:
+    value = profile.get(name)
+    if value is None or value == []:
+        return ""
+    shown = _value(name, value)
+    sure = profile.get("confidence", {}).get(name, "")
+    assumed = ", assumed" if name in profile.get("assumed", ()) else ""
+    at = next((f"{line['file']}:{line['line']}" for line in profile.get("evidence", {}).get(name, ())), "")
+    return f"{shown} ({', '.join(part for part in (f'{sure} confidence{assumed}' if sure else '', at) if part)})"
+
+
+def _value(name: str, value: Any) -> str:
+    if name == "gpu_memory_gb":
+        return f"{value:.3g} GB"
+    if name == "runtime_hours":
+        return f"about {format_duration(value * 3600)} on one T4"
+    return ", ".join(value) if isinstance(value, list) else str(value)
+
+
+def _questions(profile: Mapping[str, Any]) -> Iterator[str]:
+    asked = profile.get("unknown", {})
+    for name in ("gpu", "gpu_memory_gb", "runtime_hours"):
+        if name in asked:
+            yield asked[name]
+
+
+def _row(offer: PlannedView, chosen: PlannedView | None) -> tuple[str, ...]:
     has = offer.capacity
     size = f"{has.cpus:g} CPUs, {format_memory(has.memory_bytes)}"
     size += f", {len(has.gpus)} x {has.gpu_name or 'GPU'}" if has.gpus else ""
-    most = "" if offer.most_micros is None else dollars(offer.most_micros) if offer.most_micros else "free"
+    price = offer.rate_micros_per_hour
     return (
-        "→" if chosen else "" if offer.named else "·",
+        "→" if chosen is not None and _kind(offer) == _kind(chosen) else "" if offer.runnable else "○",
         offer.backend,
         offer.instance_type,
         offer.region,
         offer.market.value,
         size,
-        f"{dollars(offer.rate_micros_per_hour)}/h" if offer.rate_micros_per_hour else "free",
-        most,
-        format_duration(offer.startup_seconds + offer.wait_seconds),
+        "free" if not price else "?" if offer.total_micros is None else dollars(offer.total_micros),
+        f"{dollars(price)}/h" if price else "free",
+        "?" if offer.eta_seconds is None else format_duration(offer.eta_seconds),
+        offer.availability if offer.runnable else "not connected" if not offer.simulated else "simulated",
+        offer.fit,
     )
+
+
+def _judged(plan: PlanView) -> Iterator[str]:
+    """What speaks for and against the one that is chosen."""
+    if plan.chosen is not None:
+        for mark, words in (("+", plan.chosen.pros), ("-", plan.chosen.cons)):
+            yield from (f"{mark} {word}" for word in words)
+
+
+def _rejected(plan: PlanView) -> Iterator[str]:
+    """Why the connected places are none for it; of the others how many."""
+    here = [offer for offer in plan.rejected if offer.runnable]
+    for place in dict.fromkeys(offer.backend for offer in here):
+        alike = [offer for offer in here if offer.backend == place]
+        count = sum(offer.alike for offer in alike)
+        several = f"{count} offers of {place} are" if count > 1 else f"An offer of {place} is"
+        yield f"{several} none for it: it {alike[0].why}."
+    more = plan.rejected_count - sum(offer.alike for offer in here)
+    if more:
+        yield f"{more} offers of other providers are none for it; --json says why."
+
+
+def _unconnected(offers: Iterable[PlannedView]) -> Iterator[str]:
+    """How to connect those that are not, the same said once."""
+    found: dict[str, list[str]] = {}
+    for offer in offers:
+        if not offer.runnable and offer.why:
+            places = found.setdefault(offer.why.replace(offer.backend, "{}"), [])
+            places += [] if offer.backend in places else [offer.backend]
+    for why, places in found.items():
+        yield "○ " + why.replace("{}", ", ".join(places), 1).replace("{}", places[0]) + "."
 
 
 def _kind(offer: OfferView) -> tuple[str, ...]:
     return offer.backend, offer.region, offer.instance_type, offer.market.value
-
-
-def _best_of_each(offers: Iterable[PlannedView]) -> list[PlannedView]:
-    """Of each type at a place the first, which is the cheapest."""
-    found: dict[tuple[str, ...], PlannedView] = {}
-    for offer in offers:
-        found.setdefault((offer.backend, offer.instance_type, offer.market.value), offer)
-    return list(found.values())
-
-
-def _by_place(rejected: Iterable[OfferView]) -> dict[str, list[OfferView]]:
-    found: dict[str, list[OfferView]] = {}
-    for offer in rejected:
-        found.setdefault(offer.backend, []).append(offer)
-    return found

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import typer
 
+from crucible.cli.aims import agreed, make_aims
 from crucible.cli.follow import DETACHED, submitted, watch
 from crucible.cli.hints import hints
 from crucible.cli.notice import tell_end
@@ -24,12 +25,14 @@ from crucible.client.inputs import read_data, read_secrets, read_variables
 from crucible.client.jobfile import read_job_file
 from crucible.client.payload import Payload, Request, from_code, from_shell, make_payload
 from crucible.client.placing import any_simulated, read_market, read_names, read_places
+from crucible.client.planning import ask_for, followed, look_ahead
 from crucible.client.pythons import Surroundings
 from crucible.client.submission import submit
-from crucible.client.wishes import Wishes, make_spec
+from crucible.client.wishes import Wishes
 from crucible.core.errors import BadInput, UnknownName
+from crucible.core.planask import PlanAsk
 from crucible.core.resources import parse_duration, parse_memory
-from crucible.core.spec import JobSpec, Kind, Source, SourceKind
+from crucible.core.spec import Kind, Source, SourceKind
 from crucible.core.tiers import get_tier
 
 _SOUNDS_SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|(API|ACCESS|PRIVATE)_?KEY", re.IGNORECASE)
@@ -60,10 +63,15 @@ def run_job(session: Session, options: Options, take: Take | None = None, after:
     with tempfile.TemporaryDirectory(prefix="crucible-") as scratch:
         payload, wishes = (take or take_up)(session, options, Path(scratch))
         wishes = replace(wishes, project=wishes.project or session.settings.project.value)
-        spec = make_spec(payload, wishes, bundle=None)
+        ask = ask_for(payload, wishes, make_aims(options))
         if options.dry_run or options.plan:
-            return _planned(session, spec, call=options.dry_run)
+            return _planned(session, ask, call=options.dry_run)
         with session.api() as api:
+            plan = look_ahead(api, ask)
+            if plan is not None:
+                if not agreed(session, plan, yes=options.yes):
+                    return 1
+                wishes = followed(plan, wishes)
             job = submit(api, payload, wishes, Path(scratch))
             for note in (*payload.notes, *_plain_secrets(wishes.env)):
                 session.out.warn(f"Note: {note}")
@@ -80,10 +88,10 @@ def run_job(session: Session, options: Options, take: Take | None = None, after:
             return code
 
 
-def _planned(session: Session, spec: JobSpec, *, call: bool) -> int:
+def _planned(session: Session, ask: PlanAsk, *, call: bool) -> int:
     from crucible.cli.plan import show_plan
 
-    return show_plan(session, spec, call=call)
+    return show_plan(session, ask, call=call)
 
 
 def _plain_secrets(env: Mapping[str, str]) -> list[str]:
@@ -175,6 +183,7 @@ def make_wishes(session: Session, options: Options) -> Wishes:
         fallback=fallback,
         market=read_market(options.market, spot=options.spot),
         regions=read_names(options.region),
+        gpu_types=read_names(options.gpu),
         tier=options.tier,
         resources=_resources(options),
         env=read_variables(options.env, options.env_file, session.environ),

@@ -166,10 +166,16 @@ def _ask(asked: Asked, model: str, session: Session) -> ModelAsk:
     return ModelAsk(model, session.folder, {}, asked.items, asked.plugin, inputs, asked.callback)
 
 
-@partial(takes_options, without=("detach", "notify", "dry_run"))
-def plan(ctx: typer.Context) -> int:
-    """Show where a job would run and for how much, of all connected places; nothing is submitted.
+@partial(takes_options, without=("detach", "notify", "dry_run", "yes"))
+def plan(
+    ctx: typer.Context,
+    every_region: Annotated[
+        bool, typer.Option("--every-region", help="Each region's offer, not only the best of a type.")
+    ] = False,
+    limit: Annotated[int | None, typer.Option("--limit", metavar="N", help="At most so many offers; 15.")] = None,
+) -> int:
+    """Read a program: what it needs, what all of it costs at each place, and when it would be done. Runs nothing.
 
-    Takes what `run` takes. → is what would be asked for first, · a place that the job does not name.
+    Takes what `run` takes. → is where `run` would go; ○ are places that are not connected.
     """
     return run_job(Session.of(ctx), Options.of(ctx, plan=True))

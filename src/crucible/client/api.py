@@ -53,6 +53,7 @@ if TYPE_CHECKING:  # what most commands do without is loaded by those that need 
     from crucible.client.training import Training
     from crucible.core.jobfilter import JobFilter
     from crucible.core.models import Order
+    from crucible.core.planask import PlanAsk
     from crucible.core.spec import JobSpec
     from crucible.wire.sessions import Opening
 
@@ -63,6 +64,7 @@ UPKEEP_SECONDS = 600.0
 MANY_SECONDS = 120.0
 ORPHANS_SECONDS = 120.0
 """Every place is asked."""
+PLAN_SECONDS = 60.0
 MODELS_SECONDS = 180.0
 """Each plugin is asked, in a process that may import a large framework."""
 
@@ -179,10 +181,11 @@ class Api:
         )
         return read(JobView, response)
 
-    def plan(self, spec: JobSpec) -> PlanView:
-        """Where the job would run and for how much; nothing is sent to any place."""
-        body = spec.model_dump(mode="json")
-        return read(PlanView, self.transport.request("POST", "/api/v1/plan", body=body, repeat=True))
+    def plan(self, ask: PlanAsk) -> PlanView:
+        """What a program needs, where it would run and for how much; nothing is sent to any place."""
+        body = ask.model_dump(mode="json", exclude_defaults=True)
+        response = self.transport.request("POST", "/api/v1/plan", body=body, repeat=True, seconds=PLAN_SECONDS)
+        return read(PlanView, response)
 
     # Jobs
 

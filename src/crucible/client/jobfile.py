@@ -251,6 +251,7 @@ def _wishes(read: _Read, folder: Path, environ: Mapping[str, str]) -> Wishes:
         fallback=fallback,
         market=read.parsed("market", read_market),
         regions=read_names(_texts(file.regions)),
+        gpu_types=read_names(_texts(file.gpu)),
         tier=file.tier,
         resources=_resources(read),
         env=read_variables(named, [folder / name for name in file.env_files], environ, f"{read.shown}: env"),

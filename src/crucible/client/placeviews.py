@@ -1,9 +1,12 @@
 """Places, machines and plans, as the server tells of them."""
 
+from typing import Any
+
 from pydantic import Field
 
 from crucible.client.views import View
 from crucible.core.offers import Availability, Market, Offer
+from crucible.core.profile import Confidence, GpuNeed
 from crucible.core.resources import Capacity
 
 
@@ -35,21 +38,67 @@ class OfferView(View):
 
 
 class PlannedView(OfferView):
-    """An offer for one job. `most_micros`: what it costs if the machine lives until its hard end."""
+    """An offer for one job: what all of it costs and when it would be done there; None where nobody knows.
 
-    named: bool = True
+    `most_micros`: what it costs if the machine lives until its hard end. `score` is 1 for the best.
+    """
+
+    simulated: bool = False
+    total_micros: int | None = None
+    eta_seconds: float | None = None
+    seconds: float | None = None
+    lost_seconds: float | None = None
+    confidence: Confidence = Confidence.LOW
+    score: float = 0.0
+    ceiling_micros_per_hour: int = 0
+    fit: str = ""
+    pros: tuple[str, ...] = ()
+    cons: tuple[str, ...] = ()
+    dated: str = ""
     most_micros: int | None = None
     call: dict[str, object] | None = None
     ends_at: str | None = None
 
 
-class PlanView(View):
-    """`chosen` is None where the job would wait; `rejected` have the reason in `why`."""
+class RejectedView(OfferView):
+    """With the reason in `why`; `alike` of the same place are out for the same."""
 
-    places: tuple[str, ...] = ()
+    alike: int = 1
+
+
+class PricesView(View):
+    oldest: str | None = None
+    newest: str | None = None
+    oldest_days: int | None = None
+    note: str | None = None
+
+
+class PlanView(View):
+    """What a program needs and where it would run: `offers` best first, those of other providers last.
+
+    `chosen` is what a submission with `job` added gets; None: nothing that is connected can run it now, and `why`.
+    It would wait there where `waits`. `profile` is None where there was no program to read.
+    """
+
+    profile: dict[str, Any] | None = None
+    need: dict[str, Any] = Field(default_factory=dict)
+    gpu: GpuNeed = GpuNeed.NONE
+    hours: float | None = None
+    hours_on: str | None = None
+    interruptible: bool = False
+    tier: str | None = None
+    advice: str = ""
+    image: str = ""
     chosen: PlannedView | None = None
+    job: dict[str, Any] | None = None
+    waits: bool = False
+    why: str | None = None
     offers: tuple[PlannedView, ...] = ()
-    rejected: tuple[OfferView, ...] = ()
+    offers_count: int = 0
+    rejected: tuple[RejectedView, ...] = ()
+    rejected_count: int = 0
+    nearest: OfferView | None = None
+    prices: PricesView = PricesView()
 
 
 class BackendView(View):

@@ -27,6 +27,7 @@ class Wishes:
     fallback: tuple[str, ...] = ()
     market: Market | None = None
     regions: tuple[str, ...] = ()
+    gpu_types: tuple[str, ...] = ()
     tier: str | None = None
     resources: Mapping[str, float | int] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
@@ -94,6 +95,7 @@ def _spec(said: Mapping[str, object], wishes: Wishes) -> JobSpec:
         "fallback": wishes.fallback,
         "market": wishes.market,
         "regions": wishes.regions,
+        "gpu_types": wishes.gpu_types,
         "tags": wishes.tags,
         "kind": wishes.kind,
         "grace_seconds": wishes.grace_seconds,
@@ -120,7 +122,7 @@ def flag(field: str) -> str:
     return f"--{_FLAGS.get(field, field.replace('_', '-'))}"
 
 
-_FLAGS = {"tags": "tag", "secrets": "secret", "regions": "region", "keep": "keep-checkpoints"}
+_FLAGS = {"tags": "tag", "secrets": "secret", "regions": "region", "gpu_types": "gpu", "keep": "keep-checkpoints"}
 _FIELDS = {
     "memory_bytes": "memory",
     "gpu_memory_bytes": "gpu_memory",

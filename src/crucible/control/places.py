@@ -101,16 +101,22 @@ class Places:
         if counted and spec.regions and len(places_of(spec)) == 1:
             return [{"backend": name, "why": f"wants {' or '.join(spec.regions)}; {name} is in no region"}]
         reasons = [
-            why_never(need, offer.capacity) if counted else _why_never_elastic(spec, need, offer)
+            _why_never_counted(spec, need, offer) if counted else _why_never_elastic(spec, need, offer)
             for offer in self.offers(name)
         ]
         return [{"backend": name, "why": why} for why in reasons] if reasons and all(reasons) else []
 
 
+def _why_never_counted(spec: JobSpec, need: Resources, offer: Offer) -> str:
+    return elastic.wrong_gpu(spec.gpu_types, offer) or why_never(need, offer.capacity)
+
+
 def _why_never_elastic(spec: JobSpec, need: Resources, offer: Offer) -> str:
     """Where there is no spot, what cannot be taken back will do."""
     markets = (spec.market, Market.ON_DEMAND) if spec.market is Market.SPOT else (spec.market,)
-    reasons = [elastic.why_never(elastic.Sought(need, market, spec.regions), offer) for market in markets]
+    reasons = [
+        elastic.why_never(elastic.Sought(need, market, spec.regions, spec.gpu_types), offer) for market in markets
+    ]
     return reasons[0] if all(reasons) else ""
 
 

@@ -2,86 +2,199 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 
 from crucible.backends.base import MachineOrder, Slots
+from crucible.catalog import PROVIDERS
+from crucible.control import planviews
+from crucible.control.elsewhere import Foreign
 from crucible.control.orders import Orders
 from crucible.control.places import Place, Places
-from crucible.control.views import View, iso, offer_view
-from crucible.core import elastic, scheduling
-from crucible.core.offers import Offer
-from crucible.core.places import places_of
+from crucible.control.ports import Calls
+from crucible.control.prices import Prices, ages
+from crucible.control.readings import Readings
+from crucible.control.views import View, iso
+from crucible.core import elastic
+from crucible.core.errors import UnknownName
+from crucible.core.offers import Market, Offer
+from crucible.core.planask import PlanAsk
 from crucible.core.pricing import Segment, machine_cost
+from crucible.core.profile import GpuNeed, Profile
 from crucible.core.resources import Resources
-from crucible.core.spec import JobSpec
+from crucible.core.routing.knowledge import DataSheets
+from crucible.core.routing.plan import Ranked, route
+from crucible.core.routing.reading import UNREAD, Said, work_of
+from crucible.core.routing.wishes import Wishes
+from crucible.core.routing.work import Work
+from crucible.core.tiers import effective
+
+LANE = "planning"
+SECONDS = 30.0
 
 
 @dataclass(frozen=True)
-class _Judged:
-    """An offer, and why it is none for this job; empty when it is one. `named`: the job would go there."""
+class _Question:
+    """What is asked, with what was read: `places` are those that were named, in their order."""
 
-    offer: Offer
-    why: str
-    named: bool
+    ask: PlanAsk
+    need: Resources
+    profile: Profile | None
+    places: tuple[str, ...]
+
+    @property
+    def market(self) -> Market | None:
+        """What is named goes where a submission would: to what cannot be taken back, unless it is said otherwise."""
+        if self.ask.market is None and self.places and not self.ask.interruptible:
+            return Market.ON_DEMAND
+        return self.ask.market
+
+    @property
+    def wishes(self) -> Wishes:
+        ask = self.ask
+        return Wishes(
+            optimize=ask.optimize,
+            backends=self.places or ask.allowed_backends,
+            regions=ask.regions,
+            gpu_types=ask.gpu_types,
+            market=self.market,
+            dedicated=ask.dedicated,
+            max_cost=ask.max_cost_micros,
+            deadline=None if ask.deadline_hours is None else ask.deadline_hours * 3600,
+        )
+
+    @property
+    def work(self) -> Work:
+        """Whoever names places knows what runs there: what is only read of a program shuts none of them out."""
+        ask = self.ask
+        spot = True if ask.market is Market.SPOT and ask.interruptible is None else ask.interruptible
+        said = Said(self.need, ask.hours, ask.gpu_types[0] if len(ask.gpu_types) == 1 else "", spot)
+        work = work_of(said, self.profile or UNREAD)
+        if self.places and work.gpu is GpuNeed.REQUIRED and not self.need.gpus:
+            return replace(work, need=self.need, gpu=GpuNeed.OPTIONAL)
+        return work
 
 
 class Plans:
-    def __init__(self, places: Places, orders: Orders, deployment: str) -> None:
+    def __init__(self, places: Places, orders: Orders, deployment: str, prices: Prices, calls: Calls) -> None:
         self._places = places
         self._orders = orders
         self._deployment = deployment
+        self._prices = prices
+        self._calls = calls
+        self._readings = Readings(calls)
+        self._known = DataSheets()
 
-    def of(self, spec: JobSpec, now: float) -> View:
-        """Offers of every connected place, best first, and those that are none with the reason.
+    async def of(self, ask: PlanAsk, now: float) -> View:
+        """Offers of every place, best first: those that can run it, then those that could once they are connected.
 
-        `chosen` is what the first of the job's places that can would be asked for now; None: the job would wait.
-        Raises as a submission does, for an unknown place or tier and for more than any of its places has.
+        `chosen` is what a submission with `job` added would be given now; None: nothing that is connected can run it,
+        and `why` says so. Raises for an unknown place, tier or GPU type, and for wishes that contradict each other.
         """
-        need = self._places.check(spec)
-        judged = list(self._judged(spec, need))
-        fitting = sorted((one for one in judged if not one.why), key=lambda one: _rank(one, places_of(spec)))
-        chosen = next((one.offer for one in fitting if one.named), None)
+        profile = await self._readings.of(ask.program) if ask.program else None
+        question = self._question(ask, profile)
+        foreign = await self._prices.foreign()
+        return await self._calls.run(LANE, lambda: self._answer(question, foreign, now), SECONDS)
+
+    def _question(self, ask: PlanAsk, profile: Profile | None) -> _Question:
+        named = tuple(dict.fromkeys(name for name in (ask.backend, *ask.fallback) if name))
+        for name in (*named, *ask.allowed_backends):
+            if not self._places.has(name) and name not in PROVIDERS:
+                known = {*self._places.names(), *PROVIDERS}
+                raise UnknownName("backend", name, known, fix="`crucible backends` lists those that are connected.")
+        need = effective(ask.tier, ask.resources)
+        if ask.gpu_types and not need.gpus:
+            need = need.model_copy(update={"gpus": 1})
+        return _Question(ask, need, profile, named)
+
+    def _answer(self, question: _Question, foreign: Foreign, now: float) -> View:
+        work, ask = question.work, question.ask
+        found = route(work, question.wishes, [*self._connected(ask), *foreign.offers], self._known)
+        ranked = _in_order(found.ranked, question.places)
+        chosen = self._chosen(ranked, question, work, now)
+        both = [*ranked, *found.elsewhere]
+        usable = [name for name in self._places.names() if not self._cannot(ask, name)]
+        waits = None if chosen else planviews.waiting(found, usable)
+        shown = both if ask.every_region else planviews.best_of_each(both)
         return {
-            "need": need.model_dump(),
-            "places": list(places_of(spec)),
-            "chosen": None if chosen is None else self._chosen(chosen, need, spec, now),
-            "offers": [{**self._priced(one.offer, need, spec), "named": one.named} for one in fitting],
-            "rejected": [{**offer_view(one.offer), "why": one.why} for one in judged if one.why],
+            **planviews.understood(question.profile, work),
+            "chosen": chosen,
+            "job": planviews.to_submit(chosen or waits, question.market, work),
+            "waits": waits is not None,
+            "why": None if chosen else planviews.why_nothing(found, waits),
+            "offers": [self._view(one, ask) for one in shown[: ask.limit]],
+            "offers_count": len(both),
+            "rejected": planviews.rejected(found, ask.limit),
+            "rejected_count": len(found.rejected),
+            "nearest": planviews.nearest(found),
+            "prices": {**ages(foreign.stock), "note": planviews.age_note(foreign.stock)},
         }
 
-    def _judged(self, spec: JobSpec, need: Resources) -> Iterator[_Judged]:
-        wanted = places_of(spec)
+    def _connected(self, ask: PlanAsk) -> Iterator[Offer]:
         for name in self._places.names():
-            counted = self._places.backend(name).capabilities.slots is Slots.COUNTED
             for offer in self._places.offers(name):
-                if counted:
-                    why = scheduling.why_never(need, offer.capacity) or offer.why_not
-                else:
-                    why = elastic.why_not(elastic.Sought(need, spec.market, spec.regions), offer)
-                yield _Judged(offer, why, name in wanted)
+                yield replace(offer, why_not=offer.why_not or self._cannot(ask, name))
 
-    def _chosen(self, offer: Offer, need: Resources, spec: JobSpec, now: float) -> View:
-        """With the call, for a machine whose id stands for the one that it would get."""
-        place = self._place(offer)
-        shared = place.backend.capabilities.shared_machines
-        ends_at = None if shared else now + self._orders.life(place, need, spec.grace_seconds)
-        order = MachineOrder(self._orders.machine_id(), self._deployment, offer, ends_at)
-        return {**self._priced(offer, need, spec), "call": asdict(place.backend.call(order)), "ends_at": iso(ends_at)}
+    def _cannot(self, ask: PlanAsk, name: str) -> str:
+        abilities = self._places.backend(name).capabilities
+        if ask.in_place and not abilities.in_place:
+            return f"{name} cannot run anything in place. Leave out --in-place"
+        if abilities.simulated and name not in (ask.backend, *ask.fallback, *ask.allowed_backends):
+            return f"{name} is simulated. To rehearse there: --backend {name}"
+        return ""
 
-    def _priced(self, offer: Offer, need: Resources, spec: JobSpec) -> View:
-        """`most_micros`: what a machine of its own costs if it lives until its hard end; for one attempt."""
-        place = self._place(offer)
+    def _chosen(self, ranked: list[Ranked], question: _Question, work: Work, now: float) -> View | None:
+        """At the best place the machine that its scheduler would ask for, with the call.
+
+        Its id stands for the one that it would get.
+        """
+        if not ranked:
+            return None
+        best = self._placed(ranked, question, work)
+        place = self._place(best.offer)
+        life = self._life(place, question.ask)
+        ends_at = None if life is None else now + life
+        order = MachineOrder(self._orders.machine_id(), self._deployment, best.offer, ends_at)
+        call = asdict(place.backend.call(order))
+        return {**self._view(best, question.ask), "call": call, "ends_at": iso(ends_at)}
+
+    def _placed(self, ranked: list[Ranked], question: _Question, work: Work) -> Ranked:
+        first = ranked[0]
+        backend = self._places.backend(first.offer.backend)
+        if backend.capabilities.slots is Slots.COUNTED:
+            return first
+        market = question.market or first.offer.market
+        sought = elastic.Sought.by(question.ask, work.need, market)
+        here = [one for one in ranked if one.offer.backend == backend.name]
+        choice = elastic.choose(sought, [one.offer for one in here]).offer
+        return next((one for one in here if one.offer is choice), first)
+
+    def _view(self, one: Ranked, ask: PlanAsk) -> View:
+        offer, simulated = one.offer, self._simulated(one.offer.backend)
+        return {**planviews.ranked(one), "simulated": simulated, "most_micros": self._most(offer, ask)}
+
+    def _most(self, offer: Offer, ask: PlanAsk) -> int | None:
+        """What a machine of its own costs if it lives until its hard end; for one attempt."""
+        if not self._places.has(offer.backend):
+            return None
+        life = self._life(self._place(offer), ask)
+        if life is None:
+            return None if offer.rate else 0
+        return machine_cost([Segment(0.0, life, offer.rate)], offer.billing, life)
+
+    def _life(self, place: Place, ask: PlanAsk) -> float | None:
+        """How long its machine lives at most; None for one that several jobs share."""
         if place.backend.capabilities.shared_machines:
-            return {**offer_view(offer), "most_micros": None if offer.rate else 0}
-        life = self._orders.life(place, need, spec.grace_seconds)
-        return {**offer_view(offer), "most_micros": machine_cost([Segment(0.0, life, offer.rate)], offer.billing, life)}
+            return None
+        return self._orders.life(place, effective(ask.tier, ask.resources), ask.grace_seconds)
+
+    def _simulated(self, name: str) -> bool:
+        return self._places.has(name) and self._places.backend(name).capabilities.simulated
 
     def _place(self, offer: Offer) -> Place:
         return Place(self._places.backend(offer.backend), offer)
 
 
-def _rank(one: _Judged, places: tuple[str, ...]) -> tuple[object, ...]:
-    """The job's own places in their order, then the others; cheapest first."""
-    at = places.index(one.offer.backend) if one.named else len(places)
-    return at, one.offer.rate, one.offer.startup_seconds, one.offer.region, one.offer.instance_type
+def _in_order(ranked: Sequence[Ranked], places: Sequence[str]) -> list[Ranked]:
+    """Of named places those of the first one first."""
+    return sorted(ranked, key=lambda one: places.index(one.offer.backend) if places else 0)

@@ -9,12 +9,12 @@ from dataclasses import asdict, replace
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, TypeVar
 
-from crucible.backends.registry import names
 from crucible.catalog import PROVIDERS, Library, Need, Stock
 from crucible.catalog.against import compare
 from crucible.catalog.index import Key, order
 from crucible.catalog.sources import Sources
 from crucible.control import cursors
+from crucible.control.elsewhere import Elsewhere, Foreign
 from crucible.control.places import Places
 from crucible.control.ports import Calls, Clock
 from crucible.control.views import View, offer_view
@@ -43,7 +43,7 @@ class Prices:
         """`sources`: how providers are asked for new prices."""
         self._sources = sources or Sources()
         self._library = library
-        self._places = places
+        self._elsewhere = Elsewhere(places)
         self._calls = calls
         self._clock = clock
 
@@ -55,6 +55,10 @@ class Prices:
     async def type(self, name: str) -> View:
         """Every offer of one instance type, with what is known of its GPU; raises NotFound with the nearest."""
         return await self._run(lambda: self._type(self._stock(), name))
+
+    async def foreign(self) -> Foreign:
+        """What providers that are not connected offer today."""
+        return await self._run(lambda: self._elsewhere.of(self._stock()))
 
     async def audited(self) -> View:
         """What the audit finds in the prices in use today."""
@@ -101,7 +105,7 @@ class Prices:
             "items": [self._view(offer, stock.day) for offer in shown],
             "next": write_cursor(order(shown[-1])) if len(found) > limit else None,
             "total": stock.catalog.count(need),
-            **_ages(stock),
+            **ages(stock),
         }
 
     def _type(self, stock: Stock, name: str) -> View:
@@ -114,28 +118,16 @@ class Prices:
             "instance_type": name,
             "gpu": gpu(model).as_dict() if model else None,
             "items": [self._view(offer, stock.day) for offer in found],
-            **_ages(stock),
+            **ages(stock),
         }
 
     def _view(self, offer: Offer, day: date) -> View:
         return {
-            **offer_view(replace(offer, why_not=self._why_not(offer.backend))),
+            **offer_view(replace(offer, why_not=self._elsewhere.why_not(offer.backend))),
             "billing": asdict(offer.billing),
             "tariff": _tariff_view(offer.tariff),
             "age_days": (day - date.fromisoformat(offer.dated)).days,
         }
-
-    def _why_not(self, provider: str) -> str:
-        """Why nothing of this provider can run a job here, with the command that changes it; empty when it can."""
-        if self._places.has(provider):
-            return ""
-        if provider in names():
-            return f"{provider} is not connected. {connecting(provider)}"
-        return f"{provider} is not connected, and this version compares its prices only: see `crucible backends`"
-
-
-def connecting(provider: str) -> str:
-    return f"Connect it: crucible down, then CRUCIBLE_BACKENDS=local,{provider} crucible up"
 
 
 def need_of(wanted: OfferFilter) -> Need:
@@ -193,9 +185,9 @@ def _tariff_view(tariff: Tariff) -> View:
     }
 
 
-def _ages(stock: Stock) -> View:
-    ages: View = {"oldest": stock.oldest, "newest": stock.newest, "oldest_days": stock.oldest_days}
-    return {**ages, "refused": len(stock.refused)}
+def ages(stock: Stock) -> View:
+    found: View = {"oldest": stock.oldest, "newest": stock.newest, "oldest_days": stock.oldest_days}
+    return {**found, "refused": len(stock.refused)}
 
 
 def _audited(stock: Stock) -> View:
@@ -205,7 +197,7 @@ def _audited(stock: Stock) -> View:
         "offers": len(stock.catalog),
         "warnings": len(stock.findings) - len(stock.refused),
         "items": [finding.as_view() for finding in stock.findings],
-        **_ages(stock),
+        **ages(stock),
     }
 
 

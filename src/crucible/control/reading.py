@@ -29,7 +29,7 @@ from crucible.core.ids import short
 from crucible.core.jobfilter import JobFilter
 from crucible.core.offerfilter import OfferFilter
 from crucible.core.people import Permission
-from crucible.core.spec import JobSpec
+from crucible.core.planask import PlanAsk
 from crucible.storage.layout import artifact_key
 
 RECENT_BYTES = 4096
@@ -132,10 +132,10 @@ class Reading(Face):
         job = await self.find_job(ref)
         return await self._ports.db.read(lambda conn: notes.listed(conn, job))
 
-    async def plan(self, spec: JobSpec) -> View:
+    async def plan(self, ask: PlanAsk) -> View:
         """Where the job would run, for how much, and the call that would be sent; nothing is sent."""
         self._need_work()
-        return self._parts.plans.of(spec, self._ports.clock.now())
+        return await self._parts.plans.of(ask, self._ports.clock.now())
 
     async def backends(self) -> list[View]:
         return [

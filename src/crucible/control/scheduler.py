@@ -160,7 +160,7 @@ class Scheduler:
         if not self._places.answered(here):
             return self._wait(unit, world, f"{here} has not said yet what it offers")
         offers, failures = self._places.offers(here), _failures(world, here, unit.now)
-        choice = elastic.choose(elastic.Sought(waiting.need, spec.market, spec.regions), offers, failures)
+        choice = elastic.choose(elastic.Sought.by(spec, waiting.need, spec.market), offers, failures)
         if choice.offer is not None and not choice.tired:
             return choice
         following = self._following(world, here)
@@ -169,7 +169,7 @@ class Scheduler:
             return elastic.Choice(None)
         instead = choice
         if choice.offer is None and spec.market is Market.SPOT:
-            instead = elastic.choose(elastic.Sought(waiting.need, Market.ON_DEMAND, spec.regions), offers, failures)
+            instead = elastic.choose(elastic.Sought.by(spec, waiting.need, Market.ON_DEMAND), offers, failures)
         return instead if instead.offer else self._wait(unit, world, f"waits for a machine at {here}: {choice.why}")
 
     def _wait(self, unit: Unit, world: World, why: str) -> elastic.Choice:

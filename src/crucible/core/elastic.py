@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from crucible.core import scheduling
+from crucible.core.gpus import called
 from crucible.core.offers import Market, Offer
 from crucible.core.resources import Allocation, Resources
+from crucible.core.spec import JobSpec
 
 Kind = tuple[str, str, Market]
 """Region, instance type and market: what a place has or has not."""
@@ -21,11 +23,16 @@ NOTHING_FAILED: Mapping[Kind, int] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Sought:
-    """`market` None: any that cannot be taken back. `regions` empty: any."""
+    """`market` None: any that cannot be taken back. `regions`, `gpu_types` empty: any."""
 
     need: Resources
     market: Market | None = None
     regions: tuple[str, ...] = ()
+    gpu_types: tuple[str, ...] = ()
+
+    @classmethod
+    def by(cls, spec: JobSpec, need: Resources, market: Market | None) -> Sought:
+        return cls(need, market, spec.regions, spec.gpu_types)
 
 
 @dataclass(frozen=True)
@@ -65,7 +72,15 @@ def why_never(sought: Sought, offer: Offer) -> str:
         return f"wants {' or '.join(sought.regions)}; {offer.instance_type} is in {offer.region}"
     if offer.market is not market:
         return f"wants {market.value}; {offer.instance_type} is {offer.market.value}"
-    return scheduling.why_never(sought.need, offer.capacity, offer.instance_type)
+    return wrong_gpu(sought.gpu_types, offer) or scheduling.why_never(sought.need, offer.capacity, offer.instance_type)
+
+
+def wrong_gpu(types: tuple[str, ...], offer: Offer) -> str:
+    """Why its GPU is none of these types; empty when it is, or when any will do."""
+    has = offer.capacity.gpu_name
+    if not types or called(has) in types:
+        return ""
+    return f"wants {' or '.join(types)}; {offer.instance_type} has {has or 'no GPU'}"
 
 
 def kind_of(offer: Offer) -> Kind:

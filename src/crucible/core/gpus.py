@@ -210,6 +210,13 @@ def gpus_named(name: str) -> tuple[Gpu, ...]:
     return found if found else (gpu(name),)
 
 
+@lru_cache(maxsize=1024)
+def called(name: str) -> str:
+    """Our name of a type, whatever a driver or provider calls it; a name that nobody knows as it is."""
+    found = _ONE.get(_plain(name))
+    return name if found is None else found.name
+
+
 def is_gpu(name: str) -> bool:
     return _plain(name) in _ONE or _plain(name) in _MANY
 

@@ -70,6 +70,7 @@ class JobFile(BaseModel):
     cpus: float | None = Field(default=None, description="CPUs, also fractions.")
     memory: str | int | None = Field(default=None, description="Memory limit; 4G is 4 GiB.", examples=["4G"])
     gpus: int | None = Field(default=None, description="Number of GPUs.")
+    gpu: str | tuple[str, ...] = Field(default=(), description="Only GPUs of these types, such as T4 or A100.")
     gpu_memory: str | int | None = Field(default=None, description="Memory of each GPU.", examples=["16G"])
     time: str | int | float | None = Field(default=None, description="Time limit.", examples=["1h30m"])
     env: dict[str, str | bool | int | float | None] = Field(

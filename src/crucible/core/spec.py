@@ -12,6 +12,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from crucible.core.gpus import gpus_named
 from crucible.core.kinds import PYTHON, Kind, Shape, SourceKind
 from crucible.core.offers import Market
 from crucible.core.people import PROJECT_PATTERN
@@ -137,6 +138,11 @@ class JobSpec(_Frozen):
     """Places to go to, in this order, when the one before took its machine back or has none."""
     market: Market | None = None
     regions: Annotated[tuple[_TEXT, ...], Field(max_length=64)] = ()
+    gpu_types: Annotated[
+        tuple[Annotated[str, Field(min_length=1, max_length=100)], ...],
+        Field(max_length=64, exclude_if=lambda given: not given),
+    ] = ()
+    """GPUs of these types only; `A100` is kept as every type that it may mean."""
     tier: _TEXT | None = None
     resources: Resources = Resources()
     retries: Retries = Retries()
@@ -161,6 +167,11 @@ class JobSpec(_Frozen):
         if any("\x00" in item for item in value):
             raise ValueError("the command holds a NUL character")
         return value
+
+    @field_validator("gpu_types")
+    @classmethod
+    def _gpu_types(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(one.name for name in value for one in gpus_named(name)))
 
     @field_validator("env")
     @classmethod

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from crucible.core.spec import JobSpec
+from crucible.core.planask import PlanAsk
 from crucible.core.tiers import TIERS
 from crucible.server.answers import answer
 from crucible.server.context import Control
@@ -20,14 +20,17 @@ async def backends(control: Control) -> Response:
     return answer({"items": await control.backends()})
 
 
-@router.post("/plan", responses=documented(413))
-async def plan(spec: JobSpec, control: Control) -> Response:
-    """Where this job would run and for how much: a dry run of `POST /api/v1/jobs`, which changes nothing.
+@router.post("/plan", responses=documented(413, 504))
+async def plan(ask: PlanAsk, control: Control) -> Response:
+    """What a program needs (`profile`, with evidence), and where it would run and for how much. Changes nothing.
 
-    `offers` of all connected places, the job's own first, each with what it costs until its hard end (`most_micros`);
-    `rejected` with the reason; `chosen`, with the call that would be sent, or null where the job would wait.
+    Takes what `POST /api/v1/jobs` takes and the program's text, `{"code": "..."}` alone will do: it may be unfinished,
+    and the same text is read once, so that one may ask while somebody types. `offers` best first, each with what the
+    whole job costs and when it would be done: those that can run it, then those of providers that are not connected
+    (`runnable` false, `why` with the command that connects them). `rejected` with the reason. `chosen`, with the call
+    that would be sent if what `job` says is added to the submission, or null, and `why`.
     """
-    return answer(await control.plan(spec))
+    return answer(await control.plan(ask))
 
 
 @router.get("/tiers")

@@ -15,6 +15,7 @@ from crucible.core.jobfilter import JobFilter
 from crucible.core.models import Order
 from crucible.core.offerfilter import OfferFilter
 from crucible.core.people import Identity
+from crucible.core.planask import PlanAsk
 from crucible.core.spec import JobSpec
 from crucible.server.people_ports import HooksPort, PeoplePort, SecretsPort
 from crucible.server.session_ports import Entrance, Meeting
@@ -225,7 +226,7 @@ class JobsPort(Protocol):
     async def events(self, ref: str | None, *, after: int, limit: int) -> list[View]: ...
     async def artifacts(self, ref: str) -> list[View]: ...
     async def artifact(self, ref: str, path: str) -> StoredFile: ...
-    async def plan(self, spec: JobSpec) -> View:
+    async def plan(self, ask: PlanAsk) -> View:
         """Offers best first, those rejected with the reason, the one chosen with its LaunchCall. Changes nothing."""
         ...
 

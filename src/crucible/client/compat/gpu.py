@@ -9,7 +9,6 @@ from crucible.client.candidates import Candidate, line_up
 from crucible.client.compat.strategy import offers_of
 from crucible.client.compat.types import (
     AvailabilityStatus,
-    Confidence,
     CostEstimate,
     ExecutionBackend,
     MLJob,
@@ -22,6 +21,7 @@ from crucible.client.platform import Job, MLPlatform
 from crucible.client.requirements import Preferences, Requirements
 from crucible.core.errors import BadInput
 from crucible.core.offers import Availability, Market
+from crucible.core.profile import Confidence
 
 JobHandle = Job
 

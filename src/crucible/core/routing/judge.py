@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from crucible.core import scheduling
+from crucible.core.gpus import called
 from crucible.core.offers import Market, Offer
 from crucible.core.pricing import MICROS
 from crucible.core.profile import GpuNeed
@@ -24,7 +25,7 @@ def unwished(work: Work, wishes: Wishes, offer: Offer) -> str:
         return f"only {_or(wishes.backends)} may run it"
     if wishes.regions and not any(offer.region.startswith(region) for region in wishes.regions):
         return f"{offer.region} is not in {_or(wishes.regions)}"
-    if wishes.gpu_types and offer.capacity.gpu_name not in wishes.gpu_types:
+    if wishes.gpu_types and called(offer.capacity.gpu_name) not in wishes.gpu_types:
         return f"has {offer.capacity.gpu_name or 'no GPU'}, not {_or(wishes.gpu_types)}"
     if wishes.dedicated and offer.tariff.dedicated is False:
         return "shares its machines with others, and only dedicated ones are wished for"

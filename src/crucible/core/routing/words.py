@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from crucible.core.offers import Availability, Market, Offer
 from crucible.core.profile import Confidence, GpuNeed
-from crucible.core.resources import format_duration, format_memory
+from crucible.core.resources import GiB, format_duration, format_memory
 from crucible.core.routing.estimate import Estimate
 from crucible.core.routing.work import Work
 
@@ -14,7 +14,22 @@ QUICK = 60.0
 SLOW = 300.0
 MUCH = 2.0
 """GPU memory of which less than half is needed is much too much."""
+TIGHT = 0.9
 COARSE = 3600
+
+
+def fit(work: Work, offer: Offer) -> str:
+    """How what it has compares with what is needed."""
+    has, wanted = offer.capacity, work.need.gpu_memory_bytes or 0
+    if work.gpu is GpuNeed.NONE:
+        return "no GPU needed" if has.gpus else "fits"
+    if not has.gpus:
+        return "without a GPU"
+    if not wanted or not has.gpu_memory_bytes:
+        return "GPU memory not known"
+    share = wanted / has.gpu_memory_bytes
+    how = "tight" if share > TIGHT else "ample" if share < 1 / MUCH else "good"
+    return f"{how}: {wanted / GiB:.1f} of {format_memory(has.gpu_memory_bytes)}"
 
 
 def pros(work: Work, offer: Offer, estimated: Estimate, on_demand: int | None) -> Iterator[str]:

@@ -59,9 +59,9 @@ TYPES = {
         InstanceType("sim.c2", 2, 8 * GIB, 96_000, (120, 120, 10), 1.0),
         InstanceType("sim.c8", 8, 32 * GIB, 384_000, (60, 60, 6), 1.0),
         InstanceType("sim.m16", 16, 128 * GIB, 1_008_000, (24, 24, 4), 1.5),
-        InstanceType("sim.t4.1", 4, 16 * GIB, 526_000, (16, 16, 2), 2.0, 1, "T4 (simulated)", 16 * GIB),
-        InstanceType("sim.a100.1", 12, 85 * GIB, 3_673_000, (8, 8, 1), 3.0, 1, "A100 (simulated)", 40 * GIB),
-        InstanceType("sim.h100.8", 96, 960 * GIB, 88_400_000, (1, 2, 1), 4, 8, "H100 (simulated)", 80 * GIB),
+        InstanceType("sim.t4.1", 4, 16 * GIB, 526_000, (16, 16, 2), 2.0, 1, "T4", 16 * GIB),
+        InstanceType("sim.a100.1", 12, 85 * GIB, 3_673_000, (8, 8, 1), 3.0, 1, "A100-40GB-SXM", 40 * GIB),
+        InstanceType("sim.h100.8", 96, 960 * GIB, 88_400_000, (1, 2, 1), 4, 8, "H100-SXM", 80 * GIB),
     )
 }  # fmt: skip
 

@@ -1,0 +1,112 @@
+"""Planning: asking the server what a program needs and where it would run best, before anything is submitted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from crucible.client.api import Api
+from crucible.client.payload import Payload
+from crucible.client.placeviews import PlanView
+from crucible.client.wishes import Wishes, make_spec, out_of_bounds
+from crucible.core.offers import Market
+from crucible.core.places import DEFAULT_PLACE
+from crucible.core.planask import MAX_FILE, MAX_FILES, PlanAsk
+from crucible.core.routing.wishes import Objective
+from crucible.core.spec import Source
+
+MOST = 6_000_000
+"""Characters of a program that are sent to be read."""
+READ = (".py", ".ipynb", ".yaml", ".yml", ".json", ".toml", ".cfg")
+
+
+@dataclass(frozen=True)
+class Aims:
+    """What is wished of the place that runs a job; None, empty: nothing. Time is in hours, money in dollars."""
+
+    optimize: Objective | None = None
+    hours: float | None = None
+    deadline_hours: float | None = None
+    max_cost_usd: float | None = None
+    allowed_backends: tuple[str, ...] = ()
+    dedicated: bool = False
+    interruptible: bool | None = None
+    every_region: bool = False
+    limit: int | None = None
+
+    def said(self) -> dict[str, object]:
+        given = {item.name: getattr(self, item.name) for item in fields(self)}
+        return {name: value for name, value in given.items() if value not in (None, (), False)}
+
+
+def ask_for(payload: Payload, wishes: Wishes, aims: Aims) -> PlanAsk:
+    """Raises BadInput naming the option that is out of bounds."""
+    spec = make_spec(payload, replace(wishes, env={}, secrets={}, data=()), bundle=None)
+    told = {**dict(spec), "source": Source(), "files": program_of(payload), **aims.said()}
+    if aims.interruptible is False:
+        told["interruptible"] = False
+    try:
+        return PlanAsk.model_validate(told)
+    except ValidationError as error:
+        raise out_of_bounds(error) from error
+
+
+def nothing_to_decide(ask: PlanAsk) -> bool:
+    """Whether it is plain where it goes and that it costs nothing: to this computer, which needs no plan."""
+    places = (ask.backend, *ask.fallback)
+    return places == (DEFAULT_PLACE,) or (
+        places == (None,) and ask.program is None and not (ask.tier or ask.resources.gpus)
+    )
+
+
+def followed(plan: PlanView, wishes: Wishes) -> Wishes:
+    """The wishes, with what has to be said for the place that the plan chose; what was said stands."""
+    job = plan.job or {}
+    market = wishes.market or (Market(job["market"]) if "market" in job else None)
+    sizes: Mapping[str, float | int] = job.get("resources", {})
+    if wishes.backend is not None or job.get("backend", DEFAULT_PLACE) == DEFAULT_PLACE:
+        return wishes
+    return replace(wishes, backend=job["backend"], market=market, resources={**sizes, **wishes.resources})
+
+
+def look_ahead(api: Api, ask: PlanAsk) -> PlanView | None:
+    return None if nothing_to_decide(ask) else api.plan(ask)
+
+
+def program_of(payload: Payload) -> dict[str, str]:
+    """The texts that say what the program does, as far as they are not too many."""
+    found: dict[str, str] = {}
+    left = MOST
+    for name, data in _texts(payload):
+        text = data[:MAX_FILE].decode(errors="replace")
+        if len(found) >= MAX_FILES or len(text) > left:
+            break
+        found[name] = text
+        left -= len(text)
+    return found
+
+
+def _texts(payload: Payload) -> Iterator[tuple[str, bytes]]:
+    """The program that is started first."""
+    if payload.entries is None:
+        yield from _in_place(payload)
+        return
+    entries = [entry for entry in payload.entries if entry.name.endswith(READ)]
+    for entry in sorted(entries, key=lambda entry: (entry.name not in payload.command, not entry.name.endswith(".py"))):
+        if isinstance(entry.source, bytes):
+            yield entry.name, entry.source
+        elif isinstance(entry.source, Path) and entry.size <= MAX_FILE:
+            yield entry.name, entry.source.read_bytes()
+
+
+def _in_place(payload: Payload) -> Iterator[tuple[str, bytes]]:
+    """What is started in its own folder, and the modules beside it."""
+    folder = Path(payload.in_place or ".")
+    started = [name for name in payload.command if name.endswith(READ) and (folder / name).is_file()]
+    beside = sorted(path.name for path in folder.glob("*.py")) if started else []
+    for name in dict.fromkeys((*started, *beside)):
+        if (folder / name).stat().st_size <= MAX_FILE:
+            yield name, (folder / name).read_bytes()

@@ -1,0 +1,87 @@
+"""Reading: what a job is to the router, from what its owner says and, where he says nothing, from its program."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from crucible.core.profile import Confidence, GpuNeed, Profile
+from crucible.core.resources import Resources
+from crucible.core.routing.experience import Correction
+from crucible.core.routing.work import Compute, Work
+
+REFERENCE = "T4"
+"""The GPU that a profile's hours are on."""
+GB = 10**9
+WEIGHT = 4
+"""Bytes of a parameter as it is saved."""
+PIECES = 10
+"""A program that saves, at times unknown, saves about so often."""
+UNREAD = Profile()
+
+
+@dataclass(frozen=True)
+class Said:
+    """What the owner says himself; None, empty: nothing. `hours` are those on a GPU of type `gpu` where it is named."""
+
+    need: Resources
+    hours: float | None = None
+    gpu: str = ""
+    interruptible: bool | None = None
+
+
+def work_of(said: Said, profile: Profile = UNREAD, learned: Correction | None = None) -> Work:
+    """`learned` corrects what is read; what the owner says counts as it is."""
+    gpu = GpuNeed.REQUIRED if said.need.gpus else profile.gpu.value or GpuNeed.NONE
+    need = said.need.model_copy(update=_gpus(said.need, profile, gpu))
+    compute = _said(said, profile) if said.hours is not None else _read(profile, gpu, learned or Correction())
+    return Work(
+        need=need,
+        gpu=gpu,
+        compute=compute,
+        dataset_bytes=round((profile.dataset.value.gb or 0) * GB) if profile.dataset.value else 0,
+        output_bytes=_saved(profile),
+        checkpoint_seconds=_between(profile, compute),
+        interruptible=bool(profile.interruptible.value) if said.interruptible is None else said.interruptible,
+    )
+
+
+def _gpus(need: Resources, profile: Profile, gpu: GpuNeed) -> dict[str, int]:
+    """How many GPUs, and how much memory each, as far as the owner has not said it."""
+    found: dict[str, int] = {}
+    if gpu is GpuNeed.NONE:
+        return found
+    if gpu is GpuNeed.REQUIRED and not need.gpus:
+        found["gpus"] = max(profile.gpus.value or 1, 1)
+    if not need.gpu_memory_bytes and profile.gpu_memory_gb.value:
+        found["gpu_memory_bytes"] = round(profile.gpu_memory_gb.value * GB)
+    return found
+
+
+def _said(said: Said, profile: Profile) -> Compute:
+    assert said.hours is not None
+    precision = profile.precision.value.value if profile.precision.value else "fp32"
+    return Compute(said.hours * 3600, said.gpu, max(said.need.gpus, 1), precision, Confidence.HIGH)
+
+
+def _read(profile: Profile, gpu: GpuNeed, learned: Correction) -> Compute | None:
+    hours = profile.runtime_hours
+    if hours.value is None:
+        return None
+    seconds, sure = hours.value * 3600 * learned.factor, learned.confidence or hours.confidence
+    precision = profile.precision.value.value if profile.precision.value else "fp32"
+    return Compute(seconds, REFERENCE if gpu is not GpuNeed.NONE else "", 1, precision, sure)
+
+
+def _saved(profile: Profile) -> int:
+    """What is kept in the end: the weights and what the optimizer remembers of each."""
+    if not profile.parameters.value:
+        return 0
+    state = profile.optimizer_bytes_per_parameter.value or 0
+    return round(profile.parameters.value * (WEIGHT + state))
+
+
+def _between(profile: Profile, compute: Compute | None) -> float | None:
+    """Seconds from one checkpoint that it goes on from to the next."""
+    if compute is None or not (profile.checkpointing.value and profile.resume.value):
+        return None
+    return compute.seconds / max(profile.epochs.value or PIECES, 1)
