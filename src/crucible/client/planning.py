@@ -38,16 +38,15 @@ class Aims:
     limit: int | None = None
 
     def said(self) -> dict[str, object]:
+        """What is said of it. `interruptible` False says something, as 0 dollars do."""
         given = {item.name: getattr(self, item.name) for item in fields(self)}
-        return {name: value for name, value in given.items() if value not in (None, (), False)}
+        return {name: value for name, value in given.items() if value is not None and value != ()}
 
 
 def ask_for(payload: Payload, wishes: Wishes, aims: Aims) -> PlanAsk:
     """Raises BadInput naming the option that is out of bounds."""
     spec = make_spec(payload, replace(wishes, env={}, secrets={}, data=()), bundle=None)
     told = {**dict(spec), "source": Source(), "files": program_of(payload), **aims.said()}
-    if aims.interruptible is False:
-        told["interruptible"] = False
     try:
         return PlanAsk.model_validate(told)
     except ValidationError as error:

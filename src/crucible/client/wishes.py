@@ -122,7 +122,16 @@ def flag(field: str) -> str:
     return f"--{_FLAGS.get(field, field.replace('_', '-'))}"
 
 
-_FLAGS = {"tags": "tag", "secrets": "secret", "regions": "region", "gpu_types": "gpu", "keep": "keep-checkpoints"}
+_FLAGS = {
+    "tags": "tag",
+    "secrets": "secret",
+    "regions": "region",
+    "gpu_types": "gpu",
+    "keep": "keep-checkpoints",
+    "max_cost_usd": "max-cost",
+    "deadline_hours": "deadline",
+    "allowed_backends": "allow",
+}
 _FIELDS = {
     "memory_bytes": "memory",
     "gpu_memory_bytes": "gpu_memory",

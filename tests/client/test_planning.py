@@ -1,0 +1,100 @@
+"""From code to a question, and from the answer to what is submitted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.client.fake_server import plan_view, planned_offer
+
+from crucible.client.payload.base import Payload
+from crucible.client.placeviews import PlanView
+from crucible.client.planning import Aims, ask_for, followed, nothing_to_decide, program_of
+from crucible.client.wishes import Wishes
+from crucible.core.errors import BadInput
+from crucible.core.offers import Market
+from crucible.core.routing.wishes import Objective
+from crucible.core.spec import EnvironmentSpec, Source
+from crucible.wire.archive import Entry, Link
+
+PAYLOAD = Payload(
+    command=("{python}", "train.py", "--epochs", "3"),
+    environment=EnvironmentSpec(),
+    source=Source(),
+    entries=(
+        Entry.of_bytes("model.py", b"import torch"),
+        Entry.of_bytes("config.yaml", b"lr: 1"),
+        Entry.of_bytes("weights.bin", b"\x00" * 100),
+        Entry.of_bytes("train.py", b"import model\xff"),
+        Entry("link.py", Link("train.py")),
+    ),
+)
+
+
+def test_the_texts_of_a_program_are_sent_the_one_that_is_started_first() -> None:
+    assert list(program_of(PAYLOAD)) == ["train.py", "model.py", "config.yaml"]
+    assert program_of(PAYLOAD)["train.py"] == "import model\ufffd"
+
+
+def test_a_huge_bundle_is_read_in_part() -> None:
+    many = tuple(Entry.of_bytes(f"m{n}.py", b"x" * 10) for n in range(1000))
+    assert len(program_of(replace(PAYLOAD, entries=(*many, *(PAYLOAD.entries or ()))))) == 400
+    assert "train.py" in program_of(replace(PAYLOAD, entries=(*many, *(PAYLOAD.entries or ()))))
+    large = tuple(Entry.of_bytes(f"m{n}.py", b"x" * 900_000) for n in range(20))
+    assert sum(map(len, program_of(replace(PAYLOAD, entries=large)).values())) <= 6_000_000
+
+
+def test_what_runs_in_place_is_read_there(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import torch")
+    (tmp_path / "model.py").write_text("1")
+    (tmp_path / "data.csv").write_text("1")
+    found = program_of(replace(PAYLOAD, entries=None, in_place=str(tmp_path)))
+    assert found == {"train.py": "import torch", "model.py": "1"}
+
+
+def test_a_question_holds_what_was_said_and_no_secrets() -> None:
+    wishes = Wishes(backend="local", env={"TOKEN": "s3cret"}, secrets={"KEY": "key"}, gpu_types=("T4",))
+    ask = ask_for(PAYLOAD, wishes, Aims(Objective.SPEED, hours=2.0, allowed_backends=("local",), limit=3))
+    assert (ask.optimize, ask.hours, ask.allowed_backends, ask.limit) == (Objective.SPEED, 2.0, ("local",), 3)
+    assert (ask.backend, ask.gpu_types, ask.env, ask.secrets) == ("local", ("T4",), {}, {})
+    assert ask.program is not None
+    assert ask.program.arguments == ("--epochs", "3")
+
+
+@pytest.mark.parametrize("aims", [Aims(hours=-1), Aims(max_cost_usd=-1), Aims(deadline_hours=0.0), Aims(limit=10**6)])
+def test_what_is_out_of_bounds_names_its_option(aims: Aims) -> None:
+    with pytest.raises(BadInput) as raised:
+        ask_for(PAYLOAD, Wishes(), aims)
+    assert raised.value.what.startswith("--")
+
+
+@pytest.mark.parametrize(
+    ("wishes", "entries", "plain"),
+    [
+        (Wishes(backend="local"), True, True),
+        (Wishes(), False, True),
+        (Wishes(), True, False),
+        (Wishes(backend="rehearsal"), False, False),
+        (Wishes(fallback=("rehearsal",)), False, False),
+        (Wishes(resources={"gpus": 1}), False, False),
+        (Wishes(tier="GPU_SMALL"), False, False),
+    ],
+)
+def test_what_is_plain_is_not_asked(wishes: Wishes, entries: bool, plain: bool) -> None:
+    payload = PAYLOAD if entries else replace(PAYLOAD, entries=None, command=("sh", "-c", "true"))
+    assert nothing_to_decide(ask_for(payload, wishes, Aims())) is plain
+
+
+def test_the_plan_is_followed_where_nothing_was_named() -> None:
+    job = {"backend": "cloud", "market": "spot", "resources": {"gpus": 1, "gpu_memory_bytes": 7}}
+    plan = PlanView.model_validate(plan_view(chosen=planned_offer("cloud"), job=job))
+    wishes = followed(plan, Wishes(resources={"gpus": 2}))
+    assert (wishes.backend, wishes.market) == ("cloud", Market.SPOT)
+    assert wishes.resources == {"gpus": 2, "gpu_memory_bytes": 7}
+    assert followed(plan, Wishes(market=Market.ON_DEMAND)).market is Market.ON_DEMAND
+
+
+@pytest.mark.parametrize("wishes", [Wishes(backend="rehearsal"), Wishes(name="x")])
+def test_what_was_named_stands_and_here_needs_no_name(wishes: Wishes) -> None:
+    assert followed(PlanView.model_validate(plan_view("local")), wishes) == wishes

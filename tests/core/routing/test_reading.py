@@ -1,0 +1,78 @@
+"""What a job is to the router: the owner's words first, then what its program says."""
+
+from __future__ import annotations
+
+import pytest
+
+from crucible.core.profile import Conclusion, Confidence, Dataset, GpuNeed, Precision, Profile
+from crucible.core.resources import GiB, Resources
+from crucible.core.routing.experience import Correction
+from crucible.core.routing.reading import Said, work_of
+
+NOTHING = Said(Resources())
+READ = Profile(
+    gpu=Conclusion(GpuNeed.REQUIRED, Confidence.HIGH),
+    gpus=Conclusion(2),
+    gpu_memory_gb=Conclusion(6.0),
+    runtime_hours=Conclusion(3.0, Confidence.MEDIUM),
+    precision=Conclusion(Precision.FP16),
+    parameters=Conclusion(1_000_000),
+    optimizer_bytes_per_parameter=Conclusion(8.0),
+    dataset=Conclusion(Dataset("mine", gb=1.5)),
+    epochs=Conclusion(6),
+    checkpointing=Conclusion(True),
+    resume=Conclusion(True),
+    interruptible=Conclusion(True),
+)
+
+
+def test_what_is_read_says_what_is_needed() -> None:
+    work = work_of(NOTHING, READ)
+    assert (work.gpu, work.need.gpus, work.need.gpu_memory_bytes) == (GpuNeed.REQUIRED, 2, 6 * 10**9)
+    assert work.compute is not None
+    assert (work.compute.seconds, work.compute.gpu, work.compute.precision) == (3 * 3600, "T4", "fp16")
+    assert (work.dataset_bytes, work.output_bytes) == (1_500_000_000, 12_000_000)
+    assert (work.checkpoint_seconds, work.interruptible) == (1800.0, True)
+
+
+def test_what_is_said_stands() -> None:
+    said = Said(Resources(gpus=1, gpu_memory_bytes=40 * GiB), hours=1.0, gpu="A100-40GB-SXM", interruptible=False)
+    work = work_of(said, READ)
+    assert (work.need.gpus, work.need.gpu_memory_bytes, work.interruptible) == (1, 40 * GiB, False)
+    assert work.compute is not None
+    assert (work.compute.seconds, work.compute.gpu, work.compute.confidence) == (3600, "A100-40GB-SXM", Confidence.HIGH)
+
+
+def test_nothing_read_and_nothing_said_is_nothing_known() -> None:
+    work = work_of(NOTHING)
+    assert (work.gpu, work.compute, work.checkpoint_seconds, work.interruptible) == (GpuNeed.NONE, None, None, False)
+    assert work.need == Resources()
+
+
+def test_a_gpu_it_can_do_without_is_not_asked_for_but_its_memory_counts() -> None:
+    work = work_of(NOTHING, Profile(gpu=Conclusion(GpuNeed.OPTIONAL), gpu_memory_gb=Conclusion(3.0)))
+    assert (work.gpu, work.need.gpus, work.need.gpu_memory_bytes) == (GpuNeed.OPTIONAL, 0, 3 * 10**9)
+
+
+def test_without_a_gpu_it_takes_as_long_everywhere() -> None:
+    work = work_of(NOTHING, Profile(gpu=Conclusion(GpuNeed.NONE), runtime_hours=Conclusion(1.0)))
+    assert work.compute is not None
+    assert work.compute.gpu == ""
+
+
+def test_past_jobs_correct_what_is_read_and_not_what_is_said() -> None:
+    learned = Correction(2.0, 5, Confidence.HIGH)
+    read, said = work_of(NOTHING, READ, learned), work_of(Said(Resources(), hours=1.0), READ, learned)
+    assert read.compute is not None
+    assert said.compute is not None
+    assert (read.compute.seconds, read.compute.confidence) == (6 * 3600, Confidence.HIGH)
+    assert said.compute.seconds == 3600
+
+
+@pytest.mark.parametrize("missing", ["checkpointing", "resume"])
+def test_what_does_not_both_save_and_go_on_begins_anew(missing: str) -> None:
+    assert work_of(NOTHING, Profile(**{**vars(READ), missing: Conclusion(False)})).checkpoint_seconds is None
+
+
+def test_a_program_that_saves_at_times_unknown_saves_a_few_times() -> None:
+    assert work_of(NOTHING, Profile(**{**vars(READ), "epochs": Conclusion()})).checkpoint_seconds == 1080.0

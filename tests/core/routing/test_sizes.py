@@ -1,0 +1,53 @@
+"""The named size that holds a job."""
+
+from __future__ import annotations
+
+import pytest
+
+from crucible.core.profile import Conclusion, Evidence, GpuNeed, Profile
+from crucible.core.resources import GiB, Resources
+from crucible.core.routing.sizes import tier_for, tier_words
+from crucible.core.routing.work import Compute, Work
+
+GPU = Profile(gpu=Conclusion(GpuNeed.REQUIRED, evidence=(Evidence("train.py", 12, "x.cuda()"),)))
+
+
+def work(gpu: GpuNeed = GpuNeed.NONE, hours: float = 0.0, **need: float) -> Work:
+    return Work(Resources.model_validate(need), gpu, Compute(hours * 3600) if hours else None)
+
+
+@pytest.mark.parametrize(
+    ("asked", "tier"),
+    [
+        (work(), "CPU_SMALL"),
+        (work(hours=0.1), "CPU_LARGE"),
+        (work(memory_bytes=2 * GiB), "CPU_LARGE"),
+        (work(GpuNeed.REQUIRED, hours=1.0), "GPU_SMALL"),
+        (work(GpuNeed.OPTIONAL, hours=1.0), "GPU_SMALL"),
+        (work(GpuNeed.REQUIRED, hours=3.0), "GPU_MEDIUM"),
+        (work(GpuNeed.REQUIRED, gpu_memory_bytes=20 * GiB), "GPU_LARGE"),
+        (work(GpuNeed.REQUIRED, gpu_memory_bytes=40 * GiB), None),
+        (work(GpuNeed.REQUIRED, gpus=2), None),
+        (work(GpuNeed.REQUIRED, hours=100.0), None),
+    ],
+)
+def test_the_cheapest_that_is_large_and_long_enough(asked: Work, tier: str | None) -> None:
+    found = tier_for(asked)
+    assert (found.id if found else None) == tier
+
+
+def test_the_sentence_says_what_was_seen_and_where() -> None:
+    assert tier_words(GPU, work(GpuNeed.REQUIRED)) == "Detected GPU usage (train.py:12). Recommended: GPU_SMALL."
+
+
+def test_the_sentence_names_memory_and_time() -> None:
+    said = tier_words(GPU, work(GpuNeed.REQUIRED, hours=3.0, gpu_memory_bytes=6 * GiB))
+    assert "and 6 GiB of GPU memory and about 3h 00m of work. Recommended: GPU_MEDIUM." in said
+
+
+def test_without_a_gpu() -> None:
+    assert tier_words(Profile(), work()) == "Detected nothing that needs a GPU. Recommended: CPU_SMALL."
+
+
+def test_what_no_tier_holds() -> None:
+    assert "No tier is that large" in tier_words(GPU, work(GpuNeed.REQUIRED, gpus=8))
