@@ -6,8 +6,9 @@ import pytest
 
 from crucible.client.candidates import Line, line_up
 from crucible.client.placeviews import BackendView
-from crucible.client.requirements import Aim, Preferences, Requirements
+from crucible.client.requirements import Preferences, Requirements
 from crucible.core.errors import NoCapacity, RefusedByPolicy, UnknownName
+from crucible.core.routing.wishes import Objective
 
 GiB = 1024**3
 
@@ -40,7 +41,7 @@ def names(needs: Requirements = GPU, **said: Any) -> tuple[str, ...]:
 
 def test_the_cheapest_first_or_the_soonest() -> None:
     assert names() == ("cheap", "quick")
-    assert names(optimize_for=Aim.SPEED) == ("quick", "cheap")
+    assert names(optimize_for=Objective.SPEED) == ("quick", "cheap")
     assert names(Requirements()) == ("local", "cheap", "quick")
 
 

@@ -27,7 +27,7 @@ async def platform(server: FakeServer, monkeypatch: pytest.MonkeyPatch, tmp_path
 
 @pytest.mark.parametrize(("one", "other"), [(MLPlatform, SyncMLPlatform), (Job, SyncJob)])
 def test_both_clients_have_the_same_methods(one: type, other: type) -> None:
-    only_there = {"sync", "api", "line", "send", "payload", "view", "in_thread"}
+    only_there = {"sync", "api", "line", "send", "look", "payload", "view", "in_thread"}
 
     def methods(kind: type) -> dict[str, Any]:
         return {name: value for name, value in vars(kind).items() if name[0] != "_" and name not in only_there}
@@ -45,6 +45,26 @@ async def test_submitted_without_waiting_it_is_followed(platform: MLPlatform, se
     statuses = [status async for status in job.monitor()]
     assert statuses[-1].ended
     assert server.specs[0]["resources"]["cpus"] == 1
+
+
+async def test_a_recommendation_submits_nothing(platform: MLPlatform, server: FakeServer) -> None:
+    needs = Requirements(duration_hours_estimated=3, max_cost_usd=2, interruptible=True, gpus=1)
+    plan = await platform.recommend(
+        code="import torch", requirements=needs, preferences={"optimize_for": "balanced", "deadline_hours": 5}
+    )
+    assert plan.chosen is not None
+    assert plan.chosen.backend == "local"
+    (asked,) = server.plans_asked
+    assert (asked["optimize"], asked["hours"], asked["max_cost_usd"], asked["deadline_hours"]) == ("balanced", 3, 2, 5)
+    assert (asked["interruptible"], asked["resources"]["gpus"], "market" in asked) == (True, 1, False)
+    assert not server.specs
+
+
+async def test_a_recommendation_at_places_that_are_named(platform: MLPlatform, server: FakeServer) -> None:
+    await platform.recommend(code="1", places=["rehearsal", "local"])
+    assert (server.plans_asked[0]["backend"], server.plans_asked[0]["fallback"]) == ("rehearsal", ["local"])
+    with pytest.raises(BadInput):
+        await platform.recommend(code="1", preferences={"deadline_hours": -1})
 
 
 async def test_awaited_it_has_an_id(platform: MLPlatform) -> None:

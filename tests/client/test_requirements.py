@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from crucible import Requirements
-from crucible.client.requirements import Aim, Preferences
+from crucible.client.requirements import Preferences
 from crucible.core.errors import BadInput, UnknownName
 from crucible.core.offers import Market
+from crucible.core.routing.wishes import Objective
 
 GiB = 1024**3
 
@@ -79,17 +80,17 @@ def test_requirements_may_be_a_table() -> None:
 
 def test_preferences_as_the_documents_write_them() -> None:
     said = {"optimize_for": "speed", "allowed_backends": None}
-    assert Preferences.of(said) == Preferences(Aim.SPEED, None)
+    assert Preferences.of(said) == Preferences(Objective.SPEED, None)
     assert Preferences.of({"allowed_backends": ["local", "local"]}).allowed_backends == ("local",)
     assert Preferences.of({"allowed_backends": "local"}).allowed_backends == ("local",)
-    assert Preferences.of(None) == Preferences(Aim.COST, None)
+    assert Preferences.of(None) == Preferences(Objective.COST, None)
 
 
 @pytest.mark.parametrize(
     ("said", "words"),
     [
         ({"optimise_for": "cost"}, "optimize_for"),
-        ({"optimize_for": "fame"}, "Known: cost, speed"),
+        ({"optimize_for": "fame"}, "Known: balanced, cost, deadline, speed"),
         ({"optimize_for": 3}, "optimize_for is a text"),
         ({"allowed_backends": []}, "names nothing"),
         ({"allowed_backends": [3]}, "allowed_backends is a text"),

@@ -10,6 +10,7 @@ from typing import TypedDict
 from crucible.client.candidates import Line
 from crucible.client.checks import check_number, check_text, read_names, wrong
 from crucible.client.inputs import read_data, read_secrets
+from crucible.client.planning import Aims
 from crucible.client.requirements import Preferences, Requirements
 from crucible.client.taking import Taken
 from crucible.client.wishes import Wishes, check_bounds
@@ -142,6 +143,22 @@ class Ask:
             resume_from=self.resume_from,
             grace_seconds=self.grace_seconds,
             tags=self.tags,
+        )
+
+    def bare_of_market(self) -> Wishes:
+        """The same at the places that were named, for a plan: what may be interrupted may also not be."""
+        first, *others = self.places or (None,)
+        return replace(self.bare(), market=None, backend=first, fallback=tuple(name for name in others if name))
+
+    def aims(self) -> Aims:
+        needs, preferences = self.requirements, self.preferences
+        return Aims(
+            optimize=preferences.optimize_for,
+            hours=needs.duration_hours_estimated,
+            deadline_hours=preferences.deadline_hours,
+            max_cost_usd=needs.max_cost_usd,
+            allowed_backends=preferences.allowed_backends or (),
+            interruptible=needs.interruptible or None,
         )
 
     def wishes(self, line: Line, folder: Path, environ: Mapping[str, str]) -> Wishes:

@@ -32,7 +32,8 @@ from crucible.client.finding import find_job, walk
 from crucible.client.forwarding import Forward
 from crucible.client.modeljobs import take_model
 from crucible.client.payload import Payload, Request
-from crucible.client.placeviews import BackendView, MachineView
+from crucible.client.placeviews import BackendView, MachineView, PlanView
+from crucible.client.planning import ask_for
 from crucible.client.pythons import Surroundings
 from crucible.client.results import JobResult, result_of
 from crucible.client.status import JobStatus, Watch, status_of
@@ -119,6 +120,27 @@ class SyncMLPlatform:
             wishes = replace(wishes, project=wishes.project or self._settings.project.value)
             payload = self.payload(ask, Path(scratch), here) if model is None else model[0]
             return SyncJob(self, submit(self.api, payload, wishes, Path(scratch)))
+
+    def recommend(
+        self,
+        code: object = None,
+        requirements: object = None,
+        preferences: object = None,
+        **more: Unpack[Options],
+    ) -> PlanView:
+        """What a program needs and where it would run best: `offers` best first, `chosen`, and `profile`.
+
+        Takes what `submit` takes, and submits nothing.
+        """
+        return self.look(Ask.of(code=code, requirements=requirements, preferences=preferences, **more))
+
+    def look(self, ask: Ask, folder: Path | None = None) -> PlanView:
+        here = folder or Path.cwd()
+        with tempfile.TemporaryDirectory(prefix="crucible-") as scratch:
+            model = self._model(ask, Path(scratch), here)
+            payload = self.payload(ask, Path(scratch), here) if model is None else model[0]
+            ask = ask if model is None else ask.with_model(model[1])
+            return self.api.plan(ask_for(payload, ask.bare_of_market(), ask.aims()))
 
     def _model(self, ask: Ask, scratch: Path, folder: Path) -> tuple[Payload, Wishes] | None:
         """A model, if that is what is asked for; looked up first, because it may say what GPU it needs."""

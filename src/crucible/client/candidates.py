@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from crucible.client.placeviews import BackendView, OfferView
-from crucible.client.requirements import Aim, Preferences, Requirements
+from crucible.client.requirements import Preferences, Requirements
 from crucible.core import elastic, scheduling
 from crucible.core.errors import CrucibleError, NoCapacity, RefusedByPolicy, UnknownName
 from crucible.core.offers import Availability, Market
 from crucible.core.resources import MAX_SECONDS, Resources
+from crucible.core.routing.wishes import Objective
 from crucible.core.tiers import effective
 
 
@@ -131,12 +132,12 @@ def _why_never(
     return elastic.why_never(elastic.Sought(size, market, regions), offer.as_offer())
 
 
-def _rank(place: Candidate, aim: Aim) -> tuple[float, ...]:
+def _rank(place: Candidate, aim: Objective) -> tuple[float, ...]:
     offer = place.offer
     wait = offer.wait_seconds + offer.startup_seconds if offer else 0.0
     later = offer is None or not offer.runnable or offer.availability != Availability.AVAILABLE
-    by_aim = (place.hourly_usd, wait) if aim is Aim.COST else (wait, place.hourly_usd)
-    return (place.backend.is_simulated, later and aim is Aim.SPEED, *by_aim)
+    by_aim = (wait, place.hourly_usd) if aim is Objective.SPEED else (place.hourly_usd, wait)
+    return (place.backend.is_simulated, later and aim is Objective.SPEED, *by_aim)
 
 
 def _nowhere(rejected: Mapping[str, CrucibleError]) -> CrucibleError:

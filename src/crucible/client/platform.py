@@ -19,7 +19,7 @@ from crucible.client.blocking import SyncJob, SyncMLPlatform, checked_seconds, n
 from crucible.client.catalog import PriceView
 from crucible.client.executing import Executed
 from crucible.client.forwarding import Forward
-from crucible.client.placeviews import BackendView, MachineView
+from crucible.client.placeviews import BackendView, MachineView, PlanView
 from crucible.client.pump import pumped
 from crucible.client.results import JobResult
 from crucible.client.status import JobStatus
@@ -75,6 +75,21 @@ class MLPlatform:
         ask = Ask.of(code=code, requirements=requirements, preferences=preferences, **more)
         folder = Path.cwd()
         return Job(self, self._begin(lambda: self.sync.send(ask, folder)))
+
+    async def recommend(
+        self,
+        code: object = None,
+        requirements: object = None,
+        preferences: object = None,
+        **more: Unpack[Options],
+    ) -> PlanView:
+        """What a program needs and where it would run best: `offers` best first, `chosen`, and `profile`.
+
+        Takes what `submit` takes, and submits nothing.
+        """
+        ask = Ask.of(code=code, requirements=requirements, preferences=preferences, **more)
+        folder = Path.cwd()
+        return await self.in_thread(lambda: self.sync.look(ask, folder))
 
     def job(self, id: str) -> Job:
         """A job by its id, short id, an ending of three or more characters, `last`, or else its name (the newest)."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import TypeVar, cast
@@ -11,6 +10,7 @@ from crucible.client.checks import check_number, check_text, read_names, wrong
 from crucible.core.errors import BadInput, UnknownName
 from crucible.core.offers import Market
 from crucible.core.resources import MAX_CPUS, MAX_GPUS, MAX_MEMORY, MAX_SECONDS, GiB
+from crucible.core.routing.wishes import Objective
 from crucible.core.tiers import get_tier
 
 T = TypeVar("T")
@@ -107,19 +107,16 @@ class Requirements:
         return {} if often is None else {FREQUENCY: f"{often:g}"}
 
 
-class Aim(enum.StrEnum):
-    """What places are put in order by."""
-
-    COST = "cost"
-    SPEED = "speed"
-
-
 @dataclass(frozen=True)
 class Preferences:
-    """`allowed_backends` None: all that the server is connected to."""
+    """What places are put in order by. `allowed_backends` None: all that the server is connected to.
 
-    optimize_for: Aim = Aim.COST
+    `deadline_hours`: within which it is to be done; what would take longer is recommended to nobody.
+    """
+
+    optimize_for: Objective = Objective.COST
     allowed_backends: tuple[str, ...] | None = None
+    deadline_hours: float | None = None
 
     @classmethod
     def of(cls, said: object) -> Preferences:
@@ -132,16 +129,22 @@ class Preferences:
         known = _known(said, "preference", [field.name for field in fields(cls)])
         aim = known.get("optimize_for")
         return cls(
-            optimize_for=Aim.COST if aim is None else _aim(aim),
+            optimize_for=Objective.COST if aim is None else _aim(aim),
             allowed_backends=read_names("allowed_backends", known.get("allowed_backends")),
+            deadline_hours=_hours("deadline_hours", known.get("deadline_hours")),
         )
 
 
-def _aim(said: object) -> Aim:
+def _hours(name: str, said: object) -> float | None:
+    check_number(name, said, 0, MAX_HOURS, above=True)
+    return cast(float | None, said)
+
+
+def _aim(said: object) -> Objective:
     try:
-        return Aim(check_text("optimize_for", getattr(said, "value", said)).lower())
+        return Objective(check_text("optimize_for", getattr(said, "value", said)).lower())
     except ValueError:
-        raise UnknownName("aim to optimize_for", str(said), [aim.value for aim in Aim]) from None
+        raise UnknownName("aim to optimize_for", str(said), [aim.value for aim in Objective]) from None
 
 
 def _known(said: Mapping[object, T], kind: str, names: list[str]) -> dict[str, T]:

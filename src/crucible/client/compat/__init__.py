@@ -2,6 +2,7 @@
 
 from crucible.client.compat.compute import ComputeBackend, get_backend
 from crucible.client.compat.gpu import GPUExecutor, JobHandle, PipelinesComeLater
+from crucible.client.compat.router import WorkloadRouter
 from crucible.client.compat.strategy import ExecutionStrategy, LocalExecutor
 from crucible.client.compat.training import AsyncTrainingClient, TrainingClient, TrainingJobRequest, TrainingStatus
 from crucible.client.compat.types import (
@@ -56,5 +57,6 @@ __all__ = [
     "TrainingStatus",
     "UserPreferences",
     "WorkloadCharacteristics",
+    "WorkloadRouter",
     "get_backend",
 ]

@@ -1,0 +1,65 @@
+"""The second document's router: code in, backends out, best first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from crucible.client.compat.types import (
+    AvailabilityStatus,
+    BackendRecommendation,
+    CostEstimate,
+    UserPreferences,
+    WorkloadCharacteristics,
+)
+from crucible.client.placeviews import PlannedView
+from crucible.client.platform import MLPlatform
+from crucible.core.errors import BadInput
+from crucible.core.offers import Availability
+
+
+class WorkloadRouter:
+    def __init__(self, platform: MLPlatform | None = None) -> None:
+        self._platform = platform or MLPlatform()
+
+    async def recommend_backend(
+        self, code: str, user_preferences: UserPreferences | Mapping[str, object] | None = None
+    ) -> list[BackendRecommendation]:
+        """Of each backend its best offer, best first; also those that are not connected, which say so in `cons`."""
+        plan = await self._platform.recommend(code=code, preferences=user_preferences)
+        best: dict[str, PlannedView] = {}
+        for offer in plan.offers:
+            best.setdefault(offer.backend, offer)
+        return [_recommendation(offer) for offer in best.values()]
+
+    async def analyze_workload(self, code: str) -> WorkloadCharacteristics:
+        """What reading the code teaches. Raises BadInput, with the question, where nobody can say how long it takes."""
+        plan = await self._platform.recommend(code=code)
+        profile: dict[str, Any] = plan.profile or {}
+        if plan.hours is None:
+            asked = profile.get("unknown", {}).get("runtime_hours", "How long does it run?")
+            raise BadInput("How long it takes cannot be read from the code.", fix=f"{asked} Say it in Requirements.")
+        return WorkloadCharacteristics(
+            duration_hours=plan.hours,
+            gpu_memory_gb=profile.get("gpu_memory_gb") or 0,
+            interruptible=plan.interruptible,
+            needs_persistent_storage=bool(profile.get("checkpointing")),
+            dataset_size_gb=(profile.get("dataset") or {}).get("gb") or 0,
+        )
+
+
+def _recommendation(offer: PlannedView) -> BackendRecommendation:
+    hourly = offer.rate_micros_per_hour / 1e6
+    total = hourly if offer.total_micros is None else offer.total_micros / 1e6
+    why = (offer.why,) if offer.why else ()
+    return BackendRecommendation(
+        backend=offer.backend,
+        score=offer.score,
+        cost_estimate=CostEstimate(hourly, total, offer.confidence),
+        availability=AvailabilityStatus(
+            Availability(offer.availability) if offer.runnable else Availability.LIMITED,
+            offer.wait_seconds + offer.startup_seconds if offer.runnable else None,
+        ),
+        pros=offer.pros,
+        cons=(*why, *offer.cons),
+    )
