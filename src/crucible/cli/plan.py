@@ -9,6 +9,7 @@ from typing import Any
 from crucible.cli.session import Session
 from crucible.cli.words import dollars
 from crucible.client.placeviews import OfferView, PlannedView, PlanView
+from crucible.core.errors import NoCapacity
 from crucible.core.planask import PlanAsk
 from crucible.core.resources import format_duration, format_memory
 
@@ -18,7 +19,7 @@ HEADS = ("", "PLACE", "TYPE", "REGION", "MARKET", "SIZE", "TOTAL", "PRICE", "DON
 
 
 def show_plan(session: Session, ask: PlanAsk, *, call: bool) -> int:
-    """Prints the plan; with `call` also what would be sent to the place."""
+    """Prints the plan; with `call` also what would be sent to the place. 6: nothing that is connected can run it."""
     with session.api() as api:
         plan = api.plan(ask)
     if session.out.as_json:
@@ -30,7 +31,7 @@ def show_plan(session: Session, ask: PlanAsk, *, call: bool) -> int:
         if call and plan.chosen is not None:
             session.out.data(json.dumps(plan.chosen.call, indent=2, sort_keys=True))
         session.out.say("Nothing was submitted.")
-    return 0
+    return 0 if plan.chosen is not None or plan.waits else NoCapacity.exit_code
 
 
 def print_plan(session: Session, plan: PlanView, shown: int = SHOWN) -> None:

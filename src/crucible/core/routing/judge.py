@@ -66,6 +66,9 @@ def shortfall(work: Work, offer: Offer) -> float:
 
 
 def _wrong_market(work: Work, wishes: Wishes, offer: Offer) -> str:
+    """What is free is nobody's market: a computer of one's own will do whatever is wished for."""
+    if not offer.rate:
+        return ""
     if wishes.market is not None and offer.market is not wishes.market:
         return f"is {offer.market.value}, not {wishes.market.value}"
     if wishes.market is None and offer.market is Market.RESERVED:
