@@ -15,7 +15,7 @@ from crucible.client.wishes import Wishes
 from crucible.core.errors import BadInput
 from crucible.core.offers import Market
 from crucible.core.routing.wishes import Objective
-from crucible.core.spec import EnvironmentSpec, Source
+from crucible.core.spec import EnvironmentSpec, Source, SourceKind
 from crucible.wire.archive import Entry, Link
 
 PAYLOAD = Payload(
@@ -98,3 +98,12 @@ def test_the_plan_is_followed_where_nothing_was_named() -> None:
 @pytest.mark.parametrize("wishes", [Wishes(backend="rehearsal"), Wishes(name="x")])
 def test_what_was_named_stands_and_here_needs_no_name(wishes: Wishes) -> None:
     assert followed(PlanView.model_validate(plan_view("local")), wishes) == wishes
+
+
+def test_of_a_notebook_the_cells_are_read(tmp_path: Path) -> None:
+    (tmp_path / "mine.ipynb").write_text('{"cells": []}')
+    source = Source(kind=SourceKind.NOTEBOOK, path=str(tmp_path / "mine.ipynb"))
+    entries = (Entry.of_bytes("mine.py", b"1"), Entry.of_bytes("model.py", b"2"))
+    ask = ask_for(replace(PAYLOAD, source=source, entries=entries, command=("{python}", "mine.py")), Wishes(), Aims())
+    assert ask.program is not None
+    assert (ask.program.entry, sorted(ask.program.files)) == ("mine.ipynb", ["mine.ipynb", "model.py"])

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crucible.core.errors import UnknownName
-from crucible.core.gpus import GPUS, Dtype, Gpu, gpu, gpus_named, is_gpu, names
+from crucible.core.gpus import GPUS, Dtype, Gpu, called, gpu, gpus_named, is_gpu, names, spoken
 from crucible.core.resources import GiB
 
 
@@ -110,3 +110,15 @@ def test_any_text_is_a_name_or_refused(text: str) -> None:
     if not is_gpu(text):
         with pytest.raises(UnknownName):
             gpus_named(text)
+
+
+def test_types_are_said_by_the_name_of_their_group() -> None:
+    every = [one.name for one in gpus_named("A100")]
+    assert spoken(every) == "A100"
+    assert spoken(["T4", *every]) == "A100 or T4"
+    assert spoken(every[:1]) == every[0]
+
+
+def test_a_type_has_one_name_whoever_speaks() -> None:
+    assert called("Tesla T4") == called("NVIDIA T4") == "T4"
+    assert called("Voodoo 2") == "Voodoo 2"

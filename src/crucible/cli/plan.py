@@ -53,13 +53,8 @@ def needs(plan: PlanView) -> Iterator[str]:
     """What was learned of the program, each with the line that shows it."""
     if plan.profile is None:
         return
-    for label, name in (
-        ("Uses", "frameworks"),
-        ("GPU", "gpu"),
-        ("GPU memory", "gpu_memory_gb"),
-        ("Runs", "runtime_hours"),
-    ):
-        words = _learned(plan.profile, name)
+    for label, name in LEARNED.items():
+        words = _said(plan) if plan.hours_said and name == "runtime_hours" else _learned(plan.profile, name)
         if words:
             yield f"{label + ':':12}{words}"
     yield plan.advice
@@ -101,13 +96,17 @@ def _much_faster(plan: PlanView, chosen: PlannedView) -> PlannedView | None:
 
 def _learned(profile: Mapping[str, Any], name: str) -> str:
     value = profile.get(name)
-    if value is None or value == []:
+    if not value:
         return ""
     shown = _value(name, value)
     sure = profile.get("confidence", {}).get(name, "")
     assumed = ", assumed" if name in profile.get("assumed", ()) else ""
     at = next((f"{line['file']}:{line['line']}" for line in profile.get("evidence", {}).get(name, ())), "")
     return f"{shown} ({', '.join(part for part in (f'{sure} confidence{assumed}' if sure else '', at) if part)})"
+
+
+def _said(plan: PlanView) -> str:
+    return f"{format_duration((plan.hours or 0) * 3600)}{f' on {plan.hours_on}' if plan.hours_on else ''}, as you say"
 
 
 def _value(name: str, value: Any) -> str:

@@ -85,6 +85,7 @@ class PlanView(View):
     gpu: GpuNeed = GpuNeed.NONE
     hours: float | None = None
     hours_on: str | None = None
+    hours_said: bool = False
     interruptible: bool = False
     tier: str | None = None
     advice: str = ""

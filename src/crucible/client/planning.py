@@ -16,7 +16,7 @@ from crucible.core.offers import Market
 from crucible.core.places import DEFAULT_PLACE
 from crucible.core.planask import MAX_FILE, MAX_FILES, PlanAsk
 from crucible.core.routing.wishes import Objective
-from crucible.core.spec import Source
+from crucible.core.spec import Source, SourceKind
 
 MOST = 6_000_000
 """Characters of a program that are sent to be read."""
@@ -46,7 +46,7 @@ class Aims:
 def ask_for(payload: Payload, wishes: Wishes, aims: Aims) -> PlanAsk:
     """Raises BadInput naming the option that is out of bounds."""
     spec = make_spec(payload, replace(wishes, env={}, secrets={}, data=()), bundle=None)
-    told = {**dict(spec), "source": Source(), "files": program_of(payload), **aims.said()}
+    told = {**dict(spec), "source": Source(), **_program(payload), **aims.said()}
     try:
         return PlanAsk.model_validate(told)
     except ValidationError as error:
@@ -73,6 +73,17 @@ def followed(plan: PlanView, wishes: Wishes) -> Wishes:
 
 def look_ahead(api: Api, ask: PlanAsk) -> PlanView | None:
     return None if nothing_to_decide(ask) else api.plan(ask)
+
+
+def _program(payload: Payload) -> dict[str, object]:
+    """Of a notebook the cells that its owner knows, not the script that is made of them."""
+    files, source = program_of(payload), payload.source
+    if source.kind is not SourceKind.NOTEBOOK or source.path is None:
+        return {"files": files}
+    name, made = Path(source.path).name, f"{Path(source.path).stem}.py"
+    rest = {path: text for path, text in files.items() if path != made}
+    text = Path(source.path).read_bytes()[:MAX_FILE].decode(errors="replace")
+    return {"files": {name: text, **rest}, "entry": name}
 
 
 def program_of(payload: Payload) -> dict[str, str]:

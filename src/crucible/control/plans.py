@@ -109,7 +109,8 @@ class Plans:
 
     def _answer(self, question: _Question, foreign: Foreign, now: float) -> View:
         work, ask = question.work, question.ask
-        found = route(work, question.wishes, [*self._connected(ask), *foreign.offers], self._known)
+        offers = [*self._connected(ask), *(() if ask.in_place else foreign.offers)]
+        found = route(work, question.wishes, offers, self._known)
         ranked = _in_order(found.ranked, question.places)
         chosen = self._chosen(ranked, question, work, now)
         both = [*ranked, *found.elsewhere]
@@ -118,6 +119,7 @@ class Plans:
         shown = both if ask.every_region else planviews.best_of_each(both)
         return {
             **planviews.understood(question.profile, work),
+            "hours_said": ask.hours is not None,
             "chosen": chosen,
             "job": planviews.to_submit(chosen or waits, question.market, work),
             "waits": waits is not None,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from crucible.core import scheduling
-from crucible.core.gpus import called
+from crucible.core.gpus import called, spoken
 from crucible.core.offers import Market, Offer
 from crucible.core.resources import Allocation, Resources
 from crucible.core.spec import JobSpec
@@ -80,7 +80,7 @@ def wrong_gpu(types: tuple[str, ...], offer: Offer) -> str:
     has = offer.capacity.gpu_name
     if not types or called(has) in types:
         return ""
-    return f"wants {' or '.join(types)}; {offer.instance_type} has {has or 'no GPU'}"
+    return f"wants {spoken(types)}; {offer.instance_type} has {has or 'no GPU'}"
 
 
 def kind_of(offer: Offer) -> Kind:

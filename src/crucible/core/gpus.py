@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
@@ -215,6 +215,16 @@ def called(name: str) -> str:
     """Our name of a type, whatever a driver or provider calls it; a name that nobody knows as it is."""
     found = _ONE.get(_plain(name))
     return name if found is None else found.name
+
+
+def spoken(types: Sequence[str]) -> str:
+    """Types as people say them: where all of a group are there, its name stands for them."""
+    left = list(types)
+    for group in dict.fromkeys(group for one in GPUS for group in one.groups):
+        members = [one.name for one in gpus_named(group)]
+        if len(members) > 1 and all(name in left for name in members):
+            left = [group, *(name for name in left if name not in members)]
+    return " or ".join(left)
 
 
 def is_gpu(name: str) -> bool:

@@ -137,6 +137,12 @@ def test_more_gpus_than_there_are() -> None:
     assert found.nearest.offer.instance_type == "p4d"
 
 
+def test_the_nearest_is_what_was_wished_for_if_that_is_all_that_is_wrong() -> None:
+    found = plan(work(), Wishes(gpu_types=("A100",), market=Market.RESERVED))
+    assert found.nearest is not None
+    assert found.nearest.offer.instance_type == "a100"
+
+
 def test_nothing_at_all_is_offered() -> None:
     assert plan(work(), among=()) == Plan((), ())
 

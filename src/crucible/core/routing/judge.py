@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from crucible.core import scheduling
-from crucible.core.gpus import called
+from crucible.core.gpus import called, spoken
 from crucible.core.offers import Market, Offer
 from crucible.core.pricing import MICROS
 from crucible.core.profile import GpuNeed
@@ -26,7 +26,7 @@ def unwished(work: Work, wishes: Wishes, offer: Offer) -> str:
     if wishes.regions and not any(offer.region.startswith(region) for region in wishes.regions):
         return f"{offer.region} is not in {_or(wishes.regions)}"
     if wishes.gpu_types and called(offer.capacity.gpu_name) not in wishes.gpu_types:
-        return f"has {offer.capacity.gpu_name or 'no GPU'}, not {_or(wishes.gpu_types)}"
+        return f"has {offer.capacity.gpu_name or 'no GPU'}, not {spoken(wishes.gpu_types)}"
     if wishes.dedicated and offer.tariff.dedicated is False:
         return "shares its machines with others, and only dedicated ones are wished for"
     return _wrong_market(work, wishes, offer)
@@ -63,6 +63,13 @@ def shortfall(work: Work, offer: Offer) -> float:
         (need.memory_bytes or 0, has.memory_bytes),
     )
     return sum(1 - there / wanted for wanted, there in pairs if wanted > there)
+
+
+def astray(work: Work, wishes: Wishes, offer: Offer) -> float:
+    """How far it is from what is wished for; another GPU is farther than another market."""
+    other_gpu = bool(wishes.gpu_types) and called(offer.capacity.gpu_name) not in wishes.gpu_types
+    elsewhere = bool(wishes.backends) and offer.backend not in wishes.backends
+    return 1.0 * elsewhere + 0.5 * other_gpu + 0.1 * bool(_wrong_market(work, wishes, offer))
 
 
 def _wrong_market(work: Work, wishes: Wishes, offer: Offer) -> str:

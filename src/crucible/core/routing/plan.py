@@ -101,7 +101,7 @@ def route(work: Work, wishes: Wishes, offers: Iterable[Offer], known: Knowledge)
     fitting.sort(key=_order)
     ranked = tuple(_ranked(work, wishes, [one for one in fitting if one.offer.runnable]))
     elsewhere = tuple(_ranked(work, wishes, [one for one in fitting if not one.offer.runnable]))
-    return Plan(ranked, tuple(rejected), None if fitting else _nearest(work, rejected), elsewhere)
+    return Plan(ranked, tuple(rejected), None if fitting else _nearest(work, wishes, rejected), elsewhere)
 
 
 def _weighed(work: Work, wishes: Wishes, offer: Offer, estimates: Estimates) -> _Weighed | Rejected:
@@ -142,10 +142,11 @@ def _order(one: _Weighed) -> tuple[object, ...]:
     return one.weight, *ties, offer.backend, offer.region, offer.instance_type, offer.market
 
 
-def _nearest(work: Work, rejected: list[Rejected]) -> Rejected | None:
+def _nearest(work: Work, wishes: Wishes, rejected: list[Rejected]) -> Rejected | None:
     def misses(one: Rejected) -> tuple[object, ...]:
         offer = one.offer
-        return judge.shortfall(work, offer), offer.rate, offer.backend, offer.region, offer.instance_type
+        missing = judge.shortfall(work, offer) + judge.astray(work, wishes, offer)
+        return missing, offer.rate, offer.backend, offer.region, offer.instance_type
 
     return min(rejected, key=misses, default=None)
 
