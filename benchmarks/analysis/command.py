@@ -11,6 +11,8 @@ from pathlib import Path
 
 from benchmarks.analysis import baselines
 from benchmarks.analysis.corpus import Label, labels
+from benchmarks.analysis.runs import runs
+from benchmarks.analysis.runtimes import report
 from benchmarks.analysis.scores import accuracy, macro_f1, percentile
 from benchmarks.analysis.snippets import snippet
 from crucible.analysis import Sources, analyse, gathered
@@ -25,10 +27,15 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--corpus", type=Path, help="a folder of scripts with labels.csv")
     parser.add_argument("--snippets", type=int, default=0, help="so many broken and mangled snippets")
     parser.add_argument("--speed", type=Path, help="a folder of scripts to time")
+    parser.add_argument(
+        "--published", action="store_true", help="published runs, and how long each is expected to take"
+    )
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args(arguments)
-    if args.corpus is None and not args.snippets and args.speed is None:
-        parser.error("nothing to do: name --corpus, --snippets or --speed")
+    if args.corpus is None and not args.snippets and args.speed is None and not args.published:
+        parser.error("nothing to do: name --corpus, --published, --snippets or --speed")
+    if args.published:
+        report(runs(), _say)
     if args.corpus is not None:
         evaluate(labels(args.corpus), args.corpus)
     if args.speed is not None:
