@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.analysis import baselines
-from benchmarks.analysis.corpus import Label, labels
+from benchmarks.analysis.corpus import Label, Part, corpus
 from benchmarks.analysis.runs import runs
 from benchmarks.analysis.runtimes import report
 from benchmarks.analysis.scores import accuracy, macro_f1, percentile
@@ -24,7 +24,8 @@ WITHIN = 0.05
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.analysis", description=__doc__)
-    parser.add_argument("--corpus", type=Path, help="a folder of scripts with labels.csv")
+    parser.add_argument("--corpus", type=Path, help="a folder of scripts with labels.csv, or of owner/name")
+    parser.add_argument("--part", type=Part, default=Part.ALL, help="of our labels: shown, held or all")
     parser.add_argument("--snippets", type=int, default=0, help="so many broken and mangled snippets")
     parser.add_argument("--speed", type=Path, help="a folder of scripts to time")
     parser.add_argument(
@@ -37,7 +38,10 @@ def main(arguments: Sequence[str]) -> int:
     if args.published:
         report(runs(), _say)
     if args.corpus is not None:
-        evaluate(labels(args.corpus), args.corpus)
+        found = corpus(args.corpus, args.part)
+        for path in found.changed:
+            _say(f"left out, it has changed since it was labelled: {path}")
+        evaluate(found.labels, args.corpus)
     if args.speed is not None:
         timed([path.read_bytes() for path in sorted(args.speed.rglob("*.py"))])
     return read_snippets(args.snippets, args.seed) if args.snippets else 0
