@@ -6,11 +6,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from crucible.analysis.library import (
+    arrays,
     builtin,
     configs,
     datasets,
     keras_layers,
     options,
+    own_layers,
     plain_methods,
     standard,
     torch_functions,
@@ -40,7 +42,9 @@ _HANDLERS: dict[str, Handler] = {
     **torch_moves.HANDLERS,
     **torch_models.HANDLERS,
     **datasets.HANDLERS,
+    **arrays.TENSORFLOW,
     **keras_layers.HANDLERS,
+    **own_layers.HANDLERS,
 }
 _PREFIXES: tuple[tuple[str, Handler], ...] = (
     ("torchvision.datasets.", datasets.torch_dataset),
@@ -50,6 +54,7 @@ _PREFIXES: tuple[tuple[str, Handler], ...] = (
     ("torchvision.models.", torch_models.named),
     ("keras.applications.", torch_models.named),
     ("transformers.", torch_models.transformers_call),
+    *((prefix, arrays.call) for prefix in arrays.PREFIXES),
 )
 _QUIET = frozenset(
     {"builtins.print", "builtins.len", "builtins.str", "builtins.int", "builtins.range", "builtins.super"}
