@@ -115,3 +115,23 @@ keras.Model(x, layers.Dense(1, use_bias=False)(Own()(x)))
 def test_a_shape_that_only_data_knows_is_said_to_be_missing() -> None:
     found = read(f"{HEAD}x = keras.Input((width,))\nkeras.Model(x, layers.Dense(3)(layers.Dense(4)(x)))\n")
     assert found.parameters.confidence is not Confidence.HIGH
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "x = ops.swapaxes(x, 1, 9)",
+        "x = ops.concatenate([x, x], axis=-9)",
+        "x = ops.split(x, -2, axis=7)",
+        "x = ops.image.extract_patches(x, ())",
+        "x = layers.Permute((-9, 4))(x)",
+        "x = ops.transpose(x, (9, 9, 9))",
+        "x = ops.reshape(x, (0, -1))",
+        "x = ops.squeeze(x, 'a')",
+        "x = ops.einsum(3, x)",
+        "x = layers.ZeroPadding2D('a')(x)",
+        "x = layers.Concatenate(axis=12)([x, x])",
+    ],
+)
+def test_what_makes_no_sense_does_no_harm(code: str) -> None:
+    assert read(f"{HEAD}x = keras.Input((4, 6))\n{code}\nkeras.Model(x, layers.Dense(1)(x))\n").frameworks.value

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from crucible.analysis.conclusions.flax_models import flax_models
 from crucible.analysis.conclusions.keras_models import keras_models
 from crucible.analysis.conclusions.seen import Seen
 from crucible.analysis.conclusions.sizes import Sizes, sizes_in, sizes_in_order
@@ -38,7 +39,7 @@ def models(seen: Seen) -> tuple[Model, ...]:
     roots = list(_torch_roots(seen))
     found = [_torch_model(seen, each) for each in roots]
     found = [each for each in found if each.parameters or not each.complete]
-    found += list(_named(seen)) + list(_keras(seen))
+    found += list(_named(seen)) + list(_built(seen))
     if not found:
         found = list(_from_sizes(seen))
     return tuple(found[:50])
@@ -177,8 +178,8 @@ def _adapters(thing: Thing, sizes: Sizes | None, total: int | None) -> int | Non
     return 2 * rank * sizes.width * count * sizes.layers
 
 
-def _keras(seen: Seen) -> Iterator[Model]:
-    for each in keras_models(seen):
+def _built(seen: Seen) -> Iterator[Model]:
+    for each in (*keras_models(seen), *flax_models(seen)):
         yield Model(each.name, each.value, each.where, each.parameters, each.learns, each.complete)
 
 

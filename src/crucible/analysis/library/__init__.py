@@ -10,6 +10,7 @@ from crucible.analysis.library import (
     builtin,
     configs,
     datasets,
+    flax_layers,
     keras_layers,
     options,
     own_layers,
@@ -45,6 +46,7 @@ _HANDLERS: dict[str, Handler] = {
     **arrays.TENSORFLOW,
     **keras_layers.HANDLERS,
     **own_layers.HANDLERS,
+    **flax_layers.HANDLERS,
 }
 _PREFIXES: tuple[tuple[str, Handler], ...] = (
     ("torchvision.datasets.", datasets.torch_dataset),
@@ -54,6 +56,8 @@ _PREFIXES: tuple[tuple[str, Handler], ...] = (
     ("torchvision.models.", torch_models.named),
     ("keras.applications.", torch_models.named),
     ("transformers.", torch_models.transformers_call),
+    ("flax.linen.", flax_layers.linen),
+    ("flax.nnx.", flax_layers.nnx),
     *((prefix, arrays.call) for prefix in arrays.PREFIXES),
 )
 _QUIET = frozenset(
@@ -129,6 +133,8 @@ def called_thing(machine: Machine, thing: Thing, args: tuple[Value, ...], kwargs
         return torch_layers.forward(machine, thing, args, kwargs)
     if thing.path.startswith("keras."):
         return keras_layers.called(machine, thing, args, kwargs)
+    if thing.path.startswith(("flax.linen.", "flax.nnx.")):
+        return flax_layers.called(machine, thing, args, kwargs)
     if thing.path == "command":
         return options.run_command(machine, thing)
     if thing.path == "typer.Typer" and thing.attrs.get("commands"):

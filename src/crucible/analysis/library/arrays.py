@@ -148,6 +148,8 @@ def _swapped(asked: Asked) -> Value:
     if source is None or source.shape is None or one is None or other is None:
         return None if source is None else made(None, source)
     order = list(source.shape)
+    if not all(-len(order) <= at < len(order) for at in (one, other)):
+        return made(None, source)
     order[one], order[other] = order[other], order[one]
     return made(tuple(order), source)
 
@@ -166,7 +168,9 @@ def _joined(asked: Asked) -> Value:
 
 def joined(shapes: list[Shape | None], axis: int) -> Shape | None:
     first = shapes[0]
-    if first is None or any(each is None or len(each) != len(first) for each in shapes) or axis >= len(first):
+    if first is None or any(each is None or len(each) != len(first) for each in shapes):
+        return None
+    if not -len(first) <= axis < len(first):
         return None
     sizes = [whole(each[axis]) for each in shapes if each is not None]
     total = UNKNOWN if None in sizes else sum(size or 0 for size in sizes)
@@ -234,8 +238,10 @@ def _shape(asked: Asked) -> Value:
 
 def _split(asked: Asked) -> Value:
     source, parts = _first(asked), settled(asked.get(1, "indices_or_sections", asked.kwargs.get("num_or_size_splits")))
-    count, axis = whole(parts), whole(asked.get(2, "axis")) or 0
-    if source is None or source.shape is None or not count or count > 64 or axis >= len(source.shape):
+    count, axis = whole(parts) or 0, whole(asked.get(2, "axis")) or 0
+    if source is None or source.shape is None or not 0 < count <= 64:
+        return None
+    if not -len(source.shape) <= axis < len(source.shape):
         return None
     size = whole(source.shape[axis])
     each = UNKNOWN if size is None else size // count
@@ -264,7 +270,7 @@ def _spread(asked: Asked) -> Value:
 def _patches(asked: Asked) -> Value:
     source = _first(asked)
     sizes, steps = dims(asked.get(1, "size", asked.kwargs.get("sizes"))), dims(asked.get(2, "strides"))
-    if source is None or source.shape is None or len(source.shape) != 4 or sizes is None:
+    if source is None or source.shape is None or len(source.shape) != 4 or not sizes:
         return None if source is None else made(None, source)
     side = whole(sizes[1] if len(sizes) == 4 else sizes[0])
     step = whole((steps[1] if len(steps) == 4 else steps[0]) if steps else side)

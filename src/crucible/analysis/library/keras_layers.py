@@ -238,7 +238,7 @@ def _output(thing: Thing, name: str, shape: Shape | None, inputs: tuple[Tensor, 
         return _padded(shape, given, 1 if name.startswith("Zero") else -1)
     if name == "Permute":
         order = dims(given.get("dims")) or ()
-        return (shape[0], *(shape[at] if isinstance(at, int) and at < len(shape) else UNKNOWN for at in order))
+        return (shape[0], *(shape[at] if isinstance(at, int) and 0 <= at < len(shape) else UNKNOWN for at in order))
     if name == "TextVectorization":
         return (shape[0], given.get("output_sequence_length", UNKNOWN))
     if name == "CategoryEncoding":
