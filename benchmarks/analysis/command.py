@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.analysis import baselines
-from benchmarks.analysis.corpus import Label, labels
+from benchmarks.analysis.corpus import Label, Part, corpus
+from benchmarks.analysis.runs import runs
+from benchmarks.analysis.runtimes import report
 from benchmarks.analysis.scores import accuracy, macro_f1, percentile
 from benchmarks.analysis.snippets import snippet
 from crucible.analysis import Sources, analyse, gathered
@@ -22,15 +24,24 @@ WITHIN = 0.05
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.analysis", description=__doc__)
-    parser.add_argument("--corpus", type=Path, help="a folder of scripts with labels.csv")
+    parser.add_argument("--corpus", type=Path, help="a folder of scripts with labels.csv, or of owner/name")
+    parser.add_argument("--part", type=Part, default=Part.ALL, help="of our labels: shown, held or all")
     parser.add_argument("--snippets", type=int, default=0, help="so many broken and mangled snippets")
     parser.add_argument("--speed", type=Path, help="a folder of scripts to time")
+    parser.add_argument(
+        "--published", action="store_true", help="published runs, and how long each is expected to take"
+    )
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args(arguments)
-    if args.corpus is None and not args.snippets and args.speed is None:
-        parser.error("nothing to do: name --corpus, --snippets or --speed")
+    if args.corpus is None and not args.snippets and args.speed is None and not args.published:
+        parser.error("nothing to do: name --corpus, --published, --snippets or --speed")
+    if args.published:
+        report(runs(), _say)
     if args.corpus is not None:
-        evaluate(labels(args.corpus), args.corpus)
+        found = corpus(args.corpus, args.part)
+        for path in found.changed:
+            _say(f"left out, it has changed since it was labelled: {path}")
+        evaluate(found.labels, args.corpus)
     if args.speed is not None:
         timed([path.read_bytes() for path in sorted(args.speed.rglob("*.py"))])
     return read_snippets(args.snippets, args.seed) if args.snippets else 0

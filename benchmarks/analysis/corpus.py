@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 import csv
+import enum
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 LABELS = "labels.csv"
+OURS = Path(__file__).parent / "labels.jsonl"
+NEEDS = ("none", "optional", "required")
+HELD = 3
+"""Every so many-th file is held out."""
+
+
+class Part(enum.StrEnum):
+    ALL = "all"
+    SHOWN = "shown"
+    HELD = "held"
 
 
 @dataclass(frozen=True)
@@ -17,20 +32,59 @@ class Label:
     parameters: int | None
 
 
+@dataclass(frozen=True)
+class Corpus:
+    """`changed` are files that are not what their label was given to."""
+
+    labels: list[Label]
+    changed: tuple[str, ...] = ()
+
+
+def corpus(folder: Path, part: Part = Part.ALL) -> Corpus:
+    """By the folder's own `labels.csv`, else by ours; a script that is missing is an error, so that none is left out
+    unseen.
+    """
+    if (folder / LABELS).is_file():
+        return Corpus(labels(folder))
+    return _ours(folder, part)
+
+
 def labels(folder: Path) -> list[Label]:
-    """The rows of `labels.csv`; a script that is missing is an error, so that none is left out unseen."""
     with (folder / LABELS).open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
-    found = [_label(folder, row) for row in rows]
-    missing = [str(each.path) for each in found if not each.path.is_file()]
-    if missing:
-        raise FileNotFoundError(f"labelled, but not there: {', '.join(missing)}")
+    found = [_label(folder / row["file"], row) for row in rows]
+    _all_there(each.path for each in found)
     return found
 
 
-def _label(folder: Path, row: dict[str, str]) -> Label:
+def _ours(folder: Path, part: Part) -> Corpus:
+    rows = [json.loads(line) for line in OURS.read_text(encoding="utf-8").splitlines()]
+    chosen = [row for row in rows if part is Part.ALL or _held(row["sha1"]) is (part is Part.HELD)]
+    placed = [(folder / row["repository"] / row["path"], row) for row in chosen]
+    _all_there(path for path, _ in placed)
+    same = [_label(path, row) for path, row in placed if _sha1(path) == row["sha1"]]
+    return Corpus(same, tuple(row["path"] for path, row in placed if _sha1(path) != row["sha1"]))
+
+
+def _held(sha1: str) -> bool:
+    return int(sha1, 16) % HELD == 0
+
+
+def _sha1(path: Path) -> str:
+    return hashlib.sha1(path.read_bytes(), usedforsecurity=False).hexdigest()
+
+
+def _all_there(paths: Iterable[Path]) -> None:
+    missing = [str(path) for path in paths if not path.is_file()]
+    if missing:
+        raise FileNotFoundError(f"labelled, but not there: {', '.join(missing)}")
+
+
+def _label(path: Path, row: Mapping[str, Any]) -> Label:
     gpu = row["gpu"].strip()
-    if gpu not in ("none", "optional", "required"):
-        raise ValueError(f"{row['file']}: gpu is {gpu!r}, not none, optional or required")
-    count = (row.get("parameters") or "").strip()
-    return Label(folder / row["file"], frozenset(row["frameworks"].split()), gpu, int(count) if count else None)
+    if gpu not in NEEDS:
+        raise ValueError(f"{path.name}: gpu is {gpu!r}, not none, optional or required")
+    given = row["frameworks"]
+    frameworks = frozenset(given.split() if isinstance(given, str) else given)
+    count = str(row.get("parameters") or "").strip()
+    return Label(path, frameworks, gpu, int(count) if count else None)

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import hashlib
+import json
 from pathlib import Path
 
 import pytest
 from benchmarks.analysis import baselines
 from benchmarks.analysis.command import main
-from benchmarks.analysis.corpus import labels
+from benchmarks.analysis.corpus import OURS, Part, labels
+from benchmarks.analysis.corpus import corpus as corpus_of
 from benchmarks.analysis.scores import accuracy, macro_f1, percentile
 
 from crucible.analysis.knowledge.frameworks import FRAMEWORKS
@@ -87,7 +90,65 @@ def test_macro_f1_gives_each_class_the_same_weight() -> None:
 
 
 def test_the_guide_lists_the_frameworks_that_are_known() -> None:
-    guide = (Path(__file__).parents[2] / "benchmarks" / "analysis" / "README.md").read_text(encoding="utf-8")
+    guide = (Path(__file__).parents[2] / "benchmarks" / "analysis" / "GUIDE.md").read_text(encoding="utf-8")
     start = guide.index("`torch tensorflow")
     listed = guide[start + 1 : guide.index("`", start + 1)].split()
     assert set(listed) == {name for names in FRAMEWORKS.values() for name in names}
+
+
+@pytest.fixture
+def clones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Three scripts of a repository, labelled by their content."""
+    rows = []
+    for number in range(9):
+        script = tmp_path / "them" / "examples" / f"{number}.py"
+        script.parent.mkdir(parents=True, exist_ok=True)
+        script.write_text(f"import torch\nprint({number})\n")
+        sha1 = hashlib.sha1(script.read_bytes(), usedforsecurity=False).hexdigest()
+        rows.append(
+            {
+                "repository": "them/examples",
+                "path": f"{number}.py",
+                "sha1": sha1,
+                "frameworks": ["torch"],
+                "gpu": "none",
+            }
+        )
+    ours = tmp_path / "labels.jsonl"
+    ours.write_text("\n".join(json.dumps(row) for row in rows))
+    monkeypatch.setattr("benchmarks.analysis.corpus.OURS", ours)
+    return tmp_path
+
+
+def test_a_third_is_held_out_by_its_content(clones: Path) -> None:
+    parts = {part: {each.path.name for each in corpus_of(clones, part).labels} for part in Part}
+    assert parts[Part.SHOWN] | parts[Part.HELD] == parts[Part.ALL]
+    assert not parts[Part.SHOWN] & parts[Part.HELD]
+    assert len(parts[Part.ALL]) == 9
+    assert parts[Part.HELD]
+
+
+def test_a_script_that_has_changed_is_left_out_and_named(clones: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (clones / "them" / "examples" / "3.py").write_text("import keras\n")
+    assert corpus_of(clones).changed == ("3.py",)
+    main(["--corpus", str(clones)])
+    told = capsys.readouterr().out
+    assert "left out, it has changed since it was labelled: 3.py" in told
+    assert "8 scripts" in told
+
+
+def test_a_script_that_is_missing_is_an_error(clones: Path) -> None:
+    (clones / "them" / "examples" / "3.py").unlink()
+    with pytest.raises(FileNotFoundError, match=r"3\.py"):
+        corpus_of(clones)
+
+
+def test_our_labels_are_sound() -> None:
+    rows = [json.loads(line) for line in OURS.read_text(encoding="utf-8").splitlines()]
+    known = {name for names in FRAMEWORKS.values() for name in names}
+    assert len(rows) >= 120
+    assert len({(row["repository"], row["path"]) for row in rows}) == len(rows)
+    for row in rows:
+        assert row["gpu"] in ("none", "optional", "required")
+        assert set(row["frameworks"]) <= known
+        assert len(row["sha1"]) == 40

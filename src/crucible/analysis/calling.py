@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from crucible.analysis.definitions import is_network
 from crucible.analysis.functions import follow, method
-from crucible.analysis.library import called_library, called_member, called_thing
+from crucible.analysis.library import called_library, called_member, called_thing, own_layers
 from crucible.analysis.machine import Machine
 from crucible.analysis.scope import Scope
 from crucible.analysis.values import (
@@ -83,6 +83,7 @@ def _field_default(machine: Machine, default: Value) -> Value:
 
 def _called_object(machine: Machine, owner: Instance, args: tuple[Value, ...], kwargs: Kwargs) -> Value:
     names = ("forward", "call", "__call__") if is_network(owner) else ("__call__",)
+    own_layers.built(machine, owner, args)
     for name in names:
         found = method(owner, name)
         if found is not None:

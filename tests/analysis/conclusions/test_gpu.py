@@ -11,6 +11,7 @@ def profile(code: str, *arguments: str) -> Profile:
 
 
 REQUIRED = {
+    "memory of a GPU": "import tensorflow as tf\ntf.zeros(3)\ntf.config.experimental.reset_memory_stats('GPU:0')",
     "told": "import torch\ntorch.nn.Linear(1, 2).to('cuda')",
     "told with a number": "import torch\ntorch.nn.Linear(1, 2).to(0)",
     "a keyword": "import torch\ntorch.zeros(3, device='cuda:1')",
@@ -66,6 +67,14 @@ OPTIONAL = {
     "hidden from TensorFlow for JAX": (
         "import jax, tensorflow as tf\ntf.config.experimental.set_visible_devices([], 'GPU')\njax.numpy.zeros(3)"
     ),
+    "a TPU if it gets one": (
+        "import tensorflow as tf\ntry:\n    tf.tpu.experimental.initialize_tpu_system(r)\n"
+        "except ValueError:\n    pass\ntf.zeros(3)"
+    ),
+    "memory of a GPU if there is one": (
+        "import tensorflow as tf\nif tf.config.list_physical_devices('GPU'):\n"
+        "    tf.config.experimental.get_memory_info('GPU:0')\ntf.zeros(3)"
+    ),
     "a library in a try": "try:\n    import cupy as np\nexcept ImportError:\n    import numpy as np",
 }
 NONE = {
@@ -77,6 +86,8 @@ NONE = {
     "data of keras": "from keras.datasets import mnist\nmnist.load_data()\nfrom sklearn.svm import SVC",
     "hidden from TensorFlow": "import tensorflow as tf\ntf.config.set_visible_devices([], 'GPU')\ntf.zeros(3)",
     "jax told so": "import jax\njax.config.update('jax_platform_name', 'cpu')\njax.numpy.zeros(3)",
+    "TPUs of jax": "import jax\nkeras_devices = jax.devices('tpu')\njax.numpy.zeros(3)",
+    "TPUs of TensorFlow": "import tensorflow as tf\ns = tf.distribute.TPUStrategy(r)\ntf.zeros(3)",
     "seeds": "import torch\ntorch.cuda.manual_seed_all(1)\ntorch.manual_seed(1)",
     "nothing": "print('hello')",
 }

@@ -73,7 +73,8 @@ def _of_model(seen: Seen, model: Model, inputs: Inputs) -> Work | None:
         return Work(sizes.kept(tokens, 4 * kept), 3 * sizes.flops(tokens, inputs.length), Confidence.MEDIUM, why)
     shape = architecture(model.name)
     if shape is not None:
-        scale = inputs.batch * (inputs.side / shape.size) ** 2
+        side = shape.size if shape.resizes else inputs.side
+        scale = inputs.batch * (side / shape.size) ** 2
         why = f"From what {shape.name} is known to keep for a picture of {shape.size} pixels."
         return Work(scale * shape.activations * 4e6 * kept, 6e9 * scale * shape.multiply_adds, Confidence.MEDIUM, why)
     if isinstance(model.value, Thing) and model.value.path.startswith("keras."):

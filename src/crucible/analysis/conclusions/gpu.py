@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 
@@ -58,6 +59,18 @@ _NEEDS = frozenset(
         "torch.cuda.get_device_capability",
         "torch.cuda.current_device",
     }
+)
+
+_GPU_MEMORY = (
+    "tensorflow.config.experimental.get_memory_info",
+    "tensorflow.config.experimental.reset_memory_stats",
+    "tensorflow.config.experimental.get_memory_usage",
+)
+_JAX_DEVICES = ("jax.devices", "jax.local_devices", "jax.device_count", "jax.local_device_count")
+_TF_TPUS = (
+    "tensorflow.tpu.experimental.initialize_tpu_system",
+    "tensorflow.distribute.TPUStrategy",
+    "tensorflow.distribute.experimental.TPUStrategy",
 )
 
 
@@ -125,6 +138,8 @@ def _required(seen: Seen) -> Iterator[Sign]:
             yield call.where, "It hands on the GPU as a device."
         elif call.path in _NEEDS:
             yield call.where, f"It calls {call.path}, which fails without a GPU."
+        elif call.path in _GPU_MEMORY and _names_gpu(call.argument(0, "device")):
+            yield call.where, "It asks for the memory of a GPU, which fails without one."
         elif call.last == "DistributedDataParallel" and isinstance(call.kwargs.get("device_ids"), list):
             yield call.where, "Its copies of the model are placed on GPUs by number."
         elif _nccl(call):
@@ -152,6 +167,11 @@ def _one(value: Value) -> Value:
 
 def _tried(seen: Seen, situation: Situation) -> bool:
     return not situation.certain
+
+
+def _names_gpu(value: Value) -> bool:
+    """As TensorFlow writes it: `GPU:0`, `/gpu:0`, `/device:GPU:0`."""
+    return isinstance(value, str) and "gpu:" in value.lower()
 
 
 def _nccl(call: Call) -> bool:
@@ -248,4 +268,19 @@ def _forbidden(seen: Seen) -> Sign | None:
             return call.where, "It hides GPUs from itself."
         if call.path == "jax.config.update" and call.args[:2] in _ON_CPU:
             return call.where, "It runs on the CPU only."
+        if _only_tpus(seen, call):
+            return call.where, "It runs on TPUs only."
     return None
+
+
+def _only_tpus(seen: Seen, call: Call) -> bool:
+    """Without fail: many programs try for a TPU first and take what there is."""
+    asks = call.path in _TF_TPUS or (call.path in _JAX_DEVICES and call.argument(0, "backend") == "tpu")
+    return asks and call.situation.certain and not _caught(seen, call.where)
+
+
+def _caught(seen: Seen, where: Where) -> bool:
+    """The line stands in a `try` that lets errors pass."""
+    tree = seen.machine.trees.get(where[0])
+    blocks = [each for top in (tree.body if tree else ()) for each in ast.walk(top) if isinstance(each, ast.Try)]
+    return any(each.handlers and each.body[0].lineno <= where[1] <= (each.body[-1].end_lineno or 0) for each in blocks)

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from crucible.analysis.conclusions.flax_models import flax_models
+from crucible.analysis.conclusions.keras_models import keras_models
 from crucible.analysis.conclusions.seen import Seen
 from crucible.analysis.conclusions.sizes import Sizes, sizes_in, sizes_in_order
 from crucible.analysis.definitions import is_network
 from crucible.analysis.knowledge.architectures import architecture
 from crucible.analysis.knowledge.pretrained import pretrained, size_in_name
-from crucible.analysis.library.keras_layers import network
 from crucible.analysis.library.torch_layers import is_module, parameters_of
 from crucible.analysis.library.torch_models import MODEL
-from crucible.analysis.values import Instance, Tensor, Thing, Value, Where, settled, whole
+from crucible.analysis.values import Instance, Thing, Value, Where, settled, whole
 from crucible.core.profile import Conclusion, Confidence
 
 _FRAMEWORK = ("torch.", "keras.", "transformers.", "tensorflow.", "jax.", "builtins.", "numpy.", "argparse.", "flax.")
@@ -38,7 +39,7 @@ def models(seen: Seen) -> tuple[Model, ...]:
     roots = list(_torch_roots(seen))
     found = [_torch_model(seen, each) for each in roots]
     found = [each for each in found if each.parameters or not each.complete]
-    found += list(_named(seen)) + list(_keras(seen))
+    found += list(_named(seen)) + list(_built(seen))
     if not found:
         found = list(_from_sizes(seen))
     return tuple(found[:50])
@@ -177,44 +178,9 @@ def _adapters(thing: Thing, sizes: Sizes | None, total: int | None) -> int | Non
     return 2 * rank * sizes.width * count * sizes.layers
 
 
-def _keras(seen: Seen) -> Iterator[Model]:
-    inner: set[int] = set()
-    rows: list[tuple[Thing, Where]] = []
-    for call in seen.facts.calls:
-        if isinstance(call.result, Thing) and call.result.path in (
-            "keras.Sequential",
-            "keras.models.Sequential",
-            "keras.Model",
-            "keras.models.Model",
-        ):
-            rows.append((call.result, call.where))
-            inner |= {id(each) for each in call.result.children}
-    for thing, where in rows:
-        if id(thing) in inner:
-            continue
-        layers = network(thing)
-        inner |= {id(each.origin[0]) for each in layers if each.origin is not None}
-        tensors = [weight for each in layers if each.origin is not None for weight in _weights(each.origin[0])]
-        unique = {id(each.store): each for each in tensors}
-        counts = [each.items for each in unique.values()]
-        complete = None not in counts and all(each.shape is not None for each in layers)
-        total = sum(each or 0 for each in counts)
-        if total or not complete:
-            yield Model(
-                str(thing.kwargs.get("name") or thing.path.rpartition(".")[2]), thing, where, total, total, complete
-            )
-    for made in seen.facts.made:
-        if is_network(made) and any(base.startswith("keras.") for base in made.bases) and id(made) not in inner:
-            weights = parameters_of(made)
-            total = sum(each.items or 0 for each in weights)
-            if total:
-                yield Model(made.cls.name, made, made.where, total, total, False)
-
-
-def _weights(thing: Thing) -> list[Tensor]:
-    if thing.path.startswith("keras.") and not thing.path.startswith("keras.layers"):
-        return [weight for each in network(thing) if each.origin is not None for weight in _weights(each.origin[0])]
-    return [each for name, each in thing.attrs.items() if name.startswith("weight") and isinstance(each, Tensor)]
+def _built(seen: Seen) -> Iterator[Model]:
+    for each in (*keras_models(seen), *flax_models(seen)):
+        yield Model(each.name, each.value, each.where, each.parameters, each.learns, each.complete)
 
 
 def _from_sizes(seen: Seen) -> Iterator[Model]:

@@ -1,32 +1,37 @@
-"""How long it runs on a named reference: arithmetic or memory traffic, whichever is slower, and a little per step."""
+"""How long it runs on a named reference: its arithmetic and its traffic to memory, and a little per step.
+
+Checked against published runs by `python -m benchmarks.analysis --published`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from crucible.analysis.conclusions.activations import Work
 from crucible.analysis.conclusions.seen import Seen
+from crucible.core.gpus import gpu
 from crucible.core.profile import Conclusion, Confidence, GpuNeed, Memory, Precision, Profile
-
-STEP_SECONDS = 0.004
-"""Python, kernel launches and the optimizer, whatever the size of the model."""
+from crucible.core.routing.roofline import Roof, load, roof
 
 _ORDER = [Confidence.LOW, Confidence.MEDIUM, Confidence.HIGH]
 
 
 @dataclass(frozen=True)
 class Reference:
-    """A place to measure by: FLOP/s in full and in half precision, bytes/s of its memory, the share programs reach."""
+    """A place to measure by, and what programs reach there in each format."""
 
     name: str
-    full: float
-    half: float
-    bandwidth: float
-    reached: float = 0.45
+    roofs: Mapping[Precision, Roof]
 
 
-T4 = Reference("T4", 8.1e12, 65e12, 320e9)
-CPU = Reference("8 CPU cores", 0.4e12, 0.4e12, 40e9, 0.5)
+def of_gpu(name: str) -> Reference:
+    found = gpu(name)
+    return Reference(found.name, {each: roof(found, each.value) for each in Precision})
+
+
+T4 = of_gpu("T4")
+CPU = Reference("8 CPU cores", dict.fromkeys(Precision, Roof(0.2e12, 40e9)))
 
 
 def runtime(
@@ -35,11 +40,8 @@ def runtime(
     place = reference if learned.gpu.value is not GpuNeed.NONE else CPU
     if steps.value is None or work is None or parts is None:
         return seen.ask("How long does it run today, and on what?")
-    quick = learned.precision.value in (Precision.FP16, Precision.BF16)
-    peak = place.half * 0.6 if quick else place.full
-    arithmetic = work.flops / (peak * place.reached)
-    traffic = 2.0 * (parts.total - parts.workspace) / place.bandwidth
-    seconds = steps.value * (max(arithmetic, traffic) + STEP_SECONDS)
+    reached = place.roofs[learned.precision.value or Precision.FP32]
+    seconds = steps.value * reached.seconds(load(work.flops, parts))
     sure = min(Confidence.MEDIUM, work.confidence, steps.confidence, key=_ORDER.index)
     why = f"{steps.value:,} steps of {seconds / steps.value:.3g} s on {place.name}, without loading data."
     if steps.assumed:

@@ -18,6 +18,11 @@ class Architecture:
     activations: float
     size: int = 224
 
+    @property
+    def resizes(self) -> bool:
+        """It brings every picture to its own size, whatever the data gives it."""
+        return self.name.startswith(("fasterrcnn", "maskrcnn", "retinanet"))
+
 
 _ROWS = """
 alexnet 61.10 0.714 1.6 224
@@ -33,7 +38,9 @@ resnet50 25.56 4.089 25.0 224
 resnet101 44.55 7.801 37.0 224
 resnet152 60.19 11.514 52.0 224
 resnext50_32x4d 25.03 4.230 32.0 224
+resnext101_32x4d 44.18 8.010 47.0 224
 resnext101_32x8d 88.79 16.414 70.0 224
+resnext101_64x4d 83.46 15.520 69.0 224
 wide_resnet50_2 68.88 11.398 32.0 224
 wide_resnet101_2 126.89 22.753 48.0 224
 densenet121 7.98 2.834 33.0 224
@@ -54,14 +61,14 @@ mnasnet1_0 4.38 0.314 11.0 224
 shufflenetv2_x1_0 2.28 0.145 4.0 224
 nasnetmobile 5.33 0.567 13.0 224
 nasnetlarge 88.95 23.8 140.0 331
-efficientnetb0 5.29 0.386 14.0 224
-efficientnetb1 7.79 0.687 22.0 240
-efficientnetb2 9.11 1.088 27.0 260
-efficientnetb3 12.23 1.827 42.0 300
-efficientnetb4 19.34 4.394 86.0 380
-efficientnetb5 30.39 10.266 170.0 456
-efficientnetb6 43.04 19.068 290.0 528
-efficientnetb7 66.35 37.746 510.0 600
+efficientnetb0 5.29 0.386 22.0 224
+efficientnetb1 7.79 0.687 35.7 240
+efficientnetb2 9.11 1.088 45.5 260
+efficientnetb3 12.23 1.827 78.1 300
+efficientnetb4 19.34 4.394 163.4 380
+efficientnetb5 30.39 10.266 327.2 456
+efficientnetb6 43.04 19.068 554.1 528
+efficientnetb7 66.35 37.746 962.3 600
 efficientnetv2s 21.46 8.366 60.0 384
 efficientnetv2b0 7.2 0.72 14.0 224
 efficientnetv2b1 8.2 1.21 20.0 240

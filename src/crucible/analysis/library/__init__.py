@@ -6,11 +6,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from crucible.analysis.library import (
+    arrays,
     builtin,
     configs,
     datasets,
+    flax_layers,
     keras_layers,
     options,
+    own_layers,
     plain_methods,
     standard,
     torch_functions,
@@ -40,7 +43,10 @@ _HANDLERS: dict[str, Handler] = {
     **torch_moves.HANDLERS,
     **torch_models.HANDLERS,
     **datasets.HANDLERS,
+    **arrays.TENSORFLOW,
     **keras_layers.HANDLERS,
+    **own_layers.HANDLERS,
+    **flax_layers.HANDLERS,
 }
 _PREFIXES: tuple[tuple[str, Handler], ...] = (
     ("torchvision.datasets.", datasets.torch_dataset),
@@ -50,6 +56,9 @@ _PREFIXES: tuple[tuple[str, Handler], ...] = (
     ("torchvision.models.", torch_models.named),
     ("keras.applications.", torch_models.named),
     ("transformers.", torch_models.transformers_call),
+    ("flax.linen.", flax_layers.linen),
+    ("flax.nnx.", flax_layers.nnx),
+    *((prefix, arrays.call) for prefix in arrays.PREFIXES),
 )
 _QUIET = frozenset(
     {"builtins.print", "builtins.len", "builtins.str", "builtins.int", "builtins.range", "builtins.super"}
@@ -124,6 +133,8 @@ def called_thing(machine: Machine, thing: Thing, args: tuple[Value, ...], kwargs
         return torch_layers.forward(machine, thing, args, kwargs)
     if thing.path.startswith("keras."):
         return keras_layers.called(machine, thing, args, kwargs)
+    if thing.path.startswith(("flax.linen.", "flax.nnx.")):
+        return flax_layers.called(machine, thing, args, kwargs)
     if thing.path == "command":
         return options.run_command(machine, thing)
     if thing.path == "typer.Typer" and thing.attrs.get("commands"):

@@ -7,9 +7,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from crucible.analysis.iteration import items_of
+from crucible.analysis.library.arrays import dims, fitted, joined, made
 from crucible.analysis.library.asked import Asked
-from crucible.analysis.tensors import weight
-from crucible.analysis.values import UNKNOWN, Tensor, Thing, Value, settled, whole
+from crucible.analysis.library.torch_layers import nowhere
+from crucible.analysis.tensors import broadcast, weight
+from crucible.analysis.values import UNKNOWN, Instance, Tensor, Thing, Value, settled, whole
 
 if TYPE_CHECKING:
     from crucible.analysis.machine import Machine
@@ -27,7 +29,10 @@ _SIGNATURES = {
     "MaxPooling1D": "pool_size strides padding",
     "MaxPool2D": "pool_size strides padding", "AveragePooling1D": "pool_size strides padding",
     "MaxPooling3D": "pool_size strides padding",
-    "Reshape": "target_shape", "UpSampling2D": "size", "RepeatVector": "n",
+    "Reshape": "target_shape", "UpSampling2D": "size", "RepeatVector": "n", "Resizing": "height width",
+    "RandomCrop": "height width", "CenterCrop": "height width", "Permute": "dims", "Lambda": "function",
+    "CategoryEncoding": "num_tokens", "SeparableConv1D": "filters kernel_size strides padding", "PReLU": "",
+    "UpSampling1D": "size", "UpSampling3D": "size", "ZeroPadding1D": "padding",
     "MultiHeadAttention": "num_heads key_dim value_dim",
     "BatchNormalization": "axis", "LayerNormalization": "axis", "ZeroPadding2D": "padding", "Cropping2D": "cropping",
 }  # fmt: skip
@@ -50,10 +55,10 @@ def _input(asked: Asked) -> Value:
     shape = settled(asked.get(0, "shape", asked.kwargs.get("batch_shape")))
     if isinstance(shape, int):
         shape = (shape,)
-    dims = tuple(UNKNOWN if each is None else each for each in shape) if isinstance(shape, list | tuple) else None
-    made = Tensor((UNKNOWN, *dims) if dims is not None else None, library="keras")
-    made.origin = (asked.thing(), ())
-    return made
+    sizes = tuple(UNKNOWN if each is None else each for each in shape) if isinstance(shape, list | tuple) else None
+    found = Tensor((UNKNOWN, *sizes) if sizes is not None else None, library="keras")
+    found.origin = (asked.thing(), ())
+    return found
 
 
 def called(machine: Machine, thing: Thing, args: tuple[Value, ...], kwargs: dict[str, Value]) -> Value:
@@ -61,9 +66,35 @@ def called(machine: Machine, thing: Thing, args: tuple[Value, ...], kwargs: dict
     first = settled(args[0]) if args else settled(kwargs.get("inputs"))
     parts = [settled(each) for each in items_of(first) or []] if isinstance(first, list | tuple) else [first]
     tensors = tuple(each for each in parts if isinstance(each, Tensor))
+    if thing.path.startswith("keras.initializers."):
+        shape = dims(args[0] if args else kwargs.get("shape"))
+        return Tensor(shape, library="keras") if shape is not None else UNKNOWN
     if not tensors:
         return UNKNOWN
+    if thing.path.endswith(".Lambda"):
+        return _computed(machine, thing, args, tensors)
+    if thing.path.endswith(".Sequential") and any(isinstance(settled(each), Instance) for each in thing.children):
+        return _one_by_one(machine, thing, tensors[0])
     return applied(thing, tensors)
+
+
+def _computed(machine: Machine, thing: Thing, args: tuple[Value, ...], inputs: tuple[Tensor, ...]) -> Value:
+    """A function as a layer."""
+    from crucible.analysis.calling import call
+
+    found = settled(call(machine, thing.argument(0, "function"), args[:1], {}, nowhere(machine)))
+    return found if isinstance(found, Tensor) else made(None, *inputs)
+
+
+def _one_by_one(machine: Machine, thing: Thing, value: Value) -> Value:
+    """Layers in a row, some of them the program's own."""
+    from crucible.analysis.calling import call
+
+    for each in thing.children:
+        inner = settled(each)
+        if isinstance(inner, Instance | Thing):
+            value = call(machine, inner, (value,), {}, nowhere(machine))
+    return value
 
 
 def applied(thing: Thing, inputs: tuple[Tensor, ...]) -> Tensor:
@@ -75,16 +106,15 @@ def applied(thing: Thing, inputs: tuple[Tensor, ...]) -> Tensor:
             result = applied(inner, (result,)) if isinstance(inner, Thing) else result
         return result
     if name in ("Model", "Functional") and isinstance(thing.attrs.get("outputs"), Tensor):
-        outputs = thing.attrs["outputs"]
-        made = Tensor(outputs.shape, library="keras")
-        made.origin = (thing, inputs)
-        return made
+        found = Tensor(thing.attrs["outputs"].shape, library="keras")
+        found.origin = (thing, inputs)
+        return found
     shape = inputs[0].shape
     if shape is not None:
         _build(thing, name, shape, inputs)
-    made = Tensor(_output(thing, name, shape, inputs), library="keras")
-    made.origin = (thing, inputs)
-    return made
+    found = Tensor(_output(thing, name, shape, inputs), library="keras")
+    found.origin = (thing, inputs)
+    return found
 
 
 def _build(thing: Thing, name: str, shape: Shape, inputs: tuple[Tensor, ...]) -> None:
@@ -92,8 +122,8 @@ def _build(thing: Thing, name: str, shape: Shape, inputs: tuple[Tensor, ...]) ->
         return
     thing.attrs["built"] = True
     given = read(thing)
-    for number, dims in enumerate(_weights(thing, name, given, shape)):
-        thing.attrs[f"weight{number}"] = weight(*dims)
+    for number, sizes in enumerate(_weights(thing, name, given, shape)):
+        thing.attrs[f"weight{number}"] = weight(*sizes)
 
 
 def _weights(thing: Thing, name: str, given: dict[str, Value], shape: Shape) -> list[Shape]:
@@ -107,7 +137,9 @@ def _weights(thing: Thing, name: str, given: dict[str, Value], shape: Shape) -> 
         return [(given.get("input_dim", UNKNOWN), given.get("output_dim", UNKNOWN))]
     if name.startswith(("Separable", "Depthwise")):
         deep = (*kernel, last)
-        return [deep, (last,)] if name.startswith("Depthwise") else [deep, (last, units), *bias]
+        if name.startswith("Separable"):
+            return [deep, (last, units), *bias]
+        return [deep] if given.get("use_bias") is False else [deep, (last,)]
     if name.startswith("Conv"):
         return [(*kernel, last, units), *bias]
     if name in ("BatchNormalization", "LayerNormalization", "GroupNormalization"):
@@ -119,15 +151,26 @@ def _weights(thing: Thing, name: str, given: dict[str, Value], shape: Shape) -> 
     if name == "TimeDistributed":
         return _inner_weights(given.get("layer"), (shape[0], *shape[2:]))
     if name == "MultiHeadAttention":
-        wide = _times(given.get("num_heads", UNKNOWN), given.get("key_dim", UNKNOWN))
-        return [*([(last, wide), (wide,)] * 3), (wide, last), (last,)]
+        return _attention(given, last)
+    if name == "PReLU":
+        return [tuple(shape[1:])]
     return []
+
+
+def _attention(given: dict[str, Value], last: Value) -> list[Shape]:
+    heads, key = given.get("num_heads", UNKNOWN), given.get("key_dim", UNKNOWN)
+    wide, values = _times(heads, key), _times(heads, given.get("value_dim") or key)
+    out = given.get("output_shape") or last
+    rows: list[Shape] = [(last, wide), (last, wide), (last, values), (values, out)]
+    biases: list[Shape] = [(wide,), (wide,), (values,), (out,)]
+    return rows if given.get("use_bias") is False else [*rows, *biases]
 
 
 def _inner_weights(layer_: Value, shape: Shape) -> list[Shape]:
     inner = settled(layer_)
     if not isinstance(inner, Thing):
         return []
+    inner.attrs["wrapped"] = True
     return _weights(inner, inner.path.rpartition(".")[2], read(inner), shape)
 
 
@@ -171,7 +214,7 @@ def _output(thing: Thing, name: str, shape: Shape | None, inputs: tuple[Tensor, 
         return (shape[0], UNKNOWN if None in counts else math.prod(each or 0 for each in counts))
     if name == "Reshape":
         target = given.get("target_shape")
-        return (shape[0], *_reshaped(shape, tuple(target))) if isinstance(target, list | tuple) else None
+        return (shape[0], *(fitted(shape[1:], dims(target)) or ())) if isinstance(target, list | tuple) else None
     if name in ("LSTM", "GRU", "SimpleRNN"):
         units = given.get("units", UNKNOWN)
         return (*shape[:2], units) if given.get("return_sequences") is True else (shape[0], units)
@@ -179,28 +222,62 @@ def _output(thing: Thing, name: str, shape: Shape | None, inputs: tuple[Tensor, 
         inner = settled(given.get("layer"))
         out = _output(inner, inner.path.rpartition(".")[2], shape, inputs) if isinstance(inner, Thing) else None
         return (*out[:-1], _times(2, out[-1])) if out else None
-    if name == "UpSampling2D":
-        factors = _sizes(given.get("size", 2), 2)
+    if name.startswith("UpSampling"):
+        factors = _sizes(given.get("size", 2), len(shape) - 2)
         return (
             shape[0],
             *(_times(each, factor) for each, factor in zip(shape[1:-1], factors, strict=False)),
             shape[-1],
         )
     if name in ("Concatenate", "concatenate"):
-        lasts = [whole(each.shape[-1]) if each.shape else None for each in inputs]
-        return (*shape[:-1], UNKNOWN if None in lasts else sum(each or 0 for each in lasts))
+        axis = whole(given.get("axis", -1))
+        return joined([each.shape for each in inputs], -1 if axis is None else axis)
+    if name in ("Resizing", "RandomCrop", "CenterCrop"):
+        return (*shape[:-3], given.get("height", UNKNOWN), given.get("width", UNKNOWN), shape[-1])
+    if name.startswith(("ZeroPadding", "Cropping")):
+        return _padded(shape, given, 1 if name.startswith("Zero") else -1)
+    if name == "Permute":
+        order = dims(given.get("dims")) or ()
+        return (shape[0], *(shape[at] if isinstance(at, int) and 0 <= at < len(shape) else UNKNOWN for at in order))
+    if name == "TextVectorization":
+        return (shape[0], given.get("output_sequence_length", UNKNOWN))
+    if name == "CategoryEncoding":
+        return (shape[0], given.get("num_tokens", UNKNOWN))
+    if name == "TimeDistributed":
+        return _of_each(given.get("layer"), shape, inputs)
+    if name in ("Add", "Multiply", "Average", "Subtract", "Maximum", "Minimum"):
+        return _together(inputs)
     if name == "RepeatVector":
         return (shape[0], given.get("n", UNKNOWN), *shape[1:])
     return shape
 
 
-def _reshaped(shape: Shape, target: Shape) -> Shape:
-    counts = [whole(each) for each in shape[1:]]
-    if -1 not in target or None in counts:
-        return target
-    rest = math.prod(each for each in target if isinstance(each, int) and each != -1)
-    total = math.prod(each or 0 for each in counts)
-    return tuple(total // rest if each == -1 and rest else each for each in target)
+def _padded(shape: Shape, given: dict[str, Value], sign: int) -> Shape:
+    """`padding=1`, `padding=(1, 2)` and `padding=((1, 0), (2, 2))` alike."""
+    amounts = _sizes(given.get("padding", given.get("cropping", 1)), len(shape) - 2)
+    space: list[Value] = []
+    for size, amount in zip(shape[1:-1], amounts, strict=False):
+        pair = amount if isinstance(amount, list | tuple) else (amount, amount)
+        ends = [whole(each) for each in pair]
+        whole_size = whole(size)
+        known = whole_size is not None and None not in ends
+        space.append((whole_size or 0) + sign * sum(each or 0 for each in ends) if known else UNKNOWN)
+    return (shape[0], *space, shape[-1])
+
+
+def _of_each(layer_: Value, shape: Shape, inputs: tuple[Tensor, ...]) -> Shape | None:
+    inner = settled(layer_)
+    if not isinstance(inner, Thing) or len(shape) < 3:
+        return None
+    out = _output(inner, inner.path.rpartition(".")[2], (shape[0], *shape[2:]), inputs)
+    return (out[0], shape[1], *out[1:]) if out else None
+
+
+def _together(inputs: tuple[Tensor, ...]) -> Shape | None:
+    shape = inputs[0].shape
+    for each in inputs[1:]:
+        shape = broadcast(shape, each.shape)
+    return shape
 
 
 def _space(space: Shape, given: dict[str, Value], kernel: str, stride: str, up: bool, default: int) -> Shape:

@@ -9,6 +9,7 @@ from crucible.core.offers import Offer
 from crucible.core.pricing import forecast
 from crucible.core.profile import Confidence, GpuNeed, weaker
 from crucible.core.routing.knowledge import Knowledge
+from crucible.core.routing.roofline import Counted
 from crucible.core.routing.work import Compute, Work
 
 GB = 10**9
@@ -91,21 +92,24 @@ def duration(work: Work, offer: Offer, known: Knowledge) -> tuple[float | None, 
         return None, Confidence.LOW
     if not compute.gpu:
         return compute.seconds, compute.confidence
-    here, there = _speed(work, offer, compute, known), known.speed(compute.gpu, compute.precision)
-    if here is None or not there:
-        return compute.seconds, Confidence.LOW
-    base = there * _together(compute.gpus)
-    same = offer.capacity.gpu_name == compute.gpu and _used(work, offer) == compute.gpus
-    sure = compute.confidence if same else weaker(compute.confidence, Confidence.MEDIUM)
-    return min(compute.seconds * base / here, LONGEST), sure
-
-
-def _speed(work: Work, offer: Offer, compute: Compute, known: Knowledge) -> float | None:
     used = _used(work, offer)
-    if used == 0:
-        return known.cpu_speed(offer.capacity.cpus)
-    one = known.speed(offer.capacity.gpu_name, compute.precision)
-    return None if one is None else one * _together(used)
+    faster = _faster(compute, offer, used, known)
+    if faster is None:
+        return compute.seconds, Confidence.LOW
+    together = _together(used or 1) / _together(compute.gpus)
+    same = offer.capacity.gpu_name == compute.gpu and used == compute.gpus
+    sure = compute.confidence if same else weaker(compute.confidence, Confidence.MEDIUM)
+    return min(compute.seconds / (faster * together), LONGEST), sure
+
+
+def _faster(compute: Compute, offer: Offer, used: int, known: Knowledge) -> float | None:
+    """How many times as fast as a GPU of the type that it was told for one there is, or all processors there."""
+    if used and isinstance(compute, Counted):
+        steps = [known.step(gpu, compute.precision, compute.load) for gpu in (compute.gpu, offer.capacity.gpu_name)]
+        return steps[0] / steps[1] if steps[0] and steps[1] else None
+    base = known.speed(compute.gpu, compute.precision)
+    here = known.speed(offer.capacity.gpu_name, compute.precision) if used else known.cpu_speed(offer.capacity.cpus)
+    return here / base if here and base else None
 
 
 def _used(work: Work, offer: Offer) -> int:

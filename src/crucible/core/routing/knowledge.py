@@ -8,16 +8,18 @@ from typing import Protocol
 
 from crucible.core import gpus
 from crucible.core.errors import UnknownName
-from crucible.core.gpus import Dtype
 from crucible.core.offers import Market, Offer
+from crucible.core.routing.roofline import Load, roof
 
 INTERRUPTIONS = 0.02
 """How often an hour a spot machine is taken back where its provider does not say, as assumed."""
 MOST = 0.99
 HOURS_A_MONTH = 730
-CORE_FLOPS = 50e9
-CORE_BANDWIDTH = 10e9
-"""Of a processor of a rented machine, roughly: for work that could use a GPU and does not."""
+CORE_FLOPS = 25e9
+CORE_BANDWIDTH = 5e9
+"""Of a processor of a rented machine, as programs reach it: for work that could use a GPU and does not."""
+ARITHMETIC = 0.7
+"""How much of a GPU's speed is its arithmetic, the rest being its memory, for work of which nothing else is known."""
 
 
 class Knowledge(Protocol):
@@ -26,21 +28,30 @@ class Knowledge(Protocol):
     def speed(self, gpu: str, precision: str) -> float | None:
         """Of one GPU, on a scale of its own. None for a type that nobody knows."""
 
+    def step(self, gpu: str, precision: str, load: Load) -> float | None:
+        """Seconds that one GPU takes for a step of counted work. None for a type that nobody knows."""
+
     def cpu_speed(self, cpus: float) -> float:
-        """Of so many processors, on the same scale."""
+        """Of so many processors, on the scale of `speed`."""
 
     def interruptions(self, offer: Offer) -> float:
         """How often an hour a machine is taken back there, on average."""
 
 
 class DataSheets:
-    """Training is bound now by arithmetic, now by memory: a GPU is as fast as the geometric mean of both says."""
+    """Training is bound now by arithmetic, now by memory: a GPU is as fast as a weighted mean of both says."""
 
     def speed(self, gpu: str, precision: str) -> float | None:
         return _speed(gpu, precision)
 
+    def step(self, gpu: str, precision: str, load: Load) -> float | None:
+        try:
+            return roof(gpus.gpu(gpu), precision).seconds(load)
+        except UnknownName:
+            return None
+
     def cpu_speed(self, cpus: float) -> float:
-        return cpus * math.sqrt(CORE_FLOPS * CORE_BANDWIDTH)
+        return cpus * _mean(CORE_FLOPS, CORE_BANDWIDTH)
 
     def interruptions(self, offer: Offer) -> float:
         """A provider tells the share of machines that it took back in a month."""
@@ -52,12 +63,15 @@ class DataSheets:
         return -math.log1p(-share) / HOURS_A_MONTH
 
 
+def _mean(arithmetic: float, memory: float) -> float:
+    return math.exp(ARITHMETIC * math.log(arithmetic) + (1 - ARITHMETIC) * math.log(memory))
+
+
 @lru_cache(maxsize=1024)
 def _speed(name: str, precision: str) -> float | None:
-    """A format that a GPU has no fast way for is computed as 32 bits."""
     try:
         found = gpus.gpu(name)
     except UnknownName:
         return None
-    dtype = next((dtype for dtype in found.flops if dtype.value == precision), Dtype.FP32)
-    return math.sqrt(found.flops[dtype] * found.bandwidth)
+    reached = roof(found, precision)
+    return _mean(reached.flops, reached.bandwidth)

@@ -1,0 +1,40 @@
+"""Published training runs: what was trained, on what, how long it took, and who says so."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+PUBLISHED = Path(__file__).parent / "published"
+
+
+@dataclass(frozen=True)
+class Run:
+    """`program` is a file of `published/` with its arguments; `hours` is what was published.
+
+    `fitted`: the constants of the model of time were set with it.
+    """
+
+    name: str
+    program: str
+    gpu: str
+    gpus: int
+    hours: float
+    source: str
+    date: str
+    fitted: bool = False
+    note: str = ""
+
+    @property
+    def file(self) -> str:
+        return self.program.split()[0]
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        return tuple(self.program.split()[1:])
+
+
+def runs(path: Path = PUBLISHED / "runs.toml") -> list[Run]:
+    with path.open("rb") as file:
+        return [Run(**row) for row in tomllib.load(file)["run"]]

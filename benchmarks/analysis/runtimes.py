@@ -1,0 +1,81 @@
+"""How long published runs would take by the analysis and the router, beside how long they took."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from benchmarks.analysis.runs import PUBLISHED, Run
+from crucible.analysis import Sources, analyse
+from crucible.core.gpus import gpu
+from crucible.core.offers import Offer
+from crucible.core.profile import GpuNeed, Profile
+from crucible.core.resources import Capacity, GiB, Resources
+from crucible.core.routing.estimate import duration
+from crucible.core.routing.knowledge import DataSheets
+from crucible.core.routing.roofline import counted
+from crucible.core.routing.work import Compute, Work
+
+REFERENCE = "T4"
+
+
+@dataclass(frozen=True)
+class Predicted:
+    run: Run
+    hours: float
+
+    @property
+    def ratio(self) -> float:
+        """Over one: it was expected to take longer than it did."""
+        return self.hours / self.run.hours
+
+
+@lru_cache
+def profile_of(file: str, arguments: tuple[str, ...]) -> Profile:
+    return analyse(Sources({file: (PUBLISHED / file).read_bytes()}, file, arguments))
+
+
+def predict(run: Run) -> Predicted:
+    """The way the product goes: hours on the reference from the code alone, then what the router makes of them."""
+    profile = profile_of(run.file, run.arguments)
+    if profile.runtime_hours.value is None or profile.precision.value is None:
+        raise ValueError(f"{run.name}: its time is unknown: {profile.runtime_hours.question}")
+    told = Compute(profile.runtime_hours.value * 3600, REFERENCE, 1, profile.precision.value.value)
+    work = Work(Resources(gpus=run.gpus), GpuNeed.REQUIRED, counted(told, profile))
+    seconds, _ = duration(work, _machine(run), DataSheets())
+    if seconds is None:
+        raise ValueError(f"{run.name}: the router does not know how long it takes.")
+    return Predicted(run, seconds / 3600)
+
+
+def _machine(run: Run) -> Offer:
+    memory = gpu(run.gpu).memory_bytes
+    held = Capacity(
+        cpus=16,
+        memory_bytes=64 * GiB,
+        gpus=tuple(range(run.gpus)),
+        gpu_memory_bytes=memory,
+        gpu_name=run.gpu,
+    )
+    return Offer("published", "there", run.gpu, held, 0)
+
+
+def middle(found: Sequence[Predicted]) -> float:
+    """The median of how many times too long or too short."""
+    return statistics.median(max(one.ratio, 1 / one.ratio) for one in found)
+
+
+def report(runs: Sequence[Run], say: Callable[[str], None]) -> None:
+    """Each run, then the medians of those that the constants were set with and of the others."""
+    found = [predict(run) for run in runs]
+    say(f"{'run':36} {'on':18} {'predicted h':>11} {'published h':>11} {'ratio':>6}")
+    for one in found:
+        where = f"{one.run.gpus} x {one.run.gpu}"
+        mark = "fitted" if one.run.fitted else "held out"
+        say(f"{one.run.name:36} {where:18} {one.hours:11.3g} {one.run.hours:11.3g} {one.ratio:6.2f}  {mark}")
+    for name, fitted in (("fitted", True), ("held out", False)):
+        chosen = [one for one in found if one.run.fitted is fitted]
+        if chosen:
+            say(f"{name}: {len(chosen)} runs, off by a factor of {middle(chosen):.2f} (median)")

@@ -1,0 +1,71 @@
+"""Roofline: how long counted work takes on a GPU, from its arithmetic and its traffic to memory.
+
+The constants were found over published runs; `python -m benchmarks.analysis --published` sets them beside those.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from types import MappingProxyType
+
+from crucible.core.gpus import Dtype, Gpu
+from crucible.core.profile import Memory, Profile
+from crucible.core.routing.work import Compute
+
+REACHED = MappingProxyType({Dtype.FP32: 0.47, Dtype.TF32: 0.38, Dtype.FP16: 0.45, Dtype.BF16: 0.45, Dtype.FP8: 0.35})
+"""The share of a sheet's peak that training reaches in each format."""
+BANDWIDTH_REACHED = 0.8
+PASSES = 15.5
+"""How often what backward keeps goes over the memory bus: written, read by the next layers, by norms and activations
+that are kernels of their own, and all that again on the way back."""
+STATE_PASSES = 2.0
+"""Weights, gradients and the optimizer's state are read and written."""
+STEP_SECONDS = 0.004
+"""Python and the launches of kernels, whatever the size of the model and however fast the GPU."""
+
+
+@dataclass(frozen=True)
+class Load:
+    """One step: FLOPs forward and backward, and bytes to and from memory."""
+
+    flops: float
+    traffic: float
+
+
+@dataclass(frozen=True)
+class Roof:
+    """What programs reach: FLOP/s and bytes/s."""
+
+    flops: float
+    bandwidth: float
+
+    def seconds(self, load: Load) -> float:
+        """Of a step. Kernels that compute and kernels that copy overlap: between the longer of both and their sum."""
+        return math.hypot(load.flops / self.flops, load.traffic / self.bandwidth) + STEP_SECONDS
+
+
+@dataclass(frozen=True)
+class Counted(Compute):
+    """Work that was counted: another GPU is as much faster as it is at this work."""
+
+    load: Load = Load(0.0, 0.0)
+
+
+def roof(gpu: Gpu, precision: str) -> Roof:
+    """A format that a GPU has no fast way for is computed as 32 bits."""
+    dtype = next((dtype for dtype in gpu.flops if dtype.value == precision), Dtype.FP32)
+    return Roof(gpu.flops[dtype] * REACHED[dtype], gpu.bandwidth * BANDWIDTH_REACHED)
+
+
+def load(flops: float, memory: Memory) -> Load:
+    states = memory.weights + memory.gradients + memory.optimizer
+    return Load(flops, PASSES * memory.activations + STATE_PASSES * states)
+
+
+def counted(compute: Compute, profile: Profile) -> Compute:
+    """With its load, where the program told it."""
+    flops, memory = profile.flops_per_step.value, profile.memory.value
+    if not compute.gpu or not flops or memory is None:
+        return compute
+    return Counted(**asdict(compute), load=load(flops, memory))

@@ -1,0 +1,103 @@
+"""How long counted work takes on one GPU and on another."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.core.routing.market import HOUR, offer
+
+from crucible.core.gpus import GPUS, gpu
+from crucible.core.profile import Conclusion, Confidence, GpuNeed, Memory, Profile
+from crucible.core.resources import Resources
+from crucible.core.routing.estimate import duration
+from crucible.core.routing.knowledge import DataSheets
+from crucible.core.routing.roofline import STEP_SECONDS, Counted, Load, Roof, counted, load, roof
+from crucible.core.routing.work import Compute, Work
+
+SHEETS = DataSheets()
+SUMS = Load(1e14, 1e6)
+COPIES = Load(1e6, 1e12)
+TOLD = Compute(HOUR, "T4", 1, "fp16", Confidence.HIGH)
+
+
+def hours(work: Load, there: str, gpus: int = 1, precision: str = "fp16") -> float:
+    compute = Counted(HOUR, "T4", 1, precision, Confidence.HIGH, work)
+    job = Work(Resources(gpus=gpus), GpuNeed.REQUIRED, compute)
+    seconds, _ = duration(job, offer("aws/r/t", 1.0, there, gpus), SHEETS)
+    assert seconds is not None
+    return seconds / HOUR
+
+
+def test_work_that_computes_gains_by_arithmetic_and_work_that_copies_by_memory() -> None:
+    t4, a100 = gpu("T4"), gpu("A100-40GB-SXM")
+    assert hours(SUMS, "A100-40GB-SXM") == pytest.approx(65 / 312, rel=0.02)
+    assert hours(COPIES, "A100-40GB-SXM") == pytest.approx(t4.bandwidth / a100.bandwidth, rel=0.02)
+
+
+def test_a_step_that_does_nothing_takes_as_long_everywhere() -> None:
+    assert hours(Load(1.0, 1.0), "H100-SXM") == pytest.approx(1.0)
+    assert Roof(1e12, 1e9).seconds(Load(0, 0)) == STEP_SECONDS
+
+
+def test_both_together_lie_between_the_longer_one_and_the_sum() -> None:
+    found = Roof(1.0, 1.0).seconds(Load(3.0, 4.0)) - STEP_SECONDS
+    assert found == pytest.approx(5.0)
+
+
+def test_several_share_it() -> None:
+    assert hours(SUMS, "T4", 4) == pytest.approx(1 / 3.7)
+
+
+def test_a_format_without_a_fast_way_is_computed_as_32_bits() -> None:
+    assert roof(gpu("T4"), "bf16") == roof(gpu("T4"), "fp32") == roof(gpu("T4"), "int4")
+    assert roof(gpu("A100-40GB-SXM"), "tf32").flops > roof(gpu("A100-40GB-SXM"), "fp32").flops
+
+
+@pytest.mark.parametrize("one", GPUS, ids=lambda one: one.name)
+def test_half_precision_is_never_slower(one: object) -> None:
+    assert roof(one, "fp16").flops >= 0.9 * roof(one, "fp32").flops  # type: ignore[arg-type]
+
+
+def test_a_gpu_that_nobody_knows_is_a_rough_guess() -> None:
+    job = Work(Resources(gpus=1), GpuNeed.REQUIRED, Counted(HOUR, "T4", load=SUMS))
+    assert duration(job, offer("aws/r/t", 1.0, "X9000"), SHEETS) == (HOUR, Confidence.LOW)
+
+
+def test_what_was_told_for_there_stays_as_sure_as_it_was() -> None:
+    job = Work(Resources(gpus=1), GpuNeed.REQUIRED, counted(TOLD, _profile()))
+    assert duration(job, offer("aws/r/t", 1.0), SHEETS) == (HOUR, Confidence.HIGH)
+    assert duration(job, offer("aws/r/t", 1.0, "L4"), SHEETS)[1] is Confidence.MEDIUM
+
+
+def test_without_a_gpu_the_processors_do_it() -> None:
+    either = Work(Resources(), GpuNeed.OPTIONAL, counted(TOLD, _profile()))
+    plain = replace(either, compute=TOLD)
+    here = offer("local/here/pc", 0.0, "")
+    assert duration(either, here, SHEETS) == duration(plain, here, SHEETS)
+
+
+def test_a_profile_tells_the_load() -> None:
+    found = counted(TOLD, _profile())
+    assert isinstance(found, Counted)
+    assert found.load == load(1e12, Memory(activations=1e9))
+    assert replace(TOLD) == Compute(found.seconds, found.gpu, found.gpus, found.precision, found.confidence)
+
+
+@pytest.mark.parametrize("profile", [Profile(), Profile(flops_per_step=Conclusion(1e12))])
+def test_without_counts_it_stays_as_it_was(profile: Profile) -> None:
+    assert counted(TOLD, profile) is TOLD
+
+
+def test_hours_that_hold_everywhere_stay_so() -> None:
+    everywhere = replace(TOLD, gpu="")
+    assert counted(everywhere, _profile()) is everywhere
+
+
+def test_weights_are_moved_less_often_than_what_backward_keeps() -> None:
+    assert load(0, Memory(weights=1e9)).traffic < load(0, Memory(activations=1e9)).traffic
+    assert load(0, Memory(workspace=1e9)).traffic == 0
+
+
+def _profile() -> Profile:
+    return Profile(flops_per_step=Conclusion(1e12), memory=Conclusion(Memory(activations=1e9)))
