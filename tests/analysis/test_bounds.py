@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import random
-import resource
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
+from benchmarks.analysis.hard import DEEP, HUGE
 from benchmarks.analysis.snippets import WHOLE, snippet
 
-from crucible.analysis import Bounds, Sources, analyse, analyse_within
+from crucible.analysis import Sources, analyse, analyse_within
 from crucible.core.errors import BadInput
 from crucible.core.profile import Profile
 
@@ -25,46 +25,6 @@ BUSY = 6.0
 def sources(code: str | bytes, name: str = "a.py") -> Sources:
     return Sources({name: code if isinstance(code, bytes) else code.encode()}, name)
 
-
-HUGE = {
-    "lines": "x = 1\n" * 100_000,
-    "functions": "\n".join(f"def f{n}(a):\n    return f{n - 1}(a) + {n}\n" for n in range(33_000)),
-    "calls": "import torch\n" + "torch.nn.Linear(10, 10).cuda()\n" * 100_000,
-    "classes": "import torch\n"
-    + "class A(torch.nn.Module):\n    def __init__(self):\n        self.x = torch.nn.Linear(3, 3)\n" * 33_000,
-    "branches": "import os\n" + "if os.environ['A']:\n    x = 1\nelse:\n    x = 2\n" * 25_000,
-    "a line": "x = [" + "1, " * 600_000 + "]\n",
-    "comments": "# torch.cuda\n" * 100_000,
-    "broken lines": "x = (\n" * 100_000,
-    "broken words": "import torch torch\n" * 100_000,
-    "a string": '"""' + "import torch\n" * 100_000 + '"""\n',
-}
-DEEP = {
-    "brackets": "x = " + "[" * 5000 + "]" * 5000,
-    "open brackets": "(" * 5000,
-    "calls": "x = " + "f(" * 5000 + ")" * 5000,
-    "attributes": "x = a" + ".b" * 5000,
-    "sums": "x = 1" + " + 1" * 5000,
-    "signs": "x = " + "-" * 5000 + "1",
-    "nots": "x = " + "not " * 5000 + "1",
-    "indents": "\n".join(" " * n + "if x:" for n in range(5000)) + "\n" + " " * 5000 + "y = 1\n",
-    "lambdas": "x = " + "lambda: " * 5000 + "1",
-    "elifs": "if a:\n    x = 1\n" + "elif b:\n    x = 2\n" * 5000,
-    "comparisons": "x = " + "1 if a else " * 5000 + "2",
-    "functions": "\n".join(f"def f{n}(): return f{n + 1}()" for n in range(5000)) + "\nf0()\n",
-    "recursion": "def f(x):\n    return f(f(x))\nf(1)\n",
-    "classes": "class A0: pass\n" + "".join(f"class A{n}(A{n - 1}): pass\n" for n in range(1, 5000)) + "A4999()\n",
-    "dicts": "x = " + "{1: " * 5000 + "1" + "}" * 5000,
-    "strings": "x = " + "f'{" * 50 + "1" + "}'" * 50,
-    "loops": "import torch\n"
-    + "".join(" " * n + f"for i{n} in range(200):\n" for n in range(19))
-    + " " * 19
-    + "x = torch.zeros(3)\n",
-    "doubling": "x = [1]\n" + "x = x + x\n" * 60,
-    "powers": "x = 9\n" + "x = x ** x\n" * 60,
-    "repeats": "x = 'a'\n" + "x = x * 1000\n" * 20,
-    "slices": "import torch\nx = torch.zeros(10 ** 9, 10 ** 9)\ny = x.chunk(10 ** 9)\nz = x.split(1)\n",
-}
 
 MEASURED = """
 import re, sys, time
@@ -141,31 +101,6 @@ def test_nothing_of_a_program_is_ever_run(tmp_path: Path) -> None:
 
 def test_the_same_program_gives_the_same_profile() -> None:
     assert analyse(sources(WHOLE)) == analyse(sources(WHOLE))
-
-
-def test_a_process_of_its_own_gives_the_same_profile() -> None:
-    assert analyse_within(sources(WHOLE)) == analyse(sources(WHOLE))
-
-
-def test_a_reader_that_takes_too_much_memory_is_ended_and_says_so() -> None:
-    profile = analyse_within(sources(HUGE["calls"]), Bounds(seconds=5, memory=2**20))
-    assert not profile.gpu.known
-    assert "1 MiB" in profile.notes[0]
-    assert profile.as_json()["unknown"]
-
-
-def test_a_reader_that_takes_too_long_is_ended_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crucible.analysis.bounded._code", lambda bounds: "import time; time.sleep(60)")
-    begun = time.monotonic()
-    profile = analyse_within(sources(WHOLE), Bounds(seconds=0.1))
-    assert time.monotonic() - begun < 30
-    assert "longer than 0.1 s" in profile.notes[0]
-
-
-def test_limits_are_not_ours() -> None:
-    before = resource.getrlimit(resource.RLIMIT_AS)
-    analyse_within(sources("x = 1"))
-    assert resource.getrlimit(resource.RLIMIT_AS) == before
 
 
 def test_an_entry_that_is_not_there_is_an_error_of_the_caller() -> None:

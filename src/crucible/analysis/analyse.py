@@ -26,7 +26,6 @@ from crucible.analysis.imports import follow_file
 from crucible.analysis.machine import Exhausted, Machine
 from crucible.analysis.sources import Sources
 from crucible.analysis.values import Function
-from crucible.core.errors import BadInput
 from crucible.core.profile import Conclusion, Precision, Profile
 
 STEPS = 80_000
@@ -41,8 +40,7 @@ _ASSUMED_BATCH, _ASSUMED_TEXTS, _ASSUMED_LENGTH, _ASSUMED_SIDE = 32, 12, 1024, 2
 
 def analyse(sources: Sources, reference: Reference = T4, steps: int = STEPS) -> Profile:
     """What the program needs, from its text alone. Pure: the same sources give the same profile."""
-    if sources.entry not in sources.files:
-        raise BadInput(f"{sources.entry} is not among the files.", fix="Name one of them as the entry.")
+    sources.check()
     machine = Machine(sources, steps)
     deep = sys.getrecursionlimit()
     sys.setrecursionlimit(max(deep, 6_000))
