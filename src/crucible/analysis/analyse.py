@@ -69,13 +69,13 @@ def _sweep(machine: Machine) -> None:
         if not isinstance(function, Function) or id(function.node) in machine.visited:
             continue
         machine.limit = machine.steps + SWEEP_STEPS // 20
-        machine.guards, machine.loops, machine.depth, machine.rounds = [Guard(swept=True)], [], 0, 0
+        machine.guards, machine.loops, machine.depth, machine.rounds = (Guard(swept=True),), (), 0, 0
         machine.active.clear()
         try:
             follow(machine, function, (), guessed_arguments(machine, function))
         except (Exhausted, RecursionError):
             continue
-    machine.guards, machine.loops = [], []
+    machine.guards, machine.loops = (), ()
 
 
 def _profile(seen: Seen, reference: Reference) -> Profile:

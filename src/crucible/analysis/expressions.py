@@ -34,13 +34,14 @@ MAX_DEPTH = 90
 
 
 def evaluate(machine: Machine, node: ast.expr | None, scope: Scope) -> Value:
+    machine.tick()
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, ast.Name):
+        return _name(machine, node, scope)
     if node is None:
         return None
-    machine.tick()
-    kind = type(node)
-    if kind is ast.Constant:
-        return node.value  # type: ignore[attr-defined]
-    act = _ACTS.get(kind)
+    act = _ACTS.get(type(node))
     if act is None or machine.depth > MAX_DEPTH:
         return UNKNOWN
     machine.depth += 1

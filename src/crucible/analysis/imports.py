@@ -96,7 +96,7 @@ def follow_file(machine: Machine, file: str) -> Scope:
 
     scope = machine.modules[file] = Scope(file)
     line, guards, depth = machine.line, machine.guards, machine.depth
-    machine.guards = []
+    machine.guards = ()
     execute(machine, machine.tree(file).body, scope)
     machine.line, machine.guards, machine.depth = line, guards, depth
     return scope

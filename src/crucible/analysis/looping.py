@@ -9,6 +9,7 @@ from crucible.analysis.flow import Flow
 from crucible.analysis.iteration import UNROLLED, item_like, items_of, length_of
 from crucible.analysis.machine import Machine
 from crucible.analysis.scope import Scope
+from crucible.analysis.trees import nodes
 from crucible.analysis.values import Thing, Value, settled, whole
 
 _TRAINS = frozenset({"backward", "zero_grad", "train_on_batch", "fit", "train_step", "apply_gradients", "no_grad"})
@@ -75,7 +76,7 @@ def _words(machine: Machine, node: ast.For | ast.AsyncFor) -> tuple[set[str], se
         called: set[str] = set()
         names: set[str] = set()
         for statement in node.body:
-            for each in ast.walk(statement):
+            for each in nodes(statement):
                 if isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute):
                     called.add(each.func.attr)
                 elif isinstance(each, ast.Name):
@@ -85,7 +86,7 @@ def _words(machine: Machine, node: ast.For | ast.AsyncFor) -> tuple[set[str], se
 
 
 def _target(node: ast.expr) -> str:
-    return ",".join(each.id for each in ast.walk(node) if isinstance(each, ast.Name))
+    return ",".join(each.id for each in nodes(node) if isinstance(each, ast.Name))
 
 
 def _data(source: Value) -> Value:

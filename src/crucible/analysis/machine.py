@@ -36,8 +36,8 @@ class Machine:
     modules: dict[str, Scope] = field(default_factory=dict)
     functions: list[Value] = field(default_factory=list)
     visited: set[int] = field(default_factory=set)
-    guards: list[Guard] = field(default_factory=list)
-    loops: list[Loop] = field(default_factory=list)
+    guards: tuple[Guard, ...] = ()
+    loops: tuple[Loop, ...] = ()
     words: dict[int, tuple[set[str], set[str]]] = field(default_factory=dict)
     """What the bodies of loops are about, by the loop."""
 
@@ -55,7 +55,7 @@ class Machine:
             raise Exhausted
 
     def situation(self) -> Situation:
-        return Situation(self.line, tuple(self.guards), tuple(self.loops))
+        return Situation(self.line, self.guards, self.loops)
 
     def tree(self, file: str) -> Tree:
         if file not in self.trees:
@@ -67,7 +67,8 @@ class Machine:
         self, path: str, args: tuple[Value, ...], kwargs: dict[str, Value], owner: Value, result: Value
     ) -> None:
         if len(self.facts.calls) < MAX_CALLS:
-            self.facts.calls.append(Call(path, args, kwargs, self.situation(), owner, result))
+            last = path.rpartition(".")[2]
+            self.facts.calls.append(Call(path, last, args, kwargs, self.situation(), owner, result))
 
     def note_import(self, module: str) -> None:
         if len(self.facts.imports) < MAX_CALLS:
@@ -80,16 +81,18 @@ class Machine:
     @contextmanager
     def under(self, guard: Guard) -> Iterator[None]:
         """What happens inside is seen under this condition."""
-        self.guards.append(guard)
+        before = self.guards
+        self.guards = (*before, guard)
         try:
             yield
         finally:
-            self.guards.pop()
+            self.guards = before
 
     @contextmanager
     def around(self, loop: Loop) -> Iterator[None]:
-        self.loops.append(loop)
+        before = self.loops
+        self.loops = (*before, loop)
         try:
             yield
         finally:
-            self.loops.pop()
+            self.loops = before

@@ -20,12 +20,13 @@ from crucible.analysis.operators import binary, truth
 from crucible.analysis.scope import Scope
 from crucible.analysis.switches import note_switched_off
 from crucible.analysis.tensors import tensor_arithmetic
+from crucible.analysis.trees import nodes
 from crucible.analysis.values import UNKNOWN, Class, Instance, Member, Module, Name, Tensor, Thing, Value
 
 
 def execute(machine: Machine, body: Sequence[ast.stmt], scope: Scope) -> Flow:
     """Follows the statements; says how the block was left."""
-    pushed = 0
+    guards = machine.guards
     try:
         for statement in body:
             machine.tick()
@@ -34,13 +35,11 @@ def execute(machine: Machine, body: Sequence[ast.stmt], scope: Scope) -> Flow:
                 continue
             flow = act(machine, statement, scope)
             if isinstance(flow, Guard):
-                machine.guards.append(flow)
-                pushed += 1
+                machine.guards = (*machine.guards, flow)
             elif flow is not Flow.NEXT:
                 return flow
     finally:
-        for _ in range(pushed):
-            machine.guards.pop()
+        machine.guards = guards
     return Flow.NEXT
 
 
@@ -221,7 +220,7 @@ def _try(machine: Machine, node: ast.Try, scope: Scope) -> Flow:
 
 
 def _lets_go_of_imports(handler: ast.ExceptHandler) -> bool:
-    names = [each.id for each in ast.walk(handler.type) if isinstance(each, ast.Name)] if handler.type else []
+    names = [each.id for each in nodes(handler.type) if isinstance(each, ast.Name)] if handler.type else []
     return "ImportError" in names or "ModuleNotFoundError" in names
 
 
@@ -275,7 +274,7 @@ def _match(machine: Machine, node: ast.Match, scope: Scope) -> Flow:
 
 
 def _captures(pattern: ast.pattern) -> list[str]:
-    names = (getattr(each, "name", None) for each in ast.walk(pattern) if isinstance(each, ast.MatchAs | ast.MatchStar))
+    names = (getattr(each, "name", None) for each in nodes(pattern) if isinstance(each, ast.MatchAs | ast.MatchStar))
     return [name for name in names if name]
 
 

@@ -17,6 +17,7 @@ from crucible.analysis.values import Instance, Tensor, Thing, Value, Where, sett
 from crucible.core.profile import Conclusion, Confidence
 
 _FRAMEWORK = ("torch.", "keras.", "transformers.", "tensorflow.", "jax.", "builtins.", "numpy.", "argparse.", "flax.")
+_HOLDERS = (Thing, Instance, list, tuple, dict)
 
 
 @dataclass(frozen=True)
@@ -51,9 +52,7 @@ def _torch_roots(seen: Seen) -> Iterator[Value]:
             candidates.append(call.result)
             if not call.situation.certain:
                 seen.facts.doubtful.add(id(call.result))
-    inner: set[int] = set()
-    for each in candidates:
-        inner |= _parts(each)
+    inner = _parts(candidates)
     done: set[int] = set()
     for each in candidates:
         if (
@@ -69,17 +68,16 @@ def _is_torch_network(value: Value) -> bool:
     return is_network(value) and any(base.startswith(("torch.", "lightning.")) for base in value.bases)
 
 
-def _parts(value: Value) -> set[int]:
-    """Ids of everything inside."""
+def _parts(values: list[Value]) -> set[int]:
+    """Ids of everything inside of them."""
     found: set[int] = set()
-    waiting: list[tuple[Value, int]] = [(value, 0)]
+    waiting = list(values)
     while waiting and len(found) < 20_000:
-        each, depth = waiting.pop()
-        for inner in _inside(each) if depth < 40 else ():
+        for inner in _inside(waiting.pop()):
             inner = settled(inner)
-            if isinstance(inner, Thing | Instance | list | tuple | dict) and id(inner) not in found:
+            if isinstance(inner, _HOLDERS) and id(inner) not in found:
                 found.add(id(inner))
-                waiting.append((inner, depth + 1))
+                waiting.append(inner)
     return found
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from crucible.analysis.values import Thing, Value
 
@@ -12,8 +11,7 @@ if TYPE_CHECKING:
     from crucible.analysis.scope import Scope
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(NamedTuple):
     machine: Machine
     path: str
     args: tuple[Value, ...]
