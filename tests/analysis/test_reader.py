@@ -64,6 +64,7 @@ PROGRAMS = {
         {"a.py": CONFIGURED.encode(), "a.yaml": b"width: 3", "b.json": b'{"width": 4}', "c.toml": b"width = 5"}, "a.py"
     ),
     "arguments": Sources({"a.py": WHOLE.encode()}, "a.py", ("--width", "64"), ("Only a part was read.",)),
+    "beyond ASCII": sources("import torch\nmodèle = torch.nn.Linear(1, '\\N{DIGIT ONE}'.count('1'))\nmodèle.cuda()\n"),
     "infinite": sources("epochs = float('inf')\nlearning_rate = float('nan')\nwidth = 1e999\n"),
     "lone half of a pair": sources(r"name = '\ud800'" + "\nimport torch\ntorch.load('\\udfff')\n"),
 }

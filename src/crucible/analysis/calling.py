@@ -27,16 +27,16 @@ Kwargs = dict[str, Value]
 
 def call(machine: Machine, function: Value, args: tuple[Value, ...], kwargs: Kwargs, scope: Scope) -> Value:
     machine.tick()
+    if isinstance(function, Name):
+        return called_library(machine, function.path, args, kwargs, scope)
+    if isinstance(function, Member):
+        return called_member(machine, function, args, kwargs, scope)
     if isinstance(function, Function):
         return follow(machine, function, args, kwargs)
     if isinstance(function, Bound):
         return follow(machine, function.function, (function.owner, *args), kwargs)
     if isinstance(function, Class):
         return make(machine, function, args, kwargs)
-    if isinstance(function, Name):
-        return called_library(machine, function.path, args, kwargs, scope)
-    if isinstance(function, Member):
-        return called_member(machine, function, args, kwargs, scope)
     if isinstance(function, Instance):
         return _called_object(machine, function, args, kwargs)
     if isinstance(function, Thing):

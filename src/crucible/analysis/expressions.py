@@ -11,7 +11,7 @@ from crucible.analysis.calling import call
 from crucible.analysis.facts import Guard
 from crucible.analysis.iteration import UNROLLED, items_of
 from crucible.analysis.library import builtin_names
-from crucible.analysis.machine import Machine
+from crucible.analysis.machine import Exhausted, Machine
 from crucible.analysis.operators import MAX_LENGTH, binary, compare, negated, truth, unary
 from crucible.analysis.scope import Scope
 from crucible.analysis.subscripts import subscript
@@ -34,7 +34,9 @@ MAX_DEPTH = 90
 
 
 def evaluate(machine: Machine, node: ast.expr | None, scope: Scope) -> Value:
-    machine.tick()
+    machine.steps += 1
+    if machine.steps > machine.limit:
+        raise Exhausted
     if isinstance(node, ast.Constant):
         return node.value
     if isinstance(node, ast.Name):

@@ -17,7 +17,7 @@ from crucible.analysis.bounds import Bounds, confine
 from crucible.analysis.conclusions.runtime import T4
 from crucible.analysis.sources import Sources
 
-_SOUND = b"import torch\nmodel = torch.nn.Linear(2, 2)\n"
+_SOUND = "import torch\nmodèle = torch.nn.Linear(2, 2)\n".encode()  # names beyond ASCII have Python load a module
 _BROKEN = b"import torch\nmodel = torch.nn.Linear(2, 2\n"
 _PIECE = 2**18
 
@@ -35,13 +35,14 @@ def serve(descriptor: int, bounds: Bounds, idle: float) -> None:
 
 
 def _warm_up() -> None:
-    """Loads what a first question would load, and keeps it out of the children's garbage collection."""
+    """Loads what a first question would load. A child ends before collecting its garbage would pay."""
     for code in (_SOUND, _BROKEN):
         asked = questions().dump_json(Question(Sources({"a.py": code}, "a.py"), T4))
         task = questions().validate_json(asked)
         answers().dump_json(Answer(analyse(task.sources, task.reference)))
     gc.collect()
     gc.freeze()
+    gc.disable()
 
 
 def _next(owner: socket.socket) -> socket.socket | None:

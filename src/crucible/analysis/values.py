@@ -183,7 +183,7 @@ class Tensor:
             return None
         count = 1
         for each in self.shape:
-            if not isinstance(each, int) or isinstance(each, bool):
+            if type(each) is not int:
                 return None
             count *= max(each, 0)
         return count
