@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 
+from crucible.analysis.attributes import attribute
+from crucible.analysis.calling import call
 from crucible.analysis.conclusions import (
     data,
     distribution,
@@ -20,11 +22,13 @@ from crucible.analysis.conclusions import (
 from crucible.analysis.conclusions.activations import Inputs, step_work
 from crucible.analysis.conclusions.runtime import T4, Reference, runtime
 from crucible.analysis.conclusions.seen import Seen
+from crucible.analysis.expressions import evaluate
 from crucible.analysis.facts import Guard
 from crucible.analysis.functions import follow, guessed_arguments
 from crucible.analysis.imports import follow_file
-from crucible.analysis.machine import Exhausted, Machine
+from crucible.analysis.machine import Exhausted, Machine, Verbs
 from crucible.analysis.sources import Sources
+from crucible.analysis.statements import assign, execute, set_attribute
 from crucible.analysis.values import Function
 from crucible.core.profile import Conclusion, Precision, Profile
 
@@ -35,13 +39,15 @@ SWEEP_STEPS = 40_000
 SWEPT = 200
 """Functions nobody was seen to call that are looked at all the same."""
 
+VERBS = Verbs(evaluate, execute, assign, call, attribute, set_attribute)
+
 _ASSUMED_BATCH, _ASSUMED_TEXTS, _ASSUMED_LENGTH, _ASSUMED_SIDE = 32, 12, 1024, 224
 
 
 def analyse(sources: Sources, reference: Reference = T4, steps: int = STEPS) -> Profile:
     """What the program needs, from its text alone. Pure: the same sources give the same profile."""
     sources.check()
-    machine = Machine(sources, steps)
+    machine = Machine(VERBS, sources, steps)
     deep = sys.getrecursionlimit()
     sys.setrecursionlimit(max(deep, 6_000))
     try:

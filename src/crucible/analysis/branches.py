@@ -45,12 +45,10 @@ def _asks_rank(test: ast.expr) -> bool:
 
 
 def _one_way(machine: Machine, guard: Guard, body: Sequence[ast.stmt], scope: Scope) -> Flow:
-    from crucible.analysis.statements import execute
-
     if not body:
         return Flow.NEXT
     with machine.under(guard):
-        return execute(machine, body, scope)
+        return machine.execute(body, scope)
 
 
 def _put(names: dict[str, Value], before: dict[str, Value]) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from crucible.analysis.definitions import is_network
 from crucible.analysis.functions import follow, method
 from crucible.analysis.library import called_library, called_member, called_thing
 from crucible.analysis.machine import Machine
+from crucible.analysis.networks import is_network
 from crucible.analysis.scope import Scope
 from crucible.analysis.values import (
     MISSING,
@@ -76,7 +76,7 @@ def _field_default(machine: Machine, default: Value) -> Value:
     if isinstance(default, Thing) and default.path.rpartition(".")[2] in ("field", "Field", "ib"):
         if "default_factory" in default.kwargs:
             factory = default.kwargs["default_factory"]
-            return call(machine, factory, (), {}, Scope(machine.line[0]))
+            return call(machine, factory, (), {}, machine.nowhere())
         return default.argument(0, "default", UNKNOWN)
     return default
 
@@ -89,5 +89,5 @@ def _called_object(machine: Machine, owner: Instance, args: tuple[Value, ...], k
             return follow(machine, found.function, (owner, *args), kwargs)
     bases = owner.bases
     if bases:
-        return called_member(machine, Member(owner, "__call__"), args, kwargs, Scope(machine.line[0]))
+        return called_member(machine, Member(owner, "__call__"), args, kwargs, machine.nowhere())
     return UNKNOWN

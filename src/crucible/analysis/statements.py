@@ -8,6 +8,7 @@ from typing import Any
 
 from crucible.analysis.branches import both_ways
 from crucible.analysis.calling import call
+from crucible.analysis.contexts import entered
 from crucible.analysis.definitions import define_class, define_function
 from crucible.analysis.expressions import evaluate
 from crucible.analysis.facts import Guard
@@ -21,7 +22,20 @@ from crucible.analysis.scope import Scope
 from crucible.analysis.switches import note_switched_off
 from crucible.analysis.tensors import tensor_arithmetic
 from crucible.analysis.trees import nodes
-from crucible.analysis.values import UNKNOWN, Class, Instance, Member, Module, Name, Tensor, Thing, Value
+from crucible.analysis.values import (
+    UNKNOWN,
+    Bound,
+    Class,
+    Function,
+    Instance,
+    Member,
+    Module,
+    Name,
+    Tensor,
+    Thing,
+    Unknown,
+    Value,
+)
 
 
 def execute(machine: Machine, body: Sequence[ast.stmt], scope: Scope) -> Flow:
@@ -175,8 +189,6 @@ def _if(machine: Machine, node: ast.If, scope: Scope) -> Flow | Guard:
 
 
 def _with(machine: Machine, node: ast.With | ast.AsyncWith, scope: Scope) -> Flow:
-    from crucible.analysis.contexts import entered
-
     values = []
     for item in node.items:
         value = evaluate(machine, item.context_expr, scope)
@@ -191,9 +203,7 @@ def _inside(machine: Machine, value: Value, scope: Scope) -> Value:
     """What `with ... as` gives: the thing itself, unless a class of the program says otherwise."""
     if isinstance(value, Instance):
         enter = value.cls.lookup("__enter__")
-        if not isinstance(enter, type(None)) and hasattr(enter, "node"):
-            from crucible.analysis.values import Bound
-
+        if isinstance(enter, Function):
             return call(machine, Bound(value, enter), (), {}, scope)
     return value
 
@@ -238,7 +248,7 @@ def _raise(machine: Machine, node: ast.Raise, scope: Scope) -> Flow:
 
 def _assert(machine: Machine, node: ast.Assert, scope: Scope) -> Flow:
     test = evaluate(machine, node.test, scope)
-    if getattr(test, "gpu", None) is True and not machine.guards:
+    if isinstance(test, Unknown) and test.gpu is True and not machine.guards:
         machine.facts.refusals.append((scope.file, node.lineno))
     return Flow.NEXT
 

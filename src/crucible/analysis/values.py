@@ -233,10 +233,6 @@ def settled(value: Value) -> Value:
     return value
 
 
-def known(value: Value) -> bool:
-    return not isinstance(value, Unknown | Either | Member)
-
-
 def whole(value: Value) -> int | None:
     """The value as a count, if it is one."""
     found = settled(value)

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from crucible.analysis.conclusions.seen import Seen
 from crucible.analysis.conclusions.sizes import Sizes, sizes_in, sizes_in_order
-from crucible.analysis.definitions import is_network
 from crucible.analysis.knowledge.architectures import architecture
 from crucible.analysis.knowledge.pretrained import pretrained, size_in_name
 from crucible.analysis.library.keras_layers import network
 from crucible.analysis.library.torch_layers import is_module, parameters_of
 from crucible.analysis.library.torch_models import MODEL
+from crucible.analysis.networks import is_network
 from crucible.analysis.values import Instance, Tensor, Thing, Value, Where, settled, whole
 from crucible.core.profile import Conclusion, Confidence
 

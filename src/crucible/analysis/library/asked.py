@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from crucible.analysis.machine import Machine
+from crucible.analysis.scope import Scope
 from crucible.analysis.values import Thing, Value
-
-if TYPE_CHECKING:
-    from crucible.analysis.machine import Machine
-    from crucible.analysis.scope import Scope
 
 
 class Asked(NamedTuple):

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from crucible.analysis.iteration import items_of
 from crucible.analysis.library.asked import Asked
+from crucible.analysis.machine import Machine
 from crucible.analysis.tensors import weight
 from crucible.analysis.values import UNKNOWN, Tensor, Thing, Value, settled, whole
-
-if TYPE_CHECKING:
-    from crucible.analysis.machine import Machine
 
 Shape = tuple[Value, ...]
 _SIGNATURES = {

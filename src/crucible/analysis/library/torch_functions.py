@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from crucible.analysis.library import torch_attention, torch_forward
+from crucible.analysis.library import torch_attention, torch_forward, torch_methods
 from crucible.analysis.library.asked import Asked
 from crucible.analysis.tensors import linear, lost, matmul, tensor, tensor_arithmetic, view
 from crucible.analysis.values import UNKNOWN, Tensor, Thing, Value, settled, whole
@@ -140,8 +140,6 @@ def _layer_norm(asked: Asked) -> Value:
 
 def _as_method(asked: Asked) -> Value:
     """`torch.name(tensor, ...)` is `tensor.name(...)`."""
-    from crucible.analysis.library import torch_methods
-
     source = settled(asked.get(0, "input"))
     if not isinstance(source, Tensor):
         return lost(asked.machine, source)
@@ -188,14 +186,12 @@ def _einsum(asked: Asked) -> Value:
 
 def _checkpoint(asked: Asked) -> Value:
     """Only what goes in is kept; the work inside is done twice."""
-    from crucible.analysis.calling import call
-
     tape = asked.machine.tape
     for each in asked.args[1:]:
         if isinstance(each, Tensor):
             tape.save(each)
     before, tape.checkpoint, flops = tape.checkpoint, True, tape.flops
-    result = call(asked.machine, asked.get(0, "function"), asked.args[1:], {}, asked.scope)
+    result = asked.machine.call(asked.get(0, "function"), asked.args[1:], {}, asked.scope)
     tape.checkpoint = before
     tape.flops += (tape.flops - flops) / 3  # once more forward, where a step is three
     return result

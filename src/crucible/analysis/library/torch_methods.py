@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from crucible.analysis.facts import Step
 from crucible.analysis.library import torch_forward, torch_moves, torch_shapes
 from crucible.analysis.library.asked import Asked
 from crucible.analysis.library.torch_shapes import dims_of
+from crucible.analysis.machine import Machine
 from crucible.analysis.tensors import broadcast, like, lost, matmul, tensor, tensor_arithmetic, view
 from crucible.analysis.values import UNKNOWN, Name, Tensor, Value, settled, whole
-
-if TYPE_CHECKING:
-    from crucible.analysis.machine import Machine
 
 Method = Callable[[Asked, Tensor], Value]
 _KINDS = {
