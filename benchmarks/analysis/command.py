@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import random
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.analysis import baselines
+from benchmarks.analysis.bounds import bounds, broken_programs
 from benchmarks.analysis.corpus import Label, Part, corpus
 from benchmarks.analysis.runs import runs
 from benchmarks.analysis.runtimes import report
 from benchmarks.analysis.scores import accuracy, macro_f1, percentile
-from benchmarks.analysis.snippets import snippet
 from crucible.analysis import Sources, analyse, gathered
 from crucible.core.profile import Profile
 
@@ -27,14 +26,15 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--corpus", type=Path, help="a folder of scripts with labels.csv, or of owner/name")
     parser.add_argument("--part", type=Part, default=Part.ALL, help="of our labels: shown, held or all")
     parser.add_argument("--snippets", type=int, default=0, help="so many broken and mangled snippets")
+    parser.add_argument("--bounds", action="store_true", help="long and deep programs: time and memory of each")
     parser.add_argument("--speed", type=Path, help="a folder of scripts to time")
     parser.add_argument(
         "--published", action="store_true", help="published runs, and how long each is expected to take"
     )
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args(arguments)
-    if args.corpus is None and not args.snippets and args.speed is None and not args.published:
-        parser.error("nothing to do: name --corpus, --published, --snippets or --speed")
+    if args.corpus is None and not args.snippets and args.speed is None and not args.published and not args.bounds:
+        parser.error("nothing to do: name --corpus, --published, --snippets, --bounds or --speed")
     if args.published:
         report(runs(), _say)
     if args.corpus is not None:
@@ -44,7 +44,9 @@ def main(arguments: Sequence[str]) -> int:
         evaluate(found.labels, args.corpus)
     if args.speed is not None:
         timed([path.read_bytes() for path in sorted(args.speed.rglob("*.py"))])
-    return read_snippets(args.snippets, args.seed) if args.snippets else 0
+    beyond = bounds() if args.bounds else 0
+    beyond += broken_programs(args.snippets, args.seed) if args.snippets else 0
+    return 1 if beyond else 0
 
 
 def _say(line: str) -> None:
@@ -100,19 +102,3 @@ def timed(programs: list[bytes]) -> None:
         seconds.append(time.process_time() - begun)
     median, late = percentile(seconds, 0.5), percentile(seconds, 0.95)
     _say(f"{len(programs)} files: median {median * 1e3:.1f} ms, 95th percentile {late * 1e3:.1f} ms of processor time")
-
-
-def read_snippets(count: int, seed: int) -> int:
-    chance = random.Random(seed)  # noqa: S311
-    worst, crashed = 0.0, 0
-    for number in range(count):
-        code = snippet(chance)
-        begun = time.process_time()
-        try:
-            analyse(Sources({"a.py": code.encode()}, "a.py"))
-        except Exception as error:  # noqa: BLE001, whatever it is, it is what is looked for
-            crashed += 1
-            _say(f"crash  snippet {number} of seed {seed}: {type(error).__name__}: {error}")
-        worst = max(worst, time.process_time() - begun)
-    _say(f"{count} snippets: {crashed} crashed, the slowest took {worst:.2f} s of processor time")
-    return 1 if crashed else 0

@@ -75,3 +75,10 @@ def snippet(chance: random.Random) -> str:
             other = chance.randrange(len(text))
             text[place:place] = text[other : other + chance.randrange(1, 60)]
     return "".join(text)
+
+
+def long_program(lines: int) -> str:
+    """Classes, functions and calls as people write them, each under a name of its own."""
+    parts = [f"def part{n}():" + WHOLE.replace("\n", "\n    ") for n in range(lines // WHOLE.count("\n") + 1)]
+    text = "\n".join([*parts, "part0()", "part1()"])
+    return "\n".join(text.split("\n")[:lines])

@@ -6,20 +6,13 @@ import ast
 import time
 from collections.abc import Callable
 
-from benchmarks.analysis.snippets import WHOLE
+from benchmarks.analysis.snippets import long_program
 
 from crucible.analysis import Sources, analyse
 
 LINES = 2_000
 PARSINGS = 10
 TRIES = 15
-
-
-def program() -> str:
-    """Classes, functions and calls as people write them, each under a name of its own."""
-    parts = [f"def part{n}():" + WHOLE.replace("\n", "\n    ") for n in range(LINES // WHOLE.count("\n") + 1)]
-    text = "\n".join([*parts, "part0()", "part1()"])
-    return "\n".join(text.split("\n")[:LINES])
 
 
 def quickest(act: Callable[[], object]) -> float:
@@ -32,7 +25,7 @@ def quickest(act: Callable[[], object]) -> float:
 
 
 def test_two_thousand_lines_take_a_few_times_their_parsing() -> None:
-    text = program()
+    text = long_program(LINES)
     sources = Sources({"a.py": text.encode()}, "a.py")
     parsing, reading = quickest(lambda: ast.parse(text)), quickest(lambda: analyse(sources))
     print(f"{LINES} lines: parsed in {parsing * 1e3:.1f} ms, read in {reading * 1e3:.1f} ms of processor time")

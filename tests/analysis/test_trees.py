@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import ast
+import textwrap
+from pathlib import Path
 
 import pytest
 
 from crucible.analysis.sources import Sources
-from crucible.analysis.trees import Tree, tree_of
+from crucible.analysis.trees import Tree, nodes, tree_of
 
 
 def tree(code: str) -> Tree:
@@ -76,3 +78,9 @@ def test_every_prefix_of_a_program_gives_a_tree() -> None:
     )
     for end in range(1, len(code), 3):
         assert isinstance(tree(code[:end]), Tree)
+
+
+def test_the_nodes_of_a_tree_are_those_that_python_walks_but_for_loads_and_stores() -> None:
+    tree = ast.parse(Path(textwrap.__file__).read_text() + "\nmatch x:\n    case {'a': [1, *b], **c} | A(d=2): pass\n")
+    walked = [each for each in ast.walk(tree) if not isinstance(each, ast.expr_context)]
+    assert nodes(tree) == walked

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
+from crucible.analysis.analyse import VERBS
 from crucible.analysis.imports import follow_file
 from crucible.analysis.machine import Machine
 from crucible.analysis.sources import Sources
@@ -11,7 +12,7 @@ from crucible.analysis.values import Value
 
 
 def follow(code: str, *arguments: str) -> Machine:
-    machine = Machine(Sources({"a.py": textwrap.dedent(code).encode()}, "a.py", arguments), 200_000)
+    machine = Machine(VERBS, Sources({"a.py": textwrap.dedent(code).encode()}, "a.py", arguments), 200_000)
     follow_file(machine, "a.py")
     return machine
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from crucible.analysis.analyse import analyse
-from crucible.analysis.bounded import USUAL, Bounds, analyse_within
+from crucible.analysis.bounds import USUAL, Bounds
 from crucible.analysis.conclusions.runtime import Reference
 from crucible.analysis.gathering import gathered
+from crucible.analysis.reader import Reader, analyse_within
 from crucible.analysis.sources import Sources
 from crucible.core.profile import Profile
 
-__all__ = ["Bounds", "Reference", "Sources", "analyse", "analyse_within", "gathered", "profile_of"]
+__all__ = ["Bounds", "Reader", "Reference", "Sources", "analyse", "analyse_within", "gathered", "profile_of"]
 
 
 def profile_of(path: Path, arguments: tuple[str, ...] = (), bounds: Bounds = USUAL) -> Profile:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 
+from crucible.analysis.attributes import attribute
+from crucible.analysis.calling import call
 from crucible.analysis.conclusions import (
     data,
     distribution,
@@ -20,13 +22,14 @@ from crucible.analysis.conclusions import (
 from crucible.analysis.conclusions.activations import Inputs, step_work
 from crucible.analysis.conclusions.runtime import T4, Reference, runtime
 from crucible.analysis.conclusions.seen import Seen
+from crucible.analysis.expressions import evaluate
 from crucible.analysis.facts import Guard
 from crucible.analysis.functions import follow, guessed_arguments
 from crucible.analysis.imports import follow_file
-from crucible.analysis.machine import Exhausted, Machine
+from crucible.analysis.machine import Exhausted, Machine, Verbs
 from crucible.analysis.sources import Sources
+from crucible.analysis.statements import assign, execute, set_attribute
 from crucible.analysis.values import Function
-from crucible.core.errors import BadInput
 from crucible.core.profile import Conclusion, Precision, Profile
 
 STEPS = 80_000
@@ -36,14 +39,15 @@ SWEEP_STEPS = 40_000
 SWEPT = 200
 """Functions nobody was seen to call that are looked at all the same."""
 
+VERBS = Verbs(evaluate, execute, assign, call, attribute, set_attribute)
+
 _ASSUMED_BATCH, _ASSUMED_TEXTS, _ASSUMED_LENGTH, _ASSUMED_SIDE = 32, 12, 1024, 224
 
 
 def analyse(sources: Sources, reference: Reference = T4, steps: int = STEPS) -> Profile:
     """What the program needs, from its text alone. Pure: the same sources give the same profile."""
-    if sources.entry not in sources.files:
-        raise BadInput(f"{sources.entry} is not among the files.", fix="Name one of them as the entry.")
-    machine = Machine(sources, steps)
+    sources.check()
+    machine = Machine(VERBS, sources, steps)
     deep = sys.getrecursionlimit()
     sys.setrecursionlimit(max(deep, 6_000))
     try:
@@ -71,13 +75,13 @@ def _sweep(machine: Machine) -> None:
         if not isinstance(function, Function) or id(function.node) in machine.visited:
             continue
         machine.limit = machine.steps + SWEEP_STEPS // 20
-        machine.guards, machine.loops, machine.depth, machine.rounds = [Guard(swept=True)], [], 0, 0
+        machine.guards, machine.loops, machine.depth, machine.rounds = (Guard(swept=True),), (), 0, 0
         machine.active.clear()
         try:
             follow(machine, function, (), guessed_arguments(machine, function))
         except (Exhausted, RecursionError):
             continue
-    machine.guards, machine.loops = [], []
+    machine.guards, machine.loops = (), ()
 
 
 def _profile(seen: Seen, reference: Reference) -> Profile:

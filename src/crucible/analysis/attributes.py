@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import PurePosixPath
 
+from crucible.analysis.imports import local_module
+from crucible.analysis.library.options import absl_flags
 from crucible.analysis.machine import Machine
 from crucible.analysis.names import canonical
 from crucible.analysis.tensors import tensor_attribute
@@ -52,9 +54,7 @@ def _of_name(machine: Machine, value: Name, name: str) -> Value:
     if value.path == "sys" and name == "argv":
         return [machine.sources.entry, *machine.sources.arguments]
     if value.path == "absl.flags.FLAGS":
-        from crucible.analysis.library.options import ABSL_FLAGS
-
-        return ABSL_FLAGS(machine).attrs.get(name, UNKNOWN)
+        return absl_flags(machine).attrs.get(name, UNKNOWN)
     return Name(canonical(f"{value.path}.{name}"))
 
 
@@ -84,9 +84,7 @@ def _of_instance(machine: Machine, value: Instance, name: str) -> Value:
     found = value.cls.lookup(name)
     if isinstance(found, Function):
         if any(isinstance(each, Name) and each.path.endswith("property") for each in found.decorators):
-            from crucible.analysis.calling import call
-
-            return call(machine, Bound(value, found), (), {}, found.scope)
+            return machine.call(Bound(value, found), (), {}, found.scope)
         if Name("builtins.staticmethod") in found.decorators:
             return found
         return Bound(value.cls if Name("builtins.classmethod") in found.decorators else value, found)
@@ -99,8 +97,6 @@ def _of_module(machine: Machine, value: Module, name: str) -> Value:
     found = value.scope.lookup(name)
     if found is not MISSING:
         return found
-    from crucible.analysis.imports import local_module
-
     inner = local_module(machine, f"{value.name}.{name}")
     return inner if inner is not None else UNKNOWN
 

@@ -9,6 +9,7 @@ from crucible.analysis.facts import Guard
 from crucible.analysis.flow import Flow
 from crucible.analysis.machine import Machine
 from crucible.analysis.scope import Scope
+from crucible.analysis.trees import nodes
 from crucible.analysis.values import MISSING, Instance, Unknown, Value, either
 
 _LEAVES = (Flow.RETURN, Flow.RAISE, Flow.BREAK, Flow.CONTINUE)
@@ -39,20 +40,15 @@ def both_ways(machine: Machine, test: Value, node: ast.If, scope: Scope) -> Flow
 
 def _asks_rank(test: ast.expr) -> bool:
     """Of several processes each goes its own way, so both are gone."""
-    names = (getattr(each, "id", getattr(each, "attr", "")) for each in ast.walk(test))
+    names = (getattr(each, "id", getattr(each, "attr", "")) for each in nodes(test))
     return any("rank" in name.lower() for name in names)
 
 
 def _one_way(machine: Machine, guard: Guard, body: Sequence[ast.stmt], scope: Scope) -> Flow:
-    from crucible.analysis.statements import execute
-
     if not body:
         return Flow.NEXT
-    machine.guards.append(guard)
-    try:
-        return execute(machine, body, scope)
-    finally:
-        machine.guards.pop()
+    with machine.under(guard):
+        return machine.execute(body, scope)
 
 
 def _put(names: dict[str, Value], before: dict[str, Value]) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from crucible.analysis.definitions import is_network
 from crucible.analysis.functions import follow, method
 from crucible.analysis.library import called_library, called_member, called_thing, own_layers
 from crucible.analysis.machine import Machine
+from crucible.analysis.networks import is_network
 from crucible.analysis.scope import Scope
 from crucible.analysis.values import (
     MISSING,
@@ -27,16 +27,16 @@ Kwargs = dict[str, Value]
 
 def call(machine: Machine, function: Value, args: tuple[Value, ...], kwargs: Kwargs, scope: Scope) -> Value:
     machine.tick()
+    if isinstance(function, Name):
+        return called_library(machine, function.path, args, kwargs, scope)
+    if isinstance(function, Member):
+        return called_member(machine, function, args, kwargs, scope)
     if isinstance(function, Function):
         return follow(machine, function, args, kwargs)
     if isinstance(function, Bound):
         return follow(machine, function.function, (function.owner, *args), kwargs)
     if isinstance(function, Class):
         return make(machine, function, args, kwargs)
-    if isinstance(function, Name):
-        return called_library(machine, function.path, args, kwargs, scope)
-    if isinstance(function, Member):
-        return called_member(machine, function, args, kwargs, scope)
     if isinstance(function, Instance):
         return _called_object(machine, function, args, kwargs)
     if isinstance(function, Thing):
@@ -76,7 +76,7 @@ def _field_default(machine: Machine, default: Value) -> Value:
     if isinstance(default, Thing) and default.path.rpartition(".")[2] in ("field", "Field", "ib"):
         if "default_factory" in default.kwargs:
             factory = default.kwargs["default_factory"]
-            return call(machine, factory, (), {}, Scope(machine.line[0]))
+            return call(machine, factory, (), {}, machine.nowhere())
         return default.argument(0, "default", UNKNOWN)
     return default
 
@@ -90,5 +90,5 @@ def _called_object(machine: Machine, owner: Instance, args: tuple[Value, ...], k
             return follow(machine, found.function, (owner, *args), kwargs)
     bases = owner.bases
     if bases:
-        return called_member(machine, Member(owner, "__call__"), args, kwargs, Scope(machine.line[0]))
+        return called_member(machine, Member(owner, "__call__"), args, kwargs, machine.nowhere())
     return UNKNOWN

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 
 from crucible.analysis.functions import defaults_of
+from crucible.analysis.library import command_made_by
 from crucible.analysis.machine import Machine
 from crucible.analysis.scope import Scope
-from crucible.analysis.values import Class, Function, Instance, Name, Thing, Value
+from crucible.analysis.values import Class, Function, Name, Thing, Value
 
 _DATACLASSES = ("dataclass", "define", "frozen", "attrs", "s", "chz", "struct.dataclass")
 _FIELD_BASES = ("BaseModel", "NamedTuple", "BaseSettings", "Struct", "TypedDict", "Module")
@@ -19,9 +20,7 @@ _FIELDED = frozenset(
 def define_function(
     machine: Machine, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope, owner: Class | None = None
 ) -> Value:
-    from crucible.analysis.expressions import evaluate
-
-    decorators = [evaluate(machine, each, scope) for each in node.decorator_list]
+    decorators = [machine.evaluate(each, scope) for each in node.decorator_list]
     plain = tuple(_undressed(each) for each in decorators)
     function = Function(node, scope, node.name, defaults_of(machine, node.args, scope), plain, owner)
     machine.functions.append(function)
@@ -32,8 +31,6 @@ def define_function(
         machine.line = (scope.file, node.lineno)
         path = _path(decorator)
         if path.startswith(("click.", "typer.", "hydra.", "absl.")):
-            from crucible.analysis.library import command_made_by
-
             result = command_made_by(machine, path, decorator, result)
         elif path:
             machine.note_call(f"@{path}", (result,), {}, decorator, None)
@@ -50,11 +47,8 @@ def _path(decorator: Value) -> str:
 
 
 def define_class(machine: Machine, node: ast.ClassDef, scope: Scope) -> Class:
-    from crucible.analysis.expressions import evaluate
-    from crucible.analysis.statements import execute
-
-    bases = tuple(evaluate(machine, each, scope) for each in node.bases)
-    decorators = [_undressed(evaluate(machine, each, scope)) for each in node.decorator_list]
+    bases = tuple(machine.evaluate(each, scope) for each in node.bases)
+    decorators = [_undressed(machine.evaluate(each, scope)) for each in node.decorator_list]
     inner = Scope(scope.file, scope, scope.top)
     made = Class(node.name, (scope.file, node.lineno), bases, inner.names)
     rest: list[ast.stmt] = []
@@ -65,7 +59,7 @@ def define_class(machine: Machine, node: ast.ClassDef, scope: Scope) -> Class:
             inner.names[statement.name] = function
         else:
             rest.append(statement)
-            execute(machine, [statement], inner)
+            machine.execute([statement], inner)
     made.fields = tuple(
         each.target.id for each in rest if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
     )
@@ -73,18 +67,3 @@ def define_class(machine: Machine, node: ast.ClassDef, scope: Scope) -> Class:
         path in _FIELDED or path.rpartition(".")[2] in _FIELD_BASES[:5] for path in made.outside()
     )
     return made
-
-
-def is_network(value: Value) -> bool:
-    """An object of a class that derives from a framework's module."""
-    return isinstance(value, Instance) and any(path in NETWORKS for path in value.bases)
-
-
-NETWORKS = frozenset(
-    {
-        "torch.nn.Module", "lightning.LightningModule", "lightning.pytorch.LightningModule", "torch.nn.Sequential",
-        "keras.Model", "keras.layers.Layer", "keras.Layer", "keras.models.Model", "keras.Sequential",
-        "flax.linen.Module",
-        "tensorflow.Module", "flax.nnx.Module", "equinox.Module", "transformers.PreTrainedModel",
-    }
-)  # fmt: skip

@@ -9,9 +9,10 @@ from typing import Any
 from crucible.analysis.attributes import attribute
 from crucible.analysis.calling import call
 from crucible.analysis.facts import Guard
-from crucible.analysis.iteration import UNROLLED, items_of
+from crucible.analysis.functions import defaults_of
+from crucible.analysis.iteration import UNROLLED, item_like, items_of
 from crucible.analysis.library import builtin_names
-from crucible.analysis.machine import Machine
+from crucible.analysis.machine import Exhausted, Machine
 from crucible.analysis.operators import MAX_LENGTH, binary, compare, negated, truth, unary
 from crucible.analysis.scope import Scope
 from crucible.analysis.subscripts import subscript
@@ -19,7 +20,6 @@ from crucible.analysis.tensors import tensor_arithmetic, tensor_comparison
 from crucible.analysis.values import (
     MISSING,
     UNKNOWN,
-    Either,
     Function,
     Name,
     Tensor,
@@ -34,13 +34,16 @@ MAX_DEPTH = 90
 
 
 def evaluate(machine: Machine, node: ast.expr | None, scope: Scope) -> Value:
+    machine.steps += 1
+    if machine.steps > machine.limit:
+        raise Exhausted
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, ast.Name):
+        return _name(machine, node, scope)
     if node is None:
         return None
-    machine.tick()
-    kind = type(node)
-    if kind is ast.Constant:
-        return node.value  # type: ignore[attr-defined]
-    act = _ACTS.get(kind)
+    act = _ACTS.get(type(node))
     if act is None or machine.depth > MAX_DEPTH:
         return UNKNOWN
     machine.depth += 1
@@ -234,8 +237,6 @@ def _part(found: list[Value]) -> Value:
 
 def _generate(machine: Machine, generators: list[ast.comprehension], scope: Scope, act: Callable[[], object]) -> bool:
     """Goes through the rounds of a comprehension; False where not all of them are known."""
-    from crucible.analysis.statements import assign
-
     if not generators:
         act()
         return True
@@ -245,7 +246,7 @@ def _generate(machine: Machine, generators: list[ast.comprehension], scope: Scop
     complete = items is not None and len(items) <= UNROLLED
     rounds = items[:UNROLLED] if items is not None else _unknown_round(source)
     for item in rounds:
-        assign(machine, first.target, item, scope)
+        machine.assign(first.target, item, scope)
         answers = [truth(evaluate(machine, condition, scope)) for condition in first.ifs]
         if False in answers:
             continue
@@ -254,14 +255,10 @@ def _generate(machine: Machine, generators: list[ast.comprehension], scope: Scop
 
 
 def _unknown_round(source: Value) -> list[Value]:
-    from crucible.analysis.iteration import item_like
-
     return [item_like(source)]
 
 
 def _lambda(machine: Machine, node: ast.Lambda, scope: Scope) -> Value:
-    from crucible.analysis.functions import defaults_of
-
     return Function(node, scope, "lambda", defaults_of(machine, node.args, scope))
 
 
@@ -315,7 +312,3 @@ _ACTS: dict[type, Callable[[Machine, Any, Scope], Value]] = {
     ast.NamedExpr: _walrus, ast.Subscript: _subscript, ast.Await: _inner, ast.Starred: _inner, ast.Yield: _yielded,
     ast.YieldFrom: _yielded, ast.FormattedValue: _formatted, ast.Slice: _slice,
 }  # fmt: skip
-
-
-def chosen(value: Value) -> tuple[Value, ...]:
-    return value.options if isinstance(value, Either) else (value,)

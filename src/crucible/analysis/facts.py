@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from crucible.analysis.values import NOWHERE, UNKNOWN, Value, Where
+from crucible.analysis.values import NOWHERE, Value, Where
 
 
 class Guard(NamedTuple):
@@ -46,27 +46,23 @@ class Situation(NamedTuple):
         return any(guard.gpu is False for guard in self.guards)
 
 
-@dataclass(frozen=True)
-class Import:
+class Import(NamedTuple):
     module: str
     situation: Situation
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(NamedTuple):
     """A call of something outside the program. A method of an unknown object has a path like `.cuda`."""
 
     path: str
+    last: str
+    """The last part of the path; every conclusion asks for it."""
+
     args: tuple[Value, ...]
     kwargs: dict[str, Value]
     situation: Situation
-    owner: Value = None
-    result: Value = UNKNOWN
-    last: str = field(init=False)
-    """The last part of the path; every conclusion asks for it."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "last", self.path.rpartition(".")[2])
+    owner: Value
+    result: Value
 
     @property
     def where(self) -> Where:
@@ -78,15 +74,13 @@ class Call:
         return self.args[place] if 0 <= place < len(self.args) else default
 
 
-@dataclass(frozen=True)
-class Assigned:
+class Assigned(NamedTuple):
     name: str
     value: Value
     where: Where
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """One training step as it was followed: what backward has to keep, and the work of the forward pass."""
 
     saved: float

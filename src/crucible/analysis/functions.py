@@ -14,23 +14,18 @@ MAX_AGAIN = 2
 
 
 def defaults_of(machine: Machine, arguments: ast.arguments, scope: Scope) -> dict[str, Value]:
-    from crucible.analysis.expressions import evaluate
-
     places = [*arguments.posonlyargs, *arguments.args]
     found: dict[str, Value] = {}
     for argument, default in zip(reversed(places), reversed(arguments.defaults), strict=False):
-        found[argument.arg] = evaluate(machine, default, scope)
+        found[argument.arg] = machine.evaluate(default, scope)
     for argument, keyword_default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
         if keyword_default is not None:
-            found[argument.arg] = evaluate(machine, keyword_default, scope)
+            found[argument.arg] = machine.evaluate(keyword_default, scope)
     return found
 
 
 def follow(machine: Machine, function: Function, args: tuple[Value, ...], kwargs: dict[str, Value]) -> Value:
     """What the function gives back, everything it does on the way written down."""
-    from crucible.analysis.expressions import evaluate
-    from crucible.analysis.statements import execute
-
     mark = id(function.node)
     if len(machine.active) > MAX_CALLS_DEEP or machine.active.count(mark) > MAX_AGAIN:
         return UNKNOWN
@@ -41,8 +36,8 @@ def follow(machine: Machine, function: Function, args: tuple[Value, ...], kwargs
     depth, machine.depth = machine.depth, max(0, machine.depth - 40)
     try:
         if isinstance(function.node, ast.Lambda):
-            return evaluate(machine, function.node.body, scope)
-        execute(machine, function.node.body, scope)
+            return machine.evaluate(function.node.body, scope)
+        machine.execute(function.node.body, scope)
     finally:
         machine.depth = depth
         machine.active.pop()
@@ -83,16 +78,13 @@ def bind(function: Function, scope: Scope, args: tuple[Value, ...], kwargs: dict
 
 def guessed_arguments(machine: Machine, function: Function) -> dict[str, Value]:
     """For a function nobody was seen to call: its defaults, and configs by the class they are declared to be."""
-    from crucible.analysis.calling import call
-    from crucible.analysis.expressions import evaluate
-
     found: dict[str, Value] = {}
     for each in (*function.node.args.posonlyargs, *function.node.args.args, *function.node.args.kwonlyargs):
         if each.arg in function.defaults or each.annotation is None:
             continue
-        declared = evaluate(machine, each.annotation, function.scope)
+        declared = machine.evaluate(each.annotation, function.scope)
         if isinstance(declared, Class) and declared.is_dataclass():
-            found[each.arg] = call(machine, declared, (), {}, function.scope)
+            found[each.arg] = machine.call(declared, (), {}, function.scope)
     return found
 
 

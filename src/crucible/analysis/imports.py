@@ -92,11 +92,9 @@ def local_module(machine: Machine, name: str) -> Module | None:
 
 
 def follow_file(machine: Machine, file: str) -> Scope:
-    from crucible.analysis.statements import execute
-
     scope = machine.modules[file] = Scope(file)
     line, guards, depth = machine.line, machine.guards, machine.depth
-    machine.guards = []
-    execute(machine, machine.tree(file).body, scope)
+    machine.guards = ()
+    machine.execute(machine.tree(file).body, scope)
     machine.line, machine.guards, machine.depth = line, guards, depth
     return scope

@@ -8,7 +8,9 @@ from crucible.analysis.facts import Loop
 from crucible.analysis.flow import Flow
 from crucible.analysis.iteration import UNROLLED, item_like, items_of, length_of
 from crucible.analysis.machine import Machine
+from crucible.analysis.operators import truth
 from crucible.analysis.scope import Scope
+from crucible.analysis.trees import nodes
 from crucible.analysis.values import Thing, Value, settled, whole
 
 _TRAINS = frozenset({"backward", "zero_grad", "train_on_batch", "fit", "train_step", "apply_gradients", "no_grad"})
@@ -22,10 +24,7 @@ ROUND_STEPS = 30_000
 
 
 def for_loop(machine: Machine, node: ast.For | ast.AsyncFor, scope: Scope) -> Flow:
-    from crucible.analysis.expressions import evaluate
-    from crucible.analysis.statements import assign, execute
-
-    source = evaluate(machine, node.iter, scope)
+    source = machine.evaluate(node.iter, scope)
     items = items_of(source)
     loop = Loop(_target(node.target), length_of(source), (scope.file, node.lineno), _data(source))
     if items is not None and len(items) <= UNROLLED and _builds(machine, node, source):
@@ -34,21 +33,19 @@ def for_loop(machine: Machine, node: ast.For | ast.AsyncFor, scope: Scope) -> Fl
     else:
         machine.rounds += 1
         with machine.around(loop):
-            assign(machine, node.target, item_like(source), scope)
-            flow = execute(machine, node.body, scope)
+            machine.assign(node.target, item_like(source), scope)
+            flow = machine.execute(node.body, scope)
         machine.rounds -= 1
     if flow in (Flow.RETURN, Flow.RAISE) and items != [] and isinstance(source, list | tuple | Thing):
         return flow
-    return execute(machine, node.orelse, scope)
+    return machine.execute(node.orelse, scope)
 
 
 def _rounds(machine: Machine, node: ast.For | ast.AsyncFor, items: list[Value], scope: Scope) -> Flow:
-    from crucible.analysis.statements import assign, execute
-
     begun = machine.steps
     for item in items:
-        assign(machine, node.target, item, scope)
-        flow = execute(machine, node.body, scope)
+        machine.assign(node.target, item, scope)
+        flow = machine.execute(node.body, scope)
         if flow in (Flow.RETURN, Flow.RAISE):
             return flow
         if flow is Flow.BREAK or machine.steps - begun > ROUND_STEPS:
@@ -75,7 +72,7 @@ def _words(machine: Machine, node: ast.For | ast.AsyncFor) -> tuple[set[str], se
         called: set[str] = set()
         names: set[str] = set()
         for statement in node.body:
-            for each in ast.walk(statement):
+            for each in nodes(statement):
                 if isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute):
                     called.add(each.func.attr)
                 elif isinstance(each, ast.Name):
@@ -85,7 +82,7 @@ def _words(machine: Machine, node: ast.For | ast.AsyncFor) -> tuple[set[str], se
 
 
 def _target(node: ast.expr) -> str:
-    return ",".join(each.id for each in ast.walk(node) if isinstance(each, ast.Name))
+    return ",".join(each.id for each in nodes(node) if isinstance(each, ast.Name))
 
 
 def _data(source: Value) -> Value:
@@ -96,13 +93,9 @@ def _data(source: Value) -> Value:
 
 
 def while_loop(machine: Machine, node: ast.While, scope: Scope) -> Flow:
-    from crucible.analysis.expressions import evaluate
-    from crucible.analysis.operators import truth
-    from crucible.analysis.statements import execute
-
-    test = evaluate(machine, node.test, scope)
+    test = machine.evaluate(node.test, scope)
     if truth(test) is False and not machine.rounds:
-        return execute(machine, node.orelse, scope)
+        return machine.execute(node.orelse, scope)
     length = _bound(machine, node.test, scope)
     if length is None:
         breaks = (each for each in node.body if isinstance(each, ast.If) and _breaks(each))
@@ -111,7 +104,7 @@ def while_loop(machine: Machine, node: ast.While, scope: Scope) -> Flow:
     with machine.around(
         Loop(ast.unparse(node.test)[:80] if len(node.body) < 200 else "", length, (scope.file, node.lineno))
     ):
-        flow = execute(machine, node.body, scope)
+        flow = machine.execute(node.body, scope)
     machine.rounds -= 1
     return flow if flow in (Flow.RETURN, Flow.RAISE) and isinstance(node.test, ast.Constant) else Flow.NEXT
 
@@ -122,14 +115,12 @@ def _breaks(node: ast.If) -> bool:
 
 def _bound(machine: Machine, test: ast.expr, scope: Scope) -> int | None:
     """The number that a counter is compared with."""
-    from crucible.analysis.expressions import evaluate
-
     if isinstance(test, ast.BoolOp):
         found = [_bound(machine, each, scope) for each in test.values]
         return next((each for each in found if each is not None), None)
     if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.Lt | ast.LtE | ast.Gt | ast.GtE):
         return None
-    right = whole(evaluate(machine, test.comparators[0], scope))
-    left = whole(evaluate(machine, test.left, scope))
+    right = whole(machine.evaluate(test.comparators[0], scope))
+    left = whole(machine.evaluate(test.left, scope))
     numbers = [each for each in (left, right) if each is not None and each > 1]
     return max(numbers) if numbers else None

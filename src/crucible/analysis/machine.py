@@ -5,11 +5,14 @@ Nothing of the program is run: the machine walks its tree, does the sums it can 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import ast
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from crucible.analysis.facts import Assigned, Call, Facts, Guard, Import, Loop, Situation
+from crucible.analysis.flow import Flow
 from crucible.analysis.scope import Scope
 from crucible.analysis.sources import Sources
 from crucible.analysis.tape import Tape
@@ -24,8 +27,20 @@ class Exhausted(Exception):
     """The work allowed is used up."""
 
 
+class Verbs(NamedTuple):
+    """What following one kind of code asks of the others: statements hold expressions, expressions call functions."""
+
+    evaluate: Callable[[Machine, ast.expr | None, Scope], Value]
+    execute: Callable[[Machine, Sequence[ast.stmt], Scope], Flow]
+    assign: Callable[[Machine, ast.expr, Value, Scope], None]
+    call: Callable[[Machine, Value, tuple[Value, ...], dict[str, Value], Scope], Value]
+    attribute: Callable[[Machine, Value, str], Value]
+    set_attribute: Callable[[Machine, Value, str, Value], None]
+
+
 @dataclass
 class Machine:
+    verbs: Verbs
     sources: Sources
     limit: int
     """Steps that may be taken; one is about a microsecond or two."""
@@ -36,8 +51,8 @@ class Machine:
     modules: dict[str, Scope] = field(default_factory=dict)
     functions: list[Value] = field(default_factory=list)
     visited: set[int] = field(default_factory=set)
-    guards: list[Guard] = field(default_factory=list)
-    loops: list[Loop] = field(default_factory=list)
+    guards: tuple[Guard, ...] = ()
+    loops: tuple[Loop, ...] = ()
     words: dict[int, tuple[set[str], set[str]]] = field(default_factory=dict)
     """What the bodies of loops are about, by the loop."""
 
@@ -49,13 +64,36 @@ class Machine:
 
     line: Where = NOWHERE
 
+    def evaluate(self, node: ast.expr | None, scope: Scope) -> Value:
+        return self.verbs.evaluate(self, node, scope)
+
+    def execute(self, body: Sequence[ast.stmt], scope: Scope) -> Flow:
+        """Follows the statements; says how the block was left."""
+        return self.verbs.execute(self, body, scope)
+
+    def assign(self, target: ast.expr, value: Value, scope: Scope) -> None:
+        self.verbs.assign(self, target, value, scope)
+
+    def call(self, function: Value, args: tuple[Value, ...], kwargs: dict[str, Value], scope: Scope) -> Value:
+        return self.verbs.call(self, function, args, kwargs, scope)
+
+    def attribute(self, value: Value, name: str) -> Value:
+        return self.verbs.attribute(self, value, name)
+
+    def set_attribute(self, owner: Value, name: str, value: Value) -> None:
+        self.verbs.set_attribute(self, owner, name, value)
+
+    def nowhere(self) -> Scope:
+        """For a call that is made by a library: it sees no names, only the file it is made from."""
+        return Scope(self.line[0])
+
     def tick(self, amount: int = 1) -> None:
         self.steps += amount
         if self.steps > self.limit:
             raise Exhausted
 
     def situation(self) -> Situation:
-        return Situation(self.line, tuple(self.guards), tuple(self.loops))
+        return Situation(self.line, self.guards, self.loops)
 
     def tree(self, file: str) -> Tree:
         if file not in self.trees:
@@ -67,7 +105,8 @@ class Machine:
         self, path: str, args: tuple[Value, ...], kwargs: dict[str, Value], owner: Value, result: Value
     ) -> None:
         if len(self.facts.calls) < MAX_CALLS:
-            self.facts.calls.append(Call(path, args, kwargs, self.situation(), owner, result))
+            last = path.rpartition(".")[2]
+            self.facts.calls.append(Call(path, last, args, kwargs, self.situation(), owner, result))
 
     def note_import(self, module: str) -> None:
         if len(self.facts.imports) < MAX_CALLS:
@@ -80,16 +119,18 @@ class Machine:
     @contextmanager
     def under(self, guard: Guard) -> Iterator[None]:
         """What happens inside is seen under this condition."""
-        self.guards.append(guard)
+        before = self.guards
+        self.guards = (*before, guard)
         try:
             yield
         finally:
-            self.guards.pop()
+            self.guards = before
 
     @contextmanager
     def around(self, loop: Loop) -> Iterator[None]:
-        self.loops.append(loop)
+        before = self.loops
+        self.loops = (*before, loop)
         try:
             yield
         finally:
-            self.loops.pop()
+            self.loops = before

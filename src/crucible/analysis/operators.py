@@ -7,7 +7,22 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from crucible.analysis.values import HAS_GPU, NO_GPU, UNKNOWN, Either, Name, Tensor, Thing, Unknown, Value, either
+from crucible.analysis.values import (
+    HAS_GPU,
+    NO_GPU,
+    UNKNOWN,
+    Class,
+    Either,
+    Function,
+    Instance,
+    Module,
+    Name,
+    Tensor,
+    Thing,
+    Unknown,
+    Value,
+    either,
+)
 
 MAX_BITS = 512
 MAX_LENGTH = 100_000
@@ -149,8 +164,6 @@ def truth(value: Value) -> bool | None:
         return bool(value)
     if isinstance(value, Unknown | Tensor):
         return None
-    from crucible.analysis.values import Class, Function, Instance, Module
-
     if isinstance(value, Name) and value.path.endswith(".TYPE_CHECKING"):
         return False
     if isinstance(value, Function | Class | Module | Name):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from crucible.core.errors import BadInput
 from crucible.core.profile import Evidence
 
 MAX_BYTES = 1_000_000
@@ -27,6 +28,11 @@ class Sources:
     arguments: tuple[str, ...] = ()
     partial: tuple[str, ...] = ()
     """Notes of whoever gathered the files about what he left out."""
+
+    def check(self) -> None:
+        """Raises BadInput where there is nothing to start."""
+        if self.entry not in self.files:
+            raise BadInput(f"{self.entry} is not among the files.", fix="Name one of them as the entry.")
 
     def module(self, name: str) -> str | None:
         """The file of a local module, looked for beside the entry and at the top, as Python would."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from crucible.analysis.branches import both_ways
 from crucible.analysis.calling import call
+from crucible.analysis.contexts import entered
 from crucible.analysis.definitions import define_class, define_function
 from crucible.analysis.expressions import evaluate
 from crucible.analysis.facts import Guard
@@ -20,12 +21,26 @@ from crucible.analysis.operators import binary, truth
 from crucible.analysis.scope import Scope
 from crucible.analysis.switches import note_switched_off
 from crucible.analysis.tensors import tensor_arithmetic
-from crucible.analysis.values import UNKNOWN, Class, Instance, Member, Module, Name, Tensor, Thing, Value
+from crucible.analysis.trees import nodes
+from crucible.analysis.values import (
+    UNKNOWN,
+    Bound,
+    Class,
+    Function,
+    Instance,
+    Member,
+    Module,
+    Name,
+    Tensor,
+    Thing,
+    Unknown,
+    Value,
+)
 
 
 def execute(machine: Machine, body: Sequence[ast.stmt], scope: Scope) -> Flow:
     """Follows the statements; says how the block was left."""
-    pushed = 0
+    guards = machine.guards
     try:
         for statement in body:
             machine.tick()
@@ -34,13 +49,11 @@ def execute(machine: Machine, body: Sequence[ast.stmt], scope: Scope) -> Flow:
                 continue
             flow = act(machine, statement, scope)
             if isinstance(flow, Guard):
-                machine.guards.append(flow)
-                pushed += 1
+                machine.guards = (*machine.guards, flow)
             elif flow is not Flow.NEXT:
                 return flow
     finally:
-        for _ in range(pushed):
-            machine.guards.pop()
+        machine.guards = guards
     return Flow.NEXT
 
 
@@ -176,8 +189,6 @@ def _if(machine: Machine, node: ast.If, scope: Scope) -> Flow | Guard:
 
 
 def _with(machine: Machine, node: ast.With | ast.AsyncWith, scope: Scope) -> Flow:
-    from crucible.analysis.contexts import entered
-
     values = []
     for item in node.items:
         value = evaluate(machine, item.context_expr, scope)
@@ -192,9 +203,7 @@ def _inside(machine: Machine, value: Value, scope: Scope) -> Value:
     """What `with ... as` gives: the thing itself, unless a class of the program says otherwise."""
     if isinstance(value, Instance):
         enter = value.cls.lookup("__enter__")
-        if not isinstance(enter, type(None)) and hasattr(enter, "node"):
-            from crucible.analysis.values import Bound
-
+        if isinstance(enter, Function):
             return call(machine, Bound(value, enter), (), {}, scope)
     return value
 
@@ -221,7 +230,7 @@ def _try(machine: Machine, node: ast.Try, scope: Scope) -> Flow:
 
 
 def _lets_go_of_imports(handler: ast.ExceptHandler) -> bool:
-    names = [each.id for each in ast.walk(handler.type) if isinstance(each, ast.Name)] if handler.type else []
+    names = [each.id for each in nodes(handler.type) if isinstance(each, ast.Name)] if handler.type else []
     return "ImportError" in names or "ModuleNotFoundError" in names
 
 
@@ -239,7 +248,7 @@ def _raise(machine: Machine, node: ast.Raise, scope: Scope) -> Flow:
 
 def _assert(machine: Machine, node: ast.Assert, scope: Scope) -> Flow:
     test = evaluate(machine, node.test, scope)
-    if getattr(test, "gpu", None) is True and not machine.guards:
+    if isinstance(test, Unknown) and test.gpu is True and not machine.guards:
         machine.facts.refusals.append((scope.file, node.lineno))
     return Flow.NEXT
 
@@ -275,7 +284,7 @@ def _match(machine: Machine, node: ast.Match, scope: Scope) -> Flow:
 
 
 def _captures(pattern: ast.pattern) -> list[str]:
-    names = (getattr(each, "name", None) for each in ast.walk(pattern) if isinstance(each, ast.MatchAs | ast.MatchStar))
+    names = (getattr(each, "name", None) for each in nodes(pattern) if isinstance(each, ast.MatchAs | ast.MatchStar))
     return [name for name in names if name]
 
 

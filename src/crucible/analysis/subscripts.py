@@ -11,14 +11,12 @@ from crucible.analysis.values import UNKNOWN, Either, Name, Tensor, Thing, Unkno
 
 
 def subscript(machine: Machine, node: ast.Subscript, scope: Scope) -> Value:
-    from crucible.analysis.expressions import evaluate
-
-    value = evaluate(machine, node.value, scope)
+    value = machine.evaluate(node.value, scope)
     if isinstance(value, Name):
         if value.path == "os.environ":
             return UNKNOWN
         return value  # a type with parameters: Optional[int], nn.Module[...]
-    key = evaluate(machine, node.slice, scope)
+    key = machine.evaluate(node.slice, scope)
     length = _window(machine, node.slice, scope)
     if length is not None and not isinstance(value, list | tuple | str | dict):
         rest = value.shape[1:] if isinstance(value, Tensor) and value.shape else ()
@@ -28,8 +26,6 @@ def subscript(machine: Machine, node: ast.Subscript, scope: Scope) -> Value:
 
 def _window(machine: Machine, node: ast.expr, scope: Scope) -> int | None:
     """The length of `[i : i + n]`, whatever i is."""
-    from crucible.analysis.expressions import evaluate
-
     if not isinstance(node, ast.Slice) or node.lower is None or not isinstance(node.upper, ast.BinOp):
         return None
     start, size = node.lower, 0
@@ -44,11 +40,11 @@ def _window(machine: Machine, node: ast.expr, scope: Scope) -> int | None:
         elif not found and ast.dump(each) == ast.dump(start):
             found = True
         else:
-            value = evaluate(machine, each, scope)
+            value = machine.evaluate(each, scope)
             if not isinstance(value, int):
                 return None
             size += value
-    return size if found and not isinstance(evaluate(machine, start, scope), int) else None
+    return size if found and not isinstance(machine.evaluate(start, scope), int) else None
 
 
 def item(machine: Machine, value: Value, key: Value) -> Value:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from crucible.analysis.machine import Machine
 from crucible.analysis.scope import Scope
+from crucible.analysis.trees import nodes
 from crucible.analysis.values import Instance, Thing
 
 _LIMIT = 400
@@ -17,7 +18,7 @@ def note_switched_off(machine: Machine, test: ast.expr, body: Sequence[ast.stmt]
     """Only for a test of a flag; what a constant switches off is dead."""
     if not body or not _asks_a_flag(test, scope):
         return
-    for place, node in enumerate(each for statement in body for each in ast.walk(statement)):
+    for place, node in enumerate(each for statement in body for each in nodes(statement)):
         if place > _LIMIT:
             return
         if _uses_gpu(node):
@@ -26,7 +27,7 @@ def note_switched_off(machine: Machine, test: ast.expr, body: Sequence[ast.stmt]
 
 
 def _asks_a_flag(test: ast.expr, scope: Scope) -> bool:
-    for node in ast.walk(test):
+    for node in nodes(test):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             owner = scope.lookup(node.value.id)
             if isinstance(owner, Instance) or (isinstance(owner, Thing) and owner.path == "namespace"):

@@ -19,6 +19,28 @@ class Tree:
     notes: tuple[str, ...] = ()
 
 
+def nodes(root: ast.AST) -> list[ast.AST]:
+    """The node and all below it, in the order of `ast.walk` and in half its time; without loads and stores."""
+    found = [root]
+    for node in found:
+        kind = type(node)
+        for name in _INNER.get(kind, kind._fields):
+            value = getattr(node, name, None)
+            if isinstance(value, list):
+                found += [each for each in value if isinstance(each, ast.AST)]
+            elif isinstance(value, ast.AST):
+                found.append(value)
+    return found
+
+
+_INNER: dict[type[ast.AST], tuple[str, ...]] = {
+    ast.Name: (), ast.Constant: (), ast.alias: (), ast.Attribute: ("value",), ast.Subscript: ("value", "slice"),
+    ast.keyword: ("value",), ast.arg: ("annotation",), ast.Tuple: ("elts",), ast.List: ("elts",),
+    ast.Starred: ("value",),
+}  # fmt: skip
+"""Where the nodes are, for the kinds that are most frequent."""
+
+
 def tree_of(sources: Sources, name: str) -> Tree:
     data = sources.files[name]
     text = cells_of(name, data) if name.endswith(".ipynb") else decoded(name, data)

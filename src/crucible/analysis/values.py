@@ -183,7 +183,7 @@ class Tensor:
             return None
         count = 1
         for each in self.shape:
-            if not isinstance(each, int) or isinstance(each, bool):
+            if type(each) is not int:
                 return None
             count *= max(each, 0)
         return count
@@ -231,10 +231,6 @@ def settled(value: Value) -> Value:
     if isinstance(value, Either):
         return next((each for each in value.options if each is not None and not isinstance(each, Unknown)), UNKNOWN)
     return value
-
-
-def known(value: Value) -> bool:
-    return not isinstance(value, Unknown | Either | Member)
 
 
 def whole(value: Value) -> int | None:

@@ -9,7 +9,6 @@ from crucible.analysis.conclusions.seen import Seen
 from crucible.analysis.facts import Step
 from crucible.analysis.knowledge.architectures import architecture
 from crucible.analysis.library.keras_layers import network
-from crucible.analysis.library.torch_layers import nowhere
 from crucible.analysis.machine import Exhausted
 from crucible.analysis.tensors import tensor
 from crucible.analysis.values import UNKNOWN, Function, Instance, Tensor, Thing, Value, settled, whole
@@ -107,8 +106,6 @@ def _of_keras(thing: Thing, inputs: Inputs, kept: float) -> Work:
 
 def _traced(seen: Seen, model: Model, inputs: Inputs) -> Work | None:
     """The forward pass with inputs that fit the first layer."""
-    from crucible.analysis.calling import call
-
     first = _first_layer(model.value)
     if first is None:
         return None
@@ -121,7 +118,7 @@ def _traced(seen: Seen, model: Model, inputs: Inputs) -> Work | None:
     machine.limit = machine.steps + MORE_STEPS
     kept_facts = len(machine.facts.calls)
     try:
-        result = call(machine, model.value, (made, *_rest(model.value, inputs)), {}, nowhere(machine))
+        result = machine.call(model.value, (made, *_rest(model.value, inputs)), {}, machine.nowhere())
     except (Exhausted, RecursionError):
         return None
     finally:

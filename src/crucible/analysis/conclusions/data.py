@@ -10,6 +10,10 @@ from crucible.analysis.knowledge.datasets import dataset as known_dataset
 from crucible.analysis.values import Tensor, Thing, Value, Where, settled, whole
 from crucible.core.profile import Conclusion, Confidence, Dataset
 
+_HUBS = ("datasets.load_dataset", "tensorflow_datasets.load")
+_NAMED = ("torchvision.datasets.", "torchaudio.datasets.", "torchtext.datasets.", "torch_geometric.datasets.")
+"""Where a class has the name of the dataset."""
+
 _FETCH = ("sklearn.datasets.fetch_", "sklearn.datasets.load_")
 _READS = frozenset(
     {
@@ -62,25 +66,24 @@ def _own_file(seen: Seen, path: Value) -> float | None:
 
 
 def _names(seen: Seen) -> Iterator[tuple[str, Where, int | None]]:
-    for call in seen.facts.calls:
+    for call in seen.calls_where(_is_dataset):
         name = _name(call)
         if name:
             samples = whole(call.result.attrs.get("length")) if isinstance(call.result, Thing) else None
             yield name, call.where, samples
 
 
+def _is_dataset(path: str) -> bool:
+    return path in _HUBS or path.startswith((*_NAMED, *_FETCH, "keras.datasets."))
+
+
 def _name(call: Call) -> str | None:
-    if call.path in ("datasets.load_dataset", "tensorflow_datasets.load"):
+    if call.path in _HUBS:
         first, second = settled(call.argument(0, "path", call.kwargs.get("name"))), settled(call.argument(1, "name"))
         if isinstance(second, str) and known_dataset(second):
             return second
         return first if isinstance(first, str) else None
-    if (
-        call.path.startswith(
-            ("torchvision.datasets.", "torchaudio.datasets.", "torchtext.datasets.", "torch_geometric.datasets.")
-        )
-        and call.path.count(".") == 2
-    ):
+    if call.path.startswith(_NAMED) and call.path.count(".") == 2:
         return call.last if call.path not in _FOLDERS and call.last[:1].isupper() and call.last != "FakeData" else None
     if call.path.startswith("keras.datasets.") and call.last == "load_data":
         return call.path.split(".")[-2]

@@ -68,7 +68,7 @@ def gpu_count(seen: Seen, need: Conclusion[GpuNeed], spread: Conclusion[Distribu
 
 
 def _told(seen: Seen) -> tuple[int, Where] | None:
-    for call in seen.facts.calls:
+    for call in seen.calls_where(_COUNTED.__contains__):
         for value in _counts(call):
             value = settled(value)
             if isinstance(value, list | tuple):
@@ -79,6 +79,19 @@ def _told(seen: Seen) -> tuple[int, Where] | None:
         if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= 4096 and name:
             return value, where
     return None
+
+
+_COUNTED = frozenset(
+    {
+        "lightning.Trainer",
+        "torch.nn.DataParallel",
+        "torch.nn.parallel.DataParallel",
+        "torch.multiprocessing.spawn",
+        "ray.train.ScalingConfig",
+        "tensorflow.distribute.MirroredStrategy",
+    }
+)
+"""Calls that are told how many GPUs there are, or which."""
 
 
 def _counts(call: Call) -> list[Value]:

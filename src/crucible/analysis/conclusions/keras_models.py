@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from crucible.analysis.conclusions.seen import Seen
-from crucible.analysis.definitions import is_network
 from crucible.analysis.facts import Call
 from crucible.analysis.library.keras_layers import network
 from crucible.analysis.library.own_layers import own_weights
+from crucible.analysis.networks import is_network
 from crucible.analysis.values import Instance, Tensor, Thing, Where
 
 _ROOTS = ("keras.Sequential", "keras.models.Sequential", "keras.Model", "keras.models.Model")

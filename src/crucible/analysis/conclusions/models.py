@@ -9,15 +9,16 @@ from crucible.analysis.conclusions.flax_models import flax_models
 from crucible.analysis.conclusions.keras_models import keras_models
 from crucible.analysis.conclusions.seen import Seen
 from crucible.analysis.conclusions.sizes import Sizes, sizes_in, sizes_in_order
-from crucible.analysis.definitions import is_network
 from crucible.analysis.knowledge.architectures import architecture
 from crucible.analysis.knowledge.pretrained import pretrained, size_in_name
 from crucible.analysis.library.torch_layers import is_module, parameters_of
 from crucible.analysis.library.torch_models import MODEL
+from crucible.analysis.networks import is_network
 from crucible.analysis.values import Instance, Thing, Value, Where, settled, whole
 from crucible.core.profile import Conclusion, Confidence
 
 _FRAMEWORK = ("torch.", "keras.", "transformers.", "tensorflow.", "jax.", "builtins.", "numpy.", "argparse.", "flax.")
+_HOLDERS = (Thing, Instance, list, tuple, dict)
 
 
 @dataclass(frozen=True)
@@ -52,9 +53,7 @@ def _torch_roots(seen: Seen) -> Iterator[Value]:
             candidates.append(call.result)
             if not call.situation.certain:
                 seen.facts.doubtful.add(id(call.result))
-    inner: set[int] = set()
-    for each in candidates:
-        inner |= _parts(each)
+    inner = _parts(candidates)
     done: set[int] = set()
     for each in candidates:
         if (
@@ -70,17 +69,16 @@ def _is_torch_network(value: Value) -> bool:
     return is_network(value) and any(base.startswith(("torch.", "lightning.")) for base in value.bases)
 
 
-def _parts(value: Value) -> set[int]:
-    """Ids of everything inside."""
+def _parts(values: list[Value]) -> set[int]:
+    """Ids of everything inside of them."""
     found: set[int] = set()
-    waiting: list[tuple[Value, int]] = [(value, 0)]
+    waiting = list(values)
     while waiting and len(found) < 20_000:
-        each, depth = waiting.pop()
-        for inner in _inside(each) if depth < 40 else ():
+        for inner in _inside(waiting.pop()):
             inner = settled(inner)
-            if isinstance(inner, Thing | Instance | list | tuple | dict) and id(inner) not in found:
+            if isinstance(inner, _HOLDERS) and id(inner) not in found:
                 found.add(id(inner))
-                waiting.append((inner, depth + 1))
+                waiting.append(inner)
     return found
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from crucible.analysis.conclusions.seen import Seen
 from crucible.analysis.conclusions.training import trainer_arguments
-from crucible.analysis.facts import Call
 from crucible.analysis.values import Where
 from crucible.core.profile import Conclusion, Confidence
 
@@ -23,6 +22,12 @@ _SAVES = frozenset(
         "deepspeed.DeepSpeedEngine.save_checkpoint",
     }
 )
+_SAVING_ROOTS = (
+    ".", "keras.", "transformers.", "accelerate.", "tensorflow.", "orbax.", "model.", "lightning.", "xgboost.",
+    "lightgbm.", "torch.nn.",
+)  # fmt: skip
+"""Libraries with methods that save; a dot begins a method of an unknown object."""
+
 _SAVE_METHODS = frozenset({"save", "save_weights", "save_pretrained", "save_checkpoint", "save_state", "save_model"})
 _CALLBACKS = frozenset(
     {
@@ -51,39 +56,25 @@ _LOAD_METHODS = frozenset(
 
 
 def checkpointing(seen: Seen) -> Conclusion[bool]:
-    during = [call for call in seen.facts.calls if _saves(call) and call.situation.loops]
+    saving = seen.calls_where(_saves)
+    during = [call.where for call in saving if call.situation.loops]
     if during:
-        return seen.say(True, (call.where for call in during))
+        return seen.say(True, during)
     for call in seen.facts.calls:
         if call.path in _CALLBACKS and call.kwargs.get("enable_checkpointing") is not False:
             return seen.say(True, [call.where])
     for call in trainer_arguments(seen):
         if call.kwargs.get("save_strategy") != "no":
             return seen.say(True, [call.where], Confidence.HIGH, "The Trainer saves as it goes.")
-    late = [call.where for call in seen.facts.calls if _saves(call)]
-    if late:
-        return seen.say(False, late, Confidence.MEDIUM, "It saves once, not while it trains.")
+    if saving:
+        return seen.say(
+            False, [call.where for call in saving], Confidence.MEDIUM, "It saves once, not while it trains."
+        )
     return seen.say(False, (), Confidence.HIGH, "It saves nothing that training could go on from.")
 
 
-def _saves(call: Call) -> bool:
-    if call.path in _SAVES:
-        return True
-    library = call.path.startswith(
-        (
-            "keras.",
-            "transformers.",
-            "accelerate.",
-            "tensorflow.",
-            "orbax.",
-            "model.",
-            "lightning.",
-            "xgboost.",
-            "lightgbm.",
-            "torch.nn.",
-        )
-    )
-    return call.last in _SAVE_METHODS and (library or call.path.startswith("."))
+def _saves(path: str) -> bool:
+    return path in _SAVES or (path.startswith(_SAVING_ROOTS) and path.rpartition(".")[2] in _SAVE_METHODS)
 
 
 def resume(seen: Seen) -> Conclusion[bool]:

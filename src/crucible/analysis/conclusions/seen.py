@@ -36,8 +36,10 @@ class Seen:
         """By their full paths; where several are asked for, those of the first path come first."""
         return [call for path in paths for call in self.by_path.get(path, ())]
 
-    def calls_where(self, fits: Callable[[Call], bool]) -> list[Call]:
-        return [call for call in self.facts.calls if fits(call)]
+    def calls_where(self, fits: Callable[[str], bool]) -> list[Call]:
+        """By their paths, in the order they were seen. `fits` is asked once for each path, of which there are few."""
+        paths = {path for path in self.by_path if fits(path)}
+        return [call for call in self.facts.calls if call.path in paths] if paths else []
 
     @functools.cached_property
     def _fields(self) -> list[Assigned]:

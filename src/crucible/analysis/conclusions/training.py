@@ -144,7 +144,9 @@ def state_bytes(name: str, call: Call) -> float:
 
 
 def trainer_arguments(seen: Seen) -> list[Call]:
-    return seen.calls_where(lambda call: call.last in ARGUMENTS and call.path.startswith(("transformers.", "trl.")))
+    return seen.calls_where(
+        lambda path: path.startswith(("transformers.", "trl.")) and path.rpartition(".")[2] in ARGUMENTS
+    )
 
 
 def trains(seen: Seen) -> bool:

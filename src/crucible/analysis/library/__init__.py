@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from crucible.analysis.library import (
     arrays,
@@ -18,17 +17,16 @@ from crucible.analysis.library import (
     standard,
     torch_functions,
     torch_layers,
+    torch_makers,
     torch_methods,
     torch_models,
     torch_moves,
     torch_products,
 )
 from crucible.analysis.library.asked import Asked
+from crucible.analysis.machine import Machine
+from crucible.analysis.scope import Scope
 from crucible.analysis.values import UNKNOWN, Instance, Member, Name, Tensor, Thing, Value
-
-if TYPE_CHECKING:
-    from crucible.analysis.machine import Machine
-    from crucible.analysis.scope import Scope
 
 Handler = Callable[[Asked], Value]
 
@@ -39,6 +37,7 @@ _HANDLERS: dict[str, Handler] = {
     **options.HANDLERS,
     **torch_layers.HANDLERS,
     **torch_functions.HANDLERS,
+    **torch_makers.HANDLERS,
     **torch_products.HANDLERS,
     **torch_moves.HANDLERS,
     **torch_models.HANDLERS,
@@ -142,11 +141,9 @@ def called_thing(machine: Machine, thing: Thing, args: tuple[Value, ...], kwargs
     machine.note_call(f"{thing.path}()", args, kwargs, thing, UNKNOWN)
     wrapped = thing.argument(0, "fun")
     if thing.path in ("functools.partial", "torch.compile", "jax.jit", "jax.pmap", "jax.vmap", "jax.grad"):
-        from crucible.analysis.calling import call
-
         more = thing.args[1:] if thing.path == "functools.partial" else ()
         own = thing.kwargs if thing.path == "functools.partial" else {}
-        return call(machine, wrapped, (*more, *args), {**own, **kwargs}, torch_layers.nowhere(machine))
+        return machine.call(wrapped, (*more, *args), {**own, **kwargs}, machine.nowhere())
     return UNKNOWN
 
 

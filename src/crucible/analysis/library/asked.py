@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
+from crucible.analysis.machine import Machine
+from crucible.analysis.scope import Scope
 from crucible.analysis.values import Thing, Value
 
-if TYPE_CHECKING:
-    from crucible.analysis.machine import Machine
-    from crucible.analysis.scope import Scope
 
-
-@dataclass(frozen=True)
-class Asked:
+class Asked(NamedTuple):
     machine: Machine
     path: str
     args: tuple[Value, ...]

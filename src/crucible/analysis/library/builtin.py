@@ -9,6 +9,7 @@ from typing import Any
 
 from crucible.analysis.iteration import UNROLLED, item_like, items_of, length_of
 from crucible.analysis.library.asked import Asked
+from crucible.analysis.library.texts import literal
 from crucible.analysis.operators import MAX_LENGTH, truth
 from crucible.analysis.values import (
     MISSING,
@@ -200,22 +201,18 @@ def _number(act: Callable[..., Any]) -> Callable[[Asked], Value]:
 
 
 def _getattr(asked: Asked) -> Value:
-    from crucible.analysis.attributes import attribute
-
     owner, name = asked.get(0, "object"), settled(asked.get(1, "name"))
     if not isinstance(name, str):
         return UNKNOWN
-    found = attribute(asked.machine, owner, name)
+    found = asked.machine.attribute(owner, name)
     if len(asked.args) > 2 and isinstance(found, Member) and isinstance(owner, Instance | Thing):
         return asked.args[2]
     return found
 
 
 def _setattr(asked: Asked) -> Value:
-    from crucible.analysis.statements import set_attribute
-
     if len(asked.args) == 3 and isinstance(asked.args[1], str):
-        set_attribute(asked.machine, asked.args[0], asked.args[1], asked.args[2])
+        asked.machine.set_attribute(asked.args[0], asked.args[1], asked.args[2])
     return None
 
 
@@ -301,9 +298,7 @@ def _map(asked: Asked) -> Value:
 
 
 def _call(asked: Asked, function: Value, *args: Value) -> Value:
-    from crucible.analysis.calling import call
-
-    return call(asked.machine, function, args, {}, asked.scope)
+    return asked.machine.call(function, args, {}, asked.scope)
 
 
 def _globals(asked: Asked) -> Value:
@@ -321,12 +316,10 @@ def _vars(asked: Asked) -> Value:
 
 def _exec(asked: Asked) -> Value:
     """A string of code is followed like the code around it; nothing is run."""
-    from crucible.analysis.statements import execute
-
     code = asked.get(0, "source")
     if isinstance(code, str) and len(code) <= MAX_LENGTH:
         try:
-            execute(asked.machine, ast.parse(code).body, asked.scope)
+            asked.machine.execute(ast.parse(code).body, asked.scope)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return None
     elif isinstance(code, Unknown | Thing | Member):
@@ -336,8 +329,6 @@ def _exec(asked: Asked) -> Value:
 
 def _flags_over_globals(asked: Asked) -> None:
     """The habit of `exec(open("configurator.py").read())`: `--name=value` sets the global of that name."""
-    from crucible.analysis.library.texts import literal
-
     names = asked.scope.top.names
     for argument in asked.machine.sources.arguments:
         name, given, value = argument.removeprefix("--").partition("=")

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from crucible.analysis.library import arrays
 from crucible.analysis.library.asked import Asked
 from crucible.analysis.library.own_layers import own_weights
-from crucible.analysis.library.torch_layers import nowhere
 from crucible.analysis.tensors import weight
 from crucible.analysis.values import UNKNOWN, Instance, Tensor, Thing, Value, settled, whole
 
@@ -78,11 +77,9 @@ def called(machine: Machine, thing: Thing, args: tuple[Value, ...], kwargs: dict
 
 
 def _one_by_one(machine: Machine, layers: Value, args: tuple[Value, ...]) -> Value:
-    from crucible.analysis.calling import call
-
     value: Value = args[0] if args else UNKNOWN
     for layer in layers if isinstance(layers, list | tuple) else ():
-        value = call(machine, settled(layer), (value,), {}, nowhere(machine))
+        value = machine.call(settled(layer), (value,), {}, machine.nowhere())
     return value
 
 
@@ -172,11 +169,9 @@ def _parameter(asked: Asked) -> Value:
 
 def _init(asked: Asked) -> Value:
     """`model.init(key, example)`: the model is followed once, and what it makes on the way are its weights."""
-    from crucible.analysis.calling import call
-
     facts, owner = asked.machine.facts, asked.owner
     calls, objects = len(facts.calls), len(facts.made)
-    call(asked.machine, owner, asked.args[1:], {}, nowhere(asked.machine))
+    asked.machine.call(owner, asked.args[1:], {}, asked.machine.nowhere())
     inside = [each.result for each in facts.calls[calls:]] + list(facts.made[objects:]) + [owner]
     if isinstance(owner, Instance):
         owner.attrs[PARAMETERS] = [thing for each in inside for thing in holders(each)]

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from crucible.analysis.iteration import items_of
 from crucible.analysis.library.arrays import dims, fitted, joined, made
 from crucible.analysis.library.asked import Asked
-from crucible.analysis.library.torch_layers import nowhere
+from crucible.analysis.machine import Machine
 from crucible.analysis.tensors import broadcast, weight
 from crucible.analysis.values import UNKNOWN, Instance, Tensor, Thing, Value, settled, whole
-
-if TYPE_CHECKING:
-    from crucible.analysis.machine import Machine
 
 Shape = tuple[Value, ...]
 _SIGNATURES = {
@@ -80,20 +76,16 @@ def called(machine: Machine, thing: Thing, args: tuple[Value, ...], kwargs: dict
 
 def _computed(machine: Machine, thing: Thing, args: tuple[Value, ...], inputs: tuple[Tensor, ...]) -> Value:
     """A function as a layer."""
-    from crucible.analysis.calling import call
-
-    found = settled(call(machine, thing.argument(0, "function"), args[:1], {}, nowhere(machine)))
+    found = settled(machine.call(thing.argument(0, "function"), args[:1], {}, machine.nowhere()))
     return found if isinstance(found, Tensor) else made(None, *inputs)
 
 
 def _one_by_one(machine: Machine, thing: Thing, value: Value) -> Value:
     """Layers in a row, some of them the program's own."""
-    from crucible.analysis.calling import call
-
     for each in thing.children:
         inner = settled(each)
         if isinstance(inner, Instance | Thing):
-            value = call(machine, inner, (value,), {}, nowhere(machine))
+            value = machine.call(inner, (value,), {}, machine.nowhere())
     return value
 
 

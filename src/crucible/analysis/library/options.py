@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 from crucible.analysis.facts import Assigned
 from crucible.analysis.library.asked import Asked
 from crucible.analysis.library.configs import namespace
 from crucible.analysis.library.standard import file_text
 from crucible.analysis.library.texts import as_type, literal, read_yaml
+from crucible.analysis.machine import Machine
+from crucible.analysis.scope import Scope
 from crucible.analysis.values import UNKNOWN, Class, Function, Instance, Name, Thing, Value
-
-if TYPE_CHECKING:
-    from crucible.analysis.machine import Machine
 
 _PARSER = "argparse.ArgumentParser"
 _SET = {"store_true": True, "store_false": False}
@@ -138,17 +136,15 @@ def _from_class(asked: Asked) -> Value:
 
 
 def dressed(asked: Asked, cls: Value) -> Value:
-    from crucible.analysis.calling import call
-
     if isinstance(cls, Function):
-        return call(asked.machine, cls, (), _given_to(asked, cls), asked.scope)
+        return asked.machine.call(cls, (), _given_to(asked, cls), asked.scope)
     if isinstance(cls, Name):
         made = Thing(cls.path, (), _for_library(asked), asked.machine.line)
         asked.machine.note_call(cls.path, (), made.kwargs, None, made)
         return made
     if not isinstance(cls, Class):
         return Thing("namespace")
-    filled = call(asked.machine, cls, (), {}, asked.scope)
+    filled = asked.machine.call(cls, (), {}, asked.scope)
     if isinstance(filled, Instance):
         given = flags(asked.machine.sources.arguments)
         for name in cls.all_fields():
@@ -188,14 +184,12 @@ def _absl_define(asked: Asked) -> Value:
         return UNKNOWN
     given = flags(asked.machine.sources.arguments)
     value = literal(given[name]) if name in given else default
-    ABSL_FLAGS(asked.machine).attrs[name] = value
+    absl_flags(asked.machine).attrs[name] = value
     note_option(asked.machine, name, value)
     return Thing("absl.flags.FlagHolder", where=asked.machine.line, attrs={"value": value})
 
 
-def ABSL_FLAGS(machine: Machine) -> Thing:
-    from crucible.analysis.scope import Scope
-
+def absl_flags(machine: Machine) -> Thing:
     home = machine.modules.setdefault("\0absl", Scope("\0absl"))
     found = home.names.setdefault("FLAGS", Thing("namespace"))
     assert isinstance(found, Thing)
@@ -204,16 +198,14 @@ def ABSL_FLAGS(machine: Machine) -> Thing:
 
 def _run_main(asked: Asked) -> Value:
     """`app.run(main)`, `typer.run(main)`, `fire.Fire(main)`."""
-    from crucible.analysis.calling import call
-
     target = asked.get(0, "main")
     if isinstance(target, Thing) and "function" in target.attrs:
         return run_command(asked.machine, target)
     if not isinstance(target, Function):
         return UNKNOWN
     args: tuple[Value, ...] = (UNKNOWN,) if asked.path.startswith("absl") else ()
-    return call(
-        asked.machine, target, args, {**_typer_defaults(asked.machine, target), **_given_to(asked, target)}, asked.scope
+    return asked.machine.call(
+        target, args, {**_typer_defaults(asked.machine, target), **_given_to(asked, target)}, asked.scope
     )
 
 
@@ -237,8 +229,6 @@ def command_made_by(machine: Machine, path: str, decorator: Value, result: Value
 
 
 def run_command(machine: Machine, command: Thing) -> Value:
-    from crucible.analysis.calling import call
-
     function = command.attrs["function"]
     if not isinstance(function, Function):
         return UNKNOWN
@@ -254,7 +244,7 @@ def run_command(machine: Machine, command: Thing) -> Value:
     if "hydra" in command.attrs:
         args = (_hydra_config(machine, command.attrs["hydra"], given),)
     values.update(_written(function, given))
-    return call(machine, function, args, values, function.scope)
+    return machine.call(function, args, values, function.scope)
 
 
 def _written(function: Function, given: dict[str, str]) -> Iterator[tuple[str, Value]]:

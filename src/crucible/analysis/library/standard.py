@@ -144,18 +144,14 @@ def _partial(asked: Asked) -> Value:
 
 def _spawn(asked: Asked) -> Value:
     """`spawn(function, args)` calls it in every process with its rank first."""
-    from crucible.analysis.calling import call
-
     more = items_of(asked.get(1, "args", ())) or []
-    return call(asked.machine, asked.get(0, "fn"), (UNKNOWN, *more), {}, asked.scope)
+    return asked.machine.call(asked.get(0, "fn"), (UNKNOWN, *more), {}, asked.scope)
 
 
 def _process(asked: Asked) -> Value:
-    from crucible.analysis.calling import call
-
     more = items_of(asked.kwargs.get("args", ())) or []
     named = asked.kwargs.get("kwargs", {})
-    call(asked.machine, asked.kwargs.get("target"), tuple(more), named if isinstance(named, dict) else {}, asked.scope)
+    asked.machine.call(asked.kwargs.get("target"), tuple(more), named if isinstance(named, dict) else {}, asked.scope)
     return asked.thing()
 
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from crucible.analysis.library.torch_forward import Given, dropped, keeps_input, keeps_result, linear_layer, normalised
 from crucible.analysis.library.torch_weights import read
+from crucible.analysis.machine import Machine
 from crucible.analysis.tensors import cast, like, linear, lost, tensor
 from crucible.analysis.values import UNKNOWN, Tensor, Thing, Value, whole
-
-if TYPE_CHECKING:
-    from crucible.analysis.machine import Machine
 
 
 def attended(machine: Machine, query: Tensor, key: Tensor, value: Tensor, share: Value = 0) -> Tensor:
@@ -92,13 +89,11 @@ def encoder_layer(machine: Machine, thing: Thing, given: Given, inputs: list[Val
 
 
 def stack(machine: Machine, thing: Thing, given: Given, inputs: list[Value]) -> Value:
-    from crucible.analysis.calling import call
-    from crucible.analysis.library.torch_layers import nowhere
 
     value: Value = inputs[0]
     for each in thing.children:
         rest = inputs[1:2] if "Decoder" in thing.path and not (isinstance(each, Thing) and "Norm" in each.path) else []
-        value = call(machine, each, (value, *rest), {}, nowhere(machine))
+        value = machine.call(each, (value, *rest), {}, machine.nowhere())
     return value
 
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from crucible.analysis.library.torch_moves import pad
+from crucible.analysis.machine import Machine
 from crucible.analysis.tensors import cast, like, linear, lost, tensor, view
 from crucible.analysis.values import UNKNOWN, Tensor, Thing, Value, settled, whole
-
-if TYPE_CHECKING:
-    from crucible.analysis.machine import Machine
 
 Given = dict[str, Value]
 

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from crucible.analysis.definitions import is_network
 from crucible.analysis.iteration import items_of
 from crucible.analysis.library import torch_attention, torch_forward
 from crucible.analysis.library.asked import Asked
 from crucible.analysis.library.torch_weights import SIGNATURES, build, read
+from crucible.analysis.machine import Machine
+from crucible.analysis.networks import is_network
 from crucible.analysis.tensors import lost, weight
 from crucible.analysis.values import UNKNOWN, Instance, Tensor, Thing, Value, settled
-
-if TYPE_CHECKING:
-    from crucible.analysis.machine import Machine
-    from crucible.analysis.scope import Scope
 
 
 def _layer(asked: Asked) -> Value:
@@ -168,16 +164,13 @@ def is_module(value: Value) -> bool:
 def forward(machine: Machine, thing: Thing, args: tuple[Value, ...], kwargs: dict[str, Value]) -> Value:
     """What a layer gives for these inputs."""
     if thing.path in ("torch.nn.Sequential", "torch.nn.parallel.DistributedDataParallel", "torch.nn.DataParallel"):
-        from crucible.analysis.calling import call
-
         value: Value = args[0] if args else UNKNOWN
         for place, each in enumerate(thing.children):
-            value = call(
-                machine,
+            value = machine.call(
                 each,
                 (value,) if place or thing.path.endswith("Sequential") else args,
                 kwargs,
-                nowhere(machine),
+                machine.nowhere(),
             )
         return value
     inputs = [settled(each) for each in args] or [settled(each) for each in kwargs.values()]
@@ -192,12 +185,6 @@ def _wrapped(asked: Asked) -> Value:
     inner = asked.get(0, "module")
     thing = Thing("torch.nn.DataParallel", asked.args, asked.kwargs, asked.machine.line, {"module": inner}, [inner])
     return thing
-
-
-def nowhere(machine: Machine) -> Scope:
-    from crucible.analysis.scope import Scope
-
-    return Scope(machine.line[0])
 
 
 def named_parameters(value: Value) -> list[tuple[str, Tensor]]:

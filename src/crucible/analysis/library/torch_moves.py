@@ -23,8 +23,8 @@ def pad(source: Tensor, widths: list[int | None]) -> Tensor:
     shape = list(source.shape or ())
     for place in range(min(len(widths) // 2, len(shape))):
         before, after, size = widths[2 * place], widths[2 * place + 1], whole(shape[-1 - place])
-        known = before is not None and after is not None and size is not None
-        shape[-1 - place] = size + before + after if known else UNKNOWN  # type: ignore[operator]
+        unknown = before is None or after is None or size is None
+        shape[-1 - place] = UNKNOWN if unknown else (size or 0) + (before or 0) + (after or 0)
     return tensor(tuple(shape), source.kind, source.grad)
 
 

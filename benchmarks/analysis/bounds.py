@@ -1,0 +1,164 @@
+"""What reading takes: long, deep and broken programs, in a fork that tells what it used; and what it never does."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import random
+import re
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.analysis.hard import DEEP, HUGE
+from benchmarks.analysis.scores import percentile
+from benchmarks.analysis.snippets import long_program, snippet
+from crucible.analysis import Reader, Sources, analyse
+from crucible.analysis.bounds import MiB
+
+SECONDS = 1.0
+MEMORY = 256 * MiB
+LINES = 2_000
+LINES_SECONDS = 0.050
+READINGS = 100
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Seconds of processor time; bytes of memory at the most, in use and reserved."""
+
+    seconds: float
+    resident: int
+    address: int
+
+    @property
+    def within(self) -> bool:
+        return self.seconds < SECONDS and self.resident < MEMORY and self.address < MEMORY
+
+    def __str__(self) -> str:
+        return f"{self.seconds:6.3f} s  {self.resident / MiB:4.0f} MiB  {self.address / MiB:4.0f} MiB of addresses"
+
+
+def taken(code: bytes) -> Taken:
+    """Read in a fork of this process, as a reader does it."""
+    ours, theirs = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            gc.disable()
+            os.write(theirs, json.dumps(_used(code)).encode())
+        finally:
+            os._exit(0)
+    os.close(theirs)
+    with os.fdopen(ours) as answer:
+        used = answer.read()
+    os.waitpid(child, 0)
+    if not used:
+        raise ChildProcessError("its reader came to an end")
+    return Taken(*json.loads(used))
+
+
+def _used(code: bytes) -> tuple[float, int, int]:
+    analyse(Sources({"a.py": code}, "a.py"))
+    status = Path("/proc/self/status").read_text()
+    resident, address = (
+        int(found[1]) * 1024 for name in ("VmHWM", "VmPeak") if (found := re.search(rf"{name}:\s+(\d+) kB", status))
+    )
+    return time.process_time(), resident, address
+
+
+def hard_programs() -> int:
+    """Prints a line for each; how many went beyond the bounds."""
+    beyond = 0
+    for kind, programs in (("huge", HUGE), ("deep", DEEP)):
+        for name, code in programs.items():
+            used = taken(code.encode())
+            beyond += not used.within
+            _say(f"{kind} {name:<14} {used}{'' if used.within else '   beyond'}")
+    return beyond
+
+
+def broken_programs(count: int, seed: int) -> int:
+    """As many snippets, broken in all ways; how many crashed, went beyond the bounds or did something."""
+    chance = random.Random(seed)  # noqa: S311
+    analyse(Sources({"a.py": "é = (".encode()}, "a.py"))  # loads the tolerant parser, and the names of characters
+    slowest, bad = 0.0, 0
+    with watched() as done:
+        for number in range(count):
+            code = snippet(chance).encode()
+            begun = time.process_time()
+            try:
+                analyse(Sources({"a.py": code}, "a.py"))
+            except Exception as error:  # noqa: BLE001, whatever it is, it is what is looked for
+                bad += 1
+                _say(f"crash  snippet {number} of seed {seed}: {type(error).__name__}: {error}")
+            spent = time.process_time() - begun
+            slowest, bad = max(slowest, spent), bad + (spent >= SECONDS)
+    _say(f"{count} snippets: {bad} crashed or were slow, the slowest took {slowest:.2f} s of processor time")
+    _say(f"{len(done)} files opened, programs started or texts run: {', '.join(sorted(set(done))) or 'none'}")
+    return bad + len(done)
+
+
+_DEEDS = ("open", "exec", "import", "os.", "subprocess.", "socket.", "shutil.", "ctypes.", "pty.", "webbrowser.")
+
+_LOOKS_FOR_THE_LINE = ("open", "<unknown>")
+"""Python's parser does, to show the line of an error; there is no such file."""
+
+
+@contextmanager
+def watched() -> Iterator[list[str]]:
+    """What Python itself says is done in the meantime, of what a program could do to its surroundings."""
+    done: list[str] = []
+    watching = True
+
+    def hook(event: str, about: tuple[object, ...]) -> None:
+        if watching and event.startswith(_DEEDS) and (event, *about[:1]) != _LOOKS_FOR_THE_LINE:
+            done.append(event)
+
+    sys.addaudithook(hook)  # for good: there is no way to take one away
+    try:
+        yield done
+    finally:
+        watching = False
+
+
+def long_programs() -> int:
+    """A program of 2,000 lines again and again; 1 where the 95th percentile is beyond the bound."""
+    code = long_program(LINES).encode()
+    seconds = [taken(code).seconds for _ in range(READINGS)]
+    late = percentile(seconds, 0.95)
+    median = percentile(seconds, 0.5)
+    _say(f"{LINES} lines: median {median * 1e3:.1f} ms, 95th percentile {late * 1e3:.1f} ms of processor time")
+    return int(late >= LINES_SECONDS)
+
+
+def warm_reader() -> None:
+    """What whoever asks waits, the first time and then."""
+    sources = Sources({"a.py": long_program(200).encode()}, "a.py")
+    waited = []
+    with Reader() as reader:
+        for _ in range(READINGS):
+            begun = time.monotonic()
+            reader.profile(sources)
+            waited.append(time.monotonic() - begun)
+    first, rest = waited[0], waited[1:]
+    late = percentile(rest, 0.95)
+    _say(
+        f"200 lines by a reader: the first after {first * 1e3:.0f} ms, then a median of "
+        f"{percentile(rest, 0.5) * 1e3:.1f} ms, 95th percentile {late * 1e3:.1f} ms, of waiting"
+    )
+
+
+def bounds() -> int:
+    _say(f"bounds: {SECONDS:g} s and {MEMORY / MiB:g} MiB a program, {LINES_SECONDS * 1e3:g} ms for {LINES} lines")
+    beyond = hard_programs() + long_programs()
+    warm_reader()
+    return beyond
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")

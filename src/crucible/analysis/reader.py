@@ -1,0 +1,152 @@
+"""Reader: profiles of programs, read in processes that are ended when they take too long or too much.
+
+A program to be read may be made to be hard to read. Whatever it does to its reader happens there.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from types import TracebackType
+
+from pydantic import ValidationError
+
+from crucible.analysis.asking import ANSWERED, MAX_ANSWER, NO_ROOM, TAKEN, Question, answers, questions
+from crucible.analysis.bounds import USUAL, Bounds, MiB
+from crucible.analysis.conclusions.runtime import T4, Reference
+from crucible.analysis.sources import Sources
+from crucible.analysis.warm import Warm
+from crucible.core.profile import Conclusion, Entrypoint, Profile
+
+AT_ONCE = 4
+IDLE = 300.0
+TURN = 30.0
+"""Seconds to wait for one of the places."""
+
+STARTING = 20.0
+"""Seconds for the warm process to load and take a question."""
+
+TRIES = 3
+_GRACE = 1.0
+"""Beyond the patience that the child has with itself."""
+
+_ASK = "What does it need? It could not be read."
+
+
+class Reader:
+    """Quick from the second program on: the process that forks is kept warm, for `idle` seconds without work.
+
+    It is started by the first question and again when it has died. Safe to use from several threads; `at_once`
+    programs are read at the same time, further ones wait. Its processes end with their owner, however that ends.
+    """
+
+    def __init__(self, bounds: Bounds = USUAL, at_once: int = AT_ONCE, idle: float = IDLE) -> None:
+        self._bounds = bounds
+        self._warm = Warm(bounds, idle)
+        self._turns = threading.BoundedSemaphore(at_once)
+
+    @property
+    def pid(self) -> int | None:
+        """Of the warm process, None while there is none."""
+        return self._warm.pid
+
+    def profile(self, sources: Sources, reference: Reference = T4) -> Profile:
+        """The profile, or one that says why there is none. Blocks: call it off the event loop."""
+        sources.check()
+        if not hasattr(os, "fork"):
+            return unread(sources, "This system cannot end a reader that takes too much, so none was started.")
+        if not self._turns.acquire(timeout=TURN):
+            return unread(sources, "Too many programs are being read at the same time.")
+        try:
+            return self._asked(Question(sources, reference))
+        finally:
+            self._turns.release()
+
+    def _asked(self, question: Question) -> Profile:
+        for _ in range(TRIES):
+            ours, theirs = socket.socketpair()
+            with ours:
+                with theirs:
+                    sent = self._warm.hand_over(theirs)
+                if sent and _taken(ours):
+                    return self._heard(ours, question)
+        return unread(question.sources, "No process could be started to read it.")
+
+    def _heard(self, line: socket.socket, question: Question) -> Profile:
+        begun = time.monotonic()
+        answer = _exchanged(line, questions().dump_json(question), begun + self._bounds.patience + _GRACE)
+        if answer[:1] == ANSWERED and len(answer) <= MAX_ANSWER:
+            return _understood(question.sources, answer[1:])
+        return unread(question.sources, self._why(answer, time.monotonic() - begun))
+
+    def _why(self, answer: bytes, taken: float) -> str:
+        if answer == NO_ROOM:
+            return f"Reading it took more than {self._bounds.memory / MiB:g} MiB."
+        if answer:
+            return f"What was read of it is more than {MAX_ANSWER / MiB:g} MiB."
+        if taken >= min(self._bounds.seconds, self._bounds.patience):
+            return f"Reading it took longer than {self._bounds.seconds:g} s."
+        return f"Its reader broke down, most likely for want of more than {self._bounds.memory / MiB:g} MiB."
+
+    def close(self) -> None:
+        """Ends the processes; questions that are open or come later get no answer. Idempotent."""
+        self._warm.close()
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+
+def analyse_within(sources: Sources, bounds: Bounds = USUAL, reference: Reference = T4) -> Profile:
+    """One program read by a reader of its own, which is gone afterwards. Who has more of them keeps a `Reader`."""
+    with Reader(bounds) as reader:
+        return reader.profile(sources, reference)
+
+
+def unread(sources: Sources, why: str) -> Profile:
+    kind = Entrypoint.NOTEBOOK if sources.entry.endswith(".ipynb") else Entrypoint.SCRIPT
+    return Profile(
+        gpu=Conclusion(question=_ASK, why=why),
+        gpu_memory_gb=Conclusion(question=_ASK, why=why),
+        runtime_hours=Conclusion(question=_ASK, why=why),
+        entrypoint=Conclusion(kind),
+        notes=(f"{sources.entry}: {why}",),
+    )
+
+
+def _understood(sources: Sources, data: bytes) -> Profile:
+    try:
+        return answers().validate_json(data).profile
+    except ValidationError as error:
+        return unread(sources, f"What was read of it makes no sense: {error.errors()[0]['msg']}.")
+
+
+def _taken(line: socket.socket) -> bool:
+    line.settimeout(STARTING)
+    try:
+        return line.recv(1) == TAKEN
+    except OSError:
+        return False
+
+
+def _exchanged(line: socket.socket, question: bytes, deadline: float) -> bytes:
+    """The answer as far as it came in time, and never much more than the most that one may be."""
+    heard = bytearray()
+    try:
+        line.settimeout(_left(deadline))
+        line.sendall(question)
+        line.shutdown(socket.SHUT_WR)
+        while len(heard) <= MAX_ANSWER and (piece := line.recv(65_536)):
+            heard += piece
+            line.settimeout(_left(deadline))
+    except OSError:
+        pass
+    return bytes(heard)
+
+
+def _left(deadline: float) -> float:
+    return max(0.001, deadline - time.monotonic())

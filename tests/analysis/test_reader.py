@@ -1,0 +1,439 @@
+"""The reader: the same profiles as reading here, from processes that are bounded, quick and never left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from benchmarks.analysis.hard import HUGE
+from benchmarks.analysis.snippets import WHOLE
+from tests.analysis.processes import Process, alive, children, everyone, process, until
+
+from crucible.analysis import Bounds, Reader, Sources, analyse, analyse_within
+from crucible.analysis.asking import ANSWERED, MAX_ANSWER, TAKEN, Answer, answers
+from crucible.analysis.conclusions.runtime import CPU
+from crucible.core.errors import BadInput
+from crucible.core.profile import Entrypoint, Profile
+
+PATIENT = Bounds(seconds=30.0, patience=60.0)
+"""Other work on this machine takes the processor for a while; here it is not time that is looked at."""
+
+CALLS = HUGE["calls"].encode()
+
+
+def sources(code: str | bytes, name: str = "a.py") -> Sources:
+    return Sources({name: code if isinstance(code, bytes) else code.encode()}, name)
+
+
+@pytest.fixture(scope="module")
+def reader() -> Iterator[Reader]:
+    with Reader(PATIENT) as made:
+        yield made
+
+
+NOTEBOOK = json.dumps({"cells": [{"cell_type": "code", "source": ["%pip install torch\n", "import torch\n", "x = 1"]}]})
+CONFIGURED = """
+import json, tomllib, yaml, torch
+sizes = yaml.safe_load(open("a.yaml"))
+more = json.load(open("b.json"))
+last = tomllib.load(open("c.toml", "rb"))
+torch.nn.Linear(sizes["width"], more["width"] * last["width"]).cuda()
+"""
+PROGRAMS = {
+    "sound": sources(WHOLE),
+    "broken": sources(WHOLE.replace("):", ")")),
+    "empty": sources(""),
+    "binary": sources(b"\0\xff\xfe"),
+    "notebook": sources(NOTEBOOK, "a.ipynb"),
+    "no notebook": sources("[", "a.ipynb"),
+    "several files": Sources(
+        {"a.py": b"import b\nb.make()", "b.py": b"import torch\ndef make(): torch.nn.Linear(3, 4)"}, "a.py"
+    ),
+    "settings": Sources(
+        {"a.py": CONFIGURED.encode(), "a.yaml": b"width: 3", "b.json": b'{"width": 4}', "c.toml": b"width = 5"}, "a.py"
+    ),
+    "arguments": Sources({"a.py": WHOLE.encode()}, "a.py", ("--width", "64"), ("Only a part was read.",)),
+    "beyond ASCII": sources("import torch\nmodèle = torch.nn.Linear(1, '\\N{DIGIT ONE}'.count('1'))\nmodèle.cuda()\n"),
+    "infinite": sources("epochs = float('inf')\nlearning_rate = float('nan')\nwidth = 1e999\n"),
+    "lone half of a pair": sources(r"name = '\ud800'" + "\nimport torch\ntorch.load('\\udfff')\n"),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_profile_is_the_same_as_reading_here_gives(reader: Reader, name: str) -> None:
+    assert reader.profile(PROGRAMS[name]) == analyse(PROGRAMS[name])
+
+
+def test_settings_of_all_kinds_can_be_read_though_no_file_can_be_opened(reader: Reader) -> None:
+    assert reader.profile(PROGRAMS["settings"]).parameters.value == 3 * 20 + 20
+
+
+def test_the_reference_is_handed_on(reader: Reader) -> None:
+    other = replace(CPU, name="an abacus")
+    assert reader.profile(sources(WHOLE), other) == analyse(sources(WHOLE), other)
+
+
+def test_an_entry_that_is_not_there_is_an_error_of_the_caller(reader: Reader) -> None:
+    with pytest.raises(BadInput, match="not among the files"):
+        reader.profile(Sources({"b.py": b""}, "a.py"))
+
+
+# Speed
+
+
+def test_from_the_second_on_a_question_costs_a_fraction_of_starting_python(reader: Reader) -> None:
+    """The kernel itself ends a child that uses more; starting Python and loading analysis takes several times that."""
+    with Reader(replace(PATIENT, seconds=0.25)) as quick:
+        assert quick.profile(sources(WHOLE)) == analyse(sources(WHOLE))
+        assert quick.profile(sources(WHOLE)) == analyse(sources(WHOLE))
+
+
+def test_the_warm_process_does_hardly_anything_for_a_question() -> None:
+    questions, hertz = 20, os.sysconf("SC_CLK_TCK")
+    with Reader(PATIENT) as made:
+        made.profile(sources("x = 1"))
+        assert made.pid is not None
+        before = process(made.pid)
+        for _ in range(questions):
+            made.profile(sources("x = 1"))
+        after = process(made.pid)
+    assert before is not None
+    assert after is not None
+    spent = (after.ticks - before.ticks) / hertz / questions
+    print(f"{spent * 1e3:.1f} ms of processor time of the warm process for each question")
+    assert spent < 0.05
+
+
+def test_one_process_serves_all_questions(reader: Reader) -> None:
+    reader.profile(sources("x = 1"))
+    first = reader.pid
+    reader.profile(sources("x = 2"))
+    assert first is not None
+    assert reader.pid == first
+
+
+# Bounds
+
+
+def test_a_program_that_takes_too_much_processor_time_is_given_up() -> None:
+    profile = analyse_within(sources(CALLS), replace(PATIENT, seconds=0.001))
+    assert not profile.gpu.known
+    assert profile.notes == ("a.py: Reading it took longer than 0.001 s.",)
+
+
+def test_a_program_that_takes_too_long_is_given_up() -> None:
+    profile = analyse_within(sources(CALLS), replace(PATIENT, patience=0.001))
+    assert "longer" in profile.notes[0]
+
+
+@pytest.mark.parametrize("mib", [1, 50])
+def test_a_program_that_takes_too_much_memory_is_given_up(mib: int) -> None:
+    profile = analyse_within(sources(CALLS), replace(PATIENT, memory=mib * 2**20))
+    assert f"more than {mib} MiB" in profile.notes[0]
+    assert profile.as_json()["unknown"]
+
+
+def test_the_next_program_is_read_all_the_same() -> None:
+    with Reader(replace(PATIENT, memory=50 * 2**20)) as small:
+        assert not small.profile(sources(CALLS)).gpu.known
+        assert small.profile(sources("import torch")).frameworks.value == ("torch",)
+
+
+def test_what_could_not_be_read_is_still_of_a_kind() -> None:
+    profile = analyse_within(sources(b'{"cells": []}' + b" " * 10**6, "a.ipynb"), replace(PATIENT, memory=2**20))
+    assert profile.entrypoint.value is Entrypoint.NOTEBOOK
+    assert profile.runtime_hours.question
+
+
+def test_a_child_has_its_limits_and_one_socket_and_can_open_nothing(reader: Reader) -> None:
+    pid = idle(reader)
+    with ThreadPoolExecutor() as pool:
+        answer = pool.submit(reader.profile, sources(CALLS))
+        child = confined_child(pid)
+        limits, descriptors = _limits(child.pid), child.descriptors
+        assert answer.result().frameworks.value == ("torch",)
+    assert f"Max address space         {PATIENT.memory}" in limits
+    assert "Max core file size        0" in limits
+    assert "Max file size             0" in limits
+    assert [descriptors.pop(number) for number in (0, 1, 2)] == ["/dev/null"] * 3
+    assert [each.partition(":")[0] for each in descriptors.values()] == ["socket"]
+
+
+def idle(reader: Reader) -> int:
+    """The pid of its warm process, which has nothing to do."""
+    reader.profile(sources("x = 1"))
+    pid = reader.pid
+    assert pid is not None
+    until(lambda: not children(pid), "the end of its children")
+    return pid
+
+
+def confined_child(pid: int) -> Process:
+    """Of an idle one that was asked something that takes a while: the child that has begun with it."""
+    until(lambda: children(pid), "a child")
+    child = children(pid)[0]
+    until(lambda: "Max open files            0" in _limits(child.pid), "its limits")
+    return child
+
+
+def _limits(pid: int) -> str:
+    return Path(f"/proc/{pid}/limits").read_text()
+
+
+def test_our_own_limits_stay(reader: Reader) -> None:
+    before = _limits(os.getpid())
+    reader.profile(sources("x = 1"))
+    assert _limits(os.getpid()) == before
+
+
+# Nothing leaks in
+
+
+def test_the_warm_process_gets_neither_environment_nor_descriptors(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("CRUCIBLE_TOKEN", "secret")
+    with (tmp_path / "open").open("w") as file, Reader(PATIENT) as made:
+        os.set_inheritable(file.fileno(), True)
+        made.profile(sources("x = 1"))
+        found = process(made.pid or 0)
+        assert found is not None
+        assert Path(f"/proc/{found.pid}/environ").read_bytes() == b""
+        assert os.readlink(f"/proc/{found.pid}/cwd") == "/"
+        descriptors = found.descriptors
+    assert [descriptors.pop(number) for number in (0, 1, 2)] == ["/dev/null"] * 3
+    assert [each.partition(":")[0] for each in descriptors.values()] == ["socket"]
+
+
+# Coming and going
+
+
+def test_nothing_is_started_before_the_first_question() -> None:
+    with Reader(PATIENT) as made:
+        assert made.pid is None
+
+
+def test_a_warm_process_that_was_killed_is_replaced(reader: Reader) -> None:
+    reader.profile(sources("x = 1"))
+    first = reader.pid
+    assert first is not None
+    os.kill(first, signal.SIGKILL)
+    assert reader.profile(sources(WHOLE)) == analyse(sources(WHOLE))
+    assert reader.pid not in (None, first)
+
+
+def test_a_child_that_was_killed_is_told_from_one_that_took_too_long(reader: Reader) -> None:
+    pid = idle(reader)
+    with ThreadPoolExecutor() as pool:
+        answer = pool.submit(reader.profile, sources(CALLS))
+        child = confined_child(pid)
+        os.kill(child.pid, signal.SIGKILL)
+        assert answer.result().notes == ("a.py: Its reader broke down, most likely for want of more than 256 MiB.",)
+    assert reader.pid == pid
+
+
+def test_without_work_it_ends_by_itself_and_is_started_again() -> None:
+    with Reader(PATIENT, idle=0.05) as made:
+        made.profile(sources("x = 1"))
+        until(lambda: made.pid is None, "its end")
+        assert made.profile(sources(WHOLE)) == analyse(sources(WHOLE))
+
+
+def test_no_zombies_are_left() -> None:
+    with Reader(PATIENT, idle=0.05) as made:
+        made.profile(sources("x = 1"))
+        first = made.pid
+        until(lambda: made.pid is None, "its end")
+        assert first not in [each.pid for each in everyone()]
+    with Reader(PATIENT) as made:
+        for _ in range(5):
+            made.profile(sources("x = 1"))
+        pid = made.pid or 0
+        until(lambda: not children(pid), "the end of its children")
+    assert pid not in [each.pid for each in everyone()]
+
+
+def test_closing_ends_it_and_whoever_asks_then_is_told() -> None:
+    made = Reader(PATIENT)
+    made.profile(sources("x = 1"))
+    group = made.pid or 0
+    made.close()
+    made.close()
+    assert made.pid is None
+    assert not alive(group)
+    assert made.profile(sources("x = 1")).notes == ("a.py: No process could be started to read it.",)
+    assert made.pid is None
+
+
+def test_closing_ends_what_is_being_read() -> None:
+    made = Reader(PATIENT)
+    pid = idle(made)
+    with ThreadPoolExecutor() as pool:
+        answer = pool.submit(made.profile, sources(CALLS))
+        confined_child(pid)
+        made.close()
+        assert not answer.result().gpu.known
+    until(lambda: not alive(pid), "the end of its children")
+
+
+OWNER = """
+import sys, threading
+from crucible.analysis import Bounds, Reader, Sources
+reader = Reader(Bounds(seconds=60.0, patience=60.0))
+reader.profile(Sources({"a.py": b"x = 1"}, "a.py"))
+print(reader.pid, flush=True)
+big = Sources({"a.py": sys.stdin.buffer.read()}, "a.py")
+while True:
+    reader.profile(big)
+"""
+
+
+def test_an_owner_that_is_killed_leaves_no_process_behind() -> None:
+    owner = subprocess.Popen([sys.executable, "-c", OWNER], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    with owner:
+        assert owner.stdin is not None
+        assert owner.stdout is not None
+        warm = int(owner.stdout.readline())
+        owner.stdin.write(CALLS)
+        owner.stdin.close()
+        until(lambda: children(warm), "a child")
+        owner.kill()
+    until(lambda: not alive(warm), "the end of all of them")
+
+
+# Several at once
+
+
+def test_several_threads_get_their_own_answers() -> None:
+    programs = [sources(f"import torch\ntorch.nn.Linear({n}, 1).cuda()") for n in range(1, 25)]
+    with Reader(PATIENT, at_once=3) as made, ThreadPoolExecutor(8) as pool:
+        profiles = list(pool.map(made.profile, programs))
+    assert [each.parameters.value for each in profiles] == [n + 1 for n in range(1, 25)]
+
+
+def test_threads_that_start_together_start_one_process() -> None:
+    gate = threading.Barrier(4)
+
+    def ask(_: int) -> int | None:
+        gate.wait()
+        made.profile(sources("x = 1"))
+        return made.pid
+
+    with Reader(PATIENT) as made, ThreadPoolExecutor(4) as pool:
+        assert len(set(pool.map(ask, range(4)))) == 1
+
+
+def test_only_so_many_are_read_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("crucible.analysis.reader.TURN", 0.05)
+    with Reader(PATIENT, at_once=1) as made, ThreadPoolExecutor(2) as pool:
+        made.profile(sources("x = 1"))
+        assert made.pid is not None
+        os.kill(made.pid, signal.SIGSTOP)  # whoever has the turn keeps it
+        both = [pool.submit(made.profile, sources("import torch")) for _ in range(2)]
+        refused, kept = wait(both, return_when=FIRST_COMPLETED)
+        os.kill(made.pid, signal.SIGCONT)
+        assert refused.pop().result().notes == ("a.py: Too many programs are being read at the same time.",)
+        assert kept.pop().result().frameworks.value == ("torch",)
+
+
+# The other side cannot be trusted
+
+
+class Impostor:
+    """In the place of the warm process: whoever takes a question does what the test says."""
+
+    def __init__(self, act: Callable[[socket.socket], None]) -> None:
+        self._act = act
+        self.asked = 0
+
+    def hand_over(self, asker: socket.socket) -> bool:
+        self.asked += 1
+        threading.Thread(target=self._take, args=(asker.dup(),)).start()
+        return True
+
+    def _take(self, asker: socket.socket) -> None:
+        with asker:
+            try:
+                self._act(asker)
+            except OSError:
+                return  # nobody listens any more
+
+    def close(self) -> None:
+        return None
+
+
+def answered_by(act: Callable[[socket.socket], None], bounds: Bounds = PATIENT) -> tuple[Profile, Impostor]:
+    reader = Reader(bounds)
+    impostor = Impostor(act)
+    reader.__dict__["_warm"] = impostor
+    return reader.profile(sources("x = 1")), impostor
+
+
+def after_the_question(asker: socket.socket, answer: bytes) -> None:
+    asker.sendall(TAKEN)
+    while asker.recv(2**16):
+        pass
+    asker.sendall(answer)
+
+
+def flood(asker: socket.socket) -> None:
+    after_the_question(asker, ANSWERED)
+    while True:
+        asker.sendall(b" " * MAX_ANSWER)
+
+
+def test_an_answer_without_end_is_not_listened_to() -> None:
+    profile, _ = answered_by(flood)
+    assert profile.notes == ("a.py: What was read of it is more than 1 MiB.",)
+
+
+@pytest.mark.parametrize("answer", [b"", b"{", b"null", b'{"profile": {"gpu": {"value": "perhaps"}}}', b"\xff\xfe"])
+def test_an_answer_that_makes_no_sense_is_none(answer: bytes) -> None:
+    profile, _ = answered_by(lambda asker: after_the_question(asker, ANSWERED + answer))
+    assert "makes no sense" in profile.notes[0]
+
+
+def test_an_answer_cut_short_is_none() -> None:
+    whole = answers().dump_json(Answer(analyse(sources(WHOLE))))
+    profile, _ = answered_by(lambda asker: after_the_question(asker, ANSWERED + whole[:-20]))
+    assert "makes no sense" in profile.notes[0]
+
+
+def test_silence_is_waited_out_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("crucible.analysis.reader._GRACE", 0.0)
+    over = threading.Event()
+
+    def silent(asker: socket.socket) -> None:
+        asker.sendall(TAKEN)
+        over.wait(60)
+
+    begun = time.monotonic()
+    profile, _ = answered_by(silent, Bounds(seconds=0.05, patience=0.1))
+    over.set()
+    assert time.monotonic() - begun < 30
+    assert profile.notes == ("a.py: Reading it took longer than 0.05 s.",)
+
+
+def test_a_question_that_nobody_takes_is_asked_again_a_few_times() -> None:
+    profile, impostor = answered_by(lambda asker: None)
+    assert impostor.asked == 3
+    assert profile.notes == ("a.py: No process could be started to read it.",)
+
+
+def test_where_nothing_can_be_forked_nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "fork")
+    with Reader(PATIENT) as made:
+        profile = made.profile(sources("import torch"))
+        assert made.pid is None
+    assert "cannot end a reader" in profile.notes[0]
