@@ -52,7 +52,7 @@ class Door(Office):
     async def link(self, who: Identity) -> View:
         """A code that is good for one login within a few minutes."""
         if who.via not in (Via.OWNER, Via.TOKEN) or who.project is not None or who.scopes != EVERY_PERMISSION:
-            raise who.refusal(Permission.OPERATE, None)
+            raise who.beyond_token(Permission.OPERATE, None)
         return await self._issue(who, "login link", tokens.LOGIN, who.scopes, LINK_SECONDS)
 
     async def redeem(self, code: str) -> View:
