@@ -98,8 +98,12 @@ def whoami(ctx: typer.Context) -> None:
         session.out.data(me.user)
     else:
         what = "administrator" if me.admin else "user"
-        session.out.data(f"{me.user}, {what} at {where} (by {me.via}; may {', '.join(me.scopes)})")
-        session.out.table(("PROJECT", "ROLE"), sorted(me.projects.items()))
+        session.out.data(f"{me.user}, {what} at {where} (by {me.via}, with the scopes {', '.join(me.scopes)})")
+        if me.projects:
+            session.out.table(("PROJECT", "ROLE"), sorted(me.projects.items()))
+        else:
+            way = f"crucible projects grant PROJECT {me.user} member"
+            session.out.say(f"You belong to no project yet; an administrator lets you into one: {way}")
 
 
 @dataclass(frozen=True)
