@@ -101,7 +101,9 @@ def test_a_refusal_says_what_an_administrator_would_type() -> None:
 def test_a_share_link_does_not_say_who_made_it() -> None:
     shared = replace(MEL, via=Via.SHARE, job="job-1", project="alpha", scopes=frozenset({Permission.READ}))
     for permission, project in ((Permission.OPERATE, None), (Permission.WRITE, "beta"), (Permission.MANAGE, "alpha")):
-        assert "mel" not in str(refused(shared, permission, project))
+        refusal = refused(shared, permission, project)
+        assert "mel" not in str(refusal)
+        assert "tokens create" not in refusal.fix, "who has a link alone can make none"
 
 
 @given(identities, permissions)

@@ -75,6 +75,7 @@ def test_what_she_may_not_do_is_said(terminal: Terminal, token: str) -> None:
 def test_a_share_link_shows_one_job(terminal: Terminal) -> None:
     terminal.ok("run", "--code", "print('look at this')", "--name", "shared")
     shared = json.loads(terminal.ok("share", "shared", "--hours", "1", "--json"))
+    assert f"it shows {shared['job']} and nothing else" in as_ada(terminal, shared["token"], "whoami").stdout
     seen = as_ada(terminal, shared["token"], "logs", shared["job"])
     assert "look at this" in seen.stdout
     assert as_ada(terminal, shared["token"], "cancel", shared["job"], "--yes").returncode == 4

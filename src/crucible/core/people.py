@@ -125,6 +125,9 @@ class Identity:
         return _refused(permission, project, why, self._way_in(permission, project))
 
     def beyond_token(self, permission: Permission, project: str | None) -> Forbidden:
+        if self.via is Via.SHARE:
+            why, fix = "A share link shows one job and nothing else.", "Ask whoever gave it to you to let you in."
+            return _refused(permission, project, why, fix)
         why = f"The {self.via} in use does not reach that far."
         return _refused(permission, project, why, "Use a token with more scopes: `crucible tokens create --help`.")
 
