@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from crucible.core.errors import BadInput, UnknownName
-from crucible.settings import Settings, load_settings
+from crucible.settings import NAMES, SERVER_NAMES, Settings, load_settings
 
 
 @pytest.fixture
@@ -212,3 +213,12 @@ def test_the_openid_provider(folder: Path) -> None:
 def test_what_no_provider_is_set_up_with(name: str, value: str, folder: Path) -> None:
     with pytest.raises(BadInput, match=name):
         load(folder, **{f"CRUCIBLE_{name.upper()}": value})
+
+
+def test_the_page_of_the_command_lists_every_setting_and_says_which_are_a_servers() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "cli.md").read_text(encoding="utf-8").partition("\n## Settings\n")[2]
+    rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
+    listed = [name for cell in rows for name in re.findall(r"`([a-z_]+)`", cell)]
+    assert sorted(listed) == sorted(NAMES)
+    assert set(listed[listed.index("backends") :]) == set(SERVER_NAMES)
+    assert "From `backends` on they are a server's" in page

@@ -35,6 +35,13 @@ def test_one_is_set_shown_and_taken_away_and_the_rest_of_the_file_stays(cli: Cli
     assert "not set" in cli("config", "unset", "project").err
 
 
+def test_what_a_server_reads_counts_from_its_next_start_and_is_said_so(cli: Cli) -> None:
+    assert "crucible down, then crucible up" in cli("config", "set", "webhook_hosts", "127.0.0.1").err
+    assert "crucible down, then crucible up" in cli("config", "unset", "webhook_hosts").err
+    for words in (("set", "project", "vision"), ("unset", "project"), ("unset", "webhook_hosts")):
+        assert "crucible down" not in cli("config", *words).err
+
+
 def test_the_file_is_closed_to_others(cli: Cli, file: Path) -> None:
     cli("config", "set", "token", "a-secret-token")
     assert file.stat().st_mode & 0o777 == 0o600

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ from tests.client.fake_server import AGAIN, JOB, TOKEN, FakeServer, checkpoint_v
 
 from crucible.client.api import Api
 from crucible.client.transport import Endpoint
-from crucible.core.errors import Conflict, NotAllowed, NotFound, Trouble, Unreachable
+from crucible.core.errors import BadInput, Conflict, NotAllowed, NotFound, Trouble, Unreachable
 from crucible.core.jobfilter import JobFilter
 from crucible.core.secret import Secret
 from crucible.core.spec import JobSpec
@@ -52,6 +53,24 @@ def test_a_problem_answer_becomes_its_error_with_the_fix(api: Api) -> None:
         api.job("nosuch")
     assert caught.value.what == "There is no such job."
     assert "crucible jobs" in caught.value.fix
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda api: api.job(""),
+        lambda api: api.people.members(""),
+        lambda api: api.people.revoke_token(""),
+        lambda api: api.hooks.one("vision", ""),
+        lambda api: api.secrets.listed(""),
+        lambda api: api.catalog.type(""),
+    ],
+)
+def test_an_empty_name_is_told_and_nobody_is_asked(api: Api, server: FakeServer, ask: Callable[[Api], object]) -> None:
+    before = len(server.requests)
+    with pytest.raises(BadInput, match="A name is empty"):
+        ask(api)
+    assert len(server.requests) == before
 
 
 def test_a_wrong_token_is_not_allowed(server: FakeServer) -> None:

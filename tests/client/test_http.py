@@ -163,6 +163,18 @@ def test_a_refusal_that_comes_before_the_whole_body_was_sent_is_heard(monkeypatc
         assert (answer.status_code, answer.content) == (413, b"big")
 
 
+def test_the_last_connection_may_go_to_another_thread_in_between() -> None:
+    class Raced(list[Any]):
+        """Has something at a look, and nothing when it is taken."""
+
+        def __bool__(self) -> bool:
+            return True
+
+    with Scripted([OK]) as server, closing(http_to(server)) as link:
+        link._idle = Raced()
+        assert link.send(get()).content == b"ok"
+
+
 def test_threads_get_connections_of_their_own() -> None:
     answers: list[bytes] = []
     with Scripted([OK], [OK]) as server, closing(http_to(server)) as link:

@@ -8,7 +8,7 @@ import pytest
 
 import crucible.client
 from crucible.client import verify_webhook
-from crucible.core.errors import BadInput, NotAllowed
+from crucible.core.errors import BadInput, NotAllowed, Trouble
 from crucible.core.signing import signed, signing_secret
 
 SECRET = signing_secret(b"k" * 32)
@@ -39,3 +39,10 @@ def test_a_changed_one_is_refused() -> None:
 def test_what_is_signed_and_no_message_is_told(body: bytes) -> None:
     with pytest.raises(BadInput):
         verify_webhook(SECRET, signed([SECRET], "msg_1", body, 5.0), body, now=5.0)
+
+
+def test_a_receiver_without_its_secret_asks_for_the_message_again() -> None:
+    """422 would mean this very message, which would then be given up for good."""
+    with pytest.raises(Trouble) as caught:
+        verify_webhook("", signed([SECRET], "msg_1", BODY, 5.0), BODY, now=5.0)
+    assert caught.value.http_status == 503

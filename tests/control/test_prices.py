@@ -104,6 +104,15 @@ async def test_names_that_nobody_knows_are_refused(wanted: OfferFilter) -> None:
     assert caught.value.fix
 
 
+@pytest.mark.parametrize("name", ["amazon", "local", "nimbus"])
+async def test_a_provider_that_nobody_knows_is_refused_with_all_that_are_known(name: str) -> None:
+    prices = make_prices()
+    for asked in (prices.refresh(name, ()), prices.page(OfferFilter(provider=(name,)), limit=1, cursor=None)):
+        with pytest.raises(UnknownName) as caught:
+            await asked
+        assert caught.value.fix.count(", ".join(PROVIDERS)) == 1
+
+
 async def test_the_audit_names_what_is_refused(tmp_path: Path) -> None:
     found = await make_prices(tmp_path).audited()
     assert (found["refused"], found["day"]) == (0, "2026-06-01")

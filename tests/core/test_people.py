@@ -77,6 +77,35 @@ def test_need_raises_exactly_where_may_says_no(who: Identity, permission: Permis
     assert caught.value.fix
 
 
+def refused(who: Identity, permission: Permission, project: str | None) -> Forbidden:
+    with pytest.raises(Forbidden) as caught:
+        who.need(permission, project)
+    return caught.value
+
+
+def test_a_refusal_names_the_token_only_where_another_one_would_do() -> None:
+    read = replace(MEL, scopes=frozenset({Permission.READ}))
+    assert "tokens create" in refused(read, Permission.WRITE, "alpha").fix
+    assert "tokens create" in refused(replace(OWNER, project="alpha"), Permission.OPERATE, None).fix
+    for permission, project in ((Permission.OPERATE, None), (Permission.WRITE, "beta"), (Permission.MANAGE, "alpha")):
+        assert "tokens create" not in refused(read, permission, project).fix
+
+
+def test_a_refusal_says_what_an_administrator_would_type() -> None:
+    assert "crucible projects grant beta mel member" in refused(MEL, Permission.WRITE, "beta").fix
+    assert "crucible projects grant default mel viewer" in refused(MEL, Permission.READ, DEFAULT_PROJECT).fix
+    whole = refused(MEL, Permission.OPERATE, None)
+    assert (whole.what, whole.why) == ("You may not operate this server.", "mel is no administrator.")
+
+
+def test_a_share_link_does_not_say_who_made_it() -> None:
+    shared = replace(MEL, via=Via.SHARE, job="job-1", project="alpha", scopes=frozenset({Permission.READ}))
+    for permission, project in ((Permission.OPERATE, None), (Permission.WRITE, "beta"), (Permission.MANAGE, "alpha")):
+        refusal = refused(shared, permission, project)
+        assert "mel" not in str(refusal)
+        assert "tokens create" not in refusal.fix, "who has a link alone can make none"
+
+
 @given(identities, permissions)
 def test_the_projects_listed_are_those_where_he_may(who: Identity, permission: Permission) -> None:
     listed = who.projects(permission)

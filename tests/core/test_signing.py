@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crucible.core.errors import BadInput, NotAllowed
+from crucible.core.errors import NotAllowed, Trouble
 from crucible.core.secret import Secret
 from crucible.core.signing import ID, SIGNATURE, TIME, check, signed, signing_secret
 
@@ -77,7 +77,7 @@ def test_headers_that_are_changed_or_missing(name: str, value: str | None) -> No
 
 @pytest.mark.parametrize("text", ["", "whsec_", "whsec_é", "whsec_not base64!", "***"])
 def test_what_is_no_secret_is_told_and_not_repeated(text: str) -> None:
-    with pytest.raises(BadInput) as caught:
+    with pytest.raises(Trouble) as caught:
         check(Secret(text), headers(), BODY, NOW)
     assert "not base64!" not in str(caught.value)
     assert "notifications rotate" in caught.value.fix

@@ -56,6 +56,16 @@ def test_the_owners_jobs_are_not_hers_to_see(terminal: Terminal, token: str) -> 
     assert mine not in as_ada(terminal, token, "jobs").stdout
 
 
+def test_who_belongs_to_no_project_is_told_how_that_changes(terminal: Terminal, token: str) -> None:
+    terminal.ok("users", "add", "lone")
+    made = terminal.run("tokens", "create", "forever", "--user", "lone", "--days", "0")
+    assert "Good until it is revoked" in made.stderr
+    done = as_ada(terminal, made.stdout.strip(), "whoami")
+    assert (done.returncode, "crucible projects grant PROJECT lone member" in done.stderr) == (0, True), done.stderr
+    assert "PROJECT" not in done.stdout, "no table without rows"
+    assert "vision" in as_ada(terminal, token, "whoami").stdout
+
+
 def test_what_she_may_not_do_is_said(terminal: Terminal, token: str) -> None:
     for words in (("users",), ("prune", "--yes"), ("tokens", "--all"), ("projects", "grant", "vision", "ada", "admin")):
         done = as_ada(terminal, token, *words)
@@ -64,7 +74,8 @@ def test_what_she_may_not_do_is_said(terminal: Terminal, token: str) -> None:
 
 def test_a_share_link_shows_one_job(terminal: Terminal) -> None:
     terminal.ok("run", "--code", "print('look at this')", "--name", "shared")
-    shared = json.loads(terminal.ok("share", "last", "--hours", "1", "--json"))
+    shared = json.loads(terminal.ok("share", "shared", "--hours", "1", "--json"))
+    assert f"it shows {shared['job']} and nothing else" in as_ada(terminal, shared["token"], "whoami").stdout
     seen = as_ada(terminal, shared["token"], "logs", shared["job"])
     assert "look at this" in seen.stdout
     assert as_ada(terminal, shared["token"], "cancel", shared["job"], "--yes").returncode == 4

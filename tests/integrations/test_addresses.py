@@ -63,6 +63,7 @@ async def test_what_is_ours_or_nobodys_is_refused_however_it_is_named(address: s
         with pytest.raises(RefusedByPolicy) as caught:
             await Guard(Names(hooks_example=address)).target(url)
         assert "webhook_hosts" in caught.value.fix
+        assert "crucible down, then crucible up" in caught.value.fix, "a server reads it when it starts"
         assert caught.value.http_status == 403
 
 

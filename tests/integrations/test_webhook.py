@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -25,6 +27,19 @@ async def here(host: str, port: int) -> list[str]:
 
 def webhooks(seconds: float = 10.0, look_up=here, allowed: tuple[str, ...] = ("127.0.0.1",), **more) -> Webhooks:  # type: ignore[no-untyped-def]
     return Webhooks(Guard(look_up, Exceptions.parse(allowed)), agent="crucible/test", seconds=seconds, **more)
+
+
+@contextmanager
+def swallowing(host: str, port: int) -> Iterator[None]:
+    """Connections to there are neither taken nor refused: nobody accepts, and its queue is full."""
+    with socket.socket(socket.AF_INET6) as listener, ExitStack() as queue:
+        listener.bind((host, port))
+        listener.listen(0)
+        for _ in range(3):
+            waiting = queue.enter_context(socket.socket(socket.AF_INET6))
+            waiting.setblocking(False)
+            waiting.connect_ex((host, port))
+        yield
 
 
 @pytest.fixture
@@ -62,6 +77,17 @@ async def test_what_may_not_be_called_is_never_connected_to(receiver: Receiver) 
     with pytest.raises(RefusedByPolicy):
         await strict.check(receiver.url("hooks.example"))
     assert receiver.received == []
+
+
+async def test_an_address_that_is_silent_leaves_time_for_the_next(receiver: Receiver) -> None:
+    """As where a host has an IPv6 address and the way there swallows everything."""
+
+    async def two(host: str, port: int) -> list[str]:
+        return ["::1", "127.0.0.1"]
+
+    with swallowing("::1", receiver.port):
+        reply = await webhooks(1.5, two, ("127.0.0.1", "::1")).post(receiver.url("hooks.example"), BODY, {})
+    assert reply.taken, reply.text
 
 
 async def test_a_name_that_changes_its_mind_is_asked_once(receiver: Receiver) -> None:

@@ -37,13 +37,21 @@ class Telemetry:
         self._points: Points = {}
         self._pending = 0
         self._counts: dict[str, int] = {}
+        self._reported: set[str] = set()
 
-    def see(self, seen: Seen) -> None:
+    def see(self, seen: Seen, *, reported: bool = False) -> None:
+        """`reported`: said in so many words. What is printed under the same name then adds nothing to its series.
+
+        The two seldom mean the same: a loss that is printed is often a mean over many steps.
+        """
         with self._lock:
             self._progress = fold(self._progress, seen, self._clock())
             at = self._wall_clock()
             for name, value in seen.metrics:
-                self._add(name, _step(seen), value, at)
+                if reported:
+                    self._count_on(name)
+                if reported or name not in self._reported:
+                    self._add(name, _step(seen), value, at)
 
     def sample(self, values: Mapping[str, float]) -> None:
         """Values of now that belong to no step of the job."""
@@ -77,8 +85,14 @@ class Telemetry:
             self._told = progress
             return progress
 
+    def _count_on(self, name: str) -> None:
+        """From the first report of it on; what was printed under this name and is not sent yet is forgotten."""
+        if name not in self._reported and len(self._reported) < MAX_SERIES:
+            self._reported.add(name)
+            self._pending -= len(self._points.pop(_series(name), ()))
+
     def _add(self, name: str, step: int | None, value: float, at: float) -> None:
-        name = name[:MAX_NAME].encode("utf-8", "replace").decode()
+        name = _series(name)
         if name not in self._counts and len(self._counts) >= MAX_SERIES:
             return
         count = self._counts.get(name, 0)
@@ -92,6 +106,10 @@ class Telemetry:
         """A job that reports faster than can be sent keeps every other point."""
         self._points = {name: points[-1::-2][::-1] for name, points in self._points.items()}
         self._pending = sum(len(points) for points in self._points.values())
+
+
+def _series(name: str) -> str:
+    return name[:MAX_NAME].encode("utf-8", "replace").decode()
 
 
 def _step(seen: Seen) -> int | None:
@@ -142,5 +160,5 @@ class ReportFile:
             if note is not None:
                 self._noted(note)
             for seen in self._parser.feed(self.redact(line.decode("utf-8", "replace"))):
-                self._telemetry.see(seen)
+                self._telemetry.see(seen, reported=True)
         return len(data) == READ_BYTES

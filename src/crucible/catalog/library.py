@@ -91,7 +91,8 @@ class Library:
             _replace(self._folder / f"{provider}.csv", text)
         except OSError as error:
             what = f"The refreshed prices of {provider} cannot be written."
-            raise DiskFull(what, why=f"{error}.", fix="Make room; the old prices are in use.") from error
+            fix = f"Make room, or let the server write to {self._folder}; the old prices are in use."
+            raise DiskFull(what, why=f"{error}.", fix=fix) from error
 
     def renew(self, provider: str, rows: Sequence[Row], day: date) -> tuple[Finding, ...]:
         """Keep those of these rows that the audit lets pass, over what was kept before; the findings on the others."""

@@ -8,7 +8,7 @@ import typer
 
 from crucible.cli.session import Session
 from crucible.core.errors import UnknownName
-from crucible.settings import HIDDEN, NAMES, Setting, default_user_config
+from crucible.settings import HIDDEN, NAMES, SERVER_NAMES, Setting, default_user_config
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A setting; `crucible config` lists them.")]
 
@@ -42,7 +42,7 @@ def set_(
 
     session, path = Session.of(ctx), default_user_config()
     set_setting(path, name, value)
-    session.out.say(f"{name} is set in {path}.")
+    session.out.say(f"{name} is set in {path}.{_from_when(name)}")
 
 
 def unset(ctx: typer.Context, name: Name) -> None:
@@ -51,7 +51,12 @@ def unset(ctx: typer.Context, name: Name) -> None:
 
     session, path = Session.of(ctx), default_user_config()
     was = unset_setting(path, name)
-    session.out.say(f"{name} is {'no longer set' if was else 'not set'} in {path}.")
+    session.out.say(f"{name} is {'no longer set' if was else 'not set'} in {path}.{_from_when(name) if was else ''}")
+
+
+def _from_when(name: str) -> str:
+    """A server that is up goes on with what it read when it started."""
+    return " A server reads it when it starts: crucible down, then crucible up." if name in SERVER_NAMES else ""
 
 
 def _shown(session: Session, name: str) -> tuple[str | None, str]:

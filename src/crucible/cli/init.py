@@ -79,4 +79,5 @@ def _write(file: Path, text: str, force: bool) -> None:
     except FileExistsError as error:
         raise Conflict(f"{file} is already there.", fix="Choose another name, or add --force.") from error
     except OSError as error:
-        raise Trouble(f"{file} cannot be written.", why=error.strerror or str(error)) from error
+        fix = "Name a file in a folder that you may write to."
+        raise Trouble(f"{file} cannot be written.", why=error.strerror or str(error), fix=fix) from error

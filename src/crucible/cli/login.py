@@ -96,10 +96,16 @@ def whoami(ctx: typer.Context) -> None:
         session.out.json({**me.as_json(), "server": where})
     elif session.out.quiet:
         session.out.data(me.user)
+    elif me.job is not None:
+        session.out.data(f"whoever has a share link of {me.user}'s, at {where}; it shows {me.job} and nothing else")
     else:
         what = "administrator" if me.admin else "user"
-        session.out.data(f"{me.user}, {what} at {where} (by {me.via}; may {', '.join(me.scopes)})")
-        session.out.table(("PROJECT", "ROLE"), sorted(me.projects.items()))
+        session.out.data(f"{me.user}, {what} at {where} (by {me.via}, with the scopes {', '.join(me.scopes)})")
+        if me.projects:
+            session.out.table(("PROJECT", "ROLE"), sorted(me.projects.items()))
+        else:
+            way = f"crucible projects grant PROJECT {me.user} member"
+            session.out.say(f"You belong to no project yet; an administrator lets you into one: {way}")
 
 
 @dataclass(frozen=True)

@@ -144,4 +144,5 @@ def _pattern(text: str | None, *, regex: bool, ignore_case: bool) -> re.Pattern[
     try:
         return re.compile(text if regex else re.escape(text), re.IGNORECASE if ignore_case else 0)
     except re.error as error:
-        raise BadInput(f"--grep {text!r} is no regular expression.", why=f"{error}.") from error
+        fix = "Mend it, or leave out --regex to look for the text as it is."
+        raise BadInput(f"--grep {text!r} is no regular expression.", why=f"{error}.", fix=fix) from error

@@ -159,7 +159,7 @@ def _print_secret(session: Session, made: HookView, words: str) -> None:
         return
     session.out.data(str(made.secret))
     session.out.say(
-        f"The line above is the signing secret of {short(made.id)}; it is not shown again. Receivers check messages "
+        f"What was printed is the signing secret of {short(made.id)}; it is not shown again. Receivers check messages "
         f"with it (docs/notifications.md). {words}"
     )
 

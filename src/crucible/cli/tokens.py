@@ -10,6 +10,7 @@ from crucible.cli.arguments import Job
 from crucible.cli.output import Listing
 from crucible.cli.session import Session
 from crucible.cli.words import ago_words
+from crucible.client.finding import find_job
 from crucible.client.people import TokenView
 from crucible.core.errors import UnknownName
 from crucible.core.people import Permission
@@ -69,7 +70,7 @@ def share(
     """Make a token that shows one job, and nothing else, to whoever has it."""
     session = Session.of(ctx)
     with session.api() as api:
-        made = api.people.share(job, name=name, hours=hours)
+        made = api.people.share(find_job(api, job).id, name=name, hours=hours)
     _print(session, made, f"It shows {made.job} and nothing else. `crucible tokens revoke {made.id}` ends it.")
 
 
@@ -78,8 +79,8 @@ def _print(session: Session, made: TokenView, words: str) -> None:
         session.out.json(made.as_json())
         return
     session.out.data(str(made.token))
-    until = f" until {made.expires_at}" if made.expires_at else ""
-    session.out.say(f"Good{until}; it is not shown again. {words}")
+    until = made.expires_at or "it is revoked"
+    session.out.say(f"Good until {until}; it is not shown again. {words}")
 
 
 def _row(token: TokenView) -> tuple[str, ...]:

@@ -43,9 +43,9 @@ def read_address(url: str) -> Address:
         parts = _split(url)
         host, port = parts.hostname, parts.port
     except ValueError as error:
-        raise BadInput(f"{url!r} is no address of a server.", why=str(error)) from error
+        raise _no_address(url, str(error)) from error
     if parts.scheme not in _PORTS or not host:
-        raise BadInput(f"{url!r} is no address of a server.", fix="Write it like https://crucible.example.org.")
+        raise _no_address(url)
     return Address(parts.scheme, host, port or _PORTS[parts.scheme], quote(parts.path.rstrip("/"), safe="/%"))
 
 
@@ -94,3 +94,7 @@ def _split(url: str) -> SplitResult:
     if not url.isprintable() or " " in url:
         raise ValueError("It holds signs that no address has.")
     return urlsplit(url)
+
+
+def _no_address(url: str, why: str = "") -> BadInput:
+    return BadInput(f"{url!r} is no address of a server.", why=why, fix="Write it like https://crucible.example.org.")

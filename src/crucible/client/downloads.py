@@ -133,7 +133,7 @@ def _fetch(api: Api, source: str, artifact: ArtifactView, part: Path, progress: 
     with api.transport.download(source, headers=headers) as response:
         if response.status_code == 416:
             part.unlink(missing_ok=True)
-            raise Unreachable(f"The server has no more of {artifact.path}.")
+            raise Unreachable(f"The server has no more of {artifact.path}.", fix="Download it again.")
         resumed = response.status_code == 206
         with part.open("ab" if resumed else "wb") as file:
             for data in response.pieces(_CHUNK):

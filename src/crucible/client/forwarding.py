@@ -86,7 +86,7 @@ class Forward(Closing):
                 return
             if not self._room.acquire(blocking=False):
                 connection.close()
-                self._notice(Conflict(f"More than {MOST} connections to port {self.remote} at once."))
+                self._notice(_too_many(self.remote))
                 continue
             threading.Thread(target=self._serve, args=(connection,), name="crucible-forward", daemon=True).start()
 
@@ -143,9 +143,17 @@ def _send(connection: socket.socket, session: Session) -> None:
         session.close()
 
 
+def _too_many(port: int) -> Conflict:
+    return Conflict(
+        f"More than {MOST} connections to port {port} at once.",
+        why="Each is a session at the job; one was turned away.",
+        fix="Let some end, or let the client keep its connections.",
+    )
+
+
 def _listening(port: int) -> socket.socket:
     if not 0 <= port <= 65535:
-        raise BadInput(f"{port} is no port.", why="Ports are numbers from 1 to 65535, 0 for any that is free.")
+        raise BadInput(f"{port} is no port.", fix="Give a number from 1 to 65535, or 0 for any that is free.")
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -122,8 +122,8 @@ class Http:
         self._idle: list[tuple[float, http.client.HTTPConnection]] = []
 
     def close(self) -> None:
-        while self._idle:
-            self._idle.pop()[1].close()
+        while (kept := self._kept()) is not None:
+            kept[1].close()
 
     def keep(self, connection: http.client.HTTPConnection) -> None:
         self._idle.append((time.monotonic(), connection))
@@ -141,13 +141,20 @@ class Http:
         return Response(raw.status, raw.reason, raw.headers, raw, self, connection)  # type: ignore[arg-type]  # as Mapping
 
     def _waiting(self, request: Request) -> http.client.HTTPConnection | None:
-        while self._idle:
-            since, connection = self._idle.pop()
+        while (kept := self._kept()) is not None:
+            since, connection = kept
             if time.monotonic() - since < KEEP_SECONDS and not _ended(connection.sock):
                 connection.sock.settimeout(request.seconds)
                 return connection
             connection.close()
         return None
+
+    def _kept(self) -> tuple[float, http.client.HTTPConnection] | None:
+        """Taken in one step: between a look and a pop another thread may have taken the last."""
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return None
 
     def _connect(self, request: Request) -> http.client.HTTPConnection:
         connection = self._connection(request.connect_seconds)

@@ -67,7 +67,8 @@ def read_env_file(file: Path) -> dict[str, str]:
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"--env-file {file} cannot be read.", why=str(error)) from error
+        fix = "Name a text file in UTF-8 with lines such as NAME=value."
+        raise BadInput(f"--env-file {file} cannot be read.", why=str(error), fix=fix) from error
     found: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         stripped = line.strip().removeprefix("export ").lstrip()

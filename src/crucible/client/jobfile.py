@@ -64,7 +64,7 @@ def read_job_file(shown: str, request: Request) -> JobFileRun:
     except FileNotFoundError:
         raise missing(path, shown) from None
     except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"{shown} cannot be read.", why=str(error)) from error
+        raise BadInput(f"{shown} cannot be read.", why=str(error), fix="Name a text file in UTF-8.") from error
     read = _parse(text, path.suffix, shown)
     file = read.file
     around = replace(request.around, folder=path.parent)

@@ -47,7 +47,8 @@ def restore(
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise TimedOut("The restore did not end in time.", why=f"It was given {seconds:g} seconds.") from error
+        why, fix = f"It was given {seconds:g} seconds.", "Look whether the disk is slow or full; then restore again."
+        raise TimedOut("The restore did not end in time.", why=why, fix=fix) from error
     if done.returncode:
         raise _failure(done.stderr, done.returncode)
     return _told(done.stdout)

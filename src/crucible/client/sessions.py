@@ -64,7 +64,11 @@ class Session(Closing):
                     yield kind, frame[1:]
                     self._pass_on(len(frame) - 1)
         except s.BadFrame as error:
-            raise Unreachable("The server does not speak as it should.", why=f"{error}.") from error
+            raise Unreachable(
+                "The server does not speak as it should.",
+                why=f"{error}.",
+                fix="Let this computer, the server and the job's agent have the same version: crucible --version",
+            ) from error
         finally:
             self._end()
         if self.over.problem is not None:

@@ -16,7 +16,7 @@ from crucible.client.http import Http, HttpError, Late, NotConnected, Request, R
 from crucible.client.problems import error_from
 from crucible.client.repeats import Repeats
 from crucible.client.skew import Skew
-from crucible.core.errors import CrucibleError, NotAllowed, TimedOut, Unreachable
+from crucible.core.errors import BadInput, CrucibleError, NotAllowed, TimedOut, Unreachable
 from crucible.core.secret import Secret
 
 CONNECT_SECONDS = 5.0
@@ -210,6 +210,10 @@ def _encoded(body: object) -> bytes:
 
 
 def _target(path: str, query: Query | None) -> str:
+    """Raises BadInput for a name in the path that is empty: it would ask for something else, or for nothing."""
+    if "//" in path or path.endswith("/"):
+        fix = "Give a name or an id; a variable of the shell may be unset."
+        raise BadInput("A name is empty.", why=f"It would ask for {path}.", fix=fix)
     pairs = _pairs(query)
     return f"{path}?{urlencode(pairs)}" if pairs else path
 

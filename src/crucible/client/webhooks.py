@@ -20,7 +20,9 @@ def verify_webhook(
     tolerance: float = TOLERANCE,
     now: float | None = None,
 ) -> dict[str, Any]:
-    """The message, once its signature and time are right; raises NotAllowed (and BadInput for what is no JSON).
+    """The message, once its signature and time are right; raises NotAllowed.
+
+    And BadInput for what is no JSON, Trouble for a secret that is none: the message has to come again then.
 
     `secret` is what `crucible notifications add` printed; `headers` and `body` as the request had them, the body
     byte for byte. An error's `http_status` is what to answer. `tolerance`: seconds that the message may be old. A

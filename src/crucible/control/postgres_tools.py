@@ -69,12 +69,13 @@ def _call(command: list[str], environ: os._Environ[str] | dict[str, str]) -> Non
     try:
         done = subprocess.run(command, env=environ, capture_output=True, timeout=SECONDS, check=False)
     except subprocess.TimeoutExpired as error:
-        raise TimedOut(f"{name} did not end within {SECONDS / 3600:g} hours.") from error
+        fix = "Look what holds the database up; then try again."
+        raise TimedOut(f"{name} did not end within {SECONDS / 3600:g} hours.", fix=fix) from error
     if done.returncode == 0:
         return
     said = done.stderr.decode(errors="replace").strip()[-TAIL:]
     if "No space left on device" in said:
-        raise DiskFull(f"{name} found no room on the disk.", why=said)
+        raise DiskFull(f"{name} found no room on the disk.", why=said, fix="Make room, then try again.")
     raise DatabaseError(f"{name} failed.", why=said, fix="Its version must be the server's or a newer one.")
 
 

@@ -71,6 +71,8 @@ class Prices:
 
     async def refresh(self, provider: str, regions: Sequence[str]) -> View:
         """Ask a provider for its prices; what cannot be used of its answer leaves the old ones."""
+        if provider not in PROVIDERS:
+            raise _no_provider(provider)
 
         def work() -> View:
             # Loads an HTTP client, which a server that is just starting has no use for.
@@ -81,7 +83,7 @@ class Prices:
             changed = sum(before.get(at) != rate for at, rate in self._rates(provider).items())
             return {**_refreshed(provider, found), "changed": changed}
 
-        return await self._calls.run(f"{LANE}:{provider[:20]}", work, REFRESH_SECONDS)
+        return await self._calls.run(f"{LANE}:{provider}", work, REFRESH_SECONDS)
 
     def _rates(self, provider: str) -> dict[object, int]:
         """Every price of a provider, by where and what it is."""
@@ -148,8 +150,14 @@ def need_of(wanted: OfferFilter) -> Need:
 def _providers(wanted: OfferFilter) -> Iterator[str]:
     for name in wanted.provider:
         if name not in PROVIDERS:
-            raise UnknownName("provider", name, PROVIDERS, fix="`crucible backends` shows this computer.")
+            raise _no_provider(name)
         yield name
+
+
+def _no_provider(name: str) -> UnknownName:
+    """All are named: the nearest in spelling (of 'amazon': lambda) is seldom what was meant."""
+    bare = UnknownName("provider", name, PROVIDERS)
+    return UnknownName("provider", name, PROVIDERS, fix=f"Known: {', '.join(PROVIDERS)}.") if bare.meant else bare
 
 
 def write_cursor(key: Key) -> str:

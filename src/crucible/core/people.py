@@ -118,18 +118,32 @@ class Identity:
             raise self.refusal(permission, project)
 
     def refusal(self, permission: Permission, project: str | None) -> Forbidden:
-        where = f" in the project {project!r}" if project is not None else ""
-        if permission not in self.scopes or self._narrowed:
-            why = f"The {self.via} in use does not reach that far."
-            fix = "Use a token with more scopes: `crucible tokens create --help`."
-        else:
-            why = f"{self.name} is {self._described(project)}{where}."
-            fix = "Ask an administrator; `crucible projects members` says who decides."
-        return Forbidden(f"You may not {permission}{where}.", why=why, fix=fix, permission=permission.value)
+        """It names the token where another one of his would do, else what he himself would have to be."""
+        if self.job is not None or self._himself_may(permission, project):
+            return self.beyond_token(permission, project)
+        why = f"{self.name} is {self._described(project)}{_where(project)}."
+        return _refused(permission, project, why, self._way_in(permission, project))
+
+    def beyond_token(self, permission: Permission, project: str | None) -> Forbidden:
+        if self.via is Via.SHARE:
+            why, fix = "A share link shows one job and nothing else.", "Ask whoever gave it to you to let you in."
+            return _refused(permission, project, why, fix)
+        why = f"The {self.via} in use does not reach that far."
+        return _refused(permission, project, why, "Use a token with more scopes: `crucible tokens create --help`.")
 
     @property
     def _narrowed(self) -> bool:
         return self.project is not None or self.job is not None
+
+    def _himself_may(self, permission: Permission, project: str | None) -> bool:
+        """With a token that is held to nothing."""
+        return self.admin or (project is not None and permission in self._role(project))
+
+    def _way_in(self, permission: Permission, project: str | None) -> str:
+        role = next((role for role in Role if permission in role.grants), None)
+        if project is None or role is None:
+            return "Ask an administrator: this is no project's but the whole server's."
+        return f"Ask an administrator, or an admin of the project: crucible projects grant {project} {self.name} {role}"
 
     def _role(self, project: str) -> frozenset[Permission]:
         role = self.roles.get(project)
@@ -140,6 +154,15 @@ class Identity:
             return "no administrator"
         role = self.roles.get(project)
         return "no member" if role is None else f"a {role.value}" if role is not Role.ADMIN else "an admin"
+
+
+def _where(project: str | None) -> str:
+    return f" in the project {project!r}" if project is not None else ""
+
+
+def _refused(permission: Permission, project: str | None, why: str, fix: str) -> Forbidden:
+    where = _where(project) or (" this server" if permission is Permission.OPERATE else "")
+    return Forbidden(f"You may not {permission}{where}.", why=why, fix=fix, permission=permission.value)
 
 
 NOBODY = Identity("", "nobody", Via.SESSION, scopes=frozenset())

@@ -13,7 +13,7 @@ import hashlib
 import hmac
 from collections.abc import Iterable, Mapping
 
-from crucible.core.errors import BadInput, NotAllowed
+from crucible.core.errors import NotAllowed, Trouble
 from crucible.core.secret import Secret
 
 ID, TIME, SIGNATURE = "webhook-id", "webhook-timestamp", "webhook-signature"
@@ -36,7 +36,10 @@ def signed(secrets: Iterable[Secret], message: str, body: bytes, at: float) -> d
 
 
 def check(secret: Secret, headers: Mapping[str, str], body: bytes, now: float, tolerance: float = TOLERANCE) -> None:
-    """Raise NotAllowed unless the message was signed with this secret, not long ago. Compared in constant time."""
+    """Raise NotAllowed unless the message was signed with this secret, not long ago. Compared in constant time.
+
+    A secret that is none raises Trouble: the receiver is at fault and not the message, which must come again.
+    """
     given = {name.lower(): value for name, value in headers.items()}
     message, seconds = given.get(ID, ""), given.get(TIME, "")
     if not (message and seconds.isascii() and seconds.isdigit() and len(seconds) < 20):
@@ -62,7 +65,7 @@ def _key(secret: Secret) -> bytes:
         key = b""
     if not key:
         fix = "Give it as `crucible notifications add` printed it; `notifications rotate` makes another."
-        raise BadInput("This is no secret of a hook.", why=f"One begins with {PREFIX} and is base64.", fix=fix)
+        raise Trouble("This is no secret of a hook.", why=f"One begins with {PREFIX} and is base64.", fix=fix)
     return key
 
 

@@ -190,7 +190,7 @@ def _refusal(host: str, address: str) -> RefusedByPolicy:
         f"{shown} is not on the open internet.",
         why="A call from this server could reach there what only its own network may.",
         fix=f"Use a public address; an administrator of the server can allow this one with the setting {SETTING}, "
-        f'for example {SETTING} = ["{host}"].',
+        f'for example {SETTING} = ["{host}"], and start it again: crucible down, then crucible up.',
         setting=SETTING,
     )
 

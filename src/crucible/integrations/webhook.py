@@ -55,17 +55,18 @@ class Webhooks:
             return Reply(None, f"It did not answer within {self._seconds:g} s.")
 
     async def _post(self, target: Target, body: bytes, headers: Mapping[str, str]) -> Reply:
+        """An address that is silent leaves time for the next ones, and for the answer."""
+        tls = await asyncio.to_thread(_believed) if self._tls is None else self._tls
         import httpx2
 
-        said = ""
-        async with httpx2.AsyncClient(
-            verify=self._tls or _believed(), trust_env=False, follow_redirects=False, timeout=self._seconds
-        ) as client:
-            for address in target.addresses[:MOST_ADDRESSES]:
+        said, addresses = "", target.addresses[:MOST_ADDRESSES]
+        waits = httpx2.Timeout(self._seconds, connect=self._seconds / (len(addresses) + 1))
+        async with httpx2.AsyncClient(verify=tls, trust_env=False, follow_redirects=False, timeout=waits) as client:
+            for address in addresses:
                 try:
                     return await self._ask(client, target, address, body, headers)
-                except httpx2.ConnectError as error:
-                    said = f"It cannot be connected to: {error}"
+                except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+                    said = f"It cannot be connected to: {str(error) or 'it does not answer'}"
                 except (httpx2.HTTPError, httpx2.InvalidURL) as error:
                     said = f"{type(error).__name__}: {error}"
                     break
@@ -115,5 +116,7 @@ def _seconds_of(response: httpx2.Response) -> float | None:
 
 @lru_cache(maxsize=1)
 def _believed() -> ssl.SSLContext:
-    """Reading the system's certificates takes a while."""
+    """Loading the client and the system's certificates takes a while, the first time."""
+    import httpx2  # noqa: F401
+
     return ssl.create_default_context()

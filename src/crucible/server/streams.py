@@ -21,7 +21,10 @@ from crucible.server.ports import JobsPort
 from crucible.server.problems import TROUBLE_CLOSE, close_code, close_reason
 
 NORMAL, TRY_AGAIN = 1000, 1013
-EXPELLED = NotAllowed("The token has ended, or what it allows has changed; connect again.")
+EXPELLED = NotAllowed(
+    "The token has ended, or what it allows has changed; connect again.",
+    fix="Log in again with `crucible login URL`, or use another token.",
+)
 
 log = structlog.get_logger("crucible.server")
 

@@ -293,3 +293,23 @@ def test_many_sessions_leave_no_descriptors_and_no_threads(far: FarEnd, tmp_path
         caller.to_the_end()
         caller.leave()
     poll(lambda: held()[0] <= before[0] and held()[1] <= before[1])
+
+
+@pytest.mark.parametrize("terminal", [None, s.Size(24, 80)])
+def test_a_folder_that_has_gone_costs_no_descriptors(tmp_path: Path, terminal: s.Size | None) -> None:
+    """A program may remove the folder it runs in; whoever tries again and again must not starve its runner."""
+    before = os.listdir("/proc/self/fd")
+    for _ in range(3):
+        with pytest.raises(FileNotFoundError):
+            command.CommandPeer("ses-1", s.Command(("true",), terminal), around(tmp_path / "gone"))
+    assert len(os.listdir("/proc/self/fd")) == len(before)
+
+
+def test_a_bell_that_nobody_hears_is_put_away(tmp_path: Path) -> None:
+    before = os.listdir("/proc/self/fd")
+    peer = command.CommandPeer("ses-1", s.Command(("sleep", "100")), around(tmp_path))
+    assert peer.waker is not None
+    os.close(peer.waker)
+    peer.waker = None
+    peer.end_now()
+    poll(lambda: len(os.listdir("/proc/self/fd")) == len(before))

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeVar
 
 import pytest
 from tests.authorisation.town import Town, token_of
@@ -11,12 +15,14 @@ from tests.openid_provider import CLIENT, ISSUER
 
 from crucible.control.db import schema as t
 from crucible.control.people import passwords
+from crucible.control.people.door import Door
 from crucible.control.service import Control
 from crucible.core.errors import BadInput, Forbidden, NotAllowed, NotFound, TooManyTries
 from crucible.core.openid import Client
 from crucible.core.people import OWNER, Identity, Permission, Via
 
 PASSWORD = "a long sentence that nobody guesses"
+T = TypeVar("T")
 
 
 @pytest.fixture(autouse=True)
@@ -45,6 +51,45 @@ async def test_wrong_ones_all_get_the_same_answer(town: Town, name: str, passwor
     await town.control.people.change_user(OWNER, "viewer", password=PASSWORD)
     with pytest.raises(NotAllowed, match="The name or the password is wrong"):
         await town.control.people.door.login(name, password)
+
+
+class Held:
+    """Calls that all wait until they may go on, as in a pool whose threads are busy."""
+
+    def __init__(self) -> None:
+        self.go = asyncio.Event()
+
+    async def run(self, lane: str, work: Callable[[], T], deadline: float) -> T:
+        await self.go.wait()
+        return work()
+
+    async def close(self) -> None: ...
+
+
+async def test_guesses_that_come_all_at_once_are_no_way_round(town: Town) -> None:
+    held = Held()
+    door = Door(replace(town.rig.ports, calls=held))
+    guesses = [asyncio.ensure_future(door.login("viewer", f"wrong {n}")) for n in range(30)]
+    refused, _ = await asyncio.wait(guesses, timeout=5, return_when=asyncio.FIRST_COMPLETED)
+    assert refused
+    held.go.set()
+    tried = await asyncio.gather(*guesses, return_exceptions=True)
+    assert sum(isinstance(error, NotAllowed) for error in tried) == passwords.FREE_TRIES
+    assert sum(isinstance(error, TooManyTries) for error in tried) == 30 - passwords.FREE_TRIES
+
+
+def test_those_under_way_count_as_wrong_and_are_forgotten_when_they_are_over() -> None:
+    throttle = passwords.Throttle(lambda: 0.0)
+    throttle.wrong("ada")
+    with contextlib.ExitStack() as under_way:
+        for _ in range(passwords.FREE_TRIES - 1):
+            under_way.enter_context(throttle.trying("ada"))
+        with pytest.raises(TooManyTries, match="at once"):
+            under_way.enter_context(throttle.trying("ada"))
+        under_way.enter_context(throttle.trying("bob"))
+    with throttle.trying("ada"):
+        pass
+    assert not throttle._under_way
 
 
 async def test_guessing_gets_slower_for_that_name_alone(town: Town) -> None:

@@ -96,6 +96,21 @@ async def test_lists_show_ones_own_and_everybodys_to_administrators(town: Town) 
         await keys.listed(await town.identity("member"), everyones=True)
 
 
+async def test_what_ended_long_ago_is_not_listed(town: Town) -> None:
+    who, keys = await town.identity("member"), town.control.people.keys
+
+    async def states() -> list[object]:
+        return sorted(str(item["state"]) for item in await keys.listed(who) if item["name"] in ("short", "ended"))
+
+    await keys.make(who, "short", scopes=READ, seconds=60.0)
+    ended = await keys.make(who, "ended", scopes=READ, seconds=None)
+    await keys.revoke(who, str(ended["id"]))
+    town.rig.clock.time += 29 * 86400
+    assert await states() == ["expired", "revoked"]
+    town.rig.clock.time += 2 * 86400
+    assert await states() == []
+
+
 async def test_a_share_link_shows_its_job_and_no_other(town: Town) -> None:
     friend = town.control.at(await town.identity("share"))
     other = str((await town.control.submit(job_spec(project="alpha"), None)).view["id"])

@@ -64,42 +64,35 @@ class CommandPeer:
         self._left = False
         env = {**around.env, **self._mark, **({"TERM": wanted.term} if wanted.terminal and wanted.term else {})}
         words = wanted.words or (_shell(env),)
+        self.waker, self._bell = os.pipe()
         try:
             self._process = self._start(words, env, wanted.terminal)
         except BaseException:
             self._close()
+            os.close(self._bell)
             raise
-        self._watch()
+        threading.Thread(target=self._wait, name="session-wait", daemon=True).start()
 
     # Starting
 
     def _start(self, words: tuple[str, ...], env: Mapping[str, str], size: Optional[Size]) -> subprocess.Popen[bytes]:
-        orders_in, orders = os.pipe()
-        errors, errors_out = os.pipe()
-        theirs, tty = self._with_pipes() if size is None else self._with_terminal(size)
-        try:
+        """What is the command's own is closed here once it has it; whatever fails, no descriptor stays open."""
+        with contextlib.ExitStack() as theirs, contextlib.ExitStack() as ours:
+            orders_in, orders = _pipe(theirs, ours)
+            errors, errors_out = _pipe(ours, theirs)
+            streams, tty = self._with_pipes(theirs) if size is None else self._with_terminal(size, theirs)
             process = subprocess.Popen(
                 [sys.executable, "-I", "-S", "-c", _BOOT, _ROOT, str(orders_in), str(errors_out), tty],
-                stdin=theirs[0],
-                stdout=theirs[1],
-                stderr=theirs[2],
+                stdin=streams[0],
+                stdout=streams[1],
+                stderr=streams[2],
                 cwd=self._around.folder,
                 env={name: env[name] for name in _MARKS if name in env},
                 pass_fds=(orders_in, errors_out),
                 start_new_session=True,
             )
-        except OSError:
-            os.close(orders)
-            os.close(errors)
-            raise
-        finally:
-            for descriptor in (orders_in, errors_out):
-                os.close(descriptor)
-        try:
-            self._order(process, orders, errors, words, env)
-        finally:
-            for descriptor in set(theirs):
-                os.close(descriptor)
+            ours.pop_all()
+        self._order(process, orders, errors, words, env)
         return process
 
     def _order(
@@ -121,21 +114,27 @@ class CommandPeer:
             process.wait()
             raise
 
-    def _with_pipes(self) -> tuple[tuple[int, int, int], str]:
+    def _with_pipes(self, theirs: contextlib.ExitStack) -> tuple[tuple[int, int, int], str]:
         stdin, self.sink = os.pipe()
-        output, stdout = os.pipe()
-        error, stderr = os.pipe()
-        self.sources = {output: Kind.DATA, error: Kind.ERROR_DATA}
-        for descriptor in (self.sink, output, error):
-            os.set_blocking(descriptor, False)
-        return (stdin, stdout, stderr), ""
+        theirs.callback(os.close, stdin)
+        os.set_blocking(self.sink, False)
+        return (stdin, self._output(Kind.DATA, theirs), self._output(Kind.ERROR_DATA, theirs)), ""
 
-    def _with_terminal(self, size: Size) -> tuple[tuple[int, int, int], str]:
-        self._terminal, theirs = pty.openpty()
+    def _output(self, kind: Kind, theirs: contextlib.ExitStack) -> int:
+        """A pipe that is read from as `kind`; its other end."""
+        source, end = os.pipe()
+        theirs.callback(os.close, end)
+        self.sources[source] = kind
+        os.set_blocking(source, False)
+        return end
+
+    def _with_terminal(self, size: Size, theirs: contextlib.ExitStack) -> tuple[tuple[int, int, int], str]:
+        self._terminal, end = pty.openpty()
+        theirs.callback(os.close, end)
         self.resize(size)
         os.set_blocking(self._terminal, False)
         self.sink, self.sources = self._terminal, {self._terminal: Kind.DATA}
-        return (theirs, theirs, theirs), os.ttyname(theirs)
+        return (end, end, end), os.ttyname(end)
 
     # While it runs
 
@@ -205,6 +204,7 @@ class CommandPeer:
                 self._ended.wait(HANG_UP_SECONDS)
             if self._process.returncode is None:
                 signal_group(self._process.pid, signal.SIGKILL)
+            self._ended.wait()  # whoever waits for it sees its end before it is reaped, or would see none
             self._process.wait()
             if not kill_until_gone(lambda: with_variables(self._mark), KILL_SECONDS):
                 log.error("processes of a session are still there")
@@ -216,10 +216,6 @@ class CommandPeer:
             signal_group(self._process.pid, signal.SIGKILL)
         self.leave()
 
-    def _watch(self) -> None:
-        self.waker, self._bell = os.pipe()
-        threading.Thread(target=self._wait, name="session-wait", daemon=True).start()
-
     def _wait(self) -> None:
         """Unreaped, the process keeps its number: its group cannot be somebody else's while it is ended."""
         if hasattr(os, "waitid"):
@@ -229,9 +225,9 @@ class CommandPeer:
             self._process.wait()
         self._ended_at = time.monotonic()
         self._ended.set()
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # nobody may listen to it any more
             os.write(self._bell, b".")
-            os.close(self._bell)
+        os.close(self._bell)
 
     def _close_sink(self) -> None:
         if self.sink is not None and self.sink != self._terminal:
@@ -253,6 +249,14 @@ class CommandPeer:
         if self._terminal is not None:
             os.close(self._terminal)
             self._terminal = None
+
+
+def _pipe(reads: contextlib.ExitStack, writes: contextlib.ExitStack) -> tuple[int, int]:
+    """Both ends; each is closed by the stack of whose it is."""
+    reading, writing = os.pipe()
+    reads.callback(os.close, reading)
+    writes.callback(os.close, writing)
+    return reading, writing
 
 
 def _shell(env: Mapping[str, str]) -> str:

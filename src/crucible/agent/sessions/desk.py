@@ -29,7 +29,9 @@ OPEN_SECONDS = 15.0
 REMEMBERED = 1000
 END_SECONDS = 10.0
 
-NOT_RUNNING = s.Problem("conflict", 409, "The job's program does not run.", "It has not begun, or has ended.")
+NOT_RUNNING = s.Problem(
+    "conflict", 409, "The job's program does not run.", "It has not begun, or has ended.", "See `crucible status`."
+)
 TOO_MANY = s.Problem(
     "too_many_tries", 429, "Too many sessions are open at this job.", f"{MOST} are the most.", "End one of them."
 )
@@ -77,7 +79,9 @@ class Sessions:
             self._answer(id, line)
         except s.BadFrame as error:
             what = "The session was ended: its frames are not right."
-            line.send(s.over(s.Over(problem=s.Problem("bad_input", 422, what, f"{error}."))))
+            line.send(
+                s.over(s.Over(problem=s.Problem("bad_input", 422, what, f"{error}.", "See docs/attach.md, Frames.")))
+            )
         except NoConnection as error:
             line.send(s.over(s.Over(problem=error.problem)))
         except CannotExecute as error:
@@ -85,7 +89,8 @@ class Sessions:
             line.send(s.over(s.Over(code=error.code)))
         except OSError as error:
             what = "The session could not be started on the machine."
-            line.send(s.over(s.Over(problem=s.Problem("trouble", 503, what, f"{error}."))))
+            fix = "Its folder may have gone, or its memory, processes or files may be used up: see `crucible metrics`."
+            line.send(s.over(s.Over(problem=s.Problem("trouble", 503, what, f"{error}.", fix))))
 
     def _answer(self, id: str, line: Line) -> None:
         frame = line.wait_for_frame(OPEN_SECONDS)

@@ -53,7 +53,8 @@ def start_cloud(
                 check=True,
             )
         except (OSError, subprocess.SubprocessError) as error:
-            raise Trouble("The simulated cloud could not be started.", why=f"{error}.") from error
+            fix = f"Look into {state / 'cloud.log'}; then try again."
+            raise Trouble("The simulated cloud could not be started.", why=f"{error}.", fix=fix) from error
     return _await(state, seconds)
 
 
@@ -70,7 +71,7 @@ def stop_cloud(state: Path, seconds: float = STOP_SECONDS) -> None:
         while _kill_machines(Connection(state)):
             _pause(until, "A machine of the simulated cloud does not end.", state)
     except CallFailed as error:
-        raise Trouble("The simulated cloud stopped answering.", why=f"{error}.") from error
+        raise _silent(state, error) from error
     _end(state, address, until)
 
 
@@ -86,7 +87,7 @@ def stop_idle_cloud(state: Path, seconds: float = STOP_SECONDS) -> bool:
         if _alive(Connection(state)):
             return False
     except CallFailed as error:
-        raise Trouble("The simulated cloud stopped answering.", why=f"{error}.") from error
+        raise _silent(state, error) from error
     _end(state, address, time.monotonic() + seconds)
     return True
 
@@ -131,3 +132,8 @@ def _answering(state: Path) -> Address | None:
         if address is not None and Connection(state).call("GET", "/health").get("pid") == address.pid:
             return address
     return None
+
+
+def _silent(state: Path, error: CallFailed) -> Trouble:
+    fix = f"Try again; if it stays, look into {state / 'cloud.log'}."
+    return Trouble("The simulated cloud stopped answering.", why=f"{error}.", fix=fix)

@@ -102,5 +102,6 @@ def _beside(view: JobView, command: str) -> JobSpec:
 
 def _text(field: str, said: object) -> str:
     if not isinstance(said, str) or not said.strip():
-        raise BadInput(f"{field} is a text that is not empty.", why=f"It is {said!r}."[:200], field=field)
+        why, fix = f"It is {said!r}."[:200], f"Give {field} as a text."
+        raise BadInput(f"{field} is a text that is not empty.", why=why, fix=fix, field=field)
     return said

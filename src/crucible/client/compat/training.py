@@ -207,7 +207,8 @@ def _check_json(field: str, said: object) -> None:
     try:
         json.dumps(dict(said), allow_nan=False)
     except (TypeError, ValueError) as error:
-        raise BadInput(f"{field} cannot travel.", why=f"{error}. It goes as JSON.", field=field) from error
+        fix = "Use texts, numbers, lists and dictionaries alone."
+        raise BadInput(f"{field} cannot travel.", why=f"{error}. It goes as JSON.", fix=fix, field=field) from error
 
 
 def _wrong(field: str, rule: str) -> BadInput:

@@ -28,7 +28,8 @@ def read_bytes(path: Path, shown: str) -> bytes:
     except FileNotFoundError:
         raise missing(path, shown) from None
     except OSError as error:
-        raise BadInput(f"{shown} cannot be read.", why=error.strerror or str(error)) from error
+        fix = "Check that it is a file, and that you may read it."
+        raise BadInput(f"{shown} cannot be read.", why=error.strerror or str(error), fix=fix) from error
 
 
 def decode_code(data: bytes, shown: str) -> str:

@@ -82,6 +82,7 @@ def read_cells(data: bytes, shown: str) -> tuple[str, ...]:
         raise BadInput(
             f"{shown} is not UTF-8 text.",
             why=f"The byte at offset {error.start} is not valid there.",
+            fix="Save it again from the program that made it.",
             offset=error.start,
         ) from error
     except (nbformat.reader.NotJSONError, nbformat.ValidationError, json.JSONDecodeError) as error:

@@ -52,7 +52,7 @@ class Door(Office):
     async def link(self, who: Identity) -> View:
         """A code that is good for one login within a few minutes."""
         if who.via not in (Via.OWNER, Via.TOKEN) or who.project is not None or who.scopes != EVERY_PERMISSION:
-            raise who.refusal(Permission.OPERATE, None)
+            raise who.beyond_token(Permission.OPERATE, None)
         return await self._issue(who, "login link", tokens.LOGIN, who.scopes, LINK_SECONDS)
 
     async def redeem(self, code: str) -> View:
@@ -97,16 +97,16 @@ class Door(Office):
 
     async def _proven(self, name: str, password: str) -> str | None:
         """The user of this name and password; None for a wrong one, however it is wrong. Raises TooManyTries."""
-        self._throttle.check(name)
-        kept = await self._ports.db.read(lambda conn: _kept(conn, name))
         given = Secret(password[:LONGEST_PASSWORD])
-        right = await self._ports.calls.run(
-            "passwords", lambda: passwords.matches(given, kept.password), passwords.HASH_SECONDS
-        )
-        if not right:
-            self._throttle.wrong(name)
-            return None
-        self._throttle.right(name)
+        with self._throttle.trying(name):
+            kept = await self._ports.db.read(lambda conn: _kept(conn, name))
+            right = await self._ports.calls.run(
+                "passwords", lambda: passwords.matches(given, kept.password), passwords.HASH_SECONDS
+            )
+            if not right:
+                self._throttle.wrong(name)
+                return None
+            self._throttle.right(name)
         return kept.user
 
     async def _session(self, user: str) -> View:

@@ -35,7 +35,7 @@ class Keys(Office):
             who.need(Permission.OPERATE)
         wider = scopes - who.scopes
         if wider or who.project not in (None, project):
-            raise who.refusal(next(iter(sorted(wider)), Permission.READ), project)
+            raise who.beyond_token(next(iter(sorted(wider)), Permission.READ), project)
         if project is not None:
             await self._visible(who, project)
         return await self._issue(who, name, Via.TOKEN.value, scopes, seconds, project=project, user=user)
@@ -62,4 +62,4 @@ class Keys(Office):
 
     def _not_shared(self, who: Identity) -> None:
         if who.via is Via.SHARE:
-            raise who.refusal(Permission.MANAGE, None)
+            raise who.beyond_token(Permission.MANAGE, None)

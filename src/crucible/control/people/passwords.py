@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -65,18 +67,26 @@ class Throttle:
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._wrong: dict[str, tuple[int, float]] = {}
+        self._under_way: Counter[str] = Counter()
 
-    def check(self, name: str) -> None:
-        """Raise TooManyTries while the name has to wait."""
-        _, until = self._wrong.get(name, (0, 0.0))
+    @contextmanager
+    def trying(self, name: str) -> Iterator[None]:
+        """Raises TooManyTries while the name has to wait.
+
+        Those that are under way count as if they were wrong: sent all at once, they would not wait for each other.
+        """
+        wrong, until = self._wrong.get(name, (0, 0.0))
         left = until - self._now()
         if left > 0:
-            raise TooManyTries(
-                "Too many wrong passwords for this user.",
-                why="Somebody may be guessing.",
-                fix=f"Try again in {left:.0f} s.",
-                retry_after=max(1, round(left)),
-            )
+            raise _too_many("Too many wrong passwords for this user.", left)
+        if self._under_way[name] >= max(FREE_TRIES - wrong, 1):
+            raise _too_many("Too many log in as this user at once.", 1.0)
+        self._under_way[name] += 1
+        try:
+            yield
+        finally:
+            self._under_way[name] -= 1
+            self._under_way += Counter()  # forgets those of which none is left
 
     def wrong(self, name: str) -> None:
         count = self._wrong.pop(name, (0, 0.0))[0] + 1
@@ -87,3 +97,8 @@ class Throttle:
 
     def right(self, name: str) -> None:
         self._wrong.pop(name, None)
+
+
+def _too_many(what: str, left: float) -> TooManyTries:
+    wait = max(1, round(left))
+    return TooManyTries(what, why="Somebody may be guessing.", fix=f"Try again in {wait} s.", retry_after=wait)

@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, bindparam, select, update
+from sqlalchemy import Connection, bindparam, or_, select, update
 
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Row, Statement, inserting
@@ -26,6 +26,9 @@ PREFIX = "crt_"
 LOGIN = "login"
 USED_EVERY = 60.0
 """Seconds: how exactly it is known when a token was last used."""
+SHOWN_AFTER = 30 * 86400.0
+"""Seconds for which one that has ended is still listed."""
+MOST_LISTED = 500
 
 _c, _u = t.tokens.c, t.users.c
 _COLUMNS = ("id", "user", "name", "via", "digest", "scopes", "project", "job", "created_at", "expires_at")
@@ -133,9 +136,11 @@ def listed(conn: Connection, user: str | None, now: float) -> list[View]:
     query = (
         select(t.tokens, _u.name.label("user_name"))
         .join(t.users, _u.id == _c.user)
-        .where(_c.via != LOGIN)
+        .where(
+            _c.via != LOGIN, *(or_(end.is_(None), end > now - SHOWN_AFTER) for end in (_c.revoked_at, _c.expires_at))
+        )
         .order_by(_c.id.desc())
-        .limit(500)
+        .limit(MOST_LISTED)
     )
     if user is not None:
         query = query.where(_c.user == user)
