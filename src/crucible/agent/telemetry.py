@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import math
 import os
 import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Callable, Union
+from typing import Callable
 
 from crucible.agent.checkpoints.notes import Note, read_note
 from crucible.agent.output import OutputParser, Progress, Seen, fold
+from crucible.agent.points import PointBuffer, Points
 
-MAX_PENDING = 20_000
-MESSAGE_POINTS = 1000
-MAX_SERIES = 1000
-MAX_NAME = 200
 READ_BYTES = 256 * 1024
-
-Value = Union[None, float, str]
-Points = dict[str, list[list[object]]]
 
 
 class Telemetry:
@@ -34,39 +27,35 @@ class Telemetry:
         self._lock = threading.Lock()
         self._progress = Progress()
         self._told: Mapping[str, object] | None = None
-        self._points: Points = {}
-        self._pending = 0
-        self._counts: dict[str, int] = {}
+        self._points = PointBuffer()
 
     def see(self, seen: Seen) -> None:
+        """What a line of the output said."""
+        with self._lock:
+            now, at = self._clock(), self._wall_clock()
+            self._progress = fold(self._progress, seen, now)
+            for name, value in seen.metrics:
+                self._points.print(name, _step(seen), value, at, now)
+
+    def hear(self, seen: Seen) -> None:
+        """What the program reported itself; of a name that is also in its output this counts."""
         with self._lock:
             self._progress = fold(self._progress, seen, self._clock())
             at = self._wall_clock()
             for name, value in seen.metrics:
-                self._add(name, _step(seen), value, at)
+                self._points.report(name, _step(seen), value, at)
 
     def sample(self, values: Mapping[str, float]) -> None:
         """Values of now that belong to no step of the job."""
         with self._lock:
             at = self._wall_clock()
             for name, value in values.items():
-                self._add(name, None, value, at)
+                self._points.report(name, None, value, at)
 
-    def take_points(self) -> Points | None:
-        """Points not taken yet, as one message can carry them; None when there are none."""
+    def take_points(self, last: bool = False) -> Points | None:
+        """Points not taken yet, as one message can carry them; None when there are none. `last`: all of them."""
         with self._lock:
-            taken: Points = {}
-            room = MESSAGE_POINTS
-            for name in list(self._points):
-                if room <= 0:
-                    break
-                points = self._points.pop(name)
-                taken[name], left = points[:room], points[room:]
-                room -= len(taken[name])
-                if left:
-                    self._points[name] = left
-            self._pending -= MESSAGE_POINTS - room
-            return taken or None
+            return self._points.take(self._clock(), last)
 
     def take_progress(self) -> Mapping[str, object] | None:
         """How far the job is, when that has changed since the last call."""
@@ -77,22 +66,6 @@ class Telemetry:
             self._told = progress
             return progress
 
-    def _add(self, name: str, step: int | None, value: float, at: float) -> None:
-        name = name[:MAX_NAME].encode("utf-8", "replace").decode()
-        if name not in self._counts and len(self._counts) >= MAX_SERIES:
-            return
-        count = self._counts.get(name, 0)
-        self._counts[name] = count + 1
-        self._points.setdefault(name, []).append([count if step is None else step, _json(value), at])
-        self._pending += 1
-        if self._pending > MAX_PENDING:
-            self._halve()
-
-    def _halve(self) -> None:
-        """A job that reports faster than can be sent keeps every other point."""
-        self._points = {name: points[-1::-2][::-1] for name, points in self._points.items()}
-        self._pending = sum(len(points) for points in self._points.values())
-
 
 def _step(seen: Seen) -> int | None:
     if seen.step is None:
@@ -100,14 +73,6 @@ def _step(seen: Seen) -> int | None:
     if seen.within_epoch and seen.epoch is not None and seen.total_steps:
         return int(seen.epoch) * seen.total_steps + seen.step
     return seen.step
-
-
-def _json(value: float) -> Value:
-    if math.isnan(value):
-        return None
-    if math.isinf(value):
-        return "inf" if value > 0 else "-inf"
-    return value
 
 
 class ReportFile:
@@ -142,5 +107,5 @@ class ReportFile:
             if note is not None:
                 self._noted(note)
             for seen in self._parser.feed(self.redact(line.decode("utf-8", "replace"))):
-                self._telemetry.see(seen)
+                self._telemetry.hear(seen)
         return len(data) == READ_BYTES
