@@ -1,115 +1,27 @@
 """Places, machines and plans, as the server tells of them."""
 
-from pydantic import Field
+from crucible.core.views.places import (
+    BackendPage,
+    BackendView,
+    MachinePage,
+    MachineView,
+    OfferView,
+    OrphanPage,
+    OrphanView,
+)
+from crucible.core.views.plans import (
+    PlannedView,
+    PlanView,
+)
 
-from crucible.client.views import View
-from crucible.core.offers import Availability, Market, Offer
-from crucible.core.resources import Capacity
-
-
-class OfferView(View):
-    """A place that could run a job, with its price by the hour; `why` it cannot just now."""
-
-    backend: str = ""
-    region: str = ""
-    instance_type: str = ""
-    capacity: Capacity
-    market: Market = Market.ON_DEMAND
-    rate_micros_per_hour: int = 0
-    availability: str = Availability.AVAILABLE.value
-    wait_seconds: float = 0.0
-    startup_seconds: float = 0.0
-    runnable: bool = True
-    why: str | None = None
-
-    def as_offer(self) -> Offer:
-        return Offer(
-            backend=self.backend,
-            region=self.region,
-            instance_type=self.instance_type,
-            capacity=self.capacity,
-            rate=self.rate_micros_per_hour,
-            market=self.market,
-            why_not=self.why or "",
-        )
-
-
-class PlannedView(OfferView):
-    """An offer for one job. `most_micros`: what it costs if the machine lives until its hard end."""
-
-    named: bool = True
-    most_micros: int | None = None
-    call: dict[str, object] | None = None
-    ends_at: str | None = None
-
-
-class PlanView(View):
-    """`chosen` is None where the job would wait; `rejected` have the reason in `why`."""
-
-    places: tuple[str, ...] = ()
-    chosen: PlannedView | None = None
-    offers: tuple[PlannedView, ...] = ()
-    rejected: tuple[OfferView, ...] = ()
-
-
-class BackendView(View):
-    name: str
-    connected: bool = False
-    detail: str | None = None
-    simulated: bool = False
-    capabilities: dict[str, object] = Field(default_factory=dict)
-    offers: tuple[dict[str, object], ...] = ()
-
-    @property
-    def is_simulated(self) -> bool:
-        return self.simulated or self.capabilities.get("simulated") is True
-
-
-class BackendPage(View):
-    items: tuple[BackendView, ...] = ()
-
-
-class MachineView(View):
-    """`owner` is who it is for, such as `attempt:att-…`; `native_id` what the provider calls it."""
-
-    id: str = ""
-    short: str = ""
-    state: str = ""
-    backend: str | None = None
-    owner: str | None = None
-    instance_type: str | None = None
-    region: str | None = None
-    market: str | None = None
-    native_id: str | None = None
-    simulated: bool = False
-    bills: bool = False
-    rate_micros_per_hour: int = 0
-    cost_micros: int = 0
-    detail: str | None = None
-    created_at: str | None = None
-
-    @property
-    def called(self) -> str:
-        return self.short or self.id or self.native_id or ""
-
-    @property
-    def gone(self) -> bool:
-        return self.state == "gone"
-
-
-class MachinePage(View):
-    items: tuple[MachineView, ...] = ()
-
-
-class OrphanView(View):
-    """A machine with our tag that we do not know, or that should be gone; `machine` is our id, if we know it."""
-
-    backend: str = ""
-    machine: str | None = None
-    native_id: str = ""
-    region: str | None = None
-    why: str = ""
-
-
-class OrphanPage(View):
-    items: tuple[OrphanView, ...] = ()
+__all__ = [
+    "BackendPage",
+    "BackendView",
+    "MachinePage",
+    "MachineView",
+    "OfferView",
+    "OrphanPage",
+    "OrphanView",
+    "PlanView",
+    "PlannedView",
+]

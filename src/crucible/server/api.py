@@ -152,7 +152,9 @@ def _add_openapi(app: FastAPI) -> None:
 
 
 def describe(app: FastAPI) -> dict[str, Any]:
-    """The OpenAPI document: bearer everywhere but the open paths, problems for every failure."""
+    """The OpenAPI document: bearer everywhere but the open paths, views for answers, problems for every failure."""
+    from crucible.server import answered  # takes time that a start need not have
+
     document: dict[str, Any] = get_openapi(title=app.title, version=app.version, routes=app.routes)
     components = document.setdefault("components", {})
     schemas = components.setdefault("schemas", {})
@@ -165,4 +167,5 @@ def describe(app: FastAPI) -> dict[str, Any]:
             operation["security"] = [] if path in OPEN else [{"token": []}]
             if "requestBody" in operation:
                 operation["responses"] |= {str(status): told for status, told in problems.documented(400, 413).items()}
+    answered.tell(document)
     return document

@@ -14,8 +14,8 @@ from crucible.client.blocking import SyncJob, SyncMLPlatform
 from crucible.client.platform import MLPlatform
 from crucible.client.status import JobStatus
 from crucible.client.submission import pack, store
-from crucible.client.training import TaskView
 from crucible.core.errors import BadInput, UnknownName
+from crucible.core.views.training import TaskView
 
 TrainingStatus = TaskView
 
