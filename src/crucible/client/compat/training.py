@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Any
 
 from crucible.client.asking import Ask
 from crucible.client.blocking import SyncJob, SyncMLPlatform
@@ -43,7 +44,8 @@ class TrainingJobRequest:
         for name in said:
             if name not in names:
                 raise UnknownName("field of a training task", name, names)
-        return cls(**{"tenant_id": None, **said})  # type: ignore[arg-type]
+        values: dict[str, Any] = {"tenant_id": None, **said}
+        return cls(**values)
 
     def body(self) -> dict[str, object]:
         """As `/orchestrate` takes it."""
