@@ -38,6 +38,25 @@ def test_epochs_counted_from_zero_are_noticed() -> None:
     progress = lines("epoch 0/10 loss=0.5", "epoch 4/10 loss=0.1")
     assert progress.fraction == pytest.approx(0.5)
     assert progress.message == "Training epoch 5/10"
+    assert (progress.as_dict()["epoch"], progress.as_dict()["total_epochs"]) == (5, 10)
+
+
+def test_the_last_epoch_is_told_as_the_last_by_whatever_number_it_begins() -> None:
+    assert lines("epoch 0 loss=0.5", "epoch 1/2 loss=0.1").as_dict()["epoch"] == 2
+    assert lines("epoch 1/2 loss=0.5", "epoch 2/2 loss=0.1").as_dict()["epoch"] == 2
+
+
+def test_a_report_says_that_its_epochs_count_from_zero_where_no_number_shows_it() -> None:
+    resumed = '{"crucible": 1, "from_zero": true, "metrics": {"loss": 0.1, "epoch": 1, "total_epochs": 2}}'
+    progress = lines(resumed)
+    assert (progress.as_dict()["epoch"], progress.fraction, progress.message) == (2, 1.0, "Training epoch 2/2")
+    for other in ("false", '"yes"', "1", "null"):
+        assert lines(resumed.replace("true", other)).as_dict()["epoch"] == 1
+
+
+def test_parts_of_an_epoch_are_told_as_they_are() -> None:
+    halfway = lines("{'loss': 0.9, 'epoch': 0.0}", "{'loss': 0.5, 'epoch': 0.5}", "{'loss': 0.1, 'epoch': 1.0}")
+    assert halfway.as_dict()["epoch"] == 1
 
 
 def test_steps_within_an_epoch_refine_it() -> None:

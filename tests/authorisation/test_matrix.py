@@ -11,6 +11,7 @@ import pytest
 from tests.authorisation.town import CODE, Town, found_town
 from tests.control.world import Rig, give_back, job_spec, make_rig, sha
 from tests.server.asgi import SocketClient
+from tests.server.promised import wrong_with_answer
 from tests.server.test_auth import routes
 
 from crucible.core.hooks import ENDS, HookFormat
@@ -124,7 +125,9 @@ async def ask(town: Town, identity: str, row: str, path: str) -> int:
     transport = httpx2.ASGITransport(town.api)
     async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
         query = await query_of(town, row)
-        return (await client.request(method, path, headers=headers, params=query, **given)).status_code
+        answer = await client.request(method, path, headers=headers, params=query, **given)
+    assert not list(wrong_with_answer(row, answer.status_code, answer.content))
+    return answer.status_code
 
 
 @pytest.mark.parametrize("row", ROWS)

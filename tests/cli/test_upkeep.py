@@ -14,7 +14,7 @@ from crucible.client import restore as restoring
 
 pytestmark = pytest.mark.enable_socket
 
-OLD = {"what": "checkpoint step_100", "job": "job-abc123", "bytes": 2048, "why": "older than 30 days"}
+OLD = {"what": "checkpoint step_100", "job": "job-abc123", "count": 1, "bytes": 2048, "why": "older than 30 days"}
 
 
 def test_a_dry_run_says_what_would_go_and_why(cli: Cli, server: FakeServer) -> None:

@@ -16,6 +16,7 @@ import pytest
 from sqlalchemy import func, insert, select
 from tests.control.fakes import START
 from tests.control.world import Rig
+from tests.server.promised import wrong_with_answer
 
 from crucible.control import backup
 from crucible.control.backup import Backup, BackupExists, Source, write_backup
@@ -134,4 +135,4 @@ async def test_the_server_says_what_is_not_inside(rig: Rig, db: Db, source: Sour
     view = await Backup(rig.ports, source).make(str(tmp_path / "backup.zip"))
     assert view["path"] == str(tmp_path / "backup.zip")
     assert "/the/store" in str(view["note"])
-    json.dumps(view)
+    assert list(wrong_with_answer("POST /api/v1/db/backup", 200, json.dumps(view).encode())) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from tests.catalog.making import make_row, usd
 from tests.catalog.refresh.providers import FakeLambda, lambda_type, lambda_types
 from tests.catalog.serving import make_prices
 from tests.control.fakes import FakeBackend
+from tests.server.promised import wrong_with_answer
 
 from crucible.catalog import PROVIDERS, Library
 from crucible.catalog.refresh import BadAnswer
@@ -164,6 +166,7 @@ async def test_a_refresh_says_what_came_of_it(tmp_path: Path) -> None:
     found = await prices.refresh("lambda", ())
     assert (found["provider"], found["rows"], found["prices"], found["changed"]) == ("lambda", 42, 42, 42)
     assert found["refused"] == 0
+    assert list(wrong_with_answer("POST /api/v1/catalog/refresh", 200, json.dumps(found).encode())) == []
     again = await prices.refresh("lambda", ())
     assert again["changed"] == 0
     page = await prices.page(OfferFilter(type="gpu_1x_a10"), limit=1, cursor=None)

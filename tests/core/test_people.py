@@ -127,11 +127,64 @@ def test_a_token_held_to_a_project_reaches_nothing_else() -> None:
         (OWNER, DEFAULT_PROJECT),
         (MEL, "alpha"),
         (replace(OWNER, project="beta"), "beta"),
-        (replace(MEL, roles={"alpha": Role.MEMBER, "beta": Role.MEMBER}), DEFAULT_PROJECT),
+        (replace(MEL, roles={"alpha": Role.MEMBER, DEFAULT_PROJECT: Role.MEMBER}), DEFAULT_PROJECT),
     ],
 )
 def test_where_jobs_go_when_nobody_says(who: Identity, project: str) -> None:
     assert who.default_project == project
+
+
+def test_whoever_has_several_projects_says_which() -> None:
+    with pytest.raises(BadInput) as caught:
+        _ = replace(MEL, roles={"beta": Role.ADMIN, "alpha": Role.MEMBER}).default_project
+    assert "'alpha' and 'beta'" in caught.value.why
+    assert caught.value.fix == "Name one: --project alpha, or the field `project`."
+    assert DEFAULT_PROJECT not in str(caught.value)
+
+
+def test_of_many_projects_a_few_are_named() -> None:
+    with pytest.raises(BadInput) as caught:
+        _ = replace(MEL, roles={f"p{n}": Role.MEMBER for n in range(9)}).default_project
+    assert "'p0', 'p1', 'p2', 'p3', 'p4' and 4 more" in caught.value.why
+
+
+@pytest.mark.parametrize(
+    ("who", "why", "fix"),
+    [
+        (
+            replace(MEL, roles={"beta": Role.VIEWER}),
+            "mel may only look on in 'beta'.",
+            "Ask an admin of 'beta' to make you a member; `crucible projects members beta` says who that is.",
+        ),
+        (
+            replace(MEL, roles={"beta": Role.VIEWER, "alpha": Role.VIEWER}),
+            "mel may only look on in 'alpha' and 'beta'.",
+            "Ask an admin of 'alpha' or 'beta' to make you a member; "
+            "`crucible projects members alpha` says who that is.",
+        ),
+        (replace(MEL, roles={}), "mel is in no project.", "Ask an administrator to make you a member of one."),
+        (
+            replace(MEL, scopes=frozenset({Permission.READ})),
+            "The token in use does not reach that far.",
+            "Use a token with more scopes: `crucible tokens create --help`.",
+        ),
+    ],
+)
+def test_whoever_may_submit_nowhere_is_told_what_he_can_do(who: Identity, why: str, fix: str) -> None:
+    with pytest.raises(Forbidden) as caught:
+        _ = who.default_project
+    assert (caught.value.why, caught.value.fix) == (why, fix)
+    assert DEFAULT_PROJECT not in str(caught.value)
+
+
+@given(identities)
+def test_where_jobs_go_is_a_project_that_he_may_write_in(who: Identity) -> None:
+    try:
+        project = who.default_project
+    except (BadInput, Forbidden):
+        assert len(who.projects(Permission.WRITE) or ()) != 1
+    else:
+        assert who.may(Permission.WRITE, project) or project == who.project
 
 
 @pytest.mark.parametrize("name", ["alpha", "a", "0-9_z", "x" * 63])

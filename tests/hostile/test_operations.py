@@ -14,9 +14,7 @@ from tests.authorisation.test_matrix import ROWS
 from tests.hostile.besieged import ELSEWHERE, HERE, Asked, Besieged, besieged
 from tests.hostile.likely import ODD, Likely, settled
 from tests.scale import Record, Scale
-from tests.server.fake_control import FakeControl
-
-from crucible.server.api import build_api, describe
+from tests.server.promised import document
 
 LONGEST = 5
 HIDDEN = frozenset({"GET /openapi.json"})
@@ -36,9 +34,8 @@ def operations() -> list[str]:
 def schema() -> Any:
     import schemathesis
 
-    api = build_api(FakeControl(), token="t", nonce="n", version="1", home="/h", on_stop=lambda: None)
     config = schemathesis.Config.from_dict({"generation": {"with-security-parameters": False}})
-    return schemathesis.openapi.from_dict(brief(describe(api)), config=config)
+    return schemathesis.openapi.from_dict(brief(document()), config=config)
 
 
 def brief(value: Any) -> Any:

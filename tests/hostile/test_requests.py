@@ -13,6 +13,7 @@ from tests.hostile.besieged import Asked, Besieged, besieged
 from tests.hostile.bodies import JSON, SOUND, VALUES, leaves, renamed, replaced, unreadable
 from tests.hostile.likely import settled
 from tests.hostile.test_operations import ELSEWHERE, SAFE_TO_FAIL, entries, operations
+from tests.server.promised import wrong_with_answer
 
 from crucible.server.auth import OPEN
 
@@ -104,6 +105,9 @@ def ask(town: Besieged, label: str, asked: Asked, identity: str = "owner") -> in
     told = json.loads(answer.content) if status in (404, 405) and answer.content else {}
     if status not in known and told.get("code") not in ELSEWHERE:
         town.complain(f"{label} answers {status}, which is not documented", asked)
+    if status < 300:
+        for wrong in wrong_with_answer(label, status, answer.content):
+            town.complain(wrong, asked)
     if status >= 500 and (label, status) not in SAFE_TO_FAIL:
         town.complain(f"{label} answers {status}: {answer.text[:500]}", asked)
     return status

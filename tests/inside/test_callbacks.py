@@ -38,6 +38,7 @@ def test_metrics_of_an_epoch_are_reported(job: Path) -> None:
     callbacks_of(Plain({"epochs": 4})).on_epoch_end(0, {"loss": 0.5, "accuracy": 0.25})
     (line,) = reported(job)
     assert line["metrics"] == {"loss": 0.5, "accuracy": 0.25, "epoch": 0, "total_epochs": 4}
+    assert line["from_zero"] is True, "a model's epochs do, also when it begins with a later one"
 
 
 @pytest.mark.parametrize("epochs", [None, "many", True, [3]])

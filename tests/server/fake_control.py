@@ -334,6 +334,8 @@ class FakeControl:
             "retried": 0,
             "ended": {"completed": 4, "failed": 0, "cancelled": 0},
             "launches": [{"backend": "local", "outcome": "made", "count": 1}],
+            "hooks_waiting": 2,
+            "webhooks": {"delivered": 5, "failed": 1, "times": {"bounds": [0.1, 1.0], "counts": [4, 5, 6], "sum": 2.5}},
             "writes": {"bounds": [0.1, 1.0], "counts": [5, 6, 7], "sum": 3.5},
         }
 

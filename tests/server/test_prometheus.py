@@ -34,6 +34,11 @@ async def test_the_service_tells_its_numbers(http: httpx2.AsyncClient) -> None:
     assert found["crucible_agents_connected", ()] == 1
     assert found["crucible_db_write_seconds_bucket", (("le", "+Inf"),)] == 7
     assert found["crucible_db_write_seconds_sum", ()] == 3.5
+    assert found["crucible_webhooks_total", (("outcome", "delivered"),)] == 5
+    assert found["crucible_webhooks_total", (("outcome", "failed"),)] == 1
+    assert found["crucible_webhooks_waiting", ()] == 2
+    assert found["crucible_webhook_seconds_bucket", (("le", "+Inf"),)] == 6
+    assert found["crucible_webhook_seconds_sum", ()] == 2.5
 
 
 async def test_requests_are_told_by_their_routes_template(http: httpx2.AsyncClient, control: FakeControl) -> None:

@@ -211,10 +211,10 @@ class Life:
     def _tell_telemetry(self, last: bool = False) -> None:
         while self._report.read() and last:
             pass
-        points = self._telemetry.take_points()
+        points = self._telemetry.take_points(last)
         while points is not None:
             self._voice.say(Kind.POINTS, {"series": points})
-            points = self._telemetry.take_points()
+            points = self._telemetry.take_points(last)
         progress = self._telemetry.take_progress()
         if progress is not None:
             self._voice.say(Kind.PROGRESS, progress)

@@ -13,16 +13,12 @@ from crucible.cli.output import Listing
 from crucible.cli.session import Session
 from crucible.cli.words import dollars, price_words
 from crucible.client.api import Api
-from crucible.client.catalog import (
-    PAGE,
-    PricePage,
-    PriceView,
-    TypeView,
-)
+from crucible.client.catalog import PAGE
 from crucible.core.errors import BadInput
 from crucible.core.gpus import GPUS, Dtype, Gpu
 from crucible.core.offerfilter import OfferFilter
 from crucible.core.resources import format_duration, format_memory
+from crucible.core.views.catalog import PricePage, PriceView, TypeView
 
 Texts = list[str] | None
 HEADS = ("PROVIDER", "REGION", "TYPE", "MARKET", "GPUS", "CPUS", "MEMORY", "PRICE", "OF", "RUNNABLE")

@@ -15,10 +15,10 @@ from crucible.cli.session import Session
 from crucible.client.blocking import SyncMLPlatform
 from crucible.client.compat.training import TrainingClient, TrainingJobRequest
 from crucible.client.plugins import read_config
-from crucible.client.training import TaskView
 from crucible.core.errors import BadInput, UnknownName
 from crucible.core.people import DEFAULT_PROJECT
 from crucible.core.resources import parse_duration
+from crucible.core.views.training import TaskView
 
 DEMO = """\
 import json, os, time

@@ -9,7 +9,7 @@ import typer
 
 from crucible.cli.arguments import Jobs
 from crucible.cli.session import Session
-from crucible.cli.words import amount_words, lasted, money_words, name_words
+from crucible.cli.words import amount_words, money_words, name_words
 from crucible.client.comparisons import ComparedView, ComparisonView, LineView
 from crucible.client.finding import find_job
 from crucible.core.resources import format_duration
@@ -56,8 +56,7 @@ def _heads(jobs: Sequence[ComparedView]) -> Iterator[tuple[str, ...]]:
 
 
 def _ran(job: ComparedView) -> str:
-    seconds = lasted(job)
-    return format_duration(seconds) if seconds is not None else ""
+    return format_duration(job.ran_seconds) if job.ran_seconds is not None else ""
 
 
 def _row(name: str, line: LineView) -> tuple[str, ...]:

@@ -10,10 +10,10 @@ from crucible.cli.output import Listing
 from crucible.cli.session import Session
 from crucible.cli.whose import Project, chosen_project
 from crucible.cli.words import ago_words
-from crucible.client.hooks import DeliveryView, HookView
 from crucible.core.errors import BadInput, UnknownName
 from crucible.core.hooks import ENDS, HookEvent, HookFormat
 from crucible.core.ids import short
+from crucible.core.views.hooks import DeliveryView, HookView
 
 Ref = Annotated[str, typer.Argument(metavar="HOOK", help="The hook's id, or an ending of it.")]
 Events = Annotated[

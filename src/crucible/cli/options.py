@@ -140,7 +140,7 @@ def takes_options(verb: Callable[..., int], without: tuple[str, ...] = ()) -> Ca
 
     invoke.__name__, invoke.__doc__ = verb.__name__, verb.__doc__
     invoke.__annotations__ = {name: item.annotation for name, item in signature.parameters.items()}
-    invoke.__signature__ = signature  # type: ignore[attr-defined]
+    vars(invoke)["__signature__"] = signature
     return invoke
 
 
@@ -152,8 +152,9 @@ def _parameters() -> list[inspect.Parameter]:
 
 def _parameter(name: str, kind: Any, option: object) -> inspect.Parameter:
     annotated: Any = Annotated
+    listed: Any = list
     several = get_origin(kind) is tuple
-    shown = list[get_args(kind)[0]] | None if several else kind  # type: ignore[misc]
+    shown = listed[get_args(kind)[0]] | None if several else kind
     default = None if several else getattr(Options, name)
     return inspect.Parameter(
         name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=annotated[shown, option]

@@ -12,14 +12,14 @@ from crucible.cli.output import tell_error
 from crucible.cli.session import Session
 from crucible.cli.words import price_words
 from crucible.client.api import Api
-from crucible.client.catalog import (
+from crucible.core.errors import BadInput, CrucibleError
+from crucible.core.views.catalog import (
     DifferenceView,
     PriceAuditView,
     PriceComparisonView,
     PriceFindingView,
     RefreshView,
 )
-from crucible.core.errors import BadInput, CrucibleError
 
 MOST_FINDINGS = 20
 REFRESHED = ("aws", "azure", "gcp", "lambda")

@@ -9,9 +9,9 @@ import typer
 from crucible.cli.output import Listing
 from crucible.cli.session import Session
 from crucible.cli.words import ago_words
-from crucible.client.people import MemberView, ProjectView
 from crucible.core.errors import UnknownName
 from crucible.core.people import Role
+from crucible.core.views.people import MemberView, ProjectView
 
 Project = Annotated[str, typer.Argument(metavar="PROJECT", help="The project's name.")]
 User = Annotated[str, typer.Argument(metavar="USER", help="The user's name.")]

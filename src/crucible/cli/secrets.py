@@ -11,9 +11,9 @@ from crucible.cli.output import Listing
 from crucible.cli.session import Session
 from crucible.cli.whose import Project, chosen_project
 from crucible.cli.words import ago_words
-from crucible.client.secrets import SecretView
 from crucible.core.errors import BadInput
 from crucible.core.projectsecrets import LONGEST_SECRET, checked_secret_name, checked_secret_value
+from crucible.core.views.people import SecretView
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The secret's name, such as HF_TOKEN.")]
 

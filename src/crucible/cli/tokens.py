@@ -11,9 +11,9 @@ from crucible.cli.output import Listing
 from crucible.cli.session import Session
 from crucible.cli.words import ago_words
 from crucible.client.finding import find_job
-from crucible.client.people import TokenView
 from crucible.core.errors import UnknownName
 from crucible.core.people import Permission
+from crucible.core.views.people import TokenView
 
 
 def tokens(

@@ -10,8 +10,8 @@ import typer
 from crucible.cli.output import Listing
 from crucible.cli.session import Session
 from crucible.cli.words import ago_words
-from crucible.client.people import UserView
 from crucible.core.errors import BadInput
+from crucible.core.views.people import UserView
 
 Name = Annotated[str, typer.Argument(metavar="USER", help="The user's name.")]
 Email = Annotated[str | None, typer.Option("--email", help="His e-mail address: he signs in with the OpenID provider.")]

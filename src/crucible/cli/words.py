@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from crucible.client.views import CostView, EnvironmentView, HealthView, JobView, ProgressView
 from crucible.core.kinds import PYTHON
 from crucible.core.resources import format_duration, format_memory
+from crucible.core.views.jobs import BriefJobView
 
 if TYPE_CHECKING:
     from crucible.core.spec import EnvironmentSpec
@@ -48,7 +49,7 @@ def price_words(micros: int) -> str:
     return f"${micros / 1e6:.3f}" if micros >= 10_000 else f"${micros / 1e6:.5f}"
 
 
-def money_words(job: JobView) -> str:
+def money_words(job: BriefJobView) -> str:
     """What a job cost, and whether that is play money."""
     words = cost_words(job.cost)
     return f"{words} (simulated)" if job.is_simulated and words != "free" else words
@@ -89,7 +90,7 @@ def command_words(command: Sequence[str], most: int = 100) -> str:
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
-def name_words(job: JobView) -> str:
+def name_words(job: BriefJobView) -> str:
     """The name it was given, else what it was made from."""
     if job.name:
         return job.name

@@ -24,7 +24,6 @@ from crucible.client import downloads
 from crucible.client.api import Api
 from crucible.client.asking import Ask, Options
 from crucible.client.candidates import Line, line_up
-from crucible.client.catalog import PriceView
 from crucible.client.checks import check_number, check_text, read_names, wrong
 from crucible.client.connection import connect, embedded_of
 from crucible.client.executing import Executed
@@ -46,6 +45,7 @@ from crucible.core.errors import BadInput, TimedOut
 from crucible.core.jobfilter import JobFilter
 from crucible.core.offerfilter import OfferFilter
 from crucible.core.resources import MAX_SECONDS
+from crucible.core.views.catalog import PriceView
 from crucible.settings import Settings, load_settings
 
 MOST_JOBS = 1_000_000

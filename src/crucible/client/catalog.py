@@ -6,144 +6,23 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from pydantic import Field
-
 from crucible.client.answers import read
-from crucible.client.placeviews import OfferView
 from crucible.client.transport import Query, Transport
-from crucible.client.views import View
 from crucible.core.offerfilter import OfferFilter
+from crucible.core.views.catalog import (
+    GpuPage,
+    GpuView,
+    PriceAuditView,
+    PriceComparisonView,
+    PricePage,
+    PriceView,
+    RefreshView,
+    TypeView,
+)
 
 COMPARE_SECONDS = 120.0
 REFRESH_SECONDS = 960.0
 PAGE = 500
-
-
-class TariffView(View):
-    """What else a place charges and promises; None: not known."""
-
-    egress_micros_per_gb: int | None = None
-    storage_micros_per_gb_month: int | None = None
-    commitment_years: int = 0
-    interruption: tuple[float, float] | None = None
-    dedicated: bool | None = None
-    source: str = ""
-
-
-class BillingView(View):
-    granularity: int = 1
-    minimum: int = 0
-
-
-class PriceView(OfferView):
-    """An offer of the catalog; `age_days` is its price's."""
-
-    dated: str = ""
-    age_days: int = 0
-    billing: BillingView = BillingView()
-    tariff: TariffView = TariffView()
-
-
-class _Aged(View):
-    """Dates of the prices in use, and how many are refused."""
-
-    oldest: str | None = None
-    newest: str | None = None
-    oldest_days: int | None = None
-    refused: int = 0
-
-
-class PricePage(_Aged):
-    items: tuple[PriceView, ...] = ()
-    next: str | None = None
-    total: int = 0
-
-
-class GpuView(View):
-    name: str
-    vendor: str = ""
-    memory_bytes: int = 0
-    bandwidth_bytes_per_second: int = 0
-    flops: dict[str, int] = Field(default_factory=dict)
-    capability: str | None = None
-    nvlink: bool = False
-    groups: tuple[str, ...] = ()
-    source: str = ""
-
-
-class GpuPage(View):
-    items: tuple[GpuView, ...] = ()
-
-
-class TypeView(_Aged):
-    """One instance type: its GPU, and its offers everywhere."""
-
-    instance_type: str
-    gpu: GpuView | None = None
-    items: tuple[PriceView, ...] = ()
-
-
-class PriceFindingView(View):
-    """What is wrong with a row or a price; what is not `refused` is told and offered all the same."""
-
-    rule: str
-    refused: bool = True
-    row: str = ""
-    price: str | None = None
-    what: str = ""
-    fix: str = ""
-    origin: str | None = None
-
-
-class PriceAuditView(_Aged):
-    day: str = ""
-    rows: int = 0
-    offers: int = 0
-    warnings: int = 0
-    items: tuple[PriceFindingView, ...] = ()
-
-
-class DifferenceView(View):
-    row: str
-    market: str
-    ours_micros: int
-    theirs_micros: int
-    percent: float
-
-
-class PriceComparisonView(View):
-    """Our prices beside another table; of long lists the first fifty."""
-
-    provider: str
-    ours: int = 0
-    theirs: int = 0
-    matched: int = 0
-    matched_share: float = 0.0
-    within: dict[str, int] = Field(default_factory=dict)
-    spot_matched: int = 0
-    spot_within: dict[str, int] = Field(default_factory=dict)
-    over_percent: float = 0.0
-    differences: tuple[DifferenceView, ...] = ()
-    differences_count: int = 0
-    missing_here: tuple[str, ...] = ()
-    missing_here_count: int = 0
-    missing_there: tuple[str, ...] = ()
-    missing_there_count: int = 0
-    unknown_types: int = 0
-    unreadable: int = 0
-
-
-class RefreshView(View):
-    """What came of asking a provider: `changed` prices differ from before; `items` could not be used."""
-
-    provider: str
-    rows: int = 0
-    prices: int = 0
-    changed: int = 0
-    regions: tuple[str, ...] = ()
-    refused: int = 0
-    items: tuple[PriceFindingView, ...] = ()
-    notes: tuple[str, ...] = ()
 
 
 class CatalogApi:

@@ -1,29 +1,15 @@
 """Jobs side by side, as the server tells of them."""
 
-from crucible.client.views import JobView, View
+from crucible.core.views.comparisons import (
+    ComparedView,
+    ComparisonView,
+    LineView,
+    MeasuresView,
+)
 
-
-class LineView(View):
-    """One setting or measure of all compared jobs, in their order; `winner` is the place of the best."""
-
-    name: str
-    values: tuple[str | int | float | bool | None, ...] = ()
-    differs: bool = False
-    winner: int | None = None
-
-
-class MeasuresView(View):
-    last: tuple[LineView, ...] = ()
-    best: tuple[LineView, ...] = ()
-
-
-class ComparedView(JobView):
-    """A job as it is compared: `verdict` is its health in a word."""
-
-    verdict: str | None = None
-
-
-class ComparisonView(View):
-    jobs: tuple[ComparedView, ...] = ()
-    config: tuple[LineView, ...] = ()
-    metrics: MeasuresView = MeasuresView()
+__all__ = [
+    "ComparedView",
+    "ComparisonView",
+    "LineView",
+    "MeasuresView",
+]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from crucible.client.checks import wrong
 from crucible.client.sessions import Session, SessionOver, command_of, open_session
 from crucible.client.transport import Transport
-from crucible.core.errors import TimedOut
+from crucible.core.errors import CrucibleError, TimedOut
 from crucible.wire.sessions import Kind
 
 
@@ -64,7 +64,7 @@ def _run(session: Session, input: bytes, timeout: float | None) -> Executed:
         for kind, content in session.frames():
             if kind in written:
                 written[kind].append(content)
-    except Exception:
+    except CrucibleError:
         if late.is_set():
             raise TimedOut(
                 f"The command took longer than {timeout:g} seconds.", why="It was ended.", fix="Raise timeout."

@@ -5,65 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from urllib.parse import quote
 
-from pydantic import Field
-
 from crucible.client.answers import read
 from crucible.client.transport import Transport
-from crucible.client.views import View
 from crucible.core.hooks import ENDS, HookEvent, HookFormat
+from crucible.core.views.hooks import DeliveryPage, DeliveryView, HookPage, HookView
 
 TEST_SECONDS = 60.0
 """A receiver has ten seconds; looking up its name may take as long."""
-
-
-class DeliveryView(View):
-    """One try. `status` is the receiver's; without one nobody answered, and `answer` says why."""
-
-    id: str
-    type: str
-    job: str | None = None
-    at: str | None = None
-    seconds: float = 0.0
-    outcome: str
-    status: int | None = None
-    answer: str | None = None
-
-    @property
-    def taken(self) -> bool:
-        return self.outcome == "delivered"
-
-
-class HookView(View):
-    """`secret` is there after making or rotating one, and never again."""
-
-    id: str
-    project: str
-    url: str
-    events: tuple[str, ...] = ()
-    format: str = "json"
-    state: str
-    enabled: bool
-    disabled_why: str | None = None
-    failures: int = 0
-    failing_since: str | None = None
-    given_up: int = 0
-    next_try_at: str | None = None
-    last: DeliveryView | None = None
-    created_at: str | None = None
-    made_by: str = ""
-    rotated_at: str | None = None
-    secret: str | None = Field(default=None, repr=False)
-
-    def as_json(self) -> dict[str, object]:
-        return self.model_dump(mode="json", exclude=None if self.secret else {"secret"})
-
-
-class HookPage(View):
-    items: tuple[HookView, ...]
-
-
-class DeliveryPage(View):
-    items: tuple[DeliveryView, ...]
 
 
 class Hooks:

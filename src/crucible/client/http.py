@@ -77,13 +77,17 @@ class Response:
     _read: bytes | None = field(default=None, repr=False)
     _closed: bool = False
 
-    @property
-    def content(self) -> bytes:
+    def read(self) -> bytes:
+        """All of it; what breaks on the way breaks here. Again is harmless."""
         if self._read is None:
             with _told():
                 self._read = self._raw.read()
             self.close()
         return self._read
+
+    @property
+    def content(self) -> bytes:
+        return self.read()
 
     def pieces(self, size: int = CHUNK) -> Iterator[bytes]:
         with _told():

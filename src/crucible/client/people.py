@@ -1,109 +1,29 @@
 """People, over the API: who I am, users, projects, tokens, logins and the record of what was done."""
 
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
 from typing import TypeVar
 from urllib.parse import quote
 
 from crucible.client.answers import read
 from crucible.client.transport import Query, Transport
-from crucible.client.views import View
+from crucible.core.views.base import View
+from crucible.core.views.people import (
+    DeedPage,
+    LinkView,
+    MemberPage,
+    MemberView,
+    MeView,
+    ProjectPage,
+    ProjectView,
+    RevokedView,
+    TokenPage,
+    TokenView,
+    UserPage,
+    UserView,
+    WaysView,
+)
 
 V = TypeVar("V", bound=View)
-
-
-class MeView(View):
-    user: str
-    via: str = ""
-    admin: bool = False
-    scopes: tuple[str, ...] = ()
-    projects: Mapping[str, str] = MappingProxyType({})
-    job: str | None = None
-
-
-class UserView(View):
-    name: str
-    admin: bool = False
-    password: bool = False
-    email: str | None = None
-    tied: bool = False
-    disabled: bool = False
-    projects: Mapping[str, str] = MappingProxyType({})
-    created_at: str | None = None
-
-
-class ProjectView(View):
-    name: str
-    about: str = ""
-    members: int = 0
-    created_at: str | None = None
-
-
-class MemberView(View):
-    name: str
-    role: str
-    since: str | None = None
-
-
-class TokenView(View):
-    """`token` is the token itself, in the one answer that has it."""
-
-    id: str
-    name: str = ""
-    user: str = ""
-    via: str = "token"
-    scopes: tuple[str, ...] = ()
-    project: str | None = None
-    job: str | None = None
-    state: str = "good"
-    expires_at: str | None = None
-    used_at: str | None = None
-    token: str | None = None
-
-
-class WaysView(View):
-    """How people log in: by password, and with an OpenID provider of this name."""
-
-    password: bool = True
-    oidc: str | None = None
-
-
-class LinkView(View):
-    url: str
-    expires_at: str | None = None
-
-
-class DeedView(View):
-    """Something that was done, and by whom."""
-
-    cursor: int
-    at: str
-    user: str
-    via: str = ""
-    action: str
-    target: str = ""
-    project: str | None = None
-
-
-class UserPage(View):
-    items: tuple[UserView, ...]
-
-
-class ProjectPage(View):
-    items: tuple[ProjectView, ...]
-
-
-class MemberPage(View):
-    items: tuple[MemberView, ...]
-
-
-class TokenPage(View):
-    items: tuple[TokenView, ...]
-
-
-class DeedPage(View):
-    items: tuple[DeedView, ...]
-    next: int | None = None
 
 
 class People:
@@ -181,8 +101,8 @@ class People:
         wish = {"name": name, "scopes": sorted(scopes), "days": days, "project": project, "user": user}
         return self._send(TokenView, "POST", "tokens", wish)
 
-    def revoke_token(self, ref: str) -> TokenView:
-        return read(TokenView, self._transport.request("DELETE", _path(f"tokens/{_part(ref)}"), repeat=True))
+    def revoke_token(self, ref: str) -> RevokedView:
+        return read(RevokedView, self._transport.request("DELETE", _path(f"tokens/{_part(ref)}"), repeat=True))
 
     def share(self, job: str, *, name: str = "share link", hours: float = 24.0) -> TokenView:
         """A token that shows one job, to whoever has it."""

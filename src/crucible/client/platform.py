@@ -16,7 +16,6 @@ from typing import TypeVar, Unpack
 
 from crucible.client.asking import Ask, Options
 from crucible.client.blocking import SyncJob, SyncMLPlatform, checked_seconds, not_ended
-from crucible.client.catalog import PriceView
 from crucible.client.executing import Executed
 from crucible.client.forwarding import Forward
 from crucible.client.placeviews import BackendView, MachineView, PlanView
@@ -27,6 +26,7 @@ from crucible.client.tables import MetricsTable
 from crucible.client.views import CheckpointView, EventView, JobView
 from crucible.core.errors import Conflict
 from crucible.core.offerfilter import OfferFilter
+from crucible.core.views.catalog import PriceView
 from crucible.settings import Settings
 
 T = TypeVar("T")

@@ -4,25 +4,9 @@ from urllib.parse import quote
 
 from crucible.client.answers import read
 from crucible.client.transport import Transport
-from crucible.client.views import View
+from crucible.core.views.people import RotationView, SecretPage, SecretView
 
 ROTATE_SECONDS = 600.0
-
-
-class SecretView(View):
-    name: str
-    updated_at: str | None = None
-    updated_by: str = ""
-
-
-class SecretPage(View):
-    items: tuple[SecretView, ...]
-
-
-class RotationView(View):
-    """How many secrets were encrypted anew."""
-
-    secrets: int
 
 
 class Secrets:

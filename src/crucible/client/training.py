@@ -7,30 +7,10 @@ from collections.abc import Mapping
 
 from crucible.client.answers import read
 from crucible.client.transport import Transport
-from crucible.client.views import TERMINAL, View
+from crucible.core.views.training import TaskView
 
 SUBMIT_SECONDS = 180.0
 """A model that is named is looked up first, in a process that may import a large framework."""
-
-
-class TaskProgress(View):
-    epoch: int | float = 0
-    total_epochs: int | float | None = None
-    progress_percent: int | float = 0
-    message: str = ""
-
-
-class TaskView(View):
-    """`status` is queued, running, completed, failed or cancelled; `progress.message` says what it does, or why."""
-
-    task_id: str
-    status: str
-    created_at: str | None = None
-    progress: TaskProgress = TaskProgress()
-
-    @property
-    def ended(self) -> bool:
-        return self.status in TERMINAL
 
 
 class Training:

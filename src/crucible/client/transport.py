@@ -125,7 +125,7 @@ class Transport:
             raise _Busy(problem_of(response))
         if response.status_code >= 400 and asked.method != "HEAD":
             raise problem_of(response)
-        response.content  # noqa: B018  read to its end, so that what breaks on the way breaks here
+        response.read()
         return response
 
     def _again(self, error: Exception) -> bool:

@@ -46,7 +46,7 @@ class Face:
     def _need_work(self) -> None:
         """Raise Forbidden for somebody who may submit nowhere."""
         if self._who.projects(Permission.WRITE) == frozenset():
-            raise self._who.refusal(Permission.WRITE, self._who.default_project)
+            raise self._who.nowhere()
 
     async def _view(self, job: str) -> View:
         now = self._ports.clock.now()

@@ -172,7 +172,8 @@ class Reading(Face):
         parts, now = self._parts, self._ports.clock.now()
         stored = await self._ports.db.read(lambda conn: gauges.stored(conn, now))
         counted = gauges.counted(parts.writer.counted, parts.performer.launches)
-        return {**stored, **counted, "writes": gauges.write_times(self._ports.db)}
+        webhooks = gauges.webhooks(parts.sender.calls)
+        return {**stored, **counted, "webhooks": webhooks, "writes": gauges.write_times(self._ports.db)}
 
     @asynccontextmanager
     async def watch(self, job: str | None) -> AsyncIterator[Watch]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -17,6 +17,8 @@ from crucible.core.errors import BadInput, Forbidden
 DEFAULT_PROJECT = "default"
 """The project of whoever runs Crucible for himself; it is always there."""
 
+MOST_LISTED = 5
+"""Projects that a refusal names."""
 MAX_PROJECT, MAX_USER, MAX_EMAIL = 63, 100, 254
 SHORTEST_PASSWORD, LONGEST_PASSWORD = 12, 1000
 SESSION_SECONDS = 7 * 86400
@@ -106,11 +108,18 @@ class Identity:
 
     @property
     def default_project(self) -> str:
-        """Where his jobs go when he does not say."""
+        """Where his jobs go when he does not say. Raises Forbidden where he has no project to submit in, BadInput
+        where he has several and has to say."""
         if self.project is not None:
             return self.project
-        known = sorted(self.projects(Permission.WRITE) or ())
-        return known[0] if len(known) == 1 else DEFAULT_PROJECT
+        known = self.projects(Permission.WRITE)
+        if known is None or DEFAULT_PROJECT in known:
+            return DEFAULT_PROJECT
+        if not known:
+            raise self.nowhere()
+        if len(known) > 1:
+            raise _several(sorted(known))
+        return next(iter(known))
 
     def need(self, permission: Permission, project: str | None = None) -> None:
         """Raise Forbidden unless he may."""
@@ -130,6 +139,19 @@ class Identity:
             return _refused(permission, project, why, fix)
         why = f"The {self.via} in use does not reach that far."
         return _refused(permission, project, why, "Use a token with more scopes: `crucible tokens create --help`.")
+
+    def nowhere(self) -> Forbidden:
+        """The refusal for somebody who may submit in no project at all."""
+        if Permission.WRITE not in self.scopes or self._narrowed:
+            return self.refusal(Permission.WRITE, self.project)
+        seen = sorted(self.projects(Permission.READ) or ())
+        if not seen:
+            why, fix = f"{self.name} is in no project.", "Ask an administrator to make you a member of one."
+        else:
+            why = f"{self.name} may only look on in {_listed(seen)}."
+            fix = f"Ask an admin of {_listed(seen, 'or')} to make you a member; `crucible projects members "
+            fix += f"{seen[0]}` says who that is."
+        return Forbidden("You may not submit jobs.", why=why, fix=fix, permission=Permission.WRITE.value)
 
     @property
     def _narrowed(self) -> bool:
@@ -163,6 +185,23 @@ def _where(project: str | None) -> str:
 def _refused(permission: Permission, project: str | None, why: str, fix: str) -> Forbidden:
     where = _where(project) or (" this server" if permission is Permission.OPERATE else "")
     return Forbidden(f"You may not {permission}{where}.", why=why, fix=fix, permission=permission.value)
+
+
+def _several(names: Sequence[str]) -> BadInput:
+    return BadInput(
+        "The job does not say in which project it belongs.",
+        why=f"You may submit in {_listed(names)}, and none of them is the usual one.",
+        fix=f"Name one: --project {names[0]}, or the field `project`.",
+        field="project",
+    )
+
+
+def _listed(names: Sequence[str], word: str = "and") -> str:
+    """In words, and not more of them than one reads."""
+    shown = [repr(name) for name in names[:MOST_LISTED]]
+    more = len(names) - len(shown)
+    shown += [f"{more} more"] if more else []
+    return f"{', '.join(shown[:-1])} {word} {shown[-1]}" if len(shown) > 1 else shown[0]
 
 
 NOBODY = Identity("", "nobody", Via.SESSION, scopes=frozenset())

@@ -9,7 +9,7 @@ from typing import Any, Optional
 
 from crucible.inside import checkpoint
 from crucible.inside.model import BaseModel, offers
-from crucible.inside.reporting import note, report
+from crucible.inside.reporting import note, tell
 from crucible.inside.stopping import should_checkpoint, should_stop
 
 _BEST_BY = ("val_loss", "validation_loss", "eval_loss", "loss")
@@ -50,12 +50,13 @@ class PlatformCallbacks:
     """Metrics become reports, files become checkpoints, the same wherever the job runs."""
 
     def __init__(self, total_epochs: object = None) -> None:
-        whole = isinstance(total_epochs, int) and not isinstance(total_epochs, bool)
-        self._total = {"total_epochs": total_epochs} if whole else {}
+        self._total: dict[str, int] = {}
+        if isinstance(total_epochs, int) and not isinstance(total_epochs, bool):
+            self._total = {"total_epochs": total_epochs}
         self._metric: Optional[float] = None
 
     def on_epoch_end(self, epoch: int, metrics: Mapping[str, Any]) -> None:
-        report(**{**metrics, "epoch": epoch, **self._total})
+        tell({"from_zero": True}, {**metrics, "epoch": epoch, **self._total})
         found = next((metrics[name] for name in _BEST_BY if name in metrics), None)
         self._metric = None if found is None else float(found)
 

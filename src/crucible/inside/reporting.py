@@ -60,16 +60,20 @@ def report(step: Optional[int] = None, **metrics: SupportsFloat) -> None:
     is. Returns at once; a line that cannot be written is dropped and counted. Off-platform it prints `step
     5 loss=0.12`.
     """
-    at = None if step is None else _whole(step)
+    tell({} if step is None else {"step": _whole(step)}, metrics)
+
+
+def tell(head: Mapping[str, object], metrics: Mapping[str, SupportsFloat]) -> None:
+    """A report with its `head`: `step`, and `from_zero` where epochs count from 0 by contract."""
     values = {name: _number(name, value) for name, value in metrics.items()}
-    if at is None and not values:
+    if "step" not in head and not values:
         return
     path = os.environ.get("CRUCIBLE_REPORT_FILE")
     if path and on_platform():
-        for line in _lines(at, values):
+        for line in _lines(head, values):
             _drain.write(path, line)
     else:
-        _print(at, values)
+        _print(head.get("step"), values)
 
 
 def note(**fields: object) -> None:
@@ -84,9 +88,8 @@ def dropped() -> int:
     return _drain.dropped
 
 
-def _lines(step: Optional[int], values: Mapping[str, float]) -> Iterator[bytes]:
+def _lines(head: Mapping[str, object], values: Mapping[str, float]) -> Iterator[bytes]:
     """One line, or several when there are too many metrics for one."""
-    head = {} if step is None else {"step": step}
     line = _encode({**head, "metrics": dict(values)})
     if len(line) <= LINE_LIMIT or len(values) < 2:
         yield line
@@ -94,14 +97,14 @@ def _lines(step: Optional[int], values: Mapping[str, float]) -> Iterator[bytes]:
     names = list(values)
     middle = len(names) // 2
     for half in (names[:middle], names[middle:]):
-        yield from _lines(step, {name: values[name] for name in half})
+        yield from _lines(head, {name: values[name] for name in half})
 
 
 def _encode(fields: Mapping[str, object]) -> bytes:
     return json.dumps({"crucible": 1, **fields}, separators=(",", ":")).encode() + b"\n"
 
 
-def _print(step: Optional[int], values: Mapping[str, float]) -> None:
+def _print(step: object, values: Mapping[str, float]) -> None:
     words = [] if step is None else [f"step {step}"]
     words += [f"{name}={value:.6g}" for name, value in values.items()]
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -55,6 +55,7 @@ from crucible.server.limits import MAX_BUNDLE, BodyLimit
 from crucible.server.lingering import Lingering
 from crucible.server.meters import Meters, Stopwatch
 from crucible.server.ports import JobsPort
+from crucible.server.proxies import THIS_COMPUTER, Network, Proxies
 
 ROUTERS = tuple(
     module.router
@@ -106,11 +107,12 @@ def build_api(
     hosts: frozenset[str] = frozenset(),
     secure: bool = False,
     public_url: str = "",
+    proxies: Sequence[Network] = THIS_COMPUTER,
 ) -> FastAPI:
     """The API over `control`. Every route and socket but the open ones needs to know who asks; `token` is the owner's.
 
     `hosts`: the names it answers to besides those of this computer. `secure`: it is reached encrypted.
-    `public_url`: how others call it.
+    `public_url`: how others call it. `proxies`: where those before it connect from, if it does not encrypt itself.
     """
     app = FastAPI(
         title="Crucible",
@@ -131,6 +133,8 @@ def build_api(
     app.add_middleware(Addresses)
     app.add_middleware(rates.RateLimit, users=rates.USERS, strangers=rates.STRANGERS)
     app.add_middleware(Guard, token=token, identify=control.identify, hosts=LOOPBACK | hosts)
+    if secure:
+        app.add_middleware(Proxies, trusted=proxies)
     app.add_middleware(Stopwatch, meters=app.state.meters)
     app.add_middleware(Lingering)
     app.add_middleware(Envelope, version=version)
@@ -148,7 +152,9 @@ def _add_openapi(app: FastAPI) -> None:
 
 
 def describe(app: FastAPI) -> dict[str, Any]:
-    """The OpenAPI document: bearer everywhere but the open paths, problems for every failure."""
+    """The OpenAPI document: bearer everywhere but the open paths, views for answers, problems for every failure."""
+    from crucible.server import answered  # takes time that a start need not have
+
     document: dict[str, Any] = get_openapi(title=app.title, version=app.version, routes=app.routes)
     components = document.setdefault("components", {})
     schemas = components.setdefault("schemas", {})
@@ -161,4 +167,5 @@ def describe(app: FastAPI) -> dict[str, Any]:
             operation["security"] = [] if path in OPEN else [{"token": []}]
             if "requestBody" in operation:
                 operation["responses"] |= {str(status): told for status, told in problems.documented(400, 413).items()}
+    answered.tell(document)
     return document

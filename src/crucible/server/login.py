@@ -21,6 +21,7 @@ from crucible.server.openid import PATH as OPENID
 from crucible.server.pages import page as _html
 from crucible.server.pages import remembered
 from crucible.server.problems import documented
+from crucible.server.proxies import own_address
 
 MAX_CODE, MAX_FORM = 200, 1000
 
@@ -66,10 +67,10 @@ async def login(wish: Credentials, people: People, server: Server) -> Response:
 
 
 @router.post("/api/v1/login/links", status_code=201)
-async def link(people: People, who: Who, request: Request) -> Response:
+async def link(people: People, who: Who, request: Request, server: Server) -> Response:
     """A link that logs a browser in, once, within five minutes."""
     made = await people.door.link(who)
-    url = f"{str(request.base_url).rstrip('/')}/login?code={made['token']}"
+    url = f"{own_address(request, server.public_url)}/login?code={made['token']}"
     return answer({"url": url, "expires_at": made["expires_at"]}, 201)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from crucible.core.errors import BadInput, CrucibleError
 from crucible.core.openid import CHALLENGE_PATTERN, ECHO_PATTERN, MAX_PATH, Answer, Command, Landing
@@ -57,7 +57,7 @@ async def begin(
     return away
 
 
-@router.get("/callback", responses=documented(404, 503))
+@router.get("/callback", response_class=HTMLResponse, responses=documented(404, 503))
 async def finish(
     people: People,
     request: Request,

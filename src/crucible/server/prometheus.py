@@ -20,7 +20,7 @@ router = APIRouter(tags=["server"])
 
 @router.get("/metrics", response_class=Response)
 async def service_metrics(request: Request, control: Control) -> Response:
-    """Jobs, queue, machines, launches, agents, and how long requests, writes and the event loop take."""
+    """Jobs, queue, machines, launches, agents, webhooks, and how long requests, writes and the event loop take."""
     meters: Meters = request.app.state.meters
     snapshot = CollectorRegistry()
     snapshot.register(Snapshot(await control.gauges()))
@@ -37,6 +37,7 @@ class Snapshot(Collector):
     def collect(self) -> Iterator[Metric]:
         yield from self._gauges()
         yield from self._counters()
+        yield from self._webhooks()
         writes = self._view["writes"]
         if writes is not None:
             yield _histogram("crucible_db_write_seconds", "Time until a write was durable.", writes)
@@ -72,6 +73,21 @@ class Snapshot(Collector):
         for row in view["launches"]:
             launches.add_metric([row["backend"], row["outcome"]], row["count"])
         yield launches
+
+    def _webhooks(self) -> Iterator[Metric]:
+        view = self._view["webhooks"]
+        calls = CounterMetricFamily(
+            "crucible_webhooks", "Messages sent to hooks since this server started.", labels=["outcome"]
+        )
+        for outcome in ("delivered", "failed"):
+            calls.add_metric([outcome], view[outcome])
+        yield calls
+        yield GaugeMetricFamily(
+            "crucible_webhooks_waiting",
+            "Hooks whose receiver did not take its last message, and is tried again.",
+            self._view["hooks_waiting"],
+        )
+        yield _histogram("crucible_webhook_seconds", "Time until a receiver had answered, or had not.", view["times"])
 
 
 def _histogram(name: str, text: str, times: View) -> Metric:

@@ -15,6 +15,7 @@ from crucible.core.spec import JobSpec
 from crucible.core.versions import API
 from crucible.server.answers import answer
 from crucible.server.context import Control, Server, Who
+from crucible.server.proxies import own_address
 
 router = APIRouter(tags=["server"])
 
@@ -41,7 +42,7 @@ async def about(request: Request, control: Control, server: Server, who: Who) ->
     own: dict[str, object] = {
         "version": server.version,
         "api": API,
-        "url": str(request.base_url).rstrip("/"),
+        "url": own_address(request, server.public_url),
         "agents_url": server.agents_url,
         "started_at": server.started_at,
     }

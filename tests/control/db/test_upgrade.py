@@ -15,6 +15,7 @@ from sqlalchemy import (
     Float,
     Integer,
     LargeBinary,
+    MetaData,
     Table,
     create_engine,
     event,
@@ -82,7 +83,7 @@ def columns_of(connection: Connection, table: str) -> dict[str, tuple[object, ..
 
 def declared(connection: Connection, table: Table) -> dict[str, tuple[object, ...]]:
     """What a database says of a column that is made as the schema declares it, whatever its own words for it."""
-    probe = Table("probe", schema.MetaData())
+    probe = Table("probe", MetaData())
     for column in table.columns:
         probe.append_column(Column(column.name, column.type, primary_key=column.primary_key, nullable=column.nullable))
     probe.create(connection)

@@ -37,7 +37,8 @@ class Rate:
 class Progress:
     """What is shown of a running job. `fraction` is 0..1, or None while no total is known.
 
-    Epochs of a total count most, then steps of a total; a bare bar counts only while there is neither.
+    Epochs of a total count most, then steps of a total; a bare bar counts only while there is neither. `epoch` is
+    as the program counts; `shown_epoch` is what everybody is told, so that the last of two is 2 of 2.
     """
 
     fraction: Optional[float] = None
@@ -52,12 +53,18 @@ class Progress:
     from_zero: bool = False
     rate: Optional[Rate] = None
 
+    @property
+    def shown_epoch(self) -> Optional[Epoch]:
+        """Counted from 1, whatever the program begins with; a part of an epoch stays as it is."""
+        counted = self.from_zero and isinstance(self.epoch, int)
+        return self.epoch + 1 if counted and self.epoch is not None else self.epoch
+
     def as_dict(self) -> dict[str, Value]:
         """The fields of a PROGRESS message; a loss that is no finite number is left out, as JSON has none."""
         loss = self.loss if self.loss is not None and math.isfinite(self.loss) else None
         return {
             "fraction": self.fraction,
-            "epoch": self.epoch,
+            "epoch": self.shown_epoch,
             "total_epochs": self.total_epochs,
             "step": self.step,
             "total_steps": self.total_steps,
@@ -90,10 +97,8 @@ def _bar_counts(progress: Progress, seen: Seen) -> bool:
 
 
 def _position(progress: Progress, seen: Seen) -> Progress:
-    if seen.epoch == 0 and isinstance(seen.epoch, int):
-        progress = replace(progress, from_zero=True)
     if seen.epoch is not None:
-        progress = replace(progress, epoch=seen.epoch)
+        progress = replace(progress, epoch=seen.epoch, from_zero=_from_zero(progress, seen))
     if seen.total_epochs is not None:
         progress = replace(progress, total_epochs=seen.total_epochs)
     if seen.step is not None:
@@ -101,6 +106,13 @@ def _position(progress: Progress, seen: Seen) -> Progress:
     elif seen.total_steps is not None:
         progress = replace(progress, total_steps=seen.total_steps)
     return progress
+
+
+def _from_zero(progress: Progress, seen: Seen) -> bool:
+    """Parts of an epoch say themselves how much is done: of them 0 is a beginning, not the first."""
+    if isinstance(seen.epoch, float):
+        return False
+    return progress.from_zero or seen.from_zero or seen.epoch == 0
 
 
 def _fraction(after: Progress, seen: Seen) -> tuple[Optional[float], int]:
@@ -152,10 +164,9 @@ def _loss(metrics: Metrics) -> Optional[float]:
 def _message(progress: Progress) -> str:
     if progress.source <= _BARE and progress.epoch is None and progress.fraction is not None:
         return f"Running {progress.step}/{progress.total_steps}"
-    if progress.epoch is not None:
-        shown = progress.epoch + 1 if progress.from_zero and isinstance(progress.epoch, int) else progress.epoch
+    if progress.shown_epoch is not None:
         of = f"/{progress.total_epochs}" if progress.total_epochs else ""
-        return f"Training epoch {shown:g}{of}"
+        return f"Training epoch {progress.shown_epoch:g}{of}"
     if progress.step is not None:
         return f"Training step {progress.step}" + (f"/{progress.total_steps}" if progress.total_steps else "")
     return "Training"

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Optional
 
 from crucible.agent.output.names import is_strong
@@ -70,7 +71,7 @@ def _reported(document: Mapping[str, object]) -> Optional[Seen]:
     step = _number(document.get("step"))
     if step is not None:
         numbers["step"] = step
-    return _seen(numbers) if numbers else None
+    return replace(_seen(numbers), from_zero=document.get("from_zero") is True) if numbers else None
 
 
 def _seen(numbers: Numbers) -> Seen:

@@ -33,7 +33,8 @@ class Seen:
     """Epochs and steps as printed (some programs count from 0), metrics by name.
 
     `within_epoch`: the step counts from the start of the epoch. `bare`: it comes from a bar that shows only
-    how far it is, which may be anything; it counts only while nothing better is known.
+    how far it is, which may be anything; it counts only while nothing better is known. `from_zero`: the program says
+    that its first epoch is 0, which after a resume no number shows.
     """
 
     step: Optional[int] = None
@@ -43,6 +44,7 @@ class Seen:
     metrics: Metrics = ()
     within_epoch: bool = False
     bare: bool = False
+    from_zero: bool = False
 
 
 def clean_metrics(pairs: Iterable[tuple[str, float]]) -> Metrics:

@@ -68,7 +68,7 @@ class Sessions:
                 line.close()
         except (LinkError, LineLost) as error:
             log.info("session %s: %s", called.id, error)
-        except Exception:
+        except Exception:  # a thread that fails ends the runner, and a session is not worth the job
             log.exception("session %s failed", called.id)
         finally:
             with self._lock:

@@ -156,5 +156,5 @@ def _history(client: Any) -> Iterator[Mapping[str, object]]:
 def _pages(client: Any, operation: str, **arguments: object) -> Iterator[Mapping[str, Any]]:
     try:
         yield from client.get_paginator(operation).paginate(**arguments)
-    except Exception as error:
+    except Exception as error:  # the SDK's own, which has no names where it is not installed
         raise bad_answer("aws", f"{operation} failed: {error}.") from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from crucible.catalog.refresh.asking import Fetcher, bad_answer
 from crucible.catalog.refresh.quotes import Quotes, amount_of
@@ -97,10 +98,10 @@ def _add(parts: Parts, sku: Mapping[str, object], wanted: frozenset[str], quotes
             parts.prices[region, market, found["thing"]] = price
 
 
-def _price(sku: Mapping[str, object]) -> tuple[float | None, object]:
+def _price(sku: Mapping[str, Any]) -> tuple[float | None, object]:
     """Of the last tier: the first may be free for so many hours."""
     try:
-        rates = sku["pricingInfo"][0]["pricingExpression"]["tieredRates"]  # type: ignore[index]
+        rates = sku["pricingInfo"][0]["pricingExpression"]["tieredRates"]
         unit = rates[-1]["unitPrice"]
         whole, nanos = amount_of(unit.get("units", 0)), amount_of(unit.get("nanos", 0))
         amount = None if whole is None or nanos is None else whole + nanos / 1e9

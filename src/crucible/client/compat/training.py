@@ -8,14 +8,15 @@ from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Any
 
 from crucible.client.asking import Ask
 from crucible.client.blocking import SyncJob, SyncMLPlatform
 from crucible.client.platform import MLPlatform
 from crucible.client.status import JobStatus
 from crucible.client.submission import pack, store
-from crucible.client.training import TaskView
 from crucible.core.errors import BadInput, UnknownName
+from crucible.core.views.training import TaskView
 
 TrainingStatus = TaskView
 
@@ -43,7 +44,8 @@ class TrainingJobRequest:
         for name in said:
             if name not in names:
                 raise UnknownName("field of a training task", name, names)
-        return cls(**{"tenant_id": None, **said})  # type: ignore[arg-type]
+        values: dict[str, Any] = {"tenant_id": None, **said}
+        return cls(**values)
 
     def body(self) -> dict[str, object]:
         """As `/orchestrate` takes it."""

@@ -9,6 +9,7 @@ from typing import Protocol
 from sqlalchemy import Connection
 
 from crucible.control.crashpoints import crashpoint
+from crucible.control.durations import Durations
 from crucible.control.hooks.messages import Message
 from crucible.control.hooks.rows import Hook
 from crucible.control.ports import Ports
@@ -39,11 +40,25 @@ class Sent:
     reply: Reply
 
 
+class Calls:
+    """What came of the calls: how many receivers took theirs, how many did not, and how long each took."""
+
+    def __init__(self) -> None:
+        self.delivered = self.failed = 0
+        self.times = Durations()
+
+    def add(self, sent: Sent) -> None:
+        self.times.add(sent.seconds)
+        self.delivered += sent.reply.taken
+        self.failed += not sent.reply.taken
+
+
 class Sender:
     def __init__(self, ports: Ports, vault: Vault, post: Post | None) -> None:
         self._ports = ports
         self._vault = vault
         self._post = post
+        self.calls = Calls()
 
     @property
     def able(self) -> bool:
@@ -55,7 +70,9 @@ class Sender:
     async def send(self, hook: Hook, message: Message) -> Sent:
         began = self._ports.clock.now()
         reply = await self._reply(hook, message, began)
-        return Sent(began, max(self._ports.clock.now() - began, 0.0), reply)
+        sent = Sent(began, max(self._ports.clock.now() - began, 0.0), reply)
+        self.calls.add(sent)
+        return sent
 
     async def _reply(self, hook: Hook, message: Message, now: float) -> Reply:
         try:

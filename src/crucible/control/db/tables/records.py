@@ -1,0 +1,107 @@
+"""What jobs leave: events, output, metrics, files."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+from crucible.control.db.tables.base import SERIAL, metadata
+
+events = Table(
+    "events",
+    metadata,
+    Column("cursor", SERIAL, primary_key=True, autoincrement=True),
+    Column("job", ForeignKey("jobs.id"), nullable=False),
+    Column("n", Integer, nullable=False),
+    Column("type", String(40), nullable=False),
+    Column("at", Float, nullable=False),
+    Column("data", Text, nullable=False),
+    UniqueConstraint("job", "n"),
+    sqlite_autoincrement=True,
+)
+
+log_segments = Table(
+    "log_segments",
+    metadata,
+    Column("attempt", ForeignKey("attempts.id"), primary_key=True),
+    Column("rank", Integer, primary_key=True),
+    Column("n", Integer, primary_key=True),
+    Column("start", BigInteger, nullable=False),
+    Column("end", BigInteger, nullable=False),
+    Column("lines", BigInteger, nullable=False),
+    Column("sha256", String(64), nullable=False),
+    Column("stored_at", Float, nullable=False),
+    Index("ix_log_segments_end", "attempt", "rank", "end"),
+)
+
+metric_blocks = Table(
+    "metric_blocks",
+    metadata,
+    Column("attempt", ForeignKey("attempts.id"), primary_key=True),
+    Column("rank", Integer, primary_key=True),
+    Column("series", String(200), primary_key=True),
+    Column("n", Integer, primary_key=True),
+    Column("points", Integer, nullable=False),
+    Column("low", Float),
+    Column("high", Float),
+    Column("last", Float),
+    Column("extremes", LargeBinary, nullable=False),
+    Column("levels", LargeBinary, nullable=False),
+    Column("data", LargeBinary, nullable=False),
+)
+
+artifacts = Table(
+    "artifacts",
+    metadata,
+    Column("attempt", ForeignKey("attempts.id"), primary_key=True),
+    Column("path", String(1024), primary_key=True),
+    Column("rank", Integer, nullable=False),
+    Column("job", ForeignKey("jobs.id"), nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("sha256", String(64), nullable=False),
+    Column("stored_at", Float, nullable=False),
+    Index("ix_artifacts_job", "job"),
+)
+
+checkpoints = Table(
+    "checkpoints",
+    metadata,
+    Column("cursor", SERIAL, primary_key=True, autoincrement=True),
+    Column("id", String(40), nullable=False, unique=True),
+    Column("job", ForeignKey("jobs.id"), nullable=False),
+    Column("attempt", ForeignKey("attempts.id"), nullable=False),
+    Column("rank", Integer, nullable=False),
+    Column("name", String(255), nullable=False),
+    Column("form", String(10), nullable=False),
+    Column("step", BigInteger),
+    Column("metric", Float),
+    Column("size", BigInteger, nullable=False),
+    Column("sha256", String(64), nullable=False),
+    Column("stored_at", Float, nullable=False),
+    Column("pruned_at", Float),
+    Column("why", Text, nullable=False, server_default=""),
+    Index("ix_checkpoints_job", "job", "cursor"),
+    sqlite_autoincrement=True,
+)
+
+results = Table(
+    "results",
+    metadata,
+    Column("attempt", ForeignKey("attempts.id"), primary_key=True),
+    Column("job", ForeignKey("jobs.id"), nullable=False),
+    Column("kind", String(20), nullable=False),
+    Column("value", Text, nullable=False),
+    Column("stored_at", Float, nullable=False),
+    Index("ix_results_job", "job"),
+)

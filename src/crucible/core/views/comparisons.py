@@ -1,0 +1,30 @@
+"""Jobs side by side."""
+
+from crucible.core.views.base import View
+from crucible.core.views.jobs import BriefJobView
+
+
+class LineView(View):
+    """One setting or measure of all compared jobs, in their order; `winner` is the place of the best."""
+
+    name: str
+    values: tuple[str | int | float | bool | None, ...] = ()
+    differs: bool = False
+    winner: int | None = None
+
+
+class MeasuresView(View):
+    last: tuple[LineView, ...] = ()
+    best: tuple[LineView, ...] = ()
+
+
+class ComparedView(BriefJobView):
+    """A job as it is compared: `verdict` is its health in a word."""
+
+    verdict: str | None = None
+
+
+class ComparisonView(View):
+    jobs: tuple[ComparedView, ...] = ()
+    config: tuple[LineView, ...] = ()
+    metrics: MeasuresView = MeasuresView()

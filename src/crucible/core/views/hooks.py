@@ -1,0 +1,54 @@
+"""Hooks, and what was sent to them."""
+
+from crucible.core.views.base import View, sometimes
+
+
+class DeliveryView(View):
+    """One try. `status` is the receiver's; without one nobody answered, and `answer` says why."""
+
+    id: str
+    type: str
+    job: str | None = None
+    at: str | None = None
+    seconds: float = 0.0
+    outcome: str
+    status: int | None = None
+    answer: str | None = None
+    hook: str = sometimes("")
+
+    @property
+    def taken(self) -> bool:
+        return self.outcome == "delivered"
+
+
+class HookView(View):
+    """`secret` is there after making or rotating one, and never again."""
+
+    id: str
+    project: str
+    url: str
+    events: tuple[str, ...] = ()
+    format: str = "json"
+    state: str
+    enabled: bool
+    disabled_why: str | None = None
+    failures: int = 0
+    failing_since: str | None = None
+    given_up: int = 0
+    next_try_at: str | None = None
+    last: DeliveryView | None = None
+    created_at: str | None = None
+    made_by: str = ""
+    rotated_at: str | None = None
+    secret: str | None = sometimes(None, repr=False)
+
+    def as_json(self) -> dict[str, object]:
+        return self.model_dump(mode="json", exclude=None if self.secret else {"secret"})
+
+
+class HookPage(View):
+    items: tuple[HookView, ...]
+
+
+class DeliveryPage(View):
+    items: tuple[DeliveryView, ...]

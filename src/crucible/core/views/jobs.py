@@ -1,0 +1,254 @@
+"""Jobs, their tries and what is known of them."""
+
+from pydantic import Field
+
+from crucible.core.resources import Allocation, Resources
+from crucible.core.views.base import View, sometimes
+
+TERMINAL = frozenset({"completed", "failed", "cancelled"})
+
+
+class ReasonView(View):
+    code: str
+    message: str = ""
+    advice: str | None = None
+
+
+class ProgressView(View):
+    fraction: float | None = None
+    percent: float | None = None
+    epoch: int | float | None = None
+    total_epochs: int | float | None = None
+    step: int | None = None
+    total_steps: int | None = None
+    loss: float | None = None
+    eta_seconds: float | None = None
+    message: str | None = None
+
+
+class CostView(View):
+    usd: str = "0.000000"
+    micros: int = 0
+    rate_micros_per_hour: int = 0
+    estimated_remaining_micros: int | None = None
+    remaining_unknown: str | None = None
+    """Why nobody can say what is still to come."""
+
+
+class FindingView(View):
+    """One thing that was seen of a job's health; `evidence` are the numbers it rests on."""
+
+    verdict: str
+    level: str = "good"
+    message: str = ""
+    advice: str | None = None
+    series: str | None = None
+    step: float | None = None
+    evidence: dict[str, float | None] = Field(default_factory=dict)
+
+
+class HealthView(View):
+    """How a job does: the verdict is that of the worst finding, `level` is bad, warning or good."""
+
+    verdict: str
+    level: str = "good"
+    message: str = ""
+    advice: str | None = None
+    findings: tuple[FindingView, ...] = ()
+    judged_at: str | None = None
+
+    @property
+    def called(self) -> str:
+        return self.verdict.replace("_", " ")
+
+
+class CheckpointView(View):
+    """What a job saved. `name` is the file's or folder's own; a folder is fetched as a tar archive.
+
+    `kept` is false for one that was removed since; `why` says why it is kept, or why it went.
+    """
+
+    id: str = ""
+    short: str = ""
+    name: str = ""
+    form: str = sometimes("file")
+    step: int | None = None
+    metric: float | None = sometimes(None)
+    size: int = sometimes(0)
+    sha256: str = sometimes("")
+    attempt: int | None = sometimes(None)
+    stored_at: str | None = sometimes(None)
+    kept: bool = sometimes(True)
+    why: str | None = sometimes(None)
+    latest: bool = sometimes(False)
+    best: bool = sometimes(False)
+
+    @property
+    def called(self) -> str:
+        return self.short or self.id or self.name
+
+    @property
+    def file_name(self) -> str:
+        """What its download is called."""
+        return f"{self.name}.tar" if self.form == "folder" else self.name
+
+
+class CheckpointPage(View):
+    items: tuple[CheckpointView, ...] = ()
+
+
+class AttemptView(View):
+    """One try; `resume_from` is the checkpoint it began with, `reason` and `detail` say why it ended."""
+
+    number: int
+    id: str = ""
+    state: str = ""
+    reason: str | None = None
+    detail: str | None = None
+    backend: str | None = None
+    machine: str | None = None
+    region: str | None = None
+    instance_type: str | None = None
+    market: str | None = None
+    simulated: bool = False
+    resume_from: CheckpointView | None = None
+    progress: ProgressView | None = None
+    allocation: Allocation | None = None
+    steps_lost: int | None = sometimes(None)
+    exit_code: int | None = None
+    signal: int | None = None
+    placed_at: str | None = None
+    started_at: str | None = None
+    ended_at: str | None = None
+    last_seen: str | None = None
+    facts: dict[str, object] | None = None
+    """What its runner told of it."""
+
+
+class SourceView(View):
+    """Where the code came from."""
+
+    kind: str = ""
+    path: str | None = None
+    url: str | None = None
+    ref: str | None = None
+    commit: str | None = None
+    dirty: bool = False
+
+
+class EnvironmentView(View):
+    """Which Python was chosen; `origin` says in words how."""
+
+    interpreter: str | None = None
+    requirements: tuple[str, ...] = ()
+    project: str | None = None
+    python: str | None = None
+    origin: str = ""
+
+
+class ResultView(View):
+    """What a job found out: a JSON value, the kind of job it comes from, and the number of the attempt."""
+
+    kind: str = "value"
+    value: object = None
+    attempt: int | None = None
+
+
+class BriefJobView(View):
+    """What a job is and how far. Times are ISO texts in UTC."""
+
+    id: str
+    status: str
+    phase: str
+    short: str = ""
+    name: str | None = None
+    source: SourceView = Field(default_factory=SourceView)
+    simulated: bool = False
+    progress: ProgressView | None = None
+    cost: CostView = Field(default_factory=CostView)
+    exit_code: int | None = None
+    created_at: str | None = None
+    ran_seconds: float | None = None
+
+    @property
+    def ended(self) -> bool:
+        return self.status in TERMINAL
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is still to be started, for the first time or again."""
+        return self.status == "queued"
+
+    @property
+    def called(self) -> str:
+        """What to call it when talking to a person."""
+        return self.short or self.id
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether any of it runs, or ran, at a simulated place."""
+        return self.simulated
+
+
+class JobView(BriefJobView):
+    """A job as the server sees it; what one asks for alone says more than one in a list."""
+
+    project: str = ""
+    user: str = ""
+    kind: str = "train"
+    backend: str | None = None
+    machine: str | None = None
+    tier: str | None = None
+    reason: ReasonView | None = None
+    waiting: str | None = None
+    placement: str | None = None
+    signal: int | None = None
+    attempt: int | None = None
+    attempts: tuple[AttemptView, ...] = ()
+    checkpoint: CheckpointView | None = None
+    previous_backend: str | None = None
+    generation: int = 1
+    conditions: tuple[str, ...] = ()
+    started_at: str | None = None
+    ended_at: str | None = None
+    desired: str = "run"
+    grace_seconds: float | None = None
+    resources: Resources = Field(default_factory=Resources)
+    fallback: tuple[str, ...] = ()
+    market: str | None = None
+    rerun_of: str | None = None
+    secrets: dict[str, str] = Field(default_factory=dict)
+    """Names of variables, and of the secrets whose values the program finds in them."""
+    command: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    environment: EnvironmentView = Field(default_factory=EnvironmentView)
+    bundle: str | None = None
+    execution_id: str | None = None
+    recent_logs: tuple[str, ...] = sometimes(())
+    metrics: dict[str, float | None] = sometimes({})
+    health: HealthView | None = sometimes(None)
+    result: ResultView | None = sometimes(None)
+    notes: tuple[dict[str, str | None], ...] = sometimes(())
+
+    @property
+    def is_simulated(self) -> bool:
+        return super().is_simulated or any(attempt.simulated for attempt in self.attempts)
+
+    @property
+    def own_code(self) -> int:
+        """The code that following this job returns: the job's own, 128 + signal when a signal ended it.
+
+        A job that did not complete never gives 0, even if its process ended with it.
+        """
+        if self.status == "completed":
+            return 0
+        if self.signal:
+            return 128 + self.signal
+        return self.exit_code or 1
+
+
+class JobPage(View):
+    """`next` is the cursor of the next page; None on the last."""
+
+    items: tuple[JobView, ...] = ()
+    next: str | None = None

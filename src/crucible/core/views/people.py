@@ -1,0 +1,128 @@
+"""People, their projects, tokens and secrets, and the record of what was done."""
+
+from pydantic import Field
+
+from crucible.core.views.base import View, sometimes
+
+
+class MeView(View):
+    user: str
+    via: str = ""
+    admin: bool = False
+    scopes: tuple[str, ...] = ()
+    projects: dict[str, str] = Field(default_factory=dict)
+    token: str | None = None
+    """The id of the token in use."""
+    job: str | None = None
+
+
+class UserView(View):
+    id: str = ""
+    name: str
+    admin: bool = False
+    password: bool = False
+    email: str | None = None
+    tied: bool = False
+    disabled: bool = False
+    projects: dict[str, str] = Field(default_factory=dict)
+    created_at: str | None = None
+
+
+class ProjectView(View):
+    name: str
+    about: str = ""
+    members: int = 0
+    created_at: str | None = None
+
+
+class MemberView(View):
+    name: str
+    role: str
+    since: str | None = sometimes(None)
+    project: str = sometimes("")
+
+
+class RevokedView(View):
+    id: str
+    name: str = ""
+    state: str = "revoked"
+
+
+class TokenView(RevokedView):
+    """`token` is the token itself, in the one answer that has it."""
+
+    state: str = sometimes("good")
+    user: str = ""
+    via: str = "token"
+    scopes: tuple[str, ...] = ()
+    project: str | None = None
+    job: str | None = None
+    created_at: str | None = sometimes(None)
+    expires_at: str | None = None
+    used_at: str | None = sometimes(None)
+    token: str | None = sometimes(None)
+
+
+class WaysView(View):
+    """How people log in: by password, and with an OpenID provider of this name."""
+
+    password: bool = True
+    oidc: str | None = None
+
+
+class LinkView(View):
+    url: str
+    expires_at: str | None = None
+
+
+class DeedView(View):
+    """Something that was done, and by whom."""
+
+    cursor: int
+    at: str
+    user: str
+    via: str = ""
+    action: str
+    target: str = ""
+    project: str | None = None
+    token: str | None = None
+    """The id of the token that was used."""
+    data: dict[str, object] = Field(default_factory=dict)
+
+
+class UserPage(View):
+    items: tuple[UserView, ...]
+
+
+class ProjectPage(View):
+    items: tuple[ProjectView, ...]
+
+
+class MemberPage(View):
+    items: tuple[MemberView, ...]
+
+
+class TokenPage(View):
+    items: tuple[TokenView, ...]
+
+
+class DeedPage(View):
+    items: tuple[DeedView, ...]
+    next: int | None = None
+
+
+class SecretView(View):
+    name: str
+    updated_at: str | None = None
+    updated_by: str = ""
+
+
+class SecretPage(View):
+    items: tuple[SecretView, ...]
+
+
+class RotationView(View):
+    """How many secrets were encrypted anew."""
+
+    secrets: int
+    keys: int = 1

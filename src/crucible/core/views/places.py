@@ -1,0 +1,121 @@
+"""Places and machines."""
+
+from pydantic import Field
+
+from crucible.core.offers import Availability, Market, Offer
+from crucible.core.resources import Capacity
+from crucible.core.views.base import View, sometimes
+
+
+class OfferView(View):
+    """A place that could run a job, with its price by the hour; `why` it cannot just now."""
+
+    backend: str = ""
+    region: str = ""
+    instance_type: str = ""
+    capacity: Capacity
+    market: Market = Market.ON_DEMAND
+    rate_micros_per_hour: int = 0
+    availability: str = Availability.AVAILABLE.value
+    wait_seconds: float = 0.0
+    startup_seconds: float = 0.0
+    dated: str | None = None
+    runnable: bool = True
+    why: str | None = None
+
+    def as_offer(self) -> Offer:
+        return Offer(
+            backend=self.backend,
+            region=self.region,
+            instance_type=self.instance_type,
+            capacity=self.capacity,
+            rate=self.rate_micros_per_hour,
+            market=self.market,
+            why_not=self.why or "",
+        )
+
+
+class BackendView(View):
+    name: str
+    connected: bool = False
+    detail: str | None = None
+    simulated: bool = sometimes(False)
+    capabilities: dict[str, object] = Field(default_factory=dict)
+    offers: tuple[dict[str, object], ...] = ()
+
+    @property
+    def is_simulated(self) -> bool:
+        return self.simulated or self.capabilities.get("simulated") is True
+
+
+class BackendPage(View):
+    items: tuple[BackendView, ...] = ()
+
+
+class MachineView(View):
+    """`owner` is who it is for, such as `attempt:att-…`; `native_id` what the provider calls it."""
+
+    id: str = ""
+    short: str = ""
+    state: str = ""
+    backend: str | None = None
+    owner: str | None = None
+    instance_type: str | None = None
+    region: str | None = None
+    market: str | None = None
+    native_id: str | None = None
+    simulated: bool = False
+    bills: bool = False
+    rate_micros_per_hour: int = 0
+    cost_micros: int = 0
+    detail: str | None = None
+    capacity: Capacity | None = None
+    created_at: str | None = None
+    up_at: str | None = None
+    gone_at: str | None = None
+    last_seen: str | None = None
+    ends_at: str | None = None
+
+    @property
+    def called(self) -> str:
+        return self.short or self.id or self.native_id or ""
+
+    @property
+    def gone(self) -> bool:
+        return self.state == "gone"
+
+
+class MachinePage(View):
+    items: tuple[MachineView, ...] = ()
+
+
+class OrphanView(View):
+    """A machine with our tag that we do not know, or that should be gone; `machine` is our id, if we know it."""
+
+    backend: str = ""
+    machine: str | None = None
+    short: str | None = None
+    native_id: str = ""
+    region: str | None = None
+    why: str = ""
+
+
+class OrphanPage(View):
+    items: tuple[OrphanView, ...] = ()
+
+
+class TierView(View):
+    """A named size. `memory` and `gpu` are words, `costPerHour` dollars."""
+
+    id: str
+    name: str = ""
+    description: str = ""
+    cpu: float | None = None
+    memory: str = ""
+    gpu: str | None = None
+    maxRuntime: str = ""
+    costPerHour: float = 0.0
+
+
+class TierPage(View):
+    items: tuple[TierView, ...] = ()

@@ -1,0 +1,84 @@
+"""What a program needs, where it would run, and for how much."""
+
+from typing import Any
+
+from pydantic import Field
+
+from crucible.core.profile import Confidence, GpuNeed
+from crucible.core.resources import Resources
+from crucible.core.views.base import View, sometimes
+from crucible.core.views.places import OfferView
+
+
+class PlannedView(OfferView):
+    """An offer for one job: what all of it costs and when it would be done there; None where nobody knows.
+
+    `most_micros`: what it costs if the machine lives until its hard end. `score` is 1 for the best, and up to
+    `ceiling_micros_per_hour` it stays one. `call` would be sent to the place for the one that is chosen.
+    """
+
+    simulated: bool = False
+    hourly_usd: float = 0.0
+    total_micros: int | None = None
+    total_usd: float | None = None
+    eta_seconds: float | None = None
+    seconds: float | None = None
+    transfer_seconds: float = 0.0
+    lost_seconds: float | None = None
+    machine_micros: int | None = None
+    egress_micros: int = 0
+    storage_micros: int | None = None
+    most_micros: int | None = None
+    confidence: Confidence = Confidence.LOW
+    score: float = 0.0
+    ceiling_micros_per_hour: int = 0
+    fit: str = ""
+    pros: tuple[str, ...] = ()
+    cons: tuple[str, ...] = ()
+    call: dict[str, object] | None = sometimes(None)
+    ends_at: str | None = sometimes(None)
+
+
+class RejectedView(OfferView):
+    """With the reason in `why`; `alike` of the same place are out for the same."""
+
+    alike: int = 1
+
+
+class PricesView(View):
+    """Of which days the prices are, and a `note` where they are old."""
+
+    oldest: str | None = None
+    newest: str | None = None
+    oldest_days: int | None = None
+    refused: int = 0
+    note: str | None = None
+
+
+class PlanView(View):
+    """What a program needs and where it would run: `offers` best first, those of other providers last.
+
+    `chosen` is what a submission with `job` added gets; None: nothing that is connected can run it now, and `why`.
+    It would wait there where `waits`. `profile` is None where there was no program to read.
+    """
+
+    profile: dict[str, Any] | None = None
+    need: Resources = Field(default_factory=Resources)
+    gpu: GpuNeed = GpuNeed.NONE
+    hours: float | None = None
+    hours_on: str | None = None
+    hours_said: bool = False
+    interruptible: bool = False
+    tier: str | None = None
+    advice: str = ""
+    image: str = ""
+    chosen: PlannedView | None = None
+    job: dict[str, Any] | None = None
+    waits: bool = False
+    why: str | None = None
+    offers: tuple[PlannedView, ...] = ()
+    offers_count: int = 0
+    rejected: tuple[RejectedView, ...] = ()
+    rejected_count: int = 0
+    nearest: OfferView | None = None
+    prices: PricesView = PricesView()

@@ -1,0 +1,46 @@
+"""What a job left: events, metrics, files."""
+
+from pydantic import Field
+
+from crucible.core.views.base import View, sometimes
+
+
+class EventView(View):
+    n: int = 0
+    type: str = ""
+    at: str | float | None = None
+    data: dict[str, object] = Field(default_factory=dict)
+    cursor: int = sometimes(0)
+    """Its place among the events of all jobs; `job` is whose it is. In the feed of all."""
+    job: str = sometimes("")
+
+
+class EventPage(View):
+    items: tuple[EventView, ...] = ()
+
+
+class SeriesView(View):
+    """One metric. A point is (step, value, time)."""
+
+    count: int = 0
+    last: float | None = None
+    min: float | None = None
+    max: float | None = None
+    points: tuple[tuple[float | None, float | None, str | float | None], ...] = ()
+
+
+class MetricsView(View):
+    attempt: int | None = None
+    series: dict[str, SeriesView] = Field(default_factory=dict)
+
+
+class ArtifactView(View):
+    path: str
+    size: int
+    sha256: str
+    attempt: int | None = None
+    attempt_id: str | None = None
+
+
+class ArtifactPage(View):
+    items: tuple[ArtifactView, ...] = ()

@@ -1,0 +1,87 @@
+"""Proxies before the server: who asks through one, and how. Only what a proxy of ours says is believed.
+
+A proxy adds whom it speaks for at the end of X-Forwarded-For; what stands before that came with the request, and
+whoever sent it may have made it up. So the last entry counts, and only where the connection itself comes from a proxy.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+from collections.abc import Sequence
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.requests import HTTPConnection
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+THIS_COMPUTER: tuple[Network, ...] = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
+MAX_ENTRY = 60
+"""Characters of an address with its port, and to spare."""
+_SCHEMES = {("http", "https"): "https", ("http", "http"): "http", ("websocket", "https"): "wss"}
+_PLAIN = ("http", "ws")
+
+
+class Proxies:
+    """Puts what a proxy says of a request into its place: the address that asks, and whether it came encrypted.
+
+    `trusted`: where our proxies connect from. They speak plain HTTP with us: where we encrypt ourselves, there is none.
+    """
+
+    def __init__(self, app: ASGIApp, *, trusted: Sequence[Network] = THIS_COMPUTER) -> None:
+        self.app = app
+        self._trusted = tuple(trusted)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] in ("http", "websocket") and scope["scheme"] in _PLAIN and self._is_proxy(scope):
+            scope = {**scope, **_told(scope)}
+        await self.app(scope, receive, send)
+
+    def _is_proxy(self, scope: Scope) -> bool:
+        client = scope.get("client")
+        address = _address(str(client[0])) if client else None
+        return address is not None and any(address in network for network in self._trusted)
+
+
+def own_address(request: HTTPConnection, public_url: str) -> str:
+    """How whoever asks calls this server: others by its public name, this computer as it did."""
+    public = public_url.rstrip("/")
+    if public and urlsplit(public).hostname == request.url.hostname:
+        return public
+    return str(request.base_url).rstrip("/")
+
+
+def _told(scope: Scope) -> dict[str, object]:
+    headers = Headers(scope=scope)
+    told: dict[str, object] = {}
+    asks = _address(_last(headers.getlist("x-forwarded-for")))
+    if asks is not None:
+        told["client"] = (str(asks), 0)
+    scheme = _SCHEMES.get((scope["type"], _last(headers.getlist("x-forwarded-proto")).lower()))
+    if scheme is not None:
+        told["scheme"] = scheme
+    return told
+
+
+def _last(values: Sequence[str]) -> str:
+    """Of a list in one header or several: what the nearest proxy wrote."""
+    return values[-1].rpartition(",")[2].strip() if values else ""
+
+
+def _address(text: str) -> Address | None:
+    """With or without a port, as proxies write it; None for what is no address."""
+    if len(text) > MAX_ENTRY or "%" in text:
+        return None
+    bracketed = text.startswith("[") and "]" in text
+    host = text[1:].partition("]")[0] if bracketed else text
+    if host.count(":") == 1:
+        host = host.partition(":")[0]
+    with contextlib.suppress(ValueError):
+        found = ipaddress.ip_address(host)
+        mapped = found.ipv4_mapped if isinstance(found, IPv6Address) else None
+        return mapped or found
+    return None

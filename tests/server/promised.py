@@ -1,0 +1,49 @@
+"""What the OpenAPI document promises of an answer, held to the letter: no field is missing, and none is untold."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from tests.server.fake_control import FakeControl
+
+from crucible.server.api import build_api, describe
+
+JSON = "application/json"
+OPEN_ENDED = frozenset({"Problem", "ProblemView"})
+"""An error says more of itself, each something else."""
+
+
+@lru_cache
+def document() -> Any:
+    api = build_api(FakeControl(), token="t", nonce="n", version="1", home="/h", on_stop=lambda: None)
+    told = describe(api)
+    schemas = told["components"]["schemas"]
+    for name, schema in schemas.items():
+        if name not in OPEN_ENDED and "properties" in schema:
+            schema["additionalProperties"] = False
+    return told
+
+
+@lru_cache
+def _validator(label: str, status: int) -> Draft202012Validator | None:
+    method, path = label.split()
+    operation = document()["paths"].get(path, {}).get(method.lower(), {"responses": {}})
+    found = operation["responses"].get(str(status), {}).get("content", {}).get(JSON)
+    if found is None:
+        return None
+    return Draft202012Validator({**found["schema"], "components": document()["components"]})
+
+
+def wrong_with_answer(label: str, status: int, content: bytes) -> Iterator[str]:
+    """What a good answer says that is not promised, or does not say that is."""
+    validator = _validator(label, status)
+    if validator is None:
+        return
+    for error in validator.iter_errors(json.loads(content)):
+        for one in error.context or [error]:
+            where = "/".join(str(part) for part in one.absolute_path)
+            yield f"{label} answers {status} otherwise than documented: {where}: {one.message[:300]}"

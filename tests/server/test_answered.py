@@ -1,0 +1,136 @@
+"""Every operation says what it answers, and answers what it says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from fastapi import FastAPI
+from pydantic import TypeAdapter
+from tests.authorisation.town import CODE, OWNERS, Town, found_town
+from tests.control.world import give_back, make_rig, sha
+from tests.server.conftest import Stops
+from tests.server.fake_control import FakeControl
+from tests.server.promised import document, wrong_with_answer
+
+from crucible.control.pruning import Item, Plan
+from crucible.control.retention import plan_view
+from crucible.core.errors import Trouble
+from crucible.core.people import OWNER
+from crucible.core.views.base import SOMETIMES
+from crucible.core.views.jobs import JobView
+from crucible.server.answered import ANSWERS, JSON
+from crucible.server.api import build_api, describe
+from crucible.wire.options import Option
+from crucible.wire.plugins import Fault, Plugin
+
+AUTH = {"Authorization": f"Bearer {OWNERS}"}
+
+
+def good_answers() -> dict[str, dict[str, Any]]:
+    """By operation: those of its answers that are JSON, by status."""
+    found: dict[str, dict[str, Any]] = {}
+    for path, item in document()["paths"].items():
+        for method, operation in item.items():
+            told = {s: r["content"][JSON]["schema"] for s, r in operation["responses"].items() if _is_good(s, r)}
+            found |= {f"{method.upper()} {path}": told} if told else {}
+    return found
+
+
+def _is_good(status: str, response: Any) -> bool:
+    return status < "300" and JSON in response.get("content", {})
+
+
+def test_every_operation_that_answers_json_has_a_schema_and_every_row_an_operation() -> None:
+    found = good_answers()
+    assert set(found) == set(ANSWERS)
+    assert [row for row, told in found.items() if not all(told.values())] == []
+
+
+def test_again_is_documented_as_the_first_time() -> None:
+    told = good_answers()["POST /api/v1/jobs"]
+    assert told["200"] == told["201"] == {"$ref": "#/components/schemas/JobView"}
+
+
+def test_what_every_answer_has_is_required_and_what_some_have_is_not() -> None:
+    schema = document()["components"]["schemas"]["JobView"]
+    assert {"id", "project", "cost", "attempts", "waiting"} <= set(schema["required"])
+    assert not {"recent_logs", "health", "notes"} & set(schema["required"])
+    text = json.dumps(document()["components"]["schemas"])
+    assert SOMETIMES not in text
+    assert "default" not in schema["properties"]["attempts"]
+
+
+def test_no_view_is_called_as_something_that_is_sent() -> None:
+    """A name stands for one thing: what is sent and what is answered share only values that are the same."""
+    app: FastAPI = build_api(FakeControl(), token="t", nonce="n", version="1", home="/h", on_stop=Stops())
+    schemas = describe(app)["components"]["schemas"]
+    _, shared = TypeAdapter.json_schemas([(row, "serialization", TypeAdapter(k)) for row, k in ANSWERS.items()])
+    for name, schema in shared["$defs"].items():
+        assert set(schema.get("properties", ())) == set(schemas[name].get("properties", ())), name
+
+
+def test_a_client_reads_what_an_older_server_says_and_keeps_what_a_newer_one_does() -> None:
+    view = JobView.model_validate({"id": "job-1", "status": "running", "phase": "running", "new": [1]})
+    assert (view.project, view.as_json()["new"]) == ("", [1])
+
+
+@pytest.fixture
+async def town(tmp_path: Path) -> AsyncIterator[Town]:
+    rig = await make_rig(tmp_path)
+    yield await found_town(rig)
+    await give_back(rig.ports.db)
+
+
+async def asked(town: Town, row: str, path: str, **given: Any) -> Any:
+    """What is answered to the owner, after a look at whether it is what was promised."""
+    transport = httpx2.ASGITransport(town.api)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=AUTH) as client:
+        answer = await client.request(row.split()[0], path, **given)
+    assert answer.status_code < 300, answer.text
+    assert list(wrong_with_answer(row, answer.status_code, answer.content)) == []
+    return answer.json()
+
+
+async def test_answers_that_the_table_of_rights_does_not_get(town: Town, tmp_path: Path) -> None:
+    bundle = "PUT /api/v1/bundles/{sha256}"
+    assert (await asked(town, bundle, f"/api/v1/bundles/{sha(CODE)}", content=CODE))["created"] is False
+    table = "InstanceType,Region,Price\ng4dn.xlarge,us-east-1,0.99\n"
+    compared = await asked(town, "POST /api/v1/catalog/audit", "/api/v1/catalog/audit", content=table)
+    assert compared["differences_count"] == 1
+    await town.control.people.add_user(OWNER, "ada", password="a long password")
+    login = {"name": "ada", "password": "a long password"}
+    assert (await asked(town, "POST /api/v1/login", "/api/v1/login", json=login))["token"]
+    ended = await asked(town, "POST /api/v1/jobs/{id}/cancel", f"/api/v1/jobs/{town.job}/cancel")
+    assert ended["attempts"], "one that has run"
+
+
+def test_a_prune_that_removed_something_and_could_not_remove_all() -> None:
+    plan = Plan((), (Item("logs", None, 2, 10, "nobody needs them"), Item("artifacts", "job-1", 1, 5, "it is old")))
+    told = plan_view(plan, dry_run=False, failed={"a/key": Trouble("The store is away.")})
+    assert list(wrong_with_answer("POST /api/v1/prune", 200, json.dumps(told).encode())) == []
+
+
+def test_a_model_and_a_broken_one() -> None:
+    plugin = Plugin(
+        name="tiny", entry="tiny:Model", distribution="tiny", distribution_version="1", python="/usr/bin/python3",
+        schema={"epochs": Option(int, default=2, minimum=1)},
+    )  # fmt: skip
+    broken = Plugin(
+        name="odd", entry="odd:Model", distribution="odd", distribution_version="1", python="/usr/bin/python3",
+        fault=Fault("cannot be imported", "Traceback"),
+    )  # fmt: skip
+    for one in (plugin, broken):
+        content = json.dumps(one.as_json()).encode()
+        assert list(wrong_with_answer("GET /api/v1/models/{name}", 200, content)) == []
+
+
+def test_an_answer_that_is_not_as_promised_is_found() -> None:
+    sound = {"secrets": 1, "keys": 1}
+    for wrong in ({"secrets": 1}, {**sound, "more": 1}, {**sound, "keys": "one"}):
+        assert list(wrong_with_answer("POST /api/v1/secrets/rotate", 200, json.dumps(wrong).encode()))
+    assert not list(wrong_with_answer("POST /api/v1/secrets/rotate", 200, json.dumps(sound).encode()))
