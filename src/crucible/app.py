@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 STOP_SECONDS = 2.0
 """How long control's loops get to end; the listeners have their own second."""
 HARD_STOP_SECONDS = 2.8
+RARELY = (20_000, 20, 20)
+"""When the collector looks: a thousand sockets have many objects and next to no garbage, and wait while it does."""
 
 Build = Callable[["Home", Settings], "ControlPort"]
 Leave = Callable[[int], None]
@@ -392,6 +394,7 @@ def _keep_what_is_there() -> None:
     """What starting made is never garbage: from now on the collector looks at what comes later alone."""
     if not gc.isenabled():
         gc.freeze()
+        gc.set_threshold(*RARELY)
         gc.enable()
 
 
