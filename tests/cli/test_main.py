@@ -22,6 +22,8 @@ UNASKED = (
     *("httpx2", "anyio", "asyncio", "stamina", "websockets", "rich", "sqlalchemy", "fastapi", "nbformat", "yaml"),
     *("crucible.core.spec", "crucible.core.jobfilter", "tarfile"),
     *("crucible.client.stream", "crucible.client.people", "crucible.client.secrets"),
+    *("crucible.client.placeviews", "crucible.client.serverviews", "crucible.client.comparisons"),
+    *("crucible.client.found", "crucible.core.offers"),
 )
 """What a command that asks one question has no use for."""
 
