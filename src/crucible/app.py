@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 STOP_SECONDS = 2.0
 """How long control's loops get to end; the listeners have their own second."""
 HARD_STOP_SECONDS = 2.8
+RARELY = (20_000, 20, 20)
+"""When the collector looks: a thousand sockets have many objects and next to no garbage, and wait while it does."""
 
 Build = Callable[["Home", Settings], "ControlPort"]
 Leave = Callable[[int], None]
@@ -237,6 +239,11 @@ async def serve(
     stopping: Callable[[], None] = lambda: None,
 ) -> None:
     """Serve until a signal, a request, or `stop`; `stopping` is called once that has come."""
+    from crucible.server.loading import without
+
+    with without("rich"):  # with which structlog draws on terminals, and which takes a tenth of a start
+        import structlog  # noqa: F401
+
     from crucible.control.db.filesystem import mount_table, refuse_network
     from crucible.server.home import open_home
     from crucible.server.listen import allow_files
@@ -334,9 +341,12 @@ class _Server:
         self._stopping()
 
     def _listeners(self, control: ControlPort) -> tuple[Listener, Listener]:
-        from crucible.server.agents import build_agents_api
-        from crucible.server.api import build_api
         from crucible.server.listen import Listener
+        from crucible.server.loading import without
+
+        with without("pydantic.v1"):  # whose models FastAPI looks for and refuses
+            from crucible.server.agents import build_agents_api
+            from crucible.server.api import build_api
 
         api = build_api(
             control,
@@ -392,6 +402,7 @@ def _keep_what_is_there() -> None:
     """What starting made is never garbage: from now on the collector looks at what comes later alone."""
     if not gc.isenabled():
         gc.freeze()
+        gc.set_threshold(*RARELY)
         gc.enable()
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from tests.client.fake_server import JOB, FakeServer, job_view
 
 from crucible import __version__
 from crucible.cli.commands import COMMANDS, Row, load
+from crucible.cli.main import NO_PLUGINS, run
 
 LEAVES = [row for group in COMMANDS for row in (group.rows or (group,))]
 
@@ -22,6 +24,8 @@ UNASKED = (
     *("httpx2", "anyio", "asyncio", "stamina", "websockets", "rich", "sqlalchemy", "fastapi", "nbformat", "yaml"),
     *("crucible.core.spec", "crucible.core.jobfilter", "tarfile"),
     *("crucible.client.stream", "crucible.client.people", "crucible.client.secrets"),
+    *("crucible.client.placeviews", "crucible.client.serverviews", "crucible.client.comparisons"),
+    *("crucible.client.found", "crucible.core.offers"),
 )
 """What a command that asks one question has no use for."""
 
@@ -50,6 +54,48 @@ def test_status_loads_what_asks_one_server_and_shows_the_answer(server: FakeServ
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert done.stderr.strip().splitlines()[-1] == "[]"
+
+
+READS = """
+import sys
+read = []
+sys.addaudithook(lambda name, values: read.append(str(values[0])) if name == "open" else None)
+from crucible.cli import main
+sys.argv[1:] = ["status", "--server", {url!r}]
+try:
+    main.main()
+finally:
+    print([name for name in read if name.endswith("entry_points.txt")], file=sys.stderr)
+"""
+
+
+@pytest.mark.enable_socket
+def test_status_does_not_look_through_what_is_installed(server: FakeServer) -> None:
+    code = READS.format(url=server.url)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stderr.strip().splitlines()[-1] == "[]"
+
+
+GIVEN = """
+import os
+from crucible.cli import main
+main.run = lambda words, environ: print(environ.get(main.NO_PLUGINS), os.environ[main.NO_PLUGINS]) or 0
+main.main()
+"""
+
+
+@pytest.mark.parametrize("given", [{}, {NO_PLUGINS: "logfire"}], ids=["without", "with"])
+def test_others_get_the_environment_that_the_command_was_given(given: dict[str, str]) -> None:
+    environ = {name: value for name, value in os.environ.items() if name != NO_PLUGINS} | given
+    command = [sys.executable, "-c", GIVEN]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split() == [str(given.get(NO_PLUGINS)), "1"]
+
+
+def test_a_command_goes_by_the_environment_it_was_given(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    environ = {"CRUCIBLE_HOME": str(tmp_path), "CRUCIBLE_REQUEST_SECONDS": "7"}
+    assert run(["config", "show", "request_seconds"], environ) == 0
+    assert float(capfd.readouterr().out) == 7.0
 
 
 def test_the_module_runs_as_the_command() -> None:

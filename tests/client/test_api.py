@@ -163,7 +163,7 @@ def test_views_of_an_older_server_have_defaults(api: Api, server: FakeServer) ->
     view = job_view()
     del view["conditions"]
     server.jobs[JOB], server.machines = view, [{"id": "mch-1", "state": "up"}]
-    job, [machine] = api.job(JOB), api.machines(all=True)
+    job, [machine] = api.job(JOB), api.places.machines(all=True)
     assert (job.checkpoint, job.previous_backend, job.generation, job.conditions) == (None, None, 1, ())
     assert (job.attempts[0].resume_from, job.is_simulated) == (None, False)
     assert (machine.called, machine.bills) == ("mch-1", False)
@@ -171,42 +171,42 @@ def test_views_of_an_older_server_have_defaults(api: Api, server: FakeServer) ->
 
 def test_upkeep(api: Api, server: FakeServer) -> None:
     server.prunable = [{"what": "checkpoint", "job": JOB, "bytes": 7, "why": "older than 30 days"}]
-    assert api.prune(older_than=60.0, dry_run=True).is_any
-    assert (api.prune().bytes, api.prune().is_any) == (7, False)
-    assert api.backup("/b.db").bytes == 4096
-    assert api.confirm_restore().as_json()["confirmed"] is True
+    assert api.upkeep.prune(older_than=60.0, dry_run=True).is_any
+    assert (api.upkeep.prune().bytes, api.upkeep.prune().is_any) == (7, False)
+    assert api.upkeep.backup("/b.db").bytes == 4096
+    assert api.upkeep.confirm_restore().as_json()["confirmed"] is True
     assert server.bodies[0] == ("/api/v1/prune", {"older_than_seconds": 60.0, "dry_run": True})
 
 
 def test_many_jobs_are_submitted_with_a_key_each(api: Api, server: FakeServer) -> None:
     specs = [JobSpec(command=("true",), name="a"), JobSpec(command=("bad",))]
-    page = api.submit_many(specs, keys=["k1", "k2"])
+    page = api.many.submit(specs, keys=["k1", "k2"])
     assert (page.created, page.refused) == (1, 1)
     assert page.items[0].job is not None
     assert page.items[0].job.name == "a"
     assert page.items[1].problem is not None
     assert page.items[1].problem.fix == "Another."
     assert [item["key"] for item in server.bodies[-1][1]["jobs"]] == ["k1", "k2"]
-    api.submit_many(specs)
+    api.many.submit(specs)
     keys = [item["key"] for item in server.bodies[-1][1]["jobs"]]
     assert len(set(keys)) == 2
 
 
 def test_jobs_are_cancelled_by_filter_or_ids(api: Api, server: FakeServer) -> None:
     server.jobs[JOB] = job_view(tags=["old"])
-    assert [job.id for job in api.cancel_many(JobFilter(tag=("old",)), dry_run=True).found] == [JOB]
+    assert [job.id for job in api.many.cancel(JobFilter(tag=("old",)), dry_run=True).found] == [JOB]
     assert server.bodies[-1][1] == {"filter": {"tag": ["old"]}, "dry_run": True}
-    assert api.cancel_many(ids=[JOB]).found[0].status == "cancelled"
+    assert api.many.cancel(ids=[JOB]).found[0].status == "cancelled"
     assert server.bodies[-1][1] == {"ids": [JOB], "dry_run": False}
 
 
 def test_labels_have_the_same_words_as_the_command(api: Api, server: FakeServer) -> None:
     server.jobs[JOB] = job_view(tags=["a"])
-    assert api.tag(JOB, add=["b"], remove=["a"]) == api.tags(JOB) == ("b",)
-    assert api.rename(JOB, "x").name == "x"
-    note = api.add_note(JOB, "good")
-    assert api.notes(JOB) == (note,)
-    assert api.delete_note(JOB, note.id) == note
+    assert api.labels.tag(JOB, add=["b"], remove=["a"]) == api.labels.tags(JOB) == ("b",)
+    assert api.labels.rename(JOB, "x").name == "x"
+    note = api.labels.add_note(JOB, "good")
+    assert api.labels.notes(JOB) == (note,)
+    assert api.labels.delete_note(JOB, note.id) == note
     server.log = b"one\ntwo\n"
     [hit] = api.search_logs(JOB, "TWO", case=False, context=1).items
     assert (hit.line, hit.offset, hit.text, hit.before) == (2, 4, "two", ("one",))

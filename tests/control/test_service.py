@@ -2,20 +2,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from typing import TypeVar
 
 import pytest
+from sqlalchemy import Connection
 from tests.control.fakes import DEPLOYMENT, Gate
 from tests.control.world import FakeRunner, Rig, job_spec, pieces, secret, service, sha, with_calls
 
 from crucible.backends.base import Seen
 from crucible.control import restored, rounds
 from crucible.control.db import schema as t
+from crucible.control.db.port import Db
 from crucible.control.feed import Hint
 from crucible.control.service import Control
 from crucible.core.errors import Conflict, NoCapacity, NotFound, Unreachable
 from crucible.core.jobfilter import JobFilter
 from crucible.core.lifecycle import JobState, MachineState
 from crucible.wire.messages import Kind
+
+T = TypeVar("T")
 
 
 @pytest.fixture
@@ -31,6 +37,25 @@ async def until(done: Callable[[], bool]) -> None:
     async with asyncio.timeout(30):
         while not done():
             await asyncio.sleep(0.001)
+
+
+class OnlyWrites:
+    """A database that nobody may read besides what he writes."""
+
+    def __init__(self, db: Db) -> None:
+        self._db = db
+
+    async def write(self, fn: Callable[[Connection], T]) -> T:
+        return await self._db.write(fn)
+
+    async def read(self, fn: Callable[[Connection], T]) -> T:
+        raise AssertionError("the job was there when it was stored")
+
+
+async def test_the_answer_to_a_submission_is_read_where_it_is_stored(rig: Rig) -> None:
+    ports = replace(rig.ports, db=OnlyWrites(rig.ports.db))  # type: ignore[arg-type]
+    submitted = await Control(ports, rig.backends, rig.deployment).submit(job_spec(name="mnist"), None)
+    assert submitted.view == await service(rig)._view(str(submitted.view["id"]))
 
 
 async def test_a_job_from_submission_to_its_outputs(rig: Rig, control: Control) -> None:

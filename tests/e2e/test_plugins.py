@@ -124,15 +124,15 @@ def test_a_benchmark_leaves_what_it_measured(terminal: Terminal) -> None:
 def test_the_server_offers_the_models_of_its_python(terminal: Terminal, trained: dict[str, View]) -> None:
     crucible = terminal.crucible
     api = Api(Endpoint(crucible.discovery["url"], Secret(crucible.token)))
-    assert [model.name for model in api.models()] == ["logistic"]
-    schema = api.model("logistic").as_json()["schema"]
+    assert [model.name for model in api.models.listed()] == ["logistic"]
+    schema = api.models.one("logistic").as_json()["schema"]
     assert isinstance(schema, dict)
     assert schema["epochs"]["default"] == 10
-    job = api.submit_model(Order("logistic", "train", {"epochs": 12}), {"backend": "local"})
+    job = api.models.submit(Order("logistic", "train", {"epochs": 12}), {"backend": "local"})
     assert crucible.wait(job.id)["status"] == "completed"
     assert crucible.get(f"/api/v1/jobs/{job.id}")["result"] == trained["local"]["result"]
     with pytest.raises(CrucibleError, match="epochs must be at least 1, not 0") as error:
-        api.submit_model(Order("logistic", "train", {"epochs": 0}))
+        api.models.submit(Order("logistic", "train", {"epochs": 0}))
     assert error.value.data["problems"] == ["epochs must be at least 1, not 0"]
 
 

@@ -14,74 +14,15 @@ from tests.server.conftest import TOKEN
 from tests.server.fake_control import JOB, FakeControl, FakeJob
 
 from crucible.core.people import OWNER, Identity, Role, Via
-from crucible.server.crowd import EVENT_PAGE, Crowd, Gathering
+from crucible.server.crowd import EVENT_PAGE, Crowd
+from crucible.server.gathering import Gathering
 
 ADA = Identity("usr-1", "ada", Via.TOKEN, roles=MappingProxyType({"vision": Role.MEMBER}), token="tok-1")
-
-
-class Question:
-    """Answers with how often it was asked, when it is let go."""
-
-    def __init__(self) -> None:
-        self.asked = 0
-        self.go = asyncio.Event()
-
-    async def __call__(self) -> int:
-        self.asked += 1
-        mine = self.asked
-        await self.go.wait()
-        return mine
 
 
 async def turns(count: int = 5) -> None:
     for _ in range(count):
         await asyncio.sleep(0)
-
-
-async def test_who_asks_in_the_same_turn_shares_an_answer() -> None:
-    gathering, question = Gathering(), Question()
-    question.go.set()
-    assert await asyncio.gather(*(gathering.ask("a", question) for _ in range(1000))) == [1] * 1000
-
-
-async def test_other_questions_are_asked_by_themselves() -> None:
-    gathering, question = Gathering(), Question()
-    question.go.set()
-    assert await asyncio.gather(gathering.ask("a", question), gathering.ask("b", question)) == [1, 2]
-
-
-async def test_an_answer_that_is_under_way_is_not_joined() -> None:
-    gathering, question = Gathering(), Question()
-    first = asyncio.ensure_future(gathering.ask("a", question))
-    await turns()
-    later = asyncio.ensure_future(gathering.ask("a", question))
-    await turns()
-    question.go.set()
-    assert (await first, await later) == (1, 2)
-
-
-async def test_one_who_leaves_takes_the_answer_from_nobody() -> None:
-    gathering, question = Gathering(), Question()
-    first, second = (asyncio.ensure_future(gathering.ask("a", question)) for _ in range(2))
-    await turns()
-    first.cancel()
-    await turns()
-    question.go.set()
-    assert await second == 1
-    assert first.cancelled()
-
-
-async def test_what_went_wrong_is_told_to_all_and_forgotten() -> None:
-    gathering = Gathering()
-
-    async def broken() -> int:
-        raise ValueError("no")
-
-    told = await asyncio.gather(*(gathering.ask("a", broken) for _ in range(3)), return_exceptions=True)
-    assert [str(error) for error in told] == ["no"] * 3
-    question = Question()
-    question.go.set()
-    assert await gathering.ask("a", question) == 1
 
 
 class Counting:
@@ -174,6 +115,38 @@ async def test_an_event_reaches_every_socket_of_the_feed_by_one_read(api: FastAP
     job.events.append({"n": 1, "cursor": 1, "job": JOB, "type": "x", "at": "", "data": {}})
     control.tell(None, "event")
     assert [(await socket.frame())["cursor"] for socket in sockets] == [1] * 30
-    assert reads == 1
+    await turns(50)
+    assert reads == 2  # that of the event, and one look for what came meanwhile
+    control.tell(None, "log")
+    await turns(50)
+    assert reads == 2  # output is no event
     for socket in sockets:
         await socket.__aexit__(None, None, None)
+
+
+async def test_the_feed_is_watched_once_however_many_follow_and_by_nobody_once_they_left(
+    api: FastAPI, control: FakeControl
+) -> None:
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    sockets = [SocketClient(api, "/api/v1/stream", headers) for _ in range(30)]
+    for socket in sockets:
+        await socket.__aenter__()
+        await socket.accepted()
+    await turns(50)
+    assert len(control.watches[None]) == 1
+    for socket in sockets:
+        await socket.__aexit__(None, None, None)
+    await turns(50)
+    assert len(control.watches[None]) == 0
+
+
+async def test_a_feed_without_a_hint_is_looked_at_now_and_then(control: FakeControl) -> None:
+    job = FakeJob()
+    control.add(job)
+    [crowd] = crowd_of(control, OWNER)
+    coming = asyncio.ensure_future(crowd.later(0, 0.001))
+    await turns(20)
+    assert not coming.done()
+    job.events.append({"n": 1, "cursor": 1, "job": JOB, "type": "x", "at": "", "data": {}})
+    async with asyncio.timeout(10):
+        assert (await coming).last == 1

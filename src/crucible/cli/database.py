@@ -24,7 +24,7 @@ def backup(
     session = Session.of(ctx)
     target = _on_the_server(session, file)
     with session.api() as api:
-        made = api.backup(target)
+        made = api.upkeep.backup(target)
     if session.out.as_json:
         session.out.json(made.as_json())
     else:
@@ -77,7 +77,7 @@ def confirm(ctx: typer.Context, yes: Yes = False) -> int:
         why = "Machines that the restored database does not want will be ended."
         if not session.confirm("Allow machines to be launched and ended again?", yes=yes, why=why):
             return 1
-        done = api.confirm_restore()
+        done = api.upkeep.confirm_restore()
     if session.out.as_json:
         session.out.json(done.as_json())
     else:

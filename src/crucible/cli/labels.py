@@ -32,7 +32,11 @@ def tag(
     parse_tags(tags or ()), parse_tags(remove or ())
     with session.api() as api:
         found = find_job(api, job)
-        changed = api.tag(found.id, add=tags or (), remove=remove or ()) if tags or remove else api.tags(found.id)
+        changed = (
+            api.labels.tag(found.id, add=tags or (), remove=remove or ())
+            if tags or remove
+            else api.labels.tags(found.id)
+        )
         if session.out.as_json:
             session.out.json({"job": found.id, "tags": list(changed)})
             return
@@ -57,11 +61,11 @@ def note(
     with session.api() as api:
         found = find_job(api, job)
         if delete is not None:
-            _told(session, api.delete_note(found.id, delete), "Deleted {0.called}: {0.text}")
+            _told(session, api.labels.delete_note(found.id, delete), "Deleted {0.called}: {0.text}")
         elif text is not None:
-            _told(session, api.add_note(found.id, text), f"Noted on {found.called} as {{0.called}}.")
+            _told(session, api.labels.add_note(found.id, text), f"Noted on {found.called} as {{0.called}}.")
         else:
-            _list(session, found, api.notes(found.id))
+            _list(session, found, api.labels.notes(found.id))
 
 
 def _told(session: Session, done: NoteView, words: str) -> None:
@@ -94,7 +98,7 @@ def rename(
     """Give a job another name; whatever it is doing goes on."""
     session = Session.of(ctx)
     with session.api() as api:
-        found = api.rename(find_job(api, job).id, name)
+        found = api.labels.rename(find_job(api, job).id, name)
         if session.out.as_json:
             session.out.json(found.as_json())
         else:

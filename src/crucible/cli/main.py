@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -14,6 +15,7 @@ from crucible.cli.commands import Debug, Json, LazyGroup, Quiet, Server
 from crucible.core.errors import CrucibleError
 
 INTERRUPTED = 130
+NO_PLUGINS = "PYDANTIC_DISABLE_PLUGINS"
 
 app = typer.Typer(
     name="crucible",
@@ -53,13 +55,20 @@ def _root(
 def main() -> None:
     # Loading makes many objects and next to no garbage; looking for it again and again took a twentieth of the time.
     gc.set_threshold(200_000, 10, 10)
-    sys.exit(run(sys.argv[1:]))
+    given = dict(os.environ)
+    # Pydantic would look through every installed package for plugins, for which no command has a use.
+    os.environ[NO_PLUGINS] = "1"
+    sys.exit(run(sys.argv[1:], given))
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Run one command line; returns its exit code, and lets nothing out but with --debug."""
+def run(arguments: Sequence[str], environ: Mapping[str, str] | None = None) -> int:
+    """Run one command line; returns its exit code, and lets nothing out but with --debug.
+
+    `environ` is what was given to the command, and what it gives to others: the process's own unless named.
+    """
     try:
-        result = typer.main.get_command(app).main(list(arguments), "crucible", standalone_mode=False)
+        command = typer.main.get_command(app)
+        result = command.main(list(arguments), "crucible", standalone_mode=False, obj=environ)
         return result if isinstance(result, int) else 0
     except CrucibleError as error:
         if _given(arguments, "--debug"):

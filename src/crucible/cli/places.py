@@ -14,7 +14,7 @@ def backends(ctx: typer.Context) -> None:
     """List the places that can run jobs."""
     session = Session.of(ctx)
     with session.api() as api:
-        found = api.backends()
+        found = api.places.backends()
     if session.out.as_json:
         session.out.json({"items": [backend.as_json() for backend in found]})
         return

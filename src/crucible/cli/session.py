@@ -31,10 +31,12 @@ class Session:
     flags: Mapping[str, object]
     arguments: tuple[str, ...] = ()
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    """What was given to the command."""
 
     @classmethod
     def of(cls, ctx: typer.Context) -> Session:
-        return cls(dict(ctx.meta.get(FLAGS, {})), tuple(ctx.meta.get(ARGUMENTS, ())))
+        environ = os.environ if ctx.obj is None else ctx.obj
+        return cls(dict(ctx.meta.get(FLAGS, {})), tuple(ctx.meta.get(ARGUMENTS, ())), environ)
 
     @cached_property
     def out(self) -> Output:

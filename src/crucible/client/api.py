@@ -7,23 +7,12 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from crucible.client.answers import read
-from crucible.client.comparisons import ComparisonView
-from crucible.client.found import CancelledPage, HitPage, NotePage, NoteView, SubmittedPage, TagPage
 from crucible.client.http import Response
-from crucible.client.placeviews import (
-    BackendPage,
-    BackendView,
-    MachinePage,
-    MachineView,
-    OrphanPage,
-    OrphanView,
-    PlanView,
-)
-from crucible.client.serverviews import BackupView, ConfirmedView, ModelPage, ModelView, PruneView, ServerView
+from crucible.client.routes import job_path
 from crucible.client.transport import Endpoint, Query, Transport
 from crucible.client.views import (
     ArtifactPage,
@@ -37,36 +26,35 @@ from crucible.client.views import (
     JobView,
     LogPage,
     MetricsView,
-    View,
 )
 from crucible.core.errors import CrucibleError
 
 if TYPE_CHECKING:  # what most commands do without is loaded by those that need it
     from crucible.client import stream
     from crucible.client.catalog import CatalogApi
+    from crucible.client.comparisons import ComparisonView
     from crucible.client.executing import Executed
     from crucible.client.forwarding import Forward
+    from crucible.client.found import HitPage
     from crucible.client.hooks import Hooks
+    from crucible.client.labels import Labels
+    from crucible.client.many import Many
+    from crucible.client.models import Models
     from crucible.client.people import People
+    from crucible.client.places import Places
+    from crucible.client.placeviews import PlanView
     from crucible.client.secrets import Secrets
+    from crucible.client.serverviews import ServerView
     from crucible.client.sessions import Session
     from crucible.client.training import Training
+    from crucible.client.upkeep import Upkeep
     from crucible.core.jobfilter import JobFilter
-    from crucible.core.models import Order
     from crucible.core.planask import PlanAsk
     from crucible.core.spec import JobSpec
     from crucible.wire.sessions import Opening
 
-V = TypeVar("V", bound=View)
-
 UPLOAD_SECONDS = 600.0
-UPKEEP_SECONDS = 600.0
-MANY_SECONDS = 120.0
-ORPHANS_SECONDS = 120.0
-"""Every place is asked."""
 PLAN_SECONDS = 60.0
-MODELS_SECONDS = 180.0
-"""Each plugin is asked, in a process that may import a large framework."""
 
 _CHUNK = 256 * 1024
 
@@ -92,6 +80,36 @@ class Api:
     @property
     def endpoint(self) -> Endpoint:
         return self.transport.endpoint
+
+    @cached_property
+    def places(self) -> Places:
+        from crucible.client.places import Places
+
+        return Places(self.transport)
+
+    @cached_property
+    def models(self) -> Models:
+        from crucible.client.models import Models
+
+        return Models(self.transport)
+
+    @cached_property
+    def many(self) -> Many:
+        from crucible.client.many import Many
+
+        return Many(self.transport)
+
+    @cached_property
+    def labels(self) -> Labels:
+        from crucible.client.labels import Labels
+
+        return Labels(self.transport)
+
+    @cached_property
+    def upkeep(self) -> Upkeep:
+        from crucible.client.upkeep import Upkeep
+
+        return Upkeep(self.transport)
 
     @cached_property
     def people(self) -> People:
@@ -151,38 +169,10 @@ class Api:
         )
         return read(JobView, response)
 
-    # Models
-
-    def models(self) -> tuple[ModelView, ...]:
-        """The models of the server's Python for models, the broken ones with `error`."""
-        response = self.transport.request("GET", "/api/v1/models", seconds=MODELS_SECONDS)
-        return read(ModelPage, response).items
-
-    def model(self, name: str) -> ModelView:
-        path = f"/api/v1/models/{quote(name, safe='')}"
-        return read(ModelView, self.transport.request("GET", path, seconds=MODELS_SECONDS))
-
-    def submit_model(self, order: Order, job: Mapping[str, object] | None = None, *, key: str | None = None) -> JobView:
-        """Train, ask or measure a model of the server's. `job` are fields of a spec: `backend`, `resources`, …"""
-        body = {
-            "method": order.method,
-            "config": order.config,
-            "inputs": order.inputs,
-            "callbacks": list(order.callbacks),
-            "job": dict(job or {}),
-        }
-        response = self.transport.request(
-            "POST",
-            f"/api/v1/models/{quote(order.model, safe='')}/jobs",
-            body=body,
-            headers={"Idempotency-Key": key or uuid.uuid4().hex},
-            repeat=True,
-            seconds=MODELS_SECONDS,
-        )
-        return read(JobView, response)
-
     def plan(self, ask: PlanAsk) -> PlanView:
         """What a program needs, where it would run and for how much; nothing is sent to any place."""
+        from crucible.client.placeviews import PlanView
+
         body = ask.model_dump(mode="json", exclude_defaults=True)
         response = self.transport.request("POST", "/api/v1/plan", body=body, repeat=True, seconds=PLAN_SECONDS)
         return read(PlanView, response)
@@ -190,7 +180,7 @@ class Api:
     # Jobs
 
     def job(self, ref: str) -> JobView:
-        return read(JobView, self.transport.request("GET", _job(ref)))
+        return read(JobView, self.transport.request("GET", job_path(ref)))
 
     def jobs(
         self,
@@ -206,80 +196,38 @@ class Api:
         query: Query = {**(short if wanted is None else _query_of(wanted)), "limit": limit, "cursor": cursor}
         return read(JobPage, self.transport.request("GET", "/api/v1/jobs", query=query))
 
-    def submit_many(self, specs: Sequence[JobSpec], *, keys: Sequence[str] | None = None) -> SubmittedPage:
-        """Up to 500 jobs, each with a key of its own; the answer says of each what became of it."""
-        made = keys if keys is not None else [uuid.uuid4().hex for _ in specs]
-        jobs = [{"spec": s.model_dump(mode="json"), "key": key} for s, key in zip(specs, made, strict=True)]
-        response = self.transport.request(
-            "POST", "/api/v1/jobs/bulk", body={"jobs": jobs}, repeat=True, seconds=MANY_SECONDS
-        )
-        return read(SubmittedPage, response)
-
-    def cancel_many(
-        self, wanted: JobFilter | None = None, *, ids: Sequence[str] = (), dry_run: bool = False
-    ) -> CancelledPage:
-        """Ask for the end of the jobs that fit (up to 1,000, newest first), or of those of these ids."""
-        which = {"ids": list(ids)} if wanted is None else {"filter": _plain(wanted)}
-        body = {**which, "dry_run": dry_run}
-        response = self.transport.request("POST", "/api/v1/jobs/cancel", body=body, repeat=True, seconds=MANY_SECONDS)
-        return read(CancelledPage, response)
-
-    # Labels
-
-    def rename(self, ref: str, name: str | None) -> JobView:
-        return read(JobView, self.transport.request("PATCH", _job(ref), body={"name": name}, repeat=True))
-
-    def tags(self, ref: str) -> tuple[str, ...]:
-        return read(TagPage, self.transport.request("GET", _job(ref, "tags"))).items
-
-    def tag(self, ref: str, *, add: Iterable[str] = (), remove: Iterable[str] = ()) -> tuple[str, ...]:
-        """Remove tags, then add some; the tags of the job after that."""
-        body = {"add": list(add), "remove": list(remove)}
-        return read(TagPage, self.transport.request("POST", _job(ref, "tags"), body=body, repeat=True)).items
-
-    def notes(self, ref: str) -> tuple[NoteView, ...]:
-        return read(NotePage, self.transport.request("GET", _job(ref, "notes"))).items
-
-    def add_note(self, ref: str, text: str) -> NoteView:
-        """Leave a note. Not repeated: it would be there twice."""
-        return read(NoteView, self.transport.request("POST", _job(ref, "notes"), body={"text": text}, repeat=False))
-
-    def delete_note(self, ref: str, note: str) -> NoteView:
-        path = _job(ref, f"notes/{quote(note, safe='')}")
-        return read(NoteView, self.transport.request("DELETE", path, repeat=False))
-
     # One job
 
     def cancel(self, ref: str) -> JobView:
         """Ask a job to end; asking again, or for one that has ended, is harmless."""
-        return read(JobView, self.transport.request("POST", _job(ref, "cancel"), repeat=True))
+        return read(JobView, self.transport.request("POST", job_path(ref, "cancel"), repeat=True))
 
     def resume(self, ref: str, *, checkpoint: str | None = None, backend: str | None = None) -> JobView:
         """Reopen a job that has ended. Not repeated: the second time it would be found running."""
         wish = {"checkpoint": checkpoint, "backend": backend}
         body = {name: value for name, value in wish.items() if value is not None}
-        return read(JobView, self.transport.request("POST", _job(ref, "resume"), body=body, repeat=False))
+        return read(JobView, self.transport.request("POST", job_path(ref, "resume"), body=body, repeat=False))
 
     def rerun(self, ref: str, *, key: str | None = None) -> JobView:
         """A new job from what was recorded of this one; `key` makes it one, as in `submit`."""
         headers = {"Idempotency-Key": key or uuid.uuid4().hex}
-        return read(JobView, self.transport.request("POST", _job(ref, "rerun"), headers=headers, repeat=True))
+        return read(JobView, self.transport.request("POST", job_path(ref, "rerun"), headers=headers, repeat=True))
 
     def ask_checkpoint(self, ref: str) -> JobView:
         """Have the running program save a checkpoint now; it is listed once it is stored."""
-        return read(JobView, self.transport.request("POST", _job(ref, "checkpoint"), repeat=True))
+        return read(JobView, self.transport.request("POST", job_path(ref, "checkpoint"), repeat=True))
 
     def checkpoints(self, ref: str) -> tuple[CheckpointView, ...]:
         """Newest first, with those that were not kept."""
-        return read(CheckpointPage, self.transport.request("GET", _job(ref, "checkpoints"))).items
+        return read(CheckpointPage, self.transport.request("GET", job_path(ref, "checkpoints"))).items
 
     def checkpoint(self, ref: str, checkpoint: str) -> CheckpointView:
         """One by its id, short id or name, or `latest` or `best`."""
-        path = _job(ref, f"checkpoints/{quote(checkpoint, safe='')}")
+        path = job_path(ref, f"checkpoints/{quote(checkpoint, safe='')}")
         return read(CheckpointView, self.transport.request("GET", path))
 
     def checkpoint_path(self, ref: str, checkpoint: str) -> str:
-        return _job(ref, f"checkpoints/{quote(checkpoint, safe='')}/content")
+        return job_path(ref, f"checkpoints/{quote(checkpoint, safe='')}/content")
 
     def logs(
         self,
@@ -291,7 +239,7 @@ class Api:
         since: float | None = None,
     ) -> LogPage:
         query = {"attempt": attempt, "offset": offset, "limit": limit, "since": since}
-        response = self.transport.request("GET", _job(ref, "logs"), query=query)
+        response = self.transport.request("GET", job_path(ref, "logs"), query=query)
         return _log_page(response, offset)
 
     def search_logs(
@@ -307,71 +255,43 @@ class Api:
         cursor: str | None = None,
     ) -> HitPage:
         """Lines of the output that hold `text` or, with `regex`, match it; of all attempts unless one is named."""
+        from crucible.client.found import HitPage
+
         flags = {"regex": "true" if regex else "false", "case": "true" if case else "false"}
         more = {"attempt": attempt, "context": context, "limit": limit, "cursor": cursor}
         query: Query = {"q": text, **flags, **more}
-        return read(HitPage, self.transport.request("GET", _job(ref, "logs/search"), query=query))
+        return read(HitPage, self.transport.request("GET", job_path(ref, "logs/search"), query=query))
 
     def metrics(self, ref: str, *, series: Iterable[str] = (), points: int = 500) -> MetricsView:
         query: Query = {"series": list(series), "points": points}
-        return read(MetricsView, self.transport.request("GET", _job(ref, "metrics"), query=query))
+        return read(MetricsView, self.transport.request("GET", job_path(ref, "metrics"), query=query))
 
     def health(self, ref: str) -> HealthView:
         """How a job does, with evidence and advice."""
-        return read(HealthView, self.transport.request("GET", _job(ref, "health")))
+        return read(HealthView, self.transport.request("GET", job_path(ref, "health")))
 
     def compare(self, refs: Iterable[str]) -> ComparisonView:
         """Two to twenty jobs side by side."""
+        from crucible.client.comparisons import ComparisonView
+
         query: Query = {"job": list(refs)}
         return read(ComparisonView, self.transport.request("GET", "/api/v1/compare", query=query))
 
     def events(self, ref: str, *, after: int = 0, limit: int = 200) -> tuple[EventView, ...]:
         query = {"after": after, "limit": limit}
-        return read(EventPage, self.transport.request("GET", _job(ref, "events"), query=query)).items
+        return read(EventPage, self.transport.request("GET", job_path(ref, "events"), query=query)).items
 
     def artifacts(self, ref: str) -> tuple[ArtifactView, ...]:
-        return read(ArtifactPage, self.transport.request("GET", _job(ref, "artifacts"))).items
+        return read(ArtifactPage, self.transport.request("GET", job_path(ref, "artifacts"))).items
 
     def artifact_path(self, ref: str, path: str) -> str:
-        return _job(ref, f"artifacts/{quote(path)}")
+        return job_path(ref, f"artifacts/{quote(path)}")
 
-    # Places and the server itself
-
-    def backends(self) -> tuple[BackendView, ...]:
-        return read(BackendPage, self.transport.request("GET", "/api/v1/backends")).items
-
-    def machines(self, *, all: bool = False) -> tuple[MachineView, ...]:
-        query: Query = {"all": "true" if all else None}
-        return read(MachinePage, self.transport.request("GET", "/api/v1/machines", query=query)).items
-
-    def orphans(self) -> tuple[OrphanView, ...]:
-        """Machines at our places that carry our tag and that we do not know, or that should be gone."""
-        response = self.transport.request("GET", "/api/v1/machines/orphans", seconds=ORPHANS_SECONDS)
-        return read(OrphanPage, response).items
-
-    def terminate_machine(self, ref: str) -> MachineView:
-        """End a machine, or an orphan by the provider's id; asking again is harmless."""
-        path = f"/api/v1/machines/{quote(ref, safe='')}/terminate"
-        return read(MachineView, self.transport.request("POST", path, repeat=True))
-
-    # Upkeep
-
-    def prune(self, *, older_than: float | None = None, dry_run: bool = False) -> PruneView:
-        """Remove what retention allows, older than so many seconds (the server's own time unless given)."""
-        body = {"older_than_seconds": older_than, "dry_run": dry_run}
-        response = self.transport.request("POST", "/api/v1/prune", body=body, repeat=True, seconds=UPKEEP_SECONDS)
-        return read(PruneView, response)
-
-    def backup(self, path: str) -> BackupView:
-        """Copy the database to a new file; `path` is absolute, on the server's disk."""
-        body = {"path": path}
-        response = self.transport.request("POST", "/api/v1/db/backup", body=body, seconds=UPKEEP_SECONDS)
-        return read(BackupView, response)
-
-    def confirm_restore(self) -> ConfirmedView:
-        return read(ConfirmedView, self.transport.request("POST", "/api/v1/db/confirm", repeat=True))
+    # The server itself
 
     def server(self) -> ServerView:
+        from crucible.client.serverviews import ServerView
+
         return read(ServerView, self.transport.request("GET", "/api/v1/server"))
 
     def stop_server(self) -> None:
@@ -430,22 +350,13 @@ class Api:
         return Forward(self.transport, ref, remote, local, notice or (lambda error: None))
 
 
-def _plain(wanted: JobFilter) -> dict[str, object]:
-    return wanted.model_dump(mode="json", exclude_defaults=True)
-
-
 def _query_of(wanted: JobFilter) -> dict[str, Any]:
-    plain = _plain(wanted)
+    plain = wanted.model_dump(mode="json", exclude_defaults=True)
     return {**plain, "active": "true"} if wanted.active else plain
 
 
 def _silent(_text: str) -> None:
     return None
-
-
-def _job(ref: str, rest: str = "") -> str:
-    path = f"/api/v1/jobs/{quote(ref, safe='')}"
-    return f"{path}/{rest}" if rest else path
 
 
 def _pieces(path: Path) -> Iterator[bytes]:

@@ -162,7 +162,7 @@ class SyncMLPlatform:
         return line_up(self.backends(), ask.requirements, ask.preferences, order=order, regions=ask.regions)
 
     def backends(self) -> tuple[BackendView, ...]:
-        return self.api.backends()
+        return self.api.places.backends()
 
     def job(self, id: str) -> SyncJob:
         """A job by its id, short id, an ending of three or more characters, `last`, or else its name (the newest)."""
@@ -184,7 +184,7 @@ class SyncMLPlatform:
 
     def machines(self, *, all: bool = False) -> tuple[MachineView, ...]:
         """Machines in use, what they are for and cost; `all`: also those that are gone."""
-        return self.api.machines(all=all)
+        return self.api.places.machines(all=all)
 
     def catalog(self, wanted: OfferFilter | None = None) -> list[PriceView]:
         """What can be rented, cheapest first, also at providers that are not connected (`runnable`, `why`)."""

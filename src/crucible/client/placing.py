@@ -29,7 +29,7 @@ def read_places(
 
 def check_places(api: Api, names: Sequence[str]) -> None:
     """Raise UnknownName for a place that the server does not have: before anything is sent."""
-    known = [backend.name for backend in api.backends()] if names else []
+    known = [backend.name for backend in api.places.backends()] if names else []
     for name in names:
         if name not in known:
             raise UnknownName("backend", name, known, fix="" if nearest(name, known) else _connecting(name, known))
@@ -45,7 +45,7 @@ def _connecting(name: str, known: Sequence[str]) -> str:
 def any_simulated(api: Api, names: Iterable[str | None]) -> bool:
     """Whether one of these places is simulated."""
     wanted = frozenset(names) - {None}
-    return bool(wanted) and any(place.is_simulated and place.name in wanted for place in api.backends())
+    return bool(wanted) and any(place.is_simulated and place.name in wanted for place in api.places.backends())
 
 
 def read_market(text: str | None, *, spot: bool = False) -> Market | None:

@@ -33,13 +33,14 @@ class Changing(Face):
     async def submit(self, spec: JobSpec, key: str | None) -> Submitted:
         """The job, durable: when this returns it survives anything."""
 
-        def store(unit: Unit) -> Accepted:
-            return self._parts.submit.store(unit, spec, key, self._who)
+        def store(unit: Unit) -> Submitted:
+            accepted = self._parts.submit.store(unit, spec, key, self._who)
+            return Submitted(queries.one_job(unit.conn, accepted.job, unit.now), accepted.created)
 
-        accepted = await self._parts.writer.write(store)
+        submitted = await self._parts.writer.write(store)
         crashpoint("submit.after_commit")
         self._ask_scheduler()
-        return Submitted(await self._view(accepted.job), accepted.created)
+        return submitted
 
     async def submit_many(self, orders: Sequence[tuple[JobSpec, str | None]]) -> list[Submitted | CrucibleError]:
         """What became of each, in their order; a job that is in the answer is durable."""

@@ -48,9 +48,9 @@ from crucible.server.addresses import Addresses
 from crucible.server.answers import answer
 from crucible.server.auth import LOOPBACK, OPEN, Guard
 from crucible.server.context import About
-from crucible.server.crowd import Gathering
 from crucible.server.envelope import Envelope
 from crucible.server.follow import Pace
+from crucible.server.gathering import Gathering
 from crucible.server.limits import MAX_BUNDLE, BodyLimit
 from crucible.server.lingering import Lingering
 from crucible.server.meters import Meters, Stopwatch

@@ -6,58 +6,20 @@ wait for seconds.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Hashable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from crucible.core.people import Identity
 from crucible.server import frames
+from crucible.server.gathering import Gathering
 from crucible.server.ports import JobsPort, LogPage, View, Watch
 
 T = TypeVar("T")
 
 EVENT_PAGE = 200
-
-
-class Gathering:
-    """Joins those who ask the same in one turn of the event loop.
-
-    What is under way is not joined any more: an answer was always begun after it was asked for, so it holds all that
-    was true by then.
-    """
-
-    def __init__(self) -> None:
-        self._open: dict[Hashable, list[asyncio.Future[Any]]] = {}
-        self._under_way: set[asyncio.Task[None]] = set()
-
-    async def ask(self, key: Hashable, read: Callable[[], Awaitable[T]]) -> T:
-        """What `read` returns or raises; one who leaves takes it from nobody else."""
-        mine: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        joined = self._open.get(key)
-        if joined is None:
-            joined = self._open[key] = []
-            task = asyncio.ensure_future(self._answer(key, read))
-            self._under_way.add(task)
-            task.add_done_callback(self._under_way.discard)
-        joined.append(mine)
-        return await mine
-
-    async def _answer(self, key: Hashable, read: Callable[[], Awaitable[T]]) -> None:
-        await asyncio.sleep(0)  # whoever was woken together comes in
-        waiting = self._open.pop(key)
-        try:
-            found = await read()
-        except Exception as error:  # noqa: BLE001  it is theirs who asked
-            for one in waiting:
-                if not one.done():
-                    one.set_exception(error)
-            return
-        for one in waiting:
-            if not one.done():
-                one.set_result(found)
 
 
 @dataclass(frozen=True)
@@ -105,6 +67,18 @@ class Crowd:
             return Events(tuple(frames.event(item, cursor) for item in items), last, len(items) == EVENT_PAGE)
 
         return await self._ask(("events", job, after), read)
+
+    async def later(self, after: int, look: float) -> Events:
+        """The next events of all jobs, once there are any; without a hint it is looked every `look` seconds."""
+
+        async def come() -> Events:
+            async with self._control.watch(None) as watch:
+                while not (found := await self.events(None, after)).frames:
+                    while (hints := await watch.changed(look)) and "event" not in hints:
+                        pass
+                return found
+
+        return await self._gathering.wait((self._authority, after), come)
 
     async def logs(self, job: str, *, attempt: int | None, offset: int, limit: int) -> LogPage:
         async def read() -> LogPage:

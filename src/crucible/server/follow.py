@@ -89,19 +89,10 @@ class FollowAll:
         self._pace = pace
 
     async def run(self) -> None:
-        async with self._crowd.watch(None) as watch:
-            hints: set[str] = {"event"}
-            while True:
-                if not hints or "event" in hints:
-                    await self._events()
-                hints = {*await watch.changed(self._pace.look)}
-
-    async def _events(self) -> None:
-        more = True
-        while more:
-            found = await self._crowd.events(None, self._after)
+        while True:
+            found = await self._crowd.later(self._after, self._pace.look)
             await self._sender.send(found.frames)
-            self._after, more = found.last, found.more
+            self._after = found.last
 
 
 class FollowJob:
