@@ -27,7 +27,7 @@ suite_stores() {
     bring_azurite
     run_pytest stores -n 2 --dist loadfile tests/storage
 }
-suite_postgres() { run_pytest postgres -n 3 --dist worksteal --database postgres tests/control tests/core/lifecycle tests/hostile/test_nul.py tests/hostile/test_agents.py --ignore=tests/control/db; }
+suite_postgres() { run_pytest postgres -n 3 --dist worksteal --database postgres tests/control tests/hostile/test_nul.py tests/hostile/test_agents.py --ignore=tests/control/db; }
 suite_templates() { run_pytest templates -n 2 --dist worksteal tests/templates/nanogpt tests/analysis/oracle; }
 suite_e2e() { run_pytest e2e -n 4 --dist worksteal tests/e2e; }
 suite_faults() { run_pytest faults -n 3 --dist loadfile tests/faults; }

@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -57,6 +57,8 @@ class Deployment:
 
     nursery: Nursery | None = None
     """Where servers are forked, if they need not be new interpreters."""
+    commands: Nursery | None = None
+    """The same for commands."""
 
     def __init__(self, folder: Path, env: Mapping[str, str] | None = None) -> None:
         self.home = folder / "home"
@@ -76,9 +78,9 @@ class Deployment:
         began = time.monotonic()
         self.home.mkdir(parents=True, exist_ok=True)
         arguments, given = ("serve", "--embedded", "--nonce", nonce), {**self.env, **env}
-        with open(self.home / "server.log", "ab") as log:
+        with open(self.home / "server.log", "ab") as log, open(os.devnull, "rb") as nothing:
             if self.nursery is not None and not prefix and not _for_interpreters(given):
-                self.server = self.nursery.fork(arguments, given, log)
+                self.server = self.nursery.fork(arguments, given, (nothing, log, log))
             else:
                 command = [*prefix, sys.executable, "-m", "crucible.app", *arguments]
                 self.server = subprocess.Popen(command, env=given, stdout=log, stderr=log)
@@ -199,10 +201,16 @@ class Deployment:
 
     def cli(self, *arguments: str, seconds: float = 60.0, **more: Any) -> subprocess.CompletedProcess[str]:
         """Runs the real command on this deployment."""
+        return self.command(arguments, self.env, seconds, **more)
+
+    def command(
+        self, arguments: Sequence[str], env: Mapping[str, str], seconds: float, **more: Any
+    ) -> subprocess.CompletedProcess[str]:
+        """The command, to its end; `more` is for `subprocess.run`."""
+        if self.commands is not None and more.keys() <= {"cwd", "input"} and not _for_interpreters(env):
+            return self.commands.run(arguments, env, seconds, **more)
         command = [sys.executable, "-m", "crucible", *arguments]
-        return subprocess.run(
-            command, env=self.env, capture_output=True, text=True, timeout=seconds, check=False, **more
-        )
+        return subprocess.run(command, env=env, capture_output=True, text=True, timeout=seconds, check=False, **more)
 
     def _ready(self, nonce: str) -> bool:
         assert self.server is not None
@@ -238,7 +246,7 @@ class Deployment:
 def _for_interpreters(env: Mapping[str, str]) -> bool:
     """Whether it holds what is read before any of our code runs."""
     changed = {name for name, value in env.items() if os.environ.get(name) != value}
-    return any(name.startswith(("LD_", "PYTHON")) for name in changed)
+    return any(name.startswith(("LANG", "LC_", "LD_", "PYTHON")) for name in changed)
 
 
 def _pages(client: httpx.Client, job: str, attempt: int | None) -> Iterator[bytes]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.harness import Deployment
-from tests.nursery import Nursery
+from tests.nursery import SERVER, Nursery
 
 SECONDS = 240
 """Longest a test may take, however busy the machine."""
@@ -37,7 +37,7 @@ def nursery(request: pytest.FixtureRequest) -> Iterator[None]:
     if request.config.getoption("--scale") != "test":
         yield
         return
-    with pytest.MonkeyPatch.context() as patch, Nursery() as made:
+    with pytest.MonkeyPatch.context() as patch, Nursery(SERVER) as made:
         patch.setattr(Deployment, "nursery", made)
         yield
 
