@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
-# Runs the suites named, or all of them, prints the time of each, and fails at the end if any failed.
+# Runs the suites named one after the other, or all of them in two lanes, prints the time of each, and fails at the
+# end if any failed.
 set -u
 cd "$(dirname "$0")/.." || exit
 . scripts/lib.sh
 
-all=(lint types rooms unit postgres simulation templates e2e faults)
+# The first lane takes suites from the beginning, the second from the end: what computes stands before what waits.
+all=(lint types rooms unit stores postgres simulation templates e2e faults)
 bin=$PWD/.venv/bin
+run=.pytest_cache/run
 
 suite_lint() {
     local code=0
@@ -18,71 +21,125 @@ suite_rooms() { "$bin/lint-imports"; }
 # Tests wait, for processes and for deadlines: three or four workers keep two cores busy. With worksteal a worker takes
 # over from another only when it has nothing left, so that what a module starts is started once.
 suite_unit() {
-    wait # for what is brought in the background
-    run_pytest unit -n 3 --dist worksteal tests --ignore=tests/e2e --ignore=tests/faults --ignore=tests/simulation --ignore=tests/templates/nanogpt --ignore=tests/analysis/oracle
+    run_pytest unit -n 3 --dist worksteal tests --ignore=tests/e2e --ignore=tests/faults --ignore=tests/simulation --ignore=tests/storage --ignore=tests/templates/nanogpt --ignore=tests/analysis/oracle
 }
-suite_postgres() { run_pytest postgres -n 3 --dist worksteal --database postgres tests/control tests/core/lifecycle tests/hostile/test_nul.py tests/hostile/test_agents.py --ignore=tests/control/db; }
+suite_stores() {
+    bring_azurite
+    run_pytest stores -n 2 --dist loadfile tests/storage
+}
+suite_postgres() { run_pytest postgres -n 3 --dist worksteal --database postgres tests/control tests/hostile/test_nul.py tests/hostile/test_agents.py --ignore=tests/control/db; }
 suite_templates() { run_pytest templates -n 2 --dist worksteal tests/templates/nanogpt tests/analysis/oracle; }
 suite_e2e() { run_pytest e2e -n 4 --dist worksteal tests/e2e; }
 suite_faults() { run_pytest faults -n 3 --dist loadfile tests/faults; }
 # The same every time: nothing here gets a second try.
 suite_simulation() { "$bin/python" -m pytest -q -n 2 tests/simulation && "$bin/crucible-sim" --seeds 200 --processes 2; }
 
-# Runs pytest for a suite and keeps what it skipped for the summary. What failed is run once more, alone: a test that
-# passes then ran into a busy machine, and the summary says so; one that fails again fails the suite.
+# run_pytest SUITE ARGUMENT...: keeps what it wrote, what failed and how to ask for it again.
 run_pytest() {
-    local name=$1 code log=.pytest_cache/$1.txt color=no
+    local name=$1
     shift
-    [ -t 1 ] && color=yes
-    "$bin/python" -m pytest -q -rfEs --durations=15 --durations-min=5 --color="$color" -o cache_dir=".pytest_cache/$name" "$@" | tee -i "$log"
-    code=${PIPESTATUS[0]}
-    note_skipped "$name" "$log"
-    [ "$code" = 1 ] || return "$code"
-    printf '\n== %s: what failed, once more\n' "$name"
-    "$bin/python" -m pytest -q -o cache_dir=".pytest_cache/$name" "$@" -n 0 --last-failed --last-failed-no-failures=none || return 1
-    again=", some only at the second try (see above)"
+    printf '%q ' "$@" >"$run/$name.arguments"
+    "$bin/python" -m pytest -q -rfEs --durations=15 --durations-min=5 --color="$color" -o cache_dir=".pytest_cache/$name" "$@" | tee -i "$run/$name.txt"
+    return "${PIPESTATUS[0]}"
 }
 
-# Tests of the Azure store run Azurite, which comes by npm.
+# Tests of the Azure store run Azurite, which comes by npm. Who asks second waits for the first.
 bring_azurite() {
     [ -x .venv/node_modules/.bin/azurite ] && return
-    command -v npm >/dev/null || apt_install npm
-    timeout 180 npm install --silent --no-audit --no-fund --ignore-scripts --prefix .venv azurite@3.35.0 >&2 ||
-        say "missing: azurite; tests that need it will say so."
-}
-
-# note_skipped SUITE FILE: from what pytest wrote, each reason with its number of tests.
-note_skipped() {
-    local line
-    while read -r line; do
-        skipped+=("$(printf '%-9s %s' "$1" "$line")")
-    done < <(sed -n -e $'s/\x1b\\[[0-9;]*m//g' -e 's/^SKIPPED //p' "$2")
+    if mkdir "$run/azurite" 2>/dev/null; then
+        command -v npm >/dev/null || apt_install npm
+        timeout 180 npm install --silent --no-audit --no-fund --ignore-scripts --prefix .venv azurite@3.35.0 >&2 ||
+            say "missing: azurite; tests that need it will say so."
+        touch "$run/azurite/brought"
+    fi
+    until [ -e "$run/azurite/brought" ]; do sleep 0.5; done
 }
 
 # Rewrites the tests' asserts while the first suites leave a core idle, so that not every worker has to do it.
 warm_up() { "$bin/python" -m pytest -q --collect-only -p no:cacheprovider tests >/dev/null 2>&1; }
 
-# Sets `processor`: its seconds that everything we waited for has used. What went on without us is not in it.
-note_processor() {
-    times >.pytest_cache/times # not in a subshell, which would have used nothing
-    processor=$(awk 'NR == 2 { gsub(/[ms]/, " "); print int($1 * 60 + $2 + $3 * 60 + $4) }' .pytest_cache/times)
-}
-
-run_suite() {
-    local name=$1 started=$SECONDS used code outcome again=
+# run_suite SUITE: in a process of its own, whose children are the suite's alone, so that it knows their time.
+run_suite() (
+    name=$1 started=$SECONDS
+    trap 'exit 130' INT
+    trap - EXIT
     printf '\n== %s\n' "$name"
-    note_processor
-    used=$processor
     "suite_$name"
     code=$?
-    [ "$code" = 130 ] && exit 130
-    outcome=$([ "$code" = 0 ] && echo "passed$again" || echo "FAILED ($code)")
-    note_processor
-    note_result "$name" $((SECONDS - started)) $((processor - used)) "$outcome"
-    [ "$code" = 0 ] || failed=1
+    times >"$run/$name.times"
+    echo "$code $((SECONDS - started)) $(awk 'NR == 2 { gsub(/[ms]/, " "); print int($1 * 60 + $2 + $3 * 60 + $4) }' "$run/$name.times")" >"$run/$name.result"
+    [ "$code" != 130 ]
+)
+
+# run_lane SUITE...: those that no other lane has taken. Says which have ended, and at last a dot.
+run_lane() {
+    local name
+    trap 'exit 130' INT
+    trap 'echo .' EXIT
+    for name in "$@"; do
+        mkdir "$run/$name.taken" 2>/dev/null || continue
+        say "$name begins"
+        run_suite "$name" >"$run/$name.out" 2>&1 || exit
+        echo "$name"
+    done
 }
 
-note_result() { results+=("$(printf '%-9s %5d s %5d s of processor  %s' "$@")"); }
+# Two lanes keep both cores busy while faults and commands wait; they go before what only computes. What a suite wrote
+# is shown once it has ended.
+run_lanes() {
+    local said open=2 backwards=() name
+    for name in "${all[@]}"; do backwards=("$name" "${backwards[@]}"); done
+    mkfifo "$run/ended"
+    exec 3<>"$run/ended"
+    set -m # each is a process group, which is ended as a whole
+    bring_azurite &
+    warm_up &
+    run_lane "${backwards[@]}" >&3 &
+    { renice -n 5 -p "$BASHPID" >/dev/null; run_lane "${all[@]}"; } >&3 &
+    set +m
+    while [ "$open" != 0 ]; do
+        read -r said <&3
+        if [ "$said" = . ]; then open=$((open - 1)); else cat "$run/$said.out"; fi
+    done
+}
+
+# What failed is run once more when nothing else runs: a test that passes then ran into a busy machine, and the summary
+# says so; one that fails again fails its suite.
+try_again() {
+    local name=$1 arguments
+    eval "arguments=($(cat "$run/$name.arguments"))"
+    printf '\n== %s: what failed, once more\n' "$name"
+    "$bin/python" -m pytest -q -o cache_dir=".pytest_cache/$name" "${arguments[@]}" -n 0 --last-failed --last-failed-no-failures=none
+}
+
+# conclude SUITE: sets `failed` if it did, and adds its line to `results`.
+conclude() {
+    local name=$1 code=1 seconds=0 processor=0 outcome=passed
+    [ -f "$run/$name.result" ] && read -r code seconds processor <"$run/$name.result"
+    if [ "$code" = 1 ] && [ -f "$run/$name.arguments" ] && try_again "$name"; then
+        code=0 outcome="passed, some only at the second try (see above)"
+    fi
+    [ "$code" = 0 ] || failed=1 outcome="FAILED ($code)"
+    total=$((total + processor))
+    note_result "$name" "$seconds" "$processor" "$outcome"
+}
+
+note_result() { results+=("$(printf '%-10s %5d s %5d s of processor  %s' "$@")"); }
+
+# skipped_by SUITE...: from what pytest wrote, each reason with its number of tests.
+skipped_by() {
+    local name
+    for name in "$@"; do
+        [ -f "$run/$name.txt" ] && sed -n -e $'s/\x1b\\[[0-9;]*m//g' -e "s/^SKIPPED /$(printf '%-10s' "$name") /p" "$run/$name.txt"
+    done
+}
+
+stop() {
+    trap '' INT TERM
+    for group in $(jobs -p); do kill -INT -- "-$group" 2>/dev/null; done
+    wait
+    exit 130
+}
 
 suites=("$@")
 [ $# = 0 ] && suites=("${all[@]}")
@@ -90,27 +147,30 @@ for name in "${suites[@]}"; do
     declare -F "suite_$name" >/dev/null || die "no suite is named $name" "The suites are: ${all[*]}"
 done
 
-trap 'exit 130' INT
+trap stop INT TERM
 # Without bytecode every worker of every suite compiles the tests, and what they start, from the beginning.
 unset VIRTUAL_ENV CRUCIBLE_HOME CRUCIBLE_SERVER PYTHONDONTWRITEBYTECODE
-mkdir -p .pytest_cache
+rm -rf "$run"
+mkdir -p "$run"
+color=$([ -t 1 ] && echo yes || echo no)
 results=()
-skipped=()
 failed=0
+total=0
 
 scripts/setup.sh dev || exit
 case " ${suites[*]} " in *" unit "* | *" postgres "* | *" e2e "* | *" faults "*) bring_system_packages ;; esac
-case " ${suites[*]} " in *" unit "*) bring_azurite & ;; esac
-[ $# = 0 ] && warm_up &
+if [ $# = 0 ]; then
+    run_lanes
+else
+    for name in "${suites[@]}"; do
+        run_suite "$name" || exit 130
+    done
+fi
+for name in "${suites[@]}"; do conclude "$name"; done
 
-for name in "${suites[@]}"; do
-    run_suite "$name"
-done
-
-note_processor
-note_result all "$SECONDS" "$processor" "$([ "$failed" = 0 ] && echo passed || echo FAILED)"
-printf '\n== skipped\n'
-printf '%s\n' "${skipped[@]:-nothing}"
+note_result all "$SECONDS" "$total" "$([ "$failed" = 0 ] && echo passed || echo FAILED)"
+skipped=$(skipped_by "${suites[@]}")
+printf '\n== skipped\n%s\n' "${skipped:-nothing}"
 printf '\n== time of each suite\n'
 printf '%s\n' "${results[@]}"
 exit "$failed"

@@ -16,26 +16,29 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import httpx2 as httpx
 import psutil
+from tests.nursery import Forked, Nursery
 
 T = TypeVar("T")
 View = dict[str, Any]
 TERMINAL = {"completed", "failed", "cancelled"}
+SOON, LATER = 0.02, 0.1
+"""Seconds between two looks: at first, and after a second. Whoever looks takes from what it waits for."""
 
 
 def until(look: Callable[[], T | None], seconds: float = 30.0, what: str = "it") -> T:
     """What `look` returns once it returns something true; fails the test after `seconds`."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
+    began = time.monotonic()
+    while time.monotonic() < began + seconds:
         found = look()
         if found:
             return found
-        time.sleep(0.02)
+        time.sleep(min(max((time.monotonic() - began) / 10, SOON), LATER))
     raise AssertionError(f"waited {seconds:g} s for {what}")
 
 
@@ -52,10 +55,15 @@ def python(code: str, **more: object) -> View:
 class Deployment:
     """A server on a state folder of its own. It may be killed and started again; its jobs live on."""
 
+    nursery: Nursery | None = None
+    """Where servers are forked, if they need not be new interpreters."""
+    commands: Nursery | None = None
+    """The same for commands."""
+
     def __init__(self, folder: Path, env: Mapping[str, str] | None = None) -> None:
         self.home = folder / "home"
         self.env = {**os.environ, "CRUCIBLE_HOME": str(self.home), **(env or {})}
-        self.server: subprocess.Popen[bytes] | None = None
+        self.server: subprocess.Popen[bytes] | Forked | None = None
 
     def __enter__(self) -> Deployment:
         self.start()
@@ -69,9 +77,13 @@ class Deployment:
         nonce = os.urandom(8).hex()
         began = time.monotonic()
         self.home.mkdir(parents=True, exist_ok=True)
-        with open(self.home / "server.log", "ab") as log:
-            command = [*prefix, sys.executable, "-m", "crucible.app", "serve", "--embedded", "--nonce", nonce]
-            self.server = subprocess.Popen(command, env={**self.env, **env}, stdout=log, stderr=log)
+        arguments, given = ("serve", "--embedded", "--nonce", nonce), {**self.env, **env}
+        with open(self.home / "server.log", "ab") as log, open(os.devnull, "rb") as nothing:
+            if self.nursery is not None and not prefix and not _for_interpreters(given):
+                self.server = self.nursery.fork(arguments, given, (nothing, log, log))
+            else:
+                command = [*prefix, sys.executable, "-m", "crucible.app", *arguments]
+                self.server = subprocess.Popen(command, env=given, stdout=log, stderr=log)
         until(lambda: self._ready(nonce), seconds, "the server")
         return time.monotonic() - began
 
@@ -117,6 +129,8 @@ class Deployment:
                 ours = process.environ().get("CRUCIBLE_HOME") == str(self.home)
                 if ours and process.cmdline()[1:3] == ["-m", "crucible.app"]:
                     found.append(process)
+        if isinstance(self.server, Forked) and self.server.poll() is None:  # it has another's command line
+            found.append(psutil.Process(self.server.pid))
         return found
 
     def hosts(self) -> list[int]:
@@ -187,10 +201,16 @@ class Deployment:
 
     def cli(self, *arguments: str, seconds: float = 60.0, **more: Any) -> subprocess.CompletedProcess[str]:
         """Runs the real command on this deployment."""
+        return self.command(arguments, self.env, seconds, **more)
+
+    def command(
+        self, arguments: Sequence[str], env: Mapping[str, str], seconds: float, **more: Any
+    ) -> subprocess.CompletedProcess[str]:
+        """The command, to its end; `more` is for `subprocess.run`."""
+        if self.commands is not None and more.keys() <= {"cwd", "input"} and not _for_interpreters(env):
+            return self.commands.run(arguments, env, seconds, **more)
         command = [sys.executable, "-m", "crucible", *arguments]
-        return subprocess.run(
-            command, env=self.env, capture_output=True, text=True, timeout=seconds, check=False, **more
-        )
+        return subprocess.run(command, env=env, capture_output=True, text=True, timeout=seconds, check=False, **more)
 
     def _ready(self, nonce: str) -> bool:
         assert self.server is not None
@@ -221,6 +241,12 @@ class Deployment:
         except (OSError, httpx.HTTPError):
             return None
         return view if view["phase"] in phases else None
+
+
+def _for_interpreters(env: Mapping[str, str]) -> bool:
+    """Whether it holds what is read before any of our code runs."""
+    changed = {name for name, value in env.items() if os.environ.get(name) != value}
+    return any(name.startswith(("LANG", "LC_", "LD_", "PYTHON")) for name in changed)
 
 
 def _pages(client: httpx.Client, job: str, attempt: int | None) -> Iterator[bytes]:

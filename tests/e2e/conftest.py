@@ -7,9 +7,24 @@ from collections.abc import Iterator
 import pytest
 from tests.e2e.terminal import Terminal
 from tests.harness import Deployment
+from tests.nursery import COMMAND, Nursery
 
 SECRET = "a-value-that-no-job-may-see"
 SHOWN = 4000
+
+
+@pytest.fixture(scope="session", autouse=True)
+def commands() -> Iterator[None]:
+    """Commands that are run to their end are forked; those that a test talks to are new interpreters."""
+    with pytest.MonkeyPatch.context() as patch, Nursery(COMMAND) as made:
+        patch.setattr(Deployment, "commands", made)
+        yield
+
+
+@pytest.fixture
+def new_interpreters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every command of the test is started as users start it."""
+    monkeypatch.setattr(Deployment, "commands", None)
 
 
 @pytest.fixture(scope="module")

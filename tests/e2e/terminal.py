@@ -48,9 +48,8 @@ class Terminal:
     def run(self, *arguments: str, **more: Any) -> Done:
         """One command, to its end."""
         more.setdefault("cwd", self.folder)
-        command = [sys.executable, "-m", "crucible", *arguments]
         env = {**self.crucible.env, **more.pop("env", {})}
-        return subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False, **more)
+        return self.crucible.command(arguments, env, 60, **more)
 
     def ok(self, *arguments: str, **more: Any) -> str:
         """Its standard output; it has to succeed."""

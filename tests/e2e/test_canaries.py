@@ -15,7 +15,7 @@ from tests.scale import Record
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.timeout(240), pytest.mark.usefixtures("new_interpreters")]
 
 PLACES: Mapping[str, Mapping[str, str]] = {
     "local": {},

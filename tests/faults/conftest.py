@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.harness import Deployment
+from tests.nursery import SERVER, Nursery
 
 SECONDS = 240
 """Longest a test may take, however busy the machine."""
@@ -28,6 +29,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.timeout(LONG_SECONDS), append=False)
         elif not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(SECONDS))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nursery(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Servers are forked, except where more is proved than a test proves."""
+    if request.config.getoption("--scale") != "test":
+        yield
+        return
+    with pytest.MonkeyPatch.context() as patch, Nursery(SERVER) as made:
+        patch.setattr(Deployment, "nursery", made)
+        yield
+
+
+@pytest.fixture
+def new_interpreters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every server of the test is started as users start it."""
+    monkeypatch.setattr(Deployment, "nursery", None)
 
 
 @pytest.fixture

@@ -32,6 +32,8 @@ from tests.faults.load import (
 from tests.harness import Deployment, shell, until
 from tests.scale import Record, Scale
 
+pytestmark = pytest.mark.usefixtures("new_interpreters")
+
 CLIENTS = 12
 LONG_JOBS = 3
 MOST = 3

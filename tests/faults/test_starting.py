@@ -22,6 +22,8 @@ import psutil
 import pytest
 from tests.harness import Deployment, View, shell, until
 
+pytestmark = pytest.mark.usefixtures("new_interpreters")
+
 AT_ONCE = 8
 ROOM = 24 * 1024 * 1024
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Depends, FastAPI, Header, Path, Query
@@ -42,6 +42,7 @@ from crucible.server.limits import (
 from crucible.server.lingering import Lingering
 from crucible.server.ports import AgentsPort
 from crucible.server.relay import come
+from crucible.server.routes import add_routes
 from crucible.server.stored import send_file
 from crucible.wire.desired import encode_desired
 from crucible.wire.messages import MAX_BATCH_BYTES
@@ -78,10 +79,15 @@ async def _attempt_in_query(
     control.check_attempt(attempt, bearer(request.headers))
 
 
-claims = APIRouter(prefix="/agent/v1")
-machines = APIRouter(prefix="/agent/v1/machines/{machine}", dependencies=[Depends(_machine)])
-attempts = APIRouter(prefix="/agent/v1/attempts/{attempt}/{rank}", dependencies=[Depends(_attempt)])
-code = APIRouter(prefix="/agent/v1/bundles", dependencies=[Depends(_attempt_in_query)])
+def _router(path: str, *checks: Callable[..., Awaitable[None]]) -> APIRouter:
+    """Its routes are not for browsers, and pass these checks."""
+    return APIRouter(prefix=f"/agent/v1{path}", dependencies=[Depends(check) for check in (_no_browsers, *checks)])
+
+
+claims = _router("")
+machines = _router("/machines/{machine}", _machine)
+attempts = _router("/attempts/{attempt}/{rank}", _attempt)
+code = _router("/bundles", _attempt_in_query)
 
 
 def build_agents_api(control: AgentsPort, closing: asyncio.Event | None = None) -> FastAPI:
@@ -94,8 +100,7 @@ def build_agents_api(control: AgentsPort, closing: asyncio.Event | None = None) 
     app.add_middleware(Addresses)
     app.add_middleware(Lingering)
     app.add_middleware(Envelope)
-    for router in (claims, machines, attempts, code):
-        app.include_router(router, dependencies=[Depends(_no_browsers)])
+    add_routes(app, claims, machines, attempts, code)
     return app
 
 

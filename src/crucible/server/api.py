@@ -56,6 +56,7 @@ from crucible.server.lingering import Lingering
 from crucible.server.meters import Meters, Stopwatch
 from crucible.server.ports import JobsPort
 from crucible.server.proxies import THIS_COMPUTER, Network, Proxies
+from crucible.server.routes import add_routes
 
 ROUTERS = tuple(
     module.router
@@ -91,6 +92,10 @@ ROUTERS = tuple(
     )
 )
 STREAMED = re.compile(r"/api/v1/bundles/[^/]*")
+ANYWHERE = (401, 403, 422, 429, 500, 503, 507)
+"""Problems that every operation may answer with."""
+WITH_BODY = (400, 413)
+"""And every one that takes a body."""
 
 
 def build_api(
@@ -138,8 +143,7 @@ def build_api(
     app.add_middleware(Stopwatch, meters=app.state.meters)
     app.add_middleware(Lingering)
     app.add_middleware(Envelope, version=version)
-    for router in ROUTERS:
-        app.include_router(router, responses=problems.documented(401, 403, 422, 429, 500, 503, 507))
+    add_routes(app, *ROUTERS)
     _add_openapi(app)
     return app
 
@@ -165,7 +169,13 @@ def describe(app: FastAPI) -> dict[str, Any]:
     for path, item in document["paths"].items():
         for operation in item.values():
             operation["security"] = [] if path in OPEN else [{"token": []}]
-            if "requestBody" in operation:
-                operation["responses"] |= {str(status): told for status, told in problems.documented(400, 413).items()}
+            operation["responses"] = _responses(operation)
     answered.tell(document)
     return document
+
+
+def _responses(operation: dict[str, Any]) -> dict[str, Any]:
+    """Its own, and the problems it shares with others; of 422 FastAPI tells a form that is never sent."""
+    statuses = (*ANYWHERE, *WITH_BODY) if "requestBody" in operation else ANYWHERE
+    own = {status: told for status, told in operation["responses"].items() if status != "422"}
+    return {str(status): told for status, told in problems.documented(*statuses).items()} | own

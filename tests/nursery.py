@@ -1,0 +1,201 @@
+"""Servers and commands of tests, forked from a process that has loaded already what they load.
+
+A start costs a tenth of what a new interpreter takes, and tests start hundreds. Each is a process of its own all the
+same, with its own environment, folder and streams, and dies like any other. How a new interpreter starts, how long it
+takes and what others see of it (its command line and first environment) is for tests that start one.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import pkgutil
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from typing import BinaryIO, NoReturn
+
+SERVER = "crucible.app"
+COMMAND = "crucible"
+LOADED = {
+    SERVER: (
+        "crucible.app",
+        "crucible.backends.local.backend",
+        "crucible.backends.rehearsal.backend",
+        "crucible.control.compose",
+        "crucible.control.crashpoints",
+        "crucible.control.db.filesystem",
+        "crucible.server.agents",
+        "crucible.server.api",
+        "crucible.server.home",
+        "crucible.server.journal",
+        "crucible.server.listen",
+        "crucible.server.reach",
+        "psycopg",
+        "uv",
+    ),
+    COMMAND: ("crucible.cli", "crucible.client", "rich.console", "rich.table"),
+}
+"""By the program, as `python -m` calls it."""
+WHOLE = frozenset({"crucible.cli", "crucible.client"})
+"""With every module that is in them."""
+LONGEST = 1024 * 1024
+LOAD_SECONDS = 120
+
+
+class Forked:
+    """A process that was forked, with the part of `subprocess.Popen` that tests use."""
+
+    def __init__(self, nursery: Nursery, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self._nursery = nursery
+        self._handle = os.pidfd_open(pid)
+
+    def poll(self) -> int | None:
+        return self._ended(0)
+
+    def wait(self, timeout: float | None = None) -> int:
+        code = self._ended(timeout)
+        if code is None:
+            raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0)
+        return code
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            signal.pidfd_send_signal(self._handle, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def _ended(self, seconds: float | None) -> int | None:
+        if self.returncode is None and select.select([self._handle], [], [], seconds)[0]:
+            self.returncode = self._nursery.code_of(self.pid)
+            os.close(self._handle)
+        return self.returncode
+
+
+class Nursery:
+    """The process they are forked from; it ends with the one that made it."""
+
+    def __init__(self, program: str) -> None:
+        self._line, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._line.settimeout(LOAD_SECONDS)
+        with far:
+            command = [sys.executable, "-m", __name__, program, str(far.fileno())]
+            self._process = subprocess.Popen(command, pass_fds=[far.fileno()], stdin=subprocess.DEVNULL)
+
+    def __enter__(self) -> Nursery:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._line.close()
+        self._process.wait(LOAD_SECONDS)
+
+    def fork(
+        self, arguments: Sequence[str], env: Mapping[str, str], streams: Sequence[BinaryIO], cwd: str | None = None
+    ) -> Forked:
+        """The program with these arguments, this environment and no other, and these three streams."""
+        asked = json.dumps({"arguments": arguments, "env": dict(env), "cwd": str(cwd or os.getcwd())}).encode()
+        socket.send_fds(self._line, [asked], [stream.fileno() for stream in streams])
+        return Forked(self, int(self._line.recv(LONGEST)))
+
+    def run(
+        self,
+        arguments: Sequence[str],
+        env: Mapping[str, str],
+        seconds: float,
+        input: str | None = None,
+        cwd: str | None = None,
+    ) -> subprocess.CompletedProcess[str]:
+        """The same as `subprocess.run` with `capture_output` and `text`."""
+        with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            given.write((input or "").encode())
+            given.seek(0)
+            process = self.fork(arguments, env, (given, out, err), cwd)
+            try:
+                code = process.wait(seconds)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+                raise
+            return subprocess.CompletedProcess(arguments, code, _text(out), _text(err))
+
+    def code_of(self, pid: int) -> int:
+        """The exit code of one that has ended, negative for the signal that ended it."""
+        self._line.send(json.dumps({"ended": pid}).encode())
+        return int(self._line.recv(LONGEST))
+
+
+def _text(written: BinaryIO) -> str:
+    """With the ends of lines that a reader of text sees."""
+    written.seek(0)
+    return written.read().decode().replace("\r\n", "\n").replace("\r", "\n")
+
+
+def load(program: str) -> None:
+    for name in LOADED[program]:
+        module = importlib.import_module(name)
+        if name in WHOLE:
+            for found in pkgutil.walk_packages(module.__path__, f"{name}."):
+                importlib.import_module(found.name)
+    gc.collect()
+    gc.freeze()
+    threads = len(os.listdir("/proc/self/task"))
+    assert threads == 1, f"{threads} threads: a fork has one"
+
+
+def serve(program: str, line: socket.socket) -> int:
+    """Forks on request until the line is closed; a fork does not come back."""
+    load(program)
+    while True:
+        said, streams, _, _ = socket.recv_fds(line, LONGEST, 3)
+        if not said:
+            return 0
+        asked = json.loads(said)
+        if "ended" in asked:
+            line.send(str(os.waitstatus_to_exitcode(os.waitpid(asked["ended"], 0)[1])).encode())
+            continue
+        pid = os.fork()
+        if pid == 0:
+            line.close()
+            _become(program, streams, **asked)
+        for stream in streams:
+            os.close(stream)
+        line.send(str(pid).encode())
+
+
+def _become(
+    program: str, streams: Sequence[int], arguments: Sequence[str], env: Mapping[str, str], cwd: str
+) -> NoReturn:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(env)
+    time.tzset()
+    sys.argv = [program, *arguments]
+    if program == SERVER:
+        from crucible.app import leave_soon, main
+
+        sys.exit(main(leave=leave_soon))
+    from crucible.cli.main import run
+
+    sys.exit(run(arguments))
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for whoever made us, and ends us through it
+    sys.exit(serve(sys.argv[1], socket.socket(fileno=int(sys.argv[2]))))
