@@ -96,6 +96,9 @@ class Plans:
         foreign = await self._prices.foreign()
         return await self._calls.run(LANE, lambda: self._answer(question, foreign, now), SECONDS)
 
+    def close(self) -> None:
+        self._readings.close()
+
     def _question(self, ask: PlanAsk, profile: Profile | None) -> _Question:
         named = tuple(dict.fromkeys(name for name in (ask.backend, *ask.fallback) if name))
         for name in (*named, *ask.allowed_backends):

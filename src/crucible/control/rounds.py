@@ -93,6 +93,7 @@ class Rounds:
             await self._ports.wakeups.close()
             await self._ports.db.close()
             await self._ports.calls.close()
+            self._parts.plans.close()
 
     async def _leave(self) -> None:
         """Idle pool machines are released; a release that takes longer goes on at the next start."""

@@ -1,0 +1,71 @@
+"""Programs are read once each, by a reader that is made when it is needed and ended with its owner."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+
+import pytest
+from tests.control.fakes import InlineCalls
+
+from crucible.control.readings import KEPT, LANE, Readings
+from crucible.core.planask import Program
+from crucible.core.profile import GpuNeed
+
+
+@pytest.fixture
+def calls() -> InlineCalls:
+    return InlineCalls()
+
+
+@pytest.fixture
+def readings(calls: InlineCalls) -> Iterator[Readings]:
+    found = Readings(calls)
+    yield found
+    found.close()
+
+
+def program(text: str, *arguments: str) -> Program:
+    return Program({"main.py": text}, "main.py", arguments)
+
+
+async def test_the_same_program_is_read_once(readings: Readings, calls: InlineCalls) -> None:
+    text = "import torch\nx = torch.zeros(3).cuda()\n"
+    first, second = await readings.of(program(text)), await readings.of(program(text))
+    assert first is second
+    assert first.gpu.value is GpuNeed.REQUIRED
+    assert calls.lanes == [LANE]
+
+
+async def test_other_arguments_are_another_program(readings: Readings, calls: InlineCalls) -> None:
+    await readings.of(program("1", "--epochs", "3"))
+    await readings.of(program("1", "--epochs", "4"))
+    assert len(calls.lanes) == 2
+
+
+async def test_half_characters_are_read_too(readings: Readings) -> None:
+    assert (await readings.of(program("import torch  # \ud83d"))).frameworks.value == ("torch",)
+
+
+async def test_only_so_many_are_remembered(readings: Readings, calls: InlineCalls) -> None:
+    for number in range(KEPT + 1):
+        readings._kept[str(number)] = await readings.of(program("1"))
+    await readings.of(program("2"))
+    assert len(readings._kept) == KEPT
+
+
+async def test_nothing_is_started_for_nobody(calls: InlineCalls) -> None:
+    Readings(calls).close()
+    assert calls.lanes == []
+
+
+async def test_the_reader_ends_with_its_owner(readings: Readings) -> None:
+    await readings.of(program("1"))
+    pid = readings._reader.pid
+    assert pid is not None
+    readings.close()
+    deadline = time.monotonic() + 10
+    while os.path.exists(f"/proc/{pid}") and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not os.path.exists(f"/proc/{pid}")
