@@ -9,11 +9,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from crucible.agent.attempt import run_attempt
 from crucible.agent.bootstrap import BadBootstrap, Bootstrap
 from crucible.agent.folders import AttemptFolder
 from crucible.agent.host import run_host
 from crucible.agent.limits import LimitsProbe, choose
-from crucible.agent.runner import Machine, run_attempt
+from crucible.agent.runner import Machine
 from crucible.agent.sampling import Probe, detect_devices
 from crucible.agent.version import version
 

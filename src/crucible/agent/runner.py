@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import os
 import queue
-import signal
 import threading
 import time
 from collections.abc import Collection, Mapping
@@ -18,13 +17,13 @@ from typing import Callable
 
 from crucible.agent import runner_state as rs
 from crucible.agent.bootstrap import Order
-from crucible.agent.channel import AttemptWish, Channel, Gone, LinkError
+from crucible.agent.channel import AttemptWish, Channel, Gone
 from crucible.agent.channels import runner_channels, session_lines
 from crucible.agent.checkpoints import Keeper, Telling
 from crucible.agent.clock import Deadline, boottime
 from crucible.agent.contacts import Contacts, Listener
 from crucible.agent.courier import Courier
-from crucible.agent.files import Lock, read_json, write_file, write_json
+from crucible.agent.files import read_json, write_file, write_json
 from crucible.agent.folders import AttemptFolder
 from crucible.agent.interruption import watch
 from crucible.agent.launcher import CannotExecute
@@ -43,11 +42,10 @@ from crucible.agent.sessions import Sessions, Surroundings
 from crucible.agent.spool import Spool
 from crucible.agent.stagework import Abandoned, StageError, StageWork
 from crucible.agent.telemetry import ReportFile, Telemetry
-from crucible.agent.userprocess import UserProcess, confinement_name, prepare_confinement
+from crucible.agent.userprocess import UserProcess, prepare_confinement
 from crucible.agent.version import version
 from crucible.agent.voice import Voice, cleaned
 from crucible.wire.messages import Cause, Kind
-from crucible.wire.process import this_process
 from crucible.wire.results import BadResult
 
 log = logging.getLogger(__name__)
@@ -56,8 +54,16 @@ TURN_SECONDS = 0.1
 LAST_TURN_SECONDS = 0.01
 TELL_SECONDS = 0.5
 DRAIN_SECONDS = 5.0
-MAX_TRIES = 5
-"""Runners that may die while preparing, before the attempt is given up."""
+LOST: Mapping[str, object] = {
+    "code": None,
+    "signal": None,
+    "cause": Cause.RUNNER_LOST.value,
+    "text": "the runner died; what was left of the job was ended",
+    "cpu_seconds": None,
+    "peak_memory": None,
+    "seconds": None,
+}
+"""How an attempt ended whose runner did not live to see it."""
 
 
 @dataclass(frozen=True)
@@ -67,43 +73,6 @@ class Machine:
     limiter: Limiter
     env: Mapping[str, str]
     has_gpus: bool = False
-
-
-def run_attempt(folder: AttemptFolder, machine: Machine) -> int:
-    """Run, or finish, the attempt in the folder. Returns at once when another runner has it or it is done.
-
-    Call it in a process of its own that has no threads.
-    """
-    lock = Lock.take(folder.lock)
-    if lock is None or folder.done.exists():
-        return 0
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        # Whoever ends this machine's processes one by one ends the job too, and that is to be reported.
-        signal.signal(number, signal.SIG_IGN)
-    threading.excepthook = _die
-    tries = _count_try(folder)
-    order = Order.read(folder.root)
-    began = folder.process.exists() or folder.exited.exists()
-    life = Recovery if began or tries > MAX_TRIES else Life
-    life(order, folder, machine).run()
-    return 0
-
-
-def _count_try(folder: AttemptFolder) -> int:
-    """Write down who runs the attempt; how many have tried."""
-    before = (read_json(folder.runner) or {}).get("tries")
-    tries = (before if isinstance(before, int) else 0) + 1
-    me = this_process()
-    doc = {"pid": me.pid, "start_time": me.start_time, "pgid": os.getpgid(0), "tries": tries}
-    write_json(folder.runner, dict(doc))
-    return tries
-
-
-def _die(problem: threading.ExceptHookArgs) -> None:
-    """A thread that ends by our mistake would leave a runner that waits for ever: a successor does better."""
-    name = problem.thread.name if problem.thread is not None else "a thread"
-    log.error("%s failed", name, exc_info=problem.exc_value)
-    os._exit(70)
 
 
 class Life:
@@ -379,7 +348,7 @@ class Life:
         if self._exited is not None:
             return self._exited
         data = (read_json(self._folder.exited) or {}).get("data")
-        return data if isinstance(data, dict) else _LOST
+        return data if isinstance(data, dict) else LOST
 
     def _telling(self) -> Telling:
         return Telling(
@@ -435,51 +404,3 @@ class Life:
     @staticmethod
     def _start(work: Callable[[], None], name: str) -> None:
         threading.Thread(target=work, name=name, daemon=True).start()
-
-
-class Recovery(Life):
-    """The life of a runner whose predecessor died after the user's process may have been started.
-
-    It starts nothing: it ends what is left, says so, and delivers what there is.
-    """
-
-    def _make_user(self) -> tuple[UserProcess, str]:
-        left = self._machine.limiter.find_left(confinement_name(self._assignment))
-        return UserProcess.left_behind(self._folder.process, self._marks(), left), ""
-
-    def _begin(self) -> rs.Step:
-        self._user.end_all()
-        said = {message.kind for message in self._spool.everything()}
-        if Kind.ENDED in said:
-            return rs.RunnerState(0.0, None, boottime(), rs.Phase.ENDED), (rs.Finish(),)
-        state = rs.RunnerState(0.0, None, boottime(), rs.Phase.SAVING)
-        told = read_json(self._folder.exited)
-        if Kind.EXITED in said or (told is not None and self._spool.first > int(str(told["after"])) + 1):
-            return state, (rs.StoreOutputs(),)
-        data = told["data"] if told is not None else None
-        exited = rs.Say(Kind.EXITED, data if isinstance(data, dict) else dict(_LOST))
-        return state, (exited, rs.StoreOutputs())
-
-    def _store_outputs(self) -> None:
-        """What the job left may name its secrets; where they are not handed out again it goes without."""
-        channel = self._channel()
-        try:
-            self._hide(tuple(channel.secrets().values()) if self._assignment.secrets else ())
-        except Gone:
-            self._contacts.gone()
-        except LinkError as error:
-            log.warning("what is left of the job is not redacted: %s", error)
-        finally:
-            channel.close()
-        super()._store_outputs()
-
-
-_LOST: Mapping[str, object] = {
-    "code": None,
-    "signal": None,
-    "cause": Cause.RUNNER_LOST.value,
-    "text": "the runner died; what was left of the job was ended",
-    "cpu_seconds": None,
-    "peak_memory": None,
-    "seconds": None,
-}
