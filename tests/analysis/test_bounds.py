@@ -115,3 +115,8 @@ def test_empty_and_binary_files_give_a_profile_that_says_so(data: bytes) -> None
     profile = analyse(sources(data))
     assert profile.notes
     assert profile.frameworks.value == ()
+
+
+@pytest.mark.parametrize("code", ["for i in range(2 ** 63): pass", "x = list(range(10 ** 30))", "range(-(2 ** 64))"])
+def test_ranges_longer_than_python_can_count_are_no_trouble(code: str) -> None:
+    assert analyse(sources(code)).frameworks.known

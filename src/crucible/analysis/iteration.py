@@ -30,8 +30,8 @@ def _range(value: Thing) -> list[Value] | None:
     numbers = value.args
     if not all(isinstance(each, int) for each in numbers) or not numbers or (len(numbers) == 3 and numbers[2] == 0):
         return None
-    found = range(*numbers)
-    return list(found) if len(found) <= UNROLLED else None
+    first = list(range(*numbers)[: UNROLLED + 1])  # the length of a range may be more than Python can say
+    return first if len(first) <= UNROLLED else None
 
 
 def length_of(value: Value) -> int | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from crucible.analysis.values import Store, Tensor
 
 
-@dataclass
+@dataclass(slots=True)
 class Tape:
     """`recording` is off where no gradients are wanted; `half` is the kind that autocast works in, if any."""
 

@@ -23,7 +23,7 @@ NOWHERE: Where = ("", 0)
 MAX_OPTIONS = 4
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Unknown:
     """Nothing is known. `gpu`: its truth follows from whether there is a GPU (True), or is none (False)."""
 
@@ -35,7 +35,7 @@ HAS_GPU = Unknown(True)
 NO_GPU = Unknown(False)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class Either:
     """One of a few values. `gpu`: the first is the one taken where there is a GPU."""
 
@@ -43,14 +43,14 @@ class Either:
     gpu: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Name:
     """Something of a library, by its full path: `torch.nn.Linear`."""
 
     path: str
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Thing:
     """What a call of a library gave: an object of `path`, made with these arguments."""
 
@@ -67,7 +67,7 @@ class Thing:
         return self.args[place] if 0 <= place < len(self.args) else default
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class Member:
     """An attribute that only its owner knows: a method, mostly."""
 
@@ -75,7 +75,7 @@ class Member:
     name: str
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Function:
     node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
     scope: Scope
@@ -85,7 +85,7 @@ class Function:
     owner: Class | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class Bound:
     """A method together with what it belongs to."""
 
@@ -93,7 +93,7 @@ class Bound:
     function: Function
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Class:
     name: str
     where: Where
@@ -134,7 +134,7 @@ class Class:
         return self.dataclass or any(base.is_dataclass(depth + 1) for base in inherited)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Instance:
     cls: Class
     where: Where = NOWHERE
@@ -145,7 +145,7 @@ class Instance:
         return tuple(self.cls.outside())
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Module:
     """A file of the program, as `import` gives it."""
 
@@ -153,7 +153,7 @@ class Module:
     scope: Scope
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Store:
     """The memory under a tensor and its views."""
 
@@ -161,7 +161,7 @@ class Store:
     weight: bool = False
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Tensor:
     """`shape` is None where even the number of dimensions is unknown; a dimension is an int or UNKNOWN."""
 

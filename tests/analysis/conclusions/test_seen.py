@@ -1,0 +1,95 @@
+"""How a conclusion is drawn: which calls it looks at, the lines it shows, what it asks."""
+
+from __future__ import annotations
+
+from tests.analysis.values_of import follow
+
+from crucible.analysis.conclusions.seen import Seen, number_named
+from crucible.core.profile import Confidence, Evidence
+
+CALLS = """
+import one, two
+one.first(1)
+two.second(2)
+one.first(3)
+for i in range(100):
+    two.third()
+"""
+
+
+def seen(code: str, *arguments: str) -> Seen:
+    return Seen(follow(code, *arguments))
+
+
+def test_calls_by_path_come_in_the_order_of_the_paths() -> None:
+    found = seen(CALLS).calls("two.second", "one.first", "three.none")
+    assert [(call.path, call.where[1]) for call in found] == [("two.second", 4), ("one.first", 3), ("one.first", 5)]
+
+
+def test_calls_whose_path_fits_come_as_they_were_seen_and_each_path_is_asked_once() -> None:
+    asked: list[str] = []
+
+    def fits(path: str) -> bool:
+        asked.append(path)
+        return path in ("one.first", "two.second")
+
+    found = seen(CALLS).calls_where(fits)
+    assert [call.args for call in found] == [(1,), (2,), (3,)]
+    assert sorted(asked) == sorted(set(asked))
+    assert seen(CALLS).calls_where(lambda path: False) == []
+
+
+def test_a_conclusion_shows_each_line_once_and_three_at_the_most() -> None:
+    said = seen(CALLS).say(1, [("a.py", 3), ("a.py", 3), ("a.py", 4), ("a.py", 5), ("a.py", 7)])
+    assert [str(line) for line in said.evidence] == [
+        "a.py:3: one.first(1)",
+        "a.py:4: two.second(2)",
+        "a.py:5: one.first(3)",
+    ]
+    assert said.confidence is Confidence.HIGH
+
+
+def test_a_place_that_is_no_line_of_the_program_is_no_evidence() -> None:
+    assert seen(CALLS).say(1, [("", 0), ("other.py", 3), ("a.py", 0)]).evidence == ()
+    assert seen(CALLS).evidence(("a.py", 999)) == Evidence("a.py", 999, "")
+
+
+def test_what_is_assumed_says_so_and_what_is_asked_has_no_value() -> None:
+    assumed, asked = seen("").assume(32, "Batches of 32."), seen("").ask("How many?", "Nobody knows.")
+    assert (assumed.value, assumed.assumed, assumed.confidence) == (32, True, Confidence.LOW)
+    assert (asked.known, asked.question, asked.why) == (False, "How many?", "Nobody knows.")
+
+
+SETTINGS = """
+import argparse
+from dataclasses import dataclass
+parser = argparse.ArgumentParser()
+parser.add_argument("--batch", type=int, default=8)
+args = parser.parse_args()
+
+@dataclass
+class Config:
+    batch: int = 16
+    width: int = 5
+batch = 64
+width = 7
+config = Config()
+"""
+
+
+def test_settings_by_name_go_by_the_names_first_and_then_by_where_they_stand() -> None:
+    """Once the program was followed, fields of configs count as well; options come before variables."""
+    found = [(name, value) for name, value, _ in seen(SETTINGS).named(("width", "batch"))]
+    assert found.index(("width", 7)) < found.index(("batch", 8)) < found.index(("batch", 64))
+
+
+def test_the_command_line_outranks_a_default() -> None:
+    named = number_named(seen(SETTINGS, "--batch", "9"), ("batch",))
+    assert named is not None
+    assert (named[0], named[2]) == (9, "batch")
+
+
+def test_a_number_that_makes_no_sense_is_passed_over() -> None:
+    code = "batch = -3\nbatch = True\nbatch = 'many'\nbatch = 24\nbatch = 10 ** 12\n"
+    assert number_named(seen(code), ("batch",)) == (24, ("a.py", 4), "batch")
+    assert number_named(seen("batch = 0"), ("batch",)) is None
