@@ -67,6 +67,7 @@ OPTIONAL = {
     "hidden from TensorFlow for JAX": (
         "import jax, tensorflow as tf\ntf.config.experimental.set_visible_devices([], 'GPU')\njax.numpy.zeros(3)"
     ),
+    "what it can do": "import torch\nhalf = torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16",
     "a TPU if it gets one": (
         "import tensorflow as tf\ntry:\n    tf.tpu.experimental.initialize_tpu_system(r)\n"
         "except ValueError:\n    pass\ntf.zeros(3)"

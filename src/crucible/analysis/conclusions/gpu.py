@@ -61,6 +61,12 @@ _NEEDS = frozenset(
     }
 )
 
+_ASKS = (
+    "torch.cuda.is_available",
+    "torch.accelerator.is_available",
+    "torch.cuda.device_count",
+    "torch.cuda.is_bf16_supported",
+)
 _GPU_MEMORY = (
     "tensorflow.config.experimental.get_memory_info",
     "tensorflow.config.experimental.reset_memory_stats",
@@ -215,7 +221,7 @@ def _required_parameters(seen: Seen) -> Iterator[Sign]:
 
 def _optional(seen: Seen) -> Iterator[Sign]:
     for call in seen.facts.calls:
-        if call.path in ("torch.cuda.is_available", "torch.accelerator.is_available", "torch.cuda.device_count"):
+        if call.path in _ASKS:
             yield call.where, "It asks whether there is a GPU."
         elif (
             call.last == "cuda"

@@ -6,6 +6,11 @@ FRAMEWORKS: dict[str, tuple[str, ...]] = {
     "torch": ("torch",), "torchvision": ("torch",), "torchaudio": ("torch",), "torchtext": ("torch",),
     "torchrl": ("torch",),
     "torch_geometric": ("torch",), "torchmetrics": ("torch",), "functorch": ("torch",), "torchtune": ("torch",),
+    **dict.fromkeys(
+        ("torchdata", "torcheval", "torchao", "torchinfo", "torchsummary", "torchdiffeq", "torchsde", "torch_xla",
+         "torch_scatter", "torch_sparse", "torch_cluster", "torch_optimizer", "torch_ema", "torch_fidelity"),
+        ("torch",),
+    ),
     "timm": ("torch", "timm"), "fairscale": ("torch",), "apex": ("torch",), "bitsandbytes": ("torch",),
     "tensorflow": ("tensorflow",), "tensorflow_datasets": ("tensorflow",), "tensorflow_hub": ("tensorflow",),
     "tensorflow_addons": ("tensorflow",), "tensorflow_probability": ("tensorflow",), "tensorflow_text": ("tensorflow",),
@@ -36,6 +41,9 @@ ONLY_GPU = frozenset(
 )  # fmt: skip
 """Packages that do nothing without a GPU."""
 
+_FAMILIES = (("tensorflow_", "tensorflow"), ("keras_", "keras"))
+"""Packages whose name begins like that belong to it, also those that are not listed."""
+
 
 def of_module(module: str) -> tuple[str, ...]:
     """The frameworks that an import of this module brings."""
@@ -45,4 +53,4 @@ def of_module(module: str) -> tuple[str, ...]:
         return ("tensorflow", "keras")
     if top == "xgboost" and rest.startswith("sklearn"):
         return ("xgboost",)
-    return found
+    return found or tuple(name for start, name in _FAMILIES if top.startswith(start))
