@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from tests.e2e.terminal import Terminal
 from tests.harness import Deployment
-from tests.nursery import COMMAND, Nursery
+from tests.nursery import COMMAND, SERVER, Nursery
 
 SECRET = "a-value-that-no-job-may-see"
 SHOWN = 4000
@@ -19,6 +19,18 @@ def commands() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch, Nursery(COMMAND) as made:
         patch.setattr(Deployment, "commands", made)
         yield
+
+
+@pytest.fixture(scope="session")
+def servers() -> Iterator[Nursery]:
+    with Nursery(SERVER) as made:
+        yield made
+
+
+@pytest.fixture
+def forked_servers(servers: Nursery, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests that kill theirs and start it again."""
+    monkeypatch.setattr(Deployment, "nursery", servers)
 
 
 @pytest.fixture
