@@ -48,6 +48,7 @@ if TYPE_CHECKING:  # what most commands do without is loaded by those that need 
     from crucible.client.forwarding import Forward
     from crucible.client.hooks import Hooks
     from crucible.client.people import People
+    from crucible.client.predictions import PredictionPage
     from crucible.client.secrets import Secrets
     from crucible.client.sessions import Session
     from crucible.client.training import Training
@@ -186,6 +187,13 @@ class Api:
         body = ask.model_dump(mode="json", exclude_defaults=True)
         response = self.transport.request("POST", "/api/v1/plan", body=body, repeat=True, seconds=PLAN_SECONDS)
         return read(PlanView, response)
+
+    def predictions(self, *, limit: int = 50, cursor: str | None = None) -> PredictionPage:
+        """What plans said of jobs beside how long those took, newest first."""
+        from crucible.client.predictions import PredictionPage
+
+        query: Query = {"limit": limit, "cursor": cursor}
+        return read(PredictionPage, self.transport.request("GET", "/api/v1/predictions", query=query))
 
     # Jobs
 

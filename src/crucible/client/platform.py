@@ -20,6 +20,7 @@ from crucible.client.catalog import PriceView
 from crucible.client.executing import Executed
 from crucible.client.forwarding import Forward
 from crucible.client.placeviews import BackendView, MachineView, PlanView
+from crucible.client.predictions import PredictionPage
 from crucible.client.pump import pumped
 from crucible.client.results import JobResult
 from crucible.client.status import JobStatus
@@ -116,6 +117,10 @@ class MLPlatform:
     async def catalog(self, wanted: OfferFilter | None = None) -> list[PriceView]:
         """What can be rented, cheapest first, also at providers that are not connected (`runnable`, `why`)."""
         return await self.in_thread(lambda: self.sync.catalog(wanted))
+
+    async def predictions(self, *, limit: int = 50) -> PredictionPage:
+        """How long jobs were said to take and how long they took, newest first, with the accuracy of all that count."""
+        return await self.in_thread(lambda: self.sync.predictions(limit=limit))
 
     async def backends(self) -> tuple[BackendView, ...]:
         return await self.in_thread(self.sync.backends)
