@@ -153,6 +153,7 @@ class FakeServer:
     backends: list[dict[str, Any]] = field(default_factory=lambda: [{"name": "local", "connected": True}])
     plan: dict[str, Any] | None = None
     """What is answered to a question for one; unless given the place that it names, or this computer."""
+    predictions: list[dict[str, Any]] = field(default_factory=list)
     plans_asked: list[dict[str, Any]] = field(default_factory=list)
     acts: list[tuple[list[dict[str, Any]], int | None]] = field(default_factory=list)
     ends_as: dict[str, Any] | None = None
@@ -496,6 +497,15 @@ class FakeServer:
         self.plans_asked.append(asked)
         return JSONResponse(self.plan if self.plan is not None else plan_view(asked.get("backend") or "local"))
 
+    async def _predictions(self, request: Request) -> Response:
+        """A page; the cursor is where it begins."""
+        size, start = int(request.query_params["limit"]), int(request.query_params.get("cursor") or 0)
+        counted = [one["error"] for one in self.predictions if one.get("error") is not None]
+        accuracy = {"count": len(counted), "median_error": 0.25, "close": 0.5} if counted else {"count": 0}
+        after = start + size
+        more = str(after) if after < len(self.predictions) else None
+        return JSONResponse({"items": self.predictions[start:after], "next": more, "accuracy": accuracy})
+
     async def _places(self, request: Request) -> Response:
         if request.url.path.endswith("backends"):
             return JSONResponse({"items": self.backends})
@@ -570,6 +580,7 @@ class FakeServer:
                 Route(f"{jobs}/{{ref}}/checkpoints/{{checkpoint}}/content", self._content),
                 Route("/api/v1/backends", self._places),
                 Route("/api/v1/plan", self._plan, methods=["POST"]),
+                Route("/api/v1/predictions", self._predictions),
                 Route("/api/v1/catalog", catalog),
                 Route("/api/v1/catalog/{rest:path}", catalog),
                 Route("/api/v1/machines", self._places),

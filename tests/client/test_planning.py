@@ -11,7 +11,7 @@ from tests.client.fake_server import plan_view, planned_offer
 from crucible.client.payload.base import Payload
 from crucible.client.placeviews import PlanView
 from crucible.client.planning import Aims, ask_for, followed, nothing_to_decide, program_of
-from crucible.client.wishes import Wishes
+from crucible.client.wishes import Wishes, make_spec
 from crucible.core.errors import BadInput
 from crucible.core.offers import Market
 from crucible.core.routing.wishes import Objective
@@ -93,6 +93,14 @@ def test_the_plan_is_followed_where_nothing_was_named() -> None:
     assert (wishes.backend, wishes.market) == ("cloud", Market.SPOT)
     assert wishes.resources == {"gpus": 2, "gpu_memory_bytes": 7}
     assert followed(plan, Wishes(market=Market.ON_DEMAND)).market is Market.ON_DEMAND
+
+
+@pytest.mark.parametrize("wishes", [Wishes(), Wishes(backend="local"), Wishes(backend="rehearsal")])
+def test_whoever_follows_a_plan_says_which(wishes: Wishes) -> None:
+    plan = PlanView.model_validate(plan_view("local", job={"backend": "local", "plan": "abc"}))
+    told = followed(plan, wishes)
+    assert (told.plan, told.backend) == ("abc", wishes.backend)
+    assert make_spec(PAYLOAD, told, bundle=None).plan == "abc"
 
 
 @pytest.mark.parametrize("wishes", [Wishes(backend="rehearsal"), Wishes(name="x")])

@@ -90,3 +90,14 @@ def test_the_digest_tells_programs_apart() -> None:
 def test_money_is_whole() -> None:
     assert PlanAsk(max_cost_usd=0.1).max_cost_micros == 100_000
     assert PlanAsk().max_cost_micros is None
+
+
+def test_code_is_the_same_script_whatever_it_is_told() -> None:
+    plain = PlanAsk(command=("python", "train.py"), files={"train.py": "import model", "model.py": "x = 1"})
+    told = plain.model_copy(update={"command": ("python", "train.py", "--epochs", "3")})
+    settled = plain.model_copy(update={"files": {**plain.files, "settings.yaml": "epochs: 3"}})
+    other = plain.model_copy(update={"files": {**plain.files, "model.py": "x = 2"}})
+    programs = [ask.program for ask in (plain, told, settled, other)]
+    digests, scripts = [one and one.digest for one in programs], [one and one.script for one in programs]
+    assert len(set(digests)) == 4
+    assert scripts[0] == scripts[1] == scripts[2] != scripts[3]

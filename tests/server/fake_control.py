@@ -508,6 +508,9 @@ class FakeControl:
     async def plan(self, ask: PlanAsk) -> dict[str, Any]:
         return {"chosen": None, "offers": [], "rejected": []}
 
+    async def predictions(self, *, limit: int, cursor: str | None) -> dict[str, Any]:
+        return {"items": [], "next": None, "accuracy": {"count": 0, "median_error": None, "close": None}}
+
     async def backends(self) -> list[dict[str, Any]]:
         return [{"name": "local", "connected": True}]
 

@@ -37,6 +37,7 @@ COMMANDS = (
     Row("infer", "verbs:infer", "Ask a model, or a script, for a prediction.", arguments=True),
     Row("benchmark", "verbs:benchmark", "Measure a model, or run a script that measures.", arguments=True),
     Row("plan", "verbs:plan", "Show where a job would run, and for how much.", arguments=True),
+    Row("predictions", "predictions:predictions", "Show how long jobs were said to take, and how long they took."),
     Row("status", "jobs:status", "Show all active jobs, or one job."),
     Row("jobs", "jobs:jobs", "List jobs, newest first."),
     Row("logs", "logs:logs", "Print a job's output; -f follows it."),

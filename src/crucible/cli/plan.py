@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from crucible.cli.predictions import accuracy_words
 from crucible.cli.session import Session
 from crucible.cli.words import dollars
 from crucible.client.placeviews import OfferView, PlannedView, PlanView
@@ -57,11 +58,23 @@ def needs(plan: PlanView) -> Iterator[str]:
         words = _said(plan) if plan.hours_said and name == "runtime_hours" else _learned(plan.profile, name)
         if words:
             yield f"{label + ':':12}{words}"
+    yield from _experience(plan)
     yield plan.advice
     for question in dict.fromkeys(_questions(plan.profile)):
         yield f"Not known: {question}"
     for note in plan.profile.get("notes", ()):
         yield f"Note: {note}"
+
+
+def _experience(plan: PlanView) -> Iterator[str]:
+    """What past jobs say of the time that is told, and how good predictions have been."""
+    if plan.learned is not None and plan.hours is not None:
+        same = f", {plan.learned.same_program} of them of this program" if plan.learned.same_program else ""
+        jobs = "1 past job" if plan.learned.jobs == 1 else f"{plan.learned.jobs} past jobs"
+        yield f"{'Learned:':12}{plan.learned.factor:.2g} times as long as the code alone says, after {jobs}{same}"
+    words = accuracy_words(plan.accuracy)
+    if words:
+        yield words
 
 
 def first_lines(plan: PlanView) -> Iterator[str]:

@@ -51,6 +51,7 @@ if TYPE_CHECKING:  # what most commands do without is loaded by those that need 
     from crucible.core.jobfilter import JobFilter
     from crucible.core.planask import PlanAsk
     from crucible.core.spec import JobSpec
+    from crucible.core.views.predictions import PredictionPage
     from crucible.wire.sessions import Opening
 
 UPLOAD_SECONDS = 600.0
@@ -176,6 +177,13 @@ class Api:
         body = ask.model_dump(mode="json", exclude_defaults=True)
         response = self.transport.request("POST", "/api/v1/plan", body=body, repeat=True, seconds=PLAN_SECONDS)
         return read(PlanView, response)
+
+    def predictions(self, *, limit: int = 50, cursor: str | None = None) -> PredictionPage:
+        """What plans said of jobs beside how long those took, newest first."""
+        from crucible.core.views.predictions import PredictionPage
+
+        query: Query = {"limit": limit, "cursor": cursor}
+        return read(PredictionPage, self.transport.request("GET", "/api/v1/predictions", query=query))
 
     # Jobs
 

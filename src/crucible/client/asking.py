@@ -19,7 +19,7 @@ from crucible.core.resources import GiB
 from crucible.core.spec import Kind
 
 _TAKEN = tuple(item.name for item in fields(Taken))
-_TEXTS = ("name", "project", "python", "entry", "ref", "resume_from")
+_TEXTS = ("name", "project", "python", "entry", "ref", "resume_from", "plan")
 _WHOLE = ("retries", "keep_checkpoints", "seed")
 _SECONDS = ("grace_seconds", "retry_wait_seconds")
 MOST = 2**63
@@ -60,6 +60,7 @@ class Options(TypedDict, total=False):
     keep_checkpoints: int
     seed: int
     resume_from: str
+    plan: str
     grace_seconds: float
 
 
@@ -94,6 +95,7 @@ class Ask:
     keep_checkpoints: int | None = None
     seed: int | None = None
     resume_from: str | None = None
+    plan: str | None = None
     grace_seconds: float | None = None
 
     @classmethod
@@ -141,6 +143,7 @@ class Ask:
             keep={} if self.keep_checkpoints is None else {"latest": self.keep_checkpoints},
             seed=self.seed,
             resume_from=self.resume_from,
+            plan=self.plan,
             grace_seconds=self.grace_seconds,
             tags=self.tags,
         )

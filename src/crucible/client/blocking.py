@@ -33,6 +33,7 @@ from crucible.client.modeljobs import take_model
 from crucible.client.payload import Payload, Request
 from crucible.client.placeviews import BackendView, MachineView, PlanView
 from crucible.client.planning import ask_for
+from crucible.client.predictions import newest_predictions
 from crucible.client.pythons import Surroundings
 from crucible.client.results import JobResult, result_of
 from crucible.client.status import JobStatus, Watch, status_of
@@ -46,6 +47,7 @@ from crucible.core.jobfilter import JobFilter
 from crucible.core.offerfilter import OfferFilter
 from crucible.core.resources import MAX_SECONDS
 from crucible.core.views.catalog import PriceView
+from crucible.core.views.predictions import PredictionPage
 from crucible.settings import Settings, load_settings
 
 MOST_JOBS = 1_000_000
@@ -189,6 +191,11 @@ class SyncMLPlatform:
     def catalog(self, wanted: OfferFilter | None = None) -> list[PriceView]:
         """What can be rented, cheapest first, also at providers that are not connected (`runnable`, `why`)."""
         return list(self.api.catalog.walk(wanted))
+
+    def predictions(self, *, limit: int = 50) -> PredictionPage:
+        """How long jobs were said to take and how long they took, newest first, with the accuracy of all that count."""
+        check_number("limit", limit, 1, MOST_JOBS, whole=True)
+        return newest_predictions(self.api, limit)
 
     def _request(self, ask: Ask, scratch: Path, folder: Path) -> Request:
         return Request(

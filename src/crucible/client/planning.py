@@ -64,6 +64,7 @@ def nothing_to_decide(ask: PlanAsk) -> bool:
 def followed(plan: PlanView, wishes: Wishes) -> Wishes:
     """The wishes, with what has to be said for the place that the plan chose; what was said stands."""
     job = plan.job or {}
+    wishes = replace(wishes, plan=job.get("plan"))
     market = wishes.market or (Market(job["market"]) if "market" in job else None)
     sizes: Mapping[str, float | int] = job.get("resources", {})
     if wishes.backend is not None or job.get("backend", DEFAULT_PLACE) == DEFAULT_PLACE:

@@ -27,6 +27,7 @@ from crucible.client.views import CheckpointView, EventView, JobView
 from crucible.core.errors import Conflict
 from crucible.core.offerfilter import OfferFilter
 from crucible.core.views.catalog import PriceView
+from crucible.core.views.predictions import PredictionPage
 from crucible.settings import Settings
 
 T = TypeVar("T")
@@ -116,6 +117,10 @@ class MLPlatform:
     async def catalog(self, wanted: OfferFilter | None = None) -> list[PriceView]:
         """What can be rented, cheapest first, also at providers that are not connected (`runnable`, `why`)."""
         return await self.in_thread(lambda: self.sync.catalog(wanted))
+
+    async def predictions(self, *, limit: int = 50) -> PredictionPage:
+        """How long jobs were said to take and how long they took, newest first, with the accuracy of all that count."""
+        return await self.in_thread(lambda: self.sync.predictions(limit=limit))
 
     async def backends(self) -> tuple[BackendView, ...]:
         return await self.in_thread(self.sync.backends)

@@ -37,6 +37,7 @@ class Wishes:
     keep: Mapping[str, int | bool] = field(default_factory=dict)
     seed: int | None = None
     resume_from: str | None = None
+    plan: str | None = None
     grace_seconds: float | None = None
     tags: tuple[str, ...] = ()
 
@@ -104,6 +105,7 @@ def _spec(said: Mapping[str, object], wishes: Wishes) -> JobSpec:
         "keep": Keeping.model_validate(dict(wishes.keep)),
         "seed": wishes.seed,
         "resume_from": wishes.resume_from,
+        "plan": wishes.plan,
     }
     return JobSpec.model_validate({**said, **{key: value for key, value in known.items() if value is not None}})
 

@@ -20,6 +20,7 @@ from crucible.control.contacts import Contacts
 from crucible.control.effects import Bearings, Performer
 from crucible.control.feed import Feed
 from crucible.control.fleet import Fleet
+from crucible.control.forecasts import Forecasts
 from crucible.control.hooks import Hooks, Notifier, Post, Sender
 from crucible.control.ingest import Ingest
 from crucible.control.janitor import Janitor
@@ -29,9 +30,10 @@ from crucible.control.logsearch import LogSearch
 from crucible.control.models import ModelsPython
 from crucible.control.orders import Orders, Terms
 from crucible.control.places import Places
-from crucible.control.plans import Plans
+from crucible.control.plans import Memory, Plans
 from crucible.control.poller import Poller
 from crucible.control.ports import Ports
+from crucible.control.predictions import Lessons
 from crucible.control.prices import Prices
 from crucible.control.reconcile import Reconciler
 from crucible.control.retention import Retention
@@ -109,11 +111,15 @@ class Parts:
         self.duties = Duties(ports.worker, backends)
         self.scheduler = Scheduler(self.places, ports.ids, deployment.id, self.duties, deployment.terms)
         self.vault = Vault(ports, deployment.secrets_keys or deployment.scratch / KEYS_FILE)
-        self.submit = Submit(self.places, self.scheduler, ports.ids, self.vault, neighbours=deployment.neighbours)
+        forecasts = Forecasts()
+        self.submit = Submit(
+            *(self.places, self.scheduler, ports.ids, self.vault), neighbours=deployment.neighbours, forecasts=forecasts
+        )
         library, sources = Library(deployment.catalog), Sources(deployment.price_keys)
         self.prices = Prices(library, self.places, ports.calls, ports.clock, sources)
         orders = Orders(ports.ids, deployment.id, deployment.terms)
-        self.plans = Plans(self.places, orders, deployment.id, self.prices, ports.calls)
+        memory = Memory(Lessons(ports.db), forecasts)
+        self.plans = Plans(self.places, orders, deployment.id, self.prices, ports.calls, memory)
         self.bulk = Bulk(self.writer, self.submit, self.scheduler)
         self.room = Room(ports, deployment.bounds)
         self.uploads = Uploads(ports, deployment.scratch, self.room)

@@ -9,9 +9,11 @@ from crucible.backends.base import MachineOrder, Slots
 from crucible.catalog import PROVIDERS
 from crucible.control import planviews
 from crucible.control.elsewhere import Foreign
+from crucible.control.forecasts import Forecast, Forecasts
 from crucible.control.orders import Orders
 from crucible.control.places import Place, Places
 from crucible.control.ports import Calls
+from crucible.control.predictions import Lessons, accuracy_view
 from crucible.control.prices import Prices, ages
 from crucible.control.readings import Readings
 from crucible.control.views import View, iso
@@ -22,7 +24,10 @@ from crucible.core.planask import PlanAsk
 from crucible.core.pricing import Segment, machine_cost
 from crucible.core.profile import GpuNeed, Profile
 from crucible.core.resources import Resources
+from crucible.core.routing.estimate import duration
+from crucible.core.routing.experience import Correction, Experience, Like
 from crucible.core.routing.knowledge import DataSheets
+from crucible.core.routing.learned import Learned, gpu_used
 from crucible.core.routing.plan import Ranked, route
 from crucible.core.routing.reading import UNREAD, Said, work_of
 from crucible.core.routing.wishes import Wishes
@@ -41,6 +46,17 @@ class _Question:
     need: Resources
     profile: Profile | None
     places: tuple[str, ...]
+
+    @property
+    def alike(self) -> tuple[str, str]:
+        """The main framework and the script: what makes jobs alike, wherever they run."""
+        program = self.ask.program
+        return next(iter((self.profile or UNREAD).frameworks.value or ()), ""), program.script if program else ""
+
+    @property
+    def read(self) -> bool:
+        """Whether how long it takes is read of the program: what the owner says himself is no prediction of ours."""
+        return self.ask.hours is None and (self.profile or UNREAD).runtime_hours.known
 
     @property
     def market(self) -> Market | None:
@@ -63,25 +79,35 @@ class _Question:
             deadline=None if ask.deadline_hours is None else ask.deadline_hours * 3600,
         )
 
-    @property
-    def work(self) -> Work:
+    def work(self, learned: Correction | None = None) -> Work:
         """Whoever names places knows what runs there: what is only read of a program shuts none of them out."""
         ask = self.ask
         spot = True if ask.market is Market.SPOT and ask.interruptible is None else ask.interruptible
         said = Said(self.need, ask.hours, ask.gpu_types[0] if len(ask.gpu_types) == 1 else "", spot)
-        work = work_of(said, self.profile or UNREAD)
+        work = work_of(said, self.profile or UNREAD, learned)
         if self.places and work.gpu is GpuNeed.REQUIRED and not self.need.gpus:
             return replace(work, need=self.need, gpu=GpuNeed.OPTIONAL)
         return work
 
 
+@dataclass(frozen=True)
+class Memory:
+    """What is known of jobs that have ended, and what is told of those to come."""
+
+    lessons: Lessons
+    forecasts: Forecasts
+
+
 class Plans:
-    def __init__(self, places: Places, orders: Orders, deployment: str, prices: Prices, calls: Calls) -> None:
+    def __init__(
+        self, places: Places, orders: Orders, deployment: str, prices: Prices, calls: Calls, memory: Memory
+    ) -> None:
         self._places = places
         self._orders = orders
         self._deployment = deployment
         self._prices = prices
         self._calls = calls
+        self._memory = memory
         self._readings = Readings(calls)
         self._known = DataSheets()
 
@@ -94,7 +120,8 @@ class Plans:
         profile = await self._readings.of(ask.program) if ask.program else None
         question = self._question(ask, profile)
         foreign = await self._prices.foreign()
-        return await self._calls.run(LANE, lambda: self._answer(question, foreign, now), SECONDS)
+        experience = await self._memory.lessons.known(now)
+        return await self._calls.run(LANE, lambda: self._answer(question, foreign, experience, now), SECONDS)
 
     def close(self) -> None:
         self._readings.close()
@@ -110,21 +137,29 @@ class Plans:
             need = need.model_copy(update={"gpus": 1})
         return _Question(ask, need, profile, named)
 
-    def _answer(self, question: _Question, foreign: Foreign, now: float) -> View:
-        work, ask = question.work, question.ask
+    def _answer(self, question: _Question, foreign: Foreign, experience: Experience, now: float) -> View:
+        ask, plain = question.ask, question.work()
+        learned = Learned(self._known, experience, *question.alike)
+        work = question.work(learned.of(plain.compute))
+        known = learned if question.read else self._known
         offers = [*self._connected(ask), *(() if ask.in_place else foreign.offers)]
-        found = route(work, question.wishes, offers, self._known)
+        found = route(work, question.wishes, offers, known)
         ranked = _in_order(found.ranked, question.places)
-        chosen = self._chosen(ranked, question, work, now)
-        both = [*ranked, *found.elsewhere]
+        both = [learned.sure(one) if question.read else one for one in (*ranked, *found.elsewhere)]
+        best = self._placed(both[: len(ranked)], question, work) if ranked else None
+        chosen = None if best is None else self._chosen(best, question, now)
+        plan = None if best is None else self._remembered(question, plain, best)
         usable = [name for name in self._places.names() if not self._cannot(ask, name)]
         waits = None if chosen else planviews.waiting(found, usable)
         shown = both if ask.every_region else planviews.best_of_each(both)
         return {
+            "id": plan,
             **planviews.understood(question.profile, work),
             "hours_said": ask.hours is not None,
+            "learned": planviews.learned(learned, experience.jobs, work, best) if question.read else None,
+            "accuracy": accuracy_view(experience.accuracy),
             "chosen": chosen,
-            "job": planviews.to_submit(chosen or waits, question.market, work),
+            "job": planviews.to_submit(chosen or waits, question.market, work, plan),
             "waits": waits is not None,
             "why": None if chosen else planviews.why_nothing(found, waits),
             "offers": [self._view(one, ask) for one in shown[: ask.limit]],
@@ -134,6 +169,18 @@ class Plans:
             "nearest": planviews.nearest(found),
             "prices": {**ages(foreign.stock), "note": planviews.age_note(foreign.stock)},
         }
+
+    def _remembered(self, question: _Question, plain: Work, best: Ranked) -> str | None:
+        """The id of what is told here of how long it takes, where the model tells that of a machine that is real."""
+        offer, predicted = best.offer, best.estimate.seconds
+        analytic, _ = duration(plain, offer, self._known)
+        program = question.ask.program
+        if not (question.read and program and analytic and predicted) or self._simulated(offer.backend):
+            return None
+        framework, script = question.alike
+        like = Like(framework, gpu_used(plain, offer), script)
+        forecast = Forecast(program.digest, like, offer.backend, offer.instance_type, analytic, predicted)
+        return self._memory.forecasts.remember(forecast)
 
     def _connected(self, ask: PlanAsk) -> Iterator[Offer]:
         for name in self._places.names():
@@ -148,14 +195,8 @@ class Plans:
             return f"{name} is simulated. To rehearse there: --backend {name}"
         return ""
 
-    def _chosen(self, ranked: list[Ranked], question: _Question, work: Work, now: float) -> View | None:
-        """At the best place the machine that its scheduler would ask for, with the call.
-
-        Its id stands for the one that it would get.
-        """
-        if not ranked:
-            return None
-        best = self._placed(ranked, question, work)
+    def _chosen(self, best: Ranked, question: _Question, now: float) -> View:
+        """With the call; its id stands for the one that it would get."""
         place = self._place(best.offer)
         life = self._life(place, question.ask)
         ends_at = None if life is None else now + life
@@ -164,6 +205,7 @@ class Plans:
         return {**self._view(best, question.ask), "call": call, "ends_at": iso(ends_at)}
 
     def _placed(self, ranked: list[Ranked], question: _Question, work: Work) -> Ranked:
+        """At the best place the machine that its scheduler would ask for."""
         first = ranked[0]
         backend = self._places.backend(first.offer.backend)
         if backend.capabilities.slots is Slots.COUNTED:

@@ -10,6 +10,7 @@ from crucible.core.offers import Market
 from crucible.core.pricing import MICROS
 from crucible.core.profile import GpuNeed, Profile
 from crucible.core.routing.images import image_for
+from crucible.core.routing.learned import Learned, gpu_used
 from crucible.core.routing.plan import Plan, Ranked, Rejected
 from crucible.core.routing.reading import UNREAD
 from crucible.core.routing.sizes import tier_for, tier_words
@@ -70,13 +71,25 @@ def best_of_each(offers: Iterable[Ranked]) -> list[Ranked]:
     return list(found.values())
 
 
-def to_submit(place: Mapping[str, object] | None, market: Market | None, work: Work) -> View | None:
+def learned(found: Learned, jobs: int, work: Work, best: Ranked | None) -> View | None:
+    """By how much past jobs correct the time that is told, on the machine that is chosen."""
+    if not jobs:
+        return None
+    correction = found.of(work.compute) if best is None else found.on(gpu_used(work, best.offer))
+    return {"jobs": jobs, "same_program": correction.lessons, "factor": round(correction.factor, 4)}
+
+
+def to_submit(
+    place: Mapping[str, object] | None, market: Market | None, work: Work, plan: str | None = None
+) -> View | None:
     """What a submission has to say to be given this offer, besides what it says already."""
     if place is None:
         return None
     said: View = {"backend": place["backend"]}
     if market is None and place["market"] != Market.ON_DEMAND.value:
         said["market"] = place["market"]
+    if plan is not None:
+        said["plan"] = plan
     if work.need.gpus:
         named = {"gpus": work.need.gpus, "gpu_memory_bytes": work.need.gpu_memory_bytes}
         said["resources"] = {name: value for name, value in named.items() if value}

@@ -12,6 +12,7 @@ from crucible.control import (
     labels,
     listing,
     notes,
+    predictions,
     queries,
     restored,
     results,
@@ -43,7 +44,9 @@ class Reading(Face):
         latest = await self._ports.db.read(lambda conn: queries.latest_metrics(conn, job))
         result = await self._ports.db.read(lambda conn: results.result_of_job(conn, job))
         said = await self._ports.db.read(lambda conn: notes.listed(conn, job))
+        expected = await self._ports.db.read(lambda conn: predictions.predicted(conn, job))
         told = {"metrics": latest, "health": await self.health(job), "result": result, "notes": said}
+        told["predicted_seconds"] = expected
         return {**view, "recent_logs": await self._recent(job), **told}
 
     async def health(self, ref: str) -> View:
@@ -136,6 +139,10 @@ class Reading(Face):
         """Where the job would run, for how much, and the call that would be sent; nothing is sent."""
         self._need_work()
         return await self._parts.plans.of(ask, self._ports.clock.now())
+
+    async def predictions(self, *, limit: int, cursor: str | None) -> View:
+        """What was predicted of jobs beside what they took, newest first, and how good that was on the whole."""
+        return await self._ports.db.read(lambda conn: predictions.listed(conn, limit, cursor, self._who))
 
     async def backends(self) -> list[View]:
         return [

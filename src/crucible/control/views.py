@@ -221,12 +221,17 @@ def _ran(world: World, details: Mapping[str, Mapping[str, object]], now: float) 
 
 
 def _attempt_ran(attempt: Attempt, details: Mapping[str, object], now: float) -> float:
-    facts = details.get("facts")
+    told = told_seconds(details.get("facts"))
+    if told is not None:
+        return told
+    return max((attempt.exited_at or attempt.ended_at or now) - (attempt.started_at or now), 0.0)
+
+
+def told_seconds(facts: object) -> float | None:
+    """How long the program of an attempt ran by its runner's own clock, if that has told."""
     exited = facts.get("exited") if isinstance(facts, Mapping) else None
     told = exited.get("seconds") if isinstance(exited, Mapping) else None
-    if isinstance(told, int | float):
-        return max(float(told), 0.0)
-    return max((attempt.exited_at or attempt.ended_at or now) - (attempt.started_at or now), 0.0)
+    return max(float(told), 0.0) if isinstance(told, int | float) else None
 
 
 def _progress(job: Job, told: object) -> object:

@@ -35,11 +35,21 @@ class Program(NamedTuple):
     @property
     def digest(self) -> str:
         """The same for the same files, started in the same way."""
-        sha = hashlib.sha256()
-        for part in (self.entry, *self.arguments, *(part for item in sorted(self.files.items()) for part in item)):
-            data = as_bytes(part)
-            sha.update(b"%d:" % len(data) + data)
-        return sha.hexdigest()
+        return _digest(self.entry, *self.arguments, *(part for item in sorted(self.files.items()) for part in item))
+
+    @property
+    def script(self) -> str:
+        """The same for the same code, whatever its arguments and settings are: those are read, and so accounted for."""
+        code = sorted(item for item in self.files.items() if item[0] == self.entry or item[0].endswith(PROGRAMS))
+        return _digest(self.entry, *(part for item in code for part in item))
+
+
+def _digest(*parts: str) -> str:
+    sha = hashlib.sha256()
+    for part in parts:
+        data = as_bytes(part)
+        sha.update(b"%d:" % len(data) + data)
+    return sha.hexdigest()
 
 
 def as_bytes(text: str) -> bytes:

@@ -152,6 +152,10 @@ class JobSpec(_Frozen):
     resume_from: _TEXT | None = None
     """The id of a checkpoint, of any job, that the first attempt starts from."""
     rerun_of: _TEXT | None = None
+    plan: Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_.-]+$")] | None = Field(
+        default=None, exclude_if=lambda given: given is None
+    )
+    """The plan that it follows, by the `id` of its answer: how long it really takes corrects later plans."""
     grace_seconds: Annotated[float, Field(ge=0, le=3600)] = 10.0
     tags: Annotated[tuple[_TAG, ...], Field(max_length=MAX_TAGS)] = ()
     """`key` or `key=value`, as they were at submission; core/tags.py reads them."""

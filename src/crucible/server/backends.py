@@ -9,6 +9,7 @@ from crucible.core.planask import PlanAsk
 from crucible.core.tiers import TIERS
 from crucible.server.answers import answer
 from crucible.server.context import Control
+from crucible.server.limits import Cursor, PageSize
 from crucible.server.problems import documented
 
 router = APIRouter(prefix="/api/v1", tags=["places"])
@@ -28,9 +29,20 @@ async def plan(ask: PlanAsk, control: Control) -> Response:
     and the same text is read once, so that one may ask while somebody types. `offers` best first, each with what the
     whole job costs and when it would be done: those that can run it, then those of providers that are not connected
     (`runnable` false, `why` with the command that connects them). `rejected` with the reason. `chosen`, with the call
-    that would be sent if what `job` says is added to the submission, or null, and `why`.
+    that would be sent if what `job` says is added to the submission, or null, and `why`. `id` stands for how long it
+    says that the program takes: a job whose `plan` it is teaches the next plans by how long it really took (`learned`).
     """
     return answer(await control.plan(ask))
+
+
+@router.get("/predictions")
+async def predictions(control: Control, limit: PageSize = 50, cursor: Cursor = None) -> Response:
+    """What plans said of jobs beside how long those took, newest first, and how good that was on the whole.
+
+    `error` is the share of what it took; a job that does not count says in `why_not` why. `next` is the cursor of the
+    following page.
+    """
+    return answer(await control.predictions(limit=limit, cursor=cursor))
 
 
 @router.get("/tiers")

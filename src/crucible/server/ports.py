@@ -230,6 +230,10 @@ class JobsPort(Protocol):
         """Offers best first, those rejected with the reason, the one chosen with its LaunchCall. Changes nothing."""
         ...
 
+    async def predictions(self, *, limit: int, cursor: str | None) -> View:
+        """What was predicted beside what it took; raises BadInput for a cursor that no page has given."""
+        ...
+
     async def backends(self) -> list[View]: ...
     async def machines(self, *, all: bool = False) -> list[View]:
         """Machines that are not gone; with `all` also those that are."""

@@ -28,7 +28,15 @@ from crucible.control.db.tables.people import (
     tokens,
     users,
 )
-from crucible.control.db.tables.records import artifacts, checkpoints, events, log_segments, metric_blocks, results
+from crucible.control.db.tables.records import (
+    artifacts,
+    checkpoints,
+    events,
+    log_segments,
+    metric_blocks,
+    predictions,
+    results,
+)
 
 __all__ = [
     "PARTIAL",
@@ -55,6 +63,7 @@ __all__ = [
     "meta",
     "metadata",
     "metric_blocks",
+    "predictions",
     "price_segments",
     "projects",
     "results",

@@ -22,6 +22,9 @@ CLOSE = 0.15
 """How far off a prediction may be, as a share of what it took."""
 SURE_AFTER = 3
 
+_Crowd = tuple[str | None, str | None, str | None]
+"""Framework, GPU and script of jobs that are alike; None: any."""
+
 
 @dataclass(frozen=True)
 class Like:
@@ -74,14 +77,30 @@ class Accuracy:
     """The share of them that was within 15 % of what it took."""
 
 
+class Experience:
+    """What past jobs taught, sorted once, so that it can be asked about every GPU of a long list."""
+
+    def __init__(self, lessons: Iterable[Lesson] = ()) -> None:
+        usable = [lesson for lesson in lessons if lesson.analytic > 0 and lesson.real > 0]
+        self.jobs = len(usable)
+        """How many jobs speak."""
+        self.accuracy = accuracy(usable)
+        self._ratios: dict[_Crowd, list[float]] = {}
+        for lesson in usable:
+            for crowd in (*_kinds(lesson.like), *_same_script(lesson.like)):
+                self._ratios.setdefault(crowd, []).append(lesson.log_ratio)
+
+    def correction(self, like: Like) -> Correction:
+        belief = 0.0
+        for crowd in _kinds(like):
+            belief = _moved(belief, self._ratios.get(crowd, ()))
+        here, everywhere = (self._ratios.get(crowd, ()) for crowd in _same_script(like))
+        same = (here or everywhere) if like.script else ()
+        return Correction(math.exp(_moved(belief, same)), len(same), _confidence(here) if same else None)
+
+
 def correction(lessons: Iterable[Lesson], like: Like) -> Correction:
-    usable = [lesson for lesson in lessons if lesson.analytic > 0 and lesson.real > 0]
-    belief = 0.0
-    for level in _levels(usable, like):
-        weight = len(level) + SLUGGISH
-        belief = (sum(lesson.log_ratio for lesson in level) + SLUGGISH * belief) / weight
-    same = _of_script(usable, like)
-    return Correction(math.exp(belief), len(same), _confidence(same))
+    return Experience(lessons).correction(like)
 
 
 def accuracy(lessons: Iterable[Lesson]) -> Accuracy:
@@ -92,23 +111,23 @@ def accuracy(lessons: Iterable[Lesson]) -> Accuracy:
     return Accuracy(len(errors), statistics.median(errors), close)
 
 
-def _levels(lessons: Sequence[Lesson], like: Like) -> list[list[Lesson]]:
-    framework = [one for one in lessons if one.like.framework == like.framework]
-    gpu = [one for one in lessons if one.like.gpu == like.gpu]
-    both = [one for one in framework if one.like.gpu == like.gpu]
-    return [list(lessons), framework, gpu, both, _of_script(lessons, like)]
+def _kinds(like: Like) -> tuple[_Crowd, ...]:
+    """The crowds that a job belongs to whatever its script is, from the general to the particular."""
+    every, framework, gpu = (None, None, None), (like.framework, None, None), (None, like.gpu, None)
+    return every, framework, gpu, (like.framework, like.gpu, None)
 
 
-def _of_script(lessons: Sequence[Lesson], like: Like) -> list[Lesson]:
-    """On whatever GPU; on the same one where there are any."""
-    if not like.script:
-        return []
-    same = [one for one in lessons if one.like.script == like.script]
-    return [one for one in same if one.like.gpu == like.gpu] or same
+def _same_script(like: Like) -> tuple[_Crowd, _Crowd]:
+    """On this GPU, and on any."""
+    return (None, like.gpu, like.script), (None, None, like.script)
 
 
-def _confidence(same: Sequence[Lesson]) -> Confidence | None:
-    if len(same) < SURE_AFTER:
+def _moved(belief: float, ratios: Sequence[float]) -> float:
+    return (sum(ratios) + SLUGGISH * belief) / (len(ratios) + SLUGGISH)
+
+
+def _confidence(here: Sequence[float]) -> Confidence | None:
+    """Of one script on one GPU: what it took on others makes nobody sure."""
+    if len(here) < SURE_AFTER:
         return None
-    spread = statistics.stdev(lesson.log_ratio for lesson in same)
-    return Confidence.HIGH if spread <= CLOSE else Confidence.MEDIUM
+    return Confidence.HIGH if statistics.stdev(here) <= CLOSE else Confidence.MEDIUM

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from crucible.core.profile import Confidence, GpuNeed, Profile
 from crucible.core.resources import Resources
 from crucible.core.routing.experience import Correction
+from crucible.core.routing.roofline import counted
 from crucible.core.routing.work import Compute, Work
 
 REFERENCE = "T4"
@@ -69,7 +70,8 @@ def _read(profile: Profile, gpu: GpuNeed, learned: Correction) -> Compute | None
         return None
     seconds, sure = hours.value * 3600 * learned.factor, learned.confidence or hours.confidence
     precision = profile.precision.value.value if profile.precision.value else "fp32"
-    return Compute(seconds, REFERENCE if gpu is not GpuNeed.NONE else "", 1, precision, sure)
+    on = REFERENCE if gpu is not GpuNeed.NONE else ""
+    return counted(Compute(seconds, on, 1, precision, sure), profile)
 
 
 def _saved(profile: Profile) -> int:

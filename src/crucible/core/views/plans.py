@@ -55,13 +55,33 @@ class PricesView(View):
     note: str | None = None
 
 
+class LearnedView(View):
+    """What past jobs change: the time is `factor` times what the model says, after `jobs`, some of the same program."""
+
+    jobs: int = 0
+    same_program: int = 0
+    factor: float = 1.0
+
+
+class AccuracyView(View):
+    """Of predictions whose jobs have ended; errors are shares of what it took, `close` is the share within 15 %."""
+
+    count: int = 0
+    median_error: float | None = None
+    close: float | None = None
+
+
 class PlanView(View):
     """What a program needs and where it would run: `offers` best first, those of other providers last.
 
     `chosen` is what a submission with `job` added gets; None: nothing that is connected can run it now, and `why`.
-    It would wait there where `waits`. `profile` is None where there was no program to read.
+    It would wait there where `waits`. `profile` is None where there was no program to read. `id` is what a job that
+    follows this plan names.
     """
 
+    id: str | None = None
+    learned: LearnedView | None = None
+    accuracy: AccuracyView = AccuracyView()
     profile: dict[str, Any] | None = None
     need: Resources = Field(default_factory=Resources)
     gpu: GpuNeed = GpuNeed.NONE

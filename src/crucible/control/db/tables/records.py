@@ -105,3 +105,21 @@ results = Table(
     Column("stored_at", Float, nullable=False),
     Index("ix_results_job", "job"),
 )
+
+predictions = Table(
+    "predictions",
+    metadata,
+    Column("job", ForeignKey("jobs.id"), primary_key=True),
+    Column("project", String(100), nullable=False),
+    Column("script", String(64), nullable=False),
+    Column("framework", String(100), nullable=False),
+    Column("gpu", String(100), nullable=False),
+    Column("backend", String(40), nullable=False),
+    Column("instance_type", String(100), nullable=False),
+    Column("analytic_seconds", Float, nullable=False),
+    Column("predicted_seconds", Float, nullable=False),
+    Column("made_at", Float, nullable=False),
+    Index("ix_predictions_project", "project", "job"),
+    sqlite_with_rowid=False,
+)
+"""What was told of jobs that follow a plan. How long they took is their attempt's to say."""

@@ -1,0 +1,34 @@
+"""What was predicted of jobs beside what they took."""
+
+from crucible.core.views.base import View
+from crucible.core.views.plans import AccuracyView
+
+
+class PredictionView(View):
+    """Seconds of computing. `took_seconds` and `error`, a share of it, are None where `why_not` says why."""
+
+    job: str
+    short: str = ""
+    name: str | None = None
+    project: str = ""
+    status: str = ""
+    framework: str | None = None
+    backend: str = ""
+    instance_type: str = ""
+    gpu: str | None = None
+    analytic_seconds: float = 0.0
+    predicted_seconds: float = 0.0
+    took_seconds: float | None = None
+    error: float | None = None
+    why_not: str | None = None
+    made_at: str | None = None
+
+    @property
+    def called(self) -> str:
+        return self.name or self.short
+
+
+class PredictionPage(View):
+    items: tuple[PredictionView, ...] = ()
+    next: str | None = None
+    accuracy: AccuracyView = AccuracyView()

@@ -1,0 +1,272 @@
+"""What jobs really took corrects what is told of the next ones."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.control.clouds import FakeCloud
+from tests.control.world import Rig, give_back, job_spec, make_rig, other_worker, service
+
+from crucible.control.db import schema as t
+from crucible.control.predictions import FRESH_SECONDS
+from crucible.control.service import Control
+from crucible.core.errors import BadInput
+from crucible.core.lifecycle import Reason
+from crucible.core.people import Identity, Role, Via
+from crucible.core.planask import PlanAsk
+from crucible.core.profile import Confidence
+from crucible.wire.messages import Kind
+
+REAL = replace(FakeCloud.capabilities, simulated=False)
+TRAIN = """
+import torch
+device = "cuda" if torch.cuda.is_available() else "cpu"
+model = torch.nn.Sequential(torch.nn.Linear(784, 512), torch.nn.ReLU(), torch.nn.Linear(512, 10)).to(device)
+optimizer = torch.optim.Adam(model.parameters())
+data = torch.utils.data.TensorDataset(torch.randn(60000, 784), torch.zeros(60000, dtype=torch.long))
+loader = torch.utils.data.DataLoader(data, batch_size=64)
+for epoch in range(30):
+    for x, y in loader:
+        loss = torch.nn.functional.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+    rig = await make_rig(tmp_path, FakeCloud(capabilities=REAL))
+    yield rig
+    await give_back(rig.ports.db)
+
+
+async def plan(rig: Rig, code: str = TRAIN, **asked: Any) -> Any:
+    ask = PlanAsk.model_validate({"code": code, **asked})
+    return await rig.parts.plans.of(ask, rig.clock.now())
+
+
+async def told(rig: Rig, **asked: Any) -> float:
+    return float((await plan(rig, **asked))["chosen"]["seconds"])
+
+
+async def ran(rig: Rig, seconds: float, code: int = 0, **spec: Any) -> str:
+    """A job that follows today's plan, and takes so long."""
+    found = await plan(rig)
+    job, runner = await rig.running(**{"plan": found["job"]["plan"], **spec})
+    rig.clock.time += seconds
+    await runner.end(code)
+    rig.clock.time += FRESH_SECONDS
+    return job
+
+
+async def page(control: Control, limit: int = 50, cursor: str | None = None) -> Any:
+    return await control.predictions(limit=limit, cursor=cursor)
+
+
+async def items(rig: Rig) -> Any:
+    return (await page(service(rig)))["items"]
+
+
+async def test_the_next_plan_comes_nearer_to_what_the_last_job_took(rig: Rig) -> None:
+    before = await plan(rig)
+    assert (before["learned"], before["accuracy"]["count"]) == (None, 0)
+    real = 3 * before["chosen"]["seconds"]
+    errors = []
+    for _ in range(4):
+        errors.append(abs(await told(rig) - real) / real)
+        await ran(rig, real)
+    errors.append(abs(await told(rig) - real) / real)
+    assert errors == sorted(errors, reverse=True)
+    assert errors[0] == pytest.approx(2 / 3)
+    assert errors[-1] < 0.15
+
+
+async def test_a_plan_says_what_corrected_it_and_how_good_predictions_were(rig: Rig) -> None:
+    before = await plan(rig)
+    assert before["chosen"]["confidence"] != Confidence.HIGH
+    for _ in range(4):
+        await ran(rig, 2 * before["chosen"]["seconds"])
+    after = await plan(rig)
+    assert (after["learned"]["jobs"], after["learned"]["same_program"]) == (4, 4)
+    assert after["chosen"]["seconds"] == pytest.approx(
+        before["chosen"]["seconds"] * after["learned"]["factor"], rel=1e-3
+    )
+    assert after["accuracy"]["count"] == 4
+    assert 0 < after["accuracy"]["median_error"] <= 0.5
+    assert after["chosen"]["confidence"] == Confidence.HIGH
+    assert after["id"] != before["id"]
+
+
+async def test_other_arguments_of_the_same_code_are_the_same_program(rig: Rig) -> None:
+    await ran(rig, 1000.0)
+    assert (await plan(rig, command=("python", "main.py", "--quick")))["learned"]["same_program"] == 1
+    other = await plan(rig, TRAIN + "\nprint(loss)\n")
+    assert (other["learned"]["jobs"], other["learned"]["same_program"]) == (1, 0)
+
+
+async def test_what_the_owner_says_himself_is_neither_corrected_nor_a_prediction(rig: Rig) -> None:
+    await ran(rig, 5000.0)
+    said = await plan(rig, hours=2.0)
+    assert (said["chosen"]["seconds"], said["id"], said["learned"]) == (7200.0, None, None)
+    assert said["job"] == {"backend": "local"}
+    assert (await plan(rig, code="print(1)"))["id"] is None
+
+
+@pytest.mark.parametrize("exit_code", [1, 3])
+async def test_a_job_that_failed_teaches_nothing(rig: Rig, exit_code: int) -> None:
+    before = await told(rig)
+    await ran(rig, 5.0, exit_code)
+    assert await told(rig) == before
+    assert [item["why_not"] for item in await items(rig)] == ["it did not complete"]
+
+
+async def test_a_job_that_was_interrupted_teaches_nothing(rig: Rig) -> None:
+    before = await plan(rig)
+    job, runner = await rig.running(plan=before["id"])
+    assert (await items(rig))[0]["why_not"] == "it has not ended"
+    interrupted = runner.message(Kind.EXITED, signal=9, cause="interrupted")
+    await runner.send([interrupted, runner.message(Kind.ENDED)])
+    await rig.listen(120)
+    assert (await rig.world(job)).attempts[0].reason is Reason.INTERRUPTED
+    again = await rig.runner(job)
+    await again.say(Kind.STARTED, pid=78)
+    rig.clock.time += 4000
+    await again.end()
+    assert (await rig.world(job)).job.state == "completed"
+    assert await told(rig) == before["chosen"]["seconds"]
+    assert [item["why_not"] for item in await items(rig)] == ["it took several attempts"]
+
+
+async def test_a_job_that_ran_elsewhere_teaches_nothing(rig: Rig) -> None:
+    before = await plan(rig)
+    job = await rig.submit(plan=before["id"], backend="cloud")
+    await rig.host_up()
+    runner = await rig.runner(job)
+    await runner.say(Kind.STARTED, pid=7)
+    rig.clock.time += 4000
+    await runner.end()
+    assert await told(rig) == before["chosen"]["seconds"]
+    assert [item["why_not"] for item in await items(rig)] == ["it ran elsewhere"]
+
+
+async def test_a_job_that_begins_in_the_middle_is_no_measure_of_the_whole(rig: Rig) -> None:
+    found = await plan(rig)
+    job, runner = await rig.running(plan=found["id"])
+    await runner.end()
+    row = {"id": "ckp-00001", "job": job, "attempt": runner.attempt, "rank": 0, "name": "a", "form": "file"}
+    more = {"size": 1, "sha256": "0" * 64, "stored_at": 1.0}
+    await rig.sql(lambda conn: conn.execute(t.checkpoints.insert().values({**row, **more})).rowcount)
+    await rig.submit(plan=found["id"], resume_from="ckp-00001")
+    assert [item["job"] for item in await items(rig)] == [job]
+
+
+async def test_the_runners_own_clock_counts_where_it_has_told(rig: Rig) -> None:
+    """The server may hear of the end long after it."""
+    found = await plan(rig)
+    _, runner = await rig.running(plan=found["id"])
+    rig.clock.time += 90_000
+    await runner.end(seconds=120.0)
+    assert (await items(rig))[0]["took_seconds"] == 120.0
+
+
+async def test_a_server_forgets_its_plans_and_keeps_what_it_learned(rig: Rig) -> None:
+    first = await plan(rig)
+    await ran(rig, 3 * first["chosen"]["seconds"])
+    corrected = await plan(rig)
+    restarted = await other_worker(rig, "w2")
+    assert await told(restarted) == corrected["chosen"]["seconds"]
+    twin = await other_worker(rig, "w3")
+    await twin.duties.renew(twin.ports.db, twin.clock)
+    await twin.submit(plan=corrected["id"])
+    assert len(await items(rig)) == 1
+
+
+async def test_a_rerun_is_predicted_again_while_its_plan_is_remembered(rig: Rig) -> None:
+    job = await ran(rig, 1000.0)
+    again = await rig.revival.rerun(job, None)
+    assert [item["job"] for item in await items(rig)] == [again.job, job]
+    forgetful = await other_worker(rig, "w2")
+    await forgetful.revival.rerun(job, None)
+    assert len(await items(rig)) == 2
+
+
+async def test_a_job_without_a_plan_leaves_no_row(rig: Rig) -> None:
+    await rig.submit()
+    await rig.submit(plan="nobody.said-this")
+    assert await rig.count(t.predictions) == 0
+
+
+async def test_a_simulated_place_teaches_nothing(tmp_path: Path) -> None:
+    rig = await make_rig(tmp_path, FakeCloud())
+    found = await plan(rig, backend="cloud")
+    assert (found["chosen"]["simulated"], found["id"]) == (True, None)
+    await give_back(rig.ports.db)
+
+
+async def test_the_same_question_is_the_same_plan_and_another_place_another(rig: Rig) -> None:
+    assert (await plan(rig))["id"] == (await plan(rig))["id"]
+    assert (await plan(rig))["id"] != (await plan(rig, backend="cloud"))["id"]
+
+
+async def test_each_is_shown_with_its_error(rig: Rig) -> None:
+    first = await plan(rig)
+    job = await ran(rig, 2 * first["chosen"]["seconds"])
+    found = await page(service(rig), limit=1)
+    (item,) = found["items"]
+    assert (item["job"], item["status"], item["backend"], item["gpu"]) == (job, "completed", "local", "T4")
+    assert item["predicted_seconds"] == item["analytic_seconds"] == first["chosen"]["seconds"]
+    assert item["took_seconds"] == pytest.approx(2 * item["predicted_seconds"])
+    assert (item["error"], item["why_not"], found["next"]) == (0.5, None, None)
+    assert found["accuracy"] == {"count": 1, "median_error": 0.5, "close": 0.0}
+    assert (await service(rig).job(job))["predicted_seconds"] == item["predicted_seconds"]
+
+
+async def test_pages_follow_each_other_newest_first(rig: Rig) -> None:
+    made = [await ran(rig, 100.0) for _ in range(3)]
+    first = await page(service(rig), limit=2)
+    second = await page(service(rig), limit=2, cursor=first["next"])
+    assert [item["job"] for item in (*first["items"], *second["items"])] == made[::-1]
+    assert second["next"] is None
+    with pytest.raises(BadInput):
+        await page(service(rig), cursor="not one of ours")
+
+
+async def test_those_of_other_projects_are_not_shown(rig: Rig) -> None:
+    job = await ran(rig, 100.0)
+    control = service(rig)
+    for name in ("vision", "speech"):
+        await control.ensure_project(name)
+    theirs = await ran(rig, 100.0, project="vision")
+    somebody = Identity("usr-1", "ann", Via.TOKEN, roles={"vision": Role.MEMBER})
+    stranger = Identity("usr-2", "bob", Via.TOKEN, roles={"speech": Role.MEMBER})
+    assert [item["job"] for item in await items(rig)] == [theirs, job]
+    seen = await page(control.at(somebody))
+    assert ([item["job"] for item in seen["items"]], seen["accuracy"]["count"]) == ([theirs], 1)
+    nothing = {"items": [], "next": None, "accuracy": {"count": 0, "median_error": None, "close": None}}
+    assert await page(control.at(stranger)) == nothing
+    shared = replace(somebody, via=Via.SHARE, job=job)
+    assert await page(control.at(shared)) == nothing
+
+
+async def test_lessons_are_read_at_most_every_few_seconds(rig: Rig) -> None:
+    await plan(rig)
+    job = await ran(rig, 1000.0)
+    rig.clock.time += FRESH_SECONDS
+    learned = (await plan(rig))["learned"]
+    await rig.sql(lambda conn: conn.execute(t.predictions.delete().where(t.predictions.c.job == job)).rowcount)
+    assert (await plan(rig))["learned"] == learned
+    rig.clock.time += FRESH_SECONDS
+    assert (await plan(rig))["learned"] is None
+
+
+def test_a_plan_is_a_word() -> None:
+    assert "plan" not in job_spec().model_dump()
+    with pytest.raises(ValueError, match="plan"):
+        job_spec(plan="a plan\n")
+    with pytest.raises(ValueError, match="plan"):
+        job_spec(plan="x" * 101)

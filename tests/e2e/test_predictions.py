@@ -1,0 +1,81 @@
+"""How long a job was said to take, and how long it took, at a real terminal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from tests.e2e.terminal import Terminal
+
+TRAIN = """
+def train():
+    import torch
+    model = torch.nn.Sequential(torch.nn.Linear(784, 512), torch.nn.ReLU(), torch.nn.Linear(512, 10))
+    optimizer = torch.optim.Adam(model.parameters())
+    data = torch.utils.data.TensorDataset(torch.randn(6000, 784), torch.zeros(6000, dtype=torch.long))
+    for epoch in range(3):
+        for x, y in torch.utils.data.DataLoader(data, batch_size=64):
+            loss = torch.nn.functional.cross_entropy(model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+try:
+    train()
+except ImportError:
+    sum(range(3_000_000))
+print("trained")
+"""
+
+
+@dataclass(frozen=True)
+class Story:
+    """A plan was asked for, a job followed it, and another one followed its owner's word."""
+
+    terminal: Terminal
+    before: dict[str, Any]
+    shown: dict[str, Any]
+
+    @property
+    def item(self) -> dict[str, Any]:
+        (item,) = self.shown["items"]
+        return dict(item)
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+    with Terminal(tmp_path_factory.mktemp("predictions")) as terminal:
+        terminal.write(train=TRAIN)
+        before = json.loads(terminal.ok("plan", "train.py", "--json"))
+        terminal.ok("run", "train.py", "--hours", "2")
+        terminal.ok("run", "train.py")
+        yield Story(terminal, before, json.loads(terminal.ok("predictions", "--json")))
+
+
+def test_a_job_is_shown_with_what_was_said_of_it_and_its_error(story: Story) -> None:
+    item = story.item
+    assert item["predicted_seconds"] == story.before["chosen"]["seconds"]
+    assert item["took_seconds"] > 0
+    off = abs(item["predicted_seconds"] - item["took_seconds"]) / item["took_seconds"]
+    assert item["error"] == pytest.approx(off, abs=1e-4)
+    assert story.shown["accuracy"]["count"] == 1
+    done = story.terminal.run("predictions")
+    assert item["short"] in done.stdout
+    assert "Predictions of 1 job here" in done.stderr
+    status = json.loads(story.terminal.ok("status", item["job"], "--json"))
+    assert status["predicted_seconds"] == item["predicted_seconds"]
+
+
+def test_the_next_plan_is_corrected_also_by_a_server_that_was_started_anew(story: Story) -> None:
+    assert (story.before["learned"], story.before["accuracy"]["count"]) == (None, 0)
+    story.terminal.ok("down")
+    after = json.loads(story.terminal.ok("plan", "train.py", "--json"))
+    assert (after["learned"]["jobs"], after["learned"]["same_program"]) == (1, 1)
+    factor = story.item["took_seconds"] / story.item["analytic_seconds"]
+    assert min(1.0, factor) < after["learned"]["factor"] < max(1.0, factor)
+    said = story.terminal.run("plan", "train.py").stderr
+    assert "times as long as the code alone says, after 1 past job, 1 of them of this program" in said
+    assert "Predictions of 1 job here" in said
