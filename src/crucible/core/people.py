@@ -142,7 +142,9 @@ class Identity:
 
     def nowhere(self) -> Forbidden:
         """The refusal for somebody who may submit in no project at all."""
-        if Permission.WRITE not in self.scopes or self._narrowed:
+        if Permission.WRITE not in self.scopes:
+            return self.beyond_token(Permission.WRITE, self.project)
+        if self._narrowed:
             return self.refusal(Permission.WRITE, self.project)
         seen = sorted(self.projects(Permission.READ) or ())
         if not seen:
