@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import create_engine, select, text
 from tests.control.clouds import FakeCloud
 from tests.control.world import Rig, give_back, job_spec, make_rig, other_worker, service
 
 from crucible.control.db import schema as t
-from crucible.control.predictions import FRESH_SECONDS
+from crucible.control.predictions import FRESH_SECONDS, teaching
 from crucible.control.service import Control
 from crucible.core.errors import BadInput
 from crucible.core.lifecycle import Reason
@@ -262,6 +263,17 @@ async def test_lessons_are_read_at_most_every_few_seconds(rig: Rig) -> None:
     assert (await plan(rig))["learned"] == learned
     rig.clock.time += FRESH_SECONDS
     assert (await plan(rig))["learned"] is None
+
+
+def test_lessons_are_looked_up_from_the_newest_predictions_on() -> None:
+    """Not through every job that ever completed."""
+    engine = create_engine("sqlite://")
+    t.metadata.create_all(engine)
+    with engine.connect() as conn:
+        query = str(teaching(select(t.predictions)).compile(engine, compile_kwargs={"literal_binds": True}))
+        steps = [row[3] for row in conn.execute(text(f"EXPLAIN QUERY PLAN {query}"))]
+    assert "SEARCH jobs USING INDEX sqlite_autoindex_jobs_1 (id=?)" in steps
+    assert not [step for step in steps if "ix_jobs_state" in step]
 
 
 def test_a_plan_is_a_word() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from sqlalchemy import Connection, Select, and_, bindparam, select
+from sqlalchemy import Connection, Select, and_, bindparam, func, select
 
 from crucible.control.db import Db
 from crucible.control.db import schema as t
@@ -75,14 +75,15 @@ def _joined(told: Any) -> Select[Any]:
     )
 
 
-def _teaching(told: Select[Any]) -> Select[Any]:
+def teaching(told: Select[Any]) -> Select[Any]:
     """Those of the newest of `told` whose jobs completed at the first try."""
     newest = told.order_by(_p.job.desc()).limit(LOOKED_AT).subquery()
-    completed = (_j.state == JobState.COMPLETED.value, _j.attempts == 1)
-    return _joined(newest).where(*completed).limit(NEWEST)
+    # Not the bare column: SQLite would go along the index of states, through every job that ever completed.
+    completed = func.coalesce(_j.state, "") == JobState.COMPLETED.value
+    return _joined(newest).where(completed, _j.attempts == 1).limit(NEWEST)
 
 
-_TEACHING = Statement(_teaching(select(t.predictions)))
+_TEACHING = Statement(teaching(select(t.predictions)))
 
 
 def lessons(conn: Connection) -> list[Lesson]:
@@ -99,7 +100,7 @@ def listed(conn: Connection, limit: int, cursor: str | None, who: Identity = OWN
     page = seen if before is None else seen.where(_p.job < before)
     query = _joined(page.order_by(_p.job.desc()).limit(size + 1).subquery())
     rows = conn.execute(query).mappings().all()
-    taught = _lessons(conn.execute(_teaching(seen)).mappings().all())
+    taught = _lessons(conn.execute(teaching(seen)).mappings().all())
     return {
         "items": [_view(row) for row in rows[:size]],
         "next": write_cursor(rows[size - 1]["job"]) if len(rows) > size else None,
@@ -142,13 +143,14 @@ def _lessons(rows: Any) -> list[Lesson]:
 
 
 def _lesson(row: Row) -> Lesson | None:
-    if _why_not(row):
+    took = _took(row)
+    if _why_not(row, took):
         return None
     like = Like(row["framework"], row["gpu"], row["script"])
-    return Lesson(like, row["analytic_seconds"], row["predicted_seconds"], _took(row))
+    return Lesson(like, row["analytic_seconds"], row["predicted_seconds"], took)
 
 
-def _why_not(row: Row) -> str:
+def _why_not(row: Row, took: float) -> str:
     """Why a job does not tell how good its prediction was; empty where it does."""
     state = JobState(row["state"])
     if not state.terminal:
@@ -159,7 +161,7 @@ def _why_not(row: Row) -> str:
         return "it took several attempts"
     if (row["ran_at"], row["ran_on"]) != (row["backend"], row["instance_type"]):
         return "it ran elsewhere"
-    return "" if _took(row) > 0 else "nobody knows how long it ran"
+    return "" if took > 0 else "nobody knows how long it ran"
 
 
 def _took(row: Row) -> float:
@@ -171,7 +173,7 @@ def _took(row: Row) -> float:
 
 
 def _view(row: Row) -> View:
-    why, lesson = _why_not(row), _lesson(row)
+    why, lesson = _why_not(row, _took(row)), _lesson(row)
     return {
         "job": row["job"],
         "short": short(row["job"]),
