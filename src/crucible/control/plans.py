@@ -15,79 +15,25 @@ from crucible.control.places import Place, Places
 from crucible.control.ports import Calls
 from crucible.control.predictions import Lessons, accuracy_view
 from crucible.control.prices import Prices, ages
+from crucible.control.questions import Question
 from crucible.control.readings import Readings
 from crucible.control.views import View, iso
 from crucible.core import elastic
 from crucible.core.errors import UnknownName
-from crucible.core.offers import Market, Offer
+from crucible.core.offers import Offer
 from crucible.core.planask import PlanAsk
 from crucible.core.pricing import Segment, machine_cost
-from crucible.core.profile import GpuNeed, Profile
-from crucible.core.resources import Resources
+from crucible.core.profile import Profile
 from crucible.core.routing.estimate import duration
-from crucible.core.routing.experience import Correction, Experience, Like
+from crucible.core.routing.experience import Experience, Like
 from crucible.core.routing.knowledge import DataSheets
 from crucible.core.routing.learned import Learned, gpu_used
 from crucible.core.routing.plan import Ranked, route
-from crucible.core.routing.reading import UNREAD, Said, work_of
-from crucible.core.routing.wishes import Wishes
 from crucible.core.routing.work import Work
 from crucible.core.tiers import effective
 
 LANE = "planning"
 SECONDS = 30.0
-
-
-@dataclass(frozen=True)
-class _Question:
-    """What is asked, with what was read: `places` are those that were named, in their order."""
-
-    ask: PlanAsk
-    need: Resources
-    profile: Profile | None
-    places: tuple[str, ...]
-
-    @property
-    def alike(self) -> tuple[str, str]:
-        """The main framework and the script: what makes jobs alike, wherever they run."""
-        program = self.ask.program
-        return next(iter((self.profile or UNREAD).frameworks.value or ()), ""), program.script if program else ""
-
-    @property
-    def read(self) -> bool:
-        """Whether how long it takes is read of the program: what the owner says himself is no prediction of ours."""
-        return self.ask.hours is None and (self.profile or UNREAD).runtime_hours.known
-
-    @property
-    def market(self) -> Market | None:
-        """What is named goes where a submission would: to what cannot be taken back, unless it is said otherwise."""
-        if self.ask.market is None and self.places and not self.ask.interruptible:
-            return Market.ON_DEMAND
-        return self.ask.market
-
-    @property
-    def wishes(self) -> Wishes:
-        ask = self.ask
-        return Wishes(
-            optimize=ask.optimize,
-            backends=self.places or ask.allowed_backends,
-            regions=ask.regions,
-            gpu_types=ask.gpu_types,
-            market=self.market,
-            dedicated=ask.dedicated,
-            max_cost=ask.max_cost_micros,
-            deadline=None if ask.deadline_hours is None else ask.deadline_hours * 3600,
-        )
-
-    def work(self, learned: Correction | None = None) -> Work:
-        """Whoever names places knows what runs there: what is only read of a program shuts none of them out."""
-        ask = self.ask
-        spot = True if ask.market is Market.SPOT and ask.interruptible is None else ask.interruptible
-        said = Said(self.need, ask.hours, ask.gpu_types[0] if len(ask.gpu_types) == 1 else "", spot)
-        work = work_of(said, self.profile or UNREAD, learned)
-        if self.places and work.gpu is GpuNeed.REQUIRED and not self.need.gpus:
-            return replace(work, need=self.need, gpu=GpuNeed.OPTIONAL)
-        return work
 
 
 @dataclass(frozen=True)
@@ -126,7 +72,7 @@ class Plans:
     def close(self) -> None:
         self._readings.close()
 
-    def _question(self, ask: PlanAsk, profile: Profile | None) -> _Question:
+    def _question(self, ask: PlanAsk, profile: Profile | None) -> Question:
         named = tuple(dict.fromkeys(name for name in (ask.backend, *ask.fallback) if name))
         for name in (*named, *ask.allowed_backends):
             if not self._places.has(name) and name not in PROVIDERS:
@@ -135,9 +81,9 @@ class Plans:
         need = effective(ask.tier, ask.resources)
         if ask.gpu_types and not need.gpus:
             need = need.model_copy(update={"gpus": 1})
-        return _Question(ask, need, profile, named)
+        return Question(ask, need, profile, named)
 
-    def _answer(self, question: _Question, foreign: Foreign, experience: Experience, now: float) -> View:
+    def _answer(self, question: Question, foreign: Foreign, experience: Experience, now: float) -> View:
         ask, plain = question.ask, question.work()
         learned = Learned(self._known, experience, *question.alike)
         work = question.work(learned.of(plain.compute))
@@ -170,7 +116,7 @@ class Plans:
             "prices": {**ages(foreign.stock), "note": planviews.age_note(foreign.stock)},
         }
 
-    def _remembered(self, question: _Question, plain: Work, best: Ranked) -> str | None:
+    def _remembered(self, question: Question, plain: Work, best: Ranked) -> str | None:
         """The id of what is told here of how long it takes, where the model tells that of a machine that is real."""
         offer, predicted = best.offer, best.estimate.seconds
         analytic, _ = duration(plain, offer, self._known)
@@ -195,7 +141,7 @@ class Plans:
             return f"{name} is simulated. To rehearse there: --backend {name}"
         return ""
 
-    def _chosen(self, best: Ranked, question: _Question, now: float) -> View:
+    def _chosen(self, best: Ranked, question: Question, now: float) -> View:
         """With the call; its id stands for the one that it would get."""
         place = self._place(best.offer)
         life = self._life(place, question.ask)
@@ -204,7 +150,7 @@ class Plans:
         call = asdict(place.backend.call(order))
         return {**self._view(best, question.ask), "call": call, "ends_at": iso(ends_at)}
 
-    def _placed(self, ranked: list[Ranked], question: _Question, work: Work) -> Ranked:
+    def _placed(self, ranked: list[Ranked], question: Question, work: Work) -> Ranked:
         """At the best place the machine that its scheduler would ask for."""
         first = ranked[0]
         backend = self._places.backend(first.offer.backend)
