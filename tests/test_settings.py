@@ -222,3 +222,19 @@ def test_the_page_of_the_command_lists_every_setting_and_says_which_are_a_server
     assert sorted(listed) == sorted(NAMES)
     assert set(listed[listed.index("backends") :]) == set(SERVER_NAMES)
     assert "From `backends` on they are a server's" in page
+
+
+def test_proxies_are_addresses_and_networks(tmp_path: Path) -> None:
+    found = load_settings(environ={"CRUCIBLE_PROXIES": "10.0.0.7,10.1.0.0/16,::1"}, folder=tmp_path)
+    assert found.proxies.value == ("10.0.0.7", "10.1.0.0/16", "::1")
+    for wrong in ("proxy.example.org", "10.0.0.7/8", "10.0.0"):
+        with pytest.raises(BadInput, match="no address or network"):
+            load_settings(environ={"CRUCIBLE_PROXIES": wrong}, folder=tmp_path)
+
+
+def test_the_limit_before_spending_is_dollars(tmp_path: Path) -> None:
+    assert load_settings(environ={}, folder=tmp_path).ask_above.value == 5.0
+    assert load_settings(environ={"CRUCIBLE_ASK_ABOVE": "0"}, folder=tmp_path).ask_above.value == 0.0
+    for wrong in ("-1", "much", "nan", "2e9"):
+        with pytest.raises(BadInput):
+            load_settings(environ={"CRUCIBLE_ASK_ABOVE": wrong}, folder=tmp_path)

@@ -347,6 +347,7 @@ class _Server:
         with without("pydantic.v1"):  # whose models FastAPI looks for and refuses
             from crucible.server.agents import build_agents_api
             from crucible.server.api import build_api
+            from crucible.server.proxies import trusted
 
         api = build_api(
             control,
@@ -360,6 +361,7 @@ class _Server:
             hosts=self._reach.hosts,
             secure=self._reach.encrypted,
             public_url=self._reach.public_url or "",
+            proxies=trusted(self._settings.proxies.value),
         )
         agents = build_agents_api(control.agents, self._closing)
         tls = self._reach.tls

@@ -73,7 +73,8 @@ class Settings:
     provider's own environment variables say).
     `disk_reserve`: bytes of the store's disk that stay free. `store_quota`: bytes the store may hold (None: no limit).
     `tls_certificate`, `tls_key`: PEM files with which the server encrypts by itself (None: it does not).
-    `behind_proxy`: a proxy before the server encrypts. `public_url`: how others than this computer call the server.
+    `behind_proxy`: a proxy before the server encrypts. `proxies`: addresses and networks that it connects from, if it is
+    not on this computer. `public_url`: how others than this computer call the server.
     `oidc_issuer`, `oidc_client_id`, `oidc_client_secret`: the OpenID provider that people sign in with, and who the
     server is there (None: there is none). `oidc_name`: what people call it. `oidc_domains`: those of the e-mail
     addresses that may come in (None: any). `oidc_create_users`: the project of which people that no administrator
@@ -114,6 +115,7 @@ class Settings:
     tls_certificate: Setting[Path | None]
     tls_key: Setting[Path | None]
     behind_proxy: Setting[bool]
+    proxies: Setting[tuple[str, ...]]
     public_url: Setting[str | None]
     models_python: Setting[str | None]
     webhook_hosts: Setting[tuple[str, ...]]
@@ -135,7 +137,15 @@ class _Layer:
 
 STORE_NAMES = ("store", "store_endpoint", "store_region", "store_access_key", "store_secret_key")
 ROOM_NAMES = ("disk_reserve", "store_quota", "prune_after")
-PEOPLE_NAMES = ("shared_computer", "tls_certificate", "tls_key", "behind_proxy", "public_url", "webhook_hosts")
+PEOPLE_NAMES = (
+    "shared_computer",
+    "tls_certificate",
+    "tls_key",
+    "behind_proxy",
+    "proxies",
+    "public_url",
+    "webhook_hosts",
+)
 OIDC_NAMES = (
     "oidc_issuer",
     "oidc_client_id",
@@ -196,6 +206,7 @@ def load_settings(
         tls_certificate=_pick(layers, "tls_certificate", _path, lambda: None),
         tls_key=_pick(layers, "tls_key", _path, lambda: None),
         behind_proxy=_pick(layers, "behind_proxy", _flag, lambda: False),
+        proxies=_pick(layers, "proxies", _networks, lambda: ()),
         public_url=_pick(layers, "public_url", _url, lambda: None),
         models_python=_pick(layers, "models_python", _interpreter, lambda: None),
         webhook_hosts=_pick(layers, "webhook_hosts", _names, lambda: ()),
@@ -413,6 +424,18 @@ def _life(value: object) -> float:
     if not 10 <= seconds <= LONGEST_LIFE:
         raise ValueError("It has to be between 10 seconds and 30 days.")
     return seconds
+
+
+def _networks(value: object) -> tuple[str, ...]:
+    import ipaddress
+
+    names = _names(value)
+    for name in names:
+        try:
+            ipaddress.ip_network(name)
+        except ValueError:
+            raise ValueError(f"{name!r} is no address or network, such as 10.0.0.7 or 10.0.0.0/24.") from None
+    return names
 
 
 def _dollars(value: object) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from ipaddress import ip_network
 
 import httpx2
 import pytest
@@ -13,7 +14,7 @@ from tests.server.fake_control import FakeControl
 
 from crucible.server import rates
 from crucible.server.api import build_api
-from crucible.server.proxies import MAX_ENTRY, Proxies
+from crucible.server.proxies import MAX_ENTRY, THIS_COMPUTER, Proxies, trusted
 from crucible.server.rates import Rate
 
 PUBLIC = "https://crucible.example.org:8443"
@@ -184,3 +185,8 @@ async def test_whoever_asks_by_the_public_name_is_told_the_public_address(contro
         assert here.json()["url"] == "http://127.0.0.1:4000"
         lying = {"X-Forwarded-Host": "evil.example", "X-Forwarded-Proto": "http"}
         assert (await client.get("/api/v1/server", headers=lying)).json()["url"] == PUBLIC
+
+
+def test_this_computer_is_always_trusted_and_others_by_name() -> None:
+    assert trusted(()) == THIS_COMPUTER
+    assert trusted(("10.0.0.7", "10.1.0.0/16"))[2:] == (ip_network("10.0.0.7/32"), ip_network("10.1.0.0/16"))

@@ -42,7 +42,7 @@ def _read(path: Path) -> bytes:
         with path.open("rb") as file:
             return file.read(MAX_BYTES + 1)
     except OSError as error:
-        raise BadInput(f"{path} cannot be read.", why=str(error)) from error
+        raise BadInput(f"{path} cannot be read.", why=str(error), fix="Make it readable for you.") from error
 
 
 def _around(root: Path) -> Iterator[Path]:

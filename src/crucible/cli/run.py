@@ -111,7 +111,7 @@ def take_up(session: Session, options: Options, scratch: Path) -> tuple[Payload,
         raise BadInput(
             "Say one thing to run." if given else "There is nothing to run.",
             why="A target, --code, --shell and --template exclude each other." if given else "",
-            fix="For example: crucible run train.py -- --epochs 3",
+            fix="For example: crucible run train.py -- --epochs 3; another program: crucible run --shell './program'",
         )
     if options.names_job_file:
         return _from_job_file(str(options.target), request, wishes)

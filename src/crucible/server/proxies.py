@@ -20,6 +20,8 @@ Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
 THIS_COMPUTER: tuple[Network, ...] = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
+
+
 MAX_ENTRY = 60
 """Characters of an address with its port, and to spare."""
 _SCHEMES = {("http", "https"): "https", ("http", "http"): "http", ("websocket", "https"): "wss"}
@@ -45,6 +47,11 @@ class Proxies:
         client = scope.get("client")
         address = _address(str(client[0])) if client else None
         return address is not None and any(address in network for network in self._trusted)
+
+
+def trusted(networks: Sequence[str]) -> tuple[Network, ...]:
+    """This computer, and these addresses and networks."""
+    return (*THIS_COMPUTER, *map(ipaddress.ip_network, networks))
 
 
 def own_address(request: HTTPConnection, public_url: str) -> str:
