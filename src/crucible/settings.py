@@ -73,8 +73,8 @@ class Settings:
     provider's own environment variables say).
     `disk_reserve`: bytes of the store's disk that stay free. `store_quota`: bytes the store may hold (None: no limit).
     `tls_certificate`, `tls_key`: PEM files with which the server encrypts by itself (None: it does not).
-    `behind_proxy`: a proxy before the server encrypts. `proxies`: addresses and networks that it connects from, if it is
-    not on this computer. `public_url`: how others than this computer call the server.
+    `behind_proxy`: a proxy before the server encrypts. `proxies`: addresses and networks that it connects from, if not
+    from this computer. `public_url`: how others than this computer call the server.
     `oidc_issuer`, `oidc_client_id`, `oidc_client_secret`: the OpenID provider that people sign in with, and who the
     server is there (None: there is none). `oidc_name`: what people call it. `oidc_domains`: those of the e-mail
     addresses that may come in (None: any). `oidc_create_users`: the project of which people that no administrator
@@ -137,15 +137,8 @@ class _Layer:
 
 STORE_NAMES = ("store", "store_endpoint", "store_region", "store_access_key", "store_secret_key")
 ROOM_NAMES = ("disk_reserve", "store_quota", "prune_after")
-PEOPLE_NAMES = (
-    "shared_computer",
-    "tls_certificate",
-    "tls_key",
-    "behind_proxy",
-    "proxies",
-    "public_url",
-    "webhook_hosts",
-)
+PROXY_NAMES = ("behind_proxy", "proxies")
+PEOPLE_NAMES = ("shared_computer", "tls_certificate", "tls_key", "public_url", "webhook_hosts", *PROXY_NAMES)
 OIDC_NAMES = (
     "oidc_issuer",
     "oidc_client_id",
