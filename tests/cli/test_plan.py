@@ -102,7 +102,9 @@ def test_a_job_that_only_others_could_hold_ends_with_the_plan_and_6(cli: Cli, se
     server.plan = plan(None, AFAR, why="Nothing that is connected can run it.")
     ran = cli("run", "train.py")
     assert ran.code == 6
-    assert "lambda" in ran.out
+    assert ran.out == ""
+    assert "○ lambda g4 in north: $7.50 in all, done in 2h 30m" in ran.err
+    assert "GPU:        required (high confidence, train.py:12)" in ran.err
     assert "Fix: lambda is not connected. Connect it: crucible up." in ran.err
     assert not server.specs
 

@@ -72,7 +72,7 @@ async def test_a_model_of_the_servers_is_trained_by_its_name(server: str) -> Non
         seen = [status async for status in client.monitor(task)]
         assert seen[-1].status == "completed"
         progress = (await client.status(task)).progress
-        assert (progress.epoch, progress.total_epochs) == (1, 2), "plugins count their epochs from 0"
+        assert (progress.epoch, progress.total_epochs) == (2, 2)
         with pytest.raises(BadInput, match="did you mean 'epochs'"):
             await client.submit(request(epoch=2))
         with pytest.raises(NotFound):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from crucible.cli.options import Options
-from crucible.cli.plan import SHOWN, cost_of, first_lines, print_plan
+from crucible.cli.plan import SHOWN, choices, cost_of, first_lines
 from crucible.cli.session import Session
 from crucible.cli.words import dollars
 from crucible.client.placeviews import PlannedView, PlanView
@@ -33,8 +33,8 @@ def agreed(session: Session, plan: PlanView, *, yes: bool) -> bool:
     Raises NoCapacity, with the plan, for a job that nothing that is connected can run.
     """
     if plan.chosen is None and not plan.waits:
-        if not session.out.as_json:
-            print_plan(session, plan)
+        for line in choices(plan):
+            session.out.say(line)
         raise NoCapacity(plan.why or "No place can run it.", fix=_fix(plan), rejected=_reasons(plan))
     for line in first_lines(plan):
         session.out.say(line)

@@ -15,6 +15,7 @@ from crucible.core.planask import PlanAsk
 from crucible.core.resources import format_duration, format_memory
 
 SHOWN = 15
+FEW = 5
 LEARNED = {"Uses": "frameworks", "GPU": "gpu", "GPU memory": "gpu_memory_gb", "Runs": "runtime_hours"}
 HEADS = ("", "PLACE", "TYPE", "REGION", "MARKET", "SIZE", "TOTAL", "PRICE", "DONE IN", "AVAILABLE", "FIT")
 
@@ -90,6 +91,17 @@ def first_lines(plan: PlanView) -> Iterator[str]:
     if faster is not None:
         where, done = f"{faster.backend} {faster.instance_type}", format_duration(faster.eta_seconds or 0)
         yield f"      {where} would be done in {done}, {cost_of(faster)}; `crucible plan` shows all."
+
+
+def choices(plan: PlanView) -> Iterator[str]:
+    """The plan in words, for whoever cannot run it here: standard output belongs to the program."""
+    yield from needs(plan)
+    for offer in plan.offers[:FEW]:
+        done = "" if offer.eta_seconds is None else f", done in {format_duration(offer.eta_seconds)}"
+        yield f"○ {offer.backend} {offer.instance_type} in {offer.region}: {cost_of(offer)}{done}"
+    if plan.offers_count > FEW:
+        yield f"{plan.offers_count - FEW} more offers: `crucible plan` shows them."
+    yield from (*_rejected(plan), *_unconnected(plan.offers[:FEW]))
 
 
 def cost_of(offer: PlannedView) -> str:
