@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
-from benchmarks.figures import measuring, sockets
+from benchmarks.figures import measuring, plans, sockets
 from benchmarks.figures.deployment import Running, running
 from benchmarks.figures.figure import Figure
 from benchmarks.prove.circumstances import Machine, Source, this_machine, this_source
@@ -58,6 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--submits", type=int, default=500)
     parser.add_argument("--lines", type=int, default=1_000_000, help="of output that is searched")
     parser.add_argument("--sockets", type=int, default=1000)
+    parser.add_argument("--plans", type=int, default=100, help="how often each part of a plan is asked for")
     parser.add_argument("--events", type=int, default=20)
     parser.add_argument("--keep", type=Path, default=KEPT, help="where the figures are written")
     parser.add_argument("--only", nargs="+", choices=("starts", *ON_A_SERVER), help="some of them")
@@ -71,6 +72,7 @@ ON_A_SERVER: dict[str, Measure] = {
     "submits": lambda server, asked: measuring.submits(server, asked.submits),
     "sockets": lambda server, asked: sockets.crowd(server, asked.sockets, asked.events),
     "search": lambda server, asked: measuring.search(server, asked.lines, 5),
+    "plans": lambda server, asked: plans.plans(server, asked.plans),
 }
 """Each on a fresh server of its own: what one leaves behind is no burden to the next."""
 

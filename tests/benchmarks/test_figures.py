@@ -8,12 +8,13 @@ import pytest
 from benchmarks.figures import command
 from benchmarks.figures.figure import Figure, median, percentile
 
-SMALL = ("--times", "1", "--submits", "3", "--lines", "200", "--sockets", "5", "--events", "2")
+SMALL = ("--times", "1", "--submits", "3", "--lines", "200", "--sockets", "5", "--events", "2", "--plans", "2")
 
 
 NAMES = {
     ("starts", "commands"): ["server ready", "server idle", "crucible --help", "crucible status"],
     ("submits", "sockets", "search"): ["durable submit, p50", "an event to 5 sockets, p99", "search 200 lines"],
+    ("plans",): ["2,000 lines read, p95", "choice of 1,796 offers, p95", "a plan while typing, p95"],
 }
 
 
