@@ -229,6 +229,8 @@ class JobView(BriefJobView):
     health: HealthView | None = sometimes(None)
     result: ResultView | None = sometimes(None)
     notes: tuple[dict[str, str | None], ...] = sometimes(())
+    predicted_seconds: float | None = sometimes(None)
+    """What the plan said that it follows."""
 
     @property
     def is_simulated(self) -> bool:

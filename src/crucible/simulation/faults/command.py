@@ -161,8 +161,9 @@ def _run(seeds: range, processes: int, *, trace: bool) -> Iterator[Told]:
     with ProcessPoolExecutor(processes, initializer=_begin_work) as pool:
         try:
             yield from _in_order(pool, seeds, processes, trace)
-        finally:
+        except BaseException:  # whoever gives up, or closes us, waits for no further seed
             pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 def _in_order(pool: ProcessPoolExecutor, seeds: range, processes: int, trace: bool) -> Iterator[Told]:
