@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crucible.storage import open_store
 from crucible.storage.layout import (
     artifact_key,
     attempt_prefix,
@@ -83,3 +86,11 @@ def test_different_artifacts_have_different_keys(paths: list[str]) -> None:
         return
     assert first != second
     assert "#" not in first
+
+
+def test_an_artifact_that_ends_like_a_drive_has_a_key_that_every_store_holds(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path))
+    for path in ("out/x:", "out/0A:", "a%3A", "out/b:c"):
+        store.put(artifact_key("job-1", "att-1", path), path.encode())
+    for path in ("out/x:", "out/0A:", "a%3A", "out/b:c"):
+        assert store.get(artifact_key("job-1", "att-1", path)) == path.encode()

@@ -67,6 +67,13 @@ def test_a_key_is_refused_or_works(key: str, tmp_path_factory: pytest.TempPathFa
         assert list(store.list("")) == [(key, 1)]
 
 
+@pytest.mark.parametrize("key", ["0A:", "a/b/c0c:"])
+def test_what_ends_like_a_drive_is_no_key(key: str, tmp_path: Path) -> None:
+    with pytest.raises(UnsafePath, match="drive"):
+        open_store(str(tmp_path)).put(key, b"x")
+    open_store(str(tmp_path)).put(key + "x", b"x")
+
+
 # On a local folder
 
 

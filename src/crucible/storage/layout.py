@@ -22,9 +22,10 @@ def artifact_key(job: str, attempt: str, path: str) -> str:
     """The artifact that the job called `path`.
 
     `#` and `%` are written as `%23` and `%25`, because a local store cannot hold names that end in `#` and
-    digits. Different paths have different keys.
+    digits; a colon at the end as `%3A`, because none that end like a drive. Different paths have different keys.
     """
     written = safe_name(path).replace("%", "%25").replace("#", "%23")
+    written = f"{written[:-1]}%3A" if written.endswith(":") else written
     return safe_name(f"{attempt_prefix(job, attempt)}/artifacts/{written}")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -101,10 +102,16 @@ class ObjectStore:
             return obstore.head(self._inner, key)["size"]
 
 
+_DRIVE = re.compile(r"[A-Za-z]:\Z")
+"""What a folder's path must not end with: the library takes it for a drive of Windows and adds a slash."""
+
+
 def checked_key(key: str) -> str:
     """A safe name that every store can hold: stores keep `#` and their staging folder for themselves."""
     if "#" in safe_name(key) or key.split("/")[0] == STAGING:
         raise UnsafePath(key, "is not a key: it has '#' in it or begins with the staging folder")
+    if _DRIVE.search(key):
+        raise UnsafePath(key, "is not a key: it ends like the name of a drive")
     return key
 
 

@@ -300,7 +300,7 @@ async def test_the_server_s_troubles_are_told_in_our_words(db: PostgresDb, state
 @pytest.mark.parametrize("state", ["40001", "40P01"])
 async def test_who_collides_every_time_is_told_in_the_end(postgres_url: str, state: str) -> None:
     raised = text(f"DO $$ BEGIN RAISE EXCEPTION 'once more' USING ERRCODE = '{state}'; END $$")
-    db, runs = PostgresDb(postgres_url, seconds=0.3), []
+    db, runs = PostgresDb(postgres_url, seconds=1.0), []
 
     def collide(connection: Connection) -> None:
         runs.append(1)
