@@ -12,6 +12,7 @@ from fastapi.exceptions import RequestValidationError, WebSocketRequestValidatio
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, HTTPConnection
 from starlette.responses import Response
+from starlette.routing import Match
 
 from crucible.core.errors import BadInput, CrucibleError, NotFound
 from crucible.server.bodies import BrokenRequest, not_json, unreadable
@@ -97,12 +98,18 @@ def _from_http(error: HTTPException, connection: HTTPConnection) -> CrucibleErro
     if error.status_code == HTTPStatus.NOT_FOUND:
         return NoSuchRoute(f"There is nothing at {path}.", fix="GET /openapi.json lists the routes.")
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        allowed = (error.headers or {}).get("Allow", "")
+        allowed = _methods(connection)
         what = f"{connection.scope['method']} is not possible at {path}."
         return WrongMethod(what, fix=f"Use one of: {allowed}.", allow=allowed)
     if error.status_code < HTTPStatus.INTERNAL_SERVER_ERROR:
         return BrokenRequest(str(error.detail), fix="GET /openapi.json says what is allowed.")
     return Internal(str(error.detail))
+
+
+def _methods(connection: HTTPConnection) -> str:
+    """Those of all routes at this path; the framework names only the first one's."""
+    at_path = (route for route in connection.app.routes if route.matches(connection.scope)[0] is not Match.NONE)
+    return ", ".join(sorted({method for route in at_path for method in getattr(route, "methods", None) or ()}))
 
 
 def _path(loc: Sequence[object]) -> str:
