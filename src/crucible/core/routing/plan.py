@@ -62,8 +62,11 @@ class Ranked(NamedTuple):
 
 
 class Rejected(NamedTuple):
+    """`too_dear`: only what it costs speaks against it."""
+
     offer: Offer
     why: str
+    too_dear: bool = False
 
 
 @dataclass(frozen=True)
@@ -109,9 +112,10 @@ def _weighed(work: Work, wishes: Wishes, offer: Offer, estimates: Estimates) -> 
     if why:
         return Rejected(offer, why)
     found = estimates.of(offer)
-    why = judge.too_much(wishes, found)
+    dear = judge.too_dear(wishes, offer, found)
+    why = dear or judge.too_late(wishes, found)
     if why:
-        return Rejected(offer, why)
+        return Rejected(offer, why, bool(dear))
     return _Weighed(offer, found, _weight(wishes.optimize, offer, found))
 
 
