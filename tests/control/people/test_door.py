@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 from tests.authorisation.town import Town, token_of
@@ -15,6 +15,7 @@ from tests.openid_provider import CLIENT, ISSUER
 
 from crucible.control.db import schema as t
 from crucible.control.people import passwords
+from crucible.control.people.bursts import QUIET_SECONDS
 from crucible.control.people.door import Door
 from crucible.control.service import Control
 from crucible.core.errors import BadInput, Forbidden, NotAllowed, NotFound, TooManyTries
@@ -105,6 +106,32 @@ async def test_guessing_gets_slower_for_that_name_alone(town: Town) -> None:
         await door.login("member", "wrong")
     town.rig.clock.time += 2
     assert await door.login("viewer", PASSWORD)
+
+
+async def test_wrong_passwords_are_written_down_and_do_not_fill_the_record(town: Town) -> None:
+    door = town.control.people.door
+    await town.control.people.change_user(OWNER, "viewer", password=PASSWORD)
+
+    async def guess(name: str, times: int) -> None:
+        for n in range(times):
+            town.rig.clock.time += 600 if name == "viewer" else 0
+            with pytest.raises(NotAllowed):
+                await door.login(name.format(n), f"wrong {n}")
+        await door.notes_written()
+
+    async def refused() -> list[tuple[str, object]]:
+        found = await town.control.people.audit(OWNER, project=None, before=None, limit=500)
+        items: list[dict[str, Any]] = found["items"]  # type: ignore[assignment]
+        return [(item["target"], item["data"]) for item in reversed(items) if item["action"] == "login.refuse"]
+
+    await guess("viewer", 12)
+    await guess("s3cret-{}", 100)
+    wrong = [("viewer", {"count": n, "why": "wrong password"}) for n in (1, 10)]
+    unknown = [("", {"count": n, "why": "no such user"}) for n in (1, 10, 100)]
+    assert await refused() == [*wrong, *unknown], "and nothing of what was typed as a name"
+    town.rig.clock.time += QUIET_SECONDS + 1
+    await guess("s3cret-{}", 3)
+    assert await refused() == [*wrong, *unknown, unknown[0]]
 
 
 async def test_a_disabled_user_does_not_come_in(town: Town) -> None:
