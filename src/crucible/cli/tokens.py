@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from crucible.cli.arguments import Job
+from crucible.cli.arguments import Job, Yes
 from crucible.cli.output import Listing
 from crucible.cli.session import Session
 from crucible.cli.words import ago_words
@@ -52,13 +52,17 @@ def create(
 def revoke(
     ctx: typer.Context,
     refs: Annotated[list[str], typer.Argument(metavar="ID…", help="Ids of tokens, or endings of them.")],
-) -> None:
-    """End tokens at once."""
+    yes: Yes = False,
+) -> int:
+    """End tokens at once. Asks unless --yes."""
     session = Session.of(ctx)
+    if not session.confirm(f"End {', '.join(refs)}?", yes=yes, why="Whoever uses it is shut out at once."):
+        return 1
     with session.api() as api:
         for ref in refs:
             ended = api.people.revoke_token(ref)
             session.out.json(ended.as_json()) if session.out.as_json else session.out.say(f"{ended.id} has ended.")
+    return 0
 
 
 def share(
