@@ -22,6 +22,8 @@ from crucible.wire.plugins import AT_ONCE, NotOffered, Plugin, describe_all, des
 
 T = TypeVar("T")
 
+ASK_SECONDS = 25.0
+"""Below what clients wait for an answer: who asks hears which plugin hangs, and not that the server does."""
 KEPT_SECONDS = 30.0
 """How long a description is good: packages are installed seldom, and describing them takes seconds."""
 DECIDED = ("command", "kind", "shape", "bundle", "in_place", "environment", "source", "rerun_of")
@@ -80,7 +82,7 @@ class Models:
             if kept is not None:
                 return kept
             try:
-                found = await self._ask(lambda python, environ: describe_one(name, python, environ))
+                found = await self._ask(lambda python, environ: describe_one(name, python, environ, ASK_SECONDS))
             except NotOffered as error:
                 raise _not_found(name, error.known) from error
             self._ones[name] = (self._clock.now(), found)
@@ -94,7 +96,7 @@ class Models:
         async with self._asking.setdefault(None, asyncio.Lock()):
             kept = self._fresh(self._list)
             if kept is None:
-                kept = await self._ask(describe_all)
+                kept = await self._ask(lambda python, environ: describe_all(python, environ, ASK_SECONDS))
                 self._list = (self._clock.now(), kept)
             return kept
 

@@ -147,8 +147,8 @@ async def test_what_the_owner_does_with_a_job_of_another_is_written_down_and_wit
         return [(item["user"], item["action"], item["target"]) for item in found["items"]]  # type: ignore[attr-defined]
 
     member = await town.identity("member")
-    theirs = (await town.control.at(member).submit(job_spec(cpus=4, project="alpha"), None)).job
-    his = (await town.control.submit(job_spec(cpus=4), None)).job
+    theirs = str((await town.control.at(member).submit(job_spec(cpus=4, project="alpha"), None)).view["id"])
+    his = str((await town.control.submit(job_spec(cpus=4), None)).view["id"])
     for job in (theirs, his):
         await town.control.cancel(job)
         await town.control.resume(job, checkpoint=None, backend=None)
