@@ -14,6 +14,7 @@ from crucible.control.ports import Clock
 from crucible.control.views import View
 from crucible.core import models
 from crucible.core.errors import BadInput, NotFound
+from crucible.core.fields import EXTRA, hint
 from crucible.core.models import Order
 from crucible.core.spec import EnvironmentSpec, JobSpec, Source, SourceKind
 from crucible.wire.asking import NoAnswer
@@ -137,6 +138,8 @@ def _spec(order: Order, plugin: Plugin, job: Mapping[str, object]) -> JobSpec:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in ("job", *first["loc"]))
+        if first["type"] == EXTRA:
+            raise BadInput(f"There is no field {where!r}.", fix=hint(JobSpec, first["loc"]), field=where) from error
         raise BadInput(f"The field {where!r} is not right: {first['msg']}.", fix=f"Change {where!r}.") from error
 
 
