@@ -83,14 +83,14 @@ def test_balanced_lies_between() -> None:
 def test_an_explicit_choice_wins_over_everything() -> None:
     found = plan(work(), Wishes(backend="lambda"))
     assert [one.offer.backend for one in found.ranked] == ["lambda"]
-    assert whys(found)["local pc on_demand"] == "it is to run on lambda"
+    assert whys(found)["local pc on_demand"] == "is to run on lambda"
 
 
 @pytest.mark.parametrize(
     ("wishes", "left", "why"),
     [
-        (Wishes(backends=("modal", "lambda")), {"modal", "lambda"}, "only modal or lambda may run it"),
-        (Wishes(regions=("us-",)), {"lambda", "aws"}, "here is not in us-"),
+        (Wishes(backends=("modal", "lambda")), {"modal", "lambda"}, "is to run on modal or lambda, and nowhere else"),
+        (Wishes(regions=("us-",)), {"lambda", "aws"}, "is to run in us-, and not in here"),
         (Wishes(gpu_types=("A100",)), {"lambda", "aws"}, "has T4, not A100"),
         (Wishes(max_cost=0), {"local"}, "would cost $"),
         (Wishes(dedicated=True), {"local", "lambda", "aws"}, "only dedicated ones"),

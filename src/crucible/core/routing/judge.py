@@ -20,11 +20,11 @@ def why_never(work: Work, wishes: Wishes, offer: Offer) -> str:
 
 def unwished(work: Work, wishes: Wishes, offer: Offer) -> str:
     if wishes.backend and offer.backend != wishes.backend:
-        return f"it is to run on {wishes.backend}"
+        return f"is to run on {wishes.backend}"
     if wishes.backends and offer.backend not in wishes.backends:
-        return f"only {_or(wishes.backends)} may run it"
+        return f"is to run on {_or(wishes.backends)}, and nowhere else"
     if wishes.regions and not any(offer.region.startswith(region) for region in wishes.regions):
-        return f"{offer.region} is not in {_or(wishes.regions)}"
+        return f"is to run in {_or(wishes.regions)}, and not in {offer.region}"
     if wishes.gpu_types and called(offer.capacity.gpu_name) not in wishes.gpu_types:
         return f"has {offer.capacity.gpu_name or 'no GPU'}, not {spoken(wishes.gpu_types)}"
     if wishes.dedicated and offer.tariff.dedicated is False:
