@@ -10,7 +10,9 @@ from crucible.core.resources import Resources
 
 @dataclass(frozen=True)
 class Compute:
-    """How long it computes: `seconds` on `gpus` of type `gpu`. With no `gpu` it takes as long everywhere."""
+    """How long it computes: `seconds` on `gpus` of type `gpu`. With no `gpu` it takes as long everywhere, unless its
+    work was counted.
+    """
 
     seconds: float
     gpu: str = ""
