@@ -23,6 +23,12 @@ LARGE = """
 import torch
 model = torch.nn.Linear(60_000, 60_000).cuda()
 """
+HUGE = """
+import torch
+model = torch.nn.Linear(600_000, 600_000)
+if torch.cuda.is_available():
+    model.cuda()
+"""
 NEEDS_GPU = """
 import torch
 model = torch.nn.Linear(1000, 1000).cuda()
@@ -122,6 +128,14 @@ async def test_a_place_that_is_named_is_taken_whatever_the_program_looks_like(ri
     assert found["chosen"]["backend"] == "cloud"
     assert "no GPU, which it would use" in found["chosen"]["cons"]
     assert {offer["backend"] for offer in found["offers"]} == {"cloud"}
+
+
+async def test_a_model_that_this_computer_cannot_hold_does_not_go_here_unless_it_is_named(rig: Rig) -> None:
+    found = await plan(rig, {"code": HUGE})
+    whys = [offer["why"] for offer in found["rejected"]]
+    assert any("would use the GPU, with 1.3" in why for why in whys)
+    assert any("of memory without a GPU; it has" in why for why in whys)
+    assert (await plan(rig, {"code": HUGE}, backend="local"))["chosen"]["backend"] == "local"
 
 
 async def test_a_program_is_understood(rig: Rig) -> None:

@@ -61,6 +61,8 @@ class Question:
         spot = True if ask.market is Market.SPOT and ask.interruptible is None else ask.interruptible
         said = Said(self.need, ask.hours, ask.gpu_types[0] if len(ask.gpu_types) == 1 else "", spot)
         work = work_of(said, self.profile or UNREAD, learned)
-        if self.places and work.gpu is GpuNeed.REQUIRED and not self.need.gpus:
-            return replace(work, need=self.need, gpu=GpuNeed.OPTIONAL)
-        return work
+        if not self.places:
+            return work
+        if work.gpu is not GpuNeed.NONE and not self.need.gpus:
+            work = replace(work, need=self.need, gpu=GpuNeed.OPTIONAL)
+        return replace(work, model_bytes=0)

@@ -170,6 +170,17 @@ def test_a_gpu_that_it_would_use_has_to_hold_it() -> None:
     assert "would use the GPU, with 40 GiB; it has 16 GiB" in whys(found).values()
 
 
+def test_without_a_gpu_the_memory_of_the_machine_has_to_hold_it() -> None:
+    here = offer("local/here/pc", 0.0, "")
+    large = Work(Resources(), GpuNeed.OPTIONAL, model_bytes=33 * GiB)
+    found = plan(large, among=(here, LAMBDA))
+    assert (best(found), whys(found)["local pc on_demand"]) == (
+        "a100",
+        "would take 33 GiB of memory without a GPU; it has 32 GiB",
+    )
+    assert best(plan(replace(large, model_bytes=32 * GiB), among=(here, LAMBDA))) == "pc"
+
+
 def test_a_job_of_unknown_length_goes_by_the_hour() -> None:
     found = plan(work(None), among=PAID)
     assert best(found) == "g4dn.xlarge"

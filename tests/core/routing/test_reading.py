@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crucible.core.profile import Conclusion, Confidence, Dataset, GpuNeed, Precision, Profile
+from crucible.core.profile import Conclusion, Confidence, Dataset, GpuNeed, Memory, Precision, Profile
 from crucible.core.resources import GiB, Resources
 from crucible.core.routing.experience import Correction
 from crucible.core.routing.reading import Said, work_of
@@ -52,6 +52,12 @@ def test_nothing_read_and_nothing_said_is_nothing_known() -> None:
 def test_a_gpu_it_can_do_without_is_not_asked_for_but_its_memory_counts() -> None:
     work = work_of(NOTHING, Profile(gpu=Conclusion(GpuNeed.OPTIONAL), gpu_memory_gb=Conclusion(3.0)))
     assert (work.gpu, work.need.gpus, work.need.gpu_memory_bytes) == (GpuNeed.OPTIONAL, 0, 3 * 10**9)
+
+
+def test_without_a_gpu_it_is_what_the_model_takes_that_counts() -> None:
+    parts = Memory(weights=1e9, gradients=1e9, optimizer=2e9, activations=3e9, workspace=5e8)
+    assert work_of(NOTHING, Profile(memory=Conclusion(parts))).model_bytes == 7 * 10**9
+    assert work_of(NOTHING, READ).model_bytes == 0
 
 
 def test_without_a_gpu_it_takes_as_long_everywhere() -> None:

@@ -39,6 +39,9 @@ def unfit(work: Work, offer: Offer) -> str:
     wanted = work.need.gpu_memory_bytes or 0
     if work.gpu is GpuNeed.OPTIONAL and has.gpus and 0 < has.gpu_memory_bytes < wanted:
         return f"would use the GPU, with {format_memory(wanted)}; it has {format_memory(has.gpu_memory_bytes)}"
+    if not has.gpus and work.model_bytes > has.memory_bytes:
+        wanted, there = format_memory(work.model_bytes), format_memory(has.memory_bytes)
+        return f"would take {wanted} of memory without a GPU; it has {there}"
     return scheduling.why_never(work.need, has, offer.instance_type)
 
 

@@ -43,6 +43,7 @@ def work_of(said: Said, profile: Profile = UNREAD, learned: Correction | None = 
         output_bytes=_saved(profile),
         checkpoint_seconds=_between(profile, compute),
         interruptible=bool(profile.interruptible.value) if said.interruptible is None else said.interruptible,
+        model_bytes=_model(profile),
     )
 
 
@@ -80,6 +81,12 @@ def _saved(profile: Profile) -> int:
         return 0
     state = profile.optimizer_bytes_per_parameter.value or 0
     return round(profile.parameters.value * (WEIGHT + state))
+
+
+def _model(profile: Profile) -> int:
+    """Without what a GPU's driver and libraries take."""
+    parts = profile.memory.value
+    return 0 if parts is None else round(parts.total - parts.workspace)
 
 
 def _between(profile: Profile, compute: Compute | None) -> float | None:

@@ -25,7 +25,8 @@ class Compute:
 class Work:
     """`compute` None: nobody knows how long it takes. `checkpoint_seconds` None: what is interrupted begins anew.
 
-    `interruptible` says whether it may be put where machines are taken back.
+    `interruptible` says whether it may be put where machines are taken back. `model_bytes` is what its model takes of
+    a machine's memory where the processors do the work; 0: nobody knows.
     """
 
     need: Resources
@@ -35,3 +36,4 @@ class Work:
     output_bytes: int = 0
     checkpoint_seconds: float | None = None
     interruptible: bool = False
+    model_bytes: int = 0
