@@ -165,6 +165,7 @@ def test_here_by_name_needs_no_plan(cli: Cli, server: FakeServer) -> None:
         (("--deadline", "soon"), "--deadline: 'soon' is no length of time"),
         (("--hours", "-1"), "--hours"),
         (("--max-cost", "-1"), "--max-cost must"),
+        (("--gpu", "A100", "--gpus", "0"), "It wants A100, and no GPU."),
     ],
 )
 def test_what_cannot_be_asked(cli: Cli, server: FakeServer, flags: tuple[str, ...], words: str) -> None:

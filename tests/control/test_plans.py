@@ -199,6 +199,8 @@ async def test_wishes_that_contradict_each_other(rig: Rig) -> None:
     assert "taken back" in raised.value.what
     with pytest.raises(BadInput):
         await plan(rig, {"optimize": "deadline"})
+    with pytest.raises(BadInput, match="on local, and only aws or gcp may"):
+        await plan(rig, {"allowed_backends": ("aws", "gcp")}, backend="local")
 
 
 async def test_a_provider_that_is_connected_speaks_for_itself(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from crucible.client.api import Api
 from crucible.client.payload import Payload
 from crucible.client.placeviews import PlanView
 from crucible.client.wishes import Wishes, make_spec, out_of_bounds
+from crucible.core.errors import BadInput
 from crucible.core.offers import Market
 from crucible.core.places import DEFAULT_PLACE
 from crucible.core.planask import MAX_FILE, MAX_FILES, PlanAsk
@@ -45,6 +46,9 @@ class Aims:
 
 def ask_for(payload: Payload, wishes: Wishes, aims: Aims) -> PlanAsk:
     """Raises BadInput naming the option that is out of bounds."""
+    if wishes.gpu_types and wishes.resources.get("gpus") == 0:
+        kinds = " or ".join(wishes.gpu_types)
+        raise BadInput(f"It wants {kinds}, and no GPU.", fix="Ask for at least one (--gpus 1), or for no type.")
     spec = make_spec(payload, replace(wishes, env={}, secrets={}, data=()), bundle=None)
     told = {**dict(spec), "source": Source(), **_program(payload), **aims.said()}
     try:

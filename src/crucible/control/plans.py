@@ -19,7 +19,7 @@ from crucible.control.questions import Question
 from crucible.control.readings import Readings
 from crucible.control.views import View, iso
 from crucible.core import elastic
-from crucible.core.errors import UnknownName
+from crucible.core.errors import BadInput, UnknownName
 from crucible.core.offers import Offer
 from crucible.core.planask import PlanAsk
 from crucible.core.pricing import Segment, machine_cost
@@ -78,6 +78,7 @@ class Plans:
             if not self._places.has(name) and name not in PROVIDERS:
                 known = {*self._places.names(), *PROVIDERS}
                 raise UnknownName("backend", name, known, fix="`crucible backends` lists those that are connected.")
+        _check_named(named, ask.allowed_backends)
         need = effective(ask.tier, ask.resources)
         if ask.gpu_types and not need.gpus:
             need = need.model_copy(update={"gpus": 1})
@@ -186,6 +187,15 @@ class Plans:
 
     def _place(self, offer: Offer) -> Place:
         return Place(self._places.backend(offer.backend), offer)
+
+
+def _check_named(named: Sequence[str], allowed: Sequence[str]) -> None:
+    barred = [name for name in named if allowed and name not in allowed]
+    if barred:
+        raise BadInput(
+            f"It is to run on {barred[0]}, and only {' or '.join(allowed)} may run it.",
+            fix="Allow that place too, or leave one of the two wishes out.",
+        )
 
 
 def _in_order(ranked: Sequence[Ranked], places: Sequence[str]) -> list[Ranked]:

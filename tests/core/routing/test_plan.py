@@ -83,14 +83,14 @@ def test_balanced_lies_between() -> None:
 def test_an_explicit_choice_wins_over_everything() -> None:
     found = plan(work(), Wishes(backend="lambda"))
     assert [one.offer.backend for one in found.ranked] == ["lambda"]
-    assert whys(found)["local pc on_demand"] == "it is to run on lambda"
+    assert whys(found)["local pc on_demand"] == "is not at lambda, where it is to run"
 
 
 @pytest.mark.parametrize(
     ("wishes", "left", "why"),
     [
-        (Wishes(backends=("modal", "lambda")), {"modal", "lambda"}, "only modal or lambda may run it"),
-        (Wishes(regions=("us-",)), {"lambda", "aws"}, "here is not in us-"),
+        (Wishes(backends=("modal", "lambda")), {"modal", "lambda"}, "is not at modal or lambda, and nothing else may"),
+        (Wishes(regions=("us-",)), {"lambda", "aws"}, "is in here, not in us-"),
         (Wishes(gpu_types=("A100",)), {"lambda", "aws"}, "has T4, not A100"),
         (Wishes(max_cost=0), {"local"}, "would cost $"),
         (Wishes(dedicated=True), {"local", "lambda", "aws"}, "only dedicated ones"),
@@ -141,6 +141,19 @@ def test_the_nearest_is_what_was_wished_for_if_that_is_all_that_is_wrong() -> No
     found = plan(work(), Wishes(gpu_types=("A100",), market=Market.RESERVED))
     assert found.nearest is not None
     assert found.nearest.offer.instance_type == "a100"
+
+
+def test_the_nearest_in_price_is_the_least_in_all_not_by_the_hour() -> None:
+    """A T4 is the cheapest by the hour, and takes eight times as long."""
+    found = plan(work(20.0), Wishes(max_cost=MICROS), among=(XLARGE, LAMBDA))
+    assert found.nearest is not None
+    assert found.nearest.offer.instance_type == "a100"
+
+
+def test_the_nearest_in_time_is_the_one_that_is_done_first() -> None:
+    found = plan(work(20.0), Wishes(deadline=HOUR), among=(XLARGE, LAMBDA, EIGHT))
+    assert found.nearest is not None
+    assert found.nearest.why.startswith("would be done in 2h 34m, 1h 34m too late")
 
 
 def test_nothing_at_all_is_offered() -> None:
