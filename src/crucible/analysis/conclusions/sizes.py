@@ -44,9 +44,13 @@ class Sizes:
         tables = self.vocabulary * (1 if self.tied else 2) + self.block
         return tables * self.width + self.layers * (self._matrices + small) + (1 if self.gated else 2) * self.width
 
-    def kept(self, tokens: float, item: float) -> float:
-        """Bytes that the backward pass needs: inputs of every matrix and norm, the attention's, and the scores."""
-        per_token = self.layers * (9 * self.width + (4 if self.gated else 2) * self._inner + self.heads)
+    def kept(self, tokens: float, item: float, *, recomputed: bool = False) -> float:
+        """Bytes that the backward pass needs: inputs of every matrix and norm, the attention's, and the scores.
+
+        With blocks that are `recomputed`, what goes into each, and all of one.
+        """
+        block = 9 * self.width + (4 if self.gated else 2) * self._inner + self.heads
+        per_token = self.layers * self.width + block if recomputed else self.layers * block
         return tokens * ((per_token + 2 * self.width) * item + self.vocabulary * 4)
 
     def flops(self, tokens: float, length: int) -> float:

@@ -149,6 +149,16 @@ def trainer_arguments(seen: Seen) -> list[Call]:
     )
 
 
+def recomputes(seen: Seen) -> bool:
+    """Whether a model of transformers keeps only what goes into its blocks, and does each again on the way back."""
+    if any(settled(call.kwargs.get("gradient_checkpointing")) is True for call in trainer_arguments(seen)):
+        return True
+    if any(call.last == "gradient_checkpointing_enable" and call.situation.certain for call in seen.facts.calls):
+        return True
+    prepared = seen.calls("peft.prepare_model_for_kbit_training")
+    return any(call.argument(1, "use_gradient_checkpointing", True) is True for call in prepared)
+
+
 def trains(seen: Seen) -> bool:
     """Whether weights change at all."""
     ends = {"backward", "fit", "train_on_batch", "apply_gradients", "minimize", "fit_generator"}
