@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from pydantic import ValidationError
 
 from crucible.client.api import Api
 from crucible.client.payload import Payload
+from crucible.client.payload.notebook import read_cells
 from crucible.client.placeviews import PlanView
 from crucible.client.wishes import Wishes, make_spec, out_of_bounds
 from crucible.core.errors import BadInput
@@ -87,8 +89,13 @@ def _program(payload: Payload) -> dict[str, object]:
         return {"files": files}
     name, made = Path(source.path).name, f"{Path(source.path).stem}.py"
     rest = {path: text for path, text in files.items() if path != made}
-    text = Path(source.path).read_bytes()[:MAX_FILE].decode(errors="replace")
-    return {"files": {name: text, **rest}, "entry": name}
+    return {"files": {name: _cells(Path(source.path)), **rest}, "entry": name}
+
+
+def _cells(path: Path) -> str:
+    """The notebook without its results: the pictures in them are larger than any code."""
+    sources = read_cells(path.read_bytes(), path.name)
+    return json.dumps({"cells": [{"cell_type": "code", "source": source} for source in sources]})[:MAX_FILE]
 
 
 def program_of(payload: Payload) -> dict[str, str]:
@@ -105,7 +112,7 @@ def program_of(payload: Payload) -> dict[str, str]:
 
 
 def _texts(payload: Payload) -> Iterator[tuple[str, bytes]]:
-    """The program that is started first."""
+    """The program that is started first, as much of it as is read; others if they are not too large."""
     if payload.entries is None:
         yield from _in_place(payload)
         return
@@ -113,8 +120,8 @@ def _texts(payload: Payload) -> Iterator[tuple[str, bytes]]:
     for entry in sorted(entries, key=lambda entry: (entry.name not in payload.command, not entry.name.endswith(".py"))):
         if isinstance(entry.source, bytes):
             yield entry.name, entry.source
-        elif isinstance(entry.source, Path) and entry.size <= MAX_FILE:
-            yield entry.name, entry.source.read_bytes()
+        elif isinstance(entry.source, Path) and (entry.size <= MAX_FILE or entry.name in payload.command):
+            yield entry.name, _beginning(entry.source)
 
 
 def _in_place(payload: Payload) -> Iterator[tuple[str, bytes]]:
@@ -123,5 +130,10 @@ def _in_place(payload: Payload) -> Iterator[tuple[str, bytes]]:
     started = [name for name in payload.command if name.endswith(READ) and (folder / name).is_file()]
     beside = sorted(path.name for path in folder.glob("*.py")) if started else []
     for name in dict.fromkeys((*started, *beside)):
-        if (folder / name).stat().st_size <= MAX_FILE:
-            yield name, (folder / name).read_bytes()
+        if name in started or (folder / name).stat().st_size <= MAX_FILE:
+            yield name, _beginning(folder / name)
+
+
+def _beginning(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(MAX_FILE)
