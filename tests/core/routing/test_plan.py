@@ -194,6 +194,18 @@ def test_without_a_gpu_the_memory_of_the_machine_has_to_hold_it() -> None:
     assert best(plan(replace(large, model_bytes=32 * GiB), among=(here, LAMBDA))) == "pc"
 
 
+def test_a_place_that_ends_its_machines_is_none_for_what_takes_longer_and_keeps_nothing() -> None:
+    day = at(offer("colab/any/t4", 0.18), longest_seconds=24 * HOUR)
+    assert best(plan(work(23.0), among=(day, XLARGE))) == "t4"
+    found = plan(work(25.0), among=(day, XLARGE))
+    assert best(found) == "g4dn.xlarge"
+    why = "ends what runs there after 1d 0h; it takes 1d 1h and does not go on from checkpoints"
+    assert whys(found)["colab t4 on_demand"] == why
+    kept = plan(work(25.0, checkpoint_seconds=HOUR), among=(day, XLARGE))
+    assert best(kept) == "t4"
+    assert "goes on on another machine every 1d 0h" in kept.ranked[0].cons
+
+
 def test_a_job_of_unknown_length_goes_by_the_hour() -> None:
     found = plan(work(None), among=PAID)
     assert best(found) == "g4dn.xlarge"

@@ -55,6 +55,15 @@ def too_much(wishes: Wishes, estimated: Estimate) -> str:
     return ""
 
 
+def too_long(work: Work, offer: Offer, estimated: Estimate) -> str:
+    """Why one that ends its machines is none: the job is not done by then, and does not go on elsewhere."""
+    longest, seconds = offer.tariff.longest_seconds, estimated.seconds
+    if longest is None or seconds is None or seconds <= longest or work.checkpoint_seconds is not None:
+        return ""
+    takes = f"it takes {format_duration(seconds)} and does not go on from checkpoints"
+    return f"ends what runs there after {format_duration(longest)}; {takes}"
+
+
 def excess(wishes: Wishes, estimated: Estimate) -> float:
     """How far it is beyond what it may cost, and how late: of each the share that would have to go."""
     pairs = ((wishes.max_cost, estimated.total), (wishes.deadline, estimated.eta))

@@ -110,7 +110,7 @@ def _weighed(work: Work, wishes: Wishes, offer: Offer, estimates: Estimates) -> 
     if why:
         return Rejected(offer, why)
     found = estimates.of(offer)
-    why = judge.too_much(wishes, found)
+    why = judge.too_much(wishes, found) or judge.too_long(work, offer, found)
     if why:
         return Rejected(offer, why)
     return _Weighed(offer, found, _weight(wishes.optimize, offer, found))
