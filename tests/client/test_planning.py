@@ -108,6 +108,15 @@ def test_the_plan_is_followed_where_nothing_was_named() -> None:
     assert followed(plan, Wishes(market=Market.ON_DEMAND)).market is Market.ON_DEMAND
 
 
+def test_at_a_place_that_was_named_it_asks_for_what_the_program_needs() -> None:
+    job = {"backend": "cloud", "resources": {"gpus": 1, "gpu_memory_bytes": 7}}
+    plan = PlanView.model_validate(plan_view(chosen=planned_offer("cloud"), job=job))
+    assert followed(plan, Wishes(backend="cloud", resources={"gpus": 2})).resources == {
+        "gpus": 2,
+        "gpu_memory_bytes": 7,
+    }
+
+
 @pytest.mark.parametrize("wishes", [Wishes(), Wishes(backend="local"), Wishes(backend="rehearsal")])
 def test_whoever_follows_a_plan_says_which(wishes: Wishes) -> None:
     plan = PlanView.model_validate(plan_view("local", job={"backend": "local", "plan": "abc"}))

@@ -130,6 +130,14 @@ async def test_a_place_that_is_named_is_taken_whatever_the_program_looks_like(ri
     assert {offer["backend"] for offer in found["offers"]} == {"cloud"}
 
 
+async def test_at_a_place_that_is_named_it_gets_what_holds_it(rig: Rig) -> None:
+    """This computer has a GPU, the cloud none: only where one of them lacks it is it left out."""
+    found = await plan(rig, {"code": NEEDS_GPU}, backend="local")
+    assert (found["gpu"], found["job"]["resources"]["gpus"]) == ("required", 1)
+    both = await plan(rig, {"code": NEEDS_GPU}, backend="cloud", fallback=("local",))
+    assert (both["chosen"]["backend"], "resources" in both["job"]) == ("cloud", False)
+
+
 async def test_a_model_that_this_computer_cannot_hold_does_not_go_here_unless_it_is_named(rig: Rig) -> None:
     found = await plan(rig, {"code": HUGE})
     whys = [offer["why"] for offer in found["rejected"]]

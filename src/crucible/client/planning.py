@@ -73,7 +73,9 @@ def followed(plan: PlanView, wishes: Wishes) -> Wishes:
     wishes = replace(wishes, plan=job.get("plan"))
     market = wishes.market or (Market(job["market"]) if "market" in job else None)
     sizes: Mapping[str, float | int] = job.get("resources", {})
-    if wishes.backend is not None or job.get("backend", DEFAULT_PLACE) == DEFAULT_PLACE:
+    if wishes.backend is not None:
+        return replace(wishes, resources={**sizes, **wishes.resources})
+    if job.get("backend", DEFAULT_PLACE) == DEFAULT_PLACE:
         return wishes
     return replace(wishes, backend=job["backend"], market=market, resources={**sizes, **wishes.resources})
 

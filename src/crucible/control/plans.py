@@ -28,7 +28,7 @@ from crucible.core.routing.estimate import duration
 from crucible.core.routing.experience import Experience, Like
 from crucible.core.routing.knowledge import DataSheets
 from crucible.core.routing.learned import Learned, gpu_used
-from crucible.core.routing.plan import Ranked, route
+from crucible.core.routing.plan import Plan, Ranked, route
 from crucible.core.routing.work import Work
 from crucible.core.tiers import effective
 
@@ -91,6 +91,9 @@ class Plans:
         known = learned if question.read else self._known
         offers = [*self._connected(ask), *(() if ask.in_place else foreign.offers)]
         found = route(work, question.wishes, offers, known)
+        if not _hold(found, question.places):
+            plain, work = question.yielding(plain), question.yielding(work)
+            found = route(work, question.wishes, offers, known)
         ranked = _in_order(found.ranked, question.places)
         both = [learned.sure(one) if question.read else one for one in (*ranked, *found.elsewhere)]
         best = self._placed(both[: len(ranked)], question, work) if ranked else None
@@ -187,6 +190,11 @@ class Plans:
 
     def _place(self, offer: Offer) -> Place:
         return Place(self._places.backend(offer.backend), offer)
+
+
+def _hold(found: Plan, places: Sequence[str]) -> bool:
+    """Whether each of the named places has something that holds what was read of the program."""
+    return {one.offer.backend for one in (*found.ranked, *found.elsewhere)}.issuperset(places)
 
 
 def _check_named(named: Sequence[str], allowed: Sequence[str]) -> None:
