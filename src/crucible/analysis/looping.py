@@ -71,16 +71,10 @@ def _words(machine: Machine, node: ast.For | ast.AsyncFor) -> tuple[set[str], se
     """The methods that the body calls and the names it uses; looked up once, however often the loop is met."""
     found = machine.words.get(id(node))
     if found is None:
-        called: set[str] = set()
-        names: set[str] = set()
-        for statement in node.body:
-            for each in nodes(statement):
-                kind = type(each)
-                if kind is ast.Name:
-                    names.add(each.id)  # type: ignore[attr-defined]
-                elif kind is ast.Call and type(each.func) is ast.Attribute:  # type: ignore[attr-defined]
-                    called.add(each.func.attr)  # type: ignore[attr-defined]
-        found = machine.words[id(node)] = (called, names)
+        below = [each for statement in node.body for each in nodes(statement)]
+        calls = [each.func for each in below if type(each) is ast.Call]
+        called = {each.attr for each in calls if type(each) is ast.Attribute}
+        found = machine.words[id(node)] = (called, {each.id for each in below if type(each) is ast.Name})
     return found
 
 

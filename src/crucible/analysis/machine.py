@@ -107,8 +107,8 @@ class Machine:
         self, path: str, args: tuple[Value, ...], kwargs: dict[str, Value], owner: Value, result: Value
     ) -> None:
         if len(self.facts.calls) < MAX_CALLS:
-            last = path.rpartition(".")[2]
-            self.facts.calls.append(Call(path, last, args, kwargs, self.situation(), owner, result))
+            situation = Situation(self.line, self.guards, self.loops)
+            self.facts.calls.append(Call(path, path.rpartition(".")[2], args, kwargs, situation, owner, result))
 
     def note_import(self, module: str) -> None:
         if len(self.facts.imports) < MAX_CALLS:

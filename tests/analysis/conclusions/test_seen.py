@@ -41,8 +41,8 @@ def test_calls_whose_path_fits_come_as_they_were_seen_and_each_path_is_asked_onc
 
 
 def test_calls_with_a_keyword_and_calls_that_tell_stand_among_those_whose_path_fits() -> None:
-    found = seen("import a\na.x(1)\na.y(2)\na.z(3, k=0)\na.x(4, k=0)\na.y(5)\n")
-    rows = found.calls_where(lambda path: path == "a.x", ("k", "none"), lambda call: call.args == (5,))
+    found = seen("import one\none.x(1)\none.y(2)\none.z(3, k=0)\none.x(4, k=0)\none.y(5)\n")
+    rows = found.calls_where(lambda path: path == "one.x", ("k", "none"), lambda call: call.args == (5,))
     assert [call.args for call in rows] == [(1,), (3,), (4,), (5,)]
     assert [call.args for call in found.calls_named("z", "y")] == [(2,), (3,), (5,)]
 
