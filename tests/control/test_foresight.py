@@ -13,6 +13,7 @@ from tests.control.test_predictions import REAL, TRAIN, items, plan
 from tests.control.world import FakeRunner, Rig, give_back, job_spec, make_rig, pieces, service, sha
 
 from crucible.control import foresight
+from crucible.control.changing import Submitted
 from crucible.control.db import schema as t
 from crucible.control.foresight import is_foreseen
 from crucible.control.service import Control
@@ -61,7 +62,9 @@ async def looked(control: Control) -> None:
 async def test_a_job_at_a_named_place_is_foretold_as_its_plan_would_have(rig: Rig, control: Control) -> None:
     before = await plan(rig, command=("python", "main.py"))
     job = await submit(control)
-    assert await items(rig) == [], "nobody waits for it"
+    looking = control._parts.foresight._looking
+    assert looking is not None
+    assert not looking.done(), "nobody waits for it"
     await looked(control)
     (item,) = await items(rig)
     assert (item["job"], item["backend"], item["why_not"]) == (job, "local", "it has not ended")
@@ -124,7 +127,9 @@ async def test_a_bundle_that_is_none_harms_nobody(rig: Rig, control: Control) ->
 async def test_of_too_many_the_newest_are_looked_at(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(foresight, "MOST", 2)
     control = await serving(rig)
-    jobs = [await submit(control, name=f"number {number}") for number in range(4)]
+    spec = job_spec(command=RUN, backend="local", bundle=await bundled(control))
+    done = await control.submit_many([(spec, None)] * 4)
+    jobs = [one.view["id"] for one in done if isinstance(one, Submitted)]
     await looked(control)
     assert [item["job"] for item in await items(rig)] == [jobs[3], jobs[2]]
 

@@ -146,7 +146,7 @@ class Parts:
         self.reconciler = Reconciler(ports, self.writer, self.scheduler, self.contacts)
         self.ledger = Ledger(ports, self.places, self.writer, self.duties)
         self.fleet = Fleet(ports, self.places, self.writer, self.janitor)
-        self.retention = Retention(ports, self.writer, self.room, prune_after=deployment.prune_after)
+        self.retention = Retention(ports, self.writer, self.room, self.duties, prune_after=deployment.prune_after)
         source = Source(deployment.database, deployment.id, deployment.store_url, deployment.version)
         self.backup = Backup(ports, source)
         self.revival = Revival(self.writer, self.places, self.scheduler, self.submit, self.vault)
