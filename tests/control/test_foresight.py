@@ -103,8 +103,10 @@ async def test_a_rerun_and_many_at_once_are_foretold(rig: Rig, control: Control)
 
 
 async def test_a_job_that_has_ended_meanwhile_is_not_foretold(rig: Rig, control: Control) -> None:
-    job = await submit(control)
+    job = await submit(control, backend=None)
     await control.cancel(job)
+    spec = job_spec(command=RUN, backend="local", bundle=await bundled(control))
+    control._parts.foresight.submitted(job, spec)
     await looked(control)
     assert await rig.count(t.predictions) == 0
 

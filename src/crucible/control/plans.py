@@ -98,7 +98,7 @@ class Plans:
         for name in (*named, *ask.allowed_backends):
             if not self._places.has(name) and name not in PROVIDERS:
                 known = {*self._places.names(), *PROVIDERS}
-                raise UnknownName("backend", name, known, fix="`crucible backends` lists those that are connected.")
+                raise UnknownName("backend", name, known, fix=self._places.how_to_connect(name))
         need = effective(ask.tier, ask.resources)
         if ask.gpu_types and not need.gpus:
             need = need.model_copy(update={"gpus": 1})
