@@ -8,11 +8,13 @@ from typing import Any
 
 from crucible.cli.predictions import accuracy_words
 from crucible.cli.session import Session
-from crucible.cli.words import dollars
+from crucible.cli.words import dollars, unconnected
 from crucible.client.placeviews import OfferView, PlannedView, PlanView
 from crucible.core.errors import NoCapacity, RefusedByPolicy
 from crucible.core.planask import PlanAsk
 from crucible.core.resources import format_duration, format_memory
+from crucible.core.routing.reading import REFERENCE
+from crucible.core.routing.roofline import CORES
 
 SHOWN = 15
 FEW = 5
@@ -130,7 +132,7 @@ def _learned(profile: Mapping[str, Any], name: str) -> str:
     value = profile.get(name)
     if not value:
         return ""
-    shown = _value(name, value)
+    shown = _value(name, value, profile)
     sure = profile.get("confidence", {}).get(name, "")
     assumed = ", assumed" if name in profile.get("assumed", ()) else ""
     at = next((f"{line['file']}:{line['line']}" for line in profile.get("evidence", {}).get(name, ())), "")
@@ -141,11 +143,12 @@ def _said(plan: PlanView) -> str:
     return f"{format_duration((plan.hours or 0) * 3600)}{f' on {plan.hours_on}' if plan.hours_on else ''}, as you say"
 
 
-def _value(name: str, value: Any) -> str:
+def _value(name: str, value: Any, profile: Mapping[str, Any]) -> str:
     if name == "gpu_memory_gb":
         return f"{value:.3g} GB"
     if name == "runtime_hours":
-        return f"about {format_duration(value * 3600)} on one T4"
+        on = f"{CORES} processors" if profile.get("gpu") == "none" else f"one {REFERENCE}"
+        return f"about {format_duration(value * 3600)} on {on}"
     return ", ".join(value) if isinstance(value, list) else str(value)
 
 
@@ -197,14 +200,7 @@ def _rejected(plan: PlanView) -> Iterator[str]:
 
 
 def _unconnected(offers: Iterable[PlannedView]) -> Iterator[str]:
-    """How to connect those that are not, the same said once."""
-    found: dict[str, list[str]] = {}
-    for offer in offers:
-        if not offer.runnable and offer.why:
-            places = found.setdefault(offer.why.replace(offer.backend, "{}"), [])
-            places += [] if offer.backend in places else [offer.backend]
-    for why, places in found.items():
-        yield "○ " + why.replace("{}", ", ".join(places), 1).replace("{}", places[0]) + "."
+    return unconnected((offer.backend, offer.why) for offer in offers if not offer.runnable and offer.why)
 
 
 def _kind(offer: OfferView) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import structlog
 
 from crucible.backends.base import Backend, Slots
-from crucible.backends.registry import names
+from crucible.control.connecting import why_unconnected
 from crucible.control.ports import Calls
 from crucible.core import elastic
 from crucible.core.affording import RAISE_IT
@@ -61,8 +61,13 @@ class Places:
     def backend(self, name: str) -> Backend:
         found = self._backends.get(name)
         if found is None:
-            raise UnknownName("backend", name, self._backends, fix=_how_to_connect(name))
+            raise UnknownName("backend", name, self._backends, fix=self.how_to_connect(name))
         return found
+
+    def how_to_connect(self, name: str) -> str:
+        """For a place that is not connected: the fix of an error."""
+        why = why_unconnected(name, self.names())
+        return f"{why}." if why else "`crucible backends` lists them."
 
     def offers(self, name: str) -> tuple[Offer, ...]:
         return self._offers.get(name, ())
@@ -126,9 +131,3 @@ def _why_never_elastic(spec: JobSpec, need: Resources, offer: Offer) -> str:
     markets = (spec.market, Market.ON_DEMAND) if spec.market is Market.SPOT else (spec.market,)
     reasons = [elastic.why_never(elastic.Sought.by(spec, need, market), offer) for market in markets]
     return reasons[0] if all(reasons) else ""
-
-
-def _how_to_connect(name: str) -> str:
-    if name not in names():
-        return "`crucible backends` lists them."
-    return f"Connect it: crucible down, then CRUCIBLE_BACKENDS=local,{name} crucible up."

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from crucible.analysis.conclusions.models import Model
 from crucible.analysis.conclusions.seen import Seen
+from crucible.analysis.conclusions.training import recomputes
 from crucible.analysis.facts import Step
 from crucible.analysis.knowledge.architectures import architecture
 from crucible.analysis.library.keras_layers import network
@@ -69,7 +70,9 @@ def _of_model(seen: Seen, model: Model, inputs: Inputs) -> Work | None:
         tokens = inputs.batch * inputs.length
         sizes = model.sizes
         why = "From the depth and width of the model."
-        return Work(sizes.kept(tokens, 4 * kept), 3 * sizes.flops(tokens, inputs.length), Confidence.MEDIUM, why)
+        again = recomputes(seen)
+        flops = (4 if again else 3) * sizes.flops(tokens, inputs.length)
+        return Work(sizes.kept(tokens, 4 * kept, recomputed=again), flops, Confidence.MEDIUM, why)
     shape = architecture(model.name)
     if shape is not None:
         side = shape.size if shape.resizes else inputs.side

@@ -9,7 +9,7 @@ from crucible.core.offers import Offer
 from crucible.core.pricing import forecast
 from crucible.core.profile import Confidence, GpuNeed, weaker
 from crucible.core.routing.knowledge import Knowledge
-from crucible.core.routing.roofline import Counted
+from crucible.core.routing.roofline import CORES, Counted
 from crucible.core.routing.work import Compute, Work
 
 GB = 10**9
@@ -64,13 +64,14 @@ class Estimates:
     def of(self, offer: Offer) -> Estimate:
         wait, startup, tariff, transfer = offer.wait_seconds, offer.startup_seconds, offer.tariff, self._transfer
         seconds, confidence = self._duration(offer)
-        egress = _of(self._work.output_bytes, tariff.egress_per_gb or 0)
+        egress = _of(self._work.output_bytes, tariff.egress_per_gb or 0) if self._work.output_bytes else 0
         if seconds is None:
             return Estimate(wait, startup, transfer, None, None, None, egress, None, confidence)
         lost = _lost(self._work, offer, seconds, self._known)
         billed = startup + transfer + seconds + lost
         machine = forecast(billed, offer.rate, offer.billing)
-        storage = math.ceil(_of(self._held, tariff.storage_per_gb_month or 0) * billed / MONTH)
+        held = _of(self._held, tariff.storage_per_gb_month or 0) if self._held else 0
+        storage = math.ceil(held * billed / MONTH) if held else 0
         return Estimate(wait, startup, transfer, seconds, lost, machine, egress, storage, confidence)
 
     def _duration(self, offer: Offer) -> tuple[float | None, Confidence]:
@@ -90,7 +91,7 @@ def duration(work: Work, offer: Offer, known: Knowledge) -> tuple[float | None, 
     compute = work.compute
     if compute is None:
         return None, Confidence.LOW
-    if not compute.gpu:
+    if not compute.gpu and not isinstance(compute, Counted):
         return compute.seconds, compute.confidence
     used = _used(work, offer)
     faster = _faster(compute, offer, used, known)
@@ -104,12 +105,24 @@ def duration(work: Work, offer: Offer, known: Knowledge) -> tuple[float | None, 
 
 def _faster(compute: Compute, offer: Offer, used: int, known: Knowledge) -> float | None:
     """How many times as fast as a GPU of the type that it was told for one there is, or all processors there."""
-    if used and isinstance(compute, Counted):
-        steps = [known.step(gpu, compute.precision, compute.load) for gpu in (compute.gpu, offer.capacity.gpu_name)]
-        return steps[0] / steps[1] if steps[0] and steps[1] else None
+    if isinstance(compute, Counted):
+        told, there = _step(compute, known), _step_there(compute, offer, used, known)
+        return told / there if told and there else None
     base = known.speed(compute.gpu, compute.precision)
     here = known.speed(offer.capacity.gpu_name, compute.precision) if used else known.cpu_speed(offer.capacity.cpus)
     return here / base if here and base else None
+
+
+def _step(compute: Counted, known: Knowledge) -> float | None:
+    """Seconds of a step where its time was told for."""
+    if not compute.gpu:
+        return known.cpu_step(CORES, compute.load)
+    return known.step(compute.gpu, compute.precision, compute.load)
+
+
+def _step_there(compute: Counted, offer: Offer, used: int, known: Knowledge) -> float | None:
+    has = offer.capacity
+    return known.step(has.gpu_name, compute.precision, compute.load) if used else known.cpu_step(has.cpus, compute.load)
 
 
 def _used(work: Work, offer: Offer) -> int:

@@ -13,23 +13,44 @@ from crucible.core.routing.wishes import Wishes
 from crucible.core.routing.work import Work
 
 
-def why_never(work: Work, wishes: Wishes, offer: Offer) -> str:
-    """Why it is none whatever it costs: not what is wished for, or too small; empty when it could be one."""
-    return unwished(work, wishes, offer) or unfit(work, offer)
+class Judge:
+    """Of one job at many offers: what depends on their size alone, or on their market, is judged once."""
+
+    def __init__(self, work: Work, wishes: Wishes) -> None:
+        self._work = work
+        self._wishes = wishes
+        self._choosy = bool(wishes.backend or wishes.backends or wishes.regions or wishes.gpu_types or wishes.dedicated)
+        self._markets = {market: _wrong_market(work, wishes, market) for market in Market}
+        self._sizes: dict[tuple[int, str], str] = {}
+
+    def why_never(self, offer: Offer) -> str:
+        """Why it is none whatever it costs: not what is wished for, or too small; empty when it could be one."""
+        why = _unwished(self._wishes, offer) if self._choosy else ""
+        if not why and offer.rate:  # what is free is nobody's market: one's own computer does whatever is wished for
+            why = self._markets[offer.market]
+        return why or self._unfit(offer)
+
+    def _unfit(self, offer: Offer) -> str:
+        """By the identity of its size, which the offers of a list share and which outlives the question."""
+        size = id(offer.capacity), offer.instance_type
+        found = self._sizes.get(size)
+        if found is None:
+            found = self._sizes[size] = unfit(self._work, offer)
+        return found
 
 
-def unwished(work: Work, wishes: Wishes, offer: Offer) -> str:
+def _unwished(wishes: Wishes, offer: Offer) -> str:
     if wishes.backend and offer.backend != wishes.backend:
-        return f"is to run on {wishes.backend}"
+        return f"is not at {wishes.backend}, where it is to run"
     if wishes.backends and offer.backend not in wishes.backends:
-        return f"is to run on {_or(wishes.backends)}, and nowhere else"
+        return f"is not at {_or(wishes.backends)}, and nothing else may run it"
     if wishes.regions and not any(offer.region.startswith(region) for region in wishes.regions):
-        return f"is to run in {_or(wishes.regions)}, and not in {offer.region}"
+        return f"is in {offer.region}, not in {_or(wishes.regions)}"
     if wishes.gpu_types and called(offer.capacity.gpu_name) not in wishes.gpu_types:
         return f"has {offer.capacity.gpu_name or 'no GPU'}, not {spoken(wishes.gpu_types)}"
     if wishes.dedicated and offer.tariff.dedicated is False:
         return "shares its machines with others, and only dedicated ones are wished for"
-    return _wrong_market(work, wishes, offer)
+    return ""
 
 
 def unfit(work: Work, offer: Offer) -> str:
@@ -39,23 +60,43 @@ def unfit(work: Work, offer: Offer) -> str:
     wanted = work.need.gpu_memory_bytes or 0
     if work.gpu is GpuNeed.OPTIONAL and has.gpus and 0 < has.gpu_memory_bytes < wanted:
         return f"would use the GPU, with {format_memory(wanted)}; it has {format_memory(has.gpu_memory_bytes)}"
+    if not has.gpus and work.model_bytes > has.memory_bytes:
+        takes, there = format_memory(work.model_bytes), format_memory(has.memory_bytes)
+        return f"would take {takes} of memory without a GPU; it has {there}"
     return scheduling.why_never(work.need, has, offer.instance_type)
 
 
 def too_dear(wishes: Wishes, offer: Offer, estimated: Estimate) -> str:
     """Why one that fits is none: what all of it would cost, or the least of it where nobody knows how long it takes."""
+    if wishes.max_cost is None:
+        return ""
     total, most = estimated.total, wishes.max_cost
-    if most is not None and total is not None and total > most:
+    if total is not None and total > most:
         return f"would cost {usd(total)} in all, more than {usd(most)}"
     return affording.too_dear(most, offer)
 
 
 def too_late(wishes: Wishes, estimated: Estimate) -> str:
     """Why one that fits is none: when it would be done."""
-    eta = estimated.eta
-    if wishes.deadline is not None and eta is not None and eta > wishes.deadline:
-        return f"would be done in {format_duration(eta)}, {format_duration(eta - wishes.deadline)} too late"
+    deadline, eta = wishes.deadline, None if wishes.deadline is None else estimated.eta
+    if deadline is not None and eta is not None and eta > deadline:
+        return f"would be done in {format_duration(eta)}, {format_duration(eta - deadline)} too late"
     return ""
+
+
+def too_long(work: Work, offer: Offer, estimated: Estimate) -> str:
+    """Why one that ends its machines is none: the job is not done by then, and does not go on elsewhere."""
+    longest, seconds = offer.tariff.longest_seconds, estimated.seconds
+    if longest is None or seconds is None or seconds <= longest or work.checkpoint_seconds is not None:
+        return ""
+    takes = f"it takes {format_duration(seconds)} and does not go on from checkpoints"
+    return f"ends what runs there after {format_duration(longest)}; {takes}"
+
+
+def excess(wishes: Wishes, estimated: Estimate) -> float:
+    """How far it is beyond what it may cost, and how late: of each the share that would have to go."""
+    pairs = ((wishes.max_cost, estimated.total), (wishes.deadline, estimated.eta))
+    return sum(1 - most / there for most, there in pairs if most is not None and there and there > most)
 
 
 def shortfall(work: Work, offer: Offer) -> float:
@@ -75,18 +116,16 @@ def astray(work: Work, wishes: Wishes, offer: Offer) -> float:
     """How far it is from what is wished for; another GPU is farther than another market."""
     other_gpu = bool(wishes.gpu_types) and called(offer.capacity.gpu_name) not in wishes.gpu_types
     elsewhere = bool(wishes.backends) and offer.backend not in wishes.backends
-    return 1.0 * elsewhere + 0.5 * other_gpu + 0.1 * bool(_wrong_market(work, wishes, offer))
+    wrong_market = bool(offer.rate and _wrong_market(work, wishes, offer.market))
+    return 1.0 * elsewhere + 0.5 * other_gpu + 0.1 * wrong_market
 
 
-def _wrong_market(work: Work, wishes: Wishes, offer: Offer) -> str:
-    """What is free is nobody's market: a computer of one's own will do whatever is wished for."""
-    if not offer.rate:
-        return ""
-    if wishes.market is not None and offer.market is not wishes.market:
-        return f"is {offer.market.value}, not {wishes.market.value}"
-    if wishes.market is None and offer.market is Market.RESERVED:
+def _wrong_market(work: Work, wishes: Wishes, market: Market) -> str:
+    if wishes.market is not None and market is not wishes.market:
+        return f"is {market.value}, not {wishes.market.value}"
+    if wishes.market is None and market is Market.RESERVED:
         return "binds for years, whether it is used or not; `--market reserved` asks for such prices"
-    if offer.market is Market.SPOT and not work.interruptible:
+    if market is Market.SPOT and not work.interruptible:
         return "is taken back at any time, and the job may not be interrupted"
     return ""
 
