@@ -71,10 +71,12 @@ def share(
     hours: Annotated[float, typer.Option("--hours", min=0.01, help="How long it is good.")] = 24.0,
     name: Annotated[str, typer.Option("--name", help="For whom or what it is.")] = "share link",
 ) -> None:
-    """Make a token that shows one job, and nothing else, to whoever has it."""
+    """Make a link and a token that show one job, and nothing else, to whoever has them."""
     session = Session.of(ctx)
     with session.api() as api:
         made = api.people.share(find_job(api, job).id, name=name, hours=hours)
+    if made.url is not None and not session.out.as_json:
+        session.out.say(f"For a browser: {made.url}")
     _print(session, made, f"It shows {made.job} and nothing else. `crucible tokens revoke {made.id}` ends it.")
 
 

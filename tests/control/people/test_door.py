@@ -189,6 +189,16 @@ async def test_a_token_is_no_login_code(town: Town) -> None:
         await town.control.people.door.redeem(town.tokens["member"])
 
 
+async def test_a_share_link_opens_as_often_as_it_is_asked_for_and_shows_one_job(town: Town) -> None:
+    door = town.control.people.door
+    for _ in range(2):
+        opened = await door.redeem(town.tokens["share"])
+        assert (opened["job"], opened["via"], opened["token"]) == (town.job, "share", town.tokens["share"])
+    await town.control.people.keys.revoke(OWNER, str(opened["id"]))
+    with pytest.raises(NotAllowed, match="not good"):
+        await door.redeem(town.tokens["share"])
+
+
 async def test_a_narrow_token_gets_no_session(town: Town) -> None:
     narrow = await town.control.identify(await token_of(town.control, "member", scopes=frozenset({Permission.READ})))
     assert narrow is not None

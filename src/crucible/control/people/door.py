@@ -71,13 +71,16 @@ class Door(Office):
         return await self._issue(who, "login link", tokens.LOGIN, who.scopes, LINK_SECONDS)
 
     async def redeem(self, code: str) -> View:
-        """A session for a login link; raises NotAllowed for one that is used or too old."""
+        """A session for a login link, or what a share link is; raises NotAllowed for one that is used or too old."""
         user = await self._write(lambda conn, now: tokens.redeem(conn, code, now))
         if user is None:
+            shared = await self._shared(code)
+            if shared is not None:
+                return shared
             raise NotAllowed(
                 "This login link is not good.",
-                why="It works once, for five minutes.",
-                fix="`crucible login --link` makes a new one.",
+                why="One that logs in works once, for five minutes; one that shares a job for as long as was said.",
+                fix="`crucible login --link` makes a new one; a share link, whoever gave it.",
             )
         return await self._session(user)
 
@@ -146,6 +149,18 @@ class Door(Office):
     async def notes_written(self) -> None:
         """Wait until what is known of wrong passwords is in the audit log."""
         await asyncio.gather(*self._notes, return_exceptions=True)
+
+    async def _shared(self, token: str) -> View | None:
+        """A share link is its own session: it shows one job, as often as it is opened."""
+
+        def look(conn: Connection, now: float) -> View | None:
+            found = tokens.identified(conn, token, now)
+            if found is None or found.who.via is not Via.SHARE:
+                return None
+            row = {**tokens.of(conn, str(found.who.token)), "user_name": found.who.name}
+            return {**tokens.view(row, now), "token": token}
+
+        return await self._write(look)
 
     async def _session(self, user: str) -> View:
         def named(conn: Connection) -> Identity:
