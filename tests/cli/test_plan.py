@@ -68,7 +68,7 @@ def test_what_it_needs_stands_above_what_it_costs(cli: Cli, server: FakeServer) 
     assert "Note: train.py, line 3 is no Python." in ran.err
     assert "3 more offers" in ran.err
     assert "+ billed by the second\n- how long it takes there is a rough guess\n" in ran.err
-    assert "○ lambda, modal is not connected. Connect it: crucible up." in ran.err
+    assert "○ lambda and modal are not connected. Connect them: crucible up." in ran.err
     assert ran.err.endswith("Nothing was submitted.\n")
     first, second, third, _ = ran.out.splitlines()
     assert first.split()[:2] == ["PLACE", "TYPE"]
