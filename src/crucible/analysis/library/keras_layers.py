@@ -34,6 +34,10 @@ _SIGNATURES = {
 }  # fmt: skip
 
 
+NETWORKS = ("keras.Sequential", "keras.models.Sequential", "keras.Model", "keras.models.Model")
+"""Layers put together, by inputs and outputs or in a row."""
+
+
 def read(thing: Thing) -> dict[str, Value]:
     names = _SIGNATURES.get(thing.path.rpartition(".")[2], "").split()
     return {key: settled(each) for key, each in {**dict(zip(names, thing.args, strict=False)), **thing.kwargs}.items()}
@@ -116,6 +120,7 @@ def _build(thing: Thing, name: str, shape: Shape, inputs: tuple[Tensor, ...]) ->
     given = read(thing)
     for number, sizes in enumerate(_weights(thing, name, given, shape)):
         thing.attrs[f"weight{number}"] = weight(*sizes)
+        thing.attrs[f"weight{number}"].grad = given.get("trainable") is not False
 
 
 def _weights(thing: Thing, name: str, given: dict[str, Value], shape: Shape) -> list[Shape]:
@@ -185,6 +190,11 @@ def _sizes(value: Value, count: int) -> tuple[Value, ...]:
     return tuple(value) if isinstance(value, list | tuple) else (value,) * count
 
 
+def output_shape(thing: Thing, inputs: tuple[Tensor, ...]) -> Shape | None:
+    """What the layer makes of tensors of these shapes."""
+    return _output(thing, thing.path.rpartition(".")[2], inputs[0].shape, inputs)
+
+
 def _output(thing: Thing, name: str, shape: Shape | None, inputs: tuple[Tensor, ...]) -> Shape | None:
     given = read(thing)
     if shape is None:
@@ -197,7 +207,7 @@ def _output(thing: Thing, name: str, shape: Shape | None, inputs: tuple[Tensor, 
         channels = shape[-1] if name.startswith("Depthwise") else given.get("filters", UNKNOWN)
         space = _space(shape[1:-1], given, "kernel_size", "strides", name.endswith("Transpose"), 1)
         return (shape[0], *space, channels)
-    if "Pooling" in name or name.startswith("MaxPool"):
+    if "Pool" in name:
         if name.startswith("Global"):
             return (shape[0], shape[-1])
         return (shape[0], *_space(shape[1:-1], given, "pool_size", "strides", False, 2), shape[-1])
