@@ -9,10 +9,9 @@ from crucible.analysis.conclusions.flax_models import flax_models
 from crucible.analysis.conclusions.keras_models import keras_models
 from crucible.analysis.conclusions.seen import Seen
 from crucible.analysis.conclusions.sizes import Sizes, sizes_in, sizes_in_order
-from crucible.analysis.knowledge.architectures import architecture
 from crucible.analysis.knowledge.pretrained import pretrained, size_in_name
 from crucible.analysis.library.torch_layers import is_module, parameters_of
-from crucible.analysis.library.torch_models import MODEL
+from crucible.analysis.library.torch_models import MODEL, classes_of, shape_of
 from crucible.analysis.networks import is_network
 from crucible.analysis.values import Instance, Thing, Value, Where, settled, whole
 from crucible.core.profile import Conclusion, Confidence
@@ -43,7 +42,19 @@ def models(seen: Seen) -> tuple[Model, ...]:
     found += list(_named(seen)) + list(_built(seen))
     if not found:
         found = list(_from_sizes(seen))
-    return tuple(found[:50])
+    return tuple(_made_for_certain(seen, found)[:50])
+
+
+def _made_for_certain(seen: Seen, found: list[Model]) -> list[Model]:
+    """Without those of functions that nobody was seen to call, where the program itself makes a model, too."""
+    if len(found) < 2:
+        return found
+    made = {id(each) for each in seen.facts.made[: seen.facts.followed]}
+    for call in seen.facts.calls:
+        if not any(guard.swept for guard in call.situation.guards):
+            made.update(id(each) for each in (call.result if isinstance(call.result, tuple) else (call.result,)))
+    followed = [each for each in found if id(each.value) in made]
+    return followed if any(each.parameters for each in followed) else found
 
 
 def _torch_roots(seen: Seen) -> Iterator[Value]:
@@ -141,12 +152,12 @@ def _named_model(thing: Thing, doubtful: bool) -> Model:
     sizes = sizes_in(config) if isinstance(config, dict) else None
     if known is not None:
         sizes = Sizes(known.layers, known.width, known.heads, known.vocabulary)
-    shape = architecture(name) if isinstance(name, str) and known is None else None
+    shape = shape_of(thing) if known is None else None
     count: float | None = None
     if known is not None:
         count = known.parameters * 1e6
     elif shape is not None:
-        count = shape.parameters * 1e6
+        count = shape.with_classes(classes_of(thing)) * 1e6
     elif sizes is not None:
         count = sizes.parameters
     elif isinstance(name, str) and size_in_name(name) is not None:
