@@ -250,3 +250,23 @@ model.fit(pictures, batch_size=64)
     once, twice = (read(HEAD + code.format(first=each)) for each in ("", "net().summary()"))
     assert twice.parameters.value == 2 * (once.parameters.value or 0)
     assert twice.flops_per_step.value == once.flops_per_step.value
+
+
+SEQUENCE = """
+x = keras.Input((200,))
+y = layers.Embedding(20_000, 64)(x)
+y = {layer}(y)
+model = keras.Model(x, layers.Dense(1)(y))
+model.compile("adam", "mse")
+model.fit(texts, batch_size=32)
+"""
+
+
+def test_words_that_are_looked_up_are_no_arithmetic() -> None:
+    flops = read(HEAD + SEQUENCE.format(layer="layers.GlobalMaxPool1D()")).flops_per_step.value
+    assert flops == 3 * 2 * 65 * 32
+
+
+def test_a_layer_that_goes_over_a_sequence_works_at_every_place_of_it() -> None:
+    flops = read(HEAD + SEQUENCE.format(layer="layers.LSTM(64)")).flops_per_step.value
+    assert flops == pytest.approx(3 * 2 * 32 * (200 * (4 * 64 * 128 + 4 * 64) + 65), rel=1e-6)

@@ -175,6 +175,21 @@ def test_what_is_not_constant_is_said_with_low_confidence() -> None:
             ),
             124.4,
         ),
+        ("from transformers import BertConfig as C, BertForMaskedLM as M\nM(C())", 109.5),
+        (
+            "from transformers import BertConfig as C, BertModel as M\nM(C(hidden_size=1024, num_hidden_layers=24, intermediate_size=4096))",
+            335,
+        ),
+        ("from transformers import LlamaConfig as C, LlamaForCausalLM as M\nM(C())", 6738),
+        ("from transformers import MistralConfig as C, MistralForCausalLM as M\nM(C())", 7242),
+        ("from transformers import GPT2Config as C, GPT2LMHeadModel as M\nM(C(n_layer=24, n_embd=1024))", 354.8),
+        (
+            (
+                "from transformers import LlamaConfig as C, LlamaForCausalLM as M\nM(C(hidden_size=2048, "
+                "num_hidden_layers=22, intermediate_size=5632, num_attention_heads=32, num_key_value_heads=4))"
+            ),
+            1100,
+        ),
         ("from transformers import AutoModel\nAutoModel.from_pretrained('someone/new-model-13b')", 13000),
         ("import torch\ntorch.hub.load('pytorch/vision', 'resnet18')", 11.69),
         ("model = GPT(vocab_size=50257, n_layer=12, n_head=12, n_embd=768, block_size=1024)", 124.4),

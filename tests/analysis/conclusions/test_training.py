@@ -143,3 +143,17 @@ def test_pictures_of_a_loader_have_the_size_of_their_transforms() -> None:
     found = read(code).image_size
     assert found.value == 192
     assert found.confidence is Confidence.HIGH
+
+
+def test_what_a_known_model_is_called_with_says_how_long_texts_are() -> None:
+    code = """
+import torch
+from transformers import BertConfig, BertForMaskedLM
+model = BertForMaskedLM(BertConfig()).cuda()
+for step in range(10):
+    words = torch.randint(30_000, (16, 128), device="cuda")
+    model(input_ids=words, labels=words).loss.backward()
+"""
+    found = read(code)
+    assert (found.sequence_length.value, found.batch_size.value) == (128, 16)
+    assert not found.gpu_memory_gb.assumed

@@ -8,6 +8,8 @@ from crucible.analysis.library.keras_layers import NETWORKS, network, output_sha
 from crucible.analysis.values import Tensor, Thing, Value, whole
 
 Shape = tuple[Value, ...]
+_IN_TURN = ("LSTM", "GRU", "SimpleRNN", "Bidirectional")
+"""Layers that go over a sequence place by place, whatever they give back."""
 
 
 def keras_work(thing: Thing, side: int, length: int) -> tuple[float, float]:
@@ -75,9 +77,15 @@ def _numbers(shape: Shape | None) -> float:
 def _layer(layer: Thing, shape: Shape, source: Shape | None) -> tuple[float, float]:
     kept = _numbers(shape)
     weights = [each for name, each in layer.attrs.items() if name.startswith("weight") and isinstance(each, Tensor)]
+    name = layer.path.rpartition(".")[2]
+    if name == "Embedding":
+        return kept, 0.0
     places = kept / max(1, whole(shape[-1]) or 1) if len(shape) > 2 else 1.0
+    if name in _IN_TURN and source is not None and len(source) > 2:
+        places = float(whole(source[1]) or 1)
+        kept = places * sum(whole(each.shape[-1]) or 0 for each in weights if each.shape and len(each.shape) > 1)
     flops = 2 * places * sum(each.items or 0 for each in weights)
-    if layer.path.endswith(".MultiHeadAttention"):
+    if name == "MultiHeadAttention":
         more = _attention(layer, shape, source)
         kept, flops = kept + more[0], flops + more[1]
     return kept, flops

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from crucible.analysis.knowledge.pretrained import GATED, UNTIED
 from crucible.analysis.values import Value, whole
 
 _NAMES = {
@@ -16,6 +17,7 @@ _NAMES = {
     "vocabulary": ("vocab_size", "n_vocab", "ntoken", "num_tokens", "vocabulary_size"),
     "block": ("block_size", "n_positions", "max_position_embeddings", "context_length", "seq_len", "max_seq_len",
         "n_ctx", "block", "max_len"),
+    "shared": ("num_key_value_heads", "n_kv_heads", "n_kv_head"),
     "inner": ("intermediate_size", "dim_feedforward", "ffn_dim", "n_inner", "mlp_dim", "d_ff"),
 }  # fmt: skip
 
@@ -28,24 +30,36 @@ class Sizes:
     vocabulary: int = 0
     block: int = 0
     inner: int = 0
+    shared: int = 0
+    """Heads of keys and values, where several heads of queries share one."""
+    gated: bool = False
+    untied: bool = False
+    """The head has weights of its own; else it shares those of the embedding."""
 
     @property
     def parameters(self) -> int:
-        """Embeddings, blocks of attention and feed-forward, one norm at the end; the head shares the embedding."""
+        """Embeddings, blocks of attention and feed-forward, one norm at the end."""
         inner = self.inner or 4 * self.width
-        block = 4 * self.width**2 + 2 * self.width * inner + 9 * self.width + inner
-        return (self.vocabulary + self.block) * self.width + self.layers * block + 2 * self.width
+        words = self.vocabulary * (2 if self.untied else 1) + self.block
+        block = self._matrices + 9 * self.width + inner
+        return words * self.width + self.layers * block + 2 * self.width
+
+    @property
+    def _matrices(self) -> int:
+        """Of one block."""
+        inner = self.inner or 4 * self.width
+        keys = self.width * self.shared // self.heads if self.shared and self.heads else self.width
+        return 2 * self.width * (self.width + keys) + (3 if self.gated else 2) * self.width * inner
 
     def kept(self, tokens: float, item: float) -> float:
         """Bytes that the backward pass needs: inputs of every matrix and norm, the attention's, and the scores."""
-        inner = self.inner or 4 * self.width
+        inner = (self.inner or 4 * self.width) * (2 if self.gated else 1)
         per_token = self.layers * (9 * self.width + 2 * inner + self.heads) + 2 * self.width
         return tokens * (per_token * item + self.vocabulary * 4)
 
     def flops(self, tokens: float, length: int) -> float:
         """Of a forward pass."""
-        inner = self.inner or 4 * self.width
-        matrices = self.layers * (4 * self.width**2 + 2 * self.width * inner) + self.vocabulary * self.width
+        matrices = self.layers * self._matrices + self.vocabulary * self.width
         return 2 * tokens * matrices + 4 * tokens * length * self.width * self.layers
 
 
@@ -62,7 +76,9 @@ def sizes_in(given: Mapping[str, Value]) -> Sizes | None:
         return None
     if "heads" not in found and "vocabulary" not in found:
         return None
-    return Sizes(**found)
+    family = given.get("family")
+    tied = given.get("tie_word_embeddings")
+    return Sizes(**found, gated=family in GATED, untied=tied is False or (tied is None and family in UNTIED))
 
 
 def sizes_in_order(args: tuple[Value, ...]) -> Sizes | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from crucible.analysis.conclusions.seen import Seen, number_named
 from crucible.analysis.contexts import AUTOCAST, half_of
 from crucible.analysis.facts import Call
+from crucible.analysis.library.torch_models import MODEL
 from crucible.analysis.values import Either, Name, Tensor, Thing, Value, Where, settled, whole
 from crucible.core.profile import Conclusion, Confidence, Precision
 
@@ -301,6 +302,9 @@ def _first_dimension(seen: Seen) -> tuple[int, Where] | None:
 
 
 def sequence_length(seen: Seen) -> Conclusion[int]:
+    given = _given_to_a_known_model(seen)
+    if given is not None:
+        return seen.say(given[0], [given[1]], Confidence.HIGH)
     named = number_named(seen, SEQUENCE_NAMES, 2, 1e7)
     if named is not None:
         return seen.say(named[0], [named[1]], Confidence.MEDIUM, f"Taken from {named[2]}.")
@@ -310,6 +314,17 @@ def sequence_length(seen: Seen) -> Conclusion[int]:
             if size and size > 1:
                 return seen.say(size, [call.where], Confidence.MEDIUM)
     return seen.ask("How many tokens are in a sequence?")
+
+
+def _given_to_a_known_model(seen: Seen) -> tuple[int, Where] | None:
+    """The second dimension of the words that a model of transformers is called with."""
+    for call in seen.calls(f"{MODEL}()"):
+        words = settled(call.argument(0, "input_ids"))
+        if isinstance(words, Tensor) and words.shape and len(words.shape) == 2 and words.kind.startswith("int"):
+            length = whole(words.shape[1])
+            if length and length > 1:
+                return length, call.where
+    return None
 
 
 def image_size(seen: Seen, pictures: tuple[int, Where] | None) -> Conclusion[int]:
