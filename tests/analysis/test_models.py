@@ -177,7 +177,10 @@ def test_what_is_not_constant_is_said_with_low_confidence() -> None:
         ),
         ("from transformers import BertConfig as C, BertForMaskedLM as M\nM(C())", 109.5),
         (
-            "from transformers import BertConfig as C, BertModel as M\nM(C(hidden_size=1024, num_hidden_layers=24, intermediate_size=4096))",
+            (
+                "from transformers import BertConfig as C, BertModel as M\n"
+                "M(C(hidden_size=1024, num_hidden_layers=24, intermediate_size=4096))"
+            ),
             335,
         ),
         ("from transformers import LlamaConfig as C, LlamaForCausalLM as M\nM(C())", 6738),
