@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from crucible.analysis.conclusions.keras_work import keras_work
 from crucible.analysis.conclusions.models import Model
 from crucible.analysis.conclusions.seen import Seen
+from crucible.analysis.conclusions.sizes import Sizes, sizes_in
 from crucible.analysis.facts import Step
 from crucible.analysis.knowledge.architectures import Architecture, architecture
 from crucible.analysis.machine import Exhausted
@@ -79,10 +80,7 @@ def _of_model(seen: Seen, model: Model, inputs: Inputs) -> Work | None:
         if traced is not None:
             return traced
     if model.sizes is not None:
-        tokens = inputs.batch * inputs.length
-        sizes = model.sizes
-        why = "From the depth and width of the model."
-        return Work(sizes.kept(tokens, 4 * kept), 3 * sizes.flops(tokens, inputs.length), Confidence.MEDIUM, why)
+        return _of_sizes(model.sizes, inputs, kept, Confidence.MEDIUM, "From the depth and width of the model.")
     shape = architecture(model.name)
     if shape is not None:
         return _of_architecture(shape, inputs, kept, learns=model.trainable != 0)
@@ -90,11 +88,26 @@ def _of_model(seen: Seen, model: Model, inputs: Inputs) -> Work | None:
         items, flops = keras_work(model.value, inputs.side, inputs.length)
         why = "From the shapes between its layers."
         return Work(items * 4 * 1.5 * inputs.batch * kept, 3 * flops * inputs.batch, Confidence.MEDIUM, why)
+    sizes = _sizes_of_its_config(seen) if isinstance(model.value, Instance) and not model.complete else None
+    if sizes is not None:
+        why = "From the depth and width that its settings say; the code could not be followed through the model."
+        return _of_sizes(sizes, inputs, kept, Confidence.LOW, why)
     if model.parameters:
         # Every weight is used once per sample at least; what is kept then is about as large as the weights.
         why = "A rule of thumb: the code could not be followed through the model."
         return Work(4.0 * model.parameters * kept, 6.0 * model.parameters * inputs.batch, Confidence.LOW, why)
     return None
+
+
+def _of_sizes(sizes: Sizes, inputs: Inputs, kept: float, sure: Confidence, why: str) -> Work:
+    tokens = inputs.batch * inputs.length
+    return Work(sizes.kept(tokens, 4 * kept), 3 * sizes.flops(tokens, inputs.length), sure, why)
+
+
+def _sizes_of_its_config(seen: Seen) -> Sizes | None:
+    """Of an object with settings that the program makes."""
+    made = (each.attrs for each in seen.facts.made if isinstance(each, Instance))
+    return next((found for attrs in made if (found := sizes_in(attrs)) is not None), None)
 
 
 def _of_architecture(shape: Architecture, inputs: Inputs, kept: float, learns: bool) -> Work:
