@@ -157,3 +157,25 @@ for step in range(10):
     found = read(code)
     assert (found.sequence_length.value, found.batch_size.value) == (128, 16)
     assert not found.gpu_memory_gb.assumed
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from sklearn.svm import SVC\nfrom sklearn.datasets import load_iris\nSVC().fit(*load_iris(return_X_y=True))",
+        "from sklearn.pipeline import make_pipeline\nfor steps in chosen:\n    make_pipeline(*steps).fit(x, y)",
+        "def tried(model):\n    model.fit(x, y)\nimport sklearn.ensemble as e\ntried(e.RandomForestClassifier())",
+        "import xgboost\nxgboost.XGBClassifier().fit(x, y)",
+        "from scipy import optimize\noptimize.minimize(f, x0)",
+        "import torch\nfrom sklearn.preprocessing import StandardScaler\nx = StandardScaler().fit(x)",
+    ],
+)
+def test_what_learns_without_steps_has_no_optimizer_and_no_steps(code: str) -> None:
+    found = read(code)
+    assert not found.optimizer.known
+    assert not found.steps.known
+
+
+def test_a_scaler_beside_a_network_that_learns_changes_nothing() -> None:
+    code = "from sklearn.preprocessing import StandardScaler\nStandardScaler().fit(x)\nimport keras\n"
+    assert read(code + "m = keras.Sequential([keras.layers.Dense(1)])\nm.fit(x, y)").optimizer.known

@@ -5,6 +5,7 @@ from __future__ import annotations
 from crucible.analysis.conclusions.seen import Seen, number_named
 from crucible.analysis.contexts import AUTOCAST, half_of
 from crucible.analysis.facts import Call
+from crucible.analysis.knowledge.frameworks import GRADIENTS, of_module
 from crucible.analysis.library.torch_models import MODEL
 from crucible.analysis.values import Either, Name, Tensor, Thing, Value, Where, settled, whole
 from crucible.core.profile import Conclusion, Confidence, Precision
@@ -67,6 +68,9 @@ SEQUENCE_NAMES = (
 _LENGTHS = frozenset(
     {"max_length", "max_seq_length", "maxlen", "output_sequence_length", "sequence_length", "block_size", "n_positions"}
 )
+_ESTIMATORS = ("sklearn.", "scipy.", "xgboost.", "lightgbm.", "catboost.", "cuml.", "statsmodels.")
+"""Libraries whose `fit` and `minimize` are no training in steps."""
+
 IMAGE_NAMES = (
     "image_size",
     "img_size",
@@ -151,9 +155,11 @@ def trainer_arguments(seen: Seen) -> list[Call]:
 
 
 def trains(seen: Seen) -> bool:
-    """Whether weights change at all."""
-    ends = {"backward", "fit", "train_on_batch", "apply_gradients", "minimize", "fit_generator"}
-    if any(call.last in ends for call in seen.facts.calls):
+    """Whether weights change at all, step by step. To fit a forest or a scaler is something else."""
+    ends = {"backward", "train_on_batch", "apply_gradients", "minimize", "fit_generator"}
+    if _has_gradients(seen):
+        ends.add("fit")
+    if any(call.last in ends and not call.path.startswith(_ESTIMATORS) for call in seen.facts.calls):
         return True
     paths = (
         "jax.grad",
@@ -169,6 +175,10 @@ def trains(seen: Seen) -> bool:
         or bool(trainer_arguments(seen))
         or any(optimizer_name(call) is not None for call in seen.facts.calls)
     )
+
+
+def _has_gradients(seen: Seen) -> bool:
+    return any(name in GRADIENTS for each in seen.facts.imports for name in of_module(each.module))
 
 
 def _kind(value: Value) -> Precision | None:
