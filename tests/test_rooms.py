@@ -86,7 +86,7 @@ def test_every_room_has_a_contract() -> None:
     contracts = config["tool"]["importlinter"]["contracts"]
     bound = {source for contract in contracts for source in contract["source_modules"]}
     rooms = {f"crucible.{init.parent.name}" for init in PACKAGE.glob("*/__init__.py")}
-    assert rooms <= bound
+    assert rooms - {"crucible.app"} <= bound  # which may import everything
 
 
 def test_importing_the_package_loads_none_of_its_rooms() -> None:

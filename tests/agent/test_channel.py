@@ -31,11 +31,9 @@ pytestmark = pytest.mark.enable_socket
 
 
 @pytest.fixture
-def control(tmp_path: Path) -> Iterator[FakeControl]:
-    control = FakeControl(tmp_path)
+def control(control: FakeControl) -> FakeControl:
     control.attempts["a"] = Attempt()
-    yield control
-    control.down()
+    return control
 
 
 @pytest.fixture

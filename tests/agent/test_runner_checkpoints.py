@@ -7,8 +7,6 @@ import io
 import os
 import signal
 import tarfile
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from tests.agent.fake_control import FakeControl, poll
@@ -20,21 +18,6 @@ from crucible.wire.messages import Kind, Message
 pytestmark = pytest.mark.enable_socket
 
 LONG = 60.0
-
-
-@pytest.fixture
-def control(tmp_path: Path) -> Iterator[FakeControl]:
-    control = FakeControl(tmp_path)
-    yield control
-    control.down()
-
-
-@pytest.fixture
-def machine(tmp_path: Path, control: FakeControl) -> Iterator[Machine]:
-    machine = Machine(tmp_path, control)
-    machine.start_host()
-    yield machine
-    machine.close()
 
 
 def told(control: FakeControl, attempt: str = A1) -> list[tuple[object, object, object]]:

@@ -18,13 +18,6 @@ pytestmark = pytest.mark.enable_socket
 
 
 @pytest.fixture
-def control(tmp_path: Path) -> Iterator[FakeControl]:
-    control = FakeControl(tmp_path)
-    yield control
-    control.down()
-
-
-@pytest.fixture
 def machine(tmp_path: Path, control: FakeControl) -> Iterator[Machine]:
     machine = Machine(tmp_path, control)
     yield machine

@@ -32,13 +32,6 @@ time.sleep(600)
 
 
 @pytest.fixture
-def control(tmp_path: Path) -> Iterator[FakeControl]:
-    control = FakeControl(tmp_path)
-    yield control
-    control.down()
-
-
-@pytest.fixture
 def metadata() -> Iterator[Metadata]:
     metadata = Metadata()
     yield metadata

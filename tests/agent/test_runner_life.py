@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,21 +14,6 @@ from crucible.wire.desired import Environment, Limits
 from crucible.wire.messages import Cause, Kind
 
 pytestmark = pytest.mark.enable_socket
-
-
-@pytest.fixture
-def control(tmp_path: Path) -> Iterator[FakeControl]:
-    control = FakeControl(tmp_path)
-    yield control
-    control.down()
-
-
-@pytest.fixture
-def machine(tmp_path: Path, control: FakeControl) -> Iterator[Machine]:
-    machine = Machine(tmp_path, control)
-    machine.start_host()
-    yield machine
-    machine.close()
 
 
 def test_a_job_that_succeeds(machine: Machine, control: FakeControl) -> None:

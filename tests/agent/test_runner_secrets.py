@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,19 +18,9 @@ VALUE = "canary-5ebf+f17/áé-value"
 
 
 @pytest.fixture
-def control(tmp_path: Path) -> Iterator[FakeControl]:
-    control = FakeControl(tmp_path)
+def control(control: FakeControl) -> FakeControl:
     control.secrets = {"TOKEN": VALUE}
-    yield control
-    control.down()
-
-
-@pytest.fixture
-def machine(tmp_path: Path, control: FakeControl) -> Iterator[Machine]:
-    machine = Machine(tmp_path, control)
-    machine.start_host()
-    yield machine
-    machine.close()
+    return control
 
 
 def told(control: FakeControl) -> str:

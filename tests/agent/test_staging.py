@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,11 +27,9 @@ pytestmark = pytest.mark.enable_socket
 
 
 @pytest.fixture
-def control(tmp_path: Path) -> Iterator[FakeControl]:
-    control = FakeControl(tmp_path)
+def control(control: FakeControl) -> FakeControl:
     control.attempts["a"] = Attempt()
-    yield control
-    control.down()
+    return control
 
 
 @pytest.fixture

@@ -203,6 +203,30 @@ def test_dataclasses_copied_changed_and_as_dicts() -> None:
     assert width(code + "n = asdict(replace(C(), b=5))['b'] + C(4).a") == 9
 
 
+FROM_A_FILE = """
+import yaml
+from dataclasses import dataclass
+@dataclass
+class C:
+    a: int = 1
+    b: int = 2
+def f(a=1, b=2):
+    return b
+settings = yaml.safe_load(open("settings.yaml"))
+"""
+
+
+@pytest.mark.parametrize("call", ["C(**settings).b", "f(**settings)"])
+def test_what_a_file_may_say_is_not_what_stands_in_its_place(call: str) -> None:
+    assert width(f"{FROM_A_FILE}n = {call}", settings_yaml="b: 24\n") == 24
+    assert not width(f"{FROM_A_FILE}n = {call}")
+    assert width(f"{FROM_A_FILE}n = {call.replace('(', '(b=7, ')}") == 7
+
+
+def test_attributes_are_given_by_name_as_a_dict_is() -> None:
+    assert width("from omegaconf import OmegaConf\ndef f(b=2): return b\nn = f(**OmegaConf.create({'b': 9}))") == 9
+
+
 def test_a_yaml_file_beside_the_program() -> None:
     code = "import yaml\nwith open('config.yaml') as f:\n    config = yaml.safe_load(f)\nn = config['model']['width']"
     assert width(code, config_yaml="model:\n  width: 24\n") == 24

@@ -212,6 +212,27 @@ def test_models_by_name_or_by_their_sizes(code: str, millions: float) -> None:
     assert found / 1e6 == pytest.approx(millions, rel=0.05)
 
 
+@pytest.mark.parametrize(
+    ("config", "parameters"),
+    [
+        ("GPT2Config()", 124_439_808),
+        ("GPT2Config(n_layer=6, n_embd=384, n_head=6)", 30_339_456),
+        ("LlamaConfig()", 6_738_415_616),
+        ("LlamaConfig(hidden_size=512, num_hidden_layers=8, intermediate_size=1376)", 58_073_600),
+        ("MistralConfig()", 7_241_732_096),
+        ("OPTConfig(tie_word_embeddings=True)", 125_239_296),
+    ],
+)
+def test_a_config_says_what_its_family_has_unless_the_program_does(config: str, parameters: int) -> None:
+    found = read(f"import transformers\nfrom transformers import *\ntransformers.AutoModel.from_config({config})")
+    assert found.parameters.value == pytest.approx(parameters, rel=0.002)
+
+
+def test_a_size_that_is_said_and_not_known_is_not_the_familys() -> None:
+    code = "import os\nfrom transformers import GPT2Config, GPT2LMHeadModel\ndeep = int(os.environ['DEEP'])\n"
+    assert not read(f"{code}GPT2LMHeadModel(GPT2Config(n_layer=deep))").parameters.known
+
+
 def test_a_name_nobody_knows_is_asked_for() -> None:
     found = read("from transformers import AutoModel\nAutoModel.from_pretrained('someone/secret')").parameters
     assert not found.known

@@ -61,6 +61,45 @@ def test_inside_a_function_only_the_broken_line_goes() -> None:
     assert {"a", "d"} <= set(names(code))
 
 
+TYPED = """
+import torch
+
+def train(net, data):
+    net.cuda()
+    for epoch in range(3):
+        for x in data:
+            net(x).backward()
+    print("done")
+
+train(torch.nn.Linear(2, 3), [])
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "typed"),
+    [
+        ("def train(net, data):", "def tr"),
+        ("    for epoch in range(3):", "    for epoch in r"),
+        ("        for x in data:", "        for x"),
+        ('    print("done")', '    print("do'),
+        ('    print("done")', "    if done:"),
+        ('    print("done")', "    print(dict(a=1,"),
+    ],
+)
+def test_what_is_around_a_line_that_is_being_typed_stays(line: str, typed: str) -> None:
+    kept = "\n".join(ast.unparse(each) for each in tree(TYPED.replace(line, typed)).body)
+    for sound in ("import torch", "net.cuda()", "net(x).backward()", "torch.nn.Linear(2, 3)"):
+        assert sound in kept
+
+
+def test_of_what_cannot_be_mended_the_pieces_that_can_be_read_are() -> None:
+    broken = "\n".join(f"    {mark}" for mark in ("1 +", ") (", "] [", "= =", "$ $", "in in") * 6)
+    found = tree(f"import torch\ndef f():\n{broken}\nx = torch.zeros(3).cuda()\n")
+    kept = "\n".join(ast.unparse(each) for each in found.body)
+    assert "import torch" in kept
+    assert "x = torch.zeros(3).cuda()" in kept
+
+
 def test_what_is_in_a_string_of_broken_code_does_not_become_code() -> None:
     code = '"""\nimport torch\nmodel.cuda()\n"""\nx = = 1\ny = 2\n'
     assert "model" not in names(code)

@@ -35,6 +35,11 @@ def test_one_is_set_shown_and_taken_away_and_the_rest_of_the_file_stays(cli: Cli
     assert "not set" in cli("config", "unset", "project").err
 
 
+def test_programs_are_told_what_was_set_and_where(cli: Cli, file: Path) -> None:
+    assert cli("config", "set", "token", "crt_x", "--json").json == {"name": "token", "file": str(file), "set": True}
+    assert cli("config", "unset", "token", "--json").json == {"name": "token", "file": str(file), "set": False}
+
+
 def test_what_a_server_reads_counts_from_its_next_start_and_is_said_so(cli: Cli) -> None:
     assert "crucible down, then crucible up" in cli("config", "set", "webhook_hosts", "127.0.0.1").err
     assert "crucible down, then crucible up" in cli("config", "unset", "webhook_hosts").err

@@ -81,6 +81,11 @@ def test_what_it_needs_stands_above_what_it_costs(cli: Cli, server: FakeServer) 
     assert not server.specs
 
 
+def test_the_time_of_what_uses_no_gpu_is_told_for_processors(cli: Cli, server: FakeServer) -> None:
+    server.plan = {**plan(HERE, HERE), "profile": {**PROFILE, "gpu": "none"}}
+    assert "Runs:       about 2h 30m on 8 processors (low" in cli("plan", "train.py").err
+
+
 def test_as_json_it_is_the_servers_answer(cli: Cli, server: FakeServer) -> None:
     server.plan = plan(CLOUD, CLOUD)
     ran = cli("plan", "train.py", "--json")
@@ -160,6 +165,7 @@ def test_here_by_name_needs_no_plan(cli: Cli, server: FakeServer) -> None:
         (("--deadline", "soon"), "--deadline: 'soon' is no length of time"),
         (("--hours", "-1"), "--hours"),
         (("--max-cost", "-1"), "--max-cost must"),
+        (("--gpu", "A100", "--gpus", "0"), "It wants A100, and no GPU."),
     ],
 )
 def test_what_cannot_be_asked(cli: Cli, server: FakeServer, flags: tuple[str, ...], words: str) -> None:

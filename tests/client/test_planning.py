@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -43,6 +44,18 @@ def test_a_huge_bundle_is_read_in_part() -> None:
     assert "train.py" in program_of(replace(PAYLOAD, entries=(*many, *(PAYLOAD.entries or ()))))
     large = tuple(Entry.of_bytes(f"m{n}.py", b"x" * 900_000) for n in range(20))
     assert sum(map(len, program_of(replace(PAYLOAD, entries=large)).values())) <= 6_000_000
+
+
+def test_of_a_huge_program_the_beginning_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    file.write_text("import torch\n" + "x = 1\n" * 200_000)
+    large = Entry("train.py", file, size=file.stat().st_size)
+    other = Entry("model.py", file, size=file.stat().st_size)
+    for payload in (replace(PAYLOAD, entries=(large, other)), replace(PAYLOAD, entries=None, in_place=str(tmp_path))):
+        found = program_of(payload)
+        assert list(found) == ["train.py"]
+        assert found["train.py"].startswith("import torch")
+        assert len(found["train.py"]) == 1_000_000
 
 
 def test_what_runs_in_place_is_read_there(tmp_path: Path) -> None:
@@ -95,6 +108,15 @@ def test_the_plan_is_followed_where_nothing_was_named() -> None:
     assert followed(plan, Wishes(market=Market.ON_DEMAND)).market is Market.ON_DEMAND
 
 
+def test_at_a_place_that_was_named_it_asks_for_what_the_program_needs() -> None:
+    job = {"backend": "cloud", "resources": {"gpus": 1, "gpu_memory_bytes": 7}}
+    plan = PlanView.model_validate(plan_view(chosen=planned_offer("cloud"), job=job))
+    assert followed(plan, Wishes(backend="cloud", resources={"gpus": 2})).resources == {
+        "gpus": 2,
+        "gpu_memory_bytes": 7,
+    }
+
+
 @pytest.mark.parametrize("wishes", [Wishes(), Wishes(backend="local"), Wishes(backend="rehearsal")])
 def test_whoever_follows_a_plan_says_which(wishes: Wishes) -> None:
     plan = PlanView.model_validate(plan_view("local", job={"backend": "local", "plan": "abc"}))
@@ -109,9 +131,14 @@ def test_what_was_named_stands_and_here_needs_no_name(wishes: Wishes) -> None:
 
 
 def test_of_a_notebook_the_cells_are_read(tmp_path: Path) -> None:
-    (tmp_path / "mine.ipynb").write_text('{"cells": []}')
+    picture = {"output_type": "display_data", "metadata": {}, "data": {"image/png": "A" * 2_000_000}}
+    cell = {"cell_type": "code", "metadata": {}, "execution_count": 1, "source": "import torch", "outputs": [picture]}
+    notebook = {"nbformat": 4, "nbformat_minor": 4, "metadata": {}, "cells": [cell]}
+    (tmp_path / "mine.ipynb").write_text(json.dumps(notebook))
     source = Source(kind=SourceKind.NOTEBOOK, path=str(tmp_path / "mine.ipynb"))
     entries = (Entry.of_bytes("mine.py", b"1"), Entry.of_bytes("model.py", b"2"))
     ask = ask_for(replace(PAYLOAD, source=source, entries=entries, command=("{python}", "mine.py")), Wishes(), Aims())
     assert ask.program is not None
     assert (ask.program.entry, sorted(ask.program.files)) == ("mine.ipynb", ["mine.ipynb", "model.py"])
+    sent = json.loads(ask.program.files["mine.ipynb"])
+    assert sent["cells"] == [{"cell_type": "code", "source": "import torch"}]

@@ -6,7 +6,7 @@ from tests.client.fake_server import completed, failed, job_view
 
 from crucible.client.status import Watch, status_of
 from crucible.client.stream import Frame
-from crucible.client.views import JobView
+from crucible.client.views import HealthView, JobView
 from crucible.core.states import JobState, Status
 
 
@@ -56,6 +56,31 @@ def test_what_is_not_new_is_not_told_again() -> None:
     assert told is not None
     assert told.progress == 50.0
     assert watch.job.progress is not None
+
+
+SICK = {"verdict": "diverging", "level": "bad", "message": "loss rises", "advice": "Lower the learning rate."}
+
+
+def test_whether_it_does_well_is_told_when_that_changes_and_stays_known() -> None:
+    assert status_of(view(health=SICK)).health == HealthView.model_validate(SICK)
+    watch = Watch(view())
+    first = watch.see(job_frame())
+    assert first is not None
+    assert first.health is None
+    told = watch.see(Frame.model_validate({"stream": "health", "health": SICK}))
+    assert told is not None
+    assert told.health is not None
+    assert (told.health.verdict, told.health.advice) == ("diverging", "Lower the learning rate.")
+    later = watch.see(job_frame(attempt=2))
+    assert later is not None
+    assert later.health == told.health
+
+
+def test_of_the_newest_checkpoint_it_says_which_and_nothing_that_is_not_known() -> None:
+    mark = {"id": "ckp-1", "short": "ckp-1", "name": "epoch_3.pt", "step": 3}
+    found = status_of(view(checkpoint=mark)).checkpoint
+    assert found is not None
+    assert found.as_json() == mark
 
 
 def test_a_move_is_told_once() -> None:

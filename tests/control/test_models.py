@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from pathlib import Path
@@ -59,6 +60,22 @@ async def test_a_description_is_kept_for_a_while(models: Models, site: Path, clo
     assert len(await models.listed()) == 1
     clock.move(2)
     assert len(await models.listed()) == 2
+
+
+async def test_one_that_hangs_holds_up_no_other(models: Models, site: Path, clock: FakeClock, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    waits = f"import os, time\nwhile not os.path.exists({str(gate)!r}): time.sleep(0.01)\n"
+    install(site, "slow", waits + COUNTER, {"slow": "slow:Counter"})
+    listing = asyncio.create_task(models.listed())
+    asked = [asyncio.create_task(models.one("slow")) for _ in range(2)]
+    assert (await models.spec(order(), {})).name == "counter"
+    assert not listing.done()
+    clock.move(KEPT_SECONDS + 30)
+    gate.touch()
+    assert [item["name"] for item in await listing] == ["counter", "slow"]
+    assert (await asked[0])["methods"] == (await asked[1])["methods"] == ["train", "infer", "benchmark"]
+    install(site, "second", COUNTER, {"second": "second:Counter"})
+    assert len(await models.listed()) == 2, "kept from when it was known, not from when it was asked for"
 
 
 async def test_an_order_becomes_a_job(models: Models, tmp_path: Path) -> None:

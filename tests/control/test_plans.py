@@ -23,6 +23,12 @@ LARGE = """
 import torch
 model = torch.nn.Linear(60_000, 60_000).cuda()
 """
+HUGE = """
+import torch
+model = torch.nn.Linear(600_000, 600_000)
+if torch.cuda.is_available():
+    model.cuda()
+"""
 NEEDS_GPU = """
 import torch
 model = torch.nn.Linear(1000, 1000).cuda()
@@ -124,6 +130,22 @@ async def test_a_place_that_is_named_is_taken_whatever_the_program_looks_like(ri
     assert {offer["backend"] for offer in found["offers"]} == {"cloud"}
 
 
+async def test_at_a_place_that_is_named_it_gets_what_holds_it(rig: Rig) -> None:
+    """This computer has a GPU, the cloud none: only where one of them lacks it is it left out."""
+    found = await plan(rig, {"code": NEEDS_GPU}, backend="local")
+    assert (found["gpu"], found["job"]["resources"]["gpus"]) == ("required", 1)
+    both = await plan(rig, {"code": NEEDS_GPU}, backend="cloud", fallback=("local",))
+    assert (both["chosen"]["backend"], "resources" in both["job"]) == ("cloud", False)
+
+
+async def test_a_model_that_this_computer_cannot_hold_does_not_go_here_unless_it_is_named(rig: Rig) -> None:
+    found = await plan(rig, {"code": HUGE})
+    whys = [offer["why"] for offer in found["rejected"]]
+    assert any("would use the GPU, with 1.3" in why for why in whys)
+    assert any("of memory without a GPU; it has" in why for why in whys)
+    assert (await plan(rig, {"code": HUGE}, backend="local"))["chosen"]["backend"] == "local"
+
+
 async def test_a_program_is_understood(rig: Rig) -> None:
     found = await plan(rig, {"files": {"train.py": NEEDS_GPU}, "command": ("python", "train.py")})
     assert (found["profile"]["frameworks"], found["profile"]["gpu"]) == (["torch"], "required")
@@ -185,6 +207,8 @@ async def test_wishes_that_contradict_each_other(rig: Rig) -> None:
     assert "taken back" in raised.value.what
     with pytest.raises(BadInput):
         await plan(rig, {"optimize": "deadline"})
+    with pytest.raises(BadInput, match="on local, and only aws or gcp may"):
+        await plan(rig, {"allowed_backends": ("aws", "gcp")}, backend="local")
 
 
 async def test_a_provider_that_is_connected_speaks_for_itself(tmp_path: Path) -> None:

@@ -72,6 +72,14 @@ def test_what_she_may_not_do_is_said(terminal: Terminal, token: str) -> None:
         assert (done.returncode, "You may not" in done.stderr) == (4, True), (words, done.stderr)
 
 
+def test_programs_are_told_who_left_a_project(terminal: Terminal) -> None:
+    terminal.ok("projects", "add", "brief")
+    terminal.ok("projects", "grant", "brief", "ada", "viewer")
+    told = json.loads(terminal.ok("projects", "remove", "brief", "ada", "--json"))
+    assert told == {"project": "brief", "name": "ada", "removed": True}
+    assert json.loads(terminal.ok("projects", "members", "brief", "--json"))["items"] == []
+
+
 def test_a_share_link_shows_one_job(terminal: Terminal) -> None:
     terminal.ok("run", "--code", "print('look at this')", "--name", "shared")
     shared = json.loads(terminal.ok("share", "shared", "--hours", "1", "--json"))

@@ -227,6 +227,17 @@ def test_a_job_that_is_not_there(crucible: Deployment) -> None:
     assert refused.value.response.status_code == 404
 
 
+def test_a_socket_that_is_not_there_says_so_and_no_refusal_is_an_error_of_the_servers(crucible: Deployment) -> None:
+    log = crucible.home / "server.log"
+    before = log.read_text().count('"level": "error"')
+    for path, token, status in (("/api/v1/nothing", None, 404), ("/api/v1/stream", "wrong", 401)):
+        with pytest.raises(InvalidStatus) as refused, socket(crucible, path, token=token):
+            pass
+        answer = refused.value.response
+        assert (answer.status_code, json.loads(answer.body or b"{}")["status"]) == (status, status)
+    assert log.read_text().count('"level": "error"') == before
+
+
 def test_a_token_as_subprotocol(crucible: Deployment) -> None:
     job = crucible.submit(shell("true"))
     url = f"ws{crucible.discovery['url'].removeprefix('http')}/api/v1/jobs/{job}/stream"

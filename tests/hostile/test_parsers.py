@@ -171,6 +171,12 @@ def zipped(**files: bytes) -> bytes:
     return made.getvalue()
 
 
+def listing_one_entry(*, version: bytes = b"\x00\x00", flags: bytes = b"\x00\x00", name: bytes = b"a") -> bytes:
+    """A zip file that is nothing but the list at its end."""
+    entry = b"PK\x01\x02\x00\x00" + version + flags + bytes(18) + struct.pack("<H", len(name)) + bytes(16) + name
+    return entry + b"PK\x05\x06" + bytes(8) + struct.pack("<II", len(entry), 0) + bytes(2)
+
+
 def signed(data: bytes) -> None:
     decode_batch(data, KEY)
 
@@ -363,6 +369,8 @@ PARSERS = (
             zipped(a=b"b"),
             b"PK\x05\x06" + b"\x00" * 18,
             b"PK\x05\x06" + b"\xff" * 18,
+            listing_one_entry(version=b"@\x00"),
+            listing_one_entry(flags=b"\x00\x08", name=b"\xff"),
         ),
         on_disk=True,
     ),

@@ -75,10 +75,14 @@ async def test_an_unknown_route(http: httpx2.AsyncClient) -> None:
     assert body["detail"] == "There is nothing at /api/v1/nothing."
 
 
-async def test_a_wrong_method_says_which_are_right(http: httpx2.AsyncClient) -> None:
-    answer = await http.delete("/api/v1/jobs")
-    check(answer, 405, "wrong_method")
-    assert answer.headers["Allow"]
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [("/api/v1/jobs", "GET, POST"), ("/api/v1/jobs/last", "GET, PATCH"), ("/api/v1/server/stop", "POST")],
+)
+async def test_a_wrong_method_says_which_are_right(http: httpx2.AsyncClient, path: str, allowed: str) -> None:
+    answer = await http.delete(path)
+    body = check(answer, 405, "wrong_method")
+    assert (answer.headers["Allow"], body["fix"]) == (allowed, f"Use one of: {allowed}.")
 
 
 async def test_an_unexpected_error_is_logged_under_the_request_id(

@@ -233,3 +233,12 @@ async def test_a_job_is_run_again_once_per_key(http: httpx2.AsyncClient, control
     assert first.json()["id"] == second.json()["id"] != old
     assert first.headers["Location"] == f"/api/v1/jobs/{first.json()['id']}"
     assert (await http.post("/api/v1/jobs/nosuch/rerun")).status_code == 404
+
+
+@pytest.mark.parametrize(("query", "meant"), [("stats=failed", "status"), ("offset=7", None), ("%ff%00x=1", None)])
+async def test_a_filter_that_there_is_none_of_does_not_show_every_job(
+    http: httpx2.AsyncClient, query: str, meant: str | None
+) -> None:
+    answer = await http.get(f"/api/v1/jobs?{query}")
+    assert answer.status_code == 422
+    assert answer.json().get("meant") == meant

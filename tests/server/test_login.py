@@ -30,11 +30,16 @@ async def link(browser: httpx2.AsyncClient) -> str:
     return str(made.json()["url"])
 
 
+def form_origin(page: httpx2.Response) -> dict[str, str]:
+    """What a browser says of where a form of this page comes from (Fetch, "append a request `Origin` header")."""
+    return {"Origin": "null"} if page.headers["referrer-policy"] == "no-referrer" else OWN
+
+
 async def log_in(browser: httpx2.AsyncClient) -> str:
     """By the page of a link, as a person does; the session."""
     page = await browser.get(await link(browser))
     code = page.text.split('value="')[1].split('"')[0]
-    done = await browser.post("/login", content=f"code={code}", headers=OWN)
+    done = await browser.post("/login", content=f"code={code}", headers=form_origin(page))
     assert done.status_code == 200, done.text
     return browser.cookies["crucible_session"]
 
@@ -55,6 +60,11 @@ async def test_a_link_becomes_a_session_once(browser: httpx2.AsyncClient) -> Non
     cookie = first.headers["set-cookie"].lower()
     assert all(word in cookie for word in ("httponly", "samesite=strict", "path=/", "max-age="))
     assert (await browser.post("/login", content=f"code={code}", headers=OWN)).status_code == 401
+
+
+async def test_the_address_of_a_page_is_told_to_no_other_site(browser: httpx2.AsyncClient) -> None:
+    """It may hold a code."""
+    assert (await browser.get(await link(browser))).headers["referrer-policy"] == "same-origin"
 
 
 async def test_a_session_reads_and_changes_from_our_own_page(browser: httpx2.AsyncClient) -> None:

@@ -69,6 +69,20 @@ async def test_one_user_is_held_up_and_no_other(client: httpx2.AsyncClient) -> N
     assert await statuses(client, "crt_bob", 3) == [200] * 3
 
 
+async def test_further_tokens_of_a_user_are_no_way_round_it(client: httpx2.AsyncClient, control: FakeControl) -> None:
+    control.tokens["crt_ada_too"] = Identity("usr-1", "ada", Via.TOKEN, token="tok-3")
+    await statuses(client, "crt_ada", 20)
+    assert await statuses(client, "crt_ada_too", 1) == [429]
+
+
+async def test_who_looks_on_by_a_share_link_does_not_hold_up_the_one_who_gave_it(
+    client: httpx2.AsyncClient, control: FakeControl
+) -> None:
+    control.tokens["crt_shared"] = Identity("usr-1", "ada", Via.SHARE, job="job-1", token="tok-4")
+    await statuses(client, "crt_shared", 20)
+    assert await statuses(client, "crt_ada", 1) == [200]
+
+
 async def test_the_answer_says_how_long_to_wait(client: httpx2.AsyncClient) -> None:
     await statuses(client, "crt_ada", 20)
     answer = await client.get("/api/v1/tiers", headers={"Authorization": "Bearer crt_ada"})

@@ -14,7 +14,7 @@ from crucible.agent.bootstrap import BadBootstrap, Bootstrap
 from crucible.agent.folders import AttemptFolder
 from crucible.agent.host import run_host
 from crucible.agent.limits import LimitsProbe, choose
-from crucible.agent.runner import Machine
+from crucible.agent.machine import Machine
 from crucible.agent.sampling import Probe, detect_devices
 from crucible.agent.version import version
 

@@ -10,8 +10,9 @@ import threading
 from crucible.agent.bootstrap import Order
 from crucible.agent.files import Lock, read_json, write_json
 from crucible.agent.folders import AttemptFolder
+from crucible.agent.machine import Machine
 from crucible.agent.recovery import Recovery
-from crucible.agent.runner import Life, Machine
+from crucible.agent.runner import Life
 from crucible.wire.process import this_process
 
 log = logging.getLogger(__name__)

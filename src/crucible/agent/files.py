@@ -8,6 +8,8 @@ import json
 import os
 from pathlib import Path
 
+from crucible.wire import process
+
 
 def sync_folder(folder: Path) -> None:
     """Make names created in or removed from the folder durable."""
@@ -84,18 +86,9 @@ class Lock:
 def is_locked(path: Path) -> bool:
     """Whether somebody holds the lock now. True also where that cannot be found out: nobody is taken for dead."""
     try:
-        descriptor = os.open(path, os.O_RDONLY)
-    except FileNotFoundError:
-        return False
+        return process.is_locked(path)
     except OSError:
         return True
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
 
 
 def close_descriptors(keep: frozenset[int]) -> None:

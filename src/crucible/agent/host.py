@@ -25,7 +25,7 @@ from crucible.agent.channels import machine_line
 from crucible.agent.clock import Deadline, boottime
 from crucible.agent.files import Lock, write_file, write_json
 from crucible.agent.limits import LimitsProbe, choose
-from crucible.agent.runner import Machine
+from crucible.agent.machine import Machine
 from crucible.agent.runners import Runners
 from crucible.agent.sampling import Probe, detect_devices
 from crucible.agent.version import version

@@ -13,13 +13,14 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Callable
 
 from crucible.agent.channel import LogSegment
 from crucible.agent.files import write_at
+from crucible.wire.messages import Kind, Message
 
 SEGMENT_BYTES = 512 * 1024
 TAIL_BYTES = 64 * 1024
@@ -36,6 +37,15 @@ class Room:
     output_bytes: int | None = None
     low_disk: int = LOW_DISK
     free: Callable[[Path], int] = lambda folder: shutil.disk_usage(folder).free
+
+
+def last_announced(messages: Iterable[Message]) -> tuple[int, int]:
+    """Number and end of the last log segment that these messages announce."""
+    last = (0, 0)
+    for message in messages:
+        if message.kind is Kind.LOG:
+            last = (int(str(message.data["n"])), int(str(message.data["end"])))
+    return last
 
 
 class OutputLog:

@@ -7,8 +7,8 @@ import logging
 from crucible.agent import runner_state as rs
 from crucible.agent.channel import Gone, LinkError
 from crucible.agent.clock import boottime
-from crucible.agent.files import read_json
-from crucible.agent.runner import LOST, Life
+from crucible.agent.exits import LOST
+from crucible.agent.runner import Life
 from crucible.agent.userprocess import UserProcess, confinement_name
 from crucible.wire.messages import Kind
 
@@ -31,11 +31,10 @@ class Recovery(Life):
         if Kind.ENDED in said:
             return rs.RunnerState(0.0, None, boottime(), rs.Phase.ENDED), (rs.Finish(),)
         state = rs.RunnerState(0.0, None, boottime(), rs.Phase.SAVING)
-        told = read_json(self._folder.exited)
-        if Kind.EXITED in said or (told is not None and self._spool.first > int(str(told["after"])) + 1):
+        told = self._exit.read()
+        if Kind.EXITED in said or (told is not None and self._spool.first > told.after + 1):
             return state, (rs.StoreOutputs(),)
-        data = told["data"] if told is not None else None
-        exited = rs.Say(Kind.EXITED, data if isinstance(data, dict) else dict(LOST))
+        exited = rs.Say(Kind.EXITED, dict(LOST if told is None else told.data))
         return state, (exited, rs.StoreOutputs())
 
     def _store_outputs(self) -> None:

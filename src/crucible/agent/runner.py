@@ -12,7 +12,7 @@ import queue
 import threading
 import time
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Callable
 
 from crucible.agent import runner_state as rs
@@ -21,58 +21,34 @@ from crucible.agent.channel import AttemptWish, Channel, Gone
 from crucible.agent.channels import runner_channels, session_lines
 from crucible.agent.checkpoints import Keeper, Telling
 from crucible.agent.clock import Deadline, boottime
+from crucible.agent.collecting import Collector
 from crucible.agent.contacts import Contacts, Listener
 from crucible.agent.courier import Courier
+from crucible.agent.exits import Exited, ExitRecord
 from crucible.agent.files import read_json, write_file, write_json
 from crucible.agent.folders import AttemptFolder
 from crucible.agent.interruption import watch
 from crucible.agent.launcher import CannotExecute
-from crucible.agent.leftovers import empty_folders_note
-from crucible.agent.limits import Limiter
-from crucible.agent.meter import Meter
-from crucible.agent.outputlog import OutputLog, Room
-from crucible.agent.outputs import Outputs, Stored
+from crucible.agent.machine import Machine
+from crucible.agent.monitor import Monitor
+from crucible.agent.outputlog import OutputLog, Room, last_announced
 from crucible.agent.packages import installed, version_of
 from crucible.agent.preparation import Prepared, prepare
 from crucible.agent.prompting import Prompting
-from crucible.agent.pump import Pump, make_pipe
+from crucible.agent.pump import make_pipe
 from crucible.agent.redaction import Redactor
-from crucible.agent.results import read_result
 from crucible.agent.sessions import Sessions, Surroundings
 from crucible.agent.spool import Spool
 from crucible.agent.stagework import Abandoned, StageError, StageWork
-from crucible.agent.telemetry import ReportFile, Telemetry
 from crucible.agent.userprocess import UserProcess, prepare_confinement
 from crucible.agent.version import version
 from crucible.agent.voice import Voice, cleaned
-from crucible.wire.messages import Cause, Kind
-from crucible.wire.results import BadResult
+from crucible.wire.messages import Kind
 
 log = logging.getLogger(__name__)
 
 TURN_SECONDS = 0.1
 LAST_TURN_SECONDS = 0.01
-TELL_SECONDS = 0.5
-DRAIN_SECONDS = 5.0
-LOST: Mapping[str, object] = {
-    "code": None,
-    "signal": None,
-    "cause": Cause.RUNNER_LOST.value,
-    "text": "the runner died; what was left of the job was ended",
-    "cpu_seconds": None,
-    "peak_memory": None,
-    "seconds": None,
-}
-"""How an attempt ended whose runner did not live to see it."""
-
-
-@dataclass(frozen=True)
-class Machine:
-    """What a host knows of its machine and its runners need not find out again."""
-
-    limiter: Limiter
-    env: Mapping[str, str]
-    has_gpus: bool = False
 
 
 class Life:
@@ -86,21 +62,18 @@ class Life:
         self._events: queue.Queue[rs.Event] = queue.Queue()
         self._new_channel = runner_channels(order.bootstrap, order.assignment)
         self._spool = Spool(folder.spool)
-        self._telemetry = Telemetry()
         self._contacts = Contacts(lambda: self._events.put(rs.AttemptGone()), order.lease_seconds)
         self._voice = Voice(self._spool, self._wake)
         self._checkpoints = Keeper(folder, self._channel(), self._telling())
-        self._report = ReportFile(folder.report, self._telemetry, self._checkpoints.noted)
-        self._exited: Mapping[str, object] | None = None
+        self._exit = ExitRecord(folder.exited)
         room = Room(self._assignment.limits.output_bytes)
-        self._log = OutputLog(folder.output_log, self._voice.note, room, self._announced())
+        self._log = OutputLog(folder.output_log, self._voice.note, room, last_announced(self._spool.everything()))
+        self._monitor = Monitor(folder.report, self._log, self._voice, self._checkpoints.noted)
+        self._collector = Collector(folder, self._assignment.rank, self._voice)
         self._courier = Courier(self._channel(), self._spool, self._log, self._contacts)
         self._stage = StageWork(self._voice.staging, self._log_line, self._voice.note)
         self._prepared: Prepared | None = None
-        self._pump: Pump | None = None
-        self._meter: Meter | None = None
         self._finishing: rs.Finish | None = None
-        self._told_at = 0.0
         self._user, self._limits = self._make_user()
         self._prompting = Prompting(folder, self._user)
         self._sessions = Sessions(session_lines(order.bootstrap, order.assignment), self._surroundings)
@@ -151,7 +124,7 @@ class Life:
     def _surroundings(self) -> Surroundings | None:
         """What sessions find at the job; None while its program does not run."""
         prepared, user = self._prepared, self._user
-        if prepared is None or user.confinement is None or self._meter is None or not user.process.alive:
+        if prepared is None or user.confinement is None or not self._monitor.started or not user.process.alive:
             return None
         return Surroundings(
             prepared.folder,
@@ -171,22 +144,8 @@ class Life:
         if self._contacts.is_lease_over():
             self._events.put(rs.LeaseEnded())
         self._log.cut_if_due()
-        if state.phase is rs.Phase.RUNNING and self._meter is not None:
-            self._meter.tick()
-        if state.phase is rs.Phase.RUNNING and time.monotonic() - self._told_at >= TELL_SECONDS:
-            self._told_at = time.monotonic()
-            self._tell_telemetry()
-
-    def _tell_telemetry(self, last: bool = False) -> None:
-        while self._report.read() and last:
-            pass
-        points = self._telemetry.take_points(last)
-        while points is not None:
-            self._voice.say(Kind.POINTS, {"series": points})
-            points = self._telemetry.take_points(last)
-        progress = self._telemetry.take_progress()
-        if progress is not None:
-            self._voice.say(Kind.PROGRESS, progress)
+        if state.phase is rs.Phase.RUNNING:
+            self._monitor.tick()
 
     # Actions
 
@@ -204,7 +163,7 @@ class Life:
             self._stage.abandoned.set()
         elif isinstance(action, rs.Spawn):
             self._events.put(self._spawn())
-            if self._pump is not None:
+            if self._monitor.started:
                 # Only now: the end of a short process must not come before its beginning.
                 self._start(lambda: self._events.put(self._user.wait()), "wait")
         elif isinstance(action, rs.Signal):
@@ -222,18 +181,10 @@ class Life:
         data = dict(self._voice.redacted(cleaned(action.data)))
         if action.kind is Kind.EXITED:
             data.setdefault("seconds", self._user.ran.seconds)
-            self._exited = data
-            self._write_exited(data)
+            self._exit.write(Exited(self._spool.last, data))
         elif action.kind is Kind.NOTICE:
             self._checkpoints.hurry()
         self._voice.say(action.kind, data)
-
-    def _write_exited(self, data: dict[str, object]) -> None:
-        """Before it is said, so that a successor says the same, and once."""
-        try:
-            write_json(self._folder.exited, {"after": self._spool.last, "data": data}, durable=True)
-        except OSError as error:
-            log.error("cannot write down how the job ended: %s", error)
 
     def _prepare(self) -> None:
         channel = self._channel()
@@ -257,7 +208,7 @@ class Life:
         """From now on none of them is written or told; without any nothing is looked at."""
         if secrets:
             self._voice.redactor = redactor = Redactor(secrets)
-            self._report.redact = redactor.text
+            self._monitor.redact(redactor)
 
     def _spawn(self) -> rs.Event:
         prepared = self._prepared
@@ -282,29 +233,21 @@ class Life:
         return rs.Spawned(self._user.pid, tuple(said.items()))
 
     def _start_watching(self) -> None:
-        assert self._user.confinement is not None
-        self._pump = Pump(self._reading, self._log, self._telemetry, self._courier.wake, self._voice.redactor)
-        self._pump.start()
-        self._meter = Meter(self._user.pid, self._user.confinement, self._telemetry, self._assignment.limits.gpus)
+        self._monitor.start(self._user, self._reading, self._assignment.limits.gpus, self._courier.wake)
         known: dict[str, object] = read_json(self._folder.runner) or {}
         job = {"pgid": self._user.pid, "process_start_time": self._user.process.start_time}
         write_json(self._folder.runner, {**known, **job})
         self._checkpoints.watch(lambda: self._user.process.alive)
 
     def _store_outputs(self) -> None:
-        self._drain()
-        self._tell_telemetry(last=True)
-        self._tell_result()
-        self._tell_left_over()
+        self._monitor.finish()
+        self._collector.tell(self._prepared.staged if self._prepared is not None else None)
         if self._spool.dropped:
             self._voice.note(f"{self._spool.dropped} metric messages were thinned out: too much was unsent")
         channel = self._channel()
-        redactor = self._voice.redactor
-        hide = redactor.text if redactor is not None else str
-        outputs = Outputs(self._folder.outputs, channel, self._stored, self._voice.note, time.sleep, hide)
         try:
-            self._checkpoints.finish(self._how_it_ended())
-            complete, text = outputs.store()
+            self._checkpoints.finish(self._exit.how_it_ended())
+            complete, text = self._collector.store(channel)
             # Who hears that the attempt has ended reads its log to the end: nothing of it comes later.
             while not self._courier.is_log_settled:
                 time.sleep(LAST_TURN_SECONDS)
@@ -314,52 +257,12 @@ class Life:
         finally:
             channel.close()
 
-    def _tell_result(self) -> None:
-        """Of several ranks only the first has a result."""
-        if self._assignment.rank != 0:
-            return
-        try:
-            found = read_result(self._folder.result)
-        except BadResult as error:
-            self._voice.note(f"the result was left out: {error}")
-            return
-        if found is not None:
-            self._voice.say(Kind.RESULT, {"kind": found.kind, "value": found.value})
-
-    def _tell_left_over(self) -> None:
-        if self._prepared is not None and self._prepared.staged is not None:
-            self._note(self._prepared.staged.note())
-        self._note(empty_folders_note(self._folder.outputs))
-
-    def _note(self, text: str | None) -> None:
-        if text is not None:
-            self._voice.note(text)
-
-    def _drain(self) -> None:
-        """Everything that belongs to the job is gone: the pipe ends, unless a stranger holds it."""
-        if self._pump is not None:
-            self._pump.join(DRAIN_SECONDS)
-            self._pump.stop()
-            self._pump.join(DRAIN_SECONDS)
-        self._log.finish()
-
-    def _how_it_ended(self) -> Mapping[str, object]:
-        """As it was said; by a runner before this one, if need be."""
-        if self._exited is not None:
-            return self._exited
-        data = (read_json(self._folder.exited) or {}).get("data")
-        return data if isinstance(data, dict) else LOST
-
     def _telling(self) -> Telling:
         return Telling(
             announce=lambda data: self._voice.say(Kind.CHECKPOINT, data),
             note=self._voice.note,
             gone=self._contacts.gone,
         )
-
-    def _stored(self, stored: Stored) -> None:
-        data = {"path": stored.path, "size": stored.size, "sha256": stored.sha256}
-        self._voice.say(Kind.ARTIFACT, data)
 
     def _leave(self) -> None:
         self._sessions.end()
@@ -384,14 +287,6 @@ class Life:
 
     def _channel(self) -> Channel:
         return self._new_channel()
-
-    def _announced(self) -> tuple[int, int]:
-        """Number and end of the last log segment that was announced."""
-        last = (0, 0)
-        for message in self._spool.everything():
-            if message.kind is Kind.LOG:
-                last = (int(str(message.data["n"])), int(str(message.data["end"])))
-        return last
 
     def _log_line(self, text: str) -> None:
         if self._voice.redactor is not None:

@@ -14,7 +14,7 @@ from crucible.agent.clock import Deadline
 from crucible.agent.files import close_descriptors, is_locked
 from crucible.agent.folders import AttemptFolder, attempts_in
 from crucible.agent.host_state import Key
-from crucible.agent.runner import Machine
+from crucible.agent.machine import Machine
 from crucible.wire.desired import Assignment
 
 log = logging.getLogger(__name__)

@@ -20,6 +20,7 @@ from crucible.analysis.tensors import tensor_arithmetic, tensor_comparison
 from crucible.analysis.values import (
     MISSING,
     UNKNOWN,
+    Class,
     Function,
     Name,
     Tensor,
@@ -88,10 +89,22 @@ def _call(machine: Machine, node: ast.Call, scope: Scope) -> Value:
             kwargs.update((str(name), each) for name, each in value.items())
         elif isinstance(value, Thing) and value.path == "namespace":
             kwargs.update(value.attrs)
+        else:
+            kwargs.update((name, UNKNOWN) for name in _accepted(function)[len(args) :] if name not in kwargs)
     machine.line = (scope.file, node.lineno)
     if function is UNKNOWN and isinstance(node.func, ast.Name):
         machine.note_call(f"?.{node.func.id}", tuple(args), kwargs, None, UNKNOWN)
     return call(machine, function, tuple(args), kwargs, scope)
+
+
+def _accepted(function: Value) -> list[str]:
+    """What can be given by name to a function or dataclass of the program: `**settings` may say any of it."""
+    if isinstance(function, Class) and function.is_dataclass():
+        return list(function.all_fields())
+    if not isinstance(function, Function):
+        return []
+    arguments = function.node.args
+    return [each.arg for each in (*arguments.args, *arguments.kwonlyargs)]
 
 
 def _spread(value: Value) -> list[Value]:

@@ -20,6 +20,8 @@ _MARKS = re.compile(r"""\"{3}|'{3}|"(?:\\.|[^"\\])*"?|'(?:\\.|[^'\\])*'?|\#.*|[(
 _IMPORT = re.compile(r"^\s*from\s+([A-Za-z_][\w.]*)\s+import\b")
 _JOINS = re.compile(r"^(else|elif|except|finally|@)\b|^@")
 """Lines at the left edge that belong to the statement before or after them."""
+_HEAD = re.compile(r"^\s*(async\s+)?(if|for|while|with|def|class|else|elif|except|finally)\b")
+_NO_BODY = re.compile(r"^expected an indented block after .* on line (\d+)$")
 _NAMED = re.compile(r"^\s*(?:async\s+)?(def|class)\s+([A-Za-z_]\w*)")
 _OPENS = re.compile(r"^\s*(async |if|for|while|with|def|class|try|else|elif|except|finally|match|case)\b.*:\s*(#.*)?$")
 
@@ -67,6 +69,7 @@ def _closed(lines: list[str]) -> ast.Module | None:
 
 def _without_errors(kept: list[str]) -> ast.Module | None:
     """Without what the tolerant parser calls an error, and some lines more."""
+    _finish_heads(kept)
     for first, last in _broken(kept):
         _take_out(kept, first, last)
     for _ in range(_TRIES):
@@ -78,6 +81,23 @@ def _without_errors(kept: list[str]) -> ast.Module | None:
         except (ValueError, RecursionError, MemoryError):
             return None
     return None
+
+
+def _finish_heads(lines: list[str]) -> None:
+    """Heads of blocks that are not yet written to their colon: to the tolerant parser the body is part of the error."""
+    for _ in range(_TRIES):
+        try:
+            ast.parse("\n".join(lines) + "\n")
+        except SyntaxError as error:
+            line = min(error.lineno or 1, len(lines))
+            head = lines[line - 1]
+            if not _HEAD.match(head) or _OPENS.match(head) or not _has_body(lines, line - 1):
+                return
+            _take_out(lines, line, line)
+        except (ValueError, RecursionError, MemoryError):
+            return
+        else:
+            return
 
 
 def _piece_by_piece(lines: list[str]) -> ast.Module | None:
@@ -178,10 +198,8 @@ def _read(lines: list[str]) -> tuple[list[tuple[str, int]], set[int]]:
 def _guilty(lines: list[str], error: SyntaxError) -> int:
     """The line to take out: of a block without a body, its head."""
     line = min(error.lineno or 1, len(lines))
-    if error.msg.startswith("expected an indented block"):
-        before = [number for number in range(1, (error.lineno or 1)) if lines[number - 1].strip()]
-        return before[-1] if before else line
-    return line
+    head = _NO_BODY.search(error.msg)
+    return min(int(head[1]), len(lines)) if head else line
 
 
 def _broken(lines: list[str]) -> list[tuple[int, int]]:

@@ -226,5 +226,6 @@ def _tariff(page_name: str, interruption: str, years: int) -> Tariff:
         commitment_years=years,
         interruption=INTERRUPTION.get(interruption),
         dedicated=page.dedicated,
+        longest_seconds=page.longest_seconds,
         source=page.source,
     )

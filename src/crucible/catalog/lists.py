@@ -21,7 +21,8 @@ WITHOUT_INTERFACE = frozenset({"colab", "modal", "paperspace"})
 
 @dataclass(frozen=True)
 class PriceList:
-    """`startup_seconds`: from the request to a machine that can run something, typically.
+    """`startup_seconds`: from the request to a machine that can run something, typically. `longest_seconds`: after
+    which the provider ends what runs; None: never.
 
     `egress_per_gb` and `storage_per_gb_month` in micro-dollars; None: not known.
     """
@@ -30,6 +31,7 @@ class PriceList:
     provider: str
     billing: Billing
     startup_seconds: float
+    longest_seconds: float | None
     dedicated: bool
     egress_per_gb: int | None
     storage_per_gb_month: int | None
@@ -50,6 +52,7 @@ def _read(row: Mapping[str, str]) -> PriceList:
         provider=row["provider"],
         billing=Billing(int(row["granularity"]), int(row["minimum"])),
         startup_seconds=float(row["startup"]),
+        longest_seconds=float(row["longest"]) if row["longest"] else None,
         dedicated=row["dedicated"] == "yes",
         egress_per_gb=_money(row["egress_per_gb"]),
         storage_per_gb_month=_money(row["storage_per_gb_month"]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from crucible.client.views import AttemptView, CheckpointView, JobView
+from crucible.client.views import AttemptView, CheckpointMark, JobView
 
 _CONDITIONS = {
     "unreachable": "its machine does not answer; the job goes on, and its news will come",
@@ -28,7 +28,7 @@ def attempt_place(attempt: AttemptView) -> str:
     return " ".join(part for part in parts if part)
 
 
-def resumed_words(checkpoint: CheckpointView) -> str:
+def resumed_words(checkpoint: CheckpointMark) -> str:
     """`resumed from step 600 (ckp-abc123, step_00000600.pt)`."""
     names = ", ".join(name for name in (checkpoint.short, checkpoint.name) if name)
     if checkpoint.step is None:

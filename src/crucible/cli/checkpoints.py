@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from crucible.cli.arguments import Job
+from crucible.cli.output import Listing
 from crucible.cli.session import Session
 from crucible.cli.words import ago_words
 from crucible.client.api import Api
@@ -47,7 +48,7 @@ def checkpoints(
         elif download is not None:
             _fetch(session, api, found, download, (output or Path(found.called)).absolute(), force)
         else:
-            _list(session, found, api.checkpoints(found.id))
+            session.out.listing(api.checkpoints(found.id), _checkpoints_of(found))
 
 
 def _ask(session: Session, api: Api, job: JobView) -> None:
@@ -71,19 +72,13 @@ def _fetch(session: Session, api: Api, job: JobView, ref: str, into: Path, force
     session.out.say(f"{checkpoint.called}, {format_memory(checkpoint.size)}, checked{unpack}")
 
 
-def _list(session: Session, job: JobView, found: Sequence[CheckpointView]) -> None:
-    if session.out.as_json:
-        session.out.json({"items": [item.as_json() for item in found]})
-    elif session.out.quiet:
-        for item in found:
-            session.out.data(item.id)
-    elif not found:
-        session.out.say(
-            f"{job.called} has no checkpoints. Files that appear whole in $CRUCIBLE_CHECKPOINT_DIR become some."
-        )
-    else:
-        heads = ("CHECKPOINT", "STEP", "METRIC", "SIZE", "ATTEMPT", "AGE", "KEPT", "NAME")
-        session.out.table(heads, (_row(item) for item in found))
+def _checkpoints_of(job: JobView) -> Listing[CheckpointView]:
+    return Listing(
+        ("CHECKPOINT", "STEP", "METRIC", "SIZE", "ATTEMPT", "AGE", "KEPT", "NAME"),
+        _row,
+        lambda item: item.id,
+        f"{job.called} has no checkpoints. Files that appear whole in $CRUCIBLE_CHECKPOINT_DIR become some.",
+    )
 
 
 def _row(item: CheckpointView) -> tuple[str, ...]:

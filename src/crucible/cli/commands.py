@@ -192,6 +192,7 @@ COMMANDS = (
         ),
     ),
     Row("init", "init:init", "Write an example job file."),
+    Row("completion", "completion:completion", "Print what lets your shell complete commands and options."),
     Row("up", "server:up", "Start the embedded server."),
     Row("down", "server:down", "Stop the embedded server; jobs go on."),
     Row("doctor", "doctor:doctor", "Check this installation and say what to mend."),
@@ -276,11 +277,12 @@ class SubGroup(TyperGroup):
         return load(row) if row else None
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Options may stand before the name of a command below; without a name the group's own target is meant."""
+        """Options may stand before the name of a command below; without a name the group's own target is meant,
+        unless the line is read to complete it: then the name may still follow."""
         at = _first_word(args, self._with_values())
         if at is not None:
             args = [args[at], *args[:at], *args[at + 1 :]]
-        elif self.row.target and not {"--help", "-h"} & set(args):
+        elif self.row.target and not ctx.resilient_parsing and not {"--help", "-h"} & set(args):
             args = [self._own, *args]
         return super().parse_args(ctx, args)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -42,6 +43,7 @@ def set_(
 
     session, path = Session.of(ctx), default_user_config()
     set_setting(path, name, value)
+    _tell(session, name, path, is_set=True)
     session.out.say(f"{name} is set in {path}.{_from_when(name)}")
 
 
@@ -51,7 +53,14 @@ def unset(ctx: typer.Context, name: Name) -> None:
 
     session, path = Session.of(ctx), default_user_config()
     was = unset_setting(path, name)
+    _tell(session, name, path, is_set=False)
     session.out.say(f"{name} is {'no longer set' if was else 'not set'} in {path}.{_from_when(name) if was else ''}")
+
+
+def _tell(session: Session, name: str, path: Path, *, is_set: bool) -> None:
+    """For programs. Not the value: it may be a secret, and whoever set it has it."""
+    if session.out.as_json:
+        session.out.json({"name": name, "file": str(path), "set": is_set})
 
 
 def _from_when(name: str) -> str:

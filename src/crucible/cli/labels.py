@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 from crucible.cli.arguments import Job
+from crucible.cli.output import Listing
 from crucible.cli.session import Session
 from crucible.client.finding import find_job
 from crucible.client.found import NoteView
@@ -65,7 +65,7 @@ def note(
         elif text is not None:
             _told(session, api.labels.add_note(found.id, text), f"Noted on {found.called} as {{0.called}}.")
         else:
-            _list(session, found, api.labels.notes(found.id))
+            session.out.listing(api.labels.notes(found.id), _notes_of(found))
 
 
 def _told(session: Session, done: NoteView, words: str) -> None:
@@ -77,17 +77,13 @@ def _told(session: Session, done: NoteView, words: str) -> None:
         session.out.say(words.format(done))
 
 
-def _list(session: Session, job: JobView, notes: Sequence[NoteView]) -> None:
-    if session.out.as_json:
-        session.out.json({"items": [note.as_json() for note in notes]})
-    elif session.out.quiet:
-        for note in notes:
-            session.out.data(note.id)
-    elif not notes:
-        session.out.say(f"{job.called} has no notes.")
-    else:
-        rows = ((note.called, note.at or "", note.author, note.text) for note in notes)
-        session.out.table(("NOTE", "WHEN", "BY", "TEXT"), rows)
+def _notes_of(job: JobView) -> Listing[NoteView]:
+    return Listing(
+        ("NOTE", "WHEN", "BY", "TEXT"),
+        lambda note: (note.called, note.at or "", note.author, note.text),
+        lambda note: note.id,
+        f"{job.called} has no notes.",
+    )
 
 
 def rename(

@@ -13,6 +13,8 @@ from crucible.client.placeviews import OfferView, PlannedView, PlanView
 from crucible.core.errors import NoCapacity
 from crucible.core.planask import PlanAsk
 from crucible.core.resources import format_duration, format_memory
+from crucible.core.routing.reading import REFERENCE
+from crucible.core.routing.roofline import CORES
 
 SHOWN = 15
 FEW = 5
@@ -123,7 +125,7 @@ def _learned(profile: Mapping[str, Any], name: str) -> str:
     value = profile.get(name)
     if not value:
         return ""
-    shown = _value(name, value)
+    shown = _value(name, value, profile)
     sure = profile.get("confidence", {}).get(name, "")
     assumed = ", assumed" if name in profile.get("assumed", ()) else ""
     at = next((f"{line['file']}:{line['line']}" for line in profile.get("evidence", {}).get(name, ())), "")
@@ -134,11 +136,12 @@ def _said(plan: PlanView) -> str:
     return f"{format_duration((plan.hours or 0) * 3600)}{f' on {plan.hours_on}' if plan.hours_on else ''}, as you say"
 
 
-def _value(name: str, value: Any) -> str:
+def _value(name: str, value: Any, profile: Mapping[str, Any]) -> str:
     if name == "gpu_memory_gb":
         return f"{value:.3g} GB"
     if name == "runtime_hours":
-        return f"about {format_duration(value * 3600)} on one T4"
+        on = f"{CORES} processors" if profile.get("gpu") == "none" else f"one {REFERENCE}"
+        return f"about {format_duration(value * 3600)} on {on}"
     return ", ".join(value) if isinstance(value, list) else str(value)
 
 

@@ -72,6 +72,8 @@ def remove(ctx: typer.Context, name: Project, user: User) -> None:
     session = Session.of(ctx)
     with session.api() as api:
         api.people.remove_member(name, user)
+    if session.out.as_json:
+        session.out.json({"project": name, "name": user, "removed": True})
     session.out.say(f"{user} is no member of {name} any more.")
 
 

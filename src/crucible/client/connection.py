@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from crucible.client import logins
 from crucible.client.api import Api
@@ -26,16 +27,35 @@ def connect(settings: Settings, embedded: Embedded) -> Api:
     seconds = settings.request_seconds.value
     if settings.server.value is not None:
         return Api(_named(settings, settings.server.value), seconds=seconds)
-    endpoint = embedded.ensure()
-    return Api(endpoint, seconds=seconds, relocate=embedded.ensure, found=embedded.found)
+    own = _Own(settings, embedded)
+    return Api(own.ensure(), seconds=seconds, relocate=own.ensure, found=own.found)
 
 
 def connect_if_up(settings: Settings, embedded: Embedded) -> Api | None:
     """The same, but nothing is started: None if no server is named and none of ours is up."""
     if settings.server.value is not None:
         return connect(settings, embedded)
-    endpoint = embedded.found()
+    endpoint = _Own(settings, embedded).found()
     return Api(endpoint, seconds=settings.request_seconds.value) if endpoint else None
+
+
+@dataclass(frozen=True)
+class _Own:
+    """The embedded server, asked as whoever the setting `token` names: that may be somebody who may do less."""
+
+    settings: Settings
+    embedded: Embedded
+
+    def ensure(self) -> Endpoint:
+        return self._as_said(self.embedded.ensure())
+
+    def found(self) -> Endpoint | None:
+        endpoint = self.embedded.found()
+        return None if endpoint is None else self._as_said(endpoint)
+
+    def _as_said(self, endpoint: Endpoint) -> Endpoint:
+        said = self.settings.token.value
+        return endpoint if said is None else replace(endpoint, token=said)
 
 
 def _named(settings: Settings, url: str) -> Endpoint:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -10,8 +11,10 @@ from pydantic import ValidationError
 
 from crucible.client.api import Api
 from crucible.client.payload import Payload
+from crucible.client.payload.notebook import read_cells
 from crucible.client.placeviews import PlanView
 from crucible.client.wishes import Wishes, make_spec, out_of_bounds
+from crucible.core.errors import BadInput
 from crucible.core.offers import Market
 from crucible.core.places import DEFAULT_PLACE
 from crucible.core.planask import MAX_FILE, MAX_FILES, PlanAsk
@@ -45,6 +48,9 @@ class Aims:
 
 def ask_for(payload: Payload, wishes: Wishes, aims: Aims) -> PlanAsk:
     """Raises BadInput naming the option that is out of bounds."""
+    if wishes.gpu_types and wishes.resources.get("gpus") == 0:
+        kinds = " or ".join(wishes.gpu_types)
+        raise BadInput(f"It wants {kinds}, and no GPU.", fix="Ask for at least one (--gpus 1), or for no type.")
     spec = make_spec(payload, replace(wishes, env={}, secrets={}, data=()), bundle=None)
     told = {**dict(spec), "source": Source(), **_program(payload), **aims.said()}
     try:
@@ -67,7 +73,9 @@ def followed(plan: PlanView, wishes: Wishes) -> Wishes:
     wishes = replace(wishes, plan=job.get("plan"))
     market = wishes.market or (Market(job["market"]) if "market" in job else None)
     sizes: Mapping[str, float | int] = job.get("resources", {})
-    if wishes.backend is not None or job.get("backend", DEFAULT_PLACE) == DEFAULT_PLACE:
+    if wishes.backend is not None:
+        return replace(wishes, resources={**sizes, **wishes.resources})
+    if job.get("backend", DEFAULT_PLACE) == DEFAULT_PLACE:
         return wishes
     return replace(wishes, backend=job["backend"], market=market, resources={**sizes, **wishes.resources})
 
@@ -83,8 +91,13 @@ def _program(payload: Payload) -> dict[str, object]:
         return {"files": files}
     name, made = Path(source.path).name, f"{Path(source.path).stem}.py"
     rest = {path: text for path, text in files.items() if path != made}
-    text = Path(source.path).read_bytes()[:MAX_FILE].decode(errors="replace")
-    return {"files": {name: text, **rest}, "entry": name}
+    return {"files": {name: _cells(Path(source.path)), **rest}, "entry": name}
+
+
+def _cells(path: Path) -> str:
+    """The notebook without its results: the pictures in them are larger than any code."""
+    sources = read_cells(path.read_bytes(), path.name)
+    return json.dumps({"cells": [{"cell_type": "code", "source": source} for source in sources]})[:MAX_FILE]
 
 
 def program_of(payload: Payload) -> dict[str, str]:
@@ -101,7 +114,7 @@ def program_of(payload: Payload) -> dict[str, str]:
 
 
 def _texts(payload: Payload) -> Iterator[tuple[str, bytes]]:
-    """The program that is started first."""
+    """The program that is started first, as much of it as is read; others if they are not too large."""
     if payload.entries is None:
         yield from _in_place(payload)
         return
@@ -109,8 +122,8 @@ def _texts(payload: Payload) -> Iterator[tuple[str, bytes]]:
     for entry in sorted(entries, key=lambda entry: (entry.name not in payload.command, not entry.name.endswith(".py"))):
         if isinstance(entry.source, bytes):
             yield entry.name, entry.source
-        elif isinstance(entry.source, Path) and entry.size <= MAX_FILE:
-            yield entry.name, entry.source.read_bytes()
+        elif isinstance(entry.source, Path) and (entry.size <= MAX_FILE or entry.name in payload.command):
+            yield entry.name, _beginning(entry.source)
 
 
 def _in_place(payload: Payload) -> Iterator[tuple[str, bytes]]:
@@ -119,5 +132,10 @@ def _in_place(payload: Payload) -> Iterator[tuple[str, bytes]]:
     started = [name for name in payload.command if name.endswith(READ) and (folder / name).is_file()]
     beside = sorted(path.name for path in folder.glob("*.py")) if started else []
     for name in dict.fromkeys((*started, *beside)):
-        if (folder / name).stat().st_size <= MAX_FILE:
-            yield name, (folder / name).read_bytes()
+        if name in started or (folder / name).stat().st_size <= MAX_FILE:
+            yield name, _beginning(folder / name)
+
+
+def _beginning(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(MAX_FILE)

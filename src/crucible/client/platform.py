@@ -1,4 +1,4 @@
-"""The client for asynchronous Python: the same as `blocking.py`, and nothing here holds up the event loop.
+"""The client for asynchronous Python: the same as `blocking/`, and nothing here holds up the event loop.
 
 Each call runs in a thread of a small pool, each follower in one of its own.
 """
@@ -15,7 +15,8 @@ from types import TracebackType
 from typing import TypeVar, Unpack
 
 from crucible.client.asking import Ask, Options
-from crucible.client.blocking import SyncJob, SyncMLPlatform, checked_seconds, not_ended
+from crucible.client.blocking import SyncJob, SyncMLPlatform
+from crucible.client.blocking.waiting import checked_seconds, not_ended
 from crucible.client.executing import Executed
 from crucible.client.forwarding import Forward
 from crucible.client.placeviews import BackendView, MachineView, PlanView

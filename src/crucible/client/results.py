@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from crucible.client.api import Api
 from crucible.client.payload.function import RESULT
 from crucible.client.status import JobStatus
-from crucible.client.views import ArtifactView, CheckpointView
+from crucible.client.views import ArtifactView, CheckpointMark
 from crucible.core.errors import CrucibleError, Trouble
 
 LARGEST_VALUE = 16 * 1024 * 1024
@@ -55,7 +55,7 @@ class JobResult:
     metrics: Mapping[str, float | None] = field(default_factory=dict)
 
     @property
-    def checkpoint(self) -> CheckpointView | None:
+    def checkpoint(self) -> CheckpointMark | None:
         return self.status.checkpoint
 
 

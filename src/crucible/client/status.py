@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from crucible.client.stream import Frame
-from crucible.client.views import CheckpointView, JobView, ProgressView
+from crucible.client.views import CheckpointMark, HealthView, JobView, ProgressView
 from crucible.core.states import JobState, Status
 
 
@@ -16,7 +16,7 @@ class JobStatus:
 
     `progress` is in percent, 0 until the program tells of any; `cost` in dollars, so far, and
     `estimated_remaining` what is expected to come (None: unknown). `backend_changed` is true once for each move,
-    and `previous_backend` says from where.
+    and `previous_backend` says from where. `health` says whether it does well, why, and what to do.
     """
 
     id: str
@@ -38,9 +38,10 @@ class JobStatus:
     signal: int | None = None
     reason: str | None = None
     advice: str | None = None
-    checkpoint: CheckpointView | None = None
+    checkpoint: CheckpointMark | None = None
     logs: tuple[str, ...] = ()
     simulated: bool = False
+    health: HealthView | None = None
 
     @property
     def ended(self) -> bool:
@@ -77,6 +78,7 @@ def status_of(job: JobView) -> JobStatus:
         checkpoint=job.checkpoint,
         logs=job.recent_logs,
         simulated=job.is_simulated,
+        health=job.health,
     )
 
 
@@ -112,9 +114,11 @@ class Watch:
         """The status after this frame, unless it is the one that was told before."""
         if frame.job is not None:
             self._metrics.update(frame.job.metrics)
-            self._job = frame.job
+            self._job = frame.job.model_copy(update={"health": frame.job.health or self._job.health})
         elif frame.progress is not None:
             self._job = self._job.model_copy(update={"progress": frame.progress})
+        elif frame.health is not None:
+            self._job = self._job.model_copy(update={"health": frame.health})
         elif frame.series is not None:
             self._metrics.update(_last_values(frame.series))
         else:

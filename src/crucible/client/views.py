@@ -6,6 +6,7 @@ from crucible.core.views.base import (
 from crucible.core.views.jobs import (
     TERMINAL,
     AttemptView,
+    CheckpointMark,
     CheckpointPage,
     CheckpointView,
     CostView,
@@ -33,6 +34,7 @@ __all__ = [
     "ArtifactPage",
     "ArtifactView",
     "AttemptView",
+    "CheckpointMark",
     "CheckpointPage",
     "CheckpointView",
     "CostView",

@@ -82,7 +82,7 @@ class Changing(Face):
     async def resume(self, ref: str, *, checkpoint: str | None, backend: str | None) -> View:
         """The ended job goes on, from a checkpoint, at a place."""
         job = await self._writable(ref)
-        await self._parts.revival.resume(job, checkpoint, backend)
+        await self._parts.revival.resume(job, checkpoint, backend, self._who)
         self._ask_scheduler()
         return await self._view(job)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
+from weakref import WeakValueDictionary
 
 from pydantic import ValidationError
 
@@ -16,7 +18,9 @@ from crucible.core.models import Order
 from crucible.core.spec import EnvironmentSpec, JobSpec, Source, SourceKind
 from crucible.wire.asking import NoAnswer
 from crucible.wire.options import BadConfig, check_config
-from crucible.wire.plugins import Plugin, describe_all
+from crucible.wire.plugins import AT_ONCE, NotOffered, Plugin, describe_all, describe_one
+
+T = TypeVar("T")
 
 KEPT_SECONDS = 30.0
 """How long a description is good: packages are installed seldom, and describing them takes seconds."""
@@ -35,20 +39,24 @@ class Models:
     def __init__(self, source: ModelsPython, clock: Clock) -> None:
         self._source = source
         self._clock = clock
-        self._asking = asyncio.Lock()
-        self._known: tuple[float, tuple[Plugin, ...]] | None = None
+        self._asking: WeakValueDictionary[str | None, asyncio.Lock] = WeakValueDictionary()
+        """One asks for a model, and who else wants it waits for that; None: for the list. Gone when nobody does."""
+        self._room = asyncio.Semaphore(AT_ONCE)
+        self._ones: dict[str, tuple[float, Plugin]] = {}
+        """By name, those that are offered."""
+        self._list: tuple[float, tuple[Plugin, ...]] | None = None
 
     async def listed(self) -> list[View]:
         """All of them, the broken ones with their faults; none where the server has no Python for models."""
-        return [plugin.as_json() for plugin in await self._all()]
+        return [plugin.as_json() for plugin in await self._all()] if self._source.python is not None else []
 
     async def one(self, name: str) -> View:
         """Raises NotFound."""
-        return (await self._named(name)).as_json()
+        return (await self._offered(name)).as_json()
 
     async def spec(self, order: Order, job: Mapping[str, object]) -> JobSpec:
         """The job that does it; `job` are fields of a spec. Raises NotFound, and BadInput for what does not fit."""
-        plugin = await self._named(order.model)
+        plugin = await self._offered(order.model)
         if plugin.fault is not None:
             package = f"{plugin.distribution} {plugin.distribution_version}"
             raise models.broken(plugin.name, plugin.fault.text, plugin.fault.traceback, package, plugin.python)
@@ -60,27 +68,53 @@ class Models:
             raise models.wrong_config(plugin.name, error.problems) from error
         return _spec(order, plugin, job)
 
+    async def _offered(self, name: str) -> Plugin:
+        if self._source.python is None:
+            raise _not_found(name, ())
+        return await self._named(name)
+
     async def _named(self, name: str) -> Plugin:
-        known = await self._all()
-        found = next((plugin for plugin in known if plugin.name == name), None)
-        if found is None:
-            unknown = models.not_offered(name, [plugin.name for plugin in known], "GET /api/v1/models lists them.")
-            raise NotFound(unknown.what, fix=unknown.fix, meant=unknown.meant)
-        return found
+        """Asked for by itself, so that one that hangs holds up nobody who wants another."""
+        async with self._asking.setdefault(name, asyncio.Lock()):
+            kept = self._fresh(self._ones.get(name)) or self._in_list(name)
+            if kept is not None:
+                return kept
+            try:
+                found = await self._ask(lambda python, environ: describe_one(name, python, environ))
+            except NotOffered as error:
+                raise _not_found(name, error.known) from error
+            self._ones[name] = (self._clock.now(), found)
+            return found
+
+    def _in_list(self, name: str) -> Plugin | None:
+        listed = self._fresh(self._list) or ()
+        return next((plugin for plugin in listed if plugin.name == name), None)
 
     async def _all(self) -> tuple[Plugin, ...]:
+        async with self._asking.setdefault(None, asyncio.Lock()):
+            kept = self._fresh(self._list)
+            if kept is None:
+                kept = await self._ask(describe_all)
+                self._list = (self._clock.now(), kept)
+            return kept
+
+    def _fresh(self, kept: tuple[float, T] | None) -> T | None:
+        """What was found out not long ago; counted from when it was, which may be a minute after it was asked."""
+        return kept[1] if kept is not None and 0 <= self._clock.now() - kept[0] < KEPT_SECONDS else None
+
+    async def _ask(self, describe: Callable[[str, Mapping[str, str]], T]) -> T:
         python = self._source.python
-        if python is None:
-            return ()
-        async with self._asking:
-            now = self._clock.now()
-            if self._known is None or not 0 <= now - self._known[0] < KEPT_SECONDS:
-                try:
-                    found = await asyncio.to_thread(describe_all, python, self._source.environ)
-                except NoAnswer as error:
-                    raise models.not_asked(python, str(error), error.words) from error
-                self._known = (now, found)
-            return self._known[1]
+        assert python is not None, "asked for only where there is one"
+        async with self._room:
+            try:
+                return await asyncio.to_thread(describe, python, self._source.environ)
+            except NoAnswer as error:
+                raise models.not_asked(python, str(error), error.words) from error
+
+
+def _not_found(name: str, known: Sequence[str]) -> NotFound:
+    unknown = models.not_offered(name, list(known), "GET /api/v1/models lists them.")
+    return NotFound(unknown.what, fix=unknown.fix, meant=unknown.meant)
 
 
 def _spec(order: Order, plugin: Plugin, job: Mapping[str, object]) -> JobSpec:

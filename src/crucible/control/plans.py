@@ -19,7 +19,7 @@ from crucible.control.questions import Question
 from crucible.control.readings import Readings
 from crucible.control.views import View, iso
 from crucible.core import elastic
-from crucible.core.errors import UnknownName
+from crucible.core.errors import BadInput, UnknownName
 from crucible.core.offers import Offer
 from crucible.core.planask import PlanAsk
 from crucible.core.pricing import Segment, machine_cost
@@ -28,7 +28,7 @@ from crucible.core.routing.estimate import duration
 from crucible.core.routing.experience import Experience, Like
 from crucible.core.routing.knowledge import DataSheets
 from crucible.core.routing.learned import Learned, gpu_used
-from crucible.core.routing.plan import Ranked, route
+from crucible.core.routing.plan import Plan, Ranked, route
 from crucible.core.routing.work import Work
 from crucible.core.tiers import effective
 
@@ -78,6 +78,7 @@ class Plans:
             if not self._places.has(name) and name not in PROVIDERS:
                 known = {*self._places.names(), *PROVIDERS}
                 raise UnknownName("backend", name, known, fix="`crucible backends` lists those that are connected.")
+        _check_named(named, ask.allowed_backends)
         need = effective(ask.tier, ask.resources)
         if ask.gpu_types and not need.gpus:
             need = need.model_copy(update={"gpus": 1})
@@ -90,6 +91,9 @@ class Plans:
         known = learned if question.read else self._known
         offers = [*self._connected(ask), *(() if ask.in_place else foreign.offers)]
         found = route(work, question.wishes, offers, known)
+        if not _hold(found, question.places):
+            plain, work = question.yielding(plain), question.yielding(work)
+            found = route(work, question.wishes, offers, known)
         ranked = _in_order(found.ranked, question.places)
         both = [learned.sure(one) if question.read else one for one in (*ranked, *found.elsewhere)]
         best = self._placed(both[: len(ranked)], question, work) if ranked else None
@@ -186,6 +190,20 @@ class Plans:
 
     def _place(self, offer: Offer) -> Place:
         return Place(self._places.backend(offer.backend), offer)
+
+
+def _hold(found: Plan, places: Sequence[str]) -> bool:
+    """Whether each of the named places has something that holds what was read of the program."""
+    return {one.offer.backend for one in (*found.ranked, *found.elsewhere)}.issuperset(places)
+
+
+def _check_named(named: Sequence[str], allowed: Sequence[str]) -> None:
+    barred = [name for name in named if allowed and name not in allowed]
+    if barred:
+        raise BadInput(
+            f"It is to run on {barred[0]}, and only {' or '.join(allowed)} may run it.",
+            fix="Allow that place too, or leave one of the two wishes out.",
+        )
 
 
 def _in_order(ranked: Sequence[Ranked], places: Sequence[str]) -> list[Ranked]:

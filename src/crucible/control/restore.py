@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from pydantic import ValidationError
 from sqlalchemy import Connection, select, update
 
 from crucible.control import foreign, postgres_tools, restored
@@ -45,8 +44,8 @@ from crucible.core.errors import BadInput, Conflict
 LARGEST_MANIFEST = 64 * 1024
 CHUNK = 1024 * 1024
 _HEADER = b"SQLite format 3\0"
-_UNREADABLE = (KeyError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
-"""What reading an archive raises when a byte of it is wrong."""
+_UNREADABLE = (KeyError, ValueError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
+"""What opening or reading an archive raises when a byte of it is wrong."""
 
 
 class BadBackup(BadInput):
@@ -80,7 +79,7 @@ def read_manifest(file: Path) -> Manifest:
             if packed.getinfo(MANIFEST).file_size > LARGEST_MANIFEST:
                 raise BadBackup(f"{file} is not a backup.", why="Its manifest is too large.")
             manifest = Manifest.model_validate_json(packed.read(MANIFEST))
-        except (*_UNREADABLE, OSError, ValidationError) as error:
+        except (*_UNREADABLE, OSError) as error:
             why = "It has no readable manifest."
             raise BadBackup(f"{file} is not a backup.", why=why, fix="Choose another file.") from error
     if manifest.format > FORMAT:
@@ -300,7 +299,7 @@ def _opened(file: Path) -> Iterator[zipfile.ZipFile]:
         packed = zipfile.ZipFile(file)
     except FileNotFoundError as error:
         raise BadInput(f"There is no file {file}.", fix="Name a backup made by `crucible db backup`.") from error
-    except (zipfile.BadZipFile, OSError) as error:
+    except (*_UNREADABLE, OSError) as error:
         raise BadBackup(f"{file} cannot be read as a backup.", why=str(error), fix="Choose another file.") from error
     with packed:
         yield packed

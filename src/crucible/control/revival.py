@@ -12,6 +12,7 @@ from crucible.control import checkpoints, repository
 from crucible.control.crashpoints import crashpoint
 from crucible.control.db import schema as t
 from crucible.control.desired import seed_of
+from crucible.control.people import audit
 from crucible.control.places import Places
 from crucible.control.scheduler import Scheduler
 from crucible.control.secrets import Vault
@@ -22,6 +23,7 @@ from crucible.core.ids import short
 from crucible.core.lifecycle import AttemptState, JobState, World
 from crucible.core.lifecycle.facts import CheckpointRequested, ResumeRequested
 from crucible.core.people import OWNER, Identity
+from crucible.core.places import places_of
 from crucible.core.spec import EnvironmentSpec, JobSpec
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[^\]]*\])?\s*([<>=!~;,].*)?$")
@@ -36,20 +38,26 @@ class Revival:
     submit: Submit
     vault: Vault
 
-    async def resume(self, job: str, checkpoint: str | None, backend: str | None) -> None:
-        """The same job, queued again. Raises Conflict while it goes on, NotFound for an unknown checkpoint."""
+    async def resume(self, job: str, checkpoint: str | None, backend: str | None, who: Identity = OWNER) -> None:
+        """The same job, queued again. Raises Conflict while it goes on, NotFound for an unknown checkpoint,
+        RefusedByPolicy for a place where he may run nothing."""
 
         def reopen(unit: Unit) -> None:
             world = _world(unit, job)
-            chosen = self._checked(unit, world, checkpoint, backend)
+            chosen = self._checked(unit, world, checkpoint, backend, who)
             unit.advance(world, ResumeRequested(chosen, backend))
+            if who is not OWNER:
+                told = {"checkpoint": chosen, "backend": backend}
+                audit.note(unit.conn, who, "job.resume", job, unit.now, world.job.project, told)
             self.scheduler.place(unit)
             crashpoint("resume.before_commit")
 
         await self.writer.write(reopen)
         crashpoint("resume.after_commit")
 
-    def _checked(self, unit: Unit, world: World, checkpoint: str | None, backend: str | None) -> str | None:
+    def _checked(
+        self, unit: Unit, world: World, checkpoint: str | None, backend: str | None, who: Identity
+    ) -> str | None:
         job = world.job
         if not job.state.terminal:
             raise Conflict(
@@ -63,7 +71,10 @@ class Revival:
                 fix=f"crucible rerun {short(job.id)} repeats it; --checkpoint names one to go on from.",
             )
         moved = {} if backend is None else {"backend": backend, "fallback": ()}
-        self.places.check(job.spec.model_copy(update=moved))
+        spec = job.spec.model_copy(update=moved)
+        self.places.check(spec)
+        for name in places_of(spec):
+            self.submit.need_right(name, who)
         self.vault.need(unit.conn, job.project, job.spec.secrets.values())
         if checkpoint is None:
             return None

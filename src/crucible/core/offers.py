@@ -34,7 +34,8 @@ class Tariff:
 
     Money is in micro-dollars. `commitment_years`: what a reserved price binds to, paid whether used or not.
     `interruption`: between which shares of its spot machines a provider says it takes back in a month.
-    `dedicated`: the machine is nobody else's while it is ours. `source`: where the price was read.
+    `dedicated`: the machine is nobody else's while it is ours. `longest_seconds`: after which it is ended, whatever
+    runs there. `source`: where the price was read.
     """
 
     egress_per_gb: int | None = None
@@ -42,6 +43,7 @@ class Tariff:
     commitment_years: int = 0
     interruption: tuple[float, float] | None = None
     dedicated: bool | None = None
+    longest_seconds: float | None = None
     source: str = ""
 
 

@@ -12,10 +12,12 @@ from fastapi.exceptions import RequestValidationError, WebSocketRequestValidatio
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, HTTPConnection
 from starlette.responses import Response
+from starlette.routing import Match
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from crucible.core.errors import BadInput, CrucibleError, NotFound
 from crucible.server.bodies import BrokenRequest, not_json, unreadable
-from crucible.server.problems import refuse
+from crucible.server.problems import problem, refuse, request_id
 from crucible.wire.messages import BadBatch
 from crucible.wire.paths import UnsafePath
 
@@ -41,11 +43,26 @@ def install(app: FastAPI) -> None:
     """Make `app` answer every error as a problem."""
     for kind, handler in _HANDLERS.items():
         app.add_exception_handler(kind, handler)
+    app.router.default = _Nowhere(app.router.default)
+
+
+class _Nowhere:
+    """Where nothing is, for sockets too: the framework closes those without a word."""
+
+    def __init__(self, requests: ASGIApp) -> None:
+        self._requests = requests
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "websocket":
+            await self._requests(scope, receive, send)
+            return
+        connection = HTTPConnection(scope)
+        await problem(_no_route(connection), request_id(connection))(scope, receive, send)
 
 
 def bad_fields(errors: Sequence[Any]) -> BadInput:
     """Validation errors told as one problem. What was sent is not repeated: it may hold secrets."""
-    fields = [{"field": _path(e["loc"]), "message": str(e["msg"])} for e in errors[:MAX_FIELDS]]
+    fields = [{"field": _path(e["loc"]), "message": _said(e)} for e in errors[:MAX_FIELDS]]
     first = fields[0]
     where = first["field"] or "request"
     return BadInput(
@@ -93,16 +110,30 @@ async def _client_left(connection: HTTPConnection, error: Exception) -> Response
 
 
 def _from_http(error: HTTPException, connection: HTTPConnection) -> CrucibleError:
-    path = connection.url.path
     if error.status_code == HTTPStatus.NOT_FOUND:
-        return NoSuchRoute(f"There is nothing at {path}.", fix="GET /openapi.json lists the routes.")
+        return _no_route(connection)
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        allowed = (error.headers or {}).get("Allow", "")
-        what = f"{connection.scope['method']} is not possible at {path}."
+        allowed = _methods(connection)
+        what = f"{connection.scope['method']} is not possible at {connection.url.path}."
         return WrongMethod(what, fix=f"Use one of: {allowed}.", allow=allowed)
     if error.status_code < HTTPStatus.INTERNAL_SERVER_ERROR:
         return BrokenRequest(str(error.detail), fix="GET /openapi.json says what is allowed.")
     return Internal(str(error.detail))
+
+
+def _no_route(connection: HTTPConnection) -> NoSuchRoute:
+    return NoSuchRoute(f"There is nothing at {connection.url.path}.", fix="GET /openapi.json lists the routes.")
+
+
+def _methods(connection: HTTPConnection) -> str:
+    """Those of all routes at this path; the framework names only the first one's."""
+    at_path = (route for route in connection.app.routes if route.matches(connection.scope)[0] is not Match.NONE)
+    return ", ".join(sorted({method for route in at_path for method in getattr(route, "methods", None) or ()}))
+
+
+def _said(error: Any) -> str:
+    """What is wrong with a field, without the words that the library puts before our own."""
+    return str(error["msg"]).removeprefix("Value error, ")
 
 
 def _path(loc: Sequence[object]) -> str:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 from fastapi import Depends, Query
 from pydantic import ValidationError
+from starlette.requests import Request
 
+from crucible.core.errors import UnknownName
 from crucible.core.jobfilter import MAX_TEXT, MAX_VALUES, JobFilter
 from crucible.core.spec import Kind
 from crucible.core.states import Status
@@ -14,6 +17,9 @@ from crucible.server.failures import bad_fields
 
 STATUSES = tuple(status.value for status in Status)
 KINDS = tuple(kind.value for kind in Kind)
+
+PAGE = ("limit", "cursor")
+"""What else a list is asked for."""
 
 _TIME = "ISO 8601 (UTC unless it says a zone) or seconds since 1970"
 
@@ -26,6 +32,7 @@ Several = Annotated[list[str] | None, _several("any of these")]
 
 
 async def _wanted(
+    request: Request,
     status: Annotated[list[str] | None, _several(f"any of {', '.join(STATUSES)}")] = None,
     active: Annotated[bool, Query(description="only jobs that have not ended")] = False,
     backend: Several = None,
@@ -44,6 +51,7 @@ async def _wanted(
     created_after: Annotated[str | None, Query(max_length=40, description=f"at this time or later: {_TIME}")] = None,
     created_before: Annotated[str | None, Query(max_length=40, description=f"earlier than this: {_TIME}")] = None,
 ) -> JobFilter:
+    _check_names(request.query_params)
     given = {
         "status": status,
         "active": active,
@@ -58,6 +66,14 @@ async def _wanted(
         "created_before": created_before,
     }
     return read_filter({key: value for key, value in given.items() if value is not None})
+
+
+def _check_names(given: Iterable[str]) -> None:
+    """A filter that was mistyped must not show every job."""
+    known = (*JobFilter.model_fields, *PAGE)
+    for name in given:
+        if name not in known:
+            raise UnknownName("parameter", name, known)
 
 
 def read_filter(given: dict[str, Any]) -> JobFilter:

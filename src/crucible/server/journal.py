@@ -14,6 +14,9 @@ MASK = "***"
 _NAMES = frozenset({"authorization", "key", "nonce", "password", "secret", "token"})
 _VALUES = re.compile(r"(bearer[ .]+)[^\s\"',;]+", re.IGNORECASE)
 
+REFUSED_SOCKET = "ASGI callable returned without completing handshake."
+"""What uvicorn calls an error of ours: a socket that was refused with a problem. Anybody can ask for one."""
+
 Line = MutableMapping[str, Any]
 
 
@@ -92,5 +95,7 @@ class _Bridge(logging.Handler):
     """What libraries log, in the same form."""
 
     def emit(self, record: logging.LogRecord) -> None:
+        if record.msg == REFUSED_SOCKET:
+            return
         log = structlog.get_logger()
         log.log(record.levelno, record.getMessage(), logger=record.name, exc_info=record.exc_info)

@@ -14,7 +14,7 @@ from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from crucible.core.errors import TooManyTries
-from crucible.core.people import OWNER, Identity
+from crucible.core.people import OWNER, Identity, Via
 from crucible.server.auth import WHO
 from crucible.server.problems import problem, request_id
 
@@ -79,6 +79,11 @@ class RateLimit:
         if who is OWNER:
             return 0.0
         if who is not None:
-            return self._users.take(who.token or who.user)
+            return self._users.take(_name(who))
         client = scope.get("client")
         return self._strangers.take(str(client[0]) if client else "") if scope["path"] in LOGINS else 0.0
+
+
+def _name(who: Identity) -> str:
+    """Whose bucket it is: a user's, however many tokens he has; whoever looks on by a share link has one by himself."""
+    return who.token if who.via is Via.SHARE and who.token is not None else who.user

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,11 +23,9 @@ DATA = bytes(range(256)) * 1000
 
 
 @pytest.fixture
-def control(tmp_path: Path) -> Iterator[FakeControl]:
-    control = FakeControl(tmp_path)
+def control(control: FakeControl) -> FakeControl:
     control.attempts["a"] = Attempt()
-    yield control
-    control.down()
+    return control
 
 
 @pytest.fixture

@@ -22,6 +22,13 @@ from crucible.agent.sessions.line import Line, dial
 from crucible.wire import sessions as s
 
 SECONDS = 20.0
+# Whatever carries a session's id ends with it, also among the processes of a test run beside this one.
+_RUN = uuid.uuid4().hex
+
+
+def session(number: int = 1) -> str:
+    """The id of a session."""
+    return f"ses-{number}-{_RUN}"
 
 
 @dataclass
@@ -114,8 +121,8 @@ class FarEnd:
     def dial(self, called: Called) -> Line:
         return dial(Address(self.url), f"/sessions/{called.id}", "secret")
 
-    def call(self, sessions: Sessions, id: str = "ses-1") -> Caller:
-        sessions.told([Called(id)])
+    def call(self, sessions: Sessions, number: int = 1) -> Caller:
+        sessions.told([Called(session(number))])
         return Caller(*self._sockets.get(timeout=SECONDS))
 
     def open(self, around: Surroundings | None, wanted: s.Opening) -> Caller:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.agent.fake_control import poll
-from tests.agent.sessions.far_end import FarEnd, around
+from tests.agent.sessions.far_end import FarEnd, around, session
 
 from crucible.agent.processes import with_variables
 from crucible.agent.sessions import Sessions, command
@@ -31,15 +31,15 @@ def sh(text: str, terminal: s.Size | None = None) -> s.Command:
     return s.Command(("/bin/sh", "-c", text), terminal, "xterm")
 
 
-def left_of(id: str = "ses-1") -> list[object]:
-    return list(with_variables({command.SESSION: id}))
+def left_of(number: int = 1) -> list[object]:
+    return list(with_variables({command.SESSION: session(number)}))
 
 
 def test_output_error_and_code_come_apart(far: FarEnd, tmp_path: Path) -> None:
     seen = far.open(around(tmp_path), sh("pwd; echo wrong >&2; exit 7")).to_the_end()
     assert (seen.stdout, seen.stderr) == (f"{tmp_path}\n".encode(), b"wrong\n")
     assert seen.over == s.Over(code=7)
-    assert far.paths == ["/sessions/ses-1"]
+    assert far.paths == [f"/sessions/{session()}"]
 
 
 def test_variables_are_the_jobs_and_nothing_of_the_agents(
@@ -245,7 +245,7 @@ def test_at_the_end_no_session_begins_and_none_is_left(far: FarEnd, tmp_path: Pa
     ending.join(20)
     assert not ending.is_alive()
     assert not left_of()
-    late = far.call(sessions, "ses-2")
+    late = far.call(sessions, 2)
     late.send(s.opening(sh("true")))
     assert late.to_the_end().over.problem is not None
 
@@ -269,13 +269,15 @@ def test_a_frame_out_of_place_ends_the_session_and_its_command(far: FarEnd, tmp_
 
 def test_a_session_is_dialled_once_however_often_it_is_told(far: FarEnd, tmp_path: Path) -> None:
     sessions = Sessions(far.dial, lambda: around(tmp_path))
-    first = far.call(sessions, "ses-1")
-    second = far.call(sessions, "ses-2")
+    first = far.call(sessions, 1)
+    second = far.call(sessions, 2)
     sessions.told([])
     for caller in (first, second):
         caller.send(s.opening(sh("echo $CRUCIBLE_SESSION_ID")))
-    assert [first.to_the_end().stdout, second.to_the_end().stdout] == [b"ses-1\n", b"ses-2\n"]
-    assert far.paths == ["/sessions/ses-1", "/sessions/ses-2"]
+    assert [first.to_the_end().stdout, second.to_the_end().stdout] == [
+        f"{session(number)}\n".encode() for number in (1, 2)
+    ]
+    assert far.paths == [f"/sessions/{session(1)}", f"/sessions/{session(2)}"]
 
 
 def test_many_sessions_leave_no_descriptors_and_no_threads(far: FarEnd, tmp_path: Path) -> None:
@@ -288,7 +290,7 @@ def test_many_sessions_leave_no_descriptors_and_no_threads(far: FarEnd, tmp_path
     before = held()
     sessions = Sessions(far.dial, lambda: around(tmp_path))
     for number in range(8):
-        caller = far.call(sessions, f"ses-{number}")
+        caller = far.call(sessions, number)
         caller.send(s.opening(sh("echo $$" if number % 2 else "exit 3", s.Size() if number % 3 else None)))
         caller.to_the_end()
         caller.leave()
@@ -301,13 +303,13 @@ def test_a_folder_that_has_gone_costs_no_descriptors(tmp_path: Path, terminal: s
     before = os.listdir("/proc/self/fd")
     for _ in range(3):
         with pytest.raises(FileNotFoundError):
-            command.CommandPeer("ses-1", s.Command(("true",), terminal), around(tmp_path / "gone"))
+            command.CommandPeer(session(), s.Command(("true",), terminal), around(tmp_path / "gone"))
     assert len(os.listdir("/proc/self/fd")) == len(before)
 
 
 def test_a_bell_that_nobody_hears_is_put_away(tmp_path: Path) -> None:
     before = os.listdir("/proc/self/fd")
-    peer = command.CommandPeer("ses-1", s.Command(("sleep", "100")), around(tmp_path))
+    peer = command.CommandPeer(session(), s.Command(("sleep", "100")), around(tmp_path))
     assert peer.waker is not None
     os.close(peer.waker)
     peer.waker = None

@@ -31,6 +31,12 @@ REQUIRED = {
     "lightning": "import pytorch_lightning as pl\npl.Trainer(accelerator='gpu', devices=2)",
     "half precision of the Trainer": "from transformers import TrainingArguments\nTrainingArguments('o', fp16=True)",
     "deepspeed": "import deepspeed\ndeepspeed.initialize(model=m)",
+    "eight bits": "from transformers import AutoModel\nAutoModel.from_pretrained('gpt2', load_in_8bit=True)",
+    "four bits": (
+        "from transformers import AutoModel, BitsAndBytesConfig\n"
+        "four = BitsAndBytesConfig(load_in_4bit=True)\n"
+        "AutoModel.from_pretrained('gpt2', quantization_config=four, device_map='auto')"
+    ),
     "set_device": "import torch\ntorch.cuda.set_device(0)",
     "a pipeline": "from transformers import pipeline\npipeline('text-generation', device=0)",
 }

@@ -31,6 +31,39 @@ def test_steps_are_the_loops_around_them(loop: str, steps: int) -> None:
     assert found.evidence
 
 
+def test_what_is_prepared_by_accelerate_is_what_it_was() -> None:
+    code = """
+    import torch
+    from accelerate import Accelerator
+    accelerator = Accelerator()
+    net = torch.nn.Linear(3, 4)
+    opt = torch.optim.SGD(net.parameters(), lr=0.1)
+    data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.randn(100, 3)), batch_size=8)
+    net, opt, data = accelerator.prepare(net, opt, data)
+    for _ in range(3):
+        for (x,) in data:
+            accelerator.backward(net(x).sum())
+            opt.step()
+    """
+    found = read(code)
+    assert (found.steps.value, found.batch_size.value) == (39, 8)
+    assert "Followed through the training step" in found.memory.why
+
+
+def test_steps_of_jax_are_the_loops_around_their_updates() -> None:
+    code = """
+    import jax, optax
+    @jax.jit
+    def step(params, state, x):
+        loss, gradients = jax.value_and_grad(lambda p: (p * x).sum())(params)
+        updates, state = optax.sgd(0.1).update(gradients, state)
+        return optax.apply_updates(params, updates), state
+    for _ in range(250):
+        params, state = step(params, state, 1.0)
+    """
+    assert read(code).steps.value == 250
+
+
 def test_epochs_and_a_known_dataset() -> None:
     code = """
     import torch

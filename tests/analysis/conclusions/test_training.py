@@ -22,6 +22,10 @@ NET = "import torch\nnet = torch.nn.Linear(3, 4)\n"
         ("import keras\nkeras.optimizers.SGD(0.1)", "SGD", 0),
         ("import optax\noptax.adamw(1e-3)", "adamw", 8),
         ("from transformers import TrainingArguments\nTrainingArguments('o')", "AdamW", 8),
+        ("from transformers import TrainingArguments as T\nT('o', optim='paged_adamw_8bit')", "paged_adamw_8bit", 2),
+        ("from transformers import TrainingArguments as T\nT('o', optim='adamw_torch_fused')", "adamw_torch_fused", 8),
+        ("from transformers import TrainingArguments as T\nT('o', optim='adafactor')", "adafactor", 0.1),
+        ("from transformers import TrainingArguments as T\nT('o', optim='sgd')", "sgd", 0),
     ],
 )
 def test_the_optimizer_and_what_it_keeps(code: str, name: str, state: float) -> None:
@@ -36,6 +40,20 @@ def test_one_that_is_not_found_is_assumed_where_it_trains_and_asked_for_where_no
     assert training.assumed
     assert training.value == "Adam"
     assert "optimizer" in read(NET).optimizer.question
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import lightgbm as lgb\nlgb.LGBMClassifier(n_estimators=500).fit(X, y)",
+        "from xgboost import XGBClassifier\nXGBClassifier().fit(X, y)",
+        "from sklearn.svm import SVC\nSVC().fit(X, y)",
+    ],
+)
+def test_what_is_fitted_without_gradients_has_no_optimizer_and_no_steps(code: str) -> None:
+    found = read(code)
+    assert found.optimizer.value is None
+    assert found.steps.value is None
 
 
 @pytest.mark.parametrize(

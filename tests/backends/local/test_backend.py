@@ -78,6 +78,7 @@ class TestOffers:
         assert (can.reach, can.slots) == (Reach.LOOPBACK, Slots.COUNTED)
         assert can.shared_machines
         assert can.in_place
+        assert (can.exec, can.ports) == (True, True)
         assert not can.bills
         assert not can.gpus
 

@@ -69,6 +69,7 @@ class TestOffers:
         assert (can.reach, can.slots, can.bills) == (Reach.LOOPBACK, Slots.ELASTIC, True)
         assert not can.shared_machines
         assert can.markets == frozenset(Market)
+        assert (can.exec, can.ports) == (True, True)
 
     def test_the_settle_window_is_the_lag_of_lists(self, place: RehearsalPlace) -> None:
         assert RehearsalBackend(place.settings(), list_lag=7.5).capabilities.settle_window == 7.5

@@ -9,6 +9,7 @@ from tests.authorisation.town import Town
 from tests.control.world import Rig, job_spec, service, sha
 
 from crucible.control.db import schema as t
+from crucible.control.service import Control
 from crucible.core.errors import BadInput, Conflict, Forbidden, NotFound, RefusedByPolicy
 from crucible.core.jobfilter import JobFilter
 from crucible.core.people import OWNER, Role
@@ -113,6 +114,31 @@ async def test_jobs_of_users_do_not_run_on_the_servers_own_computer(rig: Rig, to
         await careful.at(member).submit(job_spec(), None)
     assert "shared_computer" in caught.value.fix
     assert (await careful.submit(job_spec(), None)).created
+
+
+async def ended(control: Control) -> str:
+    """A job of the project alpha that was cancelled while it waited."""
+    job = str((await control.submit(job_spec(project="alpha", resources={"cpus": 4}), None)).view["id"])
+    await control.cancel(job)
+    assert (await control.view(job))["status"] == "cancelled"
+    return job
+
+
+async def test_nor_do_they_by_being_resumed_there(rig: Rig, town: Town) -> None:
+    careful = service(rig)
+    job, member = await ended(careful), await town.identity("member")
+    for backend in (None, rig.backend.name):
+        with pytest.raises(RefusedByPolicy, match="several users"):
+            await careful.at(member).resume(job, checkpoint=None, backend=backend)
+    assert (await careful.resume(job, checkpoint=None, backend=None))["status"] != "cancelled"
+
+
+async def test_who_resumed_a_job_is_written_down(town: Town) -> None:
+    job, member = await ended(town.control), await town.identity("member")
+    await town.control.at(member).resume(job, checkpoint=None, backend=None)
+    newest = (await town.control.people.audit(OWNER, project="alpha", before=None, limit=1))["items"]
+    [(user, action, target)] = [(item["user"], item["action"], item["target"]) for item in newest]  # type: ignore[attr-defined]
+    assert (user, action, target) == ("member", "job.resume", job)
 
 
 async def test_members_come_change_and_go(town: Town) -> None:

@@ -83,14 +83,14 @@ def test_balanced_lies_between() -> None:
 def test_an_explicit_choice_wins_over_everything() -> None:
     found = plan(work(), Wishes(backend="lambda"))
     assert [one.offer.backend for one in found.ranked] == ["lambda"]
-    assert whys(found)["local pc on_demand"] == "it is to run on lambda"
+    assert whys(found)["local pc on_demand"] == "is not at lambda, where it is to run"
 
 
 @pytest.mark.parametrize(
     ("wishes", "left", "why"),
     [
-        (Wishes(backends=("modal", "lambda")), {"modal", "lambda"}, "only modal or lambda may run it"),
-        (Wishes(regions=("us-",)), {"lambda", "aws"}, "here is not in us-"),
+        (Wishes(backends=("modal", "lambda")), {"modal", "lambda"}, "is not at modal or lambda, and nothing else may"),
+        (Wishes(regions=("us-",)), {"lambda", "aws"}, "is in here, not in us-"),
         (Wishes(gpu_types=("A100",)), {"lambda", "aws"}, "has T4, not A100"),
         (Wishes(max_cost=0), {"local"}, "would cost $"),
         (Wishes(dedicated=True), {"local", "lambda", "aws"}, "only dedicated ones"),
@@ -143,6 +143,19 @@ def test_the_nearest_is_what_was_wished_for_if_that_is_all_that_is_wrong() -> No
     assert found.nearest.offer.instance_type == "a100"
 
 
+def test_the_nearest_in_price_is_the_least_in_all_not_by_the_hour() -> None:
+    """A T4 is the cheapest by the hour, and takes eight times as long."""
+    found = plan(work(20.0), Wishes(max_cost=MICROS), among=(XLARGE, LAMBDA))
+    assert found.nearest is not None
+    assert found.nearest.offer.instance_type == "a100"
+
+
+def test_the_nearest_in_time_is_the_one_that_is_done_first() -> None:
+    found = plan(work(20.0), Wishes(deadline=HOUR), among=(XLARGE, LAMBDA, EIGHT))
+    assert found.nearest is not None
+    assert found.nearest.why.startswith("would be done in 2h 34m, 1h 34m too late")
+
+
 def test_nothing_at_all_is_offered() -> None:
     assert plan(work(), among=()) == Plan((), ())
 
@@ -168,6 +181,29 @@ def test_a_gpu_that_it_would_use_has_to_hold_it() -> None:
     found = plan(large, among=(LOCAL, LAMBDA, replace(offer("pool/here/cpu", 0.0, "", 0))))
     assert {one.offer.backend for one in found.ranked} == {"lambda", "pool"}
     assert "would use the GPU, with 40 GiB; it has 16 GiB" in whys(found).values()
+
+
+def test_without_a_gpu_the_memory_of_the_machine_has_to_hold_it() -> None:
+    here = offer("local/here/pc", 0.0, "")
+    large = Work(Resources(), GpuNeed.OPTIONAL, model_bytes=33 * GiB)
+    found = plan(large, among=(here, LAMBDA))
+    assert (best(found), whys(found)["local pc on_demand"]) == (
+        "a100",
+        "would take 33 GiB of memory without a GPU; it has 32 GiB",
+    )
+    assert best(plan(replace(large, model_bytes=32 * GiB), among=(here, LAMBDA))) == "pc"
+
+
+def test_a_place_that_ends_its_machines_is_none_for_what_takes_longer_and_keeps_nothing() -> None:
+    day = at(offer("colab/any/t4", 0.18), longest_seconds=24 * HOUR)
+    assert best(plan(work(23.0), among=(day, XLARGE))) == "t4"
+    found = plan(work(25.0), among=(day, XLARGE))
+    assert best(found) == "g4dn.xlarge"
+    why = "ends what runs there after 1d 0h; it takes 1d 1h and does not go on from checkpoints"
+    assert whys(found)["colab t4 on_demand"] == why
+    kept = plan(work(25.0, checkpoint_seconds=HOUR), among=(day, XLARGE))
+    assert best(kept) == "t4"
+    assert "goes on on another machine every 1d 0h" in kept.ranked[0].cons
 
 
 def test_a_job_of_unknown_length_goes_by_the_hour() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from crucible.core.profile import Conclusion, Confidence, Dataset, GpuNeed, Precision, Profile
+from crucible.core.profile import Conclusion, Confidence, Dataset, Distribution, GpuNeed, Memory, Precision, Profile
 from crucible.core.resources import GiB, Resources
 from crucible.core.routing.experience import Correction
 from crucible.core.routing.reading import Said, work_of
@@ -52,6 +54,34 @@ def test_nothing_read_and_nothing_said_is_nothing_known() -> None:
 def test_a_gpu_it_can_do_without_is_not_asked_for_but_its_memory_counts() -> None:
     work = work_of(NOTHING, Profile(gpu=Conclusion(GpuNeed.OPTIONAL), gpu_memory_gb=Conclusion(3.0)))
     assert (work.gpu, work.need.gpus, work.need.gpu_memory_bytes) == (GpuNeed.OPTIONAL, 0, 3 * 10**9)
+
+
+SHARDED = Profile(
+    gpu=Conclusion(GpuNeed.REQUIRED),
+    distribution=Conclusion(Distribution.FSDP),
+    gpu_memory_gb=Conclusion(120.0),
+    memory=Conclusion(Memory(weights=27e9, gradients=27e9, optimizer=54e9, activations=10e9, workspace=2e9)),
+)
+
+
+def test_what_is_sharded_is_split_over_as_many_gpus_as_hold_it() -> None:
+    need = work_of(NOTHING, SHARDED).need
+    assert (need.gpus, need.gpu_memory_bytes) == (2, (54 + 12) * 10**9)
+    eight = work_of(Said(Resources(gpus=8)), SHARDED).need
+    assert (eight.gpus, eight.gpu_memory_bytes) == (8, (108 // 8 + 12) * 10**9 + 500_000_000)
+
+
+def test_what_is_only_copied_is_whole_on_every_gpu() -> None:
+    copied = replace(SHARDED, distribution=Conclusion(Distribution.DDP))
+    need = work_of(Said(Resources(gpus=8)), copied).need
+    assert (need.gpus, need.gpu_memory_bytes) == (8, 120 * 10**9)
+    assert work_of(NOTHING, copied).need.gpus == 1
+
+
+def test_without_a_gpu_it_is_what_the_model_takes_that_counts() -> None:
+    parts = Memory(weights=1e9, gradients=1e9, optimizer=2e9, activations=3e9, workspace=5e8)
+    assert work_of(NOTHING, Profile(memory=Conclusion(parts))).model_bytes == 7 * 10**9
+    assert work_of(NOTHING, READ).model_bytes == 0
 
 
 def test_without_a_gpu_it_takes_as_long_everywhere() -> None:

@@ -12,7 +12,7 @@ from crucible.core.profile import Conclusion, Confidence, GpuNeed, Memory, Profi
 from crucible.core.resources import Resources
 from crucible.core.routing.estimate import duration
 from crucible.core.routing.knowledge import DataSheets
-from crucible.core.routing.roofline import STEP_SECONDS, Counted, Load, Roof, counted, load, roof
+from crucible.core.routing.roofline import STEP_SECONDS, Counted, Load, Roof, counted, load, processors, roof
 from crucible.core.routing.work import Compute, Work
 
 SHEETS = DataSheets()
@@ -70,11 +70,34 @@ def test_what_was_told_for_there_stays_as_sure_as_it_was() -> None:
     assert duration(job, offer("aws/r/t", 1.0, "L4"), SHEETS)[1] is Confidence.MEDIUM
 
 
-def test_without_a_gpu_the_processors_do_it() -> None:
-    either = Work(Resources(), GpuNeed.OPTIONAL, counted(TOLD, _profile()))
-    plain = replace(either, compute=TOLD)
+def on_processors(work: Load, need: GpuNeed = GpuNeed.OPTIONAL, told: str = "T4", cpus: float = 8) -> float:
+    job = Work(Resources(), need, Counted(HOUR, told, load=work))
     here = offer("local/here/pc", 0.0, "")
-    assert duration(either, here, SHEETS) == duration(plain, here, SHEETS)
+    seconds, _ = duration(job, replace(here, capacity=here.capacity.model_copy(update={"cpus": cpus})), SHEETS)
+    assert seconds is not None
+    return seconds / HOUR
+
+
+def test_without_a_gpu_the_processors_do_it() -> None:
+    t4 = roof(gpu("T4"), "fp32")
+    assert on_processors(SUMS) == pytest.approx(t4.flops / processors(8).flops, rel=0.02)
+    assert on_processors(COPIES) == pytest.approx(t4.bandwidth / processors(8).bandwidth, rel=0.02)
+
+
+def test_what_a_step_takes_whatever_it_does_is_no_longer_on_processors() -> None:
+    assert on_processors(Load(1.0, 1.0)) == pytest.approx(1.0)
+
+
+def test_what_never_uses_a_gpu_is_done_sooner_by_more_processors() -> None:
+    assert on_processors(SUMS, GpuNeed.NONE, told="", cpus=2) == pytest.approx(4.0, rel=0.02)
+    assert on_processors(SUMS, GpuNeed.NONE, told="", cpus=8) == pytest.approx(1.0)
+
+
+def test_a_gpu_without_a_name_is_a_rough_guess_and_none_of_the_processors() -> None:
+    job = Work(Resources(gpus=1), GpuNeed.REQUIRED, Counted(HOUR, "T4", load=SUMS))
+    there = offer("local/here/pc", 0.0)
+    unnamed = replace(there, capacity=there.capacity.model_copy(update={"gpu_name": ""}))
+    assert duration(job, unnamed, SHEETS) == (HOUR, Confidence.LOW)
 
 
 def test_a_profile_tells_the_load() -> None:
@@ -90,8 +113,8 @@ def test_without_counts_it_stays_as_it_was(profile: Profile) -> None:
 
 
 def test_hours_that_hold_everywhere_stay_so() -> None:
-    everywhere = replace(TOLD, gpu="")
-    assert counted(everywhere, _profile()) is everywhere
+    job = Work(Resources(), GpuNeed.NONE, replace(TOLD, gpu=""))
+    assert duration(job, offer("local/here/pc", 0.0, ""), SHEETS) == (HOUR, Confidence.HIGH)
 
 
 def test_weights_are_moved_less_often_than_what_backward_keeps() -> None:

@@ -8,6 +8,7 @@ from crucible.analysis.conclusions.keras_work import keras_work
 from crucible.analysis.conclusions.models import Model
 from crucible.analysis.conclusions.seen import Seen
 from crucible.analysis.conclusions.sizes import Sizes, sizes_in
+from crucible.analysis.conclusions.training import recomputes
 from crucible.analysis.facts import Step
 from crucible.analysis.knowledge.architectures import Architecture, architecture
 from crucible.analysis.machine import Exhausted
@@ -80,7 +81,7 @@ def _of_model(seen: Seen, model: Model, inputs: Inputs) -> Work | None:
         if traced is not None:
             return traced
     if model.sizes is not None:
-        return _of_sizes(model.sizes, inputs, kept, Confidence.MEDIUM, "From the depth and width of the model.")
+        return _of_sizes(seen, model.sizes, inputs, kept, Confidence.MEDIUM, "From the depth and width of the model.")
     shape = architecture(model.name)
     if shape is not None:
         return _of_architecture(shape, inputs, kept, learns=model.trainable != 0)
@@ -91,7 +92,7 @@ def _of_model(seen: Seen, model: Model, inputs: Inputs) -> Work | None:
     sizes = _sizes_of_its_config(seen) if isinstance(model.value, Instance) and not model.complete else None
     if sizes is not None:
         why = "From the depth and width that its settings say; the code could not be followed through the model."
-        return _of_sizes(sizes, inputs, kept, Confidence.LOW, why)
+        return _of_sizes(seen, sizes, inputs, kept, Confidence.LOW, why)
     if model.parameters:
         # Every weight is used once per sample at least; what is kept then is about as large as the weights.
         why = "A rule of thumb: the code could not be followed through the model."
@@ -99,9 +100,10 @@ def _of_model(seen: Seen, model: Model, inputs: Inputs) -> Work | None:
     return None
 
 
-def _of_sizes(sizes: Sizes, inputs: Inputs, kept: float, sure: Confidence, why: str) -> Work:
-    tokens = inputs.batch * inputs.length
-    return Work(sizes.kept(tokens, 4 * kept), 3 * sizes.flops(tokens, inputs.length), sure, why)
+def _of_sizes(seen: Seen, sizes: Sizes, inputs: Inputs, kept: float, sure: Confidence, why: str) -> Work:
+    tokens, again = inputs.batch * inputs.length, recomputes(seen)
+    flops = (4 if again else 3) * sizes.flops(tokens, inputs.length)
+    return Work(sizes.kept(tokens, 4 * kept, recomputed=again), flops, sure, why)
 
 
 def _sizes_of_its_config(seen: Seen) -> Sizes | None:

@@ -199,6 +199,17 @@ def _required_setting(call: Call) -> Iterator[Sign]:
         yield call.where, "The Trainer is told to use GPUs."
     if call.path in ("deepspeed.initialize", "deepspeed.init_distributed"):
         yield call.where, "DeepSpeed runs on GPUs."
+    if call.last == "from_pretrained" and (
+        any(call.kwargs.get(name) is True for name in ("load_in_8bit", "load_in_4bit"))
+        or _quantised(settled(call.kwargs.get("quantization_config")))
+    ):
+        yield call.where, "What is loaded in 8 or 4 bits is put on a GPU."
+
+
+def _quantised(config: Value) -> bool:
+    if not isinstance(config, Thing) or not config.path.endswith("BitsAndBytesConfig"):
+        return False
+    return any(config.kwargs.get(name) is True for name in ("load_in_8bit", "load_in_4bit"))
 
 
 def _count(value: Value) -> bool:

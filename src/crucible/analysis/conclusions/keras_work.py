@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 
-from crucible.analysis.library.keras_layers import NETWORKS, network, output_shape, read
-from crucible.analysis.values import Tensor, Thing, Value, whole
+from crucible.analysis.library.keras_arguments import Shape, kind_of, read
+from crucible.analysis.library.keras_layers import NETWORKS, network
+from crucible.analysis.library.keras_shapes import output
+from crucible.analysis.values import Tensor, Thing, whole
 
-Shape = tuple[Value, ...]
 _IN_TURN = ("LSTM", "GRU", "SimpleRNN", "Bidirectional")
 """Layers that go over a sequence place by place, whatever they give back."""
 
@@ -60,7 +61,7 @@ class _Walk:
             return each.shape
         if each.origin is not None and each.origin[0].path.startswith("keras.layers.") and sources:
             inputs = tuple(Tensor(self._shapes[id(source)], library="keras") for source in sources)
-            return self._filled(output_shape(each.origin[0], inputs))
+            return self._filled(output(each.origin[0], inputs[0].shape, inputs))
         return self._filled(each.shape)
 
     def _filled(self, shape: Shape | None) -> Shape | None:
@@ -77,7 +78,7 @@ def _numbers(shape: Shape | None) -> float:
 def _layer(layer: Thing, shape: Shape, source: Shape | None) -> tuple[float, float]:
     kept = _numbers(shape)
     weights = [each for name, each in layer.attrs.items() if name.startswith("weight") and isinstance(each, Tensor)]
-    name = layer.path.rpartition(".")[2]
+    name = kind_of(layer)
     if name == "Embedding":
         return kept, 0.0
     places = kept / max(1, whole(shape[-1]) or 1) if len(shape) > 2 else 1.0

@@ -48,6 +48,10 @@ ASSUMED_STEPS = 5_000
 ASSUMED_SAMPLES = 50_000
 
 
+_ENDS = frozenset({"backward", "train_on_batch", "apply_updates", "apply_gradients"})
+"""What ends a step, by whatever library."""
+
+
 def epochs(seen: Seen) -> Conclusion[int]:
     for call in seen.facts.calls:
         if call.last in ("fit", "fit_generator") and whole(call.kwargs.get("epochs")):
@@ -78,7 +82,7 @@ def _is_epochs(loop: Loop) -> bool:
 
 def _training_loops(seen: Seen) -> list[tuple[Loop, ...]]:
     """The loops around each place where weights change, the innermost places first."""
-    ends = [call for call in seen.facts.calls if call.last in ("backward", "train_on_batch") or _is_step(call)]
+    ends = [call for call in seen.facts.calls if call.last in _ENDS or _is_step(call)]
     rows = [call.situation.loops for call in ends if call.situation.loops]
     return sorted(rows, key=len, reverse=True)
 

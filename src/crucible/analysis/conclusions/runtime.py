@@ -12,7 +12,7 @@ from crucible.analysis.conclusions.activations import Work
 from crucible.analysis.conclusions.seen import Seen
 from crucible.core.gpus import gpu
 from crucible.core.profile import Conclusion, Confidence, GpuNeed, Memory, Precision, Profile
-from crucible.core.routing.roofline import Roof, load, roof
+from crucible.core.routing.roofline import CORES, Roof, load, processors, roof
 
 _ORDER = [Confidence.LOW, Confidence.MEDIUM, Confidence.HIGH]
 
@@ -31,7 +31,7 @@ def of_gpu(name: str) -> Reference:
 
 
 T4 = of_gpu("T4")
-CPU = Reference("8 CPU cores", dict.fromkeys(Precision, Roof(0.2e12, 40e9)))
+CPU = Reference(f"{CORES} CPU cores", dict.fromkeys(Precision, processors(CORES)))
 
 
 def runtime(

@@ -95,13 +95,21 @@ def optimizer(seen: Seen) -> tuple[Conclusion[str], Conclusion[float]]:
         return seen.say(name, [call.where], sure), seen.say(state_bytes(name, call), [call.where], sure)
     trainers = trainer_arguments(seen)
     if trainers:
-        return seen.say("AdamW", [trainers[0].where], Confidence.HIGH, "The Trainer's own."), seen.say(
-            8.0, [trainers[0].where]
-        )
+        return _trainers_own(seen, trainers[0])
     if trains(seen):
         return assumed_optimizer(seen)
     question = "Which optimizer trains the model, if any?"
     return seen.ask(question), seen.ask(question)
+
+
+def _trainers_own(seen: Seen, call: Call) -> tuple[Conclusion[str], Conclusion[float]]:
+    """`optim="paged_adamw_8bit"`, or AdamW where nothing is said."""
+    said = settled(call.kwargs.get("optim"))
+    if not isinstance(said, str):
+        return seen.say("AdamW", [call.where], Confidence.HIGH, "The Trainer's own."), seen.say(8.0, [call.where])
+    kind = said.removeprefix("paged_").partition("_")[0]
+    state = float(STATES.get(kind, 8.0)) / (4 if said.endswith("8bit") else 1)
+    return seen.say(said, [call.where]), seen.say(state, [call.where])
 
 
 def assumed_optimizer(seen: Seen) -> tuple[Conclusion[str], Conclusion[float]]:
@@ -152,6 +160,16 @@ def trainer_arguments(seen: Seen) -> list[Call]:
     return seen.calls_where(
         lambda path: path.startswith(("transformers.", "trl.")) and path.rpartition(".")[2] in ARGUMENTS
     )
+
+
+def recomputes(seen: Seen) -> bool:
+    """Whether a model of transformers keeps only what goes into its blocks, and does each again on the way back."""
+    if any(settled(call.kwargs.get("gradient_checkpointing")) is True for call in trainer_arguments(seen)):
+        return True
+    if any(call.last == "gradient_checkpointing_enable" and call.situation.certain for call in seen.facts.calls):
+        return True
+    prepared = seen.calls("peft.prepare_model_for_kbit_training")
+    return any(call.argument(1, "use_gradient_checkpointing", True) is True for call in prepared)
 
 
 def trains(seen: Seen) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
 from dataclasses import dataclass
 
 
@@ -216,40 +215,3 @@ def size_in_name(name: str) -> float | None:
     number, unit = found[-1]
     value = float(number) * (1000 if unit.lower() == "b" else 1)
     return value if 0.5 <= value <= 2_000_000 else None
-
-
-_CONFIGS = """
-Bert 12 768 12 30522 512 3072 0
-Roberta 12 768 12 50265 514 3072 0
-GPT2 12 768 12 50257 1024 0 0
-GPTNeo 24 2048 16 50257 2048 0 0
-GPTNeoX 44 6144 64 50432 0 24576 0
-OPT 12 768 12 50272 2048 3072 0
-Llama 32 4096 32 32000 0 11008 0
-Mistral 32 4096 32 32000 0 14336 8
-Qwen2 32 4096 32 151936 0 22016 32
-ViT 12 768 12 0 197 3072 0
-"""
-_SIZES = (
-    ("num_hidden_layers", "n_layer", "num_layers"), ("hidden_size", "n_embd", "d_model"),
-    ("num_attention_heads", "n_head", "num_heads"), ("vocab_size",), ("max_position_embeddings", "n_positions"),
-    ("intermediate_size", "n_inner", "d_ff", "ffn_dim"), ("num_key_value_heads",),
-)  # fmt: skip
-"""What configs call these numbers; which of the names, differs by family."""
-
-
-GATED = frozenset(
-    {"Llama", "Mistral", "Mixtral", "Qwen2", "Qwen3", "Gemma", "Gemma2", "Gemma3", "Phi3", "Olmo", "Olmo2"}
-)
-"""Families with a third matrix in each feed-forward layer, which lets through what the first makes."""
-UNTIED = frozenset({"Llama", "Mistral", "Mixtral", "Qwen2", "Qwen3", "Phi3", "Olmo", "Olmo2", "GPTNeoX"})
-"""Families whose head has weights of its own unless the config says otherwise."""
-
-
-def config_defaults(family: str, given: Collection[str]) -> dict[str, int]:
-    """The sizes of a config of transformers of this family that the program does not give itself."""
-    row = next((row.split() for row in _CONFIGS.split("\n") if row.split(" ")[0] == family), None)
-    if row is None:
-        return {}
-    numbers = zip(_SIZES, map(int, row[1:]), strict=True)
-    return {names[0]: number for names, number in numbers if number and not any(name in given for name in names)}

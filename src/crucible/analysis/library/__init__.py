@@ -22,6 +22,7 @@ from crucible.analysis.library import (
     torch_models,
     torch_moves,
     torch_products,
+    wrappers,
 )
 from crucible.analysis.library.asked import Asked
 from crucible.analysis.machine import Machine
@@ -46,6 +47,7 @@ _HANDLERS: dict[str, Handler] = {
     **keras_layers.HANDLERS,
     **own_layers.HANDLERS,
     **flax_layers.HANDLERS,
+    **wrappers.HANDLERS,
 }
 _PREFIXES: tuple[tuple[str, Handler], ...] = (
     ("torchvision.datasets.", datasets.torch_dataset),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from crucible.analysis.knowledge.architectures import CLASSES, Architecture, architecture
-from crucible.analysis.knowledge.pretrained import config_defaults
 from crucible.analysis.library.asked import Asked
 from crucible.analysis.values import Instance, Member, Thing, Value, settled, whole
 
@@ -53,13 +52,12 @@ def transformers_call(asked: Asked) -> Value:
     if asked.name == "from_config":
         return _from_config(asked, asked.get(0, "config"))
     if asked.name.endswith("Config") and asked.name not in ("BitsAndBytesConfig", "GenerationConfig"):
-        family = asked.name.removesuffix("Config")
         return Thing(
             "config",
             asked.args,
             asked.kwargs,
             asked.machine.line,
-            {**config_defaults(family, asked.kwargs), **asked.kwargs, "family": family},
+            {**asked.kwargs, "family": asked.name.removesuffix("Config")},
         )
     first = settled(asked.args[0]) if asked.args else asked.kwargs.get("config")
     if isinstance(first, Thing) and first.path == "config":

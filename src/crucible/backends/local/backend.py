@@ -74,6 +74,8 @@ class LocalBackend:
             shared_machines=True,
             gpus=bool(self.devices.capacity.gpus),
             in_place=True,
+            exec=True,
+            ports=True,
             launch_deadline=LAUNCH_DEADLINE,
         )
 

@@ -75,6 +75,8 @@ class RehearsalBackend:
             bills=True,
             simulated=True,
             gpus=True,
+            exec=True,
+            ports=True,
             launch_deadline=LAUNCH_DEADLINE,
             settle_window=list_lag,
         )

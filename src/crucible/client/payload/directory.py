@@ -20,15 +20,7 @@ _LISTED = 10
 
 def from_directory(shown: str, request: Request) -> Payload:
     root = (request.folder / Path(shown).expanduser()).resolve()
-    state = git_state(root)
-    source = Source(
-        kind=SourceKind.DIRECTORY,
-        path=str(root),
-        commit=state.commit,
-        dirty=state.dirty,
-        diff=state.diff,
-    )
-    return from_root(root, shown, source, request)
+    return from_root(root, shown, git_state(root).source(SourceKind.DIRECTORY, root), request)
 
 
 def from_root(root: Path, shown: str, source: Source, request: Request) -> Payload:

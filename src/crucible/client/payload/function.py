@@ -23,7 +23,7 @@ from crucible.client.payload.imports import local_imports
 from crucible.client.payload.repository import git_state
 from crucible.client.pythons import Code, choose_python
 from crucible.core.errors import BadInput
-from crucible.core.spec import PYTHON, Source, SourceKind
+from crucible.core.spec import PYTHON, SourceKind
 from crucible.wire.archive import Entry
 
 NAME = "call_function.py"
@@ -77,7 +77,7 @@ def from_function(
     return Payload(
         command=(PYTHON, NAME, *request.arguments),
         environment=choice.environment,
-        source=Source(kind=SourceKind.CODE, path=str(file), commit=state.commit, dirty=state.dirty, diff=state.diff),
+        source=state.source(SourceKind.CODE, file),
         entries=(Entry.of_bytes(NAME, script.encode()), *more),
         notes=choice.notes,
     )

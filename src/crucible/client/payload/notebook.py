@@ -19,7 +19,7 @@ from crucible.client.payload.imports import local_imports
 from crucible.client.payload.repository import git_state
 from crucible.client.pythons import Code, choose_python
 from crucible.core.errors import BadInput
-from crucible.core.spec import PYTHON, Source, SourceKind
+from crucible.core.spec import PYTHON, SourceKind
 from crucible.wire.archive import Entry
 
 _SHELLS = frozenset({"bash", "sh", "system", "sx", "!"})
@@ -54,13 +54,7 @@ def from_notebook(shown: str, request: Request) -> Payload:
     return Payload(
         command=(PYTHON, name, *request.arguments),
         environment=choice.environment,
-        source=Source(
-            kind=SourceKind.NOTEBOOK,
-            path=str(path),
-            commit=state.commit,
-            dirty=state.dirty,
-            diff=state.diff,
-        ),
+        source=state.source(SourceKind.NOTEBOOK, path),
         entries=(Entry.of_bytes(name, code.encode()), *more),
         notes=(*choice.notes, *_install_note(cells), *syntax_note(code, shown)),
     )

@@ -44,14 +44,7 @@ def from_installed(order: Order, plugin: Plugin, choice: Choice, request: Reques
     return Payload(
         command=order.command,
         environment=choice.environment,
-        source=Source(
-            kind=SourceKind.PLUGIN,
-            path=str(plugin.package),
-            ref=ref,
-            commit=state.commit,
-            dirty=state.dirty,
-            diff=state.diff,
-        ),
+        source=state.source(SourceKind.PLUGIN, plugin.package, ref),
         entries=gather(root, [name], request.limit),
         notes=choice.notes,
     )
@@ -82,11 +75,10 @@ def from_source(order: Order, named: str, request: Request) -> Payload:
 
 def _from_project(order: Order, root: Path, named: str, request: Request) -> Payload:
     _check_project(order.model, root, named)
-    state = git_state(root)
     return Payload(
         command=order.command,
         environment=EnvironmentSpec(project=".", origin=f"the project {named}"),
-        source=Source(kind=SourceKind.PLUGIN, path=str(root), commit=state.commit, dirty=state.dirty, diff=state.diff),
+        source=git_state(root).source(SourceKind.PLUGIN, root),
         entries=gather(root, listed_files(root), request.limit),
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from crucible.core.spec import MAX_DIFF
+from crucible.core.spec import MAX_DIFF, Source, SourceKind
 
 GIT_SECONDS = 30.0
 
@@ -23,6 +23,10 @@ class GitState:
     commit: str | None = None
     dirty: bool = False
     diff: str | None = None
+
+    def source(self, kind: SourceKind, path: Path, ref: str | None = None) -> Source:
+        """What is kept of code that lay at `path`, for reproducing it."""
+        return Source(kind=kind, path=str(path), ref=ref, commit=self.commit, dirty=self.dirty, diff=self.diff)
 
 
 def listed_files(folder: Path) -> tuple[str, ...] | None:

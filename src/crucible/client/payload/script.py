@@ -10,7 +10,7 @@ from crucible.client.payload.imports import local_imports
 from crucible.client.payload.repository import git_state
 from crucible.client.pythons import Code, choose_python
 from crucible.core.errors import BadInput
-from crucible.core.spec import PYTHON, Source, SourceKind
+from crucible.core.spec import PYTHON, SourceKind
 
 
 def from_script(shown: str, request: Request) -> Payload:
@@ -26,13 +26,7 @@ def from_script(shown: str, request: Request) -> Payload:
     return Payload(
         command=(PYTHON, name, *request.arguments),
         environment=choice.environment,
-        source=Source(
-            kind=SourceKind.SCRIPT,
-            path=str(path),
-            commit=state.commit,
-            dirty=state.dirty,
-            diff=state.diff,
-        ),
+        source=state.source(SourceKind.SCRIPT, path),
         entries=entries,
         in_place=str(root) if request.in_place else None,
         notes=(*choice.notes, *syntax_note(text, shown)),

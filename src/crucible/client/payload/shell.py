@@ -23,13 +23,7 @@ def from_shell(command: str, request: Request) -> Payload:
     return Payload(
         command=(SHELL, "-c", command, *(("sh", *request.arguments) if request.arguments else ())),
         environment=choice.environment,
-        source=Source(
-            kind=SourceKind.SHELL,
-            path=str(request.folder) if state else None,
-            commit=state.commit if state else None,
-            dirty=state.dirty if state else False,
-            diff=state.diff if state else None,
-        ),
+        source=state.source(SourceKind.SHELL, request.folder) if state else Source(kind=SourceKind.SHELL),
         entries=entries,
         in_place=str(request.folder) if request.in_place else None,
         notes=choice.notes,

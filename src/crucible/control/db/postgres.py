@@ -15,8 +15,9 @@ from psycopg import errors
 from sqlalchemy import Connection
 
 from crucible.control.db.clock import ServerClock
+from crucible.control.db.closing import Closing
 from crucible.control.db.locks import LINE, LOCKS
-from crucible.control.db.port import DatabaseBusy, DatabaseClosed, DatabaseError, Outcome
+from crucible.control.db.port import DatabaseBusy, DatabaseError, Outcome
 from crucible.control.db.postgres_connection import Begun, Fate, Link, Links
 from crucible.control.db.postgres_failures import (
     CONFLICTS,
@@ -56,28 +57,22 @@ class PostgresDb:
         self._write_links, self._read_links = Links(url, clock), Links(url, clock)
         self._writers = ThreadPoolExecutor(pool, thread_name_prefix="db-writer")
         self._readers = ThreadPoolExecutor(readers, thread_name_prefix="db-reader")
-        self._ended: asyncio.Future[None] | None = None
+        self._closing = Closing(self._end)
 
     async def write(self, fn: Callable[[Connection], T]) -> T:
-        self._refuse_when_closed()
+        self._closing.refuse()
         call = _Write(self._write_links, fn, _Patience(self._seconds))
         outcome = await asyncio.get_running_loop().run_in_executor(self._writers, call.run)
         return outcome.unwrap()
 
     async def read(self, fn: Callable[[Connection], T]) -> T:
-        self._refuse_when_closed()
+        self._closing.refuse()
         call = _Read(self._read_links, fn, _Patience(self._seconds))
         outcome = await asyncio.get_running_loop().run_in_executor(self._readers, call.run)
         return outcome.unwrap()
 
     async def close(self) -> None:
-        if self._ended is None:
-            self._ended = asyncio.ensure_future(asyncio.to_thread(self._end))
-        await asyncio.shield(self._ended)
-
-    def _refuse_when_closed(self) -> None:
-        if self._ended is not None:
-            raise DatabaseClosed("The database is closed.", why="The server is stopping.")
+        await self._closing.close()
 
     def _end(self) -> None:
         self._writers.shutdown()

@@ -11,9 +11,10 @@ from typing import TypeVar
 
 from sqlalchemy import Connection
 
+from crucible.control.db.closing import Closing
 from crucible.control.db.connection import close, open_reader
 from crucible.control.db.failures import translating
-from crucible.control.db.port import DatabaseClosed, Outcome
+from crucible.control.db.port import Outcome
 from crucible.control.db.transaction import read_snapshot
 from crucible.control.db.writer import GROUP_SECONDS, Writer
 
@@ -43,27 +44,21 @@ class SqliteDb:
         self._room = asyncio.Semaphore(max_waiting)
         self._pool = ThreadPoolExecutor(readers, thread_name_prefix="db-reader")
         self._idle: deque[Connection] = deque()
-        self._ended: asyncio.Future[None] | None = None
+        self._closing = Closing(self._end)
 
     async def write(self, fn: Callable[[Connection], T]) -> T:
         async with self._room:
-            self._refuse_when_closed()
+            self._closing.refuse()
             outcome = await self._writer.submit(fn)
         return outcome.unwrap()
 
     async def read(self, fn: Callable[[Connection], T]) -> T:
-        self._refuse_when_closed()
+        self._closing.refuse()
         outcome = await asyncio.get_running_loop().run_in_executor(self._pool, self._read, fn)
         return outcome.unwrap()
 
     async def close(self) -> None:
-        if self._ended is None:
-            self._ended = asyncio.ensure_future(asyncio.to_thread(self._end))
-        await asyncio.shield(self._ended)
-
-    def _refuse_when_closed(self) -> None:
-        if self._ended is not None:
-            raise DatabaseClosed("The database is closed.", why="The server is stopping.")
+        await self._closing.close()
 
     def _read(self, fn: Callable[[Connection], T]) -> Outcome[T]:
         connection = self._borrow()

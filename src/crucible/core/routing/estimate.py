@@ -9,7 +9,7 @@ from crucible.core.offers import Offer
 from crucible.core.pricing import forecast
 from crucible.core.profile import Confidence, GpuNeed, weaker
 from crucible.core.routing.knowledge import Knowledge
-from crucible.core.routing.roofline import Counted
+from crucible.core.routing.roofline import CORES, Counted
 from crucible.core.routing.work import Compute, Work
 
 GB = 10**9
@@ -90,7 +90,7 @@ def duration(work: Work, offer: Offer, known: Knowledge) -> tuple[float | None, 
     compute = work.compute
     if compute is None:
         return None, Confidence.LOW
-    if not compute.gpu:
+    if not compute.gpu and not isinstance(compute, Counted):
         return compute.seconds, compute.confidence
     used = _used(work, offer)
     faster = _faster(compute, offer, used, known)
@@ -104,12 +104,24 @@ def duration(work: Work, offer: Offer, known: Knowledge) -> tuple[float | None, 
 
 def _faster(compute: Compute, offer: Offer, used: int, known: Knowledge) -> float | None:
     """How many times as fast as a GPU of the type that it was told for one there is, or all processors there."""
-    if used and isinstance(compute, Counted):
-        steps = [known.step(gpu, compute.precision, compute.load) for gpu in (compute.gpu, offer.capacity.gpu_name)]
-        return steps[0] / steps[1] if steps[0] and steps[1] else None
+    if isinstance(compute, Counted):
+        told, there = _step(compute, known), _step_there(compute, offer, used, known)
+        return told / there if told and there else None
     base = known.speed(compute.gpu, compute.precision)
     here = known.speed(offer.capacity.gpu_name, compute.precision) if used else known.cpu_speed(offer.capacity.cpus)
     return here / base if here and base else None
+
+
+def _step(compute: Counted, known: Knowledge) -> float | None:
+    """Seconds of a step where its time was told for."""
+    if not compute.gpu:
+        return known.cpu_step(CORES, compute.load)
+    return known.step(compute.gpu, compute.precision, compute.load)
+
+
+def _step_there(compute: Counted, offer: Offer, used: int, known: Knowledge) -> float | None:
+    has = offer.capacity
+    return known.step(has.gpu_name, compute.precision, compute.load) if used else known.cpu_step(has.cpus, compute.load)
 
 
 def _used(work: Work, offer: Offer) -> int:

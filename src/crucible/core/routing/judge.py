@@ -20,11 +20,11 @@ def why_never(work: Work, wishes: Wishes, offer: Offer) -> str:
 
 def unwished(work: Work, wishes: Wishes, offer: Offer) -> str:
     if wishes.backend and offer.backend != wishes.backend:
-        return f"it is to run on {wishes.backend}"
+        return f"is not at {wishes.backend}, where it is to run"
     if wishes.backends and offer.backend not in wishes.backends:
-        return f"only {_or(wishes.backends)} may run it"
+        return f"is not at {_or(wishes.backends)}, and nothing else may run it"
     if wishes.regions and not any(offer.region.startswith(region) for region in wishes.regions):
-        return f"{offer.region} is not in {_or(wishes.regions)}"
+        return f"is in {offer.region}, not in {_or(wishes.regions)}"
     if wishes.gpu_types and called(offer.capacity.gpu_name) not in wishes.gpu_types:
         return f"has {offer.capacity.gpu_name or 'no GPU'}, not {spoken(wishes.gpu_types)}"
     if wishes.dedicated and offer.tariff.dedicated is False:
@@ -39,6 +39,9 @@ def unfit(work: Work, offer: Offer) -> str:
     wanted = work.need.gpu_memory_bytes or 0
     if work.gpu is GpuNeed.OPTIONAL and has.gpus and 0 < has.gpu_memory_bytes < wanted:
         return f"would use the GPU, with {format_memory(wanted)}; it has {format_memory(has.gpu_memory_bytes)}"
+    if not has.gpus and work.model_bytes > has.memory_bytes:
+        takes, there = format_memory(work.model_bytes), format_memory(has.memory_bytes)
+        return f"would take {takes} of memory without a GPU; it has {there}"
     return scheduling.why_never(work.need, has, offer.instance_type)
 
 
@@ -50,6 +53,21 @@ def too_much(wishes: Wishes, estimated: Estimate) -> str:
     if wishes.deadline is not None and eta is not None and eta > wishes.deadline:
         return f"would be done in {format_duration(eta)}, {format_duration(eta - wishes.deadline)} too late"
     return ""
+
+
+def too_long(work: Work, offer: Offer, estimated: Estimate) -> str:
+    """Why one that ends its machines is none: the job is not done by then, and does not go on elsewhere."""
+    longest, seconds = offer.tariff.longest_seconds, estimated.seconds
+    if longest is None or seconds is None or seconds <= longest or work.checkpoint_seconds is not None:
+        return ""
+    takes = f"it takes {format_duration(seconds)} and does not go on from checkpoints"
+    return f"ends what runs there after {format_duration(longest)}; {takes}"
+
+
+def excess(wishes: Wishes, estimated: Estimate) -> float:
+    """How far it is beyond what it may cost, and how late: of each the share that would have to go."""
+    pairs = ((wishes.max_cost, estimated.total), (wishes.deadline, estimated.eta))
+    return sum(1 - most / there for most, there in pairs if most is not None and there and there > most)
 
 
 def shortfall(work: Work, offer: Offer) -> float:

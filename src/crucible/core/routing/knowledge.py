@@ -9,15 +9,12 @@ from typing import Protocol
 from crucible.core import gpus
 from crucible.core.errors import UnknownName
 from crucible.core.offers import Market, Offer
-from crucible.core.routing.roofline import Load, roof
+from crucible.core.routing.roofline import CORE_BANDWIDTH, CORE_FLOPS, Load, processors, roof
 
 INTERRUPTIONS = 0.02
 """How often an hour a spot machine is taken back where its provider does not say, as assumed."""
 MOST = 0.99
 HOURS_A_MONTH = 730
-CORE_FLOPS = 25e9
-CORE_BANDWIDTH = 5e9
-"""Of a processor of a rented machine, as programs reach it: for work that could use a GPU and does not."""
 ARITHMETIC = 0.7
 """How much of a GPU's speed is its arithmetic, the rest being its memory, for work of which nothing else is known."""
 
@@ -33,6 +30,9 @@ class Knowledge(Protocol):
 
     def cpu_speed(self, cpus: float) -> float:
         """Of so many processors, on the scale of `speed`."""
+
+    def cpu_step(self, cpus: float, load: Load) -> float:
+        """Seconds that so many processors take for a step of counted work."""
 
     def interruptions(self, offer: Offer) -> float:
         """How often an hour a machine is taken back there, on average."""
@@ -52,6 +52,9 @@ class DataSheets:
 
     def cpu_speed(self, cpus: float) -> float:
         return cpus * _mean(CORE_FLOPS, CORE_BANDWIDTH)
+
+    def cpu_step(self, cpus: float, load: Load) -> float:
+        return processors(cpus).seconds(load)
 
     def interruptions(self, offer: Offer) -> float:
         """A provider tells the share of machines that it took back in a month."""

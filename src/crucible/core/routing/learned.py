@@ -49,6 +49,9 @@ class Learned:
     def cpu_speed(self, cpus: float) -> float:
         return self._known.cpu_speed(cpus) / self.on("").factor
 
+    def cpu_step(self, cpus: float, load: Load) -> float:
+        return self._known.cpu_step(cpus, load) * self.on("").factor
+
     def interruptions(self, offer: Offer) -> float:
         return self._known.interruptions(offer)
 

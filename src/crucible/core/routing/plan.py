@@ -101,7 +101,8 @@ def route(work: Work, wishes: Wishes, offers: Iterable[Offer], known: Knowledge)
     fitting.sort(key=_order)
     ranked = tuple(_ranked(work, wishes, [one for one in fitting if one.offer.runnable]))
     elsewhere = tuple(_ranked(work, wishes, [one for one in fitting if not one.offer.runnable]))
-    return Plan(ranked, tuple(rejected), None if fitting else _nearest(work, wishes, rejected), elsewhere)
+    nearest = None if fitting else _nearest(work, wishes, rejected, estimates)
+    return Plan(ranked, tuple(rejected), nearest, elsewhere)
 
 
 def _weighed(work: Work, wishes: Wishes, offer: Offer, estimates: Estimates) -> _Weighed | Rejected:
@@ -109,7 +110,7 @@ def _weighed(work: Work, wishes: Wishes, offer: Offer, estimates: Estimates) -> 
     if why:
         return Rejected(offer, why)
     found = estimates.of(offer)
-    why = judge.too_much(wishes, found)
+    why = judge.too_much(wishes, found) or judge.too_long(work, offer, found)
     if why:
         return Rejected(offer, why)
     return _Weighed(offer, found, _weight(wishes.optimize, offer, found))
@@ -142,10 +143,11 @@ def _order(one: _Weighed) -> tuple[object, ...]:
     return one.weight, *ties, offer.backend, offer.region, offer.instance_type, offer.market
 
 
-def _nearest(work: Work, wishes: Wishes, rejected: list[Rejected]) -> Rejected | None:
+def _nearest(work: Work, wishes: Wishes, rejected: list[Rejected], estimates: Estimates) -> Rejected | None:
     def misses(one: Rejected) -> tuple[object, ...]:
         offer = one.offer
         missing = judge.shortfall(work, offer) + judge.astray(work, wishes, offer)
+        missing += judge.excess(wishes, estimates.of(offer))
         return missing, offer.rate, offer.backend, offer.region, offer.instance_type
 
     return min(rejected, key=misses, default=None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from crucible.core.profile import Confidence, GpuNeed, Profile
+from crucible.core.profile import Confidence, Distribution, GpuNeed, Profile
 from crucible.core.resources import Resources
 from crucible.core.routing.experience import Correction
 from crucible.core.routing.roofline import counted
@@ -13,6 +13,8 @@ from crucible.core.routing.work import Compute, Work
 REFERENCE = "T4"
 """The GPU that a profile's hours are on."""
 GB = 10**9
+LARGE_GPU = 80 * GB
+"""What the GPUs have that large models are trained on."""
 WEIGHT = 4
 """Bytes of a parameter as it is saved."""
 PIECES = 10
@@ -43,6 +45,7 @@ def work_of(said: Said, profile: Profile = UNREAD, learned: Correction | None = 
         output_bytes=_saved(profile),
         checkpoint_seconds=_between(profile, compute),
         interruptible=bool(profile.interruptible.value) if said.interruptible is None else said.interruptible,
+        model_bytes=_model(profile),
     )
 
 
@@ -51,11 +54,28 @@ def _gpus(need: Resources, profile: Profile, gpu: GpuNeed) -> dict[str, int]:
     found: dict[str, int] = {}
     if gpu is GpuNeed.NONE:
         return found
+    count = need.gpus or profile.gpus.value or _fewest(profile)
     if gpu is GpuNeed.REQUIRED and not need.gpus:
-        found["gpus"] = max(profile.gpus.value or 1, 1)
+        found["gpus"] = max(count, 1)
     if not need.gpu_memory_bytes and profile.gpu_memory_gb.value:
-        found["gpu_memory_bytes"] = round(profile.gpu_memory_gb.value * GB)
+        found["gpu_memory_bytes"] = round(_on_each(profile, max(count, 1)))
     return found
+
+
+def _on_each(profile: Profile, gpus: int) -> float:
+    """Bytes on each of so many GPUs. What is sharded is split over them; what a GPU works on is its own."""
+    whole, parts = (profile.gpu_memory_gb.value or 0) * GB, profile.memory.value
+    if parts is None or profile.distribution.value is not Distribution.FSDP:
+        return whole
+    states = parts.weights + parts.gradients + parts.optimizer
+    return whole - states * (1 - 1 / gpus)
+
+
+def _fewest(profile: Profile) -> int:
+    """Of a program that takes as many GPUs as there are and splits its model over them: so many as hold it."""
+    if profile.distribution.value is not Distribution.FSDP:
+        return 1
+    return next((gpus for gpus in (1, 2, 4, 8) if _on_each(profile, gpus) <= LARGE_GPU), 8)
 
 
 def _said(said: Said, profile: Profile) -> Compute:
@@ -80,6 +100,12 @@ def _saved(profile: Profile) -> int:
         return 0
     state = profile.optimizer_bytes_per_parameter.value or 0
     return round(profile.parameters.value * (WEIGHT + state))
+
+
+def _model(profile: Profile) -> int:
+    """Without what a GPU's driver and libraries take."""
+    parts = profile.memory.value
+    return 0 if parts is None else round(parts.total - parts.workspace)
 
 
 def _between(profile: Profile, compute: Compute | None) -> float | None:

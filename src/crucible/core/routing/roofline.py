@@ -23,6 +23,11 @@ STATE_PASSES = 2.0
 """Weights, gradients and the optimizer's state are read and written."""
 STEP_SECONDS = 0.004
 """Python and the launches of kernels, whatever the size of the model and however fast the GPU."""
+CORE_FLOPS = 25e9
+CORE_BANDWIDTH = 5e9
+"""Of a processor of a rented machine, as programs reach it."""
+CORES = 8
+"""How many processors the time of a program is told for that uses no GPU."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,10 @@ def roof(gpu: Gpu, precision: str) -> Roof:
     return Roof(gpu.flops[dtype] * REACHED[dtype], gpu.bandwidth * BANDWIDTH_REACHED)
 
 
+def processors(cpus: float) -> Roof:
+    return Roof(cpus * CORE_FLOPS, cpus * CORE_BANDWIDTH)
+
+
 def load(flops: float, memory: Memory) -> Load:
     states = memory.weights + memory.gradients + memory.optimizer
     return Load(flops, PASSES * memory.activations + STATE_PASSES * states)
@@ -66,6 +75,6 @@ def load(flops: float, memory: Memory) -> Load:
 def counted(compute: Compute, profile: Profile) -> Compute:
     """With its load, where the program told it."""
     flops, memory = profile.flops_per_step.value, profile.memory.value
-    if not compute.gpu or not flops or memory is None:
+    if not flops or memory is None:
         return compute
     return Counted(**asdict(compute), load=load(flops, memory))

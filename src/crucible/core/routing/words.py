@@ -53,6 +53,9 @@ def cons(work: Work, offer: Offer, estimated: Estimate) -> Iterator[str]:
         yield f"{offer.availability.value}: about {format_duration(offer.wait_seconds)} of waiting"
     if offer.startup_seconds > SLOW:
         yield f"takes {format_duration(offer.startup_seconds)} to start"
+    longest, seconds = offer.tariff.longest_seconds, estimated.seconds
+    if longest is not None and seconds is not None and seconds > longest:
+        yield f"goes on on another machine every {format_duration(longest)}"
     if offer.market is Market.SPOT:
         yield _interrupted(work, offer, estimated)
     if max(offer.billing.granularity, offer.billing.minimum) >= COARSE:

@@ -10,7 +10,9 @@ from crucible.core.resources import Resources
 
 @dataclass(frozen=True)
 class Compute:
-    """How long it computes: `seconds` on `gpus` of type `gpu`. With no `gpu` it takes as long everywhere."""
+    """How long it computes: `seconds` on `gpus` of type `gpu`. With no `gpu` it takes as long everywhere, unless its
+    work was counted.
+    """
 
     seconds: float
     gpu: str = ""
@@ -23,7 +25,8 @@ class Compute:
 class Work:
     """`compute` None: nobody knows how long it takes. `checkpoint_seconds` None: what is interrupted begins anew.
 
-    `interruptible` says whether it may be put where machines are taken back.
+    `interruptible` says whether it may be put where machines are taken back. `model_bytes` is what its model takes of
+    a machine's memory where the processors do the work; 0: nobody knows.
     """
 
     need: Resources
@@ -33,3 +36,4 @@ class Work:
     output_bytes: int = 0
     checkpoint_seconds: float | None = None
     interruptible: bool = False
+    model_bytes: int = 0

@@ -62,30 +62,35 @@ class HealthView(View):
         return self.verdict.replace("_", " ")
 
 
-class CheckpointView(View):
+class CheckpointMark(View):
+    """Which checkpoint is meant; what else is known of it is in the list of the job's checkpoints."""
+
+    id: str = ""
+    short: str = ""
+    name: str = ""
+    step: int | None = None
+
+    @property
+    def called(self) -> str:
+        return self.short or self.id or self.name
+
+
+class CheckpointView(CheckpointMark):
     """What a job saved. `name` is the file's or folder's own; a folder is fetched as a tar archive.
 
     `kept` is false for one that was removed since; `why` says why it is kept, or why it went.
     """
 
-    id: str = ""
-    short: str = ""
-    name: str = ""
-    form: str = sometimes("file")
-    step: int | None = None
-    metric: float | None = sometimes(None)
-    size: int = sometimes(0)
-    sha256: str = sometimes("")
-    attempt: int | None = sometimes(None)
-    stored_at: str | None = sometimes(None)
-    kept: bool = sometimes(True)
-    why: str | None = sometimes(None)
-    latest: bool = sometimes(False)
-    best: bool = sometimes(False)
-
-    @property
-    def called(self) -> str:
-        return self.short or self.id or self.name
+    form: str = "file"
+    metric: float | None = None
+    size: int = 0
+    sha256: str = ""
+    attempt: int | None = None
+    stored_at: str | None = None
+    kept: bool = True
+    why: str | None = None
+    latest: bool = False
+    best: bool = False
 
     @property
     def file_name(self) -> str:
@@ -111,7 +116,7 @@ class AttemptView(View):
     instance_type: str | None = None
     market: str | None = None
     simulated: bool = False
-    resume_from: CheckpointView | None = None
+    resume_from: CheckpointMark | None = None
     progress: ProgressView | None = None
     allocation: Allocation | None = None
     steps_lost: int | None = sometimes(None)
@@ -205,7 +210,7 @@ class JobView(BriefJobView):
     signal: int | None = None
     attempt: int | None = None
     attempts: tuple[AttemptView, ...] = ()
-    checkpoint: CheckpointView | None = None
+    checkpoint: CheckpointMark | None = None
     previous_backend: str | None = None
     generation: int = 1
     conditions: tuple[str, ...] = ()

@@ -216,7 +216,7 @@ def test_what_no_provider_is_set_up_with(name: str, value: str, folder: Path) ->
 
 
 def test_the_page_of_the_command_lists_every_setting_and_says_which_are_a_servers() -> None:
-    page = (Path(__file__).parents[1] / "docs" / "cli.md").read_text(encoding="utf-8").partition("\n## Settings\n")[2]
+    page = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8").partition("\n## Settings\n")[2]
     rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
     listed = [name for cell in rows for name in re.findall(r"`([a-z_]+)`", cell)]
     assert sorted(listed) == sorted(NAMES)

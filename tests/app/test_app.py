@@ -24,6 +24,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 from crucible import app
+from crucible.app.options import parse
 from crucible.core.errors import BadInput, RefusedByPolicy, Trouble
 from crucible.server.home import AlreadyRunning, Home
 from crucible.server.listen import PortInUse, bind, port_of
@@ -42,6 +43,11 @@ def own_logging() -> Iterator[None]:
     yield
     structlog.reset_defaults()
     root.handlers, root.level = handlers, level
+
+
+@pytest.fixture
+def control() -> FakeControl:
+    return FakeControl()
 
 
 @pytest.fixture
@@ -233,12 +239,12 @@ async def test_an_address_beyond_this_computer_is_refused(settings: Settings) ->
 
 
 def test_the_command_line() -> None:
-    options = app.parse(["serve", "--embedded", "--nonce", "n", "--port", "81", "--agents-port", "82"])
+    options = parse(["serve", "--embedded", "--nonce", "n", "--port", "81", "--agents-port", "82"])
     assert options == app.Options(True, "n", "127.0.0.1", 81, 82)
 
 
 def test_a_nonce_is_made_when_none_is_given() -> None:
-    assert app.parse(["serve"]).nonce != app.parse(["serve"]).nonce
+    assert parse(["serve"]).nonce != parse(["serve"]).nonce
 
 
 @pytest.mark.parametrize(
@@ -246,7 +252,7 @@ def test_a_nonce_is_made_when_none_is_given() -> None:
 )
 def test_a_wrong_command_line_is_bad_input(arguments: list[str]) -> None:
     with pytest.raises(BadInput):
-        app.parse(arguments)
+        parse(arguments)
 
 
 def test_the_last_line_is_the_error(capsys: pytest.CaptureFixture[str]) -> None:
@@ -280,6 +286,7 @@ def test_half_a_provider_is_refused(tmp_path: Path, environ: dict[str, str], sai
 STARTED = """
 import asyncio, gc, sys
 from crucible import app
+from crucible.app.collector import RARELY
 from crucible.settings import load_settings
 
 async def once():
@@ -289,7 +296,7 @@ async def once():
 
 gc.disable()
 asyncio.run(once())
-assert gc.isenabled() and gc.get_freeze_count() > 100_000 and gc.get_threshold() == app.RARELY
+assert gc.isenabled() and gc.get_freeze_count() > 100_000 and gc.get_threshold() == RARELY
 """
 UNUSED = (
     *("alembic", "psutil", "sqlalchemy.dialects.postgresql", "httpx2", "nbformat", "yaml", "typer", "psycopg"),

@@ -1,0 +1,10 @@
+"""`python -m crucible.app`."""
+
+from __future__ import annotations
+
+import sys
+
+from crucible.app.command import leave_soon, main
+
+if __name__ == "__main__":
+    sys.exit(main(leave=leave_soon))

@@ -1,0 +1,104 @@
+"""The control plane that the settings describe."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+from crucible.core.errors import BadInput
+from crucible.settings import Settings
+
+if TYPE_CHECKING:
+    from crucible.core.openid import Client
+    from crucible.server.home import Home
+    from crucible.server.ports import ControlPort
+    from crucible.storage import StoreOptions
+
+
+def build_control(home: Home, settings: Settings) -> ControlPort:
+    """The control plane that the settings describe. Opens the database and the store; starts nothing."""
+    from crucible.control.compose import Embedded, embedded_control
+    from crucible.control.orders import Terms
+    from crucible.control.room import Bounds
+
+    _arm_crashpoint()
+    openid = _openid(settings)
+    database = settings.database.value
+    return embedded_control(
+        Embedded(
+            home=home.path,
+            database=home.database if database is None else database.reveal(),
+            store=settings.store.value or str(home.store),
+            store_options=_store_options(settings),
+            agents_url_file=home.agents_url_file,
+            local_folder=settings.local_folder.value or home.path,
+            rehearsal_state=settings.rehearsal_state.value,
+            terms=Terms(settings.lease_seconds.value, settings.machine_seconds.value),
+            bounds=Bounds(settings.disk_reserve.value or 0, settings.store_quota.value),
+            prune_after=settings.prune_after.value,
+            backends=settings.backends.value,
+            channel=settings.channel.value,
+            neighbours=settings.shared_computer.value,
+            models_python=settings.models_python.value,
+            webhook_hosts=settings.webhook_hosts.value,
+            openid=openid,
+            key=home.key(settings.key_file.value),
+            secrets_keys=home.beside_key("secrets.keys", settings.key_file.value),
+            python=sys.executable,
+            uv=_find_uv(),
+            bundle_limit=settings.bundle_limit.value,
+            environ=dict(os.environ),
+        )
+    )
+
+
+def _store_options(settings: Settings) -> StoreOptions:
+    from crucible.storage import StoreOptions
+
+    return StoreOptions(
+        endpoint=settings.store_endpoint.value,
+        region=settings.store_region.value,
+        access_key=settings.store_access_key.value,
+        secret_key=settings.store_secret_key.value,
+    )
+
+
+def _openid(settings: Settings) -> Client | None:
+    """Who the server is at the OpenID provider; None if none is set. Half an answer is BadInput."""
+    from crucible.core.openid import Client, checked_client
+
+    issuer, client = settings.oidc_issuer.value, settings.oidc_client_id.value
+    if issuer is None and client is None:
+        return None
+    if issuer is None or client is None:
+        raise BadInput("A provider and who we are there go together.", fix="Set both oidc_issuer and oidc_client_id.")
+    return checked_client(
+        Client(
+            issuer,
+            client,
+            settings.oidc_client_secret.value,
+            settings.oidc_name.value,
+            settings.oidc_domains.value,
+            settings.oidc_create_users.value,
+        )
+    )
+
+
+def _find_uv() -> str | None:
+    from uv import find_uv_bin
+
+    try:
+        return str(find_uv_bin())
+    except FileNotFoundError:
+        return None
+
+
+def _arm_crashpoint() -> None:
+    """For fault tests: the process kills itself where CRUCIBLE_CRASHPOINT says."""
+    name = os.environ.get("CRUCIBLE_CRASHPOINT")
+    if name:
+        from crucible.control.crashpoints import arm
+
+        arm(name, lambda: os.kill(os.getpid(), signal.SIGKILL))

@@ -1,0 +1,50 @@
+"""What the command line of a server asks for."""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+from crucible.core.errors import BadInput
+
+
+@dataclass(frozen=True)
+class Options:
+    """`port` and `agents_port` None: those of the last run if they are free, else any."""
+
+    embedded: bool = False
+    nonce: str = ""
+    host: str = "127.0.0.1"
+    port: int | None = None
+    agents_port: int | None = None
+
+
+def parse(arguments: Sequence[str]) -> Options:
+    """The command line as Options; raises BadInput."""
+    parser = Parser(prog="python -m crucible.app")
+    serving = parser.add_subparsers(dest="command", required=True).add_parser("serve")
+    serving.add_argument("--embedded", action="store_true", help="output already goes to server.log")
+    serving.add_argument("--nonce", default="", help="tells this run from others; made unless given")
+    serving.add_argument("--host", default=Options.host, help="a loopback address; another needs TLS and users")
+    serving.add_argument("--port", type=_port, default=None)
+    serving.add_argument("--agents-port", type=_port, default=None)
+    given = parser.parse_args(arguments)
+    nonce = given.nonce or secrets.token_hex(8)
+    return Options(given.embedded, nonce, given.host, given.port, given.agents_port)
+
+
+class Parser(argparse.ArgumentParser):
+    """Raises BadInput where argparse would end the process."""
+
+    def error(self, message: str) -> NoReturn:
+        raise BadInput(f"{message[:1].upper()}{message[1:]}.", fix="See `python -m crucible.app serve --help`.")
+
+
+def _port(text: str) -> int:
+    number = int(text)
+    if not 1 <= number <= 65535:
+        raise ValueError(text)
+    return number
