@@ -17,6 +17,7 @@ from pathlib import Path
 from benchmarks.analysis.hard import DEEP, HUGE
 from benchmarks.analysis.scores import percentile
 from benchmarks.analysis.snippets import long_program, snippet
+from benchmarks.analysis.whole import whole_program
 from crucible.analysis import Reader, Sources, analyse
 from crucible.analysis.bounds import MiB
 
@@ -129,13 +130,14 @@ def watched() -> Iterator[list[str]]:
 
 
 def long_programs() -> int:
-    """A program of 2,000 lines again and again; 1 where the 95th percentile is beyond the bound."""
-    code = long_program(LINES).encode()
-    seconds = [taken(code).seconds for _ in range(READINGS)]
-    late = percentile(seconds, 0.95)
-    median = percentile(seconds, 0.5)
-    _say(f"{LINES} lines: median {median * 1e3:.1f} ms, 95th percentile {late * 1e3:.1f} ms of processor time")
-    return int(late >= LINES_SECONDS)
+    """Two programs of 2,000 lines again and again; how many have a 95th percentile beyond the bound."""
+    beyond = 0
+    for name, text in (("one program", whole_program(LINES)), ("trainings", long_program(LINES))):
+        seconds = [taken(text.encode()).seconds for _ in range(READINGS)]
+        late, median = percentile(seconds, 0.95), percentile(seconds, 0.5)
+        _say(f"{LINES} lines of {name}: median {median * 1e3:.1f} ms, p95 {late * 1e3:.1f} ms of processor time")
+        beyond += late >= LINES_SECONDS
+    return beyond
 
 
 def warm_reader() -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 
 from benchmarks.analysis.snippets import long_program
+from benchmarks.analysis.whole import whole_program
 from benchmarks.figures.deployment import Running
 from benchmarks.figures.figure import Figure, median, percentile
-from crucible.analysis import Sources, analyse
+from crucible.analysis import Reader, Sources, analyse
 from crucible.catalog import Library
 from crucible.core.profile import GpuNeed
 from crucible.core.resources import Resources
@@ -41,13 +45,30 @@ JOB = Work(
 
 
 def plans(server: Running, times: int) -> list[Figure]:
-    return [_read(times), _chosen(times), _typed(server, times)]
+    return [*_read(times), _chosen(times), _typed(server, times)]
 
 
-def _read(times: int) -> Figure:
-    sources = Sources({"main.py": long_program(LINES).encode()}, "main.py")
-    took = _timed(lambda: analyse(sources), times)
-    return _figure(f"{LINES:,} lines read, p95", took, 50)
+def _read(times: int) -> list[Figure]:
+    """From question to answer as a server asks, in a fork of a warm process; and the reading alone."""
+    texts = {"one program": whole_program(LINES), "trainings": long_program(LINES)}
+    programs = {name: Sources({"main.py": text.encode()}, "main.py") for name, text in texts.items()}
+    with Reader() as reader:
+        asked = [(name, _timed(partial(reader.profile, each), times)) for name, each in programs.items()]
+    with _uncollected():
+        bare = [(name, _timed(partial(analyse, each), times)) for name, each in programs.items()]
+    figures = [_figure(f"{LINES:,} lines of {name}, p95", took, 50) for name, took in asked]
+    return [*figures, *(_figure(f"the same of {name}, bare, p95", took, 50) for name, took in bare)]
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without a collector of garbage, as in the processes that read: each ends before collecting would pay."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def _chosen(times: int) -> Figure:

@@ -6,9 +6,7 @@ theirs; they share the computer with the server all the same. Time runs from bef
 
 from __future__ import annotations
 
-import base64
 import contextlib
-import os
 import select
 import socket
 import threading
@@ -19,10 +17,11 @@ from urllib.parse import urlsplit
 from benchmarks.figures.deployment import Running, busy
 from benchmarks.figures.figure import Figure, median, percentile
 from benchmarks.figures.measuring import submit
+from crucible.wire.websocket import CLOSE, PING, PONG, Decoder, Handshake, encode
 
 QUIET_SECONDS = 0.5
 EVENT_SECONDS = 60.0
-PING, PONG = 0x89, 0x8A
+MAX_MESSAGE = 1 << 20
 
 
 def crowd(server: Running, sockets: int, events: int) -> list[Figure]:
@@ -35,7 +34,7 @@ def crowd(server: Running, sockets: int, events: int) -> list[Figure]:
             began = time.perf_counter()
             asking = threading.Thread(target=submit, args=(client, 1))
             asking.start()
-            took += [(at - began) * 1000 for at in readers.first_bytes()]
+            took += [(at - began) * 1000 for at in readers.first_messages()]
             asking.join()
             readers.settle()
     also = {"p50": median(took), "slowest": max(took)}
@@ -50,6 +49,7 @@ class Readers:
         self._server = server
         self._count = count
         self._sockets: dict[int, socket.socket] = {}
+        self._decoders: dict[int, Decoder] = {}
         self._poll = select.epoll()
 
     @contextlib.contextmanager
@@ -57,16 +57,14 @@ class Readers:
         try:
             after = self._newest()
             for _ in range(self._count):
-                opened = self._open(after)
-                self._sockets[opened.fileno()] = opened
-                self._poll.register(opened.fileno(), select.EPOLLIN)
+                self._open(after)
             yield self
         finally:
             for opened in self._sockets.values():
                 opened.close()
             self._poll.close()
 
-    def first_bytes(self) -> list[float]:
+    def first_messages(self) -> list[float]:
         """When each of the sockets got the first of what comes now."""
         came: dict[int, float] = {}
         deadline = time.monotonic() + EVENT_SECONDS
@@ -79,21 +77,25 @@ class Readers:
         return list(came.values())
 
     def settle(self) -> None:
-        """Read until nothing has come for a while."""
-        while found := self._poll.poll(QUIET_SECONDS, self._count):
-            for number, _ in found:
-                self._read(number)
+        """Read until no message has come for a while; of many sockets one is always pinged."""
+        quiet_at = time.monotonic() + QUIET_SECONDS
+        while (left := quiet_at - time.monotonic()) > 0:
+            for number, _ in self._poll.poll(left, self._count):
+                if self._read(number):
+                    quiet_at = time.monotonic() + QUIET_SECONDS
 
-    def _read(self, number: int) -> bool:
-        """Whether a frame came; pings are answered and do not count."""
-        data = self._sockets[number].recv(1 << 16)
-        if not data:
+    def _read(self, number: int) -> int:
+        """How many messages came; pings are answered and do not count."""
+        return self._take(number, self._sockets[number].recv(1 << 16))
+
+    def _take(self, number: int, data: bytes) -> int:
+        found = self._decoders[number].feed(data)
+        if not data or any(opcode == CLOSE for opcode, _ in found):
             raise RuntimeError("the server closed a socket")
-        if data[0] != PING:
-            return True
-        body = data[2 : 2 + data[1]]
-        self._sockets[number].sendall(bytes([PONG, 0x80 | len(body), 0, 0, 0, 0]) + body)
-        return len(data) > 2 + len(body)
+        pings = [body for opcode, body in found if opcode == PING]
+        for body in pings:
+            self._sockets[number].sendall(encode(PONG, body))
+        return len(found) - len(pings)
 
     def _newest(self) -> int:
         with self._server.client() as client:
@@ -103,18 +105,19 @@ class Readers:
                 page = client.get("/api/v1/events", params={"after": after, "limit": 1000}).json()["items"]
             return after
 
-    def _open(self, after: int) -> socket.socket:
+    def _open(self, after: int) -> None:
         where = urlsplit(self._server.url)
         opened = socket.create_connection((where.hostname or "", where.port or 0), EVENT_SECONDS)
-        key = base64.b64encode(os.urandom(16)).decode()
-        opened.sendall(
-            f"GET /api/v1/stream?after={after} HTTP/1.1\r\nHost: {where.netloc}\r\nUpgrade: websocket\r\n"
-            f"Connection: Upgrade\r\nSec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n"
-            f"Authorization: Bearer {self._server.token}\r\n\r\n".encode()
-        )
+        number = opened.fileno()
+        self._sockets[number], self._decoders[number] = opened, Decoder(MAX_MESSAGE)
+        bearer = {"Authorization": f"Bearer {self._server.token}"}
+        handshake = Handshake.of(where.netloc, f"/api/v1/stream?after={after}", bearer)
+        opened.sendall(handshake.request)
         answer = b""
         while b"\r\n\r\n" not in answer:
             answer += opened.recv(4096)
-        if not answer.startswith(b"HTTP/1.1 101"):
-            raise RuntimeError(f"no socket: {answer[:200]!r}")
-        return opened
+        head, _, rest = answer.partition(b"\r\n\r\n")
+        if handshake.check(head) != 101:
+            raise RuntimeError(f"no socket: {head[:200]!r}")
+        self._take(number, rest) if rest else None
+        self._poll.register(number, select.EPOLLIN)

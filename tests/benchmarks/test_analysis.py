@@ -10,8 +10,11 @@ from benchmarks.analysis.command import main
 from benchmarks.analysis.corpus import OURS, SECOND, Part, labels
 from benchmarks.analysis.corpus import corpus as corpus_of
 from benchmarks.analysis.scores import accuracy, macro_f1, percentile
+from benchmarks.analysis.whole import whole_program
 
+from crucible.analysis import Sources, analyse
 from crucible.analysis.knowledge.frameworks import FRAMEWORKS
+from crucible.core.profile import GpuNeed
 
 LABELS = "file,frameworks,gpu,parameters\na.py,torch,required,16\nb.py,sklearn,none,\nc/d.py,torch,none,\n"
 
@@ -160,3 +163,15 @@ def test_what_was_labelled_later_is_a_part_of_its_own() -> None:
     assert (len(rows), len(second)) == (200, 60)
     assert len({(row["repository"], row["path"]) for row in rows}) == len({row["sha1"] for row in rows}) == 200
     assert {row["gpu"] for row in second} == {"none", "optional", "required"}
+
+
+@pytest.mark.parametrize("lines", [800, 2_000])
+def test_the_long_program_is_whole_and_read_to_its_end(lines: int) -> None:
+    text = whole_program(lines)
+    assert text.count("\n") == lines
+    found = analyse(Sources({"train.py": text.encode()}, "train.py"))
+    assert (found.gpu.value, found.notes) == (GpuNeed.OPTIONAL, ())
+    assert (found.batch_size.value, found.epochs.value) == (128, 30)
+    assert (found.checkpointing.value, found.resume.value) == (True, True)
+    assert found.dataset.value is not None
+    assert found.dataset.value.name == "cifar10"

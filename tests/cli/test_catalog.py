@@ -17,7 +17,7 @@ def test_offers_are_listed_cheapest_first(cli: Cli) -> None:
     assert "us-east-2" in second
     assert "--all shows the others" in ran.err
     assert "days old" in ran.err
-    assert "Not runnable: aws is not connected" in ran.err
+    assert "○ Not connected, and no command connects aws yet: this version has no backend" in ran.err
 
 
 def test_the_list_is_what_the_command_does_without_a_name(cli: Cli) -> None:
@@ -81,7 +81,7 @@ def test_a_type_is_shown_with_its_terms(cli: Cli) -> None:
         "GPUs       1 × T4, 16 GiB each, 320 GB/s",
         "Billed     by 1s, at least 1m 00s",
         "Egress     $0.09/GB",
-        "Runnable   no: aws is not connected",
+        "Runnable   no: Not connected, and no command connects aws yet",
     ):
         assert line in ran.out
     assert "reserved 3y" in ran.out

@@ -168,8 +168,11 @@ def test_a_job_without_artifacts_says_so(cli: Cli, server: FakeServer) -> None:
 def test_places(cli: Cli, server: FakeServer) -> None:
     capacity = {"cpus": 2.0, "memory_bytes": 4 * 1024**3, "gpus": [0]}
     server.backends = [{"name": "local", "connected": True, "offers": [{"capacity": capacity}]}]
-    assert "2 CPUs, 4 GiB, 1 GPU" in cli("backends").out
-    assert cli("backends", "--json").json["items"][0]["name"] == "local"
+    ran = cli("backends")
+    assert "2 CPUs, 4 GiB, 1 GPU" in ran.out
+    assert ran.err == "○ Not connected, and no command connects aws yet: prices are compared.\n"
+    found = cli("backends", "--json").json
+    assert (found["items"][0]["name"], found["others"][0]["name"]) == ("local", "aws")
     assert "No machine" in cli("machines").err
 
 

@@ -508,7 +508,8 @@ class FakeServer:
 
     async def _places(self, request: Request) -> Response:
         if request.url.path.endswith("backends"):
-            return JSONResponse({"items": self.backends})
+            others = [{"name": "aws", "why": "Not connected, and no command connects aws yet: prices are compared."}]
+            return JSONResponse({"items": self.backends, "others": others})
         every = request.query_params.get("all") == "true"
         return JSONResponse({"items": [view for view in self.machines if every or view["state"] != "gone"]})
 

@@ -44,8 +44,10 @@ def test_a_market_that_is_none() -> None:
 @pytest.mark.enable_socket
 def test_places_are_held_against_those_of_the_server(api: Api, server: FakeServer) -> None:
     server.backends.append({"name": "rehearsal", "connected": True, "capabilities": {"simulated": True}})
-    with pytest.raises(UnknownName, match="CRUCIBLE_BACKENDS=local,rehearsal,ssh crucible up"):
+    with pytest.raises(UnknownName, match="`crucible backends` lists"):
         check_places(api, ["ssh"])
+    with pytest.raises(UnknownName, match="Not connected, and no command connects aws yet"):
+        check_places(api, ["aws"])
     check_places(api, ["rehearsal", "local"])
     with pytest.raises(UnknownName, match="Did you mean 'rehearsal'"):
         check_places(api, ["local", "rehersal"])

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,38 @@ from tests.postgres import Server, postgres_server, postgres_url
 from crucible.control.db.postgres import PostgresDb
 
 __all__ = ["postgres_server", "postgres_url"]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """On another database, without what cannot come to one: that shows there what it shows without."""
+    if config.getoption("--database", "sqlite") == "sqlite":
+        return
+    given = [vars(plugin) for plugin in config.pluginmanager.get_plugins() if _gives_rigs(plugin)]
+    fixtures = {name for names in given for name in names} - {"database"}
+    left_out = {item for item in items if not _on_a_database(item, fixtures)}
+    config.hook.pytest_deselected(items=list(left_out))
+    items[:] = [item for item in items if item not in left_out]
+
+
+def _gives_rigs(plugin: object) -> bool:
+    path = Path(getattr(plugin, "__file__", None) or "")
+    return path.name == "conftest.py" and _comes_to_rigs(str(getattr(plugin, "__name__", "")))
+
+
+def _on_a_database(item: pytest.Item, fixtures: set[str]) -> bool:
+    module = item.getparent(pytest.Module)
+    return module is None or bool(fixtures & set(item.fixturenames)) or _comes_to_rigs(module.obj.__name__)  # type: ignore[attr-defined]
+
+
+@cache
+def _comes_to_rigs(module: str) -> bool:
+    """Whether the tests' module has anything from where rigs are made, or from another that has."""
+    if module == world.__name__:
+        return True
+    given = vars(sys.modules[module]).values() if module in sys.modules else ()
+    owners = {str(getattr(value, "__module__", None) or getattr(value, "__name__", "")) for value in given}
+    others = {name for name in owners if name.startswith("tests.") and name != module}
+    return any(_comes_to_rigs(name) for name in others)
 
 
 @pytest.fixture(scope="session", autouse=True)

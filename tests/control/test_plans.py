@@ -119,7 +119,7 @@ async def test_a_place_that_is_not_connected_is_shown_and_never_chosen(rig: Rig)
     assert "It fits at " in found["why"]
     best = found["offers"][0]
     assert (best["runnable"], best["backend"] in ("local", "cloud")) == (False, False)
-    assert "is not connected" in best["why"]
+    assert f"no command connects {best['backend']} yet" in best["why"]
 
 
 async def test_a_place_that_is_named_is_taken_whatever_the_program_looks_like(rig: Rig) -> None:

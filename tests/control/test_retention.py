@@ -25,7 +25,7 @@ from crucible.wire.messages import Kind
 
 def retention(rig: Rig, store: Store | None = None, **more: Any) -> Retention:
     ports = rig.ports if store is None else replace(rig.ports, store=store)
-    return Retention(ports, rig.writer, Room(ports), **more)
+    return Retention(ports, rig.writer, Room(ports), rig.duties, **more)
 
 
 class Dying:
@@ -307,7 +307,7 @@ async def test_a_full_store_makes_unused_bundles_go(rig: Rig) -> None:
     rig.clock.move(2 * 3600)
     room = Room(rig.ports, Bounds(quota=50))
     assert await room.tight() is not None
-    await Retention(rig.ports, rig.writer, room).round()
+    await Retention(rig.ports, rig.writer, room, rig.duties).round()
     assert stored(rig) == set()
     assert await room.tight() is None
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.control.world import Rig, service
+from tests.control.world import FakeRunner, Rig, service
 
 from crucible.backends.base import Reach
 from crucible.control import sessions
@@ -20,6 +20,7 @@ from crucible.core.channels import Channel
 from crucible.core.errors import Conflict, Forbidden, NotFound, RefusedByPolicy, TimedOut, TooManyTries, Unreachable
 from crucible.core.people import OWNER, Identity, Permission, Role, Via
 from crucible.wire import sessions as s
+from crucible.wire.messages import Kind
 
 LS = s.Command(("ls", "-l"))
 VISIT = Visit("usr-1", "job-1", "att-1", "mch-1")
@@ -152,6 +153,79 @@ async def test_sessions_are_bounded(
         raise AssertionError("there is no room")
     with registry.held("ses-3", other):
         assert registry.called(other.attempt)
+
+
+# A program that has not begun
+
+
+async def starting(rig: Rig, control: Control) -> tuple[str, FakeRunner]:
+    """A job whose machine is up and whose runner gets ready; what it says wakes those who wait at `control`."""
+    job = await rig.submit()
+    await rig.host_up()
+    runner = FakeRunner(control.agents, (await rig.attempt(job)).id)
+    await runner.say(Kind.STAGING, what="preparing")
+    return job, runner
+
+
+async def enters(control: Control, job: str) -> object:
+    async with (await control.enter(job)).session(LS) as agent:
+        return agent
+
+
+async def until_early(control: Control) -> None:
+    while not control._parts.sessions._early:
+        await asyncio.sleep(0)
+
+
+async def test_a_session_waits_until_the_program_has_begun(rig: Rig) -> None:
+    control = service(rig)
+    job, runner = await starting(rig, control)
+    entering = asyncio.create_task(enters(control, job))
+    await until_early(control)
+    assert await called(control, runner.attempt) == [], "the agent has nothing to enter yet"
+    assert await audited(rig) == []
+    await runner.say(Kind.STARTED, pid=77)
+    id = await asyncio.wait_for(until_called(control, runner.attempt), 5)
+    line = OneLine()
+    with control.agents.met(runner.attempt, id) as meeting:
+        meeting.came.set_result(line)
+        assert await asyncio.wait_for(entering, 5) is line
+    assert not control._parts.sessions._early
+
+
+async def test_a_program_that_does_not_begin_is_not_waited_for_for_long(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(s, "BEGIN_SECONDS", 0.01)
+    control = service(rig)
+    job, _ = await starting(rig, control)
+    with pytest.raises(Conflict, match="has not begun") as refused:
+        await enters(control, job)
+    assert "were waited for" in refused.value.why
+    assert not control._parts.sessions._early
+
+
+async def test_a_job_that_ends_while_its_program_is_waited_for(rig: Rig) -> None:
+    control = service(rig)
+    job, runner = await starting(rig, control)
+    entering = asyncio.create_task(enters(control, job))
+    await until_early(control)
+    await runner.end(code=1)
+    with pytest.raises(Conflict, match="has ended: it is failed"):
+        await asyncio.wait_for(entering, 5)
+
+
+async def test_those_who_wait_for_a_program_count_among_the_sessions(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "MOST_OF_JOB", 1)
+    control = service(rig)
+    job, _ = await starting(rig, control)
+    entering = asyncio.create_task(enters(control, job))
+    await until_early(control)
+    with pytest.raises(TooManyTries, match="at this job"):
+        await enters(control, job)
+    entering.cancel()
+    await asyncio.gather(entering, return_exceptions=True)
+    assert not control._parts.sessions._early
 
 
 # Several processes

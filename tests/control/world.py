@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from obstore.store import MemoryStore
-from sqlalchemy import Connection, Table, delete, insert, select, text
+from sqlalchemy import Connection, Table, insert, select, text
 from tests.control.fakes import (
     CAPACITY,
     DEPLOYMENT,
@@ -27,6 +27,7 @@ from crucible.backends.base import LaunchCall
 from crucible.control import repository
 from crucible.control.agents import Agents
 from crucible.control.db import schema as t
+from crucible.control.db.connection import driver_of
 from crucible.control.db.inline import InlineDb
 from crucible.control.db.migrate import create
 from crucible.control.db.port import DatabaseClosed, Db
@@ -195,7 +196,9 @@ new_database: Callable[[], Db] = InlineDb
 """What the tests run on; `--database postgres` puts another here."""
 
 
-_EMPTY = "".join(f"DELETE FROM {table.name}; " for table in reversed(t.metadata.sorted_tables))
+_TABLES = [table.name for table in reversed(t.metadata.sorted_tables)]
+_WIPE_SQLITE = [f"DELETE FROM {name}" for name in (*_TABLES, "sqlite_sequence")]
+_EMPTY = "".join(f"DELETE FROM {name}; " for name in _TABLES)
 _RESTART = (
     "PERFORM setval(quote_ident(sequencename)::regclass, 1, false) FROM pg_sequences WHERE schemaname = 'public';"
 )
@@ -208,9 +211,8 @@ async def give_back(db: Db) -> None:
         if conn.dialect.name == "postgresql":
             conn.execute(text(_WIPE_POSTGRES))
             return
-        for table in reversed(t.metadata.sorted_tables):
-            conn.execute(delete(table))
-        conn.execute(text("DELETE FROM sqlite_sequence"))
+        for statement in _WIPE_SQLITE:
+            driver_of(conn).execute(statement)
 
     try:
         await db.write(wipe)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -73,6 +74,27 @@ def test_a_server_that_encrypts_is_used_by_its_name(terminal: Terminal, tmp_path
         untrusting = terminal.run("whoami", env={**ada, "SSL_CERT_FILE": ""})
         assert untrusting.returncode == 9
         assert terminal.ok("run", "--code", "print(1 + 1)", env={"SSL_CERT_FILE": str(certificate)}).strip() == "2"
+
+
+def test_a_person_with_only_a_browser_logs_in(terminal: Terminal, tmp_path: Path) -> None:
+    terminal.ok("users", "add", "ada", "--password-stdin", input="a good long password\n")
+    terminal.ok("down", "--yes")
+    port = free_port()
+    certificate, key = make_certificate(tmp_path)
+    url = f"https://localhost:{port}"
+    settings = {"TLS_CERTIFICATE": str(certificate), "TLS_KEY": str(key), "PUBLIC_URL": url}
+    trusting = ssl.create_default_context(cafile=str(certificate))
+    with (
+        serving(terminal, port, **{f"CRUCIBLE_{name}": value for name, value in settings.items()}),
+        httpx2.Client(base_url=url, verify=trusting, headers={"Accept": "text/html", "Origin": url}) as browser,
+    ):
+        assert 'type="password"' in browser.get("/login").text
+        wrong = browser.post("/login", data={"name": "ada", "password": "not hers, and long"})
+        assert (wrong.status_code, "is wrong" in wrong.text) == (401, True)
+        right = browser.post("/login", data={"name": "ada", "password": "a good long password"})
+        assert (right.status_code, "logged in as ada" in right.text) == (200, True)
+        assert "secure" in right.headers["set-cookie"].lower()
+        assert browser.get("/api/v1/me").json()["user"] == "ada"
 
 
 def test_behind_a_proxy(terminal: Terminal) -> None:

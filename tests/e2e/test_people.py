@@ -80,6 +80,15 @@ def test_programs_are_told_who_left_a_project(terminal: Terminal) -> None:
     assert json.loads(terminal.ok("projects", "members", "brief", "--json"))["items"] == []
 
 
+def test_a_projects_admin_is_told_which_part_of_the_record_is_his(terminal: Terminal) -> None:
+    terminal.ok("users", "add", "boss")
+    terminal.ok("projects", "grant", "vision", "boss", "admin")
+    token = terminal.ok("tokens", "create", "desk", "--user", "boss", "--scope", "read", "--scope", "manage").strip()
+    done = as_ada(terminal, token, "audit")
+    assert (done.returncode, "crucible audit --project vision" in done.stderr) == (4, True), done.stderr
+    assert as_ada(terminal, token, "audit", "--project", "vision").returncode == 0
+
+
 def test_a_share_link_shows_one_job(terminal: Terminal) -> None:
     terminal.ok("run", "--code", "print('look at this')", "--name", "shared")
     shared = json.loads(terminal.ok("share", "shared", "--hours", "1", "--json"))

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.e2e.terminal import Terminal
+from tests.harness import until
 
 TRAIN = """
 def train():
@@ -79,3 +81,15 @@ def test_the_next_plan_is_corrected_also_by_a_server_that_was_started_anew(story
     said = story.terminal.run("plan", "train.py").stderr
     assert "times as long as the code alone says, after 1 past job, 1 of them of this program" in said
     assert "Predictions of 1 job here" in said
+
+
+def test_a_job_whose_place_is_named_is_predicted_while_it_runs(tmp_path: Path) -> None:
+    """Nothing was asked for before it was submitted, and its owner waited for nothing."""
+    with Terminal(tmp_path) as terminal:
+        terminal.write(train=TRAIN + "import time; time.sleep(1000)")
+        plan = json.loads(terminal.ok("plan", "train.py", "--backend", "local", "--json"))
+        job = terminal.ok("run", "train.py", "--backend", "local", "--detach", "--quiet").strip()
+        item = until(lambda: terminal.crucible.get("/api/v1/predictions")["items"], 60, "its prediction")[0]
+        assert (item["job"], item["backend"], item["why_not"]) == (job, "local", "it has not ended")
+        assert item["predicted_seconds"] == plan["chosen"]["seconds"]
+        terminal.ok("cancel", job, "--yes")

@@ -103,6 +103,23 @@ def test_a_signal_gives_its_number(terminal: Terminal, job: str) -> None:
     assert terminal.run("exec", job, "--", "sh", "-c", "kill -TERM $$").returncode == 143
 
 
+def test_a_program_that_has_not_begun_is_waited_for(terminal: Terminal, tmp_path: Path) -> None:
+    """The job's Python answers only once the gate is there: until then its machine gets ready for it."""
+    gate, slow = tmp_path / "gate", tmp_path / "python"
+    slow.write_text(f'#!/bin/sh\nwhile [ ! -e {gate} ]; do sleep 0.05; done\nexec {sys.executable} "$@"\n')
+    slow.chmod(0o755)
+    spec = python("import time; time.sleep(1000)", environment={"interpreter": str(slow)}, resources=SMALL)
+    job = terminal.crucible.submit(spec)
+    terminal.crucible.phase(job, "starting", seconds=60)
+    command = terminal.begin("exec", "-n", job, "--", "echo", "inside")
+    assert command.stderr is not None
+    assert "has not begun; it is waited for, for at most 30 seconds." in command.stderr.readline()
+    gate.touch()
+    out, err = command.communicate(timeout=60)
+    assert (command.returncode, out, err) == (0, "inside\n", "")
+    terminal.ok("cancel", job, "--yes")
+
+
 def test_as_json(terminal: Terminal, job: str) -> None:
     done = terminal.run("exec", "--json", job, "--", "sh", "-c", "cat; exit 3", input="in")
     assert done.returncode == 3

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx2
 import pytest
@@ -23,6 +23,7 @@ from crucible.core.people import OWNER
 from crucible.server import rates
 from crucible.server.problems import MEDIA_TYPE
 
+T = TypeVar("T")
 HERE = "http://127.0.0.1"
 FREE = rates.Rate(1e9, 10**9)
 """Nobody is held up: a refusal for haste would hide what comes after it."""
@@ -58,7 +59,7 @@ class Besieged:
         """The answer; None, with a complaint, where the application raised."""
         headers = {**asked.headers, **self.town.headers(identity)}
         try:
-            answer = self.runner.run(self._sent(app or self.town.api, asked, headers))
+            answer = self.run(self._sent(app or self.town.api, asked, headers))
         except httpx2.InvalidURL:
             return None  # longer than this client can ask
         except Exception as error:  # noqa: BLE001 whatever it is, it is the finding
@@ -67,12 +68,22 @@ class Besieged:
         self.statuses[answer.status_code] = self.statuses.get(answer.status_code, 0) + 1
         self._look(answer, asked)
         if answer.status_code == httpx2.codes.UNAUTHORIZED and identity == "admin":
-            self.runner.run(self._reinstate())
+            self.run(self._reinstate())
         return answer
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """On its loop. `Runner.run` would set a handler of signals each time, and put all it is given into words."""
+        return self.runner.get_loop().run_until_complete(work)
 
     def complain(self, what: str, asked: Asked) -> None:
         if what not in self.complaints or len(str(asked)) < len(self.complaints[what]):
             self.complaints[what] = str(asked)
+
+    def answer_for(self) -> None:
+        """Fails with all that was wrong, and begins anew."""
+        told = "\n\n".join(f"{what}\n    {how}" for what, how in self.complaints.items())
+        self.complaints.clear()
+        assert not told, told
 
     def _look(self, answer: httpx2.Response, asked: Asked) -> None:
         """What holds of every answer, whatever was asked."""
@@ -127,6 +138,14 @@ class _Others(logging.Handler):
 @contextmanager
 def besieged(folder: Path) -> Iterator[Besieged]:
     """A new town. Fails at the end with all that was wrong."""
+    with kept_town(folder) as found:
+        yield found
+    found.answer_for()
+
+
+@contextmanager
+def kept_town(folder: Path) -> Iterator[Besieged]:
+    """A new town, whose complaints are for whoever asks."""
     with asyncio.Runner() as runner, pytest.MonkeyPatch.context() as patch, _listening() as logged:
         patch.setattr(rates, "USERS", FREE)
         patch.setattr(rates, "STRANGERS", FREE)
@@ -136,7 +155,6 @@ def besieged(folder: Path) -> Iterator[Besieged]:
             yield found
         finally:
             runner.run(give_back(rig.ports.db))
-    assert not found.complaints, "\n\n".join(f"{what}\n    {how}" for what, how in found.complaints.items())
 
 
 @contextmanager

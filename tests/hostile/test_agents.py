@@ -45,8 +45,8 @@ class Runner:
     def __init__(self, town: Besieged) -> None:
         self.town = town
         self.app: FastAPI = build_agents_api(town.town.control.agents)
-        self.attempt = town.runner.run(town.town.rig.attempt(town.town.job)).id
-        self.machine = town.runner.run(town.town.rig.machine()).id
+        self.attempt = town.run(town.town.rig.attempt(town.town.job)).id
+        self.machine = town.run(town.town.rig.machine()).id
         self.secret = secret("attempt", self.attempt)
 
     def ask(self, asked: Asked, as_machine: bool = False) -> int:
@@ -64,7 +64,7 @@ class Runner:
 
     @property
     def acked(self) -> int:
-        rows = self.town.runner.run(self.town.town.rig.rows(_slots()))
+        rows = self.town.run(self.town.town.rig.rows(_slots()))
         return int(next(row["acked"] for row in rows if row["attempt"] == self.attempt))
 
     def batch(self, messages: list[Any]) -> bytes:
@@ -100,9 +100,10 @@ def test_every_route_of_agents_is_asked() -> None:
 @pytest.mark.parametrize("label", OPERATIONS)
 def test_a_route_of_agents_never_fails(label: str, runner: Runner, scale: Scale, record: Record) -> None:
     from schemathesis import GenerationMode
+    from schemathesis.generation.feedback import FeedbackSources
 
     entry = entries()[label]
-    sound, wrong = (entry.as_strategy(generation_mode=mode) for mode in GenerationMode)
+    sound, wrong = (entry.as_strategy(generation_mode=mode, feedback=FeedbackSources()) for mode in GenerationMode)
     real = {"attempt": runner.attempt, "rank": 0, "machine": runner.machine, "sha256": sha(MODEL), "path": "a/b"}
 
     @settings(

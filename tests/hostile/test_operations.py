@@ -150,7 +150,7 @@ def _why(failed: BaseException) -> str:
 def test_an_operation_answers_as_documented(label: str, tmp_path: Path, scale: Scale, record: Record) -> None:
     operation = entries()[label]
     with besieged(tmp_path) as town:
-        likely = town.runner.run(settled(town.town))
+        likely = town.run(settled(town.town))
 
         @settings(
             max_examples=scale.cases,

@@ -92,7 +92,7 @@ def town(tmp_path: Path) -> Iterator[Besieged]:
 
 def address(town: Besieged, label: str) -> str:
     method, path = label.split()
-    return str(town.runner.run(path_of(town.town, method, path.replace("{path}", "{path:path}"))))
+    return str(town.run(path_of(town.town, method, path.replace("{path}", "{path:path}"))))
 
 
 def ask(town: Besieged, label: str, asked: Asked, identity: str = "owner") -> int:
@@ -119,11 +119,13 @@ def refused(town: Besieged, label: str, asked: Asked, what: str) -> None:
         town.complain(f"{label} takes {what} and answers {status}", asked)
 
 
+FORMS = {"POST /login"}
+"""What a browser fills in, and no JSON."""
 WITH_BODIES = [label for label in operations() if label in SOUND]
 
 
 def test_every_operation_with_a_body_has_a_sound_one() -> None:
-    reads = {label for label, found in entries().items() if found.body}
+    reads = {label for label, found in entries().items() if found.body and label not in FORMS}
     assert reads == set(WITH_BODIES)
 
 
@@ -140,7 +142,7 @@ NOT_HERE = {
 
 @pytest.mark.parametrize("label", WITH_BODIES)
 def test_a_sound_body_is_understood(town: Besieged, label: str) -> None:
-    town.runner.run(settled(town.town))
+    town.run(settled(town.town))
     asked = Asked(label.split()[0], address(town, label), JSON, json.dumps(SOUND[label]).encode())
     status = ask(town, label, asked)
     if label in NOT_HERE:
@@ -203,7 +205,7 @@ def test_any_header(town: Besieged, label: str) -> None:
 def test_a_token_that_is_none_opens_nothing(town: Besieged, label: str) -> None:
     method, path = label.split()
     url = address(town, label)
-    expired = town.runner.run(token_of(town.town.control, "admin", seconds=1.0))
+    expired = town.run(token_of(town.town.control, "admin", seconds=1.0))
     town.town.rig.clock.time += 2
     for token in (*GARBLED, expired):
         status = ask(town, label, Asked(method, url, {"authorization": f"Bearer {token}"}), "anonymous")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -40,8 +42,7 @@ def stops() -> Stops:
     return Stops()
 
 
-@pytest.fixture
-def api(control: FakeControl, stops: Stops) -> FastAPI:
+def api_over(control: FakeControl, stops: Stops) -> FastAPI:
     return build_api(
         control,
         token=TOKEN,
@@ -53,6 +54,27 @@ def api(control: FakeControl, stops: Stops) -> FastAPI:
         bundle_limit=1000,
         pace=PACE,
     )
+
+
+@pytest.fixture
+def api(control: FakeControl, stops: Stops) -> FastAPI:
+    return api_over(control, stops)
+
+
+@pytest.fixture(scope="session")
+def document() -> Any:
+    """The OpenAPI document as it is served. To make it takes longer than to look at all of it."""
+
+    async def served() -> Any:
+        async with asking(api_over(FakeControl(), Stops()), TOKEN) as client:
+            return (await client.get("/openapi.json")).raise_for_status().json()
+
+    return asyncio.run(served())
+
+
+def asking(api: FastAPI, token: str) -> httpx2.AsyncClient:
+    headers = {"Authorization": f"Bearer {token}"}
+    return httpx2.AsyncClient(transport=httpx2.ASGITransport(api), base_url="http://127.0.0.1", headers=headers)
 
 
 @pytest.fixture
@@ -68,9 +90,7 @@ async def anonymous(api: FastAPI) -> AsyncIterator[httpx2.AsyncClient]:
 
 @pytest.fixture
 async def http(api: FastAPI) -> AsyncIterator[httpx2.AsyncClient]:
-    headers = {"Authorization": f"Bearer {TOKEN}"}
-    transport = httpx2.ASGITransport(api)
-    async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=headers) as client:
+    async with asking(api, TOKEN) as client:
         yield client
 
 
@@ -92,6 +112,5 @@ async def town(tmp_path: Path) -> AsyncIterator[Town]:
 @pytest.fixture
 async def owner(town: Town) -> AsyncIterator[httpx2.AsyncClient]:
     """Asks that API as the owner."""
-    transport, headers = httpx2.ASGITransport(town.api), {"authorization": f"Bearer {OWNERS}"}
-    async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=headers) as client:
+    async with asking(town.api, OWNERS) as client:
         yield client

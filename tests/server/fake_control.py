@@ -514,6 +514,9 @@ class FakeControl:
     async def backends(self) -> list[dict[str, Any]]:
         return [{"name": "local", "connected": True}]
 
+    async def other_backends(self) -> list[dict[str, Any]]:
+        return [{"name": "aws", "why": "Not connected, and no command connects aws yet."}]
+
     async def machines(self, *, all: bool = False) -> list[dict[str, Any]]:
         known = [{"id": name, "state": state} for name, state in self.machine_states.items()]
         return [view for view in known if all or view["state"] != "gone"]

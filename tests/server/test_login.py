@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import re
 from collections.abc import AsyncIterator
 from typing import Any
+from urllib.parse import urlencode
 
 import httpx2
 import pytest
@@ -11,9 +15,12 @@ from tests.authorisation.town import OWNERS, Town
 from tests.server.asgi import SocketClient
 
 from crucible.core.people import OWNER
+from crucible.server.envelope import CAREFUL
 
 HOST = "127.0.0.1"
 OWN = {"Origin": f"http://{HOST}"}
+HTML = {"Accept": "text/html,application/xhtml+xml"}
+PASSWORD = "correct + horse & bätterie"
 
 
 @pytest.fixture
@@ -99,6 +106,102 @@ async def test_logging_out_ends_the_session(browser: httpx2.AsyncClient) -> None
     assert again.status_code == 401
 
 
+# Name and password, in a browser
+
+
+async def fill_in(browser: httpx2.AsyncClient, name: str, password: str, **headers: str) -> httpx2.Response:
+    """As a browser sends the form of the page."""
+    form = urlencode({"name": name, "password": password})
+    sent = {"Content-Type": "application/x-www-form-urlencoded", **HTML, **OWN, **headers}
+    return await browser.post("/login", content=form, headers=sent)
+
+
+async def test_the_page_asks_for_name_and_password(browser: httpx2.AsyncClient) -> None:
+    page = (await browser.get("/login", headers=HTML)).text
+    for one, kind, fills in (("name", "", "username"), ("password", ' type="password"', "current-password")):
+        assert f'<label for="{one}">' in page
+        assert f'<input id="{one}" name="{one}"{kind}' in page
+        assert f'autocomplete="{fills}"' in page
+    assert '<form method="post" action="/login">' in page
+    assert 'role="alert"' not in page
+
+
+async def test_a_person_with_only_a_browser_logs_in(town: Town, browser: httpx2.AsyncClient) -> None:
+    await town.control.people.add_user(OWNER, "ada", password=PASSWORD)
+    done = await fill_in(browser, " ada ", PASSWORD)
+    assert (done.status_code, "logged in as ada" in done.text) == (200, True)
+    assert "samesite=strict" in done.headers["set-cookie"].lower()
+    me = (await browser.get("/api/v1/me")).json()
+    assert (me["user"], me["via"]) == ("ada", "session")
+
+
+@pytest.mark.parametrize(
+    ("name", "password"), [("ada", "not hers, and long"), ("nobody", PASSWORD), ("a\0b", "x" * 12)]
+)
+async def test_a_wrong_password_shows_the_form_again(
+    town: Town, browser: httpx2.AsyncClient, name: str, password: str
+) -> None:
+    await town.control.people.add_user(OWNER, "ada", password=PASSWORD)
+    refused = await fill_in(browser, name, password)
+    assert refused.status_code == (422 if "\0" in name else 401)
+    assert '<div role="alert" id="refused">' in refused.text
+    assert 'aria-describedby="refused"' in refused.text
+    assert '<form method="post" action="/login">' in refused.text
+    assert "set-cookie" not in refused.headers
+    assert password not in refused.text
+
+
+async def test_the_name_comes_back_as_text(browser: httpx2.AsyncClient) -> None:
+    refused = await fill_in(browser, '"><script>alert(1)</script>', "x" * 12)
+    assert (refused.status_code, "<script>" in refused.text, "&lt;script&gt;" in refused.text) == (401, False, True)
+
+
+async def test_guessing_gets_slower_in_the_form_too(town: Town, browser: httpx2.AsyncClient) -> None:
+    await town.control.people.add_user(OWNER, "ada", password=PASSWORD)
+    answers = [await fill_in(browser, "ada", "a wrong password") for _ in range(20)]
+    refused = next(answer for answer in answers if answer.status_code == 429)
+    assert int(refused.headers["retry-after"]) >= 1
+    assert 'role="alert"' in refused.text
+    assert (await fill_in(browser, "ada", PASSWORD)).status_code == 429
+
+
+@pytest.mark.parametrize("origin", ["http://evil.example", "null"])
+async def test_the_form_of_another_site_logs_nobody_in(town: Town, browser: httpx2.AsyncClient, origin: str) -> None:
+    await town.control.people.add_user(OWNER, "ada", password=PASSWORD)
+    refused = await fill_in(browser, "ada", PASSWORD, Origin=origin)
+    assert (refused.status_code, refused.json()["code"]) == (403, "foreign_site")
+    assert "set-cookie" not in refused.headers
+
+
+async def test_programs_are_told_as_programs(browser: httpx2.AsyncClient) -> None:
+    for form, status in ((b"name=ada&password=x", 401), (b"name=ada", 422), (b"code=x", 401)):
+        refused = await browser.post("/login", content=form)
+        assert (refused.status_code, refused.headers["content-type"]) == (status, "application/problem+json")
+        assert refused.json()["fix"]
+
+
+async def test_a_used_link_is_told_as_a_page(browser: httpx2.AsyncClient) -> None:
+    refused = await browser.post("/login", content=b"code=x", headers={**HTML, **OWN})
+    assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
+    assert '<a href="/login">' in refused.text
+
+
+async def test_a_browser_says_that_our_own_forms_are_ours(browser: httpx2.AsyncClient) -> None:
+    """With `no-referrer` it would send `Origin: null`, which is refused."""
+    for path in ("/login", "/login?code=x"):
+        assert (await browser.get(path)).headers["referrer-policy"] == "same-origin"
+    assert (await browser.get("/healthz")).headers["referrer-policy"] == "no-referrer"
+
+
+async def test_the_pages_style_is_all_that_they_may_have(browser: httpx2.AsyncClient) -> None:
+    page = await browser.get("/login")
+    style = page.text.split("<style>")[1].split("</style>")[0]
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    policy = page.headers["content-security-policy"]
+    assert policy == f"{CAREFUL['Content-Security-Policy']}; style-src 'sha256-{digest}'"
+    assert not re.search(r" (style|on[a-z]+)=", page.text)
+
+
 async def test_the_page_repeats_nothing_that_could_be_markup(browser: httpx2.AsyncClient) -> None:
     page = await browser.get("/login", params={"code": '"><script>alert(1)</script>'})
     assert "<script>" not in page.text
@@ -133,7 +236,7 @@ async def test_forms_that_are_none(browser: httpx2.AsyncClient, form: bytes) -> 
 
 
 async def test_a_form_that_is_too_long(browser: httpx2.AsyncClient) -> None:
-    assert (await browser.post("/login", content=b"code=" + b"x" * 2000, headers=OWN)).status_code == 413
+    assert (await browser.post("/login", content=b"code=" + b"x" * 17_000, headers=OWN)).status_code == 413
 
 
 async def test_what_was_sent_is_not_repeated(browser: httpx2.AsyncClient) -> None:

@@ -209,7 +209,8 @@ async def test_a_server_without_a_provider_says_so(rig: Rig) -> None:
             refused = await browser.get(path)
             assert (refused.status_code, "no OpenID provider" in refused.json()["detail"]) == (404, True)
         assert (await browser.get("/api/v1/login")).json() == {"password": True, "oidc": None}
-        assert "crucible login --link" in (await browser.get("/login")).text
+        page = (await browser.get("/login")).text
+        assert ("crucible login --link" in page, "Log in with" in page) == (True, False)
         body = {"code": "x", "verifier": VERIFIER}
         assert (await browser.post("/api/v1/login", json=body)).status_code == 404
 
@@ -218,6 +219,7 @@ async def test_the_ways_to_log_in_are_told(browser: httpx2.AsyncClient) -> None:
     assert (await browser.get("/api/v1/login")).json() == {"password": True, "oidc": "Example ID"}
     page = (await browser.get("/login")).text
     assert f'<a href="{BEGIN}">Log in with Example ID</a>' in page
+    assert '<input id="password"' in page, "those who have a password need no provider"
 
 
 async def test_tries_are_limited(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,6 +83,46 @@ async def test_who_leaves_lets_the_agent_go(control: FakeControl, api: FastAPI, 
         assert not control.meetings
 
 
+@asynccontextmanager
+async def waiting(control: FakeControl, api: FastAPI) -> AsyncIterator[SocketClient]:
+    """A session that is opened and whose agent has not come: it is on its way, or the job's program has not begun."""
+    async with SocketClient(api, PATH, ASKING) as client:
+        await client.accepted()
+        client.send(LS)
+        while "ses-1" not in control.meetings:
+            await asyncio.sleep(0)
+        yield client
+
+
+async def test_who_leaves_before_the_agent_comes_has_asked_for_nothing(control: FakeControl, api: FastAPI) -> None:
+    async with waiting(control, api) as client:
+        client.send(s.data(b"typed ahead"))
+        client.leave()
+        await asyncio.wait_for(client.ended(), 1)
+        assert not control.meetings
+
+
+async def test_what_was_sent_ahead_comes_in_order(control: FakeControl, api: FastAPI, agents_api: FastAPI) -> None:
+    ahead = [s.data(b"one"), s.resize(s.Size(1, 2)), s.data(b"two"), s.end()]
+    async with waiting(control, api) as client:
+        for frame in ahead:
+            client.send(frame)
+        async with SocketClient(agents_api, LINE, AS_RUNNER) as agent:
+            await agent.accepted()
+            assert [await agent.received() for _ in range(5)] == [LS, *ahead]
+            client.send(s.credit(1))
+            assert await agent.received() == s.credit(1)
+
+
+async def test_more_ahead_than_there_is_room_for(control: FakeControl, api: FastAPI) -> None:
+    async with waiting(control, api) as client:
+        for _ in range(relay.MAX_AHEAD // s.CHUNK + 1):
+            client.send(s.data(b"x" * s.CHUNK))
+        problem = await problem_of(client)
+        assert (problem.code, "credit" in problem.why) == ("bad_input", True)
+        assert not control.meetings
+
+
 async def test_an_agent_that_goes_without_a_word(control: FakeControl, api: FastAPI, agents_api: FastAPI) -> None:
     async with met(control, api, agents_api) as (client, agent):
         agent.leave()

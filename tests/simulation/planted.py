@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -12,8 +13,9 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, text
 
+from crucible.agent import runner_state
 from crucible.backends import base
-from crucible.control import agents, effects, ledger, poller, repository, retention, scheduler
+from crucible.control import agents, effects, janitor, ledger, orders, poller, repository, retention, scheduler
 from crucible.control.ingest import Ingest
 from crucible.control.outbox import Claimed
 from crucible.control.reconcile import Reconciler
@@ -25,7 +27,7 @@ from crucible.core.lifecycle import facts as f
 from crucible.core.states import AttemptState
 from crucible.simulation.faults.elastic import ElasticBackend
 from crucible.simulation.faults.servers import KEY
-from crucible.wire.messages import Batch, Message, derive_secret
+from crucible.wire.messages import Batch, Cause, Message, derive_secret
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,28 @@ def anybody_claims(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(agents, "_claim", claim)
 
 
+def machines_have_no_end(patch: pytest.MonkeyPatch) -> None:
+    """A machine lives until somebody ends it, and nobody may be there to do so."""
+    real = orders.MachineOrder
+    patch.setattr(orders, "MachineOrder", lambda machine, deployment, offer, ends_at: real(machine, deployment, offer))
+
+
+def doubles_take_the_healthy_along(patch: pytest.MonkeyPatch) -> None:
+    """Who ends a double ends all that carries the machine's name, what runs there too."""
+    patch.setattr(janitor, "end_only", lambda backend, ref: backend.terminate(ref))
+
+
+def room_is_not_counted(patch: pytest.MonkeyPatch) -> None:
+    """A machine that is shared takes whatever comes."""
+    patch.setattr(scheduler.Scheduler, "_taken", lambda self, unit, machine: ())
+
+
 # Jobs
+
+
+def limits_are_not_kept(patch: pytest.MonkeyPatch) -> None:
+    """A program runs for as long as it likes."""
+    patch.setattr(runner_state, "_time_limit", lambda state: (math.inf, Cause.TIME_LIMIT))
 
 
 def silence_is_death(patch: pytest.MonkeyPatch) -> None:
@@ -270,7 +293,7 @@ def our_own_count_is_the_bill(patch: pytest.MonkeyPatch) -> None:
 
 
 ALL = (
-    Planted("a lost answer is a refusal", "dstack#707, #3453; skypilot#4431", lost_is_refused, first=3),
+    Planted("a lost answer is a refusal", "dstack#707, #3453; skypilot#4431", lost_is_refused, first=4),
     Planted("made before intended", "dstack#707, #3453; skypilot#4431", made_before_intended),
     Planted("one list is enough", "skypilot#4431", one_list_is_enough, first=3),
     Planted("told to end is gone", "dstack#1551, #3031, #3324", told_to_end_is_gone, first=3),
@@ -287,7 +310,11 @@ ALL = (
     Planted("checkpoints are acknowledged first", "promise 6", checkpoints_are_acknowledged_first, first=2),
     Planted("removals are tried once", "promise 6", removals_are_tried_once, first=94),
     Planted("nobody waits for what is coming", "promise 6", nobody_waits_for_what_is_coming, first=2),
-    Planted("keys are ignored", "promise 1", keys_are_ignored, first=3),
+    Planted("keys are ignored", "promise 1", keys_are_ignored, first=10),
     Planted("only the last event", "promise 6", only_the_last_event),
     Planted("our own count is the bill", "promise 3", our_own_count_is_the_bill),
+    Planted("machines have no end", "promise 3", machines_have_no_end),
+    Planted("doubles take the healthy along", "promise 4", doubles_take_the_healthy_along, first=8),
+    Planted("room is not counted", "promise 2", room_is_not_counted),
+    Planted("limits are not kept", "promise 3", limits_are_not_kept, first=24),
 )

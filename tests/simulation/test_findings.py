@@ -6,72 +6,19 @@ import asyncio
 import hashlib
 
 import pytest
-from sqlalchemy import Connection
+from tests.simulation.books import Books, checkers, instance, make
 
-from crucible.control.db import schema as t
 from crucible.core.offers import Market
 from crucible.simulation.faults.bills import Bills
 from crucible.simulation.faults.choices import Choices
-from crucible.simulation.faults.cloud import Cloud
-from crucible.simulation.faults.findings import LAUNCH_SECONDS, Checkers
-from crucible.simulation.faults.loop import VirtualLoop
-from crucible.simulation.faults.machine import Ground
-from crucible.simulation.faults.network import Network
-from crucible.simulation.faults.ports import WallClock, WatchedDb
+from crucible.simulation.faults.findings import BOUND_SECONDS, LAUNCH_SECONDS
 from crucible.simulation.faults.shelf import Shelf
-from crucible.simulation.faults.store import MemoryStore
 from crucible.simulation.faults.story import Broken
-from crucible.simulation.faults.trace import Trace
-from crucible.simulation.faults.truth import Segment, Truth
-from crucible.simulation.faults.weather import Dice, Weather
+from crucible.simulation.faults.truth import Running, Saved, Segment
 from crucible.storage.layout import checkpoint_key, log_segment_key
 
 DATA = b"one line\n"
 SHA = hashlib.sha256(DATA).hexdigest()
-
-
-class Books:
-    """A database that nobody guards, and a world in which nothing fails."""
-
-    def __init__(self) -> None:
-        self.loop = VirtualLoop()
-        self.db = WatchedDb()
-        self.now(t.metadata.create_all)
-        self.db.look("PRAGMA foreign_keys = OFF")
-        self.broken: list[str] = []
-        self.truth = Truth(self.broken.append)
-        weather = Weather(Dice(1, "weather"), self.loop.time)
-        weather.end()
-        self.store = MemoryStore(weather)
-        self.clock = WallClock(self.loop)
-        trace, dice = Trace(self.loop.time), Dice(1, "machines")
-        ground = Ground(Network(None, weather, dice), self.truth, trace, dice)  # type: ignore[arg-type]
-        self.cloud = Cloud(self.loop, ground, weather, dice)
-
-    def now(self, fn: object) -> None:
-        asyncio.run(self.db.write(fn))  # type: ignore[arg-type]
-
-    def put(self, table: str, **values: object) -> None:
-        """A row; what it needs and was not given is empty."""
-        columns = {str(row[1]): (str(row[2]), row[3], row[4]) for row in self.db.look(f"PRAGMA table_info({table})")}
-        needed = {
-            name: "" if "CHAR" in kind or kind == "TEXT" else 0
-            for name, (kind, must, or_) in columns.items()
-            if must and or_ is None and name not in ("cursor",)
-        }
-        row = {**needed, **values}
-
-        def insert(conn: Connection) -> int:
-            names = ", ".join(f'"{name}"' for name in row)
-            marks = ", ".join("?" for _ in row)
-            return conn.exec_driver_sql(f"INSERT INTO {table} ({names}) VALUES ({marks})", tuple(row.values())).rowcount
-
-        self.now(insert)
-
-
-@pytest.fixture
-def books() -> Books:
-    return Books()
 
 
 def test_a_checkpoint_that_is_listed_is_there_and_whole(books: Books) -> None:
@@ -128,8 +75,10 @@ def test_two_live_tries_of_a_generation_are_told(books: Books) -> None:
 def placed(books: Books, number: int, zone: str, reason: str | None) -> None:
     ended = books.clock.now() - 60 if reason else None
     name = f"{number}"
-    books.put("machines", id=f"mch-{name}", backend="cloud", region=zone, market=Market.SPOT.value, call="{}")
-    books.put("slots", attempt=f"att-{name}", rank=0, machine=f"mch-{name}", ended=bool(reason))
+    books.put(
+        "machines", id=f"mch-{name}", backend="cloud", region=zone, market=Market.SPOT.value, call="{}", capacity="{}"
+    )
+    books.put("slots", attempt=f"att-{name}", rank=0, machine=f"mch-{name}", ended=bool(reason), allocation="{}")
     state = "ended" if reason else "placed"
     row = {"number": number, "generation": 1, "backend": "cloud", "state": state, "reason": reason, "ended_at": ended}
     books.put("attempts", id=f"att-{name}", job="job-1", **row)
@@ -167,17 +116,6 @@ def test_a_closed_bill_is_the_clouds(books: Books) -> None:
         bills.check()
 
 
-def checkers(books: Books) -> Checkers:
-    return Checkers(books.db, books.truth, books.cloud, books.store, books.loop.time, books.clock)
-
-
-def make(books: Books, token: str) -> None:
-    async def create() -> None:
-        books.cloud.create(token, "dep-1", "north-1", Market.SPOT, "nonce", None)
-
-    books.loop.run_until_complete(create())
-
-
 def test_an_instance_without_an_intent_is_told(books: Books) -> None:
     checkers(books)
     make(books, "mch-1")
@@ -186,7 +124,7 @@ def test_an_instance_without_an_intent_is_told(books: Books) -> None:
 
 def test_an_instance_that_nobody_wants_any_more_is_told(books: Books) -> None:
     found = checkers(books)
-    books.put("machines", id="mch-1", backend="cloud", call="{}", billing="{}", state="releasing")
+    books.put("machines", id="mch-1", backend="cloud", call="{}", billing="{}", state="releasing", ends_at=9e9)
     found.look(None)
     make(books, "mch-1")
     assert books.broken == [], "it was on its way"
@@ -213,3 +151,86 @@ def test_a_job_that_exists_twice_is_told(books: Books) -> None:
         books.put("jobs", id=name, state="queued", desired="run", spec='{"name": "a"}')
     with pytest.raises(Broken, match="exists twice"):
         found.look(None)
+
+
+def test_a_machine_that_is_gone_and_lives_is_told(books: Books) -> None:
+    instance(books, "mch-1")
+    found = checkers(books)
+    books.put("machines", id="mch-1", backend="cloud", call="{}", state="gone")
+    with pytest.raises(Broken, match="is gone by the books, and i-1 lives"):
+        found.commit()
+
+
+def test_a_submission_that_was_acknowledged_and_is_not_there_is_told(books: Books) -> None:
+    found = checkers(books)
+    books.truth.acknowledged("key-1", "job-1")
+    with pytest.raises(Broken, match="does not exist"):
+        found.look(None)
+    books.truth.acknowledged("key-1", "job-2")
+    assert books.broken == ["key-1 was acknowledged as job-1 and as job-2"]
+
+
+def test_events_with_a_gap_are_told(books: Books) -> None:
+    found = checkers(books)
+    books.put("jobs", id="job-1", state="queued", desired="run", spec='{"name": "a"}', events=2)
+    books.put("events", job="job-1", n=1, type="submitted", data="{}")
+    with pytest.raises(Broken, match="have a gap"):
+        found.look(None)
+    books.put("events", job="job-1", n=2, type="queued", data="{}")
+    found.look(None)
+
+
+def test_a_checkpoint_that_was_acknowledged_and_has_no_row_is_told(books: Books) -> None:
+    books.truth.checkpoint(Saved("job-1", "att-1", 5, SHA))
+    with pytest.raises(Broken, match="at step 5 was acknowledged and has no row"):
+        checkers(books).look(None)
+
+
+def test_what_does_not_end_in_the_calm_is_told(books: Books) -> None:
+    found, then = checkers(books), books.clock.now() - BOUND_SECONDS - 1
+    books.put("machines", id="mch-1", backend="cloud", call="{}", state="releasing")
+    found.look(0.0)
+    books.loop.run_until_complete(asyncio.sleep(BOUND_SECONDS + 1))
+    with pytest.raises(Broken, match="mch-1 is being released for"):
+        found.look(0.0)
+    books.change("UPDATE machines SET state = 'gone'")
+    books.put("jobs", id="job-1", state="stopping", desired="cancel", spec='{"name": "a"}', events=1)
+    books.put("events", job="job-1", n=1, type="cancel_requested", data="{}", at=then)
+    with pytest.raises(Broken, match="job-1 was cancelled 900 s ago and is still stopping"):
+        found.look(0.0)
+    books.change(f"UPDATE jobs SET state = 'cancelled', ended_at = {then}")
+    found.look(0.0)
+    instance(books, "mch-2")
+    books.put("attempts", id="att-1", job="job-1", state="ended")
+    books.put("slots", attempt="att-1", rank=0, machine="mch-2", ended=True)
+    with pytest.raises(Broken, match="i-1 lives 900 s after the end of its job"):
+        found.look(0.0)
+
+
+def test_what_is_left_to_do_is_told(books: Books) -> None:
+    found = checkers(books)
+    assert found.unfinished() == ""
+    instance(books, "mch-1")
+    assert found.unfinished() == "i-1 lives"
+    books.put("machines", id="mch-1", backend="cloud", call="{}", state="up", metered=True)
+    assert found.unfinished() == "mch-1 is up"
+    books.put("effects", machine="mch-1", kind="terminate", done=False, error="no")
+    assert found.unfinished() == "an effect is open: terminate mch-1 no"
+    books.put("jobs", id="job-1", state="queued", desired="run", spec="{}", waiting="for room")
+    assert found.unfinished() == "job-1 is queued for room"
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "told"),
+    [("completed", "completed", "its program never was"), ("failed", "exit_code", "never exited with one")],
+)
+def test_an_end_that_never_was_is_told(books: Books, state: str, reason: str, told: str) -> None:
+    books.put("jobs", id="job-1", state=state, desired="run", spec='{"name": "a"}', reason=reason)
+    with pytest.raises(Broken, match=told):
+        checkers(books).finish()
+
+
+def test_a_program_that_outlives_everything_is_told(books: Books) -> None:
+    books.truth.started(Running("job-1", "att-1", "i-1", 0))
+    with pytest.raises(Broken, match="still runs"):
+        checkers(books).finish()

@@ -179,9 +179,6 @@ def _assumed(learned: Profile, made: tuple[models.Model, ...]) -> tuple[Inputs, 
 
 def _pure_half(seen: Seen) -> bool:
     """The weights themselves are in half precision, not only the work on them."""
-    names = ("half", "bfloat16")
-    return any(
-        (call.last in names and not call.args)
-        or (call.last == "from_pretrained" and ("torch_dtype" in call.kwargs or "dtype" in call.kwargs))
-        for call in seen.facts.calls
+    return any(not call.args for call in seen.calls_named("half", "bfloat16")) or any(
+        "torch_dtype" in call.kwargs or "dtype" in call.kwargs for call in seen.calls_named("from_pretrained")
     )

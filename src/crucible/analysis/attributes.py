@@ -8,7 +8,7 @@ from crucible.analysis.imports import local_module
 from crucible.analysis.library.options import absl_flags
 from crucible.analysis.library.torch_models import head_features
 from crucible.analysis.machine import Machine
-from crucible.analysis.names import canonical
+from crucible.analysis.names import member_of
 from crucible.analysis.tensors import tensor_attribute
 from crucible.analysis.values import (
     MISSING,
@@ -27,6 +27,8 @@ from crucible.analysis.values import (
     Value,
     either,
 )
+
+_STATIC, _OF_CLASS = Name("builtins.staticmethod"), Name("builtins.classmethod")
 
 
 def attribute(machine: Machine, value: Value, name: str) -> Value:
@@ -59,7 +61,7 @@ def _of_name(machine: Machine, value: Name, name: str) -> Value:
         return [machine.sources.entry, *machine.sources.arguments]
     if value.path == "absl.flags.FLAGS":
         return absl_flags(machine).attrs.get(name, UNKNOWN)
-    return Name(canonical(f"{value.path}.{name}"))
+    return member_of(value.path, name)
 
 
 def _of_thing(value: Thing, name: str) -> Value:
@@ -87,11 +89,13 @@ def _of_instance(machine: Machine, value: Instance, name: str) -> Value:
         return value.cls
     found = value.cls.lookup(name)
     if isinstance(found, Function):
+        if not found.decorators:
+            return Bound(value, found)
         if any(isinstance(each, Name) and each.path.endswith("property") for each in found.decorators):
             return machine.call(Bound(value, found), (), {}, found.scope)
-        if Name("builtins.staticmethod") in found.decorators:
+        if _STATIC in found.decorators:
             return found
-        return Bound(value.cls if Name("builtins.classmethod") in found.decorators else value, found)
+        return Bound(value.cls if _OF_CLASS in found.decorators else value, found)
     if found is not MISSING:
         return found
     return Member(value, name)
@@ -109,7 +113,7 @@ def _of_class(value: Class, name: str) -> Value:
     if name == "__name__":
         return value.name
     found = value.lookup(name)
-    if isinstance(found, Function) and Name("builtins.classmethod") in found.decorators:
+    if isinstance(found, Function) and _OF_CLASS in found.decorators:
         return Bound(value, found)
     if found is not MISSING:
         return found

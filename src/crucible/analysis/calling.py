@@ -31,16 +31,16 @@ def call(machine: Machine, function: Value, args: tuple[Value, ...], kwargs: Kwa
         return called_library(machine, function.path, args, kwargs, scope)
     if isinstance(function, Member):
         return called_member(machine, function, args, kwargs, scope)
-    if isinstance(function, Function):
-        return follow(machine, function, args, kwargs)
+    if isinstance(function, Thing):
+        return called_thing(machine, function, args, kwargs)
     if isinstance(function, Bound):
         return follow(machine, function.function, (function.owner, *args), kwargs)
+    if isinstance(function, Function):
+        return follow(machine, function, args, kwargs)
     if isinstance(function, Class):
         return make(machine, function, args, kwargs)
     if isinstance(function, Instance):
         return _called_object(machine, function, args, kwargs)
-    if isinstance(function, Thing):
-        return called_thing(machine, function, args, kwargs)
     if isinstance(function, Either):
         return either([call(machine, each, args, kwargs, scope) for each in function.options[:2]], function.gpu)
     return UNKNOWN

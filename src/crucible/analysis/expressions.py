@@ -11,7 +11,7 @@ from crucible.analysis.calling import call
 from crucible.analysis.facts import Guard
 from crucible.analysis.functions import defaults_of
 from crucible.analysis.iteration import UNROLLED, item_like, items_of
-from crucible.analysis.library import builtin_names
+from crucible.analysis.library import BUILTIN_NAMES
 from crucible.analysis.machine import Exhausted, Machine
 from crucible.analysis.operators import MAX_LENGTH, binary, compare, negated, truth, unary
 from crucible.analysis.scope import Scope
@@ -28,44 +28,54 @@ from crucible.analysis.values import (
     Unknown,
     Value,
     either,
+    named,
 )
 
 MAX_DEPTH = 90
 """Of expressions and calls within each other; Python itself would stop the reader not far beyond."""
 
 
+_Name, _Constant = ast.Name, ast.Constant
+
+
 def evaluate(machine: Machine, node: ast.expr | None, scope: Scope) -> Value:
-    machine.steps += 1
-    if machine.steps > machine.limit:
+    machine.steps = steps = machine.steps + 1
+    if steps > machine.limit:
         raise Exhausted
-    if isinstance(node, ast.Constant):
-        return node.value
-    if isinstance(node, ast.Name):
-        return _name(machine, node, scope)
-    if node is None:
-        return None
-    act = _ACTS.get(type(node))
-    if act is None or machine.depth > MAX_DEPTH:
-        return UNKNOWN
-    machine.depth += 1
+    kind = type(node)
+    if kind is _Name:
+        return _name(machine, node, scope)  # type: ignore[arg-type]
+    if kind is _Constant:
+        return node.value  # type: ignore[union-attr]
+    act = _ACTS.get(kind)
+    depth = machine.depth
+    if act is None or depth > MAX_DEPTH:
+        return None if node is None else UNKNOWN
+    machine.depth = depth + 1
     try:
         return act(machine, node, scope)
     finally:
-        machine.depth -= 1
+        machine.depth = depth
 
 
 def _name(machine: Machine, node: ast.Name, scope: Scope) -> Value:
-    found = scope.lookup(node.id)
-    if found is not MISSING:
-        return found
-    if node.id == "__name__":
+    name = node.id
+    found = scope.names.get(name, MISSING)
+    if found is MISSING:
+        found = scope.lookup(name)
+    return _outside(machine, name, scope) if found is MISSING else found
+
+
+def _outside(machine: Machine, name: str, scope: Scope) -> Value:
+    """What a name means that the program did not give to anything."""
+    if name == "__name__":
         return "__main__" if scope.file == machine.sources.entry else scope.file
-    if node.id == "__file__":
+    if name == "__file__":
         return scope.file
-    if node.id in builtin_names():
-        return Name(f"builtins.{node.id}")
+    if name in BUILTIN_NAMES:
+        return named(f"builtins.{name}")
     stars = scope.top.stars
-    return Name(f"{stars[-1]}.{node.id}") if stars else UNKNOWN
+    return named(f"{stars[-1]}.{name}") if stars else UNKNOWN
 
 
 def _attribute(machine: Machine, node: ast.Attribute, scope: Scope) -> Value:
@@ -171,10 +181,12 @@ def _compare(machine: Machine, node: ast.Compare, scope: Scope) -> Value:
     return result
 
 
+_COUNTED = Name("torch.cuda.device_count()")
+
+
 def _compared(operator: ast.cmpop, left: Value, right: Value) -> Value:
-    counted = Name("torch.cuda.device_count()")
     for one, other in ((left, right), (right, left)):
-        if one == counted and isinstance(other, int):
+        if type(one) is Name and one == _COUNTED and isinstance(other, int):
             positive = (
                 isinstance(operator, ast.Gt | ast.GtE | ast.NotEq) if one is left else isinstance(operator, ast.Lt)
             )

@@ -6,9 +6,9 @@ import ast
 from pathlib import PurePosixPath
 
 from crucible.analysis.machine import Machine
-from crucible.analysis.names import canonical
+from crucible.analysis.names import canonical, member_of
 from crucible.analysis.scope import Scope
-from crucible.analysis.values import MISSING, UNKNOWN, Module, Name, Value
+from crucible.analysis.values import MISSING, UNKNOWN, Module, Value, named
 
 MAX_FILES = 200
 
@@ -24,10 +24,10 @@ def import_plain(machine: Machine, node: ast.Import, scope: Scope) -> None:
             continue
         machine.note_import(alias.name)
         if alias.asname:
-            scope.bind(alias.asname, Name(canonical(alias.name)))
+            scope.bind(alias.asname, named(canonical(alias.name)))
         else:
             top_name = alias.name.partition(".")[0]
-            scope.bind(top_name, Name(canonical(top_name)))
+            scope.bind(top_name, named(canonical(top_name)))
 
 
 def import_from(machine: Machine, node: ast.ImportFrom, scope: Scope) -> None:
@@ -76,7 +76,7 @@ def _member(machine: Machine, local: Module | None, module: str, name: str, rela
         return inner
     if local is not None:
         return UNKNOWN
-    return Name(canonical(f"{module}.{name}"))
+    return member_of(module, name)
 
 
 def local_module(machine: Machine, name: str) -> Module | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from crucible.analysis.facts import Loop
 from crucible.analysis.flow import Flow
@@ -18,7 +19,7 @@ _BUILDS = frozenset({"append", "extend", "add", "add_module", "insert", "registe
 FEW = 16
 """Rounds of a loop that says nothing about itself which are followed one by one."""
 
-_TURNS = ("epoch", "step", "iter", "batch", "episode", "round", "trial")
+_TURNS = re.compile("epoch|step|iter|batch|episode|round|trial")
 ROUND_STEPS = 30_000
 """Steps that following a loop round by round may take before it is left at that."""
 
@@ -36,7 +37,7 @@ def for_loop(machine: Machine, node: ast.For | ast.AsyncFor, scope: Scope) -> Fl
             machine.assign(node.target, item_like(source), scope)
             flow = machine.execute(node.body, scope)
         machine.rounds -= 1
-    if flow in (Flow.RETURN, Flow.RAISE) and items != [] and isinstance(source, list | tuple | Thing):
+    if flow in (Flow.RETURN, Flow.RAISE) and items != [] and isinstance(source, (list, tuple, Thing)):
         return flow
     return machine.execute(node.orelse, scope)
 
@@ -61,27 +62,25 @@ def _builds(machine: Machine, node: ast.For | ast.AsyncFor, source: Value) -> bo
     if not isinstance(source, Thing) or source.path != "range":
         return True
     target = _target(node.target)
-    if any(turn in target.lower() for turn in _TURNS):
+    if _TURNS.search(target.lower()):
         return False
     return bool(called & _BUILDS) or target in names or (length_of(source) or 0) <= FEW
 
 
 def _words(machine: Machine, node: ast.For | ast.AsyncFor) -> tuple[set[str], set[str]]:
     """The methods that the body calls and the names it uses; looked up once, however often the loop is met."""
-    if id(node) not in machine.words:
-        called: set[str] = set()
-        names: set[str] = set()
-        for statement in node.body:
-            for each in nodes(statement):
-                if isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute):
-                    called.add(each.func.attr)
-                elif isinstance(each, ast.Name):
-                    names.add(each.id)
-        machine.words[id(node)] = (called, names)
-    return machine.words[id(node)]
+    found = machine.words.get(id(node))
+    if found is None:
+        below = [each for statement in node.body for each in nodes(statement)]
+        calls = [each.func for each in below if type(each) is ast.Call]
+        called = {each.attr for each in calls if type(each) is ast.Attribute}
+        found = machine.words[id(node)] = (called, {each.id for each in below if type(each) is ast.Name})
+    return found
 
 
 def _target(node: ast.expr) -> str:
+    if isinstance(node, ast.Name):
+        return node.id
     return ",".join(each.id for each in nodes(node) if isinstance(each, ast.Name))
 
 

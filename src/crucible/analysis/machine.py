@@ -6,8 +6,7 @@ Nothing of the program is run: the machine walks its tree, does the sums it can 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -21,6 +20,9 @@ from crucible.analysis.values import NOWHERE, Value, Where
 
 MAX_CALLS = 3_000
 """Facts of each kind that are kept; a program with more says nothing new."""
+
+
+_TOLD = (int, float, str)
 
 
 class Exhausted(Exception):
@@ -105,32 +107,37 @@ class Machine:
         self, path: str, args: tuple[Value, ...], kwargs: dict[str, Value], owner: Value, result: Value
     ) -> None:
         if len(self.facts.calls) < MAX_CALLS:
-            last = path.rpartition(".")[2]
-            self.facts.calls.append(Call(path, last, args, kwargs, self.situation(), owner, result))
+            situation = Situation(self.line, self.guards, self.loops)
+            self.facts.calls.append(Call(path, path.rpartition(".")[2], args, kwargs, situation, owner, result))
 
     def note_import(self, module: str) -> None:
         if len(self.facts.imports) < MAX_CALLS:
             self.facts.imports.append(Import(module, self.situation()))
 
     def note_assigned(self, name: str, value: Value) -> None:
-        if isinstance(value, int | float | str) and len(self.facts.assigned) < MAX_CALLS:
+        if isinstance(value, _TOLD) and len(self.facts.assigned) < MAX_CALLS:
             self.facts.assigned.append(Assigned(name, value, self.line))
 
-    @contextmanager
-    def under(self, guard: Guard) -> Iterator[None]:
+    def under(self, guard: Guard) -> Within:
         """What happens inside is seen under this condition."""
-        before = self.guards
-        self.guards = (*before, guard)
-        try:
-            yield
-        finally:
-            self.guards = before
+        return Within(self, (*self.guards, guard), self.loops)
 
-    @contextmanager
-    def around(self, loop: Loop) -> Iterator[None]:
-        before = self.loops
-        self.loops = (*before, loop)
-        try:
-            yield
-        finally:
-            self.loops = before
+    def around(self, loop: Loop) -> Within:
+        return Within(self, self.guards, (*self.loops, loop))
+
+
+class Within:
+    """A stretch of a program under these conditions and in these loops; afterwards all is as it was."""
+
+    __slots__ = ("_after", "_before", "_machine")
+
+    def __init__(self, machine: Machine, guards: tuple[Guard, ...], loops: tuple[Loop, ...]) -> None:
+        self._machine = machine
+        self._before = machine.guards, machine.loops
+        self._after = guards, loops
+
+    def __enter__(self) -> None:
+        self._machine.guards, self._machine.loops = self._after
+
+    def __exit__(self, *_: object) -> None:
+        self._machine.guards, self._machine.loops = self._before

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 
+from crucible.analysis.values import Name, named
+
 _SAME = {
     "tensorflow.keras": "keras",
     "tensorflow.python.keras": "keras",
@@ -44,3 +46,9 @@ def canonical(path: str) -> str:
         if path == prefix or path.startswith(f"{prefix}."):
             return _SAME[prefix] + path[len(prefix) :]
     return path
+
+
+@functools.lru_cache(maxsize=8192)
+def member_of(path: str, name: str) -> Name:
+    """What `path.name` is best known as."""
+    return named(canonical(f"{path}.{name}"))

@@ -49,10 +49,11 @@ def execute(machine: Machine, body: Sequence[ast.stmt], scope: Scope) -> Flow:
             if act is None:
                 continue
             flow = act(machine, statement, scope)
-            if isinstance(flow, Guard):
-                machine.guards = (*machine.guards, flow)
-            elif flow is not Flow.NEXT:
+            if flow is Flow.NEXT:
+                continue
+            if not isinstance(flow, Guard):
                 return flow
+            machine.guards = (*machine.guards, flow)
     finally:
         machine.guards = guards
     return Flow.NEXT
@@ -117,7 +118,7 @@ def assign(machine: Machine, target: ast.expr, value: Value, scope: Scope) -> No
     if isinstance(target, ast.Name):
         scope.bind(target.id, value)
         machine.note_assigned(target.id, value)
-    elif isinstance(target, ast.Tuple | ast.List):
+    elif isinstance(target, (ast.Tuple, ast.List)):
         _unpack(machine, target.elts, value, scope)
     elif isinstance(target, ast.Attribute):
         set_attribute(machine, evaluate(machine, target.value, scope), target.attr, value)
@@ -143,7 +144,7 @@ def _unpack(machine: Machine, targets: list[ast.expr], value: Value, scope: Scop
 
 def set_attribute(machine: Machine, owner: Value, name: str, value: Value) -> None:
     machine.note_assigned(name, value)
-    if isinstance(owner, Instance | Thing):
+    if isinstance(owner, (Instance, Thing)):
         owner.attrs[name] = value
         if name in ("requires_grad", "trainable"):
             freeze(owner, truth(value) is not False)

@@ -22,11 +22,17 @@ def tensor(shape: Shape | None, kind: str = "float32", grad: bool = False, libra
 
 def weight(*shape: Value) -> Tensor:
     """A parameter, with the dimensions that are known."""
-    dims = tuple(each if whole(each) is None else whole(each) for each in shape)
-    made = tensor(tuple(each if isinstance(each, int) else UNKNOWN for each in dims), grad=True)
+    made = tensor(tuple([_dimension(each) for each in shape]), grad=True)
     made.store = made.store or Store(0.0)
     made.store.weight = True
     return made
+
+
+def _dimension(size: Value) -> Value:
+    if type(size) is int:
+        return size
+    number = whole(size)
+    return size if number is None and isinstance(size, int) else UNKNOWN if number is None else number
 
 
 def view(source: Tensor, shape: Shape | None) -> Tensor:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -48,6 +49,12 @@ class Name:
     """Something of a library, by its full path: `torch.nn.Linear`."""
 
     path: str
+
+
+@lru_cache(maxsize=8192)
+def named(path: str) -> Name:
+    """One object for each path: a program says the same names over and over."""
+    return Name(path)
 
 
 @dataclass(eq=False, slots=True)
@@ -185,7 +192,7 @@ class Tensor:
         for each in self.shape:
             if type(each) is not int:
                 return None
-            count *= max(each, 0)
+            count *= each if each > 0 else 0
         return count
 
     @property
@@ -219,11 +226,14 @@ def either(values: Iterable[Value], gpu: bool = False) -> Value:
     return Either(tuple(flat), gpu) if 0 < len(flat) <= MAX_OPTIONS else UNKNOWN
 
 
+_SIMPLE = frozenset({bool, int, float, str, type(None), Name, Unknown})
+
+
 def same(one: Value, other: Value) -> bool:
     if one is other:
         return True
-    simple = (bool, int, float, str, type(None), Name, Unknown)
-    return type(one) is type(other) and isinstance(one, simple) and bool(one == other)
+    kind = type(one)
+    return kind is type(other) and kind in _SIMPLE and bool(one == other)
 
 
 def settled(value: Value) -> Value:
@@ -235,6 +245,8 @@ def settled(value: Value) -> Value:
 
 def whole(value: Value) -> int | None:
     """The value as a count, if it is one."""
+    if type(value) is int:
+        return value if abs(value) <= 1e18 else None
     found = settled(value)
     if isinstance(found, bool) or not isinstance(found, int | float):
         return None

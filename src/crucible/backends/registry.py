@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import cast
@@ -14,10 +14,15 @@ from crucible.core.errors import UnknownName
 
 @dataclass(frozen=True)
 class Row:
-    """`target` is `module:callable`, called with the settings. `install` is the command that brings it."""
+    """`target` is `module:callable`, called with the settings. `install` is the command that brings it.
+
+    `connect` is the command that connects a server to it, where more is needed than to name it in the setting
+    `backends`: people see it wherever an offer of it is shown that they cannot use.
+    """
 
     target: str
     install: str
+    connect: str = ""
 
 
 ROWS: Mapping[str, Row] = {
@@ -29,6 +34,14 @@ ROWS: Mapping[str, Row] = {
 def names(rows: Mapping[str, Row] = ROWS) -> tuple[str, ...]:
     """Every backend there is, installed or not, without importing one."""
     return tuple(rows)
+
+
+def connecting(name: str, connected: Iterable[str], rows: Mapping[str, Row] = ROWS) -> str | None:
+    """The command that gives a server with the `connected` backends this one too; None where there is no such one."""
+    row = rows.get(name)
+    if row is None:
+        return None
+    return row.connect or f"crucible down, then CRUCIBLE_BACKENDS={','.join((*connected, name))} crucible up"
 
 
 def get_backend(name: str, settings: BackendSettings, rows: Mapping[str, Row] = ROWS) -> Backend:

@@ -38,7 +38,7 @@ def attach(
         if shell:
             from crucible.cli.exec import enter
 
-            return enter(session, api, found.id, (), tty=True, stdin=sys.stdin is not None)
+            return enter(session, api, found, (), tty=True, stdin=sys.stdin is not None)
         if found.ended:
             return _ended(session, api, found)
         return watch(session.out, api, found, cursors=Cursors() if since_start else end_of(api, found))

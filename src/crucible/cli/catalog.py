@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from crucible.cli.output import Listing
 from crucible.cli.session import Session
-from crucible.cli.words import dollars, price_words
+from crucible.cli.words import dollars, price_words, unconnected
 from crucible.client.api import Api
 from crucible.client.catalog import PAGE
 from crucible.core.errors import BadInput
@@ -151,9 +151,8 @@ def _tell(session: Session, page: PricePage, found: Sequence[PriceView]) -> None
         )
     elif page.refused:
         session.out.say(f"All {page.refused} prices are refused; `crucible catalog audit` says why.")
-    reasons = dict.fromkeys(offer.why for offer in found if offer.why)
-    for why in reasons:
-        session.out.say(f"Not runnable: {why}.")
+    for line in unconnected((offer.backend, offer.why) for offer in found if offer.why):
+        session.out.say(line)
 
 
 def _fields(found: TypeView) -> Iterator[tuple[str, str | None]]:

@@ -12,7 +12,10 @@ from crucible.cli.arguments import Job
 from crucible.cli.session import Session
 from crucible.client.api import Api
 from crucible.client.finding import find_job
+from crucible.client.views import JobView
 from crucible.core.errors import BadInput
+from crucible.core.states import JobState
+from crucible.wire.sessions import BEGIN_SECONDS
 
 
 def exec_(
@@ -36,14 +39,15 @@ def exec_(
         raise BadInput("--tty and --json contradict each other.", fix="Leave one of them out.")
     with session.api() as api:
         found = find_job(api, job)
-        return enter(session, api, found.id, words, tty=tty, stdin=stdin)
+        return enter(session, api, found, words, tty=tty, stdin=stdin)
 
 
-def enter(session: Session, api: Api, job: str, words: tuple[str, ...], *, tty: bool, stdin: bool = True) -> int:
+def enter(session: Session, api: Api, job: JobView, words: tuple[str, ...], *, tty: bool, stdin: bool = True) -> int:
     """Run the command to its end, joined to this process's own input and output; its exit code."""
+    tell_wait(session, job)
     if session.out.as_json:
         taken = sys.stdin.buffer.read() if stdin and not sys.stdin.isatty() else b""
-        done = api.execute(job, words, input=taken)
+        done = api.execute(job.id, words, input=taken)
         session.out.json(done.as_json())
         return done.code
     from crucible.cli.joined import Joined, size_here
@@ -51,8 +55,15 @@ def enter(session: Session, api: Api, job: str, words: tuple[str, ...], *, tty: 
 
     size = size_here() if tty else None
     term = os.environ.get("TERM", "") if tty else ""
-    with api.session(job, command_of(words, size, term)) as opened:
+    with api.session(job.id, command_of(words, size, term)) as opened:
         over = Joined(opened, tty=tty, stdin=stdin).run()
     if over.job_ended:
         session.out.warn("The job has ended, and the session with it.")
     return over.exit_code
+
+
+def tell_wait(session: Session, job: JobView) -> None:
+    """Say so where a session has to wait for the job's program."""
+    if job.phase == JobState.STARTING:
+        most = f"for at most {BEGIN_SECONDS:.0f} seconds"
+        session.out.say(f"The program of {job.called} has not begun; it is waited for, {most}.")

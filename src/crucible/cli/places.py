@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from crucible.cli.session import Session
+from crucible.cli.words import unconnected
 from crucible.client.placeviews import BackendView
 from crucible.core.resources import format_memory
 from crucible.core.tiers import TIERS
@@ -14,12 +15,15 @@ def backends(ctx: typer.Context) -> None:
     """List the places that can run jobs."""
     session = Session.of(ctx)
     with session.api() as api:
-        found = api.places.backends()
+        page = api.places.page()
+    found = page.items
     if session.out.as_json:
-        session.out.json({"items": [backend.as_json() for backend in found]})
+        session.out.json(page.as_json())
         return
     rows = [(_name(item), "yes" if item.connected else "no", _offers(item), item.detail or "") for item in found]
     session.out.table(("BACKEND", "CONNECTED", "OFFERS", "DETAIL"), rows)
+    for line in unconnected((other.name, other.why.removesuffix(".")) for other in page.others):
+        session.out.say(line)
 
 
 def tiers(ctx: typer.Context) -> None:

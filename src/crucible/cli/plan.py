@@ -8,7 +8,7 @@ from typing import Any
 
 from crucible.cli.predictions import accuracy_words
 from crucible.cli.session import Session
-from crucible.cli.words import dollars
+from crucible.cli.words import dollars, unconnected
 from crucible.client.placeviews import OfferView, PlannedView, PlanView
 from crucible.core.errors import NoCapacity
 from crucible.core.planask import PlanAsk
@@ -193,14 +193,7 @@ def _rejected(plan: PlanView) -> Iterator[str]:
 
 
 def _unconnected(offers: Iterable[PlannedView]) -> Iterator[str]:
-    """How to connect those that are not, the same said once."""
-    found: dict[str, list[str]] = {}
-    for offer in offers:
-        if not offer.runnable and offer.why:
-            places = found.setdefault(offer.why.replace(offer.backend, "{}"), [])
-            places += [] if offer.backend in places else [offer.backend]
-    for why, places in found.items():
-        yield "○ " + why.replace("{}", ", ".join(places), 1).replace("{}", places[0]) + "."
+    return unconnected((offer.backend, offer.why) for offer in offers if not offer.runnable and offer.why)
 
 
 def _kind(offer: OfferView) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from crucible.cli.arguments import Job
+from crucible.cli.exec import tell_wait
 from crucible.cli.session import Session
 from crucible.client.api import Api
 from crucible.client.finding import find_job
@@ -37,6 +38,7 @@ def ports(
     asked = [_read(text) for text in wanted or ()]
     with session.api() as api:
         found = find_job(api, job)
+        tell_wait(session, found)
         known = api.ports(found.id)
         if not asked:
             return _listed(session, known)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import PurePath
 from typing import TYPE_CHECKING
@@ -177,3 +177,13 @@ def _instant(text: str | None) -> datetime | None:
     except ValueError:
         return None
     return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def unconnected(reasons: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Of places, each with why it is not connected and no full stop: how to connect them, the same said once."""
+    found: dict[str, list[str]] = {}
+    for name, why in reasons:
+        places = found.setdefault(why.replace(name, "{}"), [])
+        places += [] if name in places else [name]
+    for why, places in found.items():
+        yield "○ " + why.replace("{}", ", ".join(places), 1).replace("{}", places[0]) + "."

@@ -17,7 +17,11 @@ class Places:
         self._transport = transport
 
     def backends(self) -> tuple[BackendView, ...]:
-        return read(BackendPage, self._transport.request("GET", "/api/v1/backends")).items
+        return self.page().items
+
+    def page(self) -> BackendPage:
+        """Those of the server, and the others that are known, each with what connects it."""
+        return read(BackendPage, self._transport.request("GET", "/api/v1/backends"))
 
     def machines(self, *, all: bool = False) -> tuple[MachineView, ...]:
         query: Query = {"all": "true" if all else None}

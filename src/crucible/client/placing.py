@@ -6,8 +6,11 @@ from collections.abc import Iterable, Sequence
 
 from crucible.client.api import Api
 from crucible.client.payload.near import nearest
+from crucible.client.placeviews import BackendPage
 from crucible.core.errors import BadInput, UnknownName
 from crucible.core.offers import Market
+
+LISTED = "`crucible backends` lists those of the server, and what connects others."
 
 
 def read_names(said: Iterable[str]) -> tuple[str, ...]:
@@ -29,17 +32,12 @@ def read_places(
 
 def check_places(api: Api, names: Sequence[str]) -> None:
     """Raise UnknownName for a place that the server does not have: before anything is sent."""
-    known = [backend.name for backend in api.places.backends()] if names else []
+    page = api.places.page() if names else BackendPage()
+    known = [backend.name for backend in page.items]
     for name in names:
         if name not in known:
-            raise UnknownName("backend", name, known, fix="" if nearest(name, known) else _connecting(name, known))
-
-
-def _connecting(name: str, known: Sequence[str]) -> str:
-    return (
-        "A server has those that its setting `backends` names; to add this one, if there is such a kind of place: "
-        f"crucible down, then CRUCIBLE_BACKENDS={','.join((*known, name))} crucible up."
-    )
+            why = next((other.why for other in page.others if other.name == name), "")
+            raise UnknownName("backend", name, known, fix=why or ("" if nearest(name, known) else LISTED))
 
 
 def any_simulated(api: Api, names: Iterable[str | None]) -> bool:

@@ -17,13 +17,9 @@ from crucible.client.wishes import Wishes, make_spec, out_of_bounds
 from crucible.core.errors import BadInput
 from crucible.core.offers import Market
 from crucible.core.places import DEFAULT_PLACE
-from crucible.core.planask import MAX_FILE, MAX_FILES, PlanAsk
+from crucible.core.planask import MAX_FILE, MAX_FILES, MOST, READ, PlanAsk
 from crucible.core.routing.wishes import Objective
 from crucible.core.spec import Source, SourceKind
-
-MOST = 6_000_000
-"""Characters of a program that are sent to be read."""
-READ = (".py", ".ipynb", ".yaml", ".yml", ".json", ".toml", ".cfg")
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from crucible.control import labels, listing, notes, queries
+from crucible.control import labels, listing, notes, queries, repository
 from crucible.control.crashpoints import crashpoint
 from crucible.control.face import Face
 from crucible.control.feed import Hint
@@ -40,12 +40,17 @@ class Changing(Face):
         submitted = await self._parts.writer.write(store)
         crashpoint("submit.after_commit")
         self._ask_scheduler()
+        if submitted.created:
+            self._parts.foresight.submitted(str(submitted.view["id"]), spec)
         return submitted
 
     async def submit_many(self, orders: Sequence[tuple[JobSpec, str | None]]) -> list[Submitted | CrucibleError]:
         """What became of each, in their order; a job that is in the answer is durable."""
         done = await self._parts.bulk.submit(orders, self._who)
         self._ask_scheduler()
+        for (spec, _), one in zip(orders, done, strict=True):
+            if isinstance(one, Accepted) and one.created:
+                self._parts.foresight.submitted(one.job, spec)
         ids = [one.job for one in done if isinstance(one, Accepted)]
         views = {str(view["id"]): view for view in await self._views(ids)}
         return [Submitted(views[one.job], one.created) if isinstance(one, Accepted) else one for one in done]
@@ -90,6 +95,10 @@ class Changing(Face):
         """A new job that repeats this one."""
         accepted = await self._parts.revival.rerun(await self.find_job(ref), key, self._who)
         self._ask_scheduler()
+        if accepted.created:
+            world = await self._ports.db.read(lambda conn: repository.load_world(conn, accepted.job))
+            assert world is not None, "made a moment ago, and jobs are never deleted"
+            self._parts.foresight.submitted(accepted.job, world.job.spec)
         return Submitted(await self._view(accepted.job), accepted.created)
 
     async def ask_checkpoint(self, ref: str) -> View:

@@ -1,12 +1,12 @@
-"""Elsewhere: what providers that are not connected offer, each with the command that connects it."""
+"""Elsewhere: what providers that are not connected offer, each with what connects it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from crucible.backends.registry import names
 from crucible.catalog import Need, Stock
+from crucible.control.connecting import why_unconnected
 from crucible.control.places import Places
 from crucible.core.offers import Offer
 
@@ -31,12 +31,8 @@ class Elsewhere:
         return self._last
 
     def why_not(self, provider: str) -> str:
-        """Why nothing of this provider can run a job here, with the command that changes it; empty when it can."""
-        if self._places.has(provider):
-            return ""
-        if provider in names():
-            return f"{provider} is not connected. {connecting(provider)}"
-        return f"{provider} is not connected, and this version compares its prices only: see `crucible backends`"
+        """Why nothing of this provider can run a job here, with what changes that; empty when it can."""
+        return "" if self._places.has(provider) else why_unconnected(provider, self._places.names())
 
     def _offers(self, stock: Stock) -> Iterator[Offer]:
         reasons = {provider: self.why_not(provider) for provider in stock.catalog.providers()}
@@ -44,7 +40,3 @@ class Elsewhere:
         if wanted:
             for offer in stock.catalog.offers(Need(providers=wanted)):
                 yield replace(offer, why_not=reasons[offer.backend])
-
-
-def connecting(provider: str) -> str:
-    return f"Connect it: crucible down, then CRUCIBLE_BACKENDS=local,{provider} crucible up"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -39,26 +40,23 @@ _NEWEST = Statement(
 
 class Entering(Face):
     async def enter(self, ref: str) -> Entrance:
-        """The way into a job. Raises Conflict where its program does not run, or no line leads to its machine."""
+        """The way into a job.
+
+        Raises Conflict where its program neither runs nor is about to, or no line leads to its machine.
+        """
         found = await self._found(ref)
         self._who.need(Permission.WRITE, found.project)
-        row = await self._ports.db.read(lambda conn: _NEWEST.first(conn, job=found.id))
-        assert row is not None, "found a moment ago, and jobs are never deleted"
-        if row["state"] != AttemptState.RUNNING.value:
-            raise _not_running(found.id, JobState(row["job_state"]))
-        self._parts.submit.need_right(row["backend"], self._who)
-        self._need_line(row["backend"])
-        visit = Visit(self._who.user, found.id, row["id"], row["machine"])
-        return Entrance(self._parts, self._who, found.project, visit)
+        entrance = Entrance(self._parts, self._who, found.project, found.id)
+        await entrance.look()
+        return entrance
 
-    def _need_line(self, backend: str) -> None:
-        if self._parts.invitations.channel(self._parts.places.backend(backend)).channel is Channel.STORE:
-            raise Conflict(
-                "No line leads to the job's machine.",
-                why="Its agent talks through the store, where only messages go.",
-                fix="Run the job where agents can open the server's address: leave out `channel = store`, or set "
-                "agents_url to an address that its place reaches.",
-            )
+
+@dataclass(frozen=True)
+class Sight:
+    """A job as somebody who enters it finds it: where it runs, and whether its program has begun."""
+
+    visit: Visit
+    begun: bool
 
 
 @dataclass(frozen=True)
@@ -68,15 +66,50 @@ class Entrance:
     parts: Parts
     who: Identity
     project: str
-    visit: Visit
+    job: str
+
+    async def look(self) -> Sight:
+        """Raises Conflict where nothing can be entered, now or in a while."""
+        row = await self.parts.ports.db.read(lambda conn: _NEWEST.first(conn, job=self.job))
+        assert row is not None, "found a moment ago, and jobs are never deleted"
+        begun, state = row["state"] == AttemptState.RUNNING.value, JobState(row["job_state"])
+        if not begun and state is not JobState.STARTING:
+            raise _not_running(self.job, state)
+        self.parts.submit.need_right(row["backend"], self.who)
+        self._need_line(row["backend"])
+        return Sight(Visit(self.who.user, self.job, row["id"], row["machine"]), begun)
 
     @asynccontextmanager
     async def session(self, wanted: s.Opening) -> AsyncIterator[Line]:
-        """The agent's line; when this ends, the session does. Raises TooManyTries, TimedOut."""
+        """The agent's line; when this ends, the session does. Raises Conflict, TooManyTries, TimedOut."""
         id = self.parts.ports.ids.new(Prefix.SESSION)
-        with self.parts.sessions.held(id, self.visit) as meeting:
+        visit = await self._program()
+        with self.parts.sessions.held(id, visit) as meeting:
             await self._note(wanted)
             yield await meeting.agent()
+
+    async def _program(self) -> Visit:
+        """Where the program runs, once it does. A job runs a little before its program: that is waited for."""
+        seen = await self.look()
+        if seen.begun:
+            return seen.visit
+        with self.parts.sessions.early(seen.visit), self.parts.feed.watch(self.job) as watch:
+            try:
+                async with asyncio.timeout(s.BEGIN_SECONDS):
+                    while not (seen := await self.look()).begun:
+                        await watch.changed(s.BEGIN_SECONDS)
+            except TimeoutError:
+                raise _not_yet(self.job) from None
+        return seen.visit
+
+    def _need_line(self, backend: str) -> None:
+        if self.parts.invitations.channel(self.parts.places.backend(backend)).channel is Channel.STORE:
+            raise Conflict(
+                "No line leads to the job's machine.",
+                why="Its agent talks through the store, where only messages go.",
+                fix="Run the job where agents can open the server's address: leave out `channel = store`, or set "
+                "agents_url to an address that its place reaches.",
+            )
 
     async def _note(self, wanted: s.Opening) -> None:
         """Who does what is written down before it is done."""
@@ -88,12 +121,12 @@ class Entrance:
 
     async def _audit(self, action: str, data: Mapping[str, object], now: float) -> None:
         def note(conn: Connection) -> None:
-            audit.note(conn, self.who, action, self.visit.job, now, self.project, data)
+            audit.note(conn, self.who, action, self.job, now, self.project, data)
 
         await self.parts.ports.db.write(note)
 
     def _is_news(self, port: int, now: float) -> bool:
-        noted, key = self.parts.noted_ports, (self.who.user, self.who.token, self.visit.job, port)
+        noted, key = self.parts.noted_ports, (self.who.user, self.who.token, self.job, port)
         if now - noted.get(key, -NOTED_AGAIN_SECONDS) < NOTED_AGAIN_SECONDS:
             return False
         if len(noted) >= MOST_NOTED:
@@ -111,6 +144,14 @@ def _command(wanted: s.Command) -> dict[str, object]:
         if room <= 0:
             break
     return {"command": words, "terminal": wanted.terminal is not None}
+
+
+def _not_yet(job: str) -> Conflict:
+    return Conflict(
+        f"The program of job {short(job)} has not begun: its machine is still getting ready for it.",
+        why=f"A session needs the program's own surroundings; {s.BEGIN_SECONDS:.0f} seconds were waited for them.",
+        fix=f"See what it is at with `crucible status {short(job)}`; then try again.",
+    )
 
 
 def _not_running(job: str, state: JobState) -> Conflict:

@@ -1,53 +1,69 @@
-"""Forecasts: what plans said of how long programs take, remembered until a job follows one of them."""
+"""Forecasts: what plans said of how long programs take, carried in the plans' own ids until a job follows one.
+
+Nothing is kept: every server of the deployment reads what any of them said, also one that was started since. An id is
+signed, so that only what a server said is believed.
+"""
 
 from __future__ import annotations
 
+import base64
 import hashlib
-from collections import OrderedDict
-from dataclasses import astuple, dataclass
-from threading import Lock
+import hmac
+import json
+from dataclasses import dataclass
 
 from crucible.core.routing.experience import Like
+from crucible.core.spec import MAX_PLAN
+from crucible.wire.messages import derive_secret
 
-KEPT = 4096
+SIGNATURE_BYTES = 16
+MAX_NAME = 100
+"""Characters of the name of a framework or a GPU, as predictions keep them."""
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """Of one program (`program` with its arguments) at one kind of machine.
+    """Of one program at one kind of machine.
 
     `analytic` are the seconds of computing that the model says, `predicted` those that were told.
     """
 
-    program: str
     like: Like
     backend: str
     instance_type: str
     analytic: float
     predicted: float
 
-    @property
-    def id(self) -> str:
-        """The same for the same forecast, so that asking while somebody types remembers it once."""
-        return hashlib.sha256(repr(astuple(self)).encode()).hexdigest()[:32]
-
 
 class Forecasts:
-    """The newest ones, in memory: what a server forgets teaches nothing. Asked from several threads."""
+    """`key` is the deployment's."""
 
-    def __init__(self, kept: int = KEPT) -> None:
-        self._most = kept
-        self._kept: OrderedDict[str, Forecast] = OrderedDict()
-        self._lock = Lock()
+    def __init__(self, key: bytes) -> None:
+        self._key = derive_secret(key, "plan", "forecast")
 
-    def remember(self, forecast: Forecast) -> str:
-        with self._lock:
-            self._kept[forecast.id] = forecast
-            self._kept.move_to_end(forecast.id)
-            while len(self._kept) > self._most:
-                self._kept.popitem(last=False)
-        return forecast.id
+    def id_of(self, forecast: Forecast) -> str | None:
+        """The same for the same forecast; None for one that has names beyond measure."""
+        like = forecast.like
+        names = (like.framework[:MAX_NAME], like.gpu[:MAX_NAME], like.script, forecast.backend, forecast.instance_type)
+        said = _text(json.dumps([*names, forecast.analytic, forecast.predicted], separators=(",", ":")).encode())
+        id = f"{said}.{self._signature(said)}"
+        return id if len(id) <= MAX_PLAN else None
 
     def of(self, plan: str) -> Forecast | None:
-        with self._lock:
-            return self._kept.get(plan)
+        """What the plan of this id said; None unless a server of this deployment made the id."""
+        said, _, signature = plan.partition(".")
+        if not hmac.compare_digest(signature, self._signature(said)):
+            return None
+        framework, gpu, script, backend, instance_type, analytic, predicted = json.loads(_bytes(said))
+        return Forecast(Like(framework, gpu, script), backend, instance_type, analytic, predicted)
+
+    def _signature(self, said: str) -> str:
+        return _text(hmac.new(self._key, said.encode(), hashlib.sha256).digest()[:SIGNATURE_BYTES])
+
+
+def _text(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def _bytes(text: str) -> bytes:
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))

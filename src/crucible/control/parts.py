@@ -21,6 +21,7 @@ from crucible.control.effects import Bearings, Performer
 from crucible.control.feed import Feed
 from crucible.control.fleet import Fleet
 from crucible.control.forecasts import Forecasts
+from crucible.control.foresight import Foresight
 from crucible.control.hooks import Hooks, Notifier, Post, Sender
 from crucible.control.ingest import Ingest
 from crucible.control.janitor import Janitor
@@ -111,7 +112,7 @@ class Parts:
         self.duties = Duties(ports.worker, backends)
         self.scheduler = Scheduler(self.places, ports.ids, deployment.id, self.duties, deployment.terms)
         self.vault = Vault(ports, deployment.secrets_keys or deployment.scratch / KEYS_FILE)
-        forecasts = Forecasts()
+        forecasts = Forecasts(deployment.key)
         self.submit = Submit(
             *(self.places, self.scheduler, ports.ids, self.vault), neighbours=deployment.neighbours, forecasts=forecasts
         )
@@ -120,6 +121,7 @@ class Parts:
         orders = Orders(ports.ids, deployment.id, deployment.terms)
         memory = Memory(Lessons(ports.db), forecasts)
         self.plans = Plans(self.places, orders, deployment.id, self.prices, ports.calls, memory)
+        self.foresight = Foresight(ports, self.plans)
         self.bulk = Bulk(self.writer, self.submit, self.scheduler)
         self.room = Room(ports, deployment.bounds)
         self.uploads = Uploads(ports, deployment.scratch, self.room)
@@ -144,7 +146,7 @@ class Parts:
         self.reconciler = Reconciler(ports, self.writer, self.scheduler, self.contacts)
         self.ledger = Ledger(ports, self.places, self.writer, self.duties)
         self.fleet = Fleet(ports, self.places, self.writer, self.janitor)
-        self.retention = Retention(ports, self.writer, self.room, prune_after=deployment.prune_after)
+        self.retention = Retention(ports, self.writer, self.room, self.duties, prune_after=deployment.prune_after)
         source = Source(deployment.database, deployment.id, deployment.store_url, deployment.version)
         self.backup = Backup(ports, source)
         self.revival = Revival(self.writer, self.places, self.scheduler, self.submit, self.vault)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import structlog
 
 from crucible.backends.base import Backend, Slots
-from crucible.backends.registry import names
+from crucible.control.connecting import why_unconnected
 from crucible.control.ports import Calls
 from crucible.core import elastic
 from crucible.core.errors import CrucibleError, NoCapacity, UnknownName
@@ -60,8 +60,13 @@ class Places:
     def backend(self, name: str) -> Backend:
         found = self._backends.get(name)
         if found is None:
-            raise UnknownName("backend", name, self._backends, fix=_how_to_connect(name))
+            raise UnknownName("backend", name, self._backends, fix=self.how_to_connect(name))
         return found
+
+    def how_to_connect(self, name: str) -> str:
+        """For a place that is not connected: the fix of an error."""
+        why = why_unconnected(name, self.names())
+        return f"{why}." if why else "`crucible backends` lists them."
 
     def offers(self, name: str) -> tuple[Offer, ...]:
         return self._offers.get(name, ())
@@ -118,9 +123,3 @@ def _why_never_elastic(spec: JobSpec, need: Resources, offer: Offer) -> str:
         elastic.why_never(elastic.Sought(need, market, spec.regions, spec.gpu_types), offer) for market in markets
     ]
     return reasons[0] if all(reasons) else ""
-
-
-def _how_to_connect(name: str) -> str:
-    if name not in names():
-        return "`crucible backends` lists them."
-    return f"Connect it: crucible down, then CRUCIBLE_BACKENDS=local,{name} crucible up."

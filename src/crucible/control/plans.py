@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from crucible.backends.base import MachineOrder, Slots
@@ -38,10 +38,23 @@ SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Memory:
-    """What is known of jobs that have ended, and what is told of those to come."""
+    """What is known of jobs that have ended, and how that is told which was said of those to come."""
 
     lessons: Lessons
     forecasts: Forecasts
+
+
+@dataclass(frozen=True)
+class _Routed:
+    """`offers` are those that can run it, then those that could once they are connected; `best` is one of the first."""
+
+    plain: Work
+    """As the model tells it, without what past jobs taught."""
+    work: Work
+    learned: Learned
+    found: Plan
+    offers: list[Ranked]
+    best: Ranked | None
 
 
 class Plans:
@@ -63,11 +76,21 @@ class Plans:
         `chosen` is what a submission with `job` added would be given now; None: nothing that is connected can run it,
         and `why` says so. Raises for an unknown place, tier or GPU type, and for wishes that contradict each other.
         """
-        profile = await self._readings.of(ask.program) if ask.program else None
-        question = self._question(ask, profile)
+        question = await self._understood(ask)
         foreign = await self._prices.foreign()
         experience = await self._memory.lessons.known(now)
         return await self._calls.run(LANE, lambda: self._answer(question, foreign, experience, now), SECONDS)
+
+    async def forecast(self, ask: PlanAsk, now: float) -> Forecast | None:
+        """What a plan would say of how long it takes at the place that it names; None where nothing can be said."""
+        question = await self._understood(ask)
+        if not question.read:
+            return None
+        experience = await self._memory.lessons.known(now)
+        return await self._calls.run(LANE, lambda: self._foretold(question, experience), SECONDS)
+
+    async def _understood(self, ask: PlanAsk) -> Question:
+        return self._question(ask, await self._readings.of(ask.program) if ask.program else None)
 
     def close(self) -> None:
         self._readings.close()
@@ -77,7 +100,7 @@ class Plans:
         for name in (*named, *ask.allowed_backends):
             if not self._places.has(name) and name not in PROVIDERS:
                 known = {*self._places.names(), *PROVIDERS}
-                raise UnknownName("backend", name, known, fix="`crucible backends` lists those that are connected.")
+                raise UnknownName("backend", name, known, fix=self._places.how_to_connect(name))
         _check_named(named, ask.allowed_backends)
         need = effective(ask.tier, ask.resources)
         if ask.gpu_types and not need.gpus:
@@ -85,20 +108,12 @@ class Plans:
         return Question(ask, need, profile, named)
 
     def _answer(self, question: Question, foreign: Foreign, experience: Experience, now: float) -> View:
-        ask, plain = question.ask, question.work()
-        learned = Learned(self._known, experience, *question.alike)
-        work = question.work(learned.of(plain.compute))
-        known = learned if question.read else self._known
-        offers = [*self._connected(ask), *(() if ask.in_place else foreign.offers)]
-        found = route(work, question.wishes, offers, known)
-        if not _hold(found, question.places):
-            plain, work = question.yielding(plain), question.yielding(work)
-            found = route(work, question.wishes, offers, known)
-        ranked = _in_order(found.ranked, question.places)
-        both = [learned.sure(one) if question.read else one for one in (*ranked, *found.elsewhere)]
-        best = self._placed(both[: len(ranked)], question, work) if ranked else None
+        ask = question.ask
+        routed = self._routed(question, () if ask.in_place else foreign.offers, experience)
+        work, learned, found, both, best = routed.work, routed.learned, routed.found, routed.offers, routed.best
         chosen = None if best is None else self._chosen(best, question, now)
-        plan = None if best is None else self._remembered(question, plain, best)
+        told = self._forecast(question, routed)
+        plan = None if told is None else self._memory.forecasts.id_of(told)
         usable = [name for name in self._places.names() if not self._cannot(ask, name)]
         waits = None if chosen else planviews.waiting(found, usable)
         shown = both if ask.every_region else planviews.best_of_each(both)
@@ -120,17 +135,35 @@ class Plans:
             "prices": {**ages(foreign.stock), "note": planviews.age_note(foreign.stock)},
         }
 
-    def _remembered(self, question: Question, plain: Work, best: Ranked) -> str | None:
-        """The id of what is told here of how long it takes, where the model tells that of a machine that is real."""
-        offer, predicted = best.offer, best.estimate.seconds
+    def _routed(self, question: Question, foreign: Iterable[Offer], experience: Experience) -> _Routed:
+        plain = question.work()
+        learned = Learned(self._known, experience, *question.alike)
+        work = question.work(learned.of(plain.compute))
+        known = learned if question.read else self._known
+        offers = [*self._connected(question.ask), *foreign]
+        found = route(work, question.wishes, offers, known)
+        if not _hold(found, question.places):
+            plain, work = question.yielding(plain), question.yielding(work)
+            found = route(work, question.wishes, offers, known)
+        ranked = _in_order(found.ranked, question.places)
+        both = [learned.sure(one) if question.read else one for one in (*ranked, *found.elsewhere)]
+        best = self._placed(both[: len(ranked)], question, work) if ranked else None
+        return _Routed(plain, work, learned, found, both, best)
+
+    def _foretold(self, question: Question, experience: Experience) -> Forecast | None:
+        return self._forecast(question, self._routed(question, (), experience))
+
+    def _forecast(self, question: Question, routed: _Routed) -> Forecast | None:
+        """What is told here of how long it takes, where the model tells that of a machine that is real."""
+        if routed.best is None:
+            return None
+        plain, offer, predicted = routed.plain, routed.best.offer, routed.best.estimate.seconds
         analytic, _ = duration(plain, offer, self._known)
-        program = question.ask.program
-        if not (question.read and program and analytic and predicted) or self._simulated(offer.backend):
+        if not (question.read and analytic and predicted) or self._simulated(offer.backend):
             return None
         framework, script = question.alike
         like = Like(framework, gpu_used(plain, offer), script)
-        forecast = Forecast(program.digest, like, offer.backend, offer.instance_type, analytic, predicted)
-        return self._memory.forecasts.remember(forecast)
+        return Forecast(like, offer.backend, offer.instance_type, analytic, predicted)
 
     def _connected(self, ask: PlanAsk) -> Iterator[Offer]:
         for name in self._places.names():

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Select, and_, bindparam, func, select
 from crucible.control.db import Db
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Row, Statement, inserting
-from crucible.control.forecasts import Forecast
+from crucible.control.forecasts import MAX_NAME, Forecast
 from crucible.control.listing import LARGEST_PAGE, Within, read_cursor, within, write_cursor
 from crucible.control.views import View, iso, told_seconds
 from crucible.core.ids import short
@@ -32,6 +32,11 @@ _COLUMNS = (
     *("analytic_seconds", "predicted_seconds", "made_at"),
 )
 _NOTE = Statement(inserting(t.predictions, _COLUMNS))
+_UNTOLD = Statement(
+    select(_j.state, _j.project, _p.job.label("told"))
+    .select_from(t.jobs.outerjoin(t.predictions, _p.job == _j.id))
+    .where(_j.id == bindparam("job"))
+)
 _OF_JOB = Statement(select(_p.predicted_seconds).where(_p.job == bindparam("job")))
 
 
@@ -42,14 +47,21 @@ def note(conn: Connection, job: str, project: str, forecast: Forecast, now: floa
         job=job,
         project=project,
         script=forecast.like.script,
-        framework=forecast.like.framework[:100],
-        gpu=forecast.like.gpu[:100],
+        framework=forecast.like.framework[:MAX_NAME],
+        gpu=forecast.like.gpu[:MAX_NAME],
         backend=forecast.backend,
         instance_type=forecast.instance_type,
         analytic_seconds=forecast.analytic,
         predicted_seconds=forecast.predicted,
         made_at=now,
     )
+
+
+def note_late(conn: Connection, job: str, forecast: Forecast, now: float) -> None:
+    """The same for a job that was submitted without one, unless it has ended or something was told of it already."""
+    row = _UNTOLD.first(conn, job=job)
+    if row is not None and row["told"] is None and not JobState(row["state"]).terminal:
+        note(conn, job, row["project"], forecast, now)
 
 
 def predicted(conn: Connection, job: str) -> float | None:

@@ -19,6 +19,7 @@ from crucible.control import (
     training,
 )
 from crucible.control.bundles import StoredFile
+from crucible.control.connecting import unconnected, why_unconnected
 from crucible.control.face import Face
 from crucible.control.feed import Watch
 from crucible.control.grep import Pattern
@@ -149,6 +150,11 @@ class Reading(Face):
             backend_view(self._parts.places.backend(n), self._parts.places.offers(n))
             for n in self._parts.places.names()
         ]
+
+    async def other_backends(self) -> list[View]:
+        """Places that are known and not connected, each with what connects it, or that nothing does."""
+        here = self._parts.places.names()
+        return [{"name": name, "why": f"{why_unconnected(name, here)}."} for name in unconnected(here)]
 
     async def catalog(self, wanted: OfferFilter, *, limit: int, cursor: str | None) -> View:
         """What can be rented, cheapest first, whether its provider is connected or not."""

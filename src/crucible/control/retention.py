@@ -3,7 +3,8 @@
 A row that says `pruned` is the intent; the object goes after its commit. A process that dies in between leaves
 an object without use, and the next round removes it: rounds look at everything pruned since the last one that
 removed all it found. What is stored anew meanwhile stays (see marks.py). Live jobs, and what an attempt starts
-from, are never touched. After a restore nothing is removed until that is confirmed.
+from, are never touched. After a restore nothing is removed until that is confirmed. Rows of tokens that ended long
+ago go too; what was done with them stays in the audit log.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from sqlalchemy import Connection, bindparam, delete, select, update
 from crucible.control import marks, meta, pruning, restored
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement
+from crucible.control.people import tokens
 from crucible.control.ports import Ports
 from crucible.control.pruning import Dead, Item, Plan
+from crucible.control.roles import Duties, Duty
 from crucible.control.room import Room
 from crucible.control.unit import Unit, Writer
 from crucible.control.views import View
@@ -34,6 +37,7 @@ LIST_DEADLINE = 300.0
 DELETE_DEADLINE = 60.0
 OBJECTS_AT_ONCE = 20
 JOBS_AT_ONCE = 100
+TOKENS_AT_ONCE = 200
 OVERLAP = 120.0
 """Seconds that a round looks back before the last one: no transaction is under way for longer."""
 UNUSED_SECONDS = 3600.0
@@ -71,8 +75,11 @@ class Removal:
 class Retention:
     """`prune_after`: seconds after a job's end when what it stored goes by itself; None: never."""
 
-    def __init__(self, ports: Ports, writer: Writer, room: Room, *, prune_after: float | None = None) -> None:
+    def __init__(
+        self, ports: Ports, writer: Writer, room: Room, duties: Duties, *, prune_after: float | None = None
+    ) -> None:
         self._ports = ports
+        self._duties = duties
         self._writer = writer
         self._room = room
         self._prune_after = prune_after
@@ -83,6 +90,7 @@ class Retention:
         """Applies every rule to what has changed, then removes what is left of earlier rounds too."""
         if await self._ports.db.read(restored.held):
             return
+        await self._forget_tokens()
         await self._thin()
         if self._prune_after is not None:
             await self._prune_jobs(self._prune_after)
@@ -186,6 +194,16 @@ class Retention:
             self._seen = changed.cursor
             if not changed.more:
                 return
+
+    async def _forget_tokens(self) -> None:
+        """A few at a time, so that nobody who logs in waits for it, and as long as the duty is ours."""
+        before = self._ports.clock.now() - tokens.KEPT_AFTER
+        while ids := await self._ports.db.read(lambda conn: tokens.ended(conn, before, TOKENS_AT_ONCE)):
+            if not await self._ports.db.write(lambda conn, ids=ids: self._forget(conn, ids, before)):  # type: ignore[misc]
+                return
+
+    def _forget(self, conn: Connection, ids: Sequence[str], before: float) -> int:
+        return tokens.forget(conn, ids, before) if self._duties.holds(conn, Duty.RETENTION) else 0
 
     async def _prune_jobs(self, age: float) -> None:
         now = self._ports.clock.now()

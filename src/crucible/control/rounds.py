@@ -83,6 +83,7 @@ class Rounds:
         await self._loops.stop()
         await self._parts.performer.stop()
         await self._parts.notifier.stop()
+        await self._parts.foresight.stop()
         await self._parts.storelink.stop()
         try:
             if not self._parts.deployment.shared:

@@ -78,8 +78,19 @@ class Sessions:
         self._ports = ports
         self._agents_url = agents_url
         self._open: dict[str, Meeting] = {}
+        self._early: list[Visit] = []
         self._elsewhere: dict[str, tuple[str, str, float]] = {}
         ports.wakeups.overhear(f"{TOPIC}:", self._overheard)
+
+    @contextmanager
+    def early(self, visit: Visit) -> Iterator[None]:
+        """Room for a session whose job's program has not begun; the agent is not called. Raises TooManyTries."""
+        self._need_room(visit)
+        self._early.append(visit)
+        try:
+            yield
+        finally:
+            self._early.remove(visit)
 
     @contextmanager
     def held(self, id: str, visit: Visit) -> Iterator[Meeting]:
@@ -116,12 +127,13 @@ class Sessions:
             meeting.came.cancel()
 
     def _need_room(self, visit: Visit) -> None:
-        users = Counter(meeting.visit.user for meeting in self._open.values())
-        jobs = Counter(meeting.visit.job for meeting in self._open.values())
+        there = [*self._early, *(meeting.visit for meeting in self._open.values())]
+        users = Counter(one.user for one in there)
+        jobs = Counter(one.job for one in there)
         for count, most, where in (
             (jobs[visit.job], MOST_OF_JOB, "at this job"),
             (users[visit.user], MOST_OF_USER, "of yours"),
-            (len(self._open), MOST, "at this server"),
+            (len(there), MOST, "at this server"),
         ):
             if count >= most:
                 raise TooManyTries(

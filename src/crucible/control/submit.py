@@ -47,8 +47,8 @@ class Submit:
         ids: Ids,
         vault: Vault,
         *,
+        forecasts: Forecasts,
         neighbours: bool = False,
-        forecasts: Forecasts | None = None,
     ) -> None:
         """`neighbours`: jobs of several users may run side by side on this computer, as the same system user.
 
@@ -59,7 +59,7 @@ class Submit:
         self._ids = ids
         self._vault = vault
         self._neighbours = neighbours
-        self._forecasts = forecasts or Forecasts()
+        self._forecasts = forecasts
 
     def store(
         self, unit: Unit, spec: JobSpec, key: str | None, who: Identity = OWNER, *, recorded: bool = False
@@ -96,7 +96,7 @@ class Submit:
         return Accepted(job.id, created=True)
 
     def _note_prediction(self, unit: Unit, job: Job) -> None:
-        """What its plan said of it, as long as that is remembered; a job that begins in the middle is another."""
+        """What its plan said of it; a job that begins in the middle is another."""
         spec = job.spec
         forecast = self._forecasts.of(spec.plan) if spec.plan and spec.resume_from is None else None
         if forecast is not None:

@@ -20,6 +20,10 @@ MAX_HOURS = MAX_SECONDS / 3600
 MAX_USD = 1e9
 MOST_OFFERS = 5000
 PROGRAMS = (".py", ".ipynb")
+READ = (*PROGRAMS, ".yaml", ".yml", ".json", ".toml", ".cfg")
+"""Of a program's files those that say what it does."""
+MOST = 6_000_000
+"""Characters of a program that are read."""
 
 _Path = Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^[^\x00]+$")]
 _Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00]+$")]

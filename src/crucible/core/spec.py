@@ -37,6 +37,7 @@ __all__ = [
 MAX_ARGUMENTS_BYTES = 128 * 1024
 MAX_ENV = 256
 MAX_DIFF = 256 * 1024
+MAX_PLAN = 1000
 
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SHA256 = r"^[0-9a-f]{64}$"
@@ -152,7 +153,7 @@ class JobSpec(_Frozen):
     resume_from: _TEXT | None = None
     """The id of a checkpoint, of any job, that the first attempt starts from."""
     rerun_of: _TEXT | None = None
-    plan: Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_.-]+$")] | None = Field(
+    plan: Annotated[str, Field(min_length=1, max_length=MAX_PLAN, pattern=r"^[A-Za-z0-9_.-]+$")] | None = Field(
         default=None, exclude_if=lambda given: given is None
     )
     """The plan that it follows, by the `id` of its answer: how long it really takes corrects later plans."""

@@ -17,8 +17,12 @@ router = APIRouter(prefix="/api/v1", tags=["places"])
 
 @router.get("/backends")
 async def backends(control: Control) -> Response:
-    """Each backend with its abilities, its offers, and what is missing where it is not connected."""
-    return answer({"items": await control.backends()})
+    """Each backend of this server with its abilities and its offers.
+
+    `others` are places that are known and not connected: `why` has the command that connects each, or says that there
+    is none.
+    """
+    return answer({"items": await control.backends(), "others": await control.other_backends()})
 
 
 @router.post("/plan", responses=documented(413, 504))
@@ -28,7 +32,7 @@ async def plan(ask: PlanAsk, control: Control) -> Response:
     Takes what `POST /api/v1/jobs` takes and the program's text, `{"code": "..."}` alone will do: it may be unfinished,
     and the same text is read once, so that one may ask while somebody types. `offers` best first, each with what the
     whole job costs and when it would be done: those that can run it, then those of providers that are not connected
-    (`runnable` false, `why` with the command that connects them). `rejected` with the reason. `chosen`, with the call
+    (`runnable` false, `why` with what connects them). `rejected` with the reason. `chosen`, with the call
     that would be sent if what `job` says is added to the submission, or null, and `why`. `id` stands for how long it
     says that the program takes: a job whose `plan` it is teaches the next plans by how long it really took (`learned`).
     """

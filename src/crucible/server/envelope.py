@@ -24,7 +24,7 @@ CAREFUL = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Content-Security-Policy": "default-src 'none'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
 }
-"""On every answer: nothing here is ever framed, guessed at, or allowed to load anything."""
+"""On every answer: nothing here is ever framed, guessed at, or allowed to load anything. A page may say its own."""
 
 _SANE_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
@@ -80,8 +80,8 @@ def _mark(message: Message, name: str, versions: Mapping[str, str]) -> None:
     headers = MutableHeaders(scope=message) if "headers" in message else MutableHeaders(raw=[])
     message["headers"] = headers.raw
     headers.update({"X-Request-ID": name, **versions})
-    headers.update(CAREFUL)
-    headers.setdefault("Cache-Control", "no-store")
+    for header, value in {**CAREFUL, "Cache-Control": "no-store"}.items():
+        headers.setdefault(header, value)
 
 
 def _unexpected(name: str, error: Exception) -> Internal:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Mapping
 from typing import Annotated
 from urllib.parse import parse_qs
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from crucible.core.errors import BadInput, CrucibleError
 from crucible.core.openid import VERIFIER_PATTERN
 from crucible.core.people import LONGEST_PASSWORD, MAX_USER
 from crucible.server.answers import answer
@@ -18,16 +20,34 @@ from crucible.server.auth import COOKIE
 from crucible.server.context import People, Server, Who
 from crucible.server.limits import PLAIN, whole
 from crucible.server.openid import PATH as OPENID
+from crucible.server.pages import login_form, remembered, told
 from crucible.server.pages import page as _html
-from crucible.server.pages import remembered
+from crucible.server.people_ports import PeoplePort
 from crucible.server.problems import documented
 from crucible.server.proxies import own_address
 
-MAX_CODE, MAX_FORM = 200, 1000
+MAX_CODE = 200
+MAX_FORM = 16 * 1024
+"""Bytes: the longest password, in letters of four bytes each of which is written in three, and a name."""
 
 router = APIRouter(tags=["login"])
 
 Code = Annotated[str, Field(min_length=1, max_length=MAX_CODE)]
+
+
+_FORM = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/x-www-form-urlencoded": {
+                "schema": {
+                    "type": "object",
+                    "properties": {name: {"type": "string"} for name in ("name", "password", "code")},
+                }
+            }
+        },
+    }
+}
 
 
 class Credentials(BaseModel):
@@ -87,26 +107,44 @@ async def logout(people: People, who: Who) -> Response:
 async def page(
     people: People, code: Annotated[str | None, Query(min_length=1, max_length=MAX_CODE)] = None
 ) -> Response:
-    """Asks to be confirmed: a link that is only looked at, by a program or a preview, is not used up.
+    """A form for name and password, and the way to the OpenID provider where there is one.
 
-    Without a code it leads to the OpenID provider, where there is one.
+    With the code of a link it asks to be confirmed: one that is only looked at, by a program or a preview, is not used
+    up.
     """
     if code is None:
-        return _html(_ways(people.door.provider))
-    button = f"""<form method="post" action="/login"><input type="hidden" name="code" value="{html.escape(code)}">
+        return _html(login_form(_elsewhere(people.door.provider)), title="Log in")
+    button = f"""<h1>Log in to Crucible</h1>
+<form method="post" action="/login"><input type="hidden" name="code" value="{html.escape(code)}">
 <button>Log in to Crucible</button></form>"""
-    return _html(button)
+    return _html(button, title="Log in")
 
 
-@router.post("/login", response_class=HTMLResponse, responses=documented(413))
+@router.post("/login", response_class=HTMLResponse, responses=documented(413), openapi_extra=_FORM)
 async def use(people: People, request: Request, server: Server) -> Response:
-    """What the button of the page sends."""
+    """What the forms of the page send: name and password, or the code of a link."""
     form = parse_qs((await whole(request, MAX_FORM, "The form")).decode("ascii", "replace"))
-    session = await people.door.redeem(form.get("code", [""])[0])
-    return remembered(_html(f"<p>You are logged in as {html.escape(str(session['user']))}.</p>"), session, server)
+    code, name, password = (form.get(field, [""])[0] for field in ("code", "name", "password"))
+    try:
+        session = await (people.door.redeem(code) if code else _by_password(people, name, password))
+    except CrucibleError as error:
+        again = None if code else login_form(_elsewhere(people.door.provider), name[:MAX_USER], error)
+        return told(error, request, again)
+    user = html.escape(str(session["user"]))
+    return remembered(_html(f"<p>You are logged in as {user}.</p>", title="Logged in"), session, server)
 
 
-def _ways(provider: str | None) -> str:
-    if provider is None:
-        return "<p><code>crucible login --link</code> makes a link that logs a browser in.</p>"
-    return f'<p><a href="{OPENID}">Log in with {html.escape(provider)}</a></p>'
+async def _by_password(people: PeoplePort, name: str, password: str) -> Mapping[str, object]:
+    try:
+        given = Credentials(name=name.strip(), password=password)
+    except ValidationError:
+        raise BadInput(
+            "Name and password are both needed.",
+            why=f"A name has 1 to {MAX_USER} characters, a password 1 to {LONGEST_PASSWORD}.",
+            fix="Fill in both.",
+        ) from None
+    return await people.door.login(str(given.name), str(given.password))
+
+
+def _elsewhere(provider: str | None) -> str | None:
+    return None if provider is None else f'<p><a href="{OPENID}">Log in with {html.escape(provider)}</a></p>'

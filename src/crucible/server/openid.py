@@ -12,8 +12,8 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from crucible.core.errors import BadInput, CrucibleError
 from crucible.core.openid import CHALLENGE_PATTERN, ECHO_PATTERN, MAX_PATH, Answer, Command, Landing
 from crucible.server.context import About, People, Server
-from crucible.server.pages import page, remembered
-from crucible.server.problems import documented, problem, request_id
+from crucible.server.pages import page, remembered, told
+from crucible.server.problems import documented
 
 PATH = "/api/v1/login/oidc"
 AWAY_COOKIE = "crucible_signin"
@@ -43,7 +43,7 @@ async def begin(
         command = _command(port, challenge, state)
         begun = await people.door.entrance.begin(_redirect_uri(request, server), path=next, command=command)
     except CrucibleError as error:
-        return _told(error, request)
+        return told(error, request)
     away = RedirectResponse(begun.url, 303)
     away.set_cookie(
         _cookie(server),
@@ -72,7 +72,7 @@ async def finish(
     try:
         landing = await people.door.entrance.finish(answer)
     except CrucibleError as refused:
-        response = _told(refused, request)
+        response = told(refused, request)
     else:
         response = _landed(landing, server)
     response.delete_cookie(_cookie(server), path="/", secure=server.secure, httponly=True, samesite="lax")
@@ -110,11 +110,3 @@ def _landed(landing: Landing, server: About) -> Response:
     if landing.path is not None:
         body += f'<p><a href="{html.escape(landing.path)}">Go on</a></p>'
     return remembered(page(body, landing.path), landing.session, server)
-
-
-def _told(error: CrucibleError, request: Request) -> Response:
-    """A refusal: words for a person at a browser, a problem for programs."""
-    if "text/html" not in request.headers.get("accept", ""):
-        return problem(error, request_id(request))
-    words = "".join(f"<p>{html.escape(part)}</p>" for part in (error.what, error.why, error.fix) if part)
-    return page(f'{words}<p><a href="/login">Log in</a></p>', status=error.http_status)

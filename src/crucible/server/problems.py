@@ -39,7 +39,7 @@ def request_id(connection: HTTPConnection) -> str:
 
 def problem(error: CrucibleError, request: str, headers: dict[str, str] | None = None) -> Response:
     """The answer for an error."""
-    headers = {**_headers(error), **(headers or {})}
+    headers = {**headers_of(error), **(headers or {})}
     return Response(to_json(members(error, request)), error.http_status, headers, media_type=MEDIA_TYPE)
 
 
@@ -86,7 +86,8 @@ def close_reason(error: CrucibleError) -> str:
     return error.what.encode()[:MAX_REASON].decode(errors="ignore")
 
 
-def _headers(error: CrucibleError) -> dict[str, str]:
+def headers_of(error: CrucibleError) -> dict[str, str]:
+    """What HTTP wants beside such a status."""
     if error.http_status == HTTPStatus.METHOD_NOT_ALLOWED:
         return {"Allow": str(error.data.get("allow", ""))}
     if error.http_status == HTTPStatus.UNAUTHORIZED:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import deque
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from crucible.core.errors import Unreachable
 from crucible.server.session_ports import Line, Meeting
-from crucible.wire.sessions import FROM_AGENT, FROM_CLIENT, BadFrame, Kind, kind_of
+from crucible.wire.sessions import FROM_AGENT, FROM_CLIENT, WINDOW, BadFrame, Kind, kind_of
 
+MAX_AHEAD = 2 * WINDOW
+"""Bytes that are kept of somebody whose session has not begun: what he may send without credit, and changes of size."""
 SEND_SECONDS = 30.0
 """Credit bounds what is on the way, so a socket that takes nothing for so long is stuck."""
 
@@ -24,6 +27,7 @@ class SocketLine:
 
     def __init__(self, socket: WebSocket) -> None:
         self._socket = socket
+        self._ahead: deque[bytes | None] = deque()
 
     async def send(self, frame: bytes) -> None:
         try:
@@ -33,6 +37,19 @@ class SocketLine:
             raise LineLost(str(error)) from error
 
     async def receive(self) -> bytes | None:
+        return self._ahead.popleft() if self._ahead else await self._read()
+
+    async def left(self) -> None:
+        """Returns once he has gone. What he sends until then is kept; raises BadFrame for more than he may send."""
+        kept = 0
+        while (frame := await self._read()) is not None:
+            self._ahead.append(frame)
+            kept += len(frame)
+            if kept > MAX_AHEAD:
+                raise BadFrame("more data than there was credit for")
+        self._ahead.append(None)
+
+    async def _read(self) -> bytes | None:
         message = await self._socket.receive()
         if message["type"] == "websocket.disconnect":
             return None

@@ -20,7 +20,10 @@ class Line(Protocol):
 
 class Entrance(Protocol):
     def session(self, wanted: Opening) -> AbstractAsyncContextManager[Line]:
-        """The agent's line, once it has come; the session ends with this. Raises TooManyTries, TimedOut."""
+        """The agent's line, once it has come; the session ends with this.
+
+        A job that is starting is waited for. Raises Conflict, TooManyTries, TimedOut.
+        """
         ...
 
 

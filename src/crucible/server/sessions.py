@@ -52,9 +52,7 @@ async def _hold(line: SocketLine, entrance: Entrance) -> CrucibleError | None:
             frame = await line.receive()
         if frame is not None:
             s.kind_of(frame, frozenset({s.Kind.OPEN}))
-            async with entrance.session(s.read_opening(frame)) as agent:
-                await agent.send(frame)
-                await relay(line, agent)
+            await _meet(line, entrance, frame)
     except s.BadFrame as error:
         return BadInput("A frame of the session is not right.", why=f"{error}.", fix="See docs/attach.md, Frames.")
     except TimeoutError:
@@ -67,6 +65,21 @@ async def _hold(line: SocketLine, entrance: Entrance) -> CrucibleError | None:
         log.error("unexpected error", exc_info=error)
         return Internal("Something unexpected happened.", fix="The details are in server.log.")
     return None
+
+
+async def _meet(line: SocketLine, entrance: Entrance, frame: bytes) -> None:
+    """From the opening to the end. Whoever leaves before his session has begun has asked for nothing."""
+    async with contextlib.AsyncExitStack() as held:
+        coming = asyncio.ensure_future(held.enter_async_context(entrance.session(s.read_opening(frame))))
+        leaving = asyncio.ensure_future(line.left())
+        try:
+            await asyncio.wait({coming, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            agent = coming.result() if coming.done() else leaving.result()
+        finally:
+            await end_all(coming, leaving)
+        if agent is not None:
+            await agent.send(frame)
+            await relay(line, agent)
 
 
 async def _close(socket: WebSocket, line: SocketLine, error: CrucibleError | None) -> None:

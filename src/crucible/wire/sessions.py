@@ -33,6 +33,8 @@ MAX_COMMAND = 32 * 1024
 MAX_SIDE = 10_000
 """Rows or columns of a terminal."""
 MAX_CREDIT = 2**31
+BEGIN_SECONDS = 30.0
+"""How long a session at a job that is starting waits for the job's program."""
 _CREDIT = struct.Struct(">I")
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tests.analysis.values_of import follow
 
-from crucible.analysis.conclusions.seen import Seen, number_named
+from crucible.analysis.conclusions.seen import Seen, Settings, number_named
+from crucible.analysis.facts import Assigned
 from crucible.core.profile import Confidence, Evidence
 
 CALLS = """
@@ -37,6 +38,22 @@ def test_calls_whose_path_fits_come_as_they_were_seen_and_each_path_is_asked_onc
     assert [call.args for call in found] == [(1,), (2,), (3,)]
     assert sorted(asked) == sorted(set(asked))
     assert seen(CALLS).calls_where(lambda path: False) == []
+
+
+def test_calls_with_a_keyword_and_calls_that_tell_stand_among_those_whose_path_fits() -> None:
+    found = seen("import one\none.x(1)\none.y(2)\none.z(3, k=0)\none.x(4, k=0)\none.y(5)\n")
+    rows = found.calls_where(lambda path: path == "one.x", ("k", "none"), lambda call: call.args == (5,))
+    assert [call.args for call in rows] == [(1,), (3,), (4,), (5,)]
+    assert [call.args for call in found.calls_named("z", "y")] == [(2,), (3,), (5,)]
+
+
+def test_settings_that_come_later_are_found_too() -> None:
+    rows = [Assigned("width", 1, ("a.py", 1))]
+    settings = Settings(rows)
+    assert settings.called("depth") == ()
+    rows += [Assigned("depth", 2, ("a.py", 2)), Assigned("width", 3, ("a.py", 3))]
+    assert [each.value for each in settings.called("depth")] == [2]
+    assert [each.value for each in settings.called("width")] == [1, 3]
 
 
 def test_a_conclusion_shows_each_line_once_and_three_at_the_most() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from tests.authorisation.town import Town
@@ -12,7 +13,7 @@ from crucible.control.db import schema as t
 from crucible.control.service import Control
 from crucible.core.errors import BadInput, Conflict, Forbidden, NotFound, RefusedByPolicy
 from crucible.core.jobfilter import JobFilter
-from crucible.core.people import OWNER, Role
+from crucible.core.people import OWNER, Permission, Role
 
 
 async def test_a_user_sees_the_jobs_of_his_projects_only(town: Town) -> None:
@@ -196,6 +197,28 @@ async def test_the_record_tells_who_did_what(town: Town) -> None:
     assert ("member", "job.submit", "alpha") in items
     assert ("owner", "member.set", "beta") in items
     assert ("member", "share.create", "alpha") in items
+
+
+async def test_the_whole_record_is_an_administrators_and_a_projects_admin_is_told_of_his_part(town: Town) -> None:
+    people, manager = town.control.people, await town.identity("manager")
+    with pytest.raises(Forbidden) as refused:
+        await people.audit(manager, project=None, before=None, limit=5)
+    assert refused.value.fix == "Name a project that you manage: crucible audit --project alpha"
+    both = replace(manager, roles={"alpha": Role.ADMIN, "beta": Role.ADMIN, "gamma": Role.MEMBER})
+    with pytest.raises(Forbidden) as refused:
+        await people.audit(both, project=None, before=None, limit=5)
+    assert refused.value.fix.endswith("crucible audit --project alpha (or beta)")
+    narrow = replace(manager, scopes=frozenset({Permission.READ}))
+    with pytest.raises(Forbidden, match="operate") as refused:
+        await people.audit(narrow, project=None, before=None, limit=5)
+    assert "--project alpha" in refused.value.fix
+    with pytest.raises(Forbidden) as refused:
+        await people.audit(narrow, project="alpha", before=None, limit=5)
+    assert "a token with more scopes" in refused.value.fix
+    for name in ("member", "viewer"):
+        with pytest.raises(Forbidden) as refused:
+            await people.audit(await town.identity(name), project=None, before=None, limit=5)
+        assert "--project" not in refused.value.fix
 
 
 async def test_a_project_has_its_own_record_in_pages(town: Town) -> None:

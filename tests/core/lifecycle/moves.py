@@ -34,16 +34,19 @@ class Move:
 
 
 def job_move(before: World, fact: Fact, step: Step) -> Move:
-    """When to look again is no part of a job's state."""
-    after = replace(step.world, job=replace(step.world.job, due_at=before.job.due_at))
     return Move(
         before.job.state.value,
         type(fact).__name__,
-        after.job.state.value,
+        step.world.job.state.value,
         tuple(event.type for event in step.events),
         tuple(dict.fromkeys(effect.kind.value for effect in step.effects)),
-        noted=after != before or bool(step.events or step.effects or step.touched),
+        noted=bool(step.events or step.effects or step.touched) or _changed(before, step.world),
     )
+
+
+def _changed(before: World, after: World) -> bool:
+    """When to look again is no part of a job's state."""
+    return after is not before and replace(after, job=replace(after.job, due_at=before.job.due_at)) != before
 
 
 def attempt_move(before: World, fact: Fact, step: Step) -> Move:

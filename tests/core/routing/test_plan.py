@@ -291,3 +291,14 @@ def test_money_is_whole() -> None:
     for one in plan(work(), among=PAID).ranked:
         assert isinstance(one.estimate.total, int)
         assert one.estimate.total < 100 * MICROS
+
+
+def test_offers_that_share_a_size_each_tell_their_own_name_and_market() -> None:
+    other = replace(EIGHT, instance_type="p4de")
+    found = plan(work(need=Resources(gpus=16)), among=(EIGHT, other, spot(other, 1.0), EIGHT))
+    assert [one.why for one in found.rejected] == [
+        "asks for 16 GPUs; p4d has 8",
+        "asks for 16 GPUs; p4de has 8",
+        "is taken back at any time, and the job may not be interrupted",
+        "asks for 16 GPUs; p4d has 8",
+    ]

@@ -50,12 +50,11 @@ def dataset(seen: Seen) -> Conclusion[Dataset]:
         return Conclusion(
             Dataset(name, samples, None), Confidence.MEDIUM, seen.say(0, [where]).evidence, False, "", question
         )
-    for call in seen.facts.calls:
-        if call.path in _FOLDERS or call.path in _READS:
-            path = settled(call.argument(0, "root" if call.path in _FOLDERS else "path"))
-            own = _own_file(seen, path)
-            name = path if isinstance(path, str) else "files"
-            return seen.say(Dataset(name, None, own), [call.where], Confidence.MEDIUM)
+    for call in seen.calls_where(lambda path: path in _FOLDERS or path in _READS):
+        path = settled(call.argument(0, "root" if call.path in _FOLDERS else "path"))
+        own = _own_file(seen, path)
+        name = path if isinstance(path, str) else "files"
+        return seen.say(Dataset(name, None, own), [call.where], Confidence.MEDIUM)
     made = _made_up(seen)
     if made is not None:
         return seen.say(Dataset("made by the program", made[0], 0.0), [made[1]], Confidence.MEDIUM)
@@ -103,9 +102,8 @@ def _name(call: Call) -> str | None:
 
 
 def _made_up(seen: Seen) -> tuple[int | None, Where] | None:
-    for call in seen.facts.calls:
-        if call.path.startswith("sklearn.datasets.make_"):
-            return whole(call.argument(0, "n_samples", 100)), call.where
+    for call in seen.calls_where(lambda path: path.startswith("sklearn.datasets.make_")):
+        return whole(call.argument(0, "n_samples", 100)), call.where
     for call in seen.calls("torch.randn", "torch.rand", "numpy.random.randn", "numpy.random.rand", "torch.randint"):
         if call.situation.loops:
             continue
@@ -115,15 +113,18 @@ def _made_up(seen: Seen) -> tuple[int | None, Where] | None:
     return None
 
 
+_INPUTS = ("keras.Input", "keras.layers.Input")
+
+
 def pictures(seen: Seen) -> tuple[int, Where] | None:
     """The side of the pictures that a loader or an input layer gives."""
-    for call in seen.facts.calls:
+    for call in seen.calls_where(lambda path: path in _INPUTS or path.endswith("DataLoader"), ("input_shape",)):
         if call.path.endswith("DataLoader") and isinstance(call.result, Thing):
             like = call.result.attrs.get("like")
             first = settled(like[0]) if isinstance(like, list) and like else None
             if isinstance(first, Tensor) and first.shape and len(first.shape) == 4 and whole(first.shape[-1]):
                 return whole(first.shape[-1]) or 0, call.where
-        if call.path in ("keras.Input", "keras.layers.Input") and isinstance(call.result, Tensor):
+        if call.path in _INPUTS and isinstance(call.result, Tensor):
             shape = call.result.shape
             if shape and len(shape) == 4 and (whole(shape[1]) or 0) >= SMALLEST:
                 return whole(shape[1]) or 0, call.where

@@ -83,8 +83,9 @@ _TF_TPUS = (
 
 def gpu_need(seen: Seen, unseen_model: bool = False) -> Conclusion[GpuNeed]:
     """`unseen_model`: the class of the model is not among the files, so it may well move to a GPU itself."""
-    required = list(_required(seen))
-    optional = list(_optional(seen))
+    telling = seen.calls_where(_may_tell, _DEVICE_WORDS, _names_device)
+    required = list(_required(seen, telling))
+    optional = list(_optional(seen, telling))
     forbidden = _forbidden(seen)
     if forbidden is not None:
         return seen.say(GpuNeed.NONE, [forbidden[0]], Confidence.HIGH, forbidden[1])
@@ -120,19 +121,33 @@ def maybe_cuda(value: Value) -> bool:
     return isinstance(value, Thing) and value.path == "torch.device" and maybe_cuda(value.argument(0, "type"))
 
 
+_DEVICE_WORDS = ("device", "device_map", "map_location", "device_type", "accelerator", "tree_method", "task_type")
+_PLACING = frozenset({"torch.device", "jax.devices", "torch.set_default_device"})
+_ARGUMENTS = frozenset({"transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments"})
+_DEEPSPEED = frozenset({"deepspeed.initialize", "deepspeed.init_distributed"})
+_TELLING = frozenset({*_PLACING, *_ARGUMENTS, *_DEEPSPEED, *_NEEDS, *_GPU_MEMORY, *_ASKS, *_TRAINERS})
+_TELLING_ROOTS = (*_TRAINER_ROOTS, *_ITSELF, "torch.accelerator.")
+_TELLING_ENDS = ("cuda", "to", "DistributedDataParallel", "init_process_group")
+
+
+def _may_tell(path: str) -> bool:
+    """Whether calls of this path are worth a look; most say nothing about a GPU, whatever they are given."""
+    return path in _TELLING or path.startswith(_TELLING_ROOTS) or path.endswith(_TELLING_ENDS)
+
+
 def _places(call: Call) -> Iterator[Value]:
     """The arguments that may name a device."""
-    if call.last == "to" or call.path in ("torch.device", "jax.devices", "torch.set_default_device"):
+    if call.last == "to" or call.path in _PLACING:
         yield from call.args
-    for name in ("device", "device_map", "map_location", "device_type", "accelerator", "tree_method", "task_type"):
+    for name in _DEVICE_WORDS:
         if name in call.kwargs and call.last not in ("load", "autocast"):
             yield call.kwargs[name]
 
 
-def _required(seen: Seen) -> Iterator[Sign]:
+def _required(seen: Seen, telling: list[Call]) -> Iterator[Sign]:
     for where in seen.facts.refusals:
         yield where, "It gives up where there is no GPU."
-    for call in seen.facts.calls:
+    for call in telling:
         if not _always(call.situation):
             continue
         if call.situation.without_gpu:
@@ -163,9 +178,12 @@ def _names_device(call: Call) -> bool:
     """`"cuda:0"` among the arguments, or in a list among them. Half precision "for cuda" works without one."""
     if call.path.startswith(("builtins.", "argparse.", "os.")) or call.last in ("autocast", "GradScaler", "load"):
         return False
-    given = [each for each in (*call.args, *call.kwargs.values()) if not isinstance(each, Either)]
-    inner = [each for many in given if isinstance(many, list | tuple) for each in many[:16]]
-    return any(isinstance(each, str) and len(each) < 12 and _DEVICE.fullmatch(each) for each in (*given, *inner))
+    for given in (*call.args, *call.kwargs.values()):
+        many = given[:16] if isinstance(given, (list, tuple)) else (given,)
+        for each in many:
+            if isinstance(each, str) and len(each) < 12 and _DEVICE.fullmatch(each):
+                return True
+    return False
 
 
 def _one(value: Value) -> Value:
@@ -188,16 +206,13 @@ def _nccl(call: Call) -> bool:
 
 
 def _required_setting(call: Call) -> Iterator[Sign]:
-    if (
-        call.path in ("transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments")
-        and call.kwargs.get("fp16") is True
-    ):
+    if call.path in _ARGUMENTS and call.kwargs.get("fp16") is True:
         yield call.where, "Half precision of the Trainer needs a GPU."
     if call.path == "lightning.Trainer" and (
         call.kwargs.get("accelerator") in ("gpu", "cuda") or _count(call.kwargs.get("gpus"))
     ):
         yield call.where, "The Trainer is told to use GPUs."
-    if call.path in ("deepspeed.initialize", "deepspeed.init_distributed"):
+    if call.path in _DEEPSPEED:
         yield call.where, "DeepSpeed runs on GPUs."
     if call.last == "from_pretrained" and (
         any(call.kwargs.get(name) is True for name in ("load_in_8bit", "load_in_4bit"))
@@ -219,8 +234,8 @@ def _count(value: Value) -> bool:
 
 def _required_parameters(seen: Seen) -> Iterator[Sign]:
     """Parameters of boosted trees that are given as a dict."""
-    for call in seen.facts.calls:
-        if not call.path.startswith(("xgboost.", "lightgbm.", "catboost.")) or not _always(call.situation):
+    for call in seen.calls_where(lambda path: path.startswith(("xgboost.", "lightgbm.", "catboost."))):
+        if not _always(call.situation):
             continue
         for each in (*call.args, *call.kwargs.values()):
             given = settled(each)
@@ -231,8 +246,8 @@ def _required_parameters(seen: Seen) -> Iterator[Sign]:
                         yield call.where, "Its parameters put the trees on a GPU."
 
 
-def _optional(seen: Seen) -> Iterator[Sign]:
-    for call in seen.facts.calls:
+def _optional(seen: Seen, telling: list[Call]) -> Iterator[Sign]:
+    for call in telling:
         if call.path in _ASKS:
             yield call.where, "It asks whether there is a GPU."
         elif (
@@ -267,13 +282,16 @@ _TF_HIDES = ("tensorflow.config.set_visible_devices", "tensorflow.config.experim
 _ON_CPU = (("jax_platform_name", "cpu"), ("jax_platforms", "cpu"))
 
 
+_HIDING = frozenset({"os.environ[]", "jax.config.update", *_TF_HIDES, *_TF_TPUS, *_JAX_DEVICES})
+
+
 def _hides(name: Value, value: Value) -> bool:
     return name in ("CUDA_VISIBLE_DEVICES", "JAX_PLATFORMS", "JAX_PLATFORM_NAME") and value in ("", "-1", "cpu")
 
 
 def _forbidden(seen: Seen) -> Sign | None:
     jax = any(each.module.partition(".")[0] in ("jax", "flax") for each in seen.facts.imports)
-    for call in seen.facts.calls:
+    for call in seen.calls_where(_HIDING.__contains__):
         if call.path == "os.environ[]" and call.situation.certain and _hides(call.args[0], call.args[1]):
             return call.where, "It hides GPUs from itself."
         if (

@@ -52,22 +52,18 @@ def keras_models(seen: Seen) -> Iterator[Counted]:
 
 def _freeze(seen: Seen) -> None:
     """`trainable = False` of a network holds for the layers inside of it."""
-    for call in seen.facts.calls:
-        if isinstance(call.result, Thing) and call.result.attrs.get("frozen") is True:
+    for call in seen.results:
+        if call.result.attrs.get("frozen") is True:
             for each in weights_of(call.result):
                 each.grad = False
 
 
 def _roots(seen: Seen) -> list[tuple[Thing, Where]]:
-    rows = [(call.result, call.where) for call in seen.facts.calls if _is_root(call)]
+    rows = [(call.result, call.where) for call in seen.results if call.result.path in NETWORKS]
     inner = {id(child) for thing, _ in rows for child in thing.children}
     for thing, _ in rows:
         inner |= {id(each.origin[0]) for each in network(thing) if each.origin is not None}
     return [(thing, where) for thing, where in rows if id(thing) not in inner]
-
-
-def _is_root(call: Call) -> bool:
-    return isinstance(call.result, Thing) and call.result.path in NETWORKS
 
 
 def _counted(thing: Thing, where: Where, done: set[int], whole: bool) -> Counted:
@@ -89,24 +85,22 @@ def weights_of(thing: Thing) -> list[Tensor]:
 
 def _elsewhere(seen: Seen) -> list[Tensor]:
     """All weights that were built on the way, in code that runs for certain."""
-    found = [weight for call in seen.facts.calls if _runs(call) for weight in weights_of(call.result)]
+    found = [weight for call in seen.results if _runs(call) for weight in weights_of(call.result)]
     own = [each for each in seen.facts.made[: seen.facts.followed] if isinstance(each, Instance) and _of_keras(each)]
     return found + [weight for each in own if id(each) not in seen.facts.doubtful for weight in own_weights(each)]
 
 
 def _runs(call: Call) -> bool:
-    made = isinstance(call.result, Thing) and call.result.path.startswith("keras.layers.")
-    return made and not call.situation.guards
+    return not call.situation.guards and call.result.path.startswith("keras.layers.")
 
 
 def _open(seen: Seen) -> bool:
     """A layer that has weights was never given anything of a known shape, wherever it is made."""
-    return any(isinstance(call.result, Thing) and _is_open(call.result) for call in seen.facts.calls)
+    return any(call.result.path.startswith("keras.layers.") and _is_open(call.result) for call in seen.results)
 
 
 def _is_open(layer: Thing) -> bool:
-    name = layer.path.rpartition(".")[2]
-    has_weights = layer.path.startswith("keras.layers.") and name.startswith(_WEIGHTED)
+    has_weights = layer.path.rpartition(".")[2].startswith(_WEIGHTED)
     return has_weights and not weights_of(layer) and "wrapped" not in layer.attrs
 
 

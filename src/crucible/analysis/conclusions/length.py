@@ -53,7 +53,7 @@ _ENDS = frozenset({"backward", "train_on_batch", "apply_updates", "apply_gradien
 
 
 def epochs(seen: Seen) -> Conclusion[int]:
-    for call in seen.facts.calls:
+    for call in seen.calls_where(lambda path: path == "lightning.Trainer" or path.endswith(("fit", "fit_generator"))):
         if call.last in ("fit", "fit_generator") and whole(call.kwargs.get("epochs")):
             return seen.say(whole(call.kwargs["epochs"]) or 1, [call.where])
         if call.path == "lightning.Trainer" and whole(call.kwargs.get("max_epochs")):
@@ -82,15 +82,14 @@ def _is_epochs(loop: Loop) -> bool:
 
 def _training_loops(seen: Seen) -> list[tuple[Loop, ...]]:
     """The loops around each place where weights change, the innermost places first."""
-    ends = [call for call in seen.facts.calls if call.last in _ENDS or _is_step(call)]
+    ends = [call for call in seen.calls_named(*_ENDS, "step") if _ends_a_step(call)]
     rows = [call.situation.loops for call in ends if call.situation.loops]
     return sorted(rows, key=len, reverse=True)
 
 
-def _is_step(call: Call) -> bool:
-    return (
-        call.last == "step"
-        and isinstance(call.owner, Thing)
+def _ends_a_step(call: Call) -> bool:
+    return call.last != "step" or (
+        isinstance(call.owner, Thing)
         and call.owner.path.startswith("torch.optim.")
         and "lr_scheduler" not in call.owner.path
     )
@@ -142,11 +141,10 @@ def _counted(seen: Seen) -> tuple[int, list[Where], bool] | None:
 
 
 def _samples(seen: Seen, data: Conclusion[Dataset]) -> int | None:
-    for call in seen.facts.calls:
-        if call.last == "fit":
-            first = settled(call.argument(0, "x"))
-            if isinstance(first, Tensor) and first.shape and whole(first.shape[0]):
-                return whole(first.shape[0])
+    for call in seen.calls_named("fit"):
+        first = settled(call.argument(0, "x"))
+        if isinstance(first, Tensor) and first.shape and whole(first.shape[0]):
+            return whole(first.shape[0])
     for loops in _training_loops(seen):
         for loop in loops:
             source = settled(loop.data)

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain, islice
 
 from crucible.analysis.conclusions.flax_models import flax_models
 from crucible.analysis.conclusions.keras_models import keras_models
 from crucible.analysis.conclusions.seen import Seen
-from crucible.analysis.conclusions.sizes import Sizes, sizes_in, sizes_in_order
+from crucible.analysis.conclusions.sizes import DEPTHS, Sizes, sizes_in, sizes_in_order
 from crucible.analysis.knowledge.pretrained import pretrained, size_in_name
 from crucible.analysis.library.torch_layers import is_module, parameters_of
 from crucible.analysis.library.torch_models import MODEL, classes_of, shape_of
 from crucible.analysis.networks import is_network
-from crucible.analysis.values import Instance, Thing, Value, Where, settled, whole
+from crucible.analysis.values import Either, Instance, Thing, Value, Where, settled, whole
 from crucible.core.profile import Conclusion, Confidence
 
 _FRAMEWORK = ("torch.", "keras.", "transformers.", "tensorflow.", "jax.", "builtins.", "numpy.", "argparse.", "flax.")
-_HOLDERS = (Thing, Instance, list, tuple, dict)
+MOST = 50
+"""Models that are counted; a program with more makes them in turns."""
+
+_HOLDERS = frozenset({Thing, Instance, list, tuple, dict})
 
 
 @dataclass(frozen=True)
@@ -36,13 +40,10 @@ class Model:
 
 def models(seen: Seen) -> tuple[Model, ...]:
     """Those that stand by themselves, not parts of others."""
-    roots = list(_torch_roots(seen))
-    found = [_torch_model(seen, each) for each in roots]
-    found = [each for each in found if each.parameters or not each.complete]
-    found += list(_named(seen)) + list(_built(seen))
-    if not found:
-        found = list(_from_sizes(seen))
-    return tuple(_made_for_certain(seen, found)[:50])
+    own = (_torch_model(seen, each) for each in list(_torch_roots(seen)))
+    counted = (each for each in own if each.parameters or not each.complete)
+    found = list(islice(chain(counted, _named(seen), _built(seen)), MOST))
+    return tuple(_made_for_certain(seen, found)) if found else tuple(_from_sizes(seen))
 
 
 def _made_for_certain(seen: Seen, found: list[Model]) -> list[Model]:
@@ -59,7 +60,7 @@ def _made_for_certain(seen: Seen, found: list[Model]) -> list[Model]:
 
 def _torch_roots(seen: Seen) -> Iterator[Value]:
     candidates: list[Value] = [each for each in seen.facts.made if _is_torch_network(each)]
-    for call in seen.facts.calls:
+    for call in seen.results:
         if is_module(call.result) and not call.path.startswith("."):
             candidates.append(call.result)
             if not call.situation.certain:
@@ -86,8 +87,9 @@ def _parts(values: list[Value]) -> set[int]:
     waiting = list(values)
     while waiting and len(found) < 20_000:
         for inner in _inside(waiting.pop()):
-            inner = settled(inner)
-            if isinstance(inner, _HOLDERS) and id(inner) not in found:
+            if isinstance(inner, Either):
+                inner = settled(inner)
+            if type(inner) in _HOLDERS and id(inner) not in found:
                 found.add(id(inner))
                 waiting.append(inner)
     return found
@@ -100,7 +102,7 @@ def _inside(value: Value) -> list[Value]:
         if value.path.endswith("DataParallel"):
             return []
         return [*value.attrs.values(), *value.children, *(value.args if is_module(value) else ())]
-    if isinstance(value, list | tuple):
+    if isinstance(value, (list, tuple)):
         return list(value)
     return list(value.values()) if isinstance(value, dict) else []
 
@@ -134,8 +136,10 @@ def _has_gaps(value: Value) -> bool:
 def _named(seen: Seen) -> Iterator[Model]:
     done: set[str] = set()
     for call in seen.facts.calls:
-        results = call.result if isinstance(call.result, tuple) else (call.result,)
-        for thing in results:
+        result = call.result
+        if not isinstance(result, (Thing, tuple)):
+            continue
+        for thing in result if isinstance(result, tuple) else (result,):
             if not isinstance(thing, Thing) or thing.path != MODEL or thing.where != call.where:
                 continue
             made = _named_model(thing, not call.situation.certain)
@@ -194,7 +198,7 @@ def _built(seen: Seen) -> Iterator[Model]:
 
 def _from_sizes(seen: Seen) -> Iterator[Model]:
     """Where the class of the model is not among the files, its sizes are in the call or the config."""
-    for call in seen.facts.calls:
+    for call in seen.calls_where(lambda path: "GPT" in path, DEPTHS):
         if call.path.startswith(_FRAMEWORK):
             continue
         sizes = sizes_in(call.kwargs)

@@ -62,8 +62,8 @@ def checkpointing(seen: Seen) -> Conclusion[bool]:
     during = [call.where for call in saving if call.situation.loops]
     if during:
         return seen.say(True, during)
-    for call in seen.facts.calls:
-        if call.path in _CALLBACKS and call.kwargs.get("enable_checkpointing") is not False:
+    for call in seen.calls_where(_CALLBACKS.__contains__):
+        if call.kwargs.get("enable_checkpointing") is not False:
             return seen.say(True, [call.where])
     for call in trainer_arguments(seen):
         if call.kwargs.get("save_strategy") != "no":
@@ -79,11 +79,18 @@ def _saves(path: str) -> bool:
     return path in _SAVES or (path.startswith(_SAVING_ROOTS) and path.rpartition(".")[2] in _SAVE_METHODS)
 
 
+_GOES_ON = ("keras.callbacks.BackupAndRestore", "crucible.checkpoint.latest")
+
+
+def _loads(path: str) -> bool:
+    return path in _LOADS or path in _GOES_ON or path.rpartition(".")[2] in _LOAD_METHODS
+
+
 def resume(seen: Seen) -> Conclusion[bool]:
-    for call in seen.facts.calls:
+    for call in seen.calls_where(_loads, ("resume_from_checkpoint", "ckpt_path")):
         if call.kwargs.get("resume_from_checkpoint") not in (None, False) or call.kwargs.get("ckpt_path") is not None:
             return seen.say(True, [call.where])
-        if call.path in ("keras.callbacks.BackupAndRestore", "crucible.checkpoint.latest"):
+        if call.path in _GOES_ON:
             return seen.say(True, [call.where])
     loads = _loads_before_training(seen)
     found = [call.where for call in loads]

@@ -3,18 +3,34 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from crucible.analysis.facts import Assigned, Call, Facts
 from crucible.analysis.machine import Machine
-from crucible.analysis.values import NOWHERE, Instance, Value, Where, settled
+from crucible.analysis.values import NOWHERE, Instance, Thing, Value, Where, settled
 from crucible.core.profile import Conclusion, Confidence, Evidence
 
 T = TypeVar("T")
 SHOWN = 3
 """Lines of evidence that a conclusion carries."""
+
+
+class Settings:
+    """Settings by name, of a list that may still grow: a model is followed again while conclusions are drawn."""
+
+    def __init__(self, rows: list[Assigned]) -> None:
+        self._rows = rows
+        self._read = 0
+        self._found: dict[str, list[Assigned]] = {}
+
+    def called(self, name: str) -> Sequence[Assigned]:
+        """In the order of the list."""
+        for each in self._rows[self._read :]:
+            self._found.setdefault(each.name, []).append(each)
+        self._read = len(self._rows)
+        return self._found.get(name, ())
 
 
 @dataclass(frozen=True)
@@ -26,30 +42,62 @@ class Seen:
         return self.machine.facts
 
     @functools.cached_property
-    def by_path(self) -> dict[str, list[Call]]:
-        found: dict[str, list[Call]] = {}
-        for call in self.facts.calls:
-            found.setdefault(call.path, []).append(call)
+    def _by_path(self) -> dict[str, list[int]]:
+        """Where the calls of each path stand among all. Most conclusions ask for a few paths, of few that there are."""
+        found: dict[str, list[int]] = {}
+        for place, call in enumerate(self.facts.calls):
+            found.setdefault(call.path, []).append(place)
         return found
+
+    @functools.cached_property
+    def _by_keyword(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for place, call in enumerate(self.facts.calls):
+            for name in call.kwargs:
+                found.setdefault(name, []).append(place)
+        return found
+
+    @functools.cached_property
+    def results(self) -> list[Call]:
+        """The calls that gave an object of a library, in the order they were seen."""
+        return [call for call in self.facts.calls if isinstance(call.result, Thing)]
 
     def calls(self, *paths: str) -> list[Call]:
         """By their full paths; where several are asked for, those of the first path come first."""
-        return [call for path in paths for call in self.by_path.get(path, ())]
+        every = self.facts.calls
+        return [every[place] for path in paths for place in self._by_path.get(path, ())]
 
-    def calls_where(self, fits: Callable[[str], bool]) -> list[Call]:
-        """By their paths, in the order they were seen. `fits` is asked once for each path, of which there are few."""
-        paths = {path for path in self.by_path if fits(path)}
-        return [call for call in self.facts.calls if call.path in paths] if paths else []
+    def calls_where(
+        self,
+        fits: Callable[[str], bool],
+        keywords: Iterable[str] = (),
+        tells: Callable[[Call], bool] | None = None,
+    ) -> list[Call]:
+        """In the order they were seen, those whose path fits, or that have one of these keywords, or that tell.
+
+        `fits` is asked once for each path, of which there are few; `tells` of every call.
+        """
+        every = self.facts.calls
+        rows = [places for path, places in self._by_path.items() if fits(path)]
+        rows += [places for name in keywords if (places := self._by_keyword.get(name))]
+        if tells is not None:
+            rows.append([place for place, call in enumerate(every) if tells(call)])
+        found = rows[0] if len(rows) == 1 else sorted({place for places in rows for place in places})
+        return [every[place] for place in found]
+
+    def calls_named(self, *names: str) -> list[Call]:
+        """By the last part of their paths, in the order they were seen."""
+        return self.calls_where(lambda path: path.rpartition(".")[2] in names)
 
     @functools.cached_property
-    def _fields(self) -> list[Assigned]:
-        """Of the objects that only hold settings, the one made last first."""
-        return [
+    def _settings(self) -> tuple[Settings, ...]:
+        fields = [
             Assigned(name, value, each.where)
             for each in reversed(self.facts.made[: self.facts.followed])
             if isinstance(each, Instance) and each.cls.is_dataclass()
             for name, value in each.attrs.items()
         ]
+        return Settings(self.facts.options), Settings(fields), Settings(self.facts.assigned)
 
     def evidence(self, where: Where) -> Evidence | None:
         tree = self.machine.trees.get(where[0])
@@ -73,21 +121,19 @@ class Seen:
         return Conclusion(None, Confidence.LOW, (), False, why, question)
 
     def named(self, names: Iterable[str]) -> Iterator[tuple[str, Value, Where]]:
-        """Settings by name, in the order of the names: options before fields of configs before variables."""
-        wanted = {name: place for place, name in enumerate(names)}
-        found = [
-            (wanted[each.name], kind, each)
-            for kind, rows in ((0, self.facts.options), (1, self._fields), (2, self.facts.assigned))
-            for each in rows
-            if each.name in wanted
-        ]
-        for _, _, each in sorted(found, key=lambda row: row[:2]):
-            yield each.name, settled(each.value), each.where
+        """Settings by name, in the order of the names: options before fields of configs before variables.
+
+        Of several configs the fields of the one made last come first.
+        """
+        for name in names:
+            for rows in self._settings:
+                for each in rows.called(name):
+                    yield name, settled(each.value), each.where
 
 
 def number_named(seen: Seen, names: Iterable[str], low: float = 1, high: float = 1e9) -> tuple[int, Where, str] | None:
     """The first setting under one of these names that is a sensible number."""
     for name, value, where in seen.named(names):
-        if isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high:
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and low <= value <= high:
             return int(value), where, name
     return None

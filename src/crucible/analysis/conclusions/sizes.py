@@ -22,6 +22,10 @@ _NAMES = {
 }  # fmt: skip
 
 
+DEPTHS = _NAMES["layers"]
+"""Without one of these nothing has a size."""
+
+
 @dataclass(frozen=True)
 class Sizes:
     layers: int

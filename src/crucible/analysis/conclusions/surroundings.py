@@ -27,6 +27,14 @@ _NETWORK_ROOTS = (
     "mlflow.",
     "kaggle.",
 )
+_ROOTS = (
+    *_NETWORK_ROOTS,
+    "sklearn.datasets.fetch_",
+    "keras.datasets.",
+    "keras.applications.",
+    "torchvision.models.",
+    "timm.",
+)
 _FETCHES = frozenset(
     {
         "keras.utils.get_file",
@@ -56,11 +64,15 @@ _SERVES = frozenset(
 
 
 def network(seen: Seen) -> Conclusion[bool]:
-    found = [call for call in seen.facts.calls if _reaches_out(call)]
+    found = [call for call in seen.calls_where(_may_reach_out, ("download",)) if _reaches_out(call)]
     if found:
         sure = Confidence.HIGH if any(call.situation.certain for call in found) else Confidence.MEDIUM
         return seen.say(True, (call.where for call in found), sure, f"{found[0].path} fetches or sends.")
     return seen.say(False, (), Confidence.MEDIUM)
+
+
+def _may_reach_out(path: str) -> bool:
+    return path in _FETCHES or path.startswith(_ROOTS) or path.endswith(("from_pretrained", "from_preset"))
 
 
 def _reaches_out(call: Call) -> bool:
@@ -85,7 +97,7 @@ def entrypoint(seen: Seen) -> Conclusion[Entrypoint]:
     name = seen.machine.sources.entry
     if name.endswith(".ipynb"):
         return seen.say(Entrypoint.NOTEBOOK)
-    serving = [call.where for call in seen.facts.calls if call.path in _SERVES]
+    serving = [call.where for call in seen.calls_where(_SERVES.__contains__)]
     if serving:
         return seen.say(Entrypoint.SERVICE, serving)
     acts = [node for node in seen.machine.tree(name).body if _acts(node)]

@@ -86,11 +86,24 @@ IMAGE_NAMES = (
 )
 
 
+_OPTIMIZERS = (
+    "torch.optim.",
+    "keras.optimizers.",
+    "transformers.",
+    "bitsandbytes.optim.",
+    "apex.optimizers.",
+    "timm.optim.",
+    "optax.",
+    "tensorflow.train.",
+    "deepspeed.ops.adam.",
+)
+
+
 def optimizer(seen: Seen) -> tuple[Conclusion[str], Conclusion[float]]:
     """Its name, and the bytes it keeps for each parameter that learns."""
-    found = [(name, call) for call in seen.facts.calls if (name := optimizer_name(call)) is not None]
-    if found:
-        name, call = found[0]
+    found = _optimizer(seen)
+    if found is not None:
+        name, call = found
         sure = Confidence.HIGH if call.situation.certain else Confidence.MEDIUM
         return seen.say(name, [call.where], sure), seen.say(state_bytes(name, call), [call.where], sure)
     trainers = trainer_arguments(seen)
@@ -117,21 +130,15 @@ def assumed_optimizer(seen: Seen) -> tuple[Conclusion[str], Conclusion[float]]:
     return seen.assume("Adam", why), seen.assume(8.0, why)
 
 
+def _optimizer(seen: Seen) -> tuple[str, Call] | None:
+    """The first that is made."""
+    made = seen.calls_where(lambda path: path.startswith(_OPTIMIZERS) or path.endswith("compile"))
+    return next(((name, call) for call in made if (name := optimizer_name(call)) is not None), None)
+
+
 def optimizer_name(call: Call) -> str | None:
     top = call.path.partition(".")[0]
-    if call.path.startswith(
-        (
-            "torch.optim.",
-            "keras.optimizers.",
-            "transformers.",
-            "bitsandbytes.optim.",
-            "apex.optimizers.",
-            "timm.optim.",
-            "optax.",
-            "tensorflow.train.",
-            "deepspeed.ops.adam.",
-        )
-    ):
+    if call.path.startswith(_OPTIMIZERS):
         plain = call.last.lower().replace("_", "").removesuffix("optimizer")
         return (
             call.last
@@ -166,7 +173,7 @@ def recomputes(seen: Seen) -> bool:
     """Whether a model of transformers keeps only what goes into its blocks, and does each again on the way back."""
     if any(settled(call.kwargs.get("gradient_checkpointing")) is True for call in trainer_arguments(seen)):
         return True
-    if any(call.last == "gradient_checkpointing_enable" and call.situation.certain for call in seen.facts.calls):
+    if any(call.situation.certain for call in seen.calls_named("gradient_checkpointing_enable")):
         return True
     prepared = seen.calls("peft.prepare_model_for_kbit_training")
     return any(call.argument(1, "use_gradient_checkpointing", True) is True for call in prepared)
@@ -174,10 +181,10 @@ def recomputes(seen: Seen) -> bool:
 
 def trains(seen: Seen) -> bool:
     """Whether weights change at all, step by step. To fit a forest or a scaler is something else."""
-    ends = {"backward", "train_on_batch", "apply_gradients", "minimize", "fit_generator"}
+    ends = ["backward", "train_on_batch", "apply_gradients", "minimize", "fit_generator"]
     if _has_gradients(seen):
-        ends.add("fit")
-    if any(call.last in ends and not call.path.startswith(_ESTIMATORS) for call in seen.facts.calls):
+        ends.append("fit")
+    if any(not call.path.startswith(_ESTIMATORS) for call in seen.calls_named(*ends)):
         return True
     paths = (
         "jax.grad",
@@ -188,11 +195,7 @@ def trains(seen: Seen) -> bool:
         "optax.apply_updates",
         "flax.training.train_state.TrainState.create",
     )
-    return (
-        bool(seen.calls(*paths))
-        or bool(trainer_arguments(seen))
-        or any(optimizer_name(call) is not None for call in seen.facts.calls)
-    )
+    return bool(seen.calls(*paths)) or bool(trainer_arguments(seen)) or _optimizer(seen) is not None
 
 
 def _has_gradients(seen: Seen) -> bool:
@@ -216,13 +219,29 @@ def _kind(value: Value) -> Precision | None:
 
 
 def precision(seen: Seen) -> Conclusion[Precision]:
-    for call in seen.facts.calls:
+    for call in seen.calls_where(_may_be_precise, ("load_in_4bit", "load_in_8bit")):
         found = _precision_of(call)
         if found is not None:
             return seen.say(found, [call.where], Confidence.HIGH if call.situation.certain else Confidence.MEDIUM)
     return seen.say(
         Precision.FP32, (), Confidence.MEDIUM, "Nothing says otherwise, and it is what frameworks start with."
     )
+
+
+_PRECISE = frozenset(
+    {
+        *AUTOCAST, "lightning.Trainer", "accelerate.Accelerator", "torch.set_float32_matmul_precision",
+        "torch.set_default_dtype",
+    }
+)  # fmt: skip
+_PRECISE_ENDS = (
+    *ARGUMENTS, "BitsAndBytesConfig", "set_global_policy", "set_policy", "set_dtype_policy", "half", "bfloat16",
+    "from_pretrained",
+)  # fmt: skip
+
+
+def _may_be_precise(path: str) -> bool:
+    return path in _PRECISE or path.endswith(_PRECISE_ENDS)
 
 
 def _precision_of(call: Call) -> Precision | None:
@@ -280,12 +299,11 @@ def batch_size(seen: Seen) -> Conclusion[int]:
 
 def _loader_batch(seen: Seen) -> tuple[int, Where] | None:
     """The loader that the training loop goes over, else the first one."""
-    for call in seen.facts.calls:
-        if call.last in ("backward", "step") and call.situation.loops:
-            for loop in reversed(call.situation.loops):
-                size = _batch_of(loop.data)
-                if size is not None:
-                    return size, loop.data.where
+    for call in seen.calls_named("backward", "step"):
+        for loop in reversed(call.situation.loops):
+            size = _batch_of(loop.data)
+            if size is not None:
+                return size, loop.data.where
     for call in seen.calls("torch.utils.data.DataLoader", "torch_geometric.loader.DataLoader"):
         size = whole(call.argument(1, "batch_size"))
         if size is not None and size > 0:
@@ -301,8 +319,11 @@ def _batch_of(data: Value) -> int | None:
     return None
 
 
+_FROM_FOLDERS = ("image_dataset_from_directory", "text_dataset_from_directory", "flow", "flow_from_directory")
+
+
 def _fit_batch(seen: Seen) -> tuple[int, Where] | None:
-    for call in seen.facts.calls:
+    for call in seen.calls_named("fit", "batch", *_FROM_FOLDERS):
         if call.last == "fit" and whole(call.kwargs.get("batch_size")):
             return whole(call.kwargs["batch_size"]) or 1, call.where
         if (
@@ -312,10 +333,10 @@ def _fit_batch(seen: Seen) -> tuple[int, Where] | None:
             and whole(call.argument(0, "batch_size"))
         ):
             return whole(call.argument(0, "batch_size")) or 1, call.where
-        if call.last in ("image_dataset_from_directory", "text_dataset_from_directory", "flow", "flow_from_directory"):
+        if call.last in _FROM_FOLDERS:
             return whole(call.kwargs.get("batch_size", 32)) or 32, call.where
-    for call in seen.facts.calls:
-        if call.last == "fit" and call.path.startswith("keras.") and isinstance(settled(call.argument(0, "x")), Tensor):
+    for call in seen.calls_named("fit"):
+        if call.path.startswith("keras.") and isinstance(settled(call.argument(0, "x")), Tensor):
             return 32, call.where
     return None
 
@@ -336,9 +357,9 @@ def sequence_length(seen: Seen) -> Conclusion[int]:
     named = number_named(seen, SEQUENCE_NAMES, 2, 1e7)
     if named is not None:
         return seen.say(named[0], [named[1]], Confidence.MEDIUM, f"Taken from {named[2]}.")
-    for call in seen.facts.calls:
-        for name in _LENGTHS & call.kwargs.keys():
-            size = whole(call.kwargs[name])
+    for call in seen.calls_where(lambda path: False, _LENGTHS):
+        for name, given in call.kwargs.items():
+            size = whole(given) if name in _LENGTHS else None
             if size and size > 1:
                 return seen.say(size, [call.where], Confidence.MEDIUM)
     return seen.ask("How many tokens are in a sequence?")

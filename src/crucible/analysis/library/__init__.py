@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 from crucible.analysis.library import (
     arrays,
@@ -65,14 +66,14 @@ _QUIET = frozenset(
     {"builtins.print", "builtins.len", "builtins.str", "builtins.int", "builtins.range", "builtins.super"}
 )
 
-builtin_names = builtin.names
+BUILTIN_NAMES = builtin.NAMES
 command_made_by = options.command_made_by
 
 
 def called_library(
     machine: Machine, path: str, args: tuple[Value, ...], kwargs: dict[str, Value], scope: Scope
 ) -> Value:
-    handler = _HANDLERS.get(path) or _by_prefix(path)
+    handler = _handler(path)
     asked = Asked(machine, path, args, kwargs, scope)
     if handler is not None:
         result = handler(asked)
@@ -85,8 +86,9 @@ def called_library(
     return result
 
 
-def _by_prefix(path: str) -> Handler | None:
-    return next((handler for prefix, handler in _PREFIXES if path.startswith(prefix)), None)
+@lru_cache(maxsize=8192)
+def _handler(path: str) -> Handler | None:
+    return _HANDLERS.get(path) or next((handler for start, handler in _PREFIXES if path.startswith(start)), None)
 
 
 def called_member(

@@ -29,11 +29,7 @@ from crucible.analysis.values import (
     settled,
 )
 
-_NAMES = frozenset(dir(builtins))
-
-
-def names() -> frozenset[str]:
-    return _NAMES
+NAMES = frozenset(dir(builtins))
 
 
 def _range(asked: Asked) -> Value:

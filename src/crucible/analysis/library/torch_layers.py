@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from crucible.analysis.iteration import items_of
 from crucible.analysis.library import torch_attention, torch_forward
@@ -11,7 +11,7 @@ from crucible.analysis.library.torch_weights import SIGNATURES, build, read
 from crucible.analysis.machine import Machine
 from crucible.analysis.networks import is_network
 from crucible.analysis.tensors import lost, weight
-from crucible.analysis.values import UNKNOWN, Instance, Tensor, Thing, Value, settled
+from crucible.analysis.values import UNKNOWN, Either, Instance, Tensor, Thing, Value, settled
 
 
 def _layer(asked: Asked) -> Value:
@@ -202,25 +202,46 @@ def named_parameters(value: Value) -> list[tuple[str, Tensor]]:
                 found.append((name, each))
             continue
         seen.add(id(each))
-        for key, inner in _below(each):
-            waiting.append((f"{name}.{key}" if name else key, settled(inner), depth + 1))
+        names, values = _below(each)
+        for key, inner in zip(names, values, strict=True):
+            if type(inner) in _HOLDERS:
+                waiting.append((f"{name}.{key}" if name else str(key), settled(inner), depth + 1))
     return found
 
 
-def _below(value: Value) -> list[tuple[str, Value]]:
+_HOLDERS = frozenset({Tensor, Instance, Thing, Either, list, tuple, dict})
+"""What may have weights in it."""
+
+
+def _below(value: Value) -> tuple[Iterable[Value], Iterable[Value]]:
+    """What is right below, with its names."""
     if isinstance(value, Instance):
-        return list(value.attrs.items())
+        return value.attrs, value.attrs.values()
     if isinstance(value, Thing) and (value.path in MODULES or value.children):
-        return [*value.attrs.items(), *((str(place), each) for place, each in enumerate(value.children))]
-    if isinstance(value, list | tuple):
-        return [(str(place), each) for place, each in enumerate(value[:2_000])]
+        return (*value.attrs, *range(len(value.children))), (*value.attrs.values(), *value.children)
+    if isinstance(value, (list, tuple)):
+        return range(min(len(value), 2_000)), value[:2_000]
     if isinstance(value, dict):
-        return [(str(key), each) for key, each in value.items()]
-    return []
+        return value, value.values()
+    return (), ()
 
 
 def parameters_of(value: Value) -> list[Tensor]:
-    return [each for _, each in named_parameters(value)]
+    """The same without the names, which take longer than the rest."""
+    found: list[Tensor] = []
+    seen: set[int] = set()
+    waiting: list[tuple[Value, int]] = [(settled(value), 0)]
+    while waiting:
+        each, depth = waiting.pop()
+        if isinstance(each, Tensor):
+            store = each.store
+            if store is not None and store.weight and id(store) not in seen and depth <= 60:
+                seen.add(id(store))
+                found.append(each)
+        elif depth <= 60 and id(each) not in seen:
+            seen.add(id(each))
+            waiting += [(settled(inner), depth + 1) for inner in _below(each)[1] if type(inner) in _HOLDERS]
+    return found
 
 
 MODULES = frozenset(

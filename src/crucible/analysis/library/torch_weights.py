@@ -45,19 +45,20 @@ SIGNATURES = {
     "CrossEntropyLoss": "weight", "ZeroPad2d": "padding", "ReflectionPad2d": "padding",
     "UpsamplingNearest2d": "size scale_factor",
 }  # fmt: skip
+_ARGUMENTS = {name: tuple(words.split()) for name, words in SIGNATURES.items()}
 _FUSED = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
 
 def read(thing: Thing) -> dict[str, Value]:
     """The arguments of a layer by name."""
-    names = SIGNATURES.get(thing.path.rpartition(".")[2], "").split()
+    names = _ARGUMENTS.get(thing.path.rpartition(".")[2], ())
     return {**dict(zip(names, thing.args, strict=False)), **thing.kwargs}
 
 
 def sizes(value: Value, count: int) -> tuple[Value, ...]:
     """A kernel size or its like for each dimension."""
     value = settled(value)
-    if isinstance(value, list | tuple):
+    if isinstance(value, (list, tuple)):
         return tuple(value)
     return (value,) * count
 

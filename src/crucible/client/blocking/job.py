@@ -157,7 +157,8 @@ class SyncJob:
     def exec(self, command: Sequence[str], *, input: bytes = b"", timeout: float | None = None) -> Executed:
         """Run a command where its program runs, to the command's end: `code`, `stdout`, `stderr`.
 
-        It has the program's folder, variables and limits, and ends with it. TimedOut after `timeout` seconds.
+        It has the program's folder, variables and limits, and ends with it. While the job is starting the program is
+        waited for, up to 30 seconds; else Conflict. TimedOut after `timeout` seconds, that wait included.
         """
         return self._api.execute(self.id, command, input=input, timeout=checked_seconds(timeout))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
@@ -14,9 +15,10 @@ from crucible.control.people.keys import Keys
 from crucible.control.people.office import Office
 from crucible.control.ports import Ports
 from crucible.control.views import View, iso
-from crucible.core.errors import Conflict, NotFound
+from crucible.core.errors import Conflict, Forbidden, NotFound
 from crucible.core.ids import Prefix
 from crucible.core.people import (
+    EVERY_PERMISSION,
     OWNER,
     Identity,
     Permission,
@@ -29,6 +31,9 @@ from crucible.core.people import (
 
 if TYPE_CHECKING:
     from crucible.control.people.openid import Entrance
+
+MOST_NAMED = 5
+"""Projects that an error names."""
 
 
 class People(Office):
@@ -181,7 +186,8 @@ class People(Office):
     async def audit(self, who: Identity, *, project: str | None, before: int | None, limit: int) -> View:
         """All of it for administrators; a project's for those who manage it."""
         if project is None:
-            who.need(Permission.OPERATE)
+            if not who.may(Permission.OPERATE):
+                raise _not_all(who)
         else:
             await self._visible(who, project)
             who.need(Permission.MANAGE, project)
@@ -191,3 +197,15 @@ class People(Office):
     async def _hashed(self, password: str) -> str:
         secret = passwords.checked(password)
         return await self._ports.calls.run("passwords", lambda: passwords.hashed(secret), passwords.HASH_SECONDS)
+
+
+def _not_all(who: Identity) -> Forbidden:
+    """The whole record is an administrator's; whoever manages a project is told of the part that is his to see."""
+    refused = who.refusal(Permission.OPERATE, None)
+    himself = replace(who, scopes=EVERY_PERMISSION)  # whether his token reaches that far is said of the project then
+    managed = sorted(himself.projects(Permission.MANAGE) or ())
+    if not managed:
+        return refused
+    others = f" (or {', '.join(managed[1:MOST_NAMED])})" if managed[1:] else ""
+    fix = f"Name a project that you manage: crucible audit --project {managed[0]}{others}"
+    return Forbidden(refused.what, why=refused.why, fix=fix, **refused.data)

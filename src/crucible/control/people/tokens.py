@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, bindparam, or_, select, update
+from sqlalchemy import Connection, bindparam, delete, or_, select, update
 
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Row, Statement, inserting
@@ -26,8 +26,8 @@ PREFIX = "crt_"
 LOGIN = "login"
 USED_EVERY = 60.0
 """Seconds: how exactly it is known when a token was last used."""
-SHOWN_AFTER = 30 * 86400.0
-"""Seconds for which one that has ended is still listed."""
+KEPT_AFTER = 30 * 86400.0
+"""Seconds for which one that has ended is still kept, and listed."""
 MOST_LISTED = 500
 
 _c, _u = t.tokens.c, t.users.c
@@ -42,6 +42,15 @@ _USED = Statement(update(t.tokens).where(_c.id == bindparam("token")).values(use
 _open = _c.revoked_at.is_(None)
 _REVOKE = Statement(update(t.tokens).where(_c.id == bindparam("token"), _open).values(revoked_at=bindparam("at")))
 _REVOKE_ALL = Statement(update(t.tokens).where(_c.user == bindparam("of"), _open).values(revoked_at=bindparam("at")))
+_ENDS = (_c.revoked_at, _c.expires_at)
+_ENDED = tuple(
+    Statement(select(_c.id).where(end < bindparam("before")).order_by(end).limit(bindparam("most"))) for end in _ENDS
+)
+_FORGET = Statement(
+    delete(t.tokens).where(
+        _c.id.in_(bindparam("ids", expanding=True)), or_(*(end < bindparam("before") for end in _ENDS))
+    )
+)
 
 
 @dataclass(frozen=True)
@@ -119,6 +128,16 @@ def revoke_all(conn: Connection, user: str, now: float) -> int:
     return _REVOKE_ALL.run(conn, of=user, at=now)
 
 
+def ended(conn: Connection, before: float, most: int) -> list[str]:
+    """Up to `most` of those that were revoked, and of those that expired, before then."""
+    return list(dict.fromkeys(id for ends in _ENDED for id in ends.column(conn, before=before, most=most)))
+
+
+def forget(conn: Connection, ids: Sequence[str], before: float) -> int:
+    """Removes those that ended before then; how many. What was done with them stays in the audit log."""
+    return _FORGET.run(conn, ids=list(ids), before=before)
+
+
 def of(conn: Connection, ref: str) -> Row:
     """One by its id or an ending of it."""
     ending = ref.lower().removeprefix("tok-")
@@ -136,9 +155,7 @@ def listed(conn: Connection, user: str | None, now: float) -> list[View]:
     query = (
         select(t.tokens, _u.name.label("user_name"))
         .join(t.users, _u.id == _c.user)
-        .where(
-            _c.via != LOGIN, *(or_(end.is_(None), end > now - SHOWN_AFTER) for end in (_c.revoked_at, _c.expires_at))
-        )
+        .where(_c.via != LOGIN, *(or_(end.is_(None), end > now - KEPT_AFTER) for end in _ENDS))
         .order_by(_c.id.desc())
         .limit(MOST_LISTED)
     )

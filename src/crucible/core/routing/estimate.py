@@ -64,13 +64,14 @@ class Estimates:
     def of(self, offer: Offer) -> Estimate:
         wait, startup, tariff, transfer = offer.wait_seconds, offer.startup_seconds, offer.tariff, self._transfer
         seconds, confidence = self._duration(offer)
-        egress = _of(self._work.output_bytes, tariff.egress_per_gb or 0)
+        egress = _of(self._work.output_bytes, tariff.egress_per_gb or 0) if self._work.output_bytes else 0
         if seconds is None:
             return Estimate(wait, startup, transfer, None, None, None, egress, None, confidence)
         lost = _lost(self._work, offer, seconds, self._known)
         billed = startup + transfer + seconds + lost
         machine = forecast(billed, offer.rate, offer.billing)
-        storage = math.ceil(_of(self._held, tariff.storage_per_gb_month or 0) * billed / MONTH)
+        held = _of(self._held, tariff.storage_per_gb_month or 0) if self._held else 0
+        storage = math.ceil(held * billed / MONTH) if held else 0
         return Estimate(wait, startup, transfer, seconds, lost, machine, egress, storage, confidence)
 
     def _duration(self, offer: Offer) -> tuple[float | None, Confidence]:

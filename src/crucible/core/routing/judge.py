@@ -13,12 +13,33 @@ from crucible.core.routing.wishes import Wishes
 from crucible.core.routing.work import Work
 
 
-def why_never(work: Work, wishes: Wishes, offer: Offer) -> str:
-    """Why it is none whatever it costs: not what is wished for, or too small; empty when it could be one."""
-    return unwished(work, wishes, offer) or unfit(work, offer)
+class Judge:
+    """Of one job at many offers: what depends on their size alone, or on their market, is judged once."""
+
+    def __init__(self, work: Work, wishes: Wishes) -> None:
+        self._work = work
+        self._wishes = wishes
+        self._choosy = bool(wishes.backend or wishes.backends or wishes.regions or wishes.gpu_types or wishes.dedicated)
+        self._markets = {market: _wrong_market(work, wishes, market) for market in Market}
+        self._sizes: dict[tuple[int, str], str] = {}
+
+    def why_never(self, offer: Offer) -> str:
+        """Why it is none whatever it costs: not what is wished for, or too small; empty when it could be one."""
+        why = _unwished(self._wishes, offer) if self._choosy else ""
+        if not why and offer.rate:  # what is free is nobody's market: one's own computer does whatever is wished for
+            why = self._markets[offer.market]
+        return why or self._unfit(offer)
+
+    def _unfit(self, offer: Offer) -> str:
+        """By the identity of its size, which the offers of a list share and which outlives the question."""
+        size = id(offer.capacity), offer.instance_type
+        found = self._sizes.get(size)
+        if found is None:
+            found = self._sizes[size] = unfit(self._work, offer)
+        return found
 
 
-def unwished(work: Work, wishes: Wishes, offer: Offer) -> str:
+def _unwished(wishes: Wishes, offer: Offer) -> str:
     if wishes.backend and offer.backend != wishes.backend:
         return f"is not at {wishes.backend}, where it is to run"
     if wishes.backends and offer.backend not in wishes.backends:
@@ -29,7 +50,7 @@ def unwished(work: Work, wishes: Wishes, offer: Offer) -> str:
         return f"has {offer.capacity.gpu_name or 'no GPU'}, not {spoken(wishes.gpu_types)}"
     if wishes.dedicated and offer.tariff.dedicated is False:
         return "shares its machines with others, and only dedicated ones are wished for"
-    return _wrong_market(work, wishes, offer)
+    return ""
 
 
 def unfit(work: Work, offer: Offer) -> str:
@@ -47,6 +68,8 @@ def unfit(work: Work, offer: Offer) -> str:
 
 def too_much(wishes: Wishes, estimated: Estimate) -> str:
     """Why one that fits is none: what it would cost, or when it would be done."""
+    if wishes.max_cost is None and wishes.deadline is None:
+        return ""
     total, eta = estimated.total, estimated.eta
     if wishes.max_cost is not None and total is not None and total > wishes.max_cost:
         return f"would cost ${total / MICROS:.2f} in all, more than ${wishes.max_cost / MICROS:.2f}"
@@ -87,18 +110,16 @@ def astray(work: Work, wishes: Wishes, offer: Offer) -> float:
     """How far it is from what is wished for; another GPU is farther than another market."""
     other_gpu = bool(wishes.gpu_types) and called(offer.capacity.gpu_name) not in wishes.gpu_types
     elsewhere = bool(wishes.backends) and offer.backend not in wishes.backends
-    return 1.0 * elsewhere + 0.5 * other_gpu + 0.1 * bool(_wrong_market(work, wishes, offer))
+    wrong_market = bool(offer.rate and _wrong_market(work, wishes, offer.market))
+    return 1.0 * elsewhere + 0.5 * other_gpu + 0.1 * wrong_market
 
 
-def _wrong_market(work: Work, wishes: Wishes, offer: Offer) -> str:
-    """What is free is nobody's market: a computer of one's own will do whatever is wished for."""
-    if not offer.rate:
-        return ""
-    if wishes.market is not None and offer.market is not wishes.market:
-        return f"is {offer.market.value}, not {wishes.market.value}"
-    if wishes.market is None and offer.market is Market.RESERVED:
+def _wrong_market(work: Work, wishes: Wishes, market: Market) -> str:
+    if wishes.market is not None and market is not wishes.market:
+        return f"is {market.value}, not {wishes.market.value}"
+    if wishes.market is None and market is Market.RESERVED:
         return "binds for years, whether it is used or not; `--market reserved` asks for such prices"
-    if offer.market is Market.SPOT and not work.interruptible:
+    if market is Market.SPOT and not work.interruptible:
         return "is taken back at any time, and the job may not be interrupted"
     return ""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import NamedTuple
 
 from crucible.core.offers import Market, Offer
@@ -84,36 +85,30 @@ class _Weighed(NamedTuple):
     estimated: Estimate
     weight: float
     """In the unit of the objective; less is better."""
+    order: tuple[object, ...]
+    """The same offers come in the same order, however they were listed."""
 
 
 def route(work: Work, wishes: Wishes, offers: Iterable[Offer], known: Knowledge) -> Plan:
     """Raises BadInput for wishes that contradict each other."""
     check(wishes, work)
-    estimates = Estimates(work, known)
+    judged, estimates = judge.Judge(work, wishes), Estimates(work, known)
     fitting: list[_Weighed] = []
     rejected: list[Rejected] = []
     for offer in offers:
-        weighed = _weighed(work, wishes, offer, estimates)
-        if isinstance(weighed, Rejected):
-            rejected.append(weighed)
-        else:
-            fitting.append(weighed)
-    fitting.sort(key=_order)
+        why = judged.why_never(offer)
+        if not why:
+            found = estimates.of(offer)
+            why = judge.too_much(wishes, found) or judge.too_long(work, offer, found)
+            if not why:
+                fitting.append(_weighed(wishes.optimize, offer, found))
+                continue
+        rejected.append(Rejected(offer, why))
+    fitting.sort(key=attrgetter("order"))
     ranked = tuple(_ranked(work, wishes, [one for one in fitting if one.offer.runnable]))
     elsewhere = tuple(_ranked(work, wishes, [one for one in fitting if not one.offer.runnable]))
     nearest = None if fitting else _nearest(work, wishes, rejected, estimates)
     return Plan(ranked, tuple(rejected), nearest, elsewhere)
-
-
-def _weighed(work: Work, wishes: Wishes, offer: Offer, estimates: Estimates) -> _Weighed | Rejected:
-    why = judge.why_never(work, wishes, offer)
-    if why:
-        return Rejected(offer, why)
-    found = estimates.of(offer)
-    why = judge.too_much(wishes, found) or judge.too_long(work, offer, found)
-    if why:
-        return Rejected(offer, why)
-    return _Weighed(offer, found, _weight(wishes.optimize, offer, found))
 
 
 def _ranked(work: Work, wishes: Wishes, fitting: list[_Weighed]) -> Iterator[Ranked]:
@@ -125,22 +120,22 @@ def _ranked(work: Work, wishes: Wishes, fitting: list[_Weighed]) -> Iterator[Ran
         yield Ranked(work, wishes, offer, one.estimated, one.weight, least, instead)
 
 
-def _weight(objective: Objective, offer: Offer, estimated: Estimate) -> float:
-    """Where nobody knows how long it takes, an hour stands for the whole."""
-    total = offer.rate if estimated.total is None else estimated.total
-    eta = offer.wait_seconds + offer.startup_seconds + 3600.0 if estimated.eta is None else estimated.eta
+def _weighed(objective: Objective, offer: Offer, estimated: Estimate) -> _Weighed:
+    """Where nobody knows how long it takes, an hour stands for the whole, and it comes behind its equals."""
+    rate, eta, total = offer.rate, estimated.eta, estimated.total
+    last = LAST if eta is None else eta
+    if eta is None:
+        eta = offer.wait_seconds + offer.startup_seconds + 3600.0
+    if total is None:
+        total = rate
     if objective is Objective.SPEED:
-        return eta
-    if objective is Objective.BALANCED:
-        return total + eta / 3600 * HOUR_IS_WORTH
-    return float(total)
-
-
-def _order(one: _Weighed) -> tuple[object, ...]:
-    """The same offers come in the same order, however they were listed."""
-    offer, eta, total = one.offer, one.estimated.eta, one.estimated.total
-    ties = (LAST if eta is None else eta, offer.rate if total is None else total, offer.rate)
-    return one.weight, *ties, offer.backend, offer.region, offer.instance_type, offer.market
+        weight = eta
+    elif objective is Objective.BALANCED:
+        weight = total + eta / 3600 * HOUR_IS_WORTH
+    else:
+        weight = float(total)
+    order = (weight, last, total, rate, offer.backend, offer.region, offer.instance_type, offer.market)
+    return _Weighed(offer, estimated, weight, order)
 
 
 def _nearest(work: Work, wishes: Wishes, rejected: list[Rejected], estimates: Estimates) -> Rejected | None:

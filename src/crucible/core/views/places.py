@@ -48,8 +48,16 @@ class BackendView(View):
         return self.simulated or self.capabilities.get("simulated") is True
 
 
+class OtherBackendView(View):
+    """A place that is known and not connected: `why`, with the command that connects it where there is one."""
+
+    name: str
+    why: str = ""
+
+
 class BackendPage(View):
     items: tuple[BackendView, ...] = ()
+    others: tuple[OtherBackendView, ...] = ()
 
 
 class MachineView(View):

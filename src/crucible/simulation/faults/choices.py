@@ -1,4 +1,4 @@
-"""Choices: where each try was placed, against where its job had failed before."""
+"""Choices: where each try was placed, against the room there is and where its job had failed before."""
 
 from __future__ import annotations
 
@@ -20,6 +20,11 @@ _TRIES = """
 SELECT a.id, a.job, m.region, m.market, a.reason, a.ended_at FROM attempts a JOIN slots s ON s.attempt = a.id
 JOIN machines m ON m.id = s.machine WHERE a.backend = 'cloud' ORDER BY a.job, a.number
 """
+_CROWDED = """
+SELECT m.id, count(*) FROM machines m JOIN slots s ON s.machine = m.id AND NOT s.ended GROUP BY m.id
+HAVING sum(json_extract(s.allocation, '$.cpus')) > json_extract(m.capacity, '$.cpus')
+OR sum(json_extract(s.allocation, '$.memory_bytes')) > json_extract(m.capacity, '$.memory_bytes')
+"""
 _FAILURES = frozenset({"refused", "not_begun", "interrupted"})
 _LIVE = """
 SELECT job, generation, count(*) FROM attempts WHERE state != 'ended' GROUP BY job, generation HAVING count(*) > 1
@@ -37,7 +42,9 @@ class Choices:
     _seen: set[object] = field(default_factory=set)
 
     def check(self) -> None:
-        """Raises Broken for two tries at once, and for one placed where its job failed more often than elsewhere."""
+        """Raises Broken for two tries at once, for more than a machine holds, and for one placed where its job failed
+        more often than elsewhere.
+        """
         count = self.db.look("SELECT count(*) FROM attempts")[0][0]
         if count == self._count:
             return
@@ -45,6 +52,9 @@ class Choices:
         twice = self.db.look(_LIVE)
         if twice:
             raise Broken(f"{twice[0][0]} has {twice[0][2]} live tries in generation {twice[0][1]}")
+        crowded = self.db.look(_CROWDED)
+        if crowded:
+            raise Broken(f"{crowded[0][0]} has no room for all of its {crowded[0][1]} tries")
         tries = self.db.look(_TRIES)
         for row in tries:
             if row[0] not in self._seen:

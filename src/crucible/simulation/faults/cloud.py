@@ -54,7 +54,8 @@ class Instance:
 class Cloud:
     """`honours_tokens`: a second create with the same token makes no second instance.
 
-    `making` is told the token of every instance before it exists.
+    `making` is told the token and the end of every instance before it exists, `ending` of every one that lives and is
+    told to end.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, ground: Ground, weather: Weather, dice: Dice) -> None:
@@ -66,7 +67,8 @@ class Cloud:
         self.instances: dict[str, Instance] = {}
         self.sold_out: set[Kind] = set()
         self._short: dict[Kind, float] = {}
-        self.making: Callable[[str], None] = lambda machine: None
+        self.making: Callable[[str, float | None], None] = lambda machine, ends_at: None
+        self.ending: Callable[[Instance], None] = lambda found: None
         self.prices = {
             (zone, market): 900_000 + 1000 * n if market is Market.ON_DEMAND else 300_000 + 1000 * n
             for n, zone in enumerate(ZONES)
@@ -79,7 +81,7 @@ class Cloud:
         known = self.made_before(token)
         if known is not None:
             return known
-        self.making(token)
+        self.making(token, ends_at)
         name = f"i-{len(self.instances) + 1}"
         computer = Machine(token, name, nonce, self._ground, lambda: self.end(name, "shut down"), IDLE_EXIT_SECONDS)
         made = Instance(name, token, deployment, zone, market, self._loop.time(), computer)
@@ -97,6 +99,13 @@ class Cloud:
         if not self.honours_tokens:
             return None
         return next((found for found in self.instances.values() if found.machine == token), None)
+
+    def end_on_request(self, name: str) -> Instance | None:
+        """Somebody who may tells it to end."""
+        found = self.instances.get(name)
+        if found is not None and found.alive and not found.ending:
+            self.ending(found)
+        return self.end(name, "on request")
 
     def end(self, name: str, cause: str, seconds: float | None = None) -> Instance | None:
         """Told to end, it does in some seconds; None if nobody knows it."""

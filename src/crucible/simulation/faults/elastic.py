@@ -111,12 +111,22 @@ class ElasticBackend:
         return [self._observe(ref, [i for i in listed if i.machine == ref.machine], lag) for ref in refs]
 
     def terminate(self, ref: MachineRef) -> None:
+        lag = self._may_end()
+        others = [i.id for i in self._cloud.listed(lag) if i.machine == ref.machine and i.id != ref.native_id]
+        self._end(ref.native_id, *others)
+
+    def end_instance(self, ref: MachineRef) -> None:
+        self._may_end()
+        self._end(ref.native_id)
+
+    def _may_end(self) -> float:
         self._reach()
         if self._weather.strikes("terminate.failed"):
             raise Unreachable("The cloud did not end it.")
-        lag = self._look()
-        others = [i.id for i in self._cloud.listed(lag) if i.machine == ref.machine and i.id != ref.native_id]
-        told = [self._cloud.end(name, "on request") for name in (ref.native_id, *others)]
+        return self._look()
+
+    def _end(self, *names: str) -> None:
+        told = [self._cloud.end_on_request(name) for name in names]
         if any(found is not None and found.alive for found in told):
             raise NotYetGone("It is shutting down.")
 

@@ -16,6 +16,8 @@ from crucible.simulation.faults.truth import TERMINAL, Truth
 
 BOUND_SECONDS = 900.0
 """With nothing failing, what is to end has ended within this time."""
+LIMIT_SECONDS = 120.0
+"""A program on a machine whose clock is slow, or whose runner died, may run so much longer than its limit."""
 LAUNCH_SECONDS = 150.0
 """A launch that was under way when its machine was given up takes effect within this time, or never."""
 
@@ -87,11 +89,16 @@ class Checkers:
             if job in TERMINAL:
                 raise Broken(f"{running.job} is {job}, and its program runs on {running.machine}")
 
-    def _intent(self, machine: str) -> None:
-        """Before an instance exists: it is wanted, and that is committed. Tells Truth, for its caller is the cloud."""
-        rows = self.db.look("SELECT state FROM machines WHERE id = ?", machine)
+    def _intent(self, machine: str, ends_at: float | None) -> None:
+        """Before an instance exists: it is wanted, that is committed, and it ends though nobody tells it to.
+
+        Tells Truth, for its caller is the cloud.
+        """
+        rows = self.db.look("SELECT ends_at FROM machines WHERE id = ?", machine)
         if not rows or self.db.busy:
             return self.truth.broke(f"{machine} is made before its intent is committed")
+        if ends_at is None or ends_at != rows[0][0]:
+            return self.truth.broke(f"{machine} is made to end at {ends_at}, and its row says {rows[0][0]}")
         since = self._releasing.get(machine)
         if since is not None and self.now() > max(since, self.clock.stepped_at) + LAUNCH_SECONDS:
             self.truth.broke(f"{machine} is made {self.now() - since:.0f} s after it was given up")
@@ -102,8 +109,16 @@ class Checkers:
         if state != self._looked:
             self._looked = state
             self._compare()
+        self._limits()
         if calm_since is not None:
             self._bound(calm_since)
+
+    def _limits(self) -> None:
+        """On the laptop time may stand still."""
+        rented = {found.id for found in self.cloud.living()}
+        for running in self.truth.live:
+            if running.due is not None and running.machine in rented and self.now() > running.due + LIMIT_SECONDS:
+                raise Broken(f"the program of {running.attempt} runs {self.now() - running.due:.0f} s beyond its limit")
 
     def _compare(self) -> None:
         self._acknowledged()

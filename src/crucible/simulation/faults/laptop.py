@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from crucible.backends.base import (
     Bootstrap,
@@ -28,7 +28,7 @@ IDLE_EXIT_SECONDS = 120.0
 
 
 class Laptop:
-    """The backend `local`, and the computer behind it."""
+    """The backend `local`, and the computer behind it. `ending` is told of every machine that is told to end."""
 
     name = "local"
     capabilities = Capabilities(
@@ -41,6 +41,7 @@ class Laptop:
         self.machines: dict[str, Machine] = {}
         self.removed: set[str] = set()
         self.asleep = False
+        self.ending: Callable[[Machine], None] = lambda machine: None
 
     def offers(self, need: Resources) -> Sequence[Offer]:
         return [Offer(self.name, "here", "this computer", SIZE, 0)]
@@ -72,6 +73,7 @@ class Laptop:
         if self.asleep:
             raise Unreachable("It sleeps.")
         if ref.machine in self.machines:
+            self.ending(self.machines[ref.machine])
             self.removed.add(ref.machine)
             self.machines[ref.machine].die()
 

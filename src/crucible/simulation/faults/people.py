@@ -141,7 +141,7 @@ class People:
             fallback=dice.one(((), ("local",), ("cloud",))),
             market=dice.one((Market.SPOT, Market.SPOT, Market.ON_DEMAND)),
             resources=Resources(
-                cpus=1.0, memory_bytes=GiB, seconds=dice.between(600.0, 5000.0) if dice.chance(0.3) else None
+                cpus=1.0, memory_bytes=GiB, seconds=dice.between(150.0, 1500.0) if dice.chance(0.3) else None
             ),
             retries=Retries(interruption=50, infrastructure=50),
             keep=Keeping(latest=dice.whole(1, 3)),

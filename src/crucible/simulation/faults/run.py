@@ -20,6 +20,7 @@ from crucible.control.db.migrate import create
 from crucible.core.errors import CrucibleError
 from crucible.simulation.faults.cloud import Cloud
 from crucible.simulation.faults.elastic import ElasticBackend
+from crucible.simulation.faults.endings import Endings
 from crucible.simulation.faults.findings import Checkers
 from crucible.simulation.faults.laptop import Laptop
 from crucible.simulation.faults.loop import Deadlock, VirtualLoop
@@ -111,6 +112,8 @@ class World:
             self._dice("storms"),
         )
         self._checkers = Checkers(db, self._truth, self._cloud, store, loop.time, self._clock)
+        endings = Endings(db, self._truth, self._clock)
+        self._cloud.ending, self._laptop.ending = endings.of_instance, endings.of_programs
 
     def _dice(self, name: str) -> Dice:
         return Dice(self._seed, name)

@@ -14,6 +14,7 @@ from crucible.agent.contacts import WAIT_SECONDS, Contacts
 from crucible.control.ingest import Gap
 from crucible.simulation.faults.crew import Crew
 from crucible.simulation.faults.folder import Folder
+from crucible.simulation.faults.loop import virtual_loop
 from crucible.simulation.faults.network import Gone, Lost, Refused, Request
 from crucible.simulation.faults.program import Exit, Program, Script
 from crucible.simulation.faults.truth import Running, Saved, Segment
@@ -169,7 +170,8 @@ class Runner:
     def _spawn(self) -> None:
         a = self._assignment
         start = 0 if a.resume_from is None else a.resume_from.step or 0
-        running = Running(a.job, a.attempt, self._machine.native_id, start)
+        due = None if a.limits.seconds is None else virtual_loop().time() + a.limits.seconds + a.grace
+        running = Running(a.job, a.attempt, self._machine.native_id, start, due)
         folder, machine = self._folder, self._machine
         program = Program(running, Script.of(a.command), machine.truth, folder.save, self._exited)
         folder.began = True

@@ -19,7 +19,9 @@ class Story:
     truth: Truth
 
     def check(self, job: str) -> None:
-        """Raises Broken for a try that nobody wanted any more, or that did not begin at the newest checkpoint."""
+        """Raises Broken for a try that nobody wanted any more, or that did not begin at the newest checkpoint, and for
+        a job that was cancelled by nobody.
+        """
         tries = {int(str(n)): str(name) for n, name in self.db.look(_TRIES, job)}
         newest: dict[int, int] = {}
         over = ""
@@ -30,6 +32,8 @@ class Story:
             elif kind == "reopened":
                 over = ""
             elif kind in TERMINAL or kind == "cancel_requested":
+                if kind == "cancelled" and over != "cancel_requested":
+                    raise Broken(f"{job} was cancelled, and nobody asked for that")
                 over = str(kind)
             elif kind == "placed":
                 if over:

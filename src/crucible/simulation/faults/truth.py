@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Running:
-    """A user's program that runs."""
+    """A user's program that runs. `due`: the virtual time at which its limit ends it; None: it has no limit."""
 
     job: str
     attempt: str
     machine: str
     step: int
+    due: float | None = None
 
 
 @dataclass(frozen=True)

@@ -92,6 +92,8 @@ tokens = Table(
     Column("used_at", Float),
     Column("revoked_at", Float),
     Index("ix_tokens_user", "user"),
+    Index("ix_tokens_expires_at", "expires_at"),
+    Index("ix_tokens_revoked_at", "revoked_at"),
 )
 
 holders = Table(

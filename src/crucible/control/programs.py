@@ -1,0 +1,64 @@
+"""Programs: the texts in a bundle that say what a job's program does."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from typing import BinaryIO, cast
+
+from crucible.core.planask import MAX_FILE, MAX_FILES, MOST, READ
+from crucible.wire.tarstream import FILES, Member, members
+
+MOST_UNPACKED = 200_000_000
+"""Bytes of a bundle that are looked through: what is in it beside the program may be anything."""
+
+
+def program_in(pieces: Iterator[bytes], command: Sequence[str]) -> dict[str, str] | None:
+    """By their paths, as far as they are not too many; None where the command starts none of them.
+
+    Raises BadArchive.
+    """
+    found: dict[str, str] = {}
+    left, unpacked = MOST, 0
+    for member in members(cast(BinaryIO, io.BufferedReader(_Pieces(pieces)))):
+        unpacked += member.size
+        if unpacked > MOST_UNPACKED:
+            break
+        started = member.name in command
+        if _is_text(member) and (started or (len(found) < MAX_FILES - 1 and member.size <= left)):
+            found[member.name] = b"".join(member.content).decode(errors="replace")
+            left -= 0 if started else member.size
+        else:
+            _pass_over(member)
+    return found if any(word in found for word in command) else None
+
+
+def _is_text(member: Member) -> bool:
+    return member.kind in FILES and member.name.endswith(READ) and member.size <= MAX_FILE
+
+
+def _pass_over(member: Member) -> None:
+    for _ in member.content:
+        pass
+
+
+class _Pieces(io.RawIOBase):
+    """Bytes that come in pieces, as a file."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+        self._rest = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, into: object) -> int:
+        room = memoryview(cast(bytearray, into))
+        while not self._rest:
+            piece = next(self._pieces, None)
+            if piece is None:
+                return 0
+            self._rest = piece
+        count = min(len(room), len(self._rest))
+        room[:count], self._rest = self._rest[:count], self._rest[count:]
+        return count

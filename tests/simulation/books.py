@@ -1,0 +1,78 @@
+"""Books: a database that nobody guards, and a world in which nothing fails, for the tests of checkers."""
+
+from __future__ import annotations
+
+import asyncio
+
+from sqlalchemy import Connection
+
+from crucible.control.db import schema as t
+from crucible.core.offers import Market
+from crucible.simulation.faults.cloud import Cloud, Instance
+from crucible.simulation.faults.findings import Checkers
+from crucible.simulation.faults.loop import VirtualLoop
+from crucible.simulation.faults.machine import Ground
+from crucible.simulation.faults.network import Network
+from crucible.simulation.faults.ports import WallClock, WatchedDb
+from crucible.simulation.faults.store import MemoryStore
+from crucible.simulation.faults.trace import Trace
+from crucible.simulation.faults.truth import Truth
+from crucible.simulation.faults.weather import Dice, Weather
+
+
+class Books:
+    """Rows may be put as a test likes; `broken` is what Truth was told."""
+
+    def __init__(self) -> None:
+        self.loop = VirtualLoop()
+        self.db = WatchedDb()
+        self.now(t.metadata.create_all)
+        self.db.look("PRAGMA foreign_keys = OFF")
+        self.broken: list[str] = []
+        self.truth = Truth(self.broken.append)
+        weather = Weather(Dice(1, "weather"), self.loop.time)
+        weather.end()
+        self.store = MemoryStore(weather)
+        self.clock = WallClock(self.loop)
+        trace, dice = Trace(self.loop.time), Dice(1, "machines")
+        ground = Ground(Network(None, weather, dice), self.truth, trace, dice)  # type: ignore[arg-type]
+        self.cloud = Cloud(self.loop, ground, weather, dice)
+
+    def now(self, fn: object) -> None:
+        asyncio.run(self.db.write(fn))  # type: ignore[arg-type]
+
+    def change(self, statement: str) -> None:
+        self.now(lambda conn: conn.exec_driver_sql(statement).rowcount)
+
+    def put(self, table: str, **values: object) -> None:
+        """A row; what it needs and was not given is empty."""
+        columns = {str(row[1]): (str(row[2]), row[3], row[4]) for row in self.db.look(f"PRAGMA table_info({table})")}
+        needed = {
+            name: "" if "CHAR" in kind or kind == "TEXT" else 0
+            for name, (kind, must, or_) in columns.items()
+            if must and or_ is None and name not in ("cursor",)
+        }
+        row = {**needed, **values}
+
+        def insert(conn: Connection) -> int:
+            names = ", ".join(f'"{name}"' for name in row)
+            marks = ", ".join("?" for _ in row)
+            return conn.exec_driver_sql(f"INSERT INTO {table} ({names}) VALUES ({marks})", tuple(row.values())).rowcount
+
+        self.now(insert)
+
+
+def checkers(books: Books) -> Checkers:
+    return Checkers(books.db, books.truth, books.cloud, books.store, books.loop.time, books.clock)
+
+
+def make(books: Books, token: str, ends_at: float | None = 9e9) -> None:
+    async def create() -> None:
+        books.cloud.create(token, "dep-1", "north-1", Market.SPOT, "nonce", ends_at)
+
+    books.loop.run_until_complete(create())
+
+
+def instance(books: Books, token: str) -> Instance:
+    make(books, token)
+    return next(found for found in books.cloud.instances.values() if found.machine == token)
