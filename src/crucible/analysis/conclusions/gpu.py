@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Iterator
 
 from crucible.analysis.conclusions.seen import Seen
@@ -270,7 +271,7 @@ def _optional(seen: Seen, telling: list[Call]) -> Iterator[Sign]:
     for where in seen.facts.switched_off:
         yield where, "A flag would switch GPU use on."
     for option in seen.facts.options:
-        if _FLAG.search(option.name.lower()):
+        if _FLAG.search(option.name.lower()) and _imports_more_than_python(seen):
             yield option.where, f"The option {option.name} chooses the device."
     for each in seen.facts.imports:
         if each.module.partition(".")[0] in ONLY_GPU:
@@ -319,3 +320,9 @@ def _caught(seen: Seen, where: Where) -> bool:
     tree = seen.machine.trees.get(where[0])
     blocks = [each for top in (tree.body if tree else ()) for each in ast.walk(top) if isinstance(each, ast.Try)]
     return any(each.handlers and each.body[0].lineno <= where[1] <= (each.body[-1].end_lineno or 0) for each in blocks)
+
+
+def _imports_more_than_python(seen: Seen) -> bool:
+    """Without another package there is nothing that could use a GPU."""
+    tops = {each.module.partition(".")[0] for each in seen.facts.imports}
+    return bool(tops - sys.stdlib_module_names)
