@@ -83,7 +83,7 @@ _TF_TPUS = (
 
 def gpu_need(seen: Seen, unseen_model: bool = False) -> Conclusion[GpuNeed]:
     """`unseen_model`: the class of the model is not among the files, so it may well move to a GPU itself."""
-    telling = seen.calls_where(_may_tell, _DEVICE_WORDS, _names_device)
+    telling = seen.calls_where(_may_tell, _TELLING_WORDS, _names_device)
     required = list(_required(seen, telling))
     optional = list(_optional(seen, telling))
     forbidden = _forbidden(seen)
@@ -122,6 +122,8 @@ def maybe_cuda(value: Value) -> bool:
 
 
 _DEVICE_WORDS = ("device", "device_map", "map_location", "device_type", "accelerator", "tree_method", "task_type")
+_BITS = ("load_in_8bit", "load_in_4bit")
+_TELLING_WORDS = (*_DEVICE_WORDS, *_BITS, "quantization_config")
 _PLACING = frozenset({"torch.device", "jax.devices", "torch.set_default_device"})
 _ARGUMENTS = frozenset({"transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments"})
 _DEEPSPEED = frozenset({"deepspeed.initialize", "deepspeed.init_distributed"})
@@ -215,7 +217,7 @@ def _required_setting(call: Call) -> Iterator[Sign]:
     if call.path in _DEEPSPEED:
         yield call.where, "DeepSpeed runs on GPUs."
     if call.last == "from_pretrained" and (
-        any(call.kwargs.get(name) is True for name in ("load_in_8bit", "load_in_4bit"))
+        any(call.kwargs.get(name) is True for name in _BITS)
         or _quantised(settled(call.kwargs.get("quantization_config")))
     ):
         yield call.where, "What is loaded in 8 or 4 bits is put on a GPU."
@@ -224,7 +226,7 @@ def _required_setting(call: Call) -> Iterator[Sign]:
 def _quantised(config: Value) -> bool:
     if not isinstance(config, Thing) or not config.path.endswith("BitsAndBytesConfig"):
         return False
-    return any(config.kwargs.get(name) is True for name in ("load_in_8bit", "load_in_4bit"))
+    return any(config.kwargs.get(name) is True for name in _BITS)
 
 
 def _count(value: Value) -> bool:
