@@ -91,7 +91,7 @@ def test_another_reason_is_told_too(run: Run) -> None:
 
 def test_what_is_refused_is_left_out_and_told(run: Run) -> None:
     run.server = failing(Refused(422, "not what was announced"))
-    assert run.store() == (False, "1 outputs were left out")
+    assert run.store() == (False, "1 output was left out")
     assert "'a' was left out" in run.notes[0]
     assert [file.path for file in run.stored] == ["b", "c"]
 

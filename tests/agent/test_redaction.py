@@ -51,6 +51,8 @@ def cut(text: bytes, seed: int) -> list[bytes]:
         lambda v: f"Traceback: KeyError: {v!r}".encode(),
         lambda v: re.sub("%..", lambda found: found.group().lower(), quote(v, safe="")).encode(),
         lambda v: quote(v).encode(),
+        lambda v: "".join(f"%{byte:02X}" for byte in v.encode()).encode(),
+        lambda v: "".join(f"%{byte:02x}" for byte in v.encode()).encode(),
         lambda v: json.dumps(json.dumps({"key": v})).encode(),
         lambda v: f"<b>{html.escape(v)}</b>".encode(),
     ],

@@ -47,6 +47,11 @@ def test_back_up_restore_confirm(home: Home, db: Any, tmp_path: Path) -> None:
     assert db("confirm")[1]["confirmed"] is False
 
 
+def test_a_folder_that_is_said_is_the_one(home: Home, db: Any, tmp_path: Path) -> None:
+    assert db("backup", str(tmp_path / "b.zip"), "--home", str(tmp_path / "other"))[0] == 2
+    assert db("backup", str(tmp_path / "b.zip"), "--home", str(home.path))[0] == 0
+
+
 def test_nothing_is_restored_or_confirmed_under_a_running_server(home: Home, db: Any, tmp_path: Path) -> None:
     assert db("backup", str(tmp_path / "b.zip"))[0] == 0
     with home.locked():

@@ -10,7 +10,7 @@ from tests.cli.conftest import Cli
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    return tmp_path / "config" / "crucible" / "config.toml"
+    return tmp_path / "home" / "config.toml"
 
 
 def test_every_setting_is_shown_with_who_said_it(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

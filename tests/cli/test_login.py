@@ -18,7 +18,7 @@ GONE = "http://127.0.0.1:9"
 @pytest.fixture
 def kept(tmp_path: Path) -> Path:
     """A login to a server that is gone."""
-    path = tmp_path / "config" / "crucible" / "logins.json"
+    path = tmp_path / "home" / "logins.json"
     save(path, Logins({GONE: Login("ada", "crt_secret")}, GONE))
     return path
 

@@ -125,6 +125,14 @@ def test_every_row_names_a_function_that_says_what_it_does(row: Row) -> None:
     assert load(row).name == row.name
 
 
+@pytest.mark.parametrize("words", [("train", "--model"), ("run", "x.py", "--name"), ("tokens", "create", "--days")])
+def test_an_option_without_its_value_names_the_help_of_its_own_command(cli: Cli, words: tuple[str, ...]) -> None:
+    ran = cli(*words)
+    path = " ".join(word for word in words[:2] if word.isalpha())
+    assert ran.code == 2
+    assert f"Fix: See `crucible {path} --help`." in ran.err
+
+
 def test_no_command_shows_the_help_as_a_usage_error(cli: Cli) -> None:
     assert cli().code == 2
 

@@ -68,7 +68,7 @@ def test_what_it_needs_stands_above_what_it_costs(cli: Cli, server: FakeServer) 
     assert "Note: train.py, line 3 is no Python." in ran.err
     assert "3 more offers" in ran.err
     assert "+ billed by the second\n- how long it takes there is a rough guess\n" in ran.err
-    assert "○ lambda, modal is not connected. Connect it: crucible up." in ran.err
+    assert "○ lambda and modal are not connected. Connect them: crucible up." in ran.err
     assert ran.err.endswith("Nothing was submitted.\n")
     first, second, third, _ = ran.out.splitlines()
     assert first.split()[:2] == ["PLACE", "TYPE"]
@@ -120,6 +120,25 @@ def test_run_goes_where_the_plan_says(cli: Cli, server: FakeServer) -> None:
     assert ran.code == 0
     assert "Plan: cloud, $0.90 in all, done in about 2h 30m." in ran.err
     assert (server.specs[0]["backend"], server.specs[0]["resources"]["gpus"]) == ("cloud", 1)
+
+
+def test_what_it_may_cost_goes_with_the_job_and_says_when_it_ends(cli: Cli, server: FakeServer) -> None:
+    chosen = {**CLOUD, "total_micros": None, "eta_seconds": None, "most_micros": 10, "paid_seconds": 370.0}
+    server.plan = plan(chosen, CLOUD)
+    ran = cli("run", "train.py", "--detach", "--max-cost", "0.1", "--backend", "cloud")
+    assert ran.code == 0
+    assert "Plan: cloud, $0.53/h, ended after 6m 10s, which its max_cost_usd buys." in ran.err
+    assert server.specs[0]["max_cost_usd"] == 0.1
+
+
+def test_a_job_that_only_costs_too_much_ends_with_7(cli: Cli, server: FakeServer) -> None:
+    why = "Nothing that is connected can run it: it would cost $0.001 at least, more than $0.00."
+    server.plan = plan(None, why=why, too_dear=True)
+    ran = cli("run", "train.py", "--max-cost", "0", "--backend", "cloud")
+    assert (ran.code, server.specs) == (7, [])
+    assert why in ran.err
+    assert "Fix: Raise max_cost_usd (--max-cost)" in ran.err
+    assert cli("plan", "train.py", "--max-cost", "0").code == 7
 
 
 def test_run_says_what_would_be_much_faster(cli: Cli, server: FakeServer) -> None:

@@ -15,7 +15,7 @@ import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
-HOME = Path(os.environ["CRUCIBLE_HOME"])
+HOME = Path(sys.argv[sys.argv.index("--home") + 1])
 NONCE = sys.argv[sys.argv.index("--nonce") + 1]
 VERSION = os.environ.get("FAKE_VERSION", "0.1.0")
 MODE = os.environ.get("FAKE_MODE", "ok")

@@ -10,12 +10,12 @@ from crucible.client.asking import Ask
 from crucible.client.candidates import Candidate, Line
 from crucible.client.placeviews import BackendView
 from crucible.client.requirements import Requirements
-from crucible.core.errors import BadInput, RefusedByPolicy, UnknownName
+from crucible.core.errors import BadInput, UnknownName
 from crucible.core.offers import Market
 from crucible.core.resources import GiB
 from crucible.core.spec import Kind
 
-LINE = Line((Candidate(BackendView(name="far"), dearest=2_000_000), Candidate(BackendView(name="local"))))
+LINE = Line((Candidate(BackendView(name="far")), Candidate(BackendView(name="local"))))
 
 
 def asked(**said: Any) -> Ask:
@@ -49,15 +49,11 @@ def test_all_that_can_be_said(tmp_path: Path) -> None:
     assert asked(secrets=["HF_TOKEN"]).secrets == {"HF_TOKEN": "HF_TOKEN"}
 
 
-def test_money_becomes_time_where_a_place_bills(tmp_path: Path) -> None:
-    def seconds(line: Line, **needs: float) -> object:
-        return asked(requirements=needs).wishes(line, tmp_path, {}).resources.get("seconds")
-
-    assert seconds(LINE, max_cost_usd=1) == 1800
-    assert seconds(LINE, max_cost_usd=1, time_limit_hours=0.25) == 900
-    assert seconds(Line(LINE.places[1:]), max_cost_usd=1) is None
-    with pytest.raises(RefusedByPolicy, match="less than a second"):
-        seconds(LINE, max_cost_usd=0.0001)
+@pytest.mark.parametrize("most", [0, 1.5, None])
+def test_what_it_may_cost_goes_with_the_job_and_with_the_question(tmp_path: Path, most: float | None) -> None:
+    ask = asked(requirements={"max_cost_usd": most})
+    assert ask.wishes(LINE, tmp_path, {}).max_cost_usd == most
+    assert ask.bare_of_market().max_cost_usd == most
 
 
 @pytest.mark.parametrize(

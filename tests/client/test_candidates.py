@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from crucible.client.candidates import Line, line_up
+from crucible.client.candidates import line_up
 from crucible.client.placeviews import BackendView
 from crucible.client.requirements import Preferences, Requirements
 from crucible.core.errors import NoCapacity, RefusedByPolicy, UnknownName
@@ -103,13 +103,7 @@ def test_places_that_would_cost_too_much_are_left_out() -> None:
     assert "3 hours there cost $6.00" in line.rejected["quick"]
     with pytest.raises(RefusedByPolicy, match="Raise max_cost_usd"):
         line_up((QUICK,), needs, Preferences())
-    with pytest.raises(RefusedByPolicy, match=r"an hour there costs \$2\.000"):
-        line_up((QUICK,), Requirements(max_cost_usd=0), Preferences())
-
-
-def test_money_bounds_the_time_where_a_place_bills() -> None:
-    dear = line_up(ALL, GPU, Preferences())
-    assert dear.seconds_for(4.0) == 2 * 3600
-    assert dear.seconds_for(None) is None
-    assert line_up((LOCAL,), Requirements(), Preferences()).seconds_for(4.0) is None
-    assert Line(()).seconds_for(1.0) is None
+    for little in (0, 0.0005):
+        with pytest.raises(RefusedByPolicy, match=r"would cost \$0\.\d+ at least, more than"):
+            line_up((QUICK,), Requirements(max_cost_usd=little), Preferences())
+    assert line_up((QUICK, LOCAL), Requirements(max_cost_usd=0), Preferences()).names == ("local",)

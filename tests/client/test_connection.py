@@ -20,6 +20,9 @@ OWN = Endpoint("http://127.0.0.1:7", Secret("the owner's"), embedded=True)
 class FakeEmbedded:
     """Up, with the owner's token at hand, as in a state folder of one's own."""
 
+    def __init__(self, environ: dict[str, str]) -> None:
+        self.environ = environ
+
     def ensure(self) -> Endpoint:
         return OWN
 
@@ -29,7 +32,7 @@ class FakeEmbedded:
 
 def connected(folder: Path, environ: dict[str, str]) -> list[Api]:
     settings = load_settings(environ=environ, folder=folder, user_config=folder / "none.toml")
-    embedded = cast(Embedded, FakeEmbedded())
+    embedded = cast(Embedded, FakeEmbedded(environ))
     started, up = connect(settings, embedded), connect_if_up(settings, embedded)
     assert up is not None
     return [started, up]

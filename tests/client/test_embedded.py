@@ -78,6 +78,14 @@ def test_it_lives_in_a_session_of_its_own_and_holds_none_of_our_files(embedded: 
     assert str(home / "server.log") in held
 
 
+def test_its_folder_is_said_and_its_environment_is_ours(embedded: Make, home: Path) -> None:
+    """With $CRUCIBLE_HOME it would look there for the settings that we read elsewhere."""
+    embedded().ensure()
+    process = Path(f"/proc/{pid_of(home)}")
+    assert b"CRUCIBLE_HOME" not in process.joinpath("environ").read_bytes()
+    assert f"--home\0{home}\0".encode() in process.joinpath("cmdline").read_bytes()
+
+
 def test_state_is_for_its_owner_alone(embedded: Make, home: Path) -> None:
     embedded().ensure()
     assert home.stat().st_mode & 0o077 == 0

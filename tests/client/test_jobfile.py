@@ -9,6 +9,7 @@ import pytest
 from crucible.client.jobfile import JobFileRun, parse_job_file, read_job_file
 from crucible.client.payload import Request
 from crucible.client.pythons import Surroundings
+from crucible.client.wishes import Wishes
 from crucible.core.errors import BadInput
 from crucible.core.jobfile import JobFile
 from crucible.core.offers import Market
@@ -35,6 +36,7 @@ memory: 512Mi
 gpus: 1
 gpu_memory: 16G
 time: 1h30m
+max_cost_usd: 2.5
 env:
   MODE: fast
   N: 4
@@ -67,6 +69,8 @@ def test_every_field_is_taken_up(tmp_path: Path) -> None:
     assert wishes.env == {"FROM_FILE": "1", "MODE": "fast", "N": "4", "HF_TOKEN": "secret"}
     assert [(item.name, item.source) for item in wishes.data] == [("images", str(tmp_path / "images"))]
     assert (wishes.retries, wishes.grace_seconds, wishes.tags) == ({"user": 2}, 30, ("a", "b"))
+    assert wishes.max_cost_usd == 2.5
+    assert Wishes(max_cost_usd=0).over(wishes).max_cost_usd == 0
 
 
 @pytest.mark.parametrize(
@@ -194,6 +198,7 @@ def test_what_is_no_text_is_refused_by_name(text: str, says: str) -> None:
         ("memory: 4", "job.yaml, line 2: memory must be at least 16 MiB. It is 4 B. .* write 4G for 4 GiB"),
         ("memory: lots", "job.yaml, line 2: memory: 'lots' is no amount of memory"),
         ("time: soon", "job.yaml, line 2: time: 'soon' is no length of time"),
+        ("max_cost_usd: -1", "job.yaml, line 2: max_cost_usd must be at least 0"),
         ("cpus: -1", "job.yaml, line 2: cpus must be at least 0.01"),
         ("name: a/b", "job.yaml, line 2: name must not hold slashes"),
         ("data: [s3://bucket/x]", "job.yaml: data s3://bucket/x: s3:// cannot be read"),

@@ -75,11 +75,13 @@ def test_a_question_holds_what_was_said_and_no_secrets() -> None:
     assert ask.program.arguments == ("--epochs", "3")
 
 
-@pytest.mark.parametrize("aims", [Aims(hours=-1), Aims(max_cost_usd=-1), Aims(deadline_hours=0.0), Aims(limit=10**6)])
+@pytest.mark.parametrize("aims", [Aims(hours=-1), Aims(deadline_hours=0.0), Aims(limit=10**6)])
 def test_what_is_out_of_bounds_names_its_option(aims: Aims) -> None:
     with pytest.raises(BadInput) as raised:
         ask_for(PAYLOAD, Wishes(), aims)
     assert raised.value.what.startswith("--")
+    with pytest.raises(BadInput, match="--max-cost must be at least 0"):
+        ask_for(PAYLOAD, Wishes(max_cost_usd=-1), Aims())
 
 
 @pytest.mark.parametrize(

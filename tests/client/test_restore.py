@@ -10,9 +10,7 @@ import pytest
 from crucible.client.restore import restore
 from crucible.core.errors import Conflict, TimedOut, Trouble
 
-SAYS = (
-    "import json, os, sys; print('note'); print(json.dumps({'file': sys.argv[1], 'home': os.environ['CRUCIBLE_HOME']}))"
-)
+SAYS = "import json, sys; print('note'); print(json.dumps({'argv': sys.argv[1:]}))"
 
 
 def program(code: str) -> tuple[str, ...]:
@@ -21,7 +19,7 @@ def program(code: str) -> tuple[str, ...]:
 
 def test_it_is_told_what_and_where(tmp_path: Path) -> None:
     told = restore(tmp_path / "copy.db", tmp_path / "home", os.environ, command=program(SAYS))
-    assert told == {"file": str(tmp_path / "copy.db"), "home": str(tmp_path / "home")}
+    assert told == {"argv": [str(tmp_path / "copy.db"), "--home", str(tmp_path / "home")]}
 
 
 def test_nothing_said_is_fine(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from tests.control.world import FakeRunner, Rig, make_rig, service
 from crucible.backends.base import Seen
 from crucible.control.db import schema as t
 from crucible.control.orders import HOST_SECONDS, SAVING_SECONDS, STAGING_SECONDS, Terms
-from crucible.core.errors import NoCapacity, UnknownName, Unreachable
+from crucible.core.errors import NoCapacity, RefusedByPolicy, UnknownName, Unreachable
 from crucible.core.lifecycle import AttemptState, JobState, MachineState, Reason
 from crucible.core.offers import Market
 from crucible.core.resources import Capacity, GiB
@@ -169,6 +169,42 @@ async def test_the_document_says_how_long_the_machine_lives(rig: Rig) -> None:
     assert machine.ends_at is not None
     assert document.ends_in == pytest.approx(machine.ends_at - rig.clock.now())
     assert document.lease_seconds == Terms().lease_seconds
+
+
+async def test_a_try_ends_when_its_money_is_spent_and_its_machine_soon_after(rig: Rig) -> None:
+    job = await rig.submit(backend="cloud", max_cost_usd=0.1)
+    await rig.host_up()
+    machine = await rig.machine()
+    document = await rig.agents.desired(machine.id, 0, 0)
+    assert document is not None
+    bought = 400 - 30  # at $0.90 an hour, less the start
+    assert document.assignments[0].limits.seconds == bought
+    assert machine.ends_at == machine.created_at + 30 + STAGING_SECONDS + bought + 10 + SAVING_SECONDS
+    assert "for at most 6m 10s, which $0.10 buys)" in (await rig.world(job)).job.placement
+
+
+async def test_a_shorter_limit_of_its_own_stands(rig: Rig) -> None:
+    await rig.submit(backend="cloud", max_cost_usd=0.1, seconds=60)
+    await rig.host_up()
+    document = await rig.agents.desired((await rig.machine()).id, 0, 0)
+    assert document is not None
+    assert document.assignments[0].limits.seconds == 60
+
+
+async def test_less_money_than_the_shortest_try_costs_is_refused(rig: Rig) -> None:
+    for little in (0, 0.000001, 0.007):
+        with pytest.raises(RefusedByPolicy, match=r"it would cost \$0\.00775") as refused:
+            await rig.submit(backend="cloud", max_cost_usd=little)
+        assert "Raise max_cost_usd" in refused.value.fix
+    with pytest.raises(NoCapacity):
+        await rig.submit(backend="cloud", max_cost_usd=0, cpus=64)
+
+
+async def test_without_money_it_runs_where_it_is_free_and_unbounded(rig: Rig) -> None:
+    job = await rig.submit(backend="cloud", fallback=("local",), max_cost_usd=0)
+    await rig.place()
+    attempt = await rig.attempt(job)
+    assert (attempt.backend, attempt.slots[0].allocation.seconds) == ("local", None)
 
 
 async def test_an_unknown_place_in_the_line_is_refused(rig: Rig) -> None:

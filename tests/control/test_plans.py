@@ -96,6 +96,23 @@ async def test_it_is_what_a_submission_would_ask_for(rig: Rig) -> None:
     )
 
 
+async def test_money_bounds_the_time_and_is_part_of_what_to_submit(rig: Rig) -> None:
+    found = await plan(rig, {"max_cost_usd": 0.1}, backend="cloud")
+    assert found["chosen"]["paid_seconds"] == 370
+    assert found["job"] == {"backend": "cloud", "max_cost_usd": 0.1}
+    assert (found["too_dear"], found["chosen"]["most_micros"]) == (False, 702_500)
+    free = await plan(rig, {"max_cost_usd": 0})
+    assert (free["chosen"]["backend"], free["chosen"]["paid_seconds"]) == ("local", None)
+
+
+async def test_where_it_costs_too_much_however_short_it_is_money_is_named(rig: Rig) -> None:
+    found = await plan(rig, {"max_cost_usd": 0.000001}, backend="cloud")
+    assert (found["chosen"], found["too_dear"]) == (None, True)
+    assert "would cost $0.00775 at least, more than $0.000001" in found["why"]
+    large = await plan(rig, {"max_cost_usd": 0}, backend="cloud", cpus=64)
+    assert (large["chosen"], large["too_dear"]) == (None, False)
+
+
 async def test_what_is_sold_out_would_be_waited_for(rig: Rig) -> None:
     cloud = rig.backends["cloud"]
     assert isinstance(cloud, FakeCloud)

@@ -55,5 +55,14 @@ def test_too_large_for_all_says_what_is_missing() -> None:
 
 
 def test_a_machine_of_its_own_is_all_its_own() -> None:
-    slots = whole(Resources(cpus=1, gpus=2), offer(900, LARGE))
-    assert (slots.cpus, slots.memory_bytes, slots.gpus) == (16, 64 * GiB, (0, 1))
+    slots = whole(Sought(Resources(cpus=1, gpus=2)), offer(900, LARGE))
+    assert (slots.cpus, slots.memory_bytes, slots.gpus, slots.seconds) == (16, 64 * GiB, (0, 1), None)
+
+
+def test_money_is_time_on_the_machine_that_is_chosen() -> None:
+    dear, cheap = offer(7_200_000), offer(3_600_000, region="north-2")
+    sought = Sought(Resources(), max_cost=60_000)
+    assert (whole(sought, dear).seconds, whole(sought, cheap).seconds) == (30, 60)
+    assert choose(Sought(Resources(), max_cost=1_500), [dear, cheap]).offer == cheap
+    none = choose(Sought(Resources(), max_cost=500), [dear, cheap])
+    assert (none.offer, none.why) == (None, "would cost $0.002 at least, more than $0.0005")

@@ -75,7 +75,7 @@ def test_what_she_may_not_do_is_said(terminal: Terminal, token: str) -> None:
 def test_programs_are_told_who_left_a_project(terminal: Terminal) -> None:
     terminal.ok("projects", "add", "brief")
     terminal.ok("projects", "grant", "brief", "ada", "viewer")
-    told = json.loads(terminal.ok("projects", "remove", "brief", "ada", "--json"))
+    told = json.loads(terminal.ok("projects", "remove", "brief", "ada", "--yes", "--json"))
     assert told == {"project": "brief", "name": "ada", "removed": True}
     assert json.loads(terminal.ok("projects", "members", "brief", "--json"))["items"] == []
 
@@ -100,34 +100,35 @@ def test_a_share_link_shows_one_job(terminal: Terminal) -> None:
 
 def test_a_revoked_token_is_good_for_nothing(terminal: Terminal) -> None:
     made = json.loads(terminal.ok("tokens", "create", "gone", "--user", "ada", "--json"))
-    terminal.ok("tokens", "revoke", made["id"])
+    terminal.ok("tokens", "revoke", made["id"], "--yes")
     assert as_ada(terminal, made["token"], "jobs").returncode == 4
 
 
 def test_logging_in_makes_a_server_the_one_in_use(terminal: Terminal, token: str) -> None:
     url = json.loads(terminal.home.joinpath("server.json").read_text())["url"]
-    config = terminal.folder / "config"
-    env = {"XDG_CONFIG_HOME": str(config), "CRUCIBLE_HOME": str(terminal.folder / "elsewhere")}
+    config, elsewhere = terminal.folder / "config", terminal.folder / "elsewhere"
+    env = {"XDG_CONFIG_HOME": str(config), "CRUCIBLE_HOME": str(elsewhere)}
     terminal.ok("login", url, "--token-stdin", env=env, input=f"{token}\n")
-    kept = config / "crucible" / "logins.json"
+    kept = elsewhere / "logins.json"
     assert kept.stat().st_mode & 0o777 == 0o600
     assert terminal.ok("whoami", "--quiet", env=env).strip() == "ada"
     terminal.ok("logout", env=env)
     assert token not in kept.read_text()
-    assert not (terminal.folder / "elsewhere").exists(), "no server of her own was started"
+    assert [path.name for path in elsewhere.iterdir()] == ["logins.json"], "no server of her own was started"
+    assert not config.exists(), "nothing of hers is anywhere else"
 
 
 def test_who_is_let_in_no_more_can_log_out(terminal: Terminal) -> None:
     url = json.loads(terminal.home.joinpath("server.json").read_text())["url"]
-    config = terminal.folder / "refused"
-    env = {"XDG_CONFIG_HOME": str(config), "CRUCIBLE_HOME": str(terminal.folder / "elsewhere")}
+    refused = terminal.folder / "refused"
+    env = {"CRUCIBLE_HOME": str(refused)}
     made = json.loads(terminal.ok("tokens", "create", "soon-gone", "--user", "ada", "--json"))
     terminal.ok("login", url, "--token-stdin", env=env, input=f"{made['token']}\n")
-    terminal.ok("tokens", "revoke", made["id"])
+    terminal.ok("tokens", "revoke", made["id"], "--yes")
     done = terminal.run("jobs", env=env)
     assert (done.returncode, "crucible login URL" in done.stderr) == (4, True)
     assert "Logged out" in terminal.run("logout", env=env).stderr
-    assert made["token"] not in (config / "crucible" / "logins.json").read_text()
+    assert made["token"] not in (refused / "logins.json").read_text()
 
 
 def test_her_own_password_needs_the_old_one_and_the_owner_does_not(terminal: Terminal) -> None:

@@ -98,7 +98,7 @@ def test_resume_and_rerun_use_the_value_of_that_moment(terminal: Terminal) -> No
     assert terminal.run("rerun", "last").returncode == 0
     failed = next(view["id"] for view in terminal.jobs() if view["status"] == "failed")
     assert terminal.run("resume", failed).returncode == 0
-    terminal.ok("secrets", "remove", "CHANGING")
+    terminal.ok("secrets", "remove", "CHANGING", "--yes")
     gone = terminal.run("rerun", failed)
     assert gone.returncode == 3
     assert "crucible secrets set CHANGING" in gone.stderr

@@ -42,6 +42,17 @@ def test_a_name_that_nobody_offers(site: Path) -> None:
         registry.get_model("resnet")
 
 
+@pytest.mark.parametrize(
+    "value", ["my-package:Model", "counting", ":Counter", "counting:", "a b:C", "counting.py:1Model"]
+)
+def test_an_entry_point_that_names_nothing_is_told_with_its_right_form(site: Path, value: str) -> None:
+    install(site, "malformed", COUNTER, {"counter": value})
+    with pytest.raises(BadPlugin) as raised:
+        registry.get_model("counter")
+    assert f"counter: its entry point is {value!r}" in str(raised.value)
+    assert '`counter = "package.module:Class"` under [project.entry-points."crucible.models"]' in str(raised.value)
+
+
 def test_a_name_that_two_packages_offer(site: Path) -> None:
     install(site, "counting_four", COUNTER, {"counter": "counting_four:Counter"})
     install(site, "counting_five", COUNTER, {"counter": "counting_five:Counter"})

@@ -9,9 +9,12 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 from fastapi.routing import iter_route_contexts
+from starlette.datastructures import Headers
 from tests.server.asgi import SocketClient
 from tests.server.conftest import TOKEN
 from tests.server.fake_control import FakeControl, FakeJob
+
+from crucible.server.auth import LOOPBACK, ForeignSite, check_host
 
 HEALTH = {"/healthz", "/readyz"}
 OPEN = {*HEALTH, "/login", "/api/v1/login", "/api/v1/login/oidc", "/api/v1/login/oidc/callback"}
@@ -78,6 +81,14 @@ async def test_another_host_is_refused_even_with_the_token(http: httpx2.AsyncCli
     answer = await http.get("/api/v1/jobs", headers={"Host": host})
     assert answer.status_code == 403
     assert answer.json()["code"] == "foreign_site"
+
+
+def test_a_server_that_others_reach_does_not_say_that_nobody_does() -> None:
+    with pytest.raises(ForeignSite, match="It answers to its own names alone") as refused:
+        check_host(Headers({"host": "evil.example"}), LOOPBACK | {"crucible.example.org"})
+    assert "crucible.example.org" in refused.value.fix
+    with pytest.raises(ForeignSite, match="It listens on this computer only"):
+        check_host(Headers({"host": "evil.example"}), LOOPBACK)
 
 
 async def test_another_host_gets_no_health_either(anonymous: httpx2.AsyncClient) -> None:

@@ -57,6 +57,23 @@ async def test_wrong_fields_are_named_with_their_path(http: httpx2.AsyncClient) 
     assert "hunter2" not in answer.text
 
 
+@pytest.mark.parametrize(
+    ("body", "field", "fix"),
+    [
+        ({"command": ["x"], "nmae": "a"}, "nmae", "Did you mean 'name'?"),
+        ({"command": ["x"], "resources": {"cpu": 2}}, "resources.cpu", "Did you mean 'cpus'?"),
+        ({"command": ["x"], "data": [{"name": "a", "source": "b", "q": 1}]}, "data.0.q", "There are name, source."),
+        ({"command": ["x"], "keep": {"zzz": 1}}, "keep.zzz", "There are best, every, higher_is_better, latest."),
+    ],
+)
+async def test_a_field_that_there_is_not_is_told_with_those_there_are(
+    http: httpx2.AsyncClient, body: dict[str, object], field: str, fix: str
+) -> None:
+    said = (await http.post("/api/v1/jobs", json=body)).json()
+    assert (said["status"], said["detail"], said["fix"]) == (422, f"There is no field {field!r}.", fix)
+    assert said["errors"] == [{"field": field, "message": "there is no such field"}]
+
+
 async def test_many_wrong_fields_are_cut() -> None:
     errors = [{"loc": ("body", "tags", number), "msg": "bad"} for number in range(500)]
     assert len(bad_fields(errors).data["errors"]) == 20  # type: ignore[arg-type]

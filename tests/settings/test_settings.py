@@ -6,7 +6,14 @@ from pathlib import Path
 import pytest
 
 from crucible.core.errors import BadInput, UnknownName
-from crucible.settings import NAMES, SERVER_NAMES, Settings, load_settings
+from crucible.settings import (
+    NAMES,
+    SERVER_NAMES,
+    Settings,
+    default_logins,
+    default_user_config,
+    load_settings,
+)
 
 
 @pytest.fixture
@@ -52,6 +59,23 @@ def test_a_token_is_not_shown(folder: Path) -> None:
     assert settings.token.value is not None
     assert settings.token.value.reveal() == "t0ken"
     assert "t0ken" not in repr(settings)
+
+
+def test_the_home_folder_holds_what_is_the_users_own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home, usual = folder.parent / "all", folder.parent / "usual"
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(usual))
+    here = {"CRUCIBLE_HOME": str(home)}
+    assert (default_user_config(here), default_logins(here)) == (home / "config.toml", home / "logins.json")
+    for environ in ({}, {"CRUCIBLE_HOME": ""}):
+        assert default_user_config(environ) == usual / "crucible" / "config.toml"
+        assert default_logins(environ) == usual / "crucible" / "logins.json"
+    for place, most in ((home, 1), (usual / "crucible", 2)):
+        place.mkdir(parents=True)
+        (place / "config.toml").write_text(f"ask_above = {most}")
+        (place / "logins.json").write_text(f'{{"current": "http://server-{most}"}}')
+    for environ, most in ((here, 1), ({}, 2)):
+        found = load_settings(environ=environ, folder=folder)
+        assert (found.ask_above.value, found.server.value) == (most, f"http://server-{most}")
 
 
 def test_an_empty_variable_says_nothing(folder: Path) -> None:

@@ -56,7 +56,7 @@ class Outputs:
                 self.note(f"the output {name!a} was left out: {why}")
             if number >= MAX_FILES:
                 break
-        return not left_out, f"{len(left_out)} outputs were left out" if left_out else ""
+        return not left_out, _words(len(left_out))
 
     def _store(self, name: str, path: Path, delay: _Delay) -> str | None:
         """None, or why not."""
@@ -94,6 +94,12 @@ class Outputs:
                 self.wait(backoff.next())
         self.stored(Stored(name, size, sha256))
         return None
+
+
+def _words(left_out: int) -> str:
+    if not left_out:
+        return ""
+    return "1 output was left out" if left_out == 1 else f"{left_out} outputs were left out"
 
 
 class _Delay:

@@ -1,8 +1,9 @@
 """The forms in which a secret shows in what a program writes.
 
-As it is, in base64 (also as part of a longer text, and broken into lines), hexadecimal, percent-encoded, and as
-JSON, Python, HTML and the shell write it down. No form holds the end of a line: of a value of several lines each
-is looked for by itself. What a program does beyond that (compress, encrypt, spell backwards) is not seen.
+As it is, in base64 (also as part of a longer text, and broken into lines), hexadecimal, percent-encoded (what has
+to be, or every byte), and as JSON, Python, HTML and the shell write it down. No form holds the end of a line: of a
+value of several lines each is looked for by itself. What a program does beyond that (compress, encrypt, spell
+backwards) is not seen.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ def _written(value: str, raw: bytes) -> Iterator[bytes]:
 
 
 def _percent(raw: bytes) -> Iterator[bytes]:
-    for quoted in (urllib.parse.quote(raw, safe=""), urllib.parse.quote(raw), urllib.parse.quote_plus(raw)):
+    every = "".join(f"%{byte:02X}" for byte in raw)
+    for quoted in (urllib.parse.quote(raw, safe=""), urllib.parse.quote(raw), urllib.parse.quote_plus(raw), every):
         upper = quoted.encode()
         yield upper
         yield _PERCENT.sub(lambda found: found.group().lower(), upper)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from crucible.app import collector
 from crucible.app.control import build_control
 from crucible.app.database import work_on_database
-from crucible.app.options import parse
+from crucible.app.options import parse, with_home
 from crucible.app.serving import serve
 from crucible.core.errors import CrucibleError
 from crucible.settings import load_settings
@@ -24,12 +24,12 @@ Leave = Callable[[int], None]
 
 def main(arguments: Sequence[str] | None = None, leave: Leave = lambda code: None) -> int:
     """Run until told to stop; the exit code. `leave` hears the code as soon as it is known."""
-    given = sys.argv[1:] if arguments is None else arguments
     with collector.asleep():
         try:
+            given, flags = with_home(sys.argv[1:] if arguments is None else arguments)
             if given[:1] == ["db"]:
-                return work_on_database(given[1:], load_settings())
-            asyncio.run(serve(parse(given), load_settings(), build_control, stopping=lambda: leave(0)))
+                return work_on_database(given[1:], load_settings(flags))
+            asyncio.run(serve(parse(given), load_settings(flags), build_control, stopping=lambda: leave(0)))
         except CrucibleError as error:
             leave(error.exit_code)
             return tell(error)

@@ -27,6 +27,7 @@ def parse(arguments: Sequence[str]) -> Options:
     parser = Parser(prog="python -m crucible.app")
     serving = parser.add_subparsers(dest="command", required=True).add_parser("serve")
     serving.add_argument("--embedded", action="store_true", help="output already goes to server.log")
+    serving.add_argument("--home", help="the state folder, whatever the settings say")
     serving.add_argument("--nonce", default="", help="tells this run from others; made unless given")
     serving.add_argument("--host", default=Options.host, help="a loopback address; another needs TLS and users")
     serving.add_argument("--port", type=_port, default=None)
@@ -34,6 +35,14 @@ def parse(arguments: Sequence[str]) -> Options:
     given = parser.parse_args(arguments)
     nonce = given.nonce or secrets.token_hex(8)
     return Options(given.embedded, nonce, given.host, given.port, given.agents_port)
+
+
+def with_home(arguments: Sequence[str]) -> tuple[list[str], dict[str, object]]:
+    """The command line without `--home FOLDER`, and that as a flag of the settings."""
+    parser = Parser(prog="python -m crucible.app", add_help=False, allow_abbrev=False)
+    parser.add_argument("--home")
+    found, rest = parser.parse_known_args(arguments)
+    return rest, {"home": found.home}
 
 
 class Parser(argparse.ArgumentParser):

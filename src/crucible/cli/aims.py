@@ -9,7 +9,8 @@ from crucible.cli.words import dollars
 from crucible.client.placeviews import PlannedView, PlanView
 from crucible.client.placing import read_names
 from crucible.client.planning import Aims
-from crucible.core.errors import BadInput, NoCapacity, UnknownName
+from crucible.core.affording import RAISE_IT
+from crucible.core.errors import BadInput, NoCapacity, RefusedByPolicy, UnknownName
 from crucible.core.resources import parse_duration
 from crucible.core.routing.wishes import Objective
 
@@ -19,7 +20,6 @@ def make_aims(options: Options) -> Aims:
         optimize=_objective(options.optimize),
         hours=options.hours,
         deadline_hours=_deadline(options.deadline),
-        max_cost_usd=options.max_cost,
         allowed_backends=read_names(options.allow),
         dedicated=options.dedicated,
         every_region=options.every_region,
@@ -30,11 +30,14 @@ def make_aims(options: Options) -> Aims:
 def agreed(session: Session, plan: PlanView, *, yes: bool) -> bool:
     """Says where it goes, and asks before more is spent than the setting `ask_above` allows.
 
-    Raises NoCapacity, with the plan, for a job that nothing that is connected can run.
+    Raises NoCapacity, with the plan, for a job that nothing that is connected can run; RefusedByPolicy where only its
+    cost speaks against that.
     """
     if plan.chosen is None and not plan.waits:
         for line in choices(plan):
             session.out.say(line)
+        if plan.too_dear:
+            raise RefusedByPolicy(plan.why or "It may not cost so much.", fix=RAISE_IT, rejected=_reasons(plan))
         raise NoCapacity(plan.why or "No place can run it.", fix=_fix(plan), rejected=_reasons(plan))
     for line in first_lines(plan):
         session.out.say(line)

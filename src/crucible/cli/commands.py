@@ -206,6 +206,14 @@ class Command(TyperCommand):
         super().__init__(*arguments, **settings)
         self.params.extend(shared_options())
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except typer.TyperException as error:
+            if getattr(error, "ctx", None) is None:  # so that the help that is named is this command's
+                error.ctx = ctx  # type: ignore[attr-defined]
+            raise
+
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         return ["[OPTIONS]", *(_stands_for(param) for param in self.get_params(ctx) if _is_argument(param))]
 

@@ -41,7 +41,8 @@ def set_(
     """Set one in your own config.toml, for all folders. A flag, a variable or a project's file still wins."""
     from crucible.client.userconfig import set_setting
 
-    session, path = Session.of(ctx), default_user_config()
+    session = Session.of(ctx)
+    path = default_user_config(session.environ)
     set_setting(path, name, value)
     _tell(session, name, path, is_set=True)
     session.out.say(f"{name} is set in {path}.{_from_when(name)}")
@@ -51,7 +52,8 @@ def unset(ctx: typer.Context, name: Name) -> None:
     """Take one out of your own config.toml."""
     from crucible.client.userconfig import unset_setting
 
-    session, path = Session.of(ctx), default_user_config()
+    session = Session.of(ctx)
+    path = default_user_config(session.environ)
     was = unset_setting(path, name)
     _tell(session, name, path, is_set=False)
     session.out.say(f"{name} is {'no longer set' if was else 'not set'} in {path}.{_from_when(name) if was else ''}")

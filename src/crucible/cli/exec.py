@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import Annotated
 
@@ -54,7 +53,7 @@ def enter(session: Session, api: Api, job: JobView, words: tuple[str, ...], *, t
     from crucible.client.sessions import command_of
 
     size = size_here() if tty else None
-    term = os.environ.get("TERM", "") if tty else ""
+    term = session.environ.get("TERM", "") if tty else ""
     with api.session(job.id, command_of(words, size, term)) as opened:
         over = Joined(opened, tty=tty, stdin=stdin).run()
     if over.job_ended:

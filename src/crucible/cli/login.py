@@ -62,7 +62,8 @@ def logout(ctx: typer.Context, url: Server = None) -> None:
     """
     from crucible.client import logins
 
-    session, path = Session.of(ctx), default_logins()
+    session = Session.of(ctx)
+    path = default_logins(session.environ)
     known = logins.load(path)
     meant = (url or known.current or "").rstrip("/")
     if meant not in known.servers:
@@ -124,7 +125,7 @@ def _log_in(session: Session, url: str, way: _Way, insecure: bool) -> None:
     load_settings({"server": url})  # says what is wrong with an address that is none
     logins.check_encrypted(url, insecure=insecure)
     made = _logged_in(session, url, way)
-    path = default_logins()
+    path = default_logins(session.environ)
     logins.save(path, logins.load(path).with_login(url, made))
     if session.out.as_json:
         session.out.json({"server": url, "user": made.user, "expires_at": made.expires_at})

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from crucible.cli.arguments import Yes
 from crucible.cli.output import Listing
 from crucible.cli.session import Session
 from crucible.cli.whose import Project, chosen_project
@@ -20,7 +21,6 @@ Events = Annotated[
     list[str] | None,
     typer.Option("--event", metavar="EVENT", help=f"Of {', '.join(HookEvent)}; repeat it, or put commas between."),
 ]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 def notifications(ctx: typer.Context, project: Project = None) -> None:

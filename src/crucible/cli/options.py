@@ -75,7 +75,12 @@ class Options:
         Text, typer.Option("--deadline", metavar="TIME", help="Only where it is done within this time, such as 6h.")
     ] = None
     max_cost: Annotated[
-        float | None, typer.Option("--max-cost", metavar="DOLLARS", help="Only where all of it costs no more.")
+        float | None,
+        typer.Option(
+            "--max-cost",
+            metavar="DOLLARS",
+            help="Only where it costs no more; ended when spent.",
+        ),
     ] = None
     allow: Annotated[
         Many, typer.Option("--allow", metavar="NAME", help="Only these places, in the order of the aim. Repeatable.")

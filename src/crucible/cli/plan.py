@@ -10,7 +10,7 @@ from crucible.cli.predictions import accuracy_words
 from crucible.cli.session import Session
 from crucible.cli.words import dollars, unconnected
 from crucible.client.placeviews import OfferView, PlannedView, PlanView
-from crucible.core.errors import NoCapacity
+from crucible.core.errors import NoCapacity, RefusedByPolicy
 from crucible.core.planask import PlanAsk
 from crucible.core.resources import format_duration, format_memory
 from crucible.core.routing.reading import REFERENCE
@@ -23,7 +23,10 @@ HEADS = ("", "PLACE", "TYPE", "REGION", "MARKET", "SIZE", "TOTAL", "PRICE", "DON
 
 
 def show_plan(session: Session, ask: PlanAsk, *, call: bool) -> int:
-    """Prints the plan; with `call` also what would be sent to the place. 6: nothing that is connected can run it."""
+    """Prints the plan; with `call` also what would be sent to the place.
+
+    6: nothing that is connected can run it; 7: nothing for what it may cost.
+    """
     with session.api() as api:
         plan = api.plan(ask)
     if session.out.as_json:
@@ -35,7 +38,9 @@ def show_plan(session: Session, ask: PlanAsk, *, call: bool) -> int:
         if call and plan.chosen is not None:
             session.out.data(json.dumps(plan.chosen.call, indent=2, sort_keys=True))
         session.out.say("Nothing was submitted.")
-    return 0 if plan.chosen is not None or plan.waits else NoCapacity.exit_code
+    if plan.chosen is not None or plan.waits:
+        return 0
+    return RefusedByPolicy.exit_code if plan.too_dear else NoCapacity.exit_code
 
 
 def print_plan(session: Session, plan: PlanView, shown: int = SHOWN) -> None:
@@ -88,6 +93,8 @@ def first_lines(plan: PlanView) -> Iterator[str]:
     words = [f"{chosen.backend}{' (simulated)' if chosen.simulated else ''}", cost_of(chosen)]
     if chosen.eta_seconds is not None:
         words.append(f"done in about {format_duration(chosen.eta_seconds)}")
+    if chosen.paid_seconds is not None:
+        words.append(f"ended after {format_duration(chosen.paid_seconds)}, which its max_cost_usd buys")
     yield f"Plan: {', '.join(words)}."
     faster = _much_faster(plan, chosen)
     if faster is not None:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from crucible.cli.arguments import Yes
 from crucible.cli.output import Listing
 from crucible.cli.session import Session
 from crucible.cli.words import ago_words
@@ -67,14 +68,17 @@ def grant(
     session.out.say(f"{user} is {'an' if role == Role.ADMIN else 'a'} {role} of {name}.")
 
 
-def remove(ctx: typer.Context, name: Project, user: User) -> None:
-    """End a user's membership. His jobs stay with the project."""
+def remove(ctx: typer.Context, name: Project, user: User, yes: Yes = False) -> int:
+    """End a user's membership. His jobs stay with the project. Asks unless --yes."""
     session = Session.of(ctx)
+    if not session.confirm(f"End {user}'s membership of {name}?", yes=yes):
+        return 1
     with session.api() as api:
         api.people.remove_member(name, user)
     if session.out.as_json:
         session.out.json({"project": name, "name": user, "removed": True})
     session.out.say(f"{user} is no member of {name} any more.")
+    return 0
 
 
 def _row(project: ProjectView) -> tuple[str, ...]:

@@ -186,6 +186,7 @@ def make_wishes(session: Session, options: Options) -> Wishes:
         gpu_types=read_names(options.gpu),
         tier=options.tier,
         resources=_resources(options),
+        max_cost_usd=options.max_cost,
         env=read_variables(options.env, options.env_file, session.environ),
         secrets=read_secrets(options.secret),
         data=read_data(options.data, session.folder),

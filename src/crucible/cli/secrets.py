@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from crucible.cli.arguments import Yes
 from crucible.cli.output import Listing
 from crucible.cli.session import Session
 from crucible.cli.whose import Project, chosen_project
@@ -41,15 +42,19 @@ def set_secret(ctx: typer.Context, name: Name, project: Project = None) -> None:
     session.out.say(f"{name} is set in {where}. Give it to a job: crucible run --secret {name} ...")
 
 
-def remove(ctx: typer.Context, name: Name, project: Project = None) -> None:
-    """Remove a secret. Jobs that run keep what they were given."""
+def remove(ctx: typer.Context, name: Name, project: Project = None, yes: Yes = False) -> int:
+    """Remove a secret. Jobs that run keep what they were given. Asks unless --yes."""
     session = Session.of(ctx)
     with session.api() as api:
         where = chosen_project(session, api, project)
+        why = "Its value cannot be had back, and new jobs that name it are refused."
+        if not session.confirm(f"Remove {name} from {where}?", yes=yes, why=why):
+            return 1
         api.secrets.remove(where, name)
     if session.out.as_json:
         session.out.json({"project": where, "name": name, "removed": True})
     session.out.say(f"{name} is removed from {where}.")
+    return 0
 
 
 def rotate(ctx: typer.Context) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from crucible.cli.arguments import Job
+from crucible.cli.arguments import Job, Yes
 from crucible.cli.output import Listing
 from crucible.cli.session import Session
 from crucible.cli.words import ago_words
@@ -52,13 +52,17 @@ def create(
 def revoke(
     ctx: typer.Context,
     refs: Annotated[list[str], typer.Argument(metavar="ID…", help="Ids of tokens, or endings of them.")],
-) -> None:
-    """End tokens at once."""
+    yes: Yes = False,
+) -> int:
+    """End tokens at once. Asks unless --yes."""
     session = Session.of(ctx)
+    if not session.confirm(f"End {', '.join(refs)}?", yes=yes, why="Whoever uses it is shut out at once."):
+        return 1
     with session.api() as api:
         for ref in refs:
             ended = api.people.revoke_token(ref)
             session.out.json(ended.as_json()) if session.out.as_json else session.out.say(f"{ended.id} has ended.")
+    return 0
 
 
 def share(
@@ -67,10 +71,12 @@ def share(
     hours: Annotated[float, typer.Option("--hours", min=0.01, help="How long it is good.")] = 24.0,
     name: Annotated[str, typer.Option("--name", help="For whom or what it is.")] = "share link",
 ) -> None:
-    """Make a token that shows one job, and nothing else, to whoever has it."""
+    """Make a link and a token that show one job, and nothing else, to whoever has them."""
     session = Session.of(ctx)
     with session.api() as api:
         made = api.people.share(find_job(api, job).id, name=name, hours=hours)
+    if made.url is not None and not session.out.as_json:
+        session.out.say(f"For a browser: {made.url}")
     _print(session, made, f"It shows {made.job} and nothing else. `crucible tokens revoke {made.id}` ends it.")
 
 

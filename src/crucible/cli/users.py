@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from crucible.cli.arguments import Yes
 from crucible.cli.output import Listing
 from crucible.cli.session import Session
 from crucible.cli.words import ago_words
@@ -85,11 +86,15 @@ def tie(
         _told(session, api.people.change_user(name, subject=subject), f"{name} is tied to that person.")
 
 
-def disable(ctx: typer.Context, name: Name) -> None:
-    """Keep a user out, and end all his tokens and sessions. His jobs go on."""
+def disable(ctx: typer.Context, name: Name, yes: Yes = False) -> int:
+    """Keep a user out, and end all his tokens and sessions. His jobs go on. Asks unless --yes."""
     session = Session.of(ctx)
+    why = "All his tokens and sessions end at once, and do not come back with him."
+    if not session.confirm(f"Keep {name} out?", yes=yes, why=why):
+        return 1
     with session.api() as api:
         _told(session, api.people.change_user(name, disabled=True), f"{name} is kept out; his tokens have ended.")
+    return 0
 
 
 def enable(ctx: typer.Context, name: Name) -> None:

@@ -186,4 +186,15 @@ def unconnected(reasons: Iterable[tuple[str, str]]) -> Iterator[str]:
         places = found.setdefault(why.replace(name, "{}"), [])
         places += [] if name in places else [name]
     for why, places in found.items():
-        yield "○ " + why.replace("{}", ", ".join(places), 1).replace("{}", places[0]) + "."
+        said = why if len(places) == 1 else _of_several(why)
+        yield f"○ {said.replace('{}', _and(places), 1).replace('{}', ','.join(places))}."
+
+
+def _of_several(why: str) -> str:
+    """The same, said of more than one."""
+    return why.replace("{} is ", "{} are ", 1).replace("Connect it:", "Connect them:", 1)
+
+
+def _and(names: Sequence[str]) -> str:
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last

@@ -14,7 +14,7 @@ from crucible.client.planning import Aims
 from crucible.client.requirements import Preferences, Requirements
 from crucible.client.taking import Taken
 from crucible.client.wishes import Wishes, check_bounds
-from crucible.core.errors import BadInput, RefusedByPolicy, UnknownName
+from crucible.core.errors import BadInput, UnknownName
 from crucible.core.resources import GiB
 from crucible.core.spec import Kind
 
@@ -137,6 +137,7 @@ class Ask:
             regions=self.regions,
             tier=needs.tier,
             resources=needs.resources(),
+            max_cost_usd=needs.max_cost_usd,
             env={**needs.env(), **{name: value for name, value in self.env.items() if value is not None}},
             secrets=self.secrets,
             retries={name: value for name, value in retries.items() if value is not None},
@@ -159,7 +160,6 @@ class Ask:
             optimize=preferences.optimize_for,
             hours=needs.duration_hours_estimated,
             deadline_hours=preferences.deadline_hours,
-            max_cost_usd=needs.max_cost_usd,
             allowed_backends=preferences.allowed_backends or (),
             interruptible=needs.interruptible or None,
         )
@@ -172,24 +172,9 @@ class Ask:
             bare,
             backend=line.names[0],
             fallback=line.names[1:],
-            resources=_bounded(bare.resources, line, self.requirements),
             env={**bare.env, **inherited},
             data=read_data(self.data, folder, "data"),
         )
-
-
-def _bounded(resources: Mapping[str, float | int], line: Line, needs: Requirements) -> dict[str, float | int]:
-    """The resources, with the time that the money allows where a place bills."""
-    affordable = line.seconds_for(needs.max_cost_usd)
-    if affordable is None:
-        return dict(resources)
-    if affordable < 1:
-        raise RefusedByPolicy(
-            "max_cost_usd buys less than a second at the job's places.",
-            why=f"They are {', '.join(line.names)}.",
-            fix="Raise max_cost_usd, or allow cheaper backends.",
-        )
-    return {**resources, "seconds": min(affordable, resources.get("seconds", affordable))}
 
 
 def _read(rest: Mapping[str, object]) -> dict[str, object]:

@@ -8,23 +8,24 @@ from dataclasses import dataclass, field
 from crucible.client.placeviews import BackendView, OfferView
 from crucible.client.requirements import Preferences, Requirements
 from crucible.core import elastic, scheduling
+from crucible.core.affording import too_dear, usd
 from crucible.core.errors import CrucibleError, NoCapacity, RefusedByPolicy, UnknownName
-from crucible.core.offers import Availability, Market
-from crucible.core.resources import MAX_SECONDS, Resources
+from crucible.core.offers import Availability, Market, Offer
+from crucible.core.pricing import MICROS, forecast
+from crucible.core.resources import Resources
 from crucible.core.routing.wishes import Objective
 from crucible.core.tiers import effective
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A place that could run the job: its best offer, and what an hour there costs at most (micro-dollars).
+    """A place that could run the job, with its best offer.
 
     One that has not said what it offers, and was named all the same, has no offer.
     """
 
     backend: BackendView
     offer: OfferView | None = None
-    dearest: int = 0
 
     @property
     def hourly_usd(self) -> float:
@@ -45,13 +46,6 @@ class Line:
     @property
     def is_simulated(self) -> bool:
         return any(place.backend.is_simulated for place in self.places)
-
-    def seconds_for(self, max_cost_usd: float | None) -> float | None:
-        """How long a try may take so that it costs no more wherever it runs; None where nothing bills."""
-        dearest = max((place.dearest for place in self.places), default=0)
-        if max_cost_usd is None or not dearest:
-            return None
-        return min(max_cost_usd * 1e6 / dearest * 3600, MAX_SECONDS)
 
 
 def line_up(
@@ -100,13 +94,18 @@ def _judge(backend: BackendView, needs: Requirements, regions: tuple[str, ...]) 
     if not fitting:
         return NoCapacity(why)
     best = min(fitting, key=lambda offer: (not offer.runnable, offer.rate_micros_per_hour))
-    hours, most = needs.duration_hours_estimated, needs.max_cost_usd
-    cost = best.rate_micros_per_hour / 1e6 * (hours or 0)
-    if most is not None and (cost > most or (most == 0 and best.rate_micros_per_hour)):
-        hourly = best.rate_micros_per_hour / 1e6
-        asked = f"{hours:g} hours there cost ${cost:.2f}" if hours is not None else f"an hour there costs ${hourly:.3f}"
-        return RefusedByPolicy(f"{asked}, more than ${most:.2f}")
-    return Candidate(backend, best, max(offer.rate_micros_per_hour for offer in fitting))
+    why = _too_dear(best.as_offer(), needs)
+    return RefusedByPolicy(why) if why else Candidate(backend, best)
+
+
+def _too_dear(best: Offer, needs: Requirements) -> str:
+    if needs.max_cost_usd is None:
+        return ""
+    hours, most = needs.duration_hours_estimated, round(needs.max_cost_usd * MICROS)
+    cost = 0 if hours is None else forecast(hours * 3600, best.rate, best.billing)
+    if cost > most:
+        return f"{hours:g} hours there cost {usd(cost)}, more than {usd(most)}"
+    return too_dear(most, best)
 
 
 def _fitting(

@@ -26,7 +26,7 @@ def connect(settings: Settings, embedded: Embedded) -> Api:
     """The API to talk to. A named server is taken at its word, and never replaced by an embedded one."""
     seconds = settings.request_seconds.value
     if settings.server.value is not None:
-        return Api(_named(settings, settings.server.value), seconds=seconds)
+        return Api(_named(settings, settings.server.value, embedded.environ), seconds=seconds)
     own = _Own(settings, embedded)
     return Api(own.ensure(), seconds=seconds, relocate=own.ensure, found=own.found)
 
@@ -58,12 +58,12 @@ class _Own:
         return endpoint if said is None else replace(endpoint, token=said)
 
 
-def _named(settings: Settings, url: str) -> Endpoint:
+def _named(settings: Settings, url: str, environ: Mapping[str, str]) -> Endpoint:
     """Our own token goes to a named server only if that is the embedded one of this state folder.
 
     One that a login gave goes to the server that gave it.
     """
-    token = settings.token.value or logins.load(default_logins()).token(url)
+    token = settings.token.value or logins.load(default_logins(environ)).token(url)
     if token is None:
         ours = read_discovery(settings.home.value)
         if ours is not None and ours.url == url:

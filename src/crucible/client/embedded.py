@@ -139,16 +139,19 @@ class Embedded:
         raise self._late(f"It was not ready within {self.start_seconds:g} seconds.")
 
     def _detached(self, nonce: str) -> subprocess.Popen[bytes]:
-        """A process of its own session that holds none of our files and writes to the log."""
+        """A process of its own session that holds none of our files and writes to the log.
+
+        Its state folder is said by a flag: the variable would also move the user's own settings, which it reads.
+        """
         passed = {name: value for name, value in self.environ.items() if name not in _OURS}
         with open(os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as log:
             return subprocess.Popen(
-                [*self.command, "--nonce", nonce],
+                [*self.command, "--home", str(self.home), "--nonce", nonce],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 cwd=self.home,
-                env={**passed, "CRUCIBLE_HOME": str(self.home)},
+                env=passed,
                 start_new_session=True,
                 close_fds=True,
             )

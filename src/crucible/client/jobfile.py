@@ -254,6 +254,7 @@ def _wishes(read: _Read, folder: Path, environ: Mapping[str, str]) -> Wishes:
         gpu_types=read_names(_texts(file.gpu)),
         tier=file.tier,
         resources=_resources(read),
+        max_cost_usd=file.max_cost_usd,
         env=read_variables(named, [folder / name for name in file.env_files], environ, f"{read.shown}: env"),
         secrets=read_secrets(secrets, f"{read.shown}: secrets"),
         data=read_data(data, folder, f"{read.shown}: data"),

@@ -29,7 +29,6 @@ class Aims:
     optimize: Objective | None = None
     hours: float | None = None
     deadline_hours: float | None = None
-    max_cost_usd: float | None = None
     allowed_backends: tuple[str, ...] = ()
     dedicated: bool = False
     interruptible: bool | None = None

@@ -11,13 +11,13 @@ from crucible.core.errors import BadInput, UnknownName
 from crucible.core.offers import Market
 from crucible.core.resources import MAX_CPUS, MAX_GPUS, MAX_MEMORY, MAX_SECONDS, GiB
 from crucible.core.routing.wishes import Objective
+from crucible.core.spec import MAX_USD
 from crucible.core.tiers import get_tier
 
 T = TypeVar("T")
 
 MAX_GB = MAX_MEMORY // GiB
 MAX_HOURS = MAX_SECONDS / 3600
-MAX_USD = 1e9
 FREQUENCY = "CHECKPOINT_FREQUENCY_MINUTES"
 """The variable by which a program hears how often it was asked to save."""
 
@@ -30,7 +30,8 @@ class Requirements:
     the computer's. `interruptible` allows machines that the place may take back (spot): the job then goes on
     elsewhere from its newest checkpoint. `duration_hours_estimated` is what costs are computed from;
     `time_limit_hours` ends each try that takes longer.
-    `max_cost_usd` leaves out places where that duration would cost more, and bounds the time at those that bill.
+    `max_cost_usd` leaves out places where that duration would cost more; where machines bill, a try is ended when it
+    is spent.
     `checkpoint_frequency_minutes` is told to the program as $CHECKPOINT_FREQUENCY_MINUTES: saving is its own doing.
     """
 

@@ -35,10 +35,11 @@ def restore(
     `force` also takes a copy of another deployment's database, for its history. `in_use`: a PostgreSQL database is
     replaced even while a process seems to work on it.
     """
+    flags = [flag for flag, said in (("--force", force), ("--in-use", in_use)) if said]
     try:
         done = subprocess.run(
-            [*(command or COMMAND), str(file), *(["--force"] if force else []), *(["--in-use"] if in_use else [])],
-            env={**environ, "CRUCIBLE_HOME": str(home)},
+            [*(command or COMMAND), str(file), "--home", str(home), *flags],
+            env=dict(environ),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -30,6 +30,7 @@ class Wishes:
     gpu_types: tuple[str, ...] = ()
     tier: str | None = None
     resources: Mapping[str, float | int] = field(default_factory=dict)
+    max_cost_usd: float | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict)
     data: tuple[DataInput, ...] = ()
@@ -58,7 +59,7 @@ class Wishes:
         }
         if self.backend:
             joined["fallback"] = self.fallback
-        for name in ("grace_seconds", "seed", "resume_from"):
+        for name in ("grace_seconds", "seed", "resume_from", "max_cost_usd"):
             if getattr(self, name) is not None:
                 said[name] = getattr(self, name)
         return replace(base, **{**said, **joined})
@@ -101,6 +102,7 @@ def _spec(said: Mapping[str, object], wishes: Wishes) -> JobSpec:
         "kind": wishes.kind,
         "grace_seconds": wishes.grace_seconds,
         "resources": Resources.model_validate(dict(wishes.resources)),
+        "max_cost_usd": wishes.max_cost_usd,
         "retries": Retries.model_validate(dict(wishes.retries)),
         "keep": Keeping.model_validate(dict(wishes.keep)),
         "seed": wishes.seed,

@@ -57,8 +57,7 @@ class Bulk:
         world = repository.load_world(unit.conn, job)
         assert world is not None, "found a moment ago, and jobs are never deleted"
         after = unit.advance(world, CancelRequested())
-        if who is not OWNER:  # of the owner's own jobs their events tell enough
-            audit.note(unit.conn, who, "job.cancel", job, unit.now, world.job.project)
+        audit.note_job(unit.conn, who, "job.cancel", world.job, unit.now)
         if after.live is None and after.job != world.job:
             self._scheduler.place(unit)
         return after.job != world.job

@@ -107,7 +107,12 @@ def _assignment(conn: Connection, row: Row, key: bytes) -> Assignment:
             "CRUCIBLE_SEED": str(seed_of(row["job"], spec)),
         },
         data=tuple(DataItem(item.name, item.source) for item in spec.data),
-        limits=Limits(memory_bytes=size.memory_bytes, cpus=size.cpus, seconds=size.seconds, gpus=allocation.gpus),
+        limits=Limits(
+            memory_bytes=size.memory_bytes,
+            cpus=size.cpus,
+            seconds=min((given for given in (size.seconds, allocation.seconds) if given is not None), default=None),
+            gpus=allocation.gpus,
+        ),
         grace=spec.grace_seconds,
         resume_from=checkpoints.resume_of(conn, row["resume_from"]) if row["resume_from"] else None,
         stop=_stop(row),

@@ -14,6 +14,7 @@ from crucible.control.ports import Clock
 from crucible.control.views import View
 from crucible.core import models
 from crucible.core.errors import BadInput, NotFound
+from crucible.core.fields import EXTRA, hint
 from crucible.core.models import Order
 from crucible.core.spec import EnvironmentSpec, JobSpec, Source, SourceKind
 from crucible.wire.asking import NoAnswer
@@ -22,6 +23,8 @@ from crucible.wire.plugins import AT_ONCE, NotOffered, Plugin, describe_all, des
 
 T = TypeVar("T")
 
+ASK_SECONDS = 25.0
+"""Below what clients wait for an answer: who asks hears which plugin hangs, and not that the server does."""
 KEPT_SECONDS = 30.0
 """How long a description is good: packages are installed seldom, and describing them takes seconds."""
 DECIDED = ("command", "kind", "shape", "bundle", "in_place", "environment", "source", "rerun_of")
@@ -80,7 +83,7 @@ class Models:
             if kept is not None:
                 return kept
             try:
-                found = await self._ask(lambda python, environ: describe_one(name, python, environ))
+                found = await self._ask(lambda python, environ: describe_one(name, python, environ, ASK_SECONDS))
             except NotOffered as error:
                 raise _not_found(name, error.known) from error
             self._ones[name] = (self._clock.now(), found)
@@ -94,7 +97,7 @@ class Models:
         async with self._asking.setdefault(None, asyncio.Lock()):
             kept = self._fresh(self._list)
             if kept is None:
-                kept = await self._ask(describe_all)
+                kept = await self._ask(lambda python, environ: describe_all(python, environ, ASK_SECONDS))
                 self._list = (self._clock.now(), kept)
             return kept
 
@@ -135,6 +138,8 @@ def _spec(order: Order, plugin: Plugin, job: Mapping[str, object]) -> JobSpec:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in ("job", *first["loc"]))
+        if first["type"] == EXTRA:
+            raise BadInput(f"There is no field {where!r}.", fix=hint(JobSpec, first["loc"]), field=where) from error
         raise BadInput(f"The field {where!r} is not right: {first['msg']}.", fix=f"Change {where!r}.") from error
 
 

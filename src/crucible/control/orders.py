@@ -8,9 +8,11 @@ from dataclasses import asdict, dataclass
 from crucible.backends.base import MachineOrder
 from crucible.control.places import Place
 from crucible.control.ports import Ids
+from crucible.core import affording
 from crucible.core.ids import Prefix
 from crucible.core.lifecycle import Attempt, Machine, Slot, World
-from crucible.core.resources import Allocation, Resources, format_memory
+from crucible.core.offers import Offer
+from crucible.core.resources import Allocation, Resources, format_duration, format_memory
 
 HOST_SECONDS = 600.0
 """How long a machine that was made may take until its host makes contact, beyond its usual start-up."""
@@ -57,7 +59,9 @@ class Orders:
     def own(self, place: Place, attempt: str, world: World, now: float) -> Machine:
         """A machine for one attempt alone, with the end of its life."""
         abilities, startup = place.backend.capabilities, place.offer.startup_seconds
-        life = self.life(place, world.job.resources, world.job.spec.grace_seconds)
+        spec = world.job.spec
+        need = affording.within(world.job.resources, spec.max_cost_micros, place.offer)
+        life = self.life(place, need, spec.grace_seconds)
         host_due = now + abilities.launch_deadline + abilities.settle_window + startup + HOST_SECONDS
         return self._machine(place, f"attempt:{attempt}", now + life, host_due, now)
 
@@ -105,8 +109,17 @@ def why_there(world: World, place: Place) -> str:
     size = f"{offer.capacity.cpus:g} CPUs, {format_memory(offer.capacity.memory_bytes)}"
     if offer.capacity.gpus:
         size += f", {len(offer.capacity.gpus)} x {offer.capacity.gpu_name or 'GPU'}"
-    price = "free" if not offer.rate else f"${offer.rate / 1e6:.3f}/h"
+    price = "free" if not offer.rate else f"${offer.rate / 1e6:.3f}/h{_paid(world, offer)}"
     return f"{offer.backend} ({offer.instance_type}: {size}, {price}) because {_because(world, place)}"
+
+
+def _paid(world: World, offer: Offer) -> str:
+    """How long it may run there, where that is what its money buys."""
+    need, most = world.job.resources, world.job.spec.max_cost_micros
+    bounded = affording.within(need, most, offer)
+    if most is None or bounded is need or bounded.seconds is None:
+        return ""
+    return f", for at most {format_duration(bounded.seconds)}, which {affording.usd(most)} buys"
 
 
 def _because(world: World, place: Place) -> str:

@@ -12,7 +12,8 @@ from crucible.backends.base import Backend, Slots
 from crucible.control.connecting import why_unconnected
 from crucible.control.ports import Calls
 from crucible.core import elastic
-from crucible.core.errors import CrucibleError, NoCapacity, UnknownName
+from crucible.core.affording import RAISE_IT
+from crucible.core.errors import CrucibleError, NoCapacity, RefusedByPolicy, UnknownName
 from crucible.core.offers import Market, Offer
 from crucible.core.places import places_of
 from crucible.core.resources import Resources
@@ -85,11 +86,20 @@ class Places:
         return Place(self._backends[name], runnable[0]) if runnable else None
 
     def check(self, spec: JobSpec) -> Resources:
-        """The job's size. Raises for an unknown backend or tier, and for more than any of its places has."""
+        """The job's size. Raises for an unknown backend or tier, and for more than any of its places has or gives for
+        its money.
+        """
         need = effective(spec.tier, spec.resources)
         rejected = [self._why_never(name, spec, need) for name in places_of(spec)]
         if all(rejected):
             reasons = [rejection for found in rejected for rejection in found]
+            if spec.max_cost_usd is not None:
+                self.check(spec.model_copy(update={"max_cost_usd": None}))
+                raise RefusedByPolicy(
+                    f"No place can run this job for its max_cost_usd: it {reasons[0]['why']}.",
+                    fix=RAISE_IT,
+                    rejected=reasons,
+                )
             raise NoCapacity(
                 f"No place can hold this job: it {reasons[0]['why']}.",
                 fix="Ask for less (--tier, --region), or connect a larger place.",
@@ -119,7 +129,5 @@ def _why_never_counted(spec: JobSpec, need: Resources, offer: Offer) -> str:
 def _why_never_elastic(spec: JobSpec, need: Resources, offer: Offer) -> str:
     """Where there is no spot, what cannot be taken back will do."""
     markets = (spec.market, Market.ON_DEMAND) if spec.market is Market.SPOT else (spec.market,)
-    reasons = [
-        elastic.why_never(elastic.Sought(need, market, spec.regions, spec.gpu_types), offer) for market in markets
-    ]
+    reasons = [elastic.why_never(elastic.Sought.by(spec, need, market), offer) for market in markets]
     return reasons[0] if all(reasons) else ""

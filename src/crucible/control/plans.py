@@ -18,7 +18,7 @@ from crucible.control.prices import Prices, ages
 from crucible.control.questions import Question
 from crucible.control.readings import Readings
 from crucible.control.views import View, iso
-from crucible.core import elastic
+from crucible.core import affording, elastic
 from crucible.core.errors import BadInput, UnknownName
 from crucible.core.offers import Offer
 from crucible.core.planask import PlanAsk
@@ -124,9 +124,10 @@ class Plans:
             "learned": planviews.learned(learned, experience.jobs, work, best) if question.read else None,
             "accuracy": accuracy_view(experience.accuracy),
             "chosen": chosen,
-            "job": planviews.to_submit(chosen or waits, question.market, work, plan),
+            "job": planviews.to_submit(chosen or waits, question, work, plan),
             "waits": waits is not None,
             "why": None if chosen else planviews.why_nothing(found, waits),
+            "too_dear": not chosen and not waits and planviews.too_dear(found),
             "offers": [self._view(one, ask) for one in shown[: ask.limit]],
             "offers_count": len(both),
             "rejected": planviews.rejected(found, ask.limit),
@@ -201,7 +202,9 @@ class Plans:
 
     def _view(self, one: Ranked, ask: PlanAsk) -> View:
         offer, simulated = one.offer, self._simulated(one.offer.backend)
-        return {**planviews.ranked(one), "simulated": simulated, "most_micros": self._most(offer, ask)}
+        paid = affording.seconds_at(ask.max_cost_micros, offer)
+        bounds = {"most_micros": self._most(offer, ask), "paid_seconds": paid}
+        return {**planviews.ranked(one), "simulated": simulated, **bounds}
 
     def _most(self, offer: Offer, ask: PlanAsk) -> int | None:
         """What a machine of its own costs if it lives until its hard end; for one attempt."""
@@ -216,7 +219,8 @@ class Plans:
         """How long its machine lives at most; None for one that several jobs share."""
         if place.backend.capabilities.shared_machines:
             return None
-        return self._orders.life(place, effective(ask.tier, ask.resources), ask.grace_seconds)
+        need = affording.within(effective(ask.tier, ask.resources), ask.max_cost_micros, place.offer)
+        return self._orders.life(place, need, ask.grace_seconds)
 
     def _simulated(self, name: str) -> bool:
         return self._places.has(name) and self._places.backend(name).capabilities.simulated

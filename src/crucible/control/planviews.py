@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping
 
 from crucible.catalog import Stock
+from crucible.control.questions import Question
 from crucible.control.views import View, offer_view
 from crucible.core.offers import Market
 from crucible.core.pricing import MICROS
@@ -80,20 +81,27 @@ def learned(found: Learned, jobs: int, work: Work, best: Ranked | None) -> View 
 
 
 def to_submit(
-    place: Mapping[str, object] | None, market: Market | None, work: Work, plan: str | None = None
+    place: Mapping[str, object] | None, question: Question, work: Work, plan: str | None = None
 ) -> View | None:
     """What a submission has to say to be given this offer, besides what it says already."""
     if place is None:
         return None
     said: View = {"backend": place["backend"]}
-    if market is None and place["market"] != Market.ON_DEMAND.value:
+    if question.market is None and place["market"] != Market.ON_DEMAND.value:
         said["market"] = place["market"]
+    if question.ask.max_cost_usd is not None:
+        said["max_cost_usd"] = question.ask.max_cost_usd
     if plan is not None:
         said["plan"] = plan
     if work.need.gpus:
         named = {"gpus": work.need.gpus, "gpu_memory_bytes": work.need.gpu_memory_bytes}
         said["resources"] = {name: value for name, value in named.items() if value}
     return said
+
+
+def too_dear(plan: Plan) -> bool:
+    """Whether something that is connected could run it, and only for more than it may cost."""
+    return any(one.too_dear and one.offer.runnable for one in plan.rejected)
 
 
 def waiting(plan: Plan, usable: Container[str]) -> View | None:

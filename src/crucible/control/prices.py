@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, TypeVar
 
@@ -126,7 +126,6 @@ class Prices:
     def _view(self, offer: Offer, day: date) -> View:
         return {
             **offer_view(replace(offer, why_not=self._elsewhere.why_not(offer.backend))),
-            "billing": asdict(offer.billing),
             "tariff": _tariff_view(offer.tariff),
             "age_days": (day - date.fromisoformat(offer.dated)).days,
         }

@@ -46,9 +46,8 @@ class Revival:
             world = _world(unit, job)
             chosen = self._checked(unit, world, checkpoint, backend, who)
             unit.advance(world, ResumeRequested(chosen, backend))
-            if who is not OWNER:
-                told = {"checkpoint": chosen, "backend": backend}
-                audit.note(unit.conn, who, "job.resume", job, unit.now, world.job.project, told)
+            told = {"checkpoint": chosen, "backend": backend}
+            audit.note_job(unit.conn, who, "job.resume", world.job, unit.now, told)
             self.scheduler.place(unit)
             crashpoint("resume.before_commit")
 

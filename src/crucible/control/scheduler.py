@@ -148,8 +148,8 @@ class Scheduler:
             return
         place = Place(self._places.backend(waiting.backend), choice.offer)
         attempt = self._orders.attempt_id()
+        slots = elastic.whole(elastic.Sought.by(world.job.spec, waiting.need, None), choice.offer)
         machine = self._orders.own(place, attempt, world, unit.now)
-        slots = elastic.whole(waiting.need, choice.offer)
         self._placed(
             unit, world, self._orders.attempt(world, attempt, machine, slots, unit.now), machine, place, new=True
         )

@@ -87,8 +87,7 @@ class Submit:
         job = Job(self._ids.new(Prefix.JOB), spec, size, unit.now, project=project, user=who.name, backend=first)
         unit.create(new_job(job))
         self._note_prediction(unit, job)
-        if who is not OWNER:
-            audit.note(unit.conn, who, "job.submit", job.id, unit.now, project)
+        audit.note_job(unit.conn, who, "job.submit", job, unit.now)
         if key is not None:
             _KEEP_KEY.run(unit.conn, key=key, request=request, job=job.id, created_at=unit.now)
         self._scheduler.place(unit)

@@ -176,6 +176,7 @@ def offer_view(offer: Offer) -> View:
         "capacity": offer.capacity.model_dump(),
         "market": offer.market.value,
         "rate_micros_per_hour": offer.rate,
+        "billing": {"granularity": offer.billing.granularity, "minimum": offer.billing.minimum},
         "availability": offer.availability.value,
         "wait_seconds": offer.wait_seconds,
         "startup_seconds": offer.startup_seconds,

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from crucible.core import scheduling
+from crucible.core import affording, scheduling
 from crucible.core.gpus import called, spoken
 from crucible.core.offers import Market, Offer
 from crucible.core.resources import Allocation, Resources
@@ -23,16 +23,20 @@ NOTHING_FAILED: Mapping[Kind, int] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Sought:
-    """`market` None: any that cannot be taken back. `regions`, `gpu_types` empty: any."""
+    """`market` None: any that cannot be taken back. `regions`, `gpu_types` empty: any.
+
+    `max_cost`: micro-dollars that a try may cost; None: any.
+    """
 
     need: Resources
     market: Market | None = None
     regions: tuple[str, ...] = ()
     gpu_types: tuple[str, ...] = ()
+    max_cost: int | None = None
 
     @classmethod
     def by(cls, spec: JobSpec, need: Resources, market: Market | None) -> Sought:
-        return cls(need, market, spec.regions, spec.gpu_types)
+        return cls(need, market, spec.regions, spec.gpu_types, spec.max_cost_micros)
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,11 @@ def why_never(sought: Sought, offer: Offer) -> str:
         return f"wants {' or '.join(sought.regions)}; {offer.instance_type} is in {offer.region}"
     if offer.market is not market:
         return f"wants {market.value}; {offer.instance_type} is {offer.market.value}"
-    return wrong_gpu(sought.gpu_types, offer) or scheduling.why_never(sought.need, offer.capacity, offer.instance_type)
+    return (
+        wrong_gpu(sought.gpu_types, offer)
+        or scheduling.why_never(sought.need, offer.capacity, offer.instance_type)
+        or affording.too_dear(sought.max_cost, offer)
+    )
 
 
 def wrong_gpu(types: tuple[str, ...], offer: Offer) -> str:
@@ -87,11 +95,12 @@ def kind_of(offer: Offer) -> Kind:
     return offer.region, offer.instance_type, offer.market
 
 
-def whole(need: Resources, offer: Offer) -> Allocation:
-    """A machine made for one attempt is all its own; of its GPUs it gets those it asked for."""
+def whole(sought: Sought, offer: Offer) -> Allocation:
+    """A machine made for one attempt is all its own; of its GPUs it gets those it asked for, of time what it pays."""
     capacity = offer.capacity
-    gpus = capacity.gpus[: scheduling.demand(need, capacity).gpus]
-    return Allocation(cpus=capacity.cpus, memory_bytes=capacity.memory_bytes, gpus=gpus)
+    gpus = capacity.gpus[: scheduling.demand(sought.need, capacity).gpus]
+    seconds = affording.seconds_at(sought.max_cost, offer)
+    return Allocation(cpus=capacity.cpus, memory_bytes=capacity.memory_bytes, gpus=gpus, seconds=seconds)
 
 
 def _rank(offer: Offer) -> tuple[int, float, str, str]:

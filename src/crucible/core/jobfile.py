@@ -73,6 +73,9 @@ class JobFile(BaseModel):
     gpu: str | tuple[str, ...] = Field(default=(), description="Only GPUs of these types, such as T4 or A100.")
     gpu_memory: str | int | None = Field(default=None, description="Memory of each GPU.", examples=["16G"])
     time: str | int | float | None = Field(default=None, description="Time limit.", examples=["1h30m"])
+    max_cost_usd: float | None = Field(
+        default=None, description="What a try may cost; where machines bill it is ended when that is spent."
+    )
     env: dict[str, str | bool | int | float | None] = Field(
         default_factory=dict, description="Variables; null takes the submitting shell's value."
     )

@@ -8,7 +8,6 @@ from typing import Annotated, NamedTuple
 
 from pydantic import Field, model_validator
 
-from crucible.core.pricing import MICROS
 from crucible.core.resources import MAX_SECONDS
 from crucible.core.routing.wishes import Objective
 from crucible.core.spec import JobSpec
@@ -17,7 +16,6 @@ MAIN = "main.py"
 MAX_FILES = 400
 MAX_FILE = 1_000_000
 MAX_HOURS = MAX_SECONDS / 3600
-MAX_USD = 1e9
 MOST_OFFERS = 5000
 PROGRAMS = (".py", ".ipynb")
 READ = (*PROGRAMS, ".yaml", ".yml", ".json", ".toml", ".cfg")
@@ -79,7 +77,6 @@ class PlanAsk(JobSpec):
     interruptible: bool | None = None
     hours: Annotated[float, Field(gt=0, le=MAX_HOURS)] | None = None
     deadline_hours: Annotated[float, Field(gt=0, le=MAX_HOURS)] | None = None
-    max_cost_usd: Annotated[float, Field(ge=0, le=MAX_USD)] | None = None
     every_region: bool = False
     """Each region's offer; otherwise of each machine type at a place the best."""
     limit: Annotated[int, Field(ge=1, le=MOST_OFFERS)] = 50
@@ -100,10 +97,6 @@ class PlanAsk(JobSpec):
         entry = self.entry or next((word for word in self.command if word in self.files), None)
         entry = entry or next((path for path in self.files if path.endswith(PROGRAMS)), None)
         return None if entry is None else Program(self.files, entry, self._arguments(entry))
-
-    @property
-    def max_cost_micros(self) -> int | None:
-        return None if self.max_cost_usd is None else round(self.max_cost_usd * MICROS)
 
     def _arguments(self, entry: str) -> tuple[str, ...]:
         at = self.command.index(entry) if entry in self.command else len(self.command)

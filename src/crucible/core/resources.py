@@ -65,13 +65,14 @@ class Capacity(BaseModel):
 
 
 class Allocation(BaseModel):
-    """The slots of a machine that one attempt occupies."""
+    """The slots of a machine that one attempt occupies, and `seconds` if they are all that its money buys there."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     cpus: float
     memory_bytes: int
     gpus: tuple[int, ...] = ()
+    seconds: float | None = Field(default=None, exclude_if=lambda given: given is None)
 
 
 def parse_memory(text: str) -> int:

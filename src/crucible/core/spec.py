@@ -16,6 +16,7 @@ from crucible.core.gpus import gpus_named
 from crucible.core.kinds import PYTHON, Kind, Shape, SourceKind
 from crucible.core.offers import Market
 from crucible.core.people import PROJECT_PATTERN
+from crucible.core.pricing import MICROS
 from crucible.core.projectsecrets import MOST_SECRETS, SECRET_PATTERN
 from crucible.core.resources import Resources
 from crucible.core.tags import MAX_KEY, MAX_TAGS, MAX_VALUE
@@ -37,6 +38,7 @@ __all__ = [
 MAX_ARGUMENTS_BYTES = 128 * 1024
 MAX_ENV = 256
 MAX_DIFF = 256 * 1024
+MAX_USD = 1e9
 MAX_PLAN = 1000
 
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -146,6 +148,10 @@ class JobSpec(_Frozen):
     """GPUs of these types only; `A100` is kept as every type that it may mean."""
     tier: _TEXT | None = None
     resources: Resources = Resources()
+    max_cost_usd: Annotated[float, Field(ge=0, le=MAX_USD)] | None = Field(
+        default=None, exclude_if=lambda given: given is None
+    )
+    """What a try may cost: where machines bill it ends when that is spent, and starts on none that costs more."""
     retries: Retries = Retries()
     keep: Keeping = Keeping()
     seed: Annotated[int, Field(ge=0, lt=2**32)] | None = None
@@ -161,6 +167,10 @@ class JobSpec(_Frozen):
     tags: Annotated[tuple[_TAG, ...], Field(max_length=MAX_TAGS)] = ()
     """`key` or `key=value`, as they were at submission; core/tags.py reads them."""
     source: Source = Source()
+
+    @property
+    def max_cost_micros(self) -> int | None:
+        return None if self.max_cost_usd is None else round(self.max_cost_usd * MICROS)
 
     @field_validator("command")
     @classmethod

@@ -7,6 +7,7 @@ logistic = "my_package.model:Logistic"
 from __future__ import annotations
 
 import difflib
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from crucible.inside.model import BaseModel
 
 GROUP = "crucible.models"
+_NAME = r"[^\W\d]\w*(\.[^\W\d]\w*)*"
+_VALUE = re.compile(rf"{_NAME}\s*:\s*{_NAME}\s*(\[.*\])?")
 
 
 class UnknownModel(LookupError):
@@ -43,6 +46,11 @@ def models() -> list[Listed]:
 def get_model(name: str) -> type[BaseModel]:
     """The class of this name. Raises UnknownModel, BadPlugin, and whatever importing it raises."""
     found = find(name)
+    if not _VALUE.fullmatch(found.value):
+        raise BadPlugin(
+            f"{name}: its entry point is {found.value!r}, which names no class; "
+            f'it has the form `{name} = "package.module:Class"` under [project.entry-points."{GROUP}"]'
+        )
     entry = metadata.EntryPoint(found.name, found.value, GROUP)
     return checked_plugin(name, entry.load())
 

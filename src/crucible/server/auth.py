@@ -130,9 +130,15 @@ def check_host(headers: Headers, hosts: frozenset[str]) -> None:
     if _split(f"//{host}").hostname not in hosts:
         raise ForeignSite(
             f"The host {host!r} is not this server.",
-            why="It listens on this computer only, and answers to no other name.",
+            why=_names_of(hosts),
             fix=f"Use one of: {', '.join(sorted(hosts))}.",
         )
+
+
+def _names_of(hosts: frozenset[str]) -> str:
+    if hosts <= LOOPBACK:
+        return "It listens on this computer only, and answers to no other name."
+    return "It answers to its own names alone: a page of another site could lead a browser here under another."
 
 
 def check_origin(headers: Headers) -> None:

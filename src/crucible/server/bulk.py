@@ -104,7 +104,7 @@ def _read(item: Item) -> tuple[JobSpec, str | None] | CrucibleError:
     try:
         return JobSpec.model_validate(given), checked_key(item.key)
     except ValidationError as error:
-        return bad_fields(error.errors())
+        return bad_fields(error.errors(), JobSpec)
     except CrucibleError as error:
         return error
 

@@ -16,6 +16,7 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from crucible.core.errors import BadInput, CrucibleError, NotFound
+from crucible.core.fields import EXTRA, hint
 from crucible.server.bodies import BrokenRequest, not_json, unreadable
 from crucible.server.problems import problem, refuse, request_id
 from crucible.wire.messages import BadBatch
@@ -60,11 +61,16 @@ class _Nowhere:
         await problem(_no_route(connection), request_id(connection))(scope, receive, send)
 
 
-def bad_fields(errors: Sequence[Any]) -> BadInput:
-    """Validation errors told as one problem. What was sent is not repeated: it may hold secrets."""
+def bad_fields(errors: Sequence[Any], kind: object = None) -> BadInput:
+    """Validation errors of a `kind` of model told as one problem.
+
+    What was sent is not repeated: it may hold secrets.
+    """
     fields = [{"field": _path(e["loc"]), "message": _said(e)} for e in errors[:MAX_FIELDS]]
     first = fields[0]
     where = first["field"] or "request"
+    if errors[0]["type"] == EXTRA and (meant := hint(kind, _within(errors[0]["loc"]))):
+        return BadInput(f"There is no field {where!r}.", fix=meant, errors=fields)
     return BadInput(
         f"The field {where!r} is not right: {first['message']}.",
         why=f"{len(errors)} fields are not right." if len(errors) > 1 else "",
@@ -82,7 +88,14 @@ async def _crucible_error(connection: HTTPConnection, error: Exception) -> Respo
 
 async def _validation_error(connection: HTTPConnection, error: Exception) -> Response | None:
     assert isinstance(error, RequestValidationError | WebSocketRequestValidationError)
-    return await refuse(connection, not_json(connection, error.errors()) or bad_fields(error.errors()))
+    found = error.errors()
+    return await refuse(connection, not_json(connection, found) or bad_fields(found, _body(connection)))
+
+
+def _body(connection: HTTPConnection) -> object:
+    """The model of the body that is sent here; None where there is none."""
+    field = getattr(connection.scope.get("route"), "body_field", None)
+    return None if field is None else field.field_info.annotation
 
 
 async def _http_error(connection: HTTPConnection, error: Exception) -> Response | None:
@@ -133,13 +146,18 @@ def _methods(connection: HTTPConnection) -> str:
 
 def _said(error: Any) -> str:
     """What is wrong with a field, without the words that the library puts before our own."""
+    if error["type"] == EXTRA:
+        return "there is no such field"
     return str(error["msg"]).removeprefix("Value error, ")
 
 
 def _path(loc: Sequence[object]) -> str:
     """`("body", "resources", "cpus")` as `resources.cpus`."""
-    parts = [str(part) for part in loc]
-    return ".".join(parts[1:] if len(parts) > 1 and parts[0] in _WHERE else parts)
+    return ".".join(str(part) for part in _within(loc))
+
+
+def _within(loc: Sequence[object]) -> Sequence[object]:
+    return loc[1:] if len(loc) > 1 and loc[0] in _WHERE else loc
 
 
 _WHERE = frozenset({"body", "query", "path", "header"})

@@ -130,8 +130,15 @@ async def use(people: People, request: Request, server: Server) -> Response:
     except CrucibleError as error:
         again = None if code else login_form(_elsewhere(people.door.provider), name[:MAX_USER], error)
         return told(error, request, again)
-    user = html.escape(str(session["user"]))
-    return remembered(_html(f"<p>You are logged in as {user}.</p>", title="Logged in"), session, server)
+    return remembered(_html(_come_in(session), title="Logged in"), session, server)
+
+
+def _come_in(session: Mapping[str, object]) -> str:
+    job, user = session.get("job"), html.escape(str(session["user"]))
+    if job is None:
+        return f"<p>You are logged in as {user}.</p>"
+    shown = html.escape(str(job))
+    return f'<p>{user} lets you look at <a href="/api/v1/jobs/{shown}">{shown}</a>, and at nothing else.</p>'
 
 
 async def _by_password(people: PeoplePort, name: str, password: str) -> Mapping[str, object]:

@@ -6,13 +6,15 @@ from typing import Annotated
 
 from fastapi import APIRouter, Body, Path, Query
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.requests import Request
 from starlette.responses import Response
 
 from crucible.core.people import MAX_PROJECT, MAX_USER, Permission
 from crucible.server.answers import answer
-from crucible.server.context import Control, JobRef, People, Who
+from crucible.server.context import Control, JobRef, People, Server, Who
 from crucible.server.limits import PLAIN
 from crucible.server.problems import documented
+from crucible.server.proxies import own_address
 
 DAY = 86400.0
 LONGEST_DAYS, LONGEST_SHARE_HOURS = 3650.0, 24 * 90.0
@@ -73,6 +75,13 @@ async def revoke(token: TokenRef, people: People, who: Who) -> Response:
 
 
 @router.post("/jobs/{id}/share", status_code=201, responses=documented(404, 409))
-async def share(id: JobRef, control: Control, wish: Annotated[Sharing, Body()] = _ONE_DAY) -> Response:
-    """A token with which anybody can look at this job, and at nothing else, until it expires or is revoked."""
-    return answer(await control.share(id, name=wish.name, seconds=wish.hours * 3600), 201)
+async def share(
+    id: JobRef, control: Control, request: Request, server: Server, wish: Annotated[Sharing, Body()] = _ONE_DAY
+) -> Response:
+    """A token with which anybody can look at this job, and at nothing else, until it expires or is revoked.
+
+    `url` is a link that lets a browser in with it.
+    """
+    made = await control.share(id, name=wish.name, seconds=wish.hours * 3600)
+    url = f"{own_address(request, server.public_url)}/login?code={made['token']}"
+    return answer({**made, "url": url}, 201)

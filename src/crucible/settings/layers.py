@@ -9,6 +9,9 @@ from pathlib import Path
 
 from crucible.core.errors import BadInput, UnknownName
 from crucible.settings.known import NAMES
+from crucible.settings.readers import path
+
+HOME = "CRUCIBLE_HOME"
 
 
 @dataclass(frozen=True)
@@ -19,15 +22,23 @@ class Layer:
     values: Mapping[str, object]
 
 
-def default_user_config() -> Path:
+def default_user_config(environ: Mapping[str, str]) -> Path:
+    """The user's own `config.toml`."""
+    return _own_folder(environ) / "config.toml"
+
+
+def default_logins(environ: Mapping[str, str]) -> Path:
+    """Where `crucible login` keeps which server is in use, and its token."""
+    return _own_folder(environ) / "logins.json"
+
+
+def _own_folder(environ: Mapping[str, str]) -> Path:
+    """What is the user's own, for all folders. $CRUCIBLE_HOME holds everything: with it gone, nothing is left."""
+    if environ.get(HOME):
+        return path(environ[HOME])
     from platformdirs import user_config_path
 
-    return user_config_path("crucible", appauthor=False) / "config.toml"
-
-
-def default_logins() -> Path:
-    """Where `crucible login` keeps which server is in use, and its token."""
-    return default_user_config().with_name("logins.json")
+    return user_config_path("crucible", appauthor=False)
 
 
 def layers(
@@ -40,14 +51,14 @@ def layers(
     yield Layer(lambda name: named[name], variables)
     yield _file(folder / "crucible.toml", ())
     yield _file(folder / "pyproject.toml", ("tool", "crucible"))
-    yield _file(user_config or default_user_config(), ())
-    yield Layer(lambda _name: "crucible login", _logged_in(default_logins()))
+    yield _file(user_config or default_user_config(environ), ())
+    yield Layer(lambda _name: "crucible login", _logged_in(default_logins(environ)))
 
 
-def _file(path: Path, table: tuple[str, ...]) -> Layer:
+def _file(file: Path, table: tuple[str, ...]) -> Layer:
     """The settings in a TOML file, or in a table of it; a file that is not there says nothing."""
     try:
-        values: object = _toml(path.read_text(encoding="utf-8"))
+        values: object = _toml(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         values = {}
     except (ValueError, OSError) as error:  # no TOML, or no text
@@ -55,13 +66,13 @@ def _file(path: Path, table: tuple[str, ...]) -> Layer:
             values = {}
         else:
             raise BadInput(
-                f"{path} cannot be read as settings.", why=str(error), fix="Mend or remove the file."
+                f"{file} cannot be read as settings.", why=str(error), fix="Mend or remove the file."
             ) from error
     for key in table:
         values = values.get(key, {}) if isinstance(values, dict) else {}
     found = values if isinstance(values, dict) else {}
-    _check_names(path, found)
-    return Layer(lambda _name: str(path), found)
+    _check_names(file, found)
+    return Layer(lambda _name: str(file), found)
 
 
 def _toml(text: str) -> dict[str, object]:
@@ -70,15 +81,15 @@ def _toml(text: str) -> dict[str, object]:
     return tomllib.loads(text)
 
 
-def _logged_in(path: Path) -> Mapping[str, object]:
+def _logged_in(file: Path) -> Mapping[str, object]:
     """The server last logged in to. What is wrong with the file is told by what needs the token in it."""
     try:
-        return {"server": json.loads(path.read_text(encoding="utf-8")).get("current")}
+        return {"server": json.loads(file.read_text(encoding="utf-8")).get("current")}
     except (OSError, ValueError, AttributeError):
         return {}
 
 
-def _check_names(path: Path, found: Mapping[str, object]) -> None:
+def _check_names(file: Path, found: Mapping[str, object]) -> None:
     for name in found:
         if name not in NAMES:
-            raise UnknownName("setting", name, NAMES, fix=f"It stands in {path}.")
+            raise UnknownName("setting", name, NAMES, fix=f"It stands in {file}.")

@@ -68,7 +68,7 @@ def _answer(process: subprocess.Popen[bytes], seconds: float, abandoned: threadi
     if len(data) > MOST_ANSWER:
         raise NoAnswer(f"its description is larger than {MOST_ANSWER // 1024} KiB", said)
     if not in_time:
-        raise NoAnswer(f"it did not answer within {seconds:g} seconds", said)
+        raise NoAnswer(f"it did not answer within {round(seconds, 1):g} seconds", said)
     try:
         doc = json.loads(data)
     except (ValueError, RecursionError):

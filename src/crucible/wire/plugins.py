@@ -6,6 +6,8 @@ One that fails, hangs or makes no sense is named with its fault; the others are 
 from __future__ import annotations
 
 import tempfile
+import threading
+import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -79,13 +81,34 @@ class NotOffered(LookupError):
         self.known = known
 
 
+class _Turns:
+    """How long each of some plugins may take, a few at once, so that all are done by the deadline."""
+
+    def __init__(self, waiting: int, deadline: float) -> None:
+        self._waiting = waiting
+        self._deadline = deadline
+        self._lock = threading.Lock()
+
+    def take(self) -> float:
+        """The seconds of the next: those that are left, shared with all that come after it."""
+        with self._lock:
+            rounds = -(-self._waiting // AT_ONCE)
+            self._waiting -= 1
+        return max(self._deadline - time.monotonic(), 0.0) / rounds
+
+
 def describe_all(python: str, environ: Mapping[str, str], seconds: float = DESCRIBE_SECONDS) -> tuple[Plugin, ...]:
-    """All models of this Python, by name. Blocks; raises NoAnswer when the Python itself cannot be asked."""
+    """All models of this Python, within so many seconds. Blocks; raises NoAnswer when the Python cannot be asked.
+
+    One that has not answered when its time is over is named with that as its fault.
+    """
+    deadline = time.monotonic() + seconds
     with _asker(python, environ) as asker:
-        entries = _entries(asker)
+        entries = _entries(asker, min(LIST_SECONDS, seconds))
+        turns = _Turns(len(entries), deadline)
         with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
             try:
-                return tuple(pool.map(lambda entry: _described(asker, entry, seconds), entries))
+                return tuple(pool.map(lambda entry: _described(asker, entry, turns.take()), entries))
             except BaseException:
                 # Ctrl-C: leaving waits for the threads, and a plugin may hang.
                 asker.abandoned.set()
@@ -93,13 +116,14 @@ def describe_all(python: str, environ: Mapping[str, str], seconds: float = DESCR
 
 
 def describe_one(name: str, python: str, environ: Mapping[str, str], seconds: float = DESCRIBE_SECONDS) -> Plugin:
-    """The model of this name, perhaps with a fault. Blocks; raises NotOffered, NoAnswer."""
+    """The model of this name, perhaps with a fault, within so many seconds. Blocks; raises NotOffered, NoAnswer."""
+    deadline = time.monotonic() + seconds
     with _asker(python, environ) as asker:
-        entries = _entries(asker)
+        entries = _entries(asker, min(LIST_SECONDS, seconds))
         entry = next((entry for entry in entries if entry.name == name), None)
         if entry is None:
             raise NotOffered(tuple(entry.name for entry in entries))
-        return _described(asker, entry, seconds)
+        return _described(asker, entry, max(deadline - time.monotonic(), 0.0))
 
 
 @contextmanager
@@ -109,10 +133,10 @@ def _asker(python: str, environ: Mapping[str, str]) -> Iterator[Asker]:
         yield Asker(python, Path(folder), environ)
 
 
-def _entries(asker: Asker) -> tuple[Plugin, ...]:
+def _entries(asker: Asker, seconds: float) -> tuple[Plugin, ...]:
     """What is offered, one of each name: two of one name have a fault, which describing them tells."""
     try:
-        entries: Any = asker.ask(seconds=LIST_SECONDS)["entries"]
+        entries: Any = asker.ask(seconds=seconds)["entries"]
         return tuple({str(entry["name"]): _entry(entry, asker.python) for entry in entries}.values())
     except (KeyError, TypeError) as error:
         raise NoAnswer(f"its answer cannot be read: {error!r}") from error

@@ -63,6 +63,14 @@ def test_shell_and_display_work_without_ipython() -> None:
     assert "display = print" in script
 
 
+@pytest.mark.parametrize("target", ["a.ipynb", "a.py"])
+def test_an_entry_is_refused_where_there_is_nothing_to_choose_from(folder: Path, ask: Ask, target: str) -> None:
+    (folder / "a.py").write_text("print(1)")
+    write(folder, "x = 1", name="a.ipynb")
+    with pytest.raises(BadInput, match=r"has no entry 'b\.py'.*It runs as a whole"):
+        make_payload(target, ask(entry="b.py"))
+
+
 def test_installing_in_the_notebook_is_noted(folder: Path, ask: Ask) -> None:
     write(folder, "%pip install numpy", "print(1)")
     assert "installs packages" in make_payload("study.ipynb", ask()).notes[0]

@@ -142,6 +142,21 @@ async def test_who_resumed_a_job_is_written_down(town: Town) -> None:
     assert (user, action, target) == ("member", "job.resume", job)
 
 
+async def test_what_the_owner_does_with_a_job_of_another_is_written_down_and_with_his_own_not(town: Town) -> None:
+    async def actions() -> list[tuple[str, str, str]]:
+        found = await town.control.people.audit(OWNER, project=None, before=None, limit=100)
+        return [(item["user"], item["action"], item["target"]) for item in found["items"]]  # type: ignore[attr-defined]
+
+    member = await town.identity("member")
+    theirs = str((await town.control.at(member).submit(job_spec(cpus=4, project="alpha"), None)).view["id"])
+    his = str((await town.control.submit(job_spec(cpus=4), None)).view["id"])
+    for job in (theirs, his):
+        await town.control.cancel(job)
+        await town.control.resume(job, checkpoint=None, backend=None)
+    assert {("owner", "job.cancel", theirs), ("owner", "job.resume", theirs)} <= set(await actions())
+    assert not [target for _, action, target in await actions() if action.startswith("job.") and target == his]
+
+
 async def test_members_come_change_and_go(town: Town) -> None:
     people, manager = town.control.people, await town.identity("manager")
     await people.set_member(manager, "alpha", "stranger", Role.VIEWER)

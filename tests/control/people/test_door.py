@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 from tests.authorisation.town import Town, token_of
@@ -15,6 +15,7 @@ from tests.openid_provider import CLIENT, ISSUER
 
 from crucible.control.db import schema as t
 from crucible.control.people import passwords
+from crucible.control.people.bursts import QUIET_SECONDS
 from crucible.control.people.door import Door
 from crucible.control.service import Control
 from crucible.core.errors import BadInput, Forbidden, NotAllowed, NotFound, TooManyTries
@@ -107,6 +108,32 @@ async def test_guessing_gets_slower_for_that_name_alone(town: Town) -> None:
     assert await door.login("viewer", PASSWORD)
 
 
+async def test_wrong_passwords_are_written_down_and_do_not_fill_the_record(town: Town) -> None:
+    door = town.control.people.door
+    await town.control.people.change_user(OWNER, "viewer", password=PASSWORD)
+
+    async def guess(name: str, times: int) -> None:
+        for n in range(times):
+            town.rig.clock.time += 600 if name == "viewer" else 0
+            with pytest.raises(NotAllowed):
+                await door.login(name.format(n), f"wrong {n}")
+        await door.notes_written()
+
+    async def refused() -> list[tuple[str, object]]:
+        found = await town.control.people.audit(OWNER, project=None, before=None, limit=500)
+        items: list[dict[str, Any]] = found["items"]  # type: ignore[assignment]
+        return [(item["target"], item["data"]) for item in reversed(items) if item["action"] == "login.refuse"]
+
+    await guess("viewer", 12)
+    await guess("s3cret-{}", 100)
+    wrong = [("viewer", {"count": n, "why": "wrong password"}) for n in (1, 10)]
+    unknown = [("", {"count": n, "why": "no such user"}) for n in (1, 10, 100)]
+    assert await refused() == [*wrong, *unknown], "and nothing of what was typed as a name"
+    town.rig.clock.time += QUIET_SECONDS + 1
+    await guess("s3cret-{}", 3)
+    assert await refused() == [*wrong, *unknown, unknown[0]]
+
+
 async def test_a_disabled_user_does_not_come_in(town: Town) -> None:
     await town.control.people.change_user(OWNER, "viewer", password=PASSWORD)
     await town.control.people.change_user(OWNER, "viewer", disabled=True)
@@ -160,6 +187,16 @@ async def test_a_code_nobody_made(town: Town, code: str) -> None:
 async def test_a_token_is_no_login_code(town: Town) -> None:
     with pytest.raises(NotAllowed):
         await town.control.people.door.redeem(town.tokens["member"])
+
+
+async def test_a_share_link_opens_as_often_as_it_is_asked_for_and_shows_one_job(town: Town) -> None:
+    door = town.control.people.door
+    for _ in range(2):
+        opened = await door.redeem(town.tokens["share"])
+        assert (opened["job"], opened["via"], opened["token"]) == (town.job, "share", town.tokens["share"])
+    await town.control.people.keys.revoke(OWNER, str(opened["id"]))
+    with pytest.raises(NotAllowed, match="not good"):
+        await door.redeem(town.tokens["share"])
 
 
 async def test_a_narrow_token_gets_no_session(town: Town) -> None:

@@ -47,6 +47,17 @@ class Payload:
     notes: tuple[str, ...] = ()
 
 
+def refuse_entry(what: str, request: Request) -> None:
+    """Raise BadInput where an entry was named and there is nothing to choose one from."""
+    if request.entry is not None:
+        raise BadInput(
+            f"{what} has no entry {request.entry!r}.",
+            why="It runs as a whole; an entry is the file of a directory or repository to begin with.",
+            fix="Leave out --entry (entry), or name the directory; files that it needs come with --include.",
+            field="entry",
+        )
+
+
 def missing(path: Path, shown: str) -> BadInput:
     """The error for a path that is not there, with the nearest name that is."""
     near = nearest_file(path.name, _names(path.parent))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crucible.client.payload.base import Payload, Request
+from crucible.client.payload.base import Payload, Request, refuse_entry
 from crucible.client.payload.files import decode_code, gather, included, syntax_note
 from crucible.client.pythons import Code, choose_python
 from crucible.core.errors import BadInput
@@ -14,6 +14,7 @@ NAME = "main.py"
 
 def from_code(code: str, request: Request, *, shown: str = "The code") -> Payload:
     """Sent as `main.py`, so that a traceback shows its lines; --include is relative to the current folder."""
+    refuse_entry(shown, request)
     text = decode_code(code.encode("utf-8", errors="surrogateescape"), shown)
     choice = choose_python(request.python, Code(text=text), request.around)
     names = included(request.folder, request.include)

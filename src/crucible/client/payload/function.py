@@ -17,7 +17,7 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from crucible.client.payload.base import Payload, Request
+from crucible.client.payload.base import Payload, Request, refuse_entry
 from crucible.client.payload.files import gather, included, read_code
 from crucible.client.payload.imports import local_imports
 from crucible.client.payload.repository import git_state
@@ -60,6 +60,7 @@ def from_function(
     function: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object], request: Request
 ) -> Payload:
     """Raises BadInput for what has no source of its own: lambdas, closures, methods, interactive definitions."""
+    refuse_entry("A function", request)
     plain = _plain(function)
     file = _file_of(plain)
     if request.in_place:

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-from crucible.client.payload.base import Payload, Request
+from crucible.client.payload.base import Payload, Request, refuse_entry
 from crucible.client.payload.files import gather, included, read_bytes, syntax_note
 from crucible.client.payload.imports import local_imports
 from crucible.client.payload.repository import git_state
@@ -38,6 +38,7 @@ except ImportError:
 
 
 def from_notebook(shown: str, request: Request) -> Payload:
+    refuse_entry("A notebook", request)
     path = (request.folder / Path(shown).expanduser()).resolve()
     root, name = path.parent, f"{path.stem}.py"
     cells = read_cells(read_bytes(path, shown), shown)

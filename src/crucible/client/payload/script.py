@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from crucible.client.payload.base import Payload, Request
+from crucible.client.payload.base import Payload, Request, refuse_entry
 from crucible.client.payload.files import gather, included, read_code, syntax_note
 from crucible.client.payload.imports import local_imports
 from crucible.client.payload.repository import git_state
@@ -14,6 +14,7 @@ from crucible.core.spec import PYTHON, SourceKind
 
 
 def from_script(shown: str, request: Request) -> Payload:
+    refuse_entry("A script", request)
     path = (request.folder / Path(shown).expanduser()).resolve()
     text = read_code(path, shown)
     root, name = path.parent, path.name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crucible.client.payload.base import Payload, Request
+from crucible.client.payload.base import Payload, Request, refuse_entry
 from crucible.client.payload.files import gather, included
 from crucible.client.payload.repository import git_state, listed_files
 from crucible.client.pythons import Code, choose_python
@@ -15,6 +15,7 @@ SHELL = "/bin/sh"
 
 def from_shell(command: str, request: Request) -> Payload:
     """Runs `/bin/sh -c command`; arguments after `--` are $1, $2 and so on."""
+    refuse_entry("A shell command", request)
     if not command.strip():
         raise BadInput("The shell command is empty.", fix="Write it like --shell 'make train'.")
     choice = choose_python(request.python, Code(), request.around)

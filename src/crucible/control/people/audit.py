@@ -10,7 +10,8 @@ from sqlalchemy import Connection, select
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement, inserting
 from crucible.control.views import View, iso
-from crucible.core.people import Identity
+from crucible.core.lifecycle import Job
+from crucible.core.people import OWNER, Identity
 
 MAX_TARGET = 200
 
@@ -41,6 +42,14 @@ def note(
         project=project,
         data=json.dumps(dict(data or {}), sort_keys=True),
     )
+
+
+def note_job(
+    conn: Connection, who: Identity, action: str, job: Job, now: float, data: Mapping[str, object] | None = None
+) -> None:
+    """What was done with a job. Of what the owner does with his own its events tell enough."""
+    if who is not OWNER or job.user not in ("", OWNER.name):
+        note(conn, who, action, job.id, now, job.project, data)
 
 
 def listed(conn: Connection, projects: frozenset[str] | None, before: int | None, limit: int) -> View:

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import structlog
 from sqlalchemy import Connection
 
-from crucible.control.people import passwords, tokens, users
+from crucible.control.people import audit, passwords, tokens, users
+from crucible.control.people.bursts import Bursts
 from crucible.control.people.office import Office
 from crucible.control.ports import Ports
 from crucible.control.views import View
 from crucible.core.errors import Forbidden, NotAllowed, NotFound
-from crucible.core.people import EVERY_PERMISSION, LONGEST_PASSWORD, SESSION_SECONDS, Identity, Permission, Via
+from crucible.core.people import (
+    EVERY_PERMISSION,
+    LONGEST_PASSWORD,
+    NOBODY,
+    SESSION_SECONDS,
+    Identity,
+    Permission,
+    Via,
+)
 from crucible.core.secret import Secret
 
 if TYPE_CHECKING:
     from crucible.control.people.openid import Entrance
+
+log = structlog.get_logger(__name__)
 
 LINK_SECONDS = 300.0
 
@@ -32,6 +45,8 @@ class Door(Office):
         super().__init__(ports)
         self._entrance = entrance
         self._throttle = passwords.Throttle(ports.clock.now)
+        self._wrong = Bursts(ports.clock.now)
+        self._notes: set[asyncio.Task[None]] = set()
 
     @property
     def provider(self) -> str | None:
@@ -56,13 +71,16 @@ class Door(Office):
         return await self._issue(who, "login link", tokens.LOGIN, who.scopes, LINK_SECONDS)
 
     async def redeem(self, code: str) -> View:
-        """A session for a login link; raises NotAllowed for one that is used or too old."""
+        """A session for a login link, or what a share link is; raises NotAllowed for one that is used or too old."""
         user = await self._write(lambda conn, now: tokens.redeem(conn, code, now))
         if user is None:
+            shared = await self._shared(code)
+            if shared is not None:
+                return shared
             raise NotAllowed(
                 "This login link is not good.",
-                why="It works once, for five minutes.",
-                fix="`crucible login --link` makes a new one.",
+                why="One that logs in works once, for five minutes; one that shares a job for as long as was said.",
+                fix="`crucible login --link` makes a new one; a share link, whoever gave it.",
             )
         return await self._session(user)
 
@@ -105,9 +123,44 @@ class Door(Office):
             )
             if not right:
                 self._throttle.wrong(name)
+                self._note_wrong(name if kept.user else "")
                 return None
             self._throttle.right(name)
         return kept.user
+
+    def _note_wrong(self, user: str) -> None:
+        """A name that is no user's is not written down: it is often a password in the wrong field.
+
+        Nobody waits for it: how long an answer takes must not tell whether there is such a user.
+        """
+        count = self._wrong.one_more(user)
+        if count is not None:
+            told = {"why": "wrong password" if user else "no such user", "count": count}
+            writing = self._write(lambda conn, now: audit.note(conn, NOBODY, "login.refuse", user, now, data=told))
+            task = asyncio.ensure_future(writing)
+            self._notes.add(task)
+            task.add_done_callback(self._noted)
+
+    def _noted(self, task: asyncio.Task[None]) -> None:
+        self._notes.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.warning("a wrong password was not written down", error=str(error))
+
+    async def notes_written(self) -> None:
+        """Wait until what is known of wrong passwords is in the audit log."""
+        await asyncio.gather(*self._notes, return_exceptions=True)
+
+    async def _shared(self, token: str) -> View | None:
+        """A share link is its own session: it shows one job, as often as it is opened."""
+
+        def look(conn: Connection, now: float) -> View | None:
+            found = tokens.identified(conn, token, now)
+            if found is None or found.who.via is not Via.SHARE:
+                return None
+            row = {**tokens.of(conn, str(found.who.token)), "user_name": found.who.name}
+            return {**tokens.view(row, now), "token": token}
+
+        return await self._write(look)
 
     async def _session(self, user: str) -> View:
         def named(conn: Connection) -> Identity:

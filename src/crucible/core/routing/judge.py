@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from crucible.core import scheduling
+from crucible.core import affording, scheduling
+from crucible.core.affording import usd
 from crucible.core.gpus import called, spoken
 from crucible.core.offers import Market, Offer
-from crucible.core.pricing import MICROS
 from crucible.core.profile import GpuNeed
 from crucible.core.resources import format_duration, format_memory
 from crucible.core.routing.estimate import Estimate
@@ -66,15 +66,21 @@ def unfit(work: Work, offer: Offer) -> str:
     return scheduling.why_never(work.need, has, offer.instance_type)
 
 
-def too_much(wishes: Wishes, estimated: Estimate) -> str:
-    """Why one that fits is none: what it would cost, or when it would be done."""
-    if wishes.max_cost is None and wishes.deadline is None:
+def too_dear(wishes: Wishes, offer: Offer, estimated: Estimate) -> str:
+    """Why one that fits is none: what all of it would cost, or the least of it where nobody knows how long it takes."""
+    if wishes.max_cost is None:
         return ""
-    total, eta = estimated.total, estimated.eta
-    if wishes.max_cost is not None and total is not None and total > wishes.max_cost:
-        return f"would cost ${total / MICROS:.2f} in all, more than ${wishes.max_cost / MICROS:.2f}"
-    if wishes.deadline is not None and eta is not None and eta > wishes.deadline:
-        return f"would be done in {format_duration(eta)}, {format_duration(eta - wishes.deadline)} too late"
+    total, most = estimated.total, wishes.max_cost
+    if total is not None and total > most:
+        return f"would cost {usd(total)} in all, more than {usd(most)}"
+    return affording.too_dear(most, offer)
+
+
+def too_late(wishes: Wishes, estimated: Estimate) -> str:
+    """Why one that fits is none: when it would be done."""
+    deadline, eta = wishes.deadline, None if wishes.deadline is None else estimated.eta
+    if deadline is not None and eta is not None and eta > deadline:
+        return f"would be done in {format_duration(eta)}, {format_duration(eta - deadline)} too late"
     return ""
 
 

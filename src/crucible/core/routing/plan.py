@@ -63,8 +63,11 @@ class Ranked(NamedTuple):
 
 
 class Rejected(NamedTuple):
+    """`too_dear`: only what it costs speaks against it."""
+
     offer: Offer
     why: str
+    too_dear: bool = False
 
 
 @dataclass(frozen=True)
@@ -96,14 +99,15 @@ def route(work: Work, wishes: Wishes, offers: Iterable[Offer], known: Knowledge)
     fitting: list[_Weighed] = []
     rejected: list[Rejected] = []
     for offer in offers:
-        why = judged.why_never(offer)
+        why, dear = judged.why_never(offer), ""
         if not why:
             found = estimates.of(offer)
-            why = judge.too_much(wishes, found) or judge.too_long(work, offer, found)
+            dear = judge.too_dear(wishes, offer, found)
+            why = dear or judge.too_late(wishes, found) or judge.too_long(work, offer, found)
             if not why:
                 fitting.append(_weighed(wishes.optimize, offer, found))
                 continue
-        rejected.append(Rejected(offer, why))
+        rejected.append(Rejected(offer, why, bool(dear)))
     fitting.sort(key=attrgetter("order"))
     ranked = tuple(_ranked(work, wishes, [one for one in fitting if one.offer.runnable]))
     elsewhere = tuple(_ranked(work, wishes, [one for one in fitting if not one.offer.runnable]))

@@ -17,17 +17,11 @@ class TariffView(View):
     source: str = ""
 
 
-class BillingView(View):
-    granularity: int = 1
-    minimum: int = 0
-
-
 class PriceView(OfferView):
     """An offer of the catalog; `age_days` is its price's."""
 
     dated: str = ""
     age_days: int = 0
-    billing: BillingView = BillingView()
     tariff: TariffView = TariffView()
 
 

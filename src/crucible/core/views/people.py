@@ -49,7 +49,7 @@ class RevokedView(View):
 
 
 class TokenView(RevokedView):
-    """`token` is the token itself, in the one answer that has it."""
+    """`token` is the token itself, in the one answer that has it; `url` a link that lets a browser in with it."""
 
     state: str = sometimes("good")
     user: str = ""
@@ -61,6 +61,7 @@ class TokenView(RevokedView):
     expires_at: str | None = None
     used_at: str | None = sometimes(None)
     token: str | None = sometimes(None)
+    url: str | None = sometimes(None)
 
 
 class WaysView(View):

@@ -2,9 +2,16 @@
 
 from pydantic import Field
 
-from crucible.core.offers import Availability, Market, Offer
+from crucible.core.offers import Availability, Billing, Market, Offer
 from crucible.core.resources import Capacity
 from crucible.core.views.base import View, sometimes
+
+
+class BillingView(View):
+    """Time is billed in steps of `granularity` seconds, at least `minimum` of them."""
+
+    granularity: int = 1
+    minimum: int = 0
 
 
 class OfferView(View):
@@ -16,6 +23,7 @@ class OfferView(View):
     capacity: Capacity
     market: Market = Market.ON_DEMAND
     rate_micros_per_hour: int = 0
+    billing: BillingView = BillingView()
     availability: str = Availability.AVAILABLE.value
     wait_seconds: float = 0.0
     startup_seconds: float = 0.0
@@ -30,7 +38,9 @@ class OfferView(View):
             instance_type=self.instance_type,
             capacity=self.capacity,
             rate=self.rate_micros_per_hour,
+            billing=Billing(self.billing.granularity, self.billing.minimum),
             market=self.market,
+            startup_seconds=self.startup_seconds,
             why_not=self.why or "",
         )
 

@@ -13,7 +13,8 @@ from crucible.core.views.places import OfferView
 class PlannedView(OfferView):
     """An offer for one job: what all of it costs and when it would be done there; None where nobody knows.
 
-    `most_micros`: what it costs if the machine lives until its hard end. `score` is 1 for the best, and up to
+    `most_micros`: what it costs if the machine lives until its hard end. `paid_seconds`: after which it is ended there,
+    because `max_cost_usd` is spent; None: it is not. `score` is 1 for the best, and up to
     `ceiling_micros_per_hour` it stays one. `call` would be sent to the place for the one that is chosen.
     """
 
@@ -29,6 +30,7 @@ class PlannedView(OfferView):
     egress_micros: int = 0
     storage_micros: int | None = None
     most_micros: int | None = None
+    paid_seconds: float | None = None
     confidence: Confidence = Confidence.LOW
     score: float = 0.0
     ceiling_micros_per_hour: int = 0
@@ -75,8 +77,8 @@ class PlanView(View):
     """What a program needs and where it would run: `offers` best first, those of other providers last.
 
     `chosen` is what a submission with `job` added gets; None: nothing that is connected can run it now, and `why`.
-    It would wait there where `waits`. `profile` is None where there was no program to read. `id` is what a job that
-    follows this plan names.
+    It would wait there where `waits`. `too_dear`: something connected could run it, for more than `max_cost_usd`.
+    `profile` is None where there was no program to read. `id` is what a job that follows this plan names.
     """
 
     id: str | None = None
@@ -96,6 +98,7 @@ class PlanView(View):
     job: dict[str, Any] | None = None
     waits: bool = False
     why: str | None = None
+    too_dear: bool = False
     offers: tuple[PlannedView, ...] = ()
     offers_count: int = 0
     rejected: tuple[RejectedView, ...] = ()
