@@ -86,7 +86,9 @@ def hard_programs() -> int:
 def broken_programs(count: int, seed: int) -> int:
     """As many snippets, broken in all ways; how many crashed, went beyond the bounds or did something."""
     chance = random.Random(seed)  # noqa: S311
-    analyse(Sources({"a.py": "é = (".encode()}, "a.py"))  # loads the tolerant parser, and the names of characters
+    analyse(
+        Sources({"a.py": "é = = (\nfor x in".encode()}, "a.py")
+    )  # loads the tolerant parser, and the names of characters
     slowest, bad = 0.0, 0
     with watched() as done:
         for number in range(count):

@@ -24,7 +24,7 @@ WITHIN = 0.05
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.analysis", description=__doc__)
     parser.add_argument("--corpus", type=Path, help="a folder of scripts with labels.csv, or of owner/name")
-    parser.add_argument("--part", type=Part, default=Part.ALL, help="of our labels: shown, held or all")
+    parser.add_argument("--part", type=Part, default=Part.ALL, help="of our labels: shown, held, second or all")
     parser.add_argument("--snippets", type=int, default=0, help="so many broken and mangled snippets")
     parser.add_argument("--bounds", action="store_true", help="long and deep programs: time and memory of each")
     parser.add_argument("--speed", type=Path, help="a folder of scripts to time")

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PUBLISHED = Path(__file__).parent / "published"
+PARTS = ("fitted", "held out", "fresh")
 
 
 @dataclass(frozen=True)
 class Run:
     """`program` is a file of `published/` with its arguments; `hours` is what was published.
 
-    `fitted`: the constants of the model of time were set with it.
+    `fitted`: the constants of the model of time were set with it. `fresh`: it was found when the model stood, so not
+    even its form was chosen with it.
     """
 
     name: str
@@ -24,7 +26,12 @@ class Run:
     source: str
     date: str
     fitted: bool = False
+    fresh: bool = False
     note: str = ""
+
+    @property
+    def part(self) -> str:
+        return "fitted" if self.fitted else "fresh" if self.fresh else "held out"
 
     @property
     def file(self) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from benchmarks.analysis.runs import PUBLISHED, Run
+from benchmarks.analysis.runs import PARTS, PUBLISHED, Run
 from crucible.analysis import Sources, analyse
 from crucible.core.gpus import gpu
 from crucible.core.offers import Offer
@@ -73,9 +73,8 @@ def report(runs: Sequence[Run], say: Callable[[str], None]) -> None:
     say(f"{'run':36} {'on':18} {'predicted h':>11} {'published h':>11} {'ratio':>6}")
     for one in found:
         where = f"{one.run.gpus} x {one.run.gpu}"
-        mark = "fitted" if one.run.fitted else "held out"
-        say(f"{one.run.name:36} {where:18} {one.hours:11.3g} {one.run.hours:11.3g} {one.ratio:6.2f}  {mark}")
-    for name, fitted in (("fitted", True), ("held out", False)):
-        chosen = [one for one in found if one.run.fitted is fitted]
+        say(f"{one.run.name:36} {where:18} {one.hours:11.3g} {one.run.hours:11.3g} {one.ratio:6.2f}  {one.run.part}")
+    for name in PARTS:
+        chosen = [one for one in found if one.run.part == name]
         if chosen:
             say(f"{name}: {len(chosen)} runs, off by a factor of {middle(chosen):.2f} (median)")

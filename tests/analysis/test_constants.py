@@ -307,3 +307,32 @@ def test_training_arguments() -> None:
     )
     assert profile.batch_size.value == 4
     assert profile.epochs.value == 2
+
+
+def test_part_of_a_config_is_spread_over_the_arguments_of_a_class() -> None:
+    code = """
+    import hydra, torch
+    from dataclasses import dataclass
+
+    @dataclass
+    class Sizes:
+        width: int = 1
+        depth: int = 1
+
+    @hydra.main(version_base=None, config_path=".", config_name="sizes")
+    def main(cfg):
+        sizes = Sizes(**cfg["net"])
+        torch.nn.Linear(sizes.width, sizes.depth, bias=False)
+
+    main()
+    """
+    assert read(code, sizes_yaml="net:\n  width: 512\n  depth: 8\n").parameters.value == 512 * 8
+
+
+@pytest.mark.parametrize(
+    ("test", "units"),
+    [("x.is_cuda and n > 1", 3), ("x.is_cuda or n == 1", 30), ("n > 1 and x.is_cuda", 3), ("len(x) and not n", 3)],
+)
+def test_what_is_unknown_does_not_matter_where_the_rest_decides(test: str, units: int) -> None:
+    code = f"import torch\nx, n, u = open('f').read(), 1, 3\nif {test}:\n    u = 30\ntorch.nn.Linear(1, u, bias=False)"
+    assert read(code).parameters.value == units

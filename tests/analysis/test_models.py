@@ -175,6 +175,24 @@ def test_what_is_not_constant_is_said_with_low_confidence() -> None:
             ),
             124.4,
         ),
+        ("from transformers import BertConfig as C, BertForMaskedLM as M\nM(C())", 109.5),
+        (
+            (
+                "from transformers import BertConfig as C, BertModel as M\n"
+                "M(C(hidden_size=1024, num_hidden_layers=24, intermediate_size=4096))"
+            ),
+            335,
+        ),
+        ("from transformers import LlamaConfig as C, LlamaForCausalLM as M\nM(C())", 6738),
+        ("from transformers import MistralConfig as C, MistralForCausalLM as M\nM(C())", 7242),
+        ("from transformers import GPT2Config as C, GPT2LMHeadModel as M\nM(C(n_layer=24, n_embd=1024))", 354.8),
+        (
+            (
+                "from transformers import LlamaConfig as C, LlamaForCausalLM as M\nM(C(hidden_size=2048, "
+                "num_hidden_layers=22, intermediate_size=5632, num_attention_heads=32, num_key_value_heads=4))"
+            ),
+            1100,
+        ),
         ("from transformers import AutoModel\nAutoModel.from_pretrained('someone/new-model-13b')", 13000),
         ("import torch\ntorch.hub.load('pytorch/vision', 'resnet18')", 11.69),
         ("model = GPT(vocab_size=50257, n_layer=12, n_head=12, n_embd=768, block_size=1024)", 124.4),
@@ -256,3 +274,56 @@ def test_keras_networks() -> None:
     m = Sequential([L.Embedding(input_dim=1000, output_dim=32, input_length=50), L.LSTM(64), L.Dense(1)])
     """
     assert read(text).parameters.value == 32000 + 4 * 64 * (32 + 64 + 1) + 65
+
+
+@pytest.mark.parametrize(
+    "unused",
+    [
+        "def other():\n    return nn.Linear(100, 100)\n",
+        "import torchvision\ndef other():\n    return torchvision.models.resnet50()\n",
+        "import keras\ndef other():\n    x = keras.Input((9,))\n    return keras.Model(x, keras.layers.Dense(9)(x))\n",
+    ],
+)
+def test_what_nobody_calls_adds_no_model_to_those_that_are_made(unused: str) -> None:
+    assert count(unused + "net = nn.Linear(10, 10)") == 110
+    assert (read(HEAD + unused).parameters.value or 0) >= 90
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("torchvision.models.resnet18(num_classes=10)", 11_181_642),
+        ("torchvision.models.mobilenet_v2(num_classes=10)", 2_236_682),
+        ("torchvision.models.efficientnet_b0(num_classes=10)", 4_020_358),
+        ("timm.create_model('resnet50', num_classes=0)", 23_508_032),
+        ("m = torchvision.models.resnet18()\nm.fc = nn.Linear(m.fc.in_features, 2)", 11_177_538),
+        (
+            "m = torchvision.models.mobilenet_v2()\nm.classifier[1] = nn.Linear(m.classifier[1].in_features, 5)",
+            2_230_277,
+        ),
+        ("m = torchvision.models.vgg16()\nm.classifier[6] = nn.Linear(m.classifier[6].in_features, 5)", 134_281_029),
+        ("m = torchvision.models.vgg16()\nm.classifier = nn.Linear(25088, 5)", 14_840_133),
+        ("m = torchvision.models.vit_b_16()\nm.heads.head = nn.Linear(m.heads.head.in_features, 3)", 85_800_963),
+    ],
+)
+def test_known_models_with_another_last_layer(code: str, expected: int) -> None:
+    found = read(f"{HEAD}import timm, torchvision\n{code}").parameters.value
+    assert found == pytest.approx(expected, rel=0.006)
+
+
+@pytest.mark.parametrize(
+    ("frozen", "learns"),
+    [
+        ("for p in m.parameters():\n    p.requires_grad = False", 1026),
+        ("for name, p in m.named_parameters():\n    p.requires_grad = False", 1026),
+        ("for p in m.layer1.parameters():\n    p.requires_grad = False", 11_177_538),
+        (
+            "for p in m.parameters():\n    p.requires_grad = False\n"
+            "for p in m.layer4.parameters():\n    p.requires_grad = True",
+            11_177_538,
+        ),
+    ],
+)
+def test_a_known_model_learns_unless_all_of_it_is_told_not_to(frozen: str, learns: int) -> None:
+    code = f"import torchvision\nm = torchvision.models.resnet18()\n{frozen}\nm.fc = nn.Linear(m.fc.in_features, 2)"
+    assert read(HEAD + code).trainable_parameters.value == pytest.approx(learns, rel=0.006)

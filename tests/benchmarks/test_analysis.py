@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from benchmarks.analysis import baselines
 from benchmarks.analysis.command import main
-from benchmarks.analysis.corpus import OURS, Part, labels
+from benchmarks.analysis.corpus import OURS, SECOND, Part, labels
 from benchmarks.analysis.corpus import corpus as corpus_of
 from benchmarks.analysis.scores import accuracy, macro_f1, percentile
 from benchmarks.analysis.whole import whole_program
@@ -155,6 +155,14 @@ def test_our_labels_are_sound() -> None:
         assert row["gpu"] in ("none", "optional", "required")
         assert set(row["frameworks"]) <= known
         assert len(row["sha1"]) == 40
+
+
+def test_what_was_labelled_later_is_a_part_of_its_own() -> None:
+    rows = [json.loads(line) for line in OURS.read_text(encoding="utf-8").splitlines()]
+    second = [row for row in rows if row.get("set") == SECOND]
+    assert (len(rows), len(second)) == (200, 60)
+    assert len({(row["repository"], row["path"]) for row in rows}) == len({row["sha1"] for row in rows}) == 200
+    assert {row["gpu"] for row in second} == {"none", "optional", "required"}
 
 
 @pytest.mark.parametrize("lines", [800, 2_000])

@@ -6,6 +6,7 @@ from pathlib import PurePosixPath
 
 from crucible.analysis.imports import local_module
 from crucible.analysis.library.options import absl_flags
+from crucible.analysis.library.torch_models import head_features
 from crucible.analysis.machine import Machine
 from crucible.analysis.names import member_of
 from crucible.analysis.tensors import tensor_attribute
@@ -45,6 +46,9 @@ def attribute(machine: Machine, value: Value, name: str) -> Value:
         return _of_class(value, name)
     if isinstance(value, Either):
         return either([attribute(machine, each, name) for each in value.options], value.gpu)
+    if name == "in_features" and isinstance(value, Member):
+        found = head_features(value)
+        return Member(value, name) if found is None else found
     if isinstance(value, Unknown | Member):
         return Member(value, name)
     if isinstance(value, tuple) and len(value) == 2 and name in ("values", "indices") and isinstance(value[0], Tensor):

@@ -149,7 +149,9 @@ def _boolean(machine: Machine, node: ast.BoolOp, scope: Scope) -> Value:
         value = evaluate(machine, part, scope)
         answer = truth(value)
         if answer is not None and answer is not is_and:
-            return value if not undecided else _mixed([*undecided, value], is_and)
+            # What is unknown before it cannot change how this ends; who asks for a GPU has asked all the same.
+            asks = any(isinstance(each, Unknown) and each.gpu is not None for each in undecided)
+            return _mixed([*undecided, value], is_and) if asks else value
         if answer is None:
             undecided.append(value)
     return _mixed(undecided, is_and) if undecided else value

@@ -18,7 +18,7 @@ from crucible.analysis.conclusions.runtime import T4
 from crucible.analysis.sources import Sources
 
 _SOUND = "import torch\nmodèle = torch.nn.Linear(2, 2)\n".encode()  # names beyond ASCII have Python load a module
-_BROKEN = b"import torch\nmodel = torch.nn.Linear(2, 2\n"
+_BROKEN = b"import torch\nmodel = = torch.nn.Linear(2, 2)\nfor x in\n"
 _PIECE = 2**18
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from crucible.analysis.values import UNKNOWN, Either, Tensor, Thing, Value, settled, whole
+from crucible.analysis.values import UNKNOWN, Either, Member, Tensor, Thing, Value, settled, whole
+
+PART = "part"
+"""The path of a thing that is some part of a model that is known by name alone, `of` which it says."""
 
 UNROLLED = 512
 """Rounds of a loop that are followed one by one, at most."""
@@ -71,10 +74,21 @@ def item_like(value: Value) -> Value:
     """One item of what is gone over without knowing all of them."""
     value = settled(value)
     if isinstance(value, Thing):
-        return value.attrs.get("like", UNKNOWN)
+        return value.attrs["like"] if "like" in value.attrs else _weight_like(value)
+    if isinstance(value, Member) and value.name == "layers" and isinstance(value.owner, Thing):
+        return Thing(PART, attrs={"of": value.owner})
     if isinstance(value, Tensor) and value.shape:
         return Tensor(value.shape[1:], value.kind, value.grad, value.store)
     if isinstance(value, Either):
         return UNKNOWN
     found = items_of(value)
     return found[0] if found else UNKNOWN
+
+
+def _weight_like(value: Thing) -> Value:
+    """One of `model.parameters()`, for a model whose weights are not known one by one."""
+    owner = value.attrs.get("of")
+    if not isinstance(owner, Thing) or owner.children or not value.path.endswith((".parameters", ".named_parameters")):
+        return UNKNOWN
+    part = Thing(PART, attrs={"of": owner, "whole": value.attrs.get("whole", True)})
+    return (UNKNOWN, part) if value.path.endswith(".named_parameters") else part

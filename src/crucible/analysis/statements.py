@@ -14,7 +14,8 @@ from crucible.analysis.expressions import evaluate
 from crucible.analysis.facts import Guard
 from crucible.analysis.flow import Flow
 from crucible.analysis.imports import import_from, import_plain
-from crucible.analysis.iteration import items_of
+from crucible.analysis.iteration import PART, items_of
+from crucible.analysis.library.torch_models import HEADS, LAST
 from crucible.analysis.looping import for_loop, while_loop
 from crucible.analysis.machine import Machine
 from crucible.analysis.operators import binary, truth
@@ -145,8 +146,8 @@ def set_attribute(machine: Machine, owner: Value, name: str, value: Value) -> No
     machine.note_assigned(name, value)
     if isinstance(owner, (Instance, Thing)):
         owner.attrs[name] = value
-        if name == "requires_grad":
-            freeze(owner, bool(truth(value)))
+        if name in ("requires_grad", "trainable"):
+            freeze(owner, truth(value) is not False)
     elif isinstance(owner, Tensor) and name == "requires_grad":
         owner.grad = bool(truth(value))
     elif isinstance(owner, Class):
@@ -156,11 +157,17 @@ def set_attribute(machine: Machine, owner: Value, name: str, value: Value) -> No
     elif isinstance(owner, Name):
         machine.note_call(f"{owner.path}.{name} =", (value,), {}, owner, None)
     elif isinstance(owner, Member) and isinstance(owner.owner, Instance | Thing):
+        if owner.name in HEADS:
+            owner.owner.attrs[LAST] = value
         machine.note_call(f".{owner.name}.{name} =", (value,), {}, owner, None)
 
 
 def freeze(owner: Value, learns: bool) -> None:
-    if isinstance(owner, Thing):
+    """A model of which some layers learn again counts as one that learns: backward goes through it."""
+    if isinstance(owner, Thing) and owner.path == PART:
+        if learns or owner.attrs.get("whole", True):
+            freeze(owner.attrs["of"], learns)
+    elif isinstance(owner, Thing):
         owner.attrs["frozen"] = not learns
 
 
@@ -173,6 +180,8 @@ def _set_item(machine: Machine, target: ast.Subscript, value: Value, scope: Scop
         machine.note_call(f"{owner.path}[]", (key, value), {}, owner, None)
     elif isinstance(owner, Thing) and isinstance(key, str):
         owner.attrs[key] = value
+    elif isinstance(owner, Member) and isinstance(owner.owner, Thing) and owner.name in HEADS:
+        owner.owner.attrs[LAST] = value
     elif isinstance(owner, dict):
         if isinstance(key, str | int | float | bool):
             owner[key] = value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from crucible.analysis.library.torch_models import head_features
 from crucible.analysis.machine import Machine
 from crucible.analysis.scope import Scope
 from crucible.analysis.tensors import indexed
@@ -58,7 +59,7 @@ def item(machine: Machine, value: Value, key: Value) -> Value:
         return _element(value, key)
     if isinstance(value, Thing):
         return _of_thing(value, key)
-    return UNKNOWN
+    return UNKNOWN if head_features(value) is None else value  # one layer of a classifier
 
 
 def _entry(value: dict[Value, Value], key: Value) -> Value:

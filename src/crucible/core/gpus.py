@@ -141,6 +141,10 @@ GPUS: tuple[Gpu, ...] = (
         "RTX-A6000", 48, 768, _new(38.7, 77.4, 154.8), (8, 6), True, "NVIDIA RTX A6000 data sheet (2021)",
         "A6000", "NVIDIA RTX A6000",
     ),
+    _gpu(
+        "RTX-3090", 24, 936, _new(35.6, 35.6, 71), (8, 6), True,
+        "NVIDIA Ampere GA102 GPU architecture white paper (2020)", "3090", "NVIDIA GeForce RTX 3090",
+    ),
     _gpu("A10", 24, 600, _new(31.2, 62.5, 125), (8, 6), False, "NVIDIA A10 data sheet (2021)", "A10-24GB"),
     _gpu("A10G", 24, 600, _new(35, 35, 70), (8, 6), False, "NVIDIA A10G data sheet (2021)", "A10G-24GB"),
     _gpu(

@@ -49,6 +49,7 @@ class Distribution(enum.StrEnum):
     JAX_PMAP = "jax_pmap"
     RAY = "ray"
     RPC = "rpc"
+    TENSOR_PARALLEL = "tensor_parallel"
 
 
 class Precision(enum.StrEnum):

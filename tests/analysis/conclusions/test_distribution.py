@@ -13,6 +13,10 @@ from crucible.core.profile import Distribution
         ("import torch\ntorch.nn.DataParallel(m)", Distribution.DATA_PARALLEL),
         ("from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\nFSDP(m)", Distribution.FSDP),
         ("import torch.distributed as dist\ndist.init_process_group('gloo')", Distribution.DDP),
+        (
+            "from torch.distributed.tensor.parallel import parallelize_module as p\np(m, mesh)",
+            Distribution.TENSOR_PARALLEL,
+        ),
         ("import deepspeed\ndeepspeed.initialize(model=m)", Distribution.DEEPSPEED),
         ("import horovod.torch as hvd\nhvd.init()", Distribution.HOROVOD),
         ("from accelerate import Accelerator\nAccelerator()", Distribution.ACCELERATE),

@@ -42,3 +42,11 @@ def test_frameworks_are_what_is_imported(code: str, names: tuple[str, ...]) -> N
 def test_each_has_the_line_that_brings_it() -> None:
     found = read("import os\nimport torch\nimport sklearn").frameworks
     assert [line.line for line in found.evidence] == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [("torchcodec", "torch"), ("keras_something", "keras"), ("kerasify", "keras"), ("tensorflow_x", "tensorflow")],
+)
+def test_packages_of_a_family_belong_to_it(module: str, name: str) -> None:
+    assert read(f"import {module}").frameworks.value == (name,)

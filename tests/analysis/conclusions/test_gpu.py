@@ -133,3 +133,12 @@ def test_a_model_whose_code_is_not_here_may_use_a_gpu_and_that_is_said_to_be_ass
     found = profile("model = GPT(vocab_size=50257, n_layer=12, n_head=12, n_embd=768)")
     assert found.gpu.value is GpuNeed.OPTIONAL
     assert found.gpu.assumed
+
+
+FLAG = "import argparse\np = argparse.ArgumentParser()\np.add_argument('--gpu', type=int, default=0)\np.parse_args()\n"
+
+
+def test_a_flag_chooses_a_device_only_where_something_could_use_it() -> None:
+    assert read(FLAG).gpu.value is GpuNeed.NONE
+    assert read("import torch\n" + FLAG).gpu.value is GpuNeed.OPTIONAL
+    assert read("import somebodys_package\n" + FLAG).gpu.value is GpuNeed.OPTIONAL

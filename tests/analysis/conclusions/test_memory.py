@@ -196,3 +196,47 @@ def test_known_architectures_grow_with_the_batch(one: int, other: int) -> None:
         "opt = torch.optim.SGD(m.parameters(), 0.1)\nm(x).backward()"
     )
     assert total(read(code.format(n=one))) < total(read(code.format(n=other)))
+
+
+def test_a_model_of_which_only_data_knows_the_vocabulary_is_sized_by_its_settings() -> None:
+    code = """
+import torch
+from torch import nn
+from dataclasses import dataclass
+
+@dataclass
+class Settings:
+    n_layer: int = {layers}
+    n_head: int = 8
+    n_embd: int = 512
+    block_size: int = 128
+
+class Net(nn.Module):
+    def __init__(self, s, words):
+        super().__init__()
+        self.words = nn.Embedding(words, s.n_embd)
+        self.blocks = nn.ModuleList([nn.TransformerEncoderLayer(s.n_embd, s.n_head) for _ in range(s.n_layer)])
+        self.head = nn.Linear(s.n_embd, words)
+    def forward(self, x):
+        x = self.words(x)
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x)
+
+words = len(set(open("text.txt").read()))
+net = Net(Settings(), words).cuda()
+optimizer = torch.optim.AdamW(net.parameters())
+batch_size = 216
+for x, y in batches:
+    nn.functional.cross_entropy(net(x.cuda()), y.cuda()).backward()
+    optimizer.step()
+"""
+    small, large = (read(code.format(layers=each)).memory.value for each in (4, 8))
+    assert small is not None
+    assert large is not None
+    assert 1e9 < small.activations < large.activations
+
+
+def test_noise_of_one_pixel_is_no_picture() -> None:
+    found = read("import torch\nimage_size = 64\nnoise = torch.randn(64, 100, 1, 1)\n")
+    assert found.image_size.value == 64

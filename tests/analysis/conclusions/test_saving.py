@@ -100,3 +100,61 @@ def test_the_network(code: str, needed: bool) -> None:
 )
 def test_how_it_is_started(code: str, kind: Entrypoint) -> None:
     assert read(code).entrypoint.value is kind
+
+
+SNAPSHOT = """
+import os
+import sys
+
+class Trainer:
+    def __init__(self, path):
+        self.path, self.done = path, 0
+        if os.path.exists(path):
+            self.load()
+
+    def load(self):
+        state = torch.load(self.path)
+        net.load_state_dict(state["net"])
+        self.done = state["done"]
+
+    def train(self):
+        for epoch in range(self.done, 1000000):
+            net(torch.randn(8, 3)).sum().backward()
+            opt.step()
+            torch.save({"net": net.state_dict(), "done": epoch}, self.path)
+
+Trainer("snapshot.pt").train()
+"""
+
+
+def test_a_program_that_loads_what_it_saves_goes_on_from_there() -> None:
+    found = saving(SNAPSHOT)
+    assert found.resume.value
+    assert found.interruptible.value
+
+
+def test_loading_the_best_weights_after_training_is_no_resuming() -> None:
+    code = LOOP + "    torch.save(net.state_dict(), 'best.pt')\nnet.load_state_dict(torch.load('best.pt'))\n"
+    assert saving(code).resume.value is False
+
+
+KERAS = """
+import keras
+model = keras.Sequential([keras.layers.Input((3,)), keras.layers.Dense(1)])
+model.compile("adam", "mse")
+{before}
+model.fit(x, y, epochs=9, callbacks=[keras.callbacks.ModelCheckpoint("best.weights.h5", save_weights_only=True)])
+{after}
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "goes_on"),
+    [
+        ("", "model.load_weights('best.weights.h5')", False),
+        ("model.load_weights('pretrained.weights.h5')", "", False),
+        ("model.load_weights('best.weights.h5')", "", True),
+    ],
+)
+def test_keras_goes_on_where_it_loads_what_it_saves_before_it_trains(before: str, after: str, goes_on: bool) -> None:
+    assert read(KERAS.format(before=before, after=after)).resume.value is goes_on

@@ -161,3 +161,39 @@ def test_pictures_of_a_loader_have_the_size_of_their_transforms() -> None:
     found = read(code).image_size
     assert found.value == 192
     assert found.confidence is Confidence.HIGH
+
+
+def test_what_a_known_model_is_called_with_says_how_long_texts_are() -> None:
+    code = """
+import torch
+from transformers import BertConfig, BertForMaskedLM
+model = BertForMaskedLM(BertConfig()).cuda()
+for step in range(10):
+    words = torch.randint(30_000, (16, 128), device="cuda")
+    model(input_ids=words, labels=words).loss.backward()
+"""
+    found = read(code)
+    assert (found.sequence_length.value, found.batch_size.value) == (128, 16)
+    assert not found.gpu_memory_gb.assumed
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from sklearn.svm import SVC\nfrom sklearn.datasets import load_iris\nSVC().fit(*load_iris(return_X_y=True))",
+        "from sklearn.pipeline import make_pipeline\nfor steps in chosen:\n    make_pipeline(*steps).fit(x, y)",
+        "def tried(model):\n    model.fit(x, y)\nimport sklearn.ensemble as e\ntried(e.RandomForestClassifier())",
+        "import xgboost\nxgboost.XGBClassifier().fit(x, y)",
+        "from scipy import optimize\noptimize.minimize(f, x0)",
+        "import torch\nfrom sklearn.preprocessing import StandardScaler\nx = StandardScaler().fit(x)",
+    ],
+)
+def test_what_learns_without_steps_has_no_optimizer_and_no_steps(code: str) -> None:
+    found = read(code)
+    assert not found.optimizer.known
+    assert not found.steps.known
+
+
+def test_a_scaler_beside_a_network_that_learns_changes_nothing() -> None:
+    code = "from sklearn.preprocessing import StandardScaler\nStandardScaler().fit(x)\nimport keras\n"
+    assert read(code + "m = keras.Sequential([keras.layers.Dense(1)])\nm.fit(x, y)").optimizer.known

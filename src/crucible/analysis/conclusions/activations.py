@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from crucible.analysis.conclusions.keras_work import keras_work
 from crucible.analysis.conclusions.models import Model
 from crucible.analysis.conclusions.seen import Seen
+from crucible.analysis.conclusions.sizes import Sizes, sizes_in
 from crucible.analysis.conclusions.training import recomputes
 from crucible.analysis.facts import Step
-from crucible.analysis.knowledge.architectures import architecture
-from crucible.analysis.library.keras_layers import network
+from crucible.analysis.knowledge.architectures import Architecture, architecture
 from crucible.analysis.machine import Exhausted
 from crucible.analysis.tensors import tensor
 from crucible.analysis.values import UNKNOWN, Function, Instance, Tensor, Thing, Value, settled, whole
 from crucible.core.profile import Confidence, Precision
+
+FORWARD_ONLY = 0.1
+"""What a forward pass alone holds at once, as a share of what training keeps."""
 
 MORE_STEPS = 60_000
 """What following one forward pass with made-up inputs may take."""
@@ -46,11 +50,21 @@ def step_work(seen: Seen, found: tuple[Model, ...], inputs: Inputs) -> Work | No
     if followed is not None:
         why = "Followed through the training step."
         return Work(followed.saved, 3 * followed.flops, Confidence.HIGH, why, True)
-    parts = [work for model in found if (work := _of_model(seen, model, inputs)) is not None]
+    parts = [work for model in _each_once(found) if (work := _of_model(seen, model, inputs)) is not None]
     if not parts:
         return None
     worst = min((each.confidence for each in parts), key=[Confidence.LOW, Confidence.MEDIUM, Confidence.HIGH].index)
     return Work(sum(each.kept for each in parts), sum(each.flops for each in parts), worst, parts[0].why)
+
+
+def _each_once(found: tuple[Model, ...]) -> list[Model]:
+    """One of those that the same line makes: to look at before it is trained, or as the slow copy of another."""
+    largest: dict[object, Model] = {}
+    for model in found:
+        known = largest.setdefault((model.name, model.where), model)
+        if (model.parameters or 0) > (known.parameters or 0):
+            largest[model.name, model.where] = model
+    return list(largest.values())
 
 
 def _followed(steps: list[Step]) -> Step | None:
@@ -67,20 +81,18 @@ def _of_model(seen: Seen, model: Model, inputs: Inputs) -> Work | None:
         if traced is not None:
             return traced
     if model.sizes is not None:
-        tokens = inputs.batch * inputs.length
-        sizes = model.sizes
-        why = "From the depth and width of the model."
-        again = recomputes(seen)
-        flops = (4 if again else 3) * sizes.flops(tokens, inputs.length)
-        return Work(sizes.kept(tokens, 4 * kept, recomputed=again), flops, Confidence.MEDIUM, why)
+        return _of_sizes(seen, model.sizes, inputs, kept, Confidence.MEDIUM, "From the depth and width of the model.")
     shape = architecture(model.name)
     if shape is not None:
-        side = shape.size if shape.resizes else inputs.side
-        scale = inputs.batch * (side / shape.size) ** 2
-        why = f"From what {shape.name} is known to keep for a picture of {shape.size} pixels."
-        return Work(scale * shape.activations * 4e6 * kept, 6e9 * scale * shape.multiply_adds, Confidence.MEDIUM, why)
+        return _of_architecture(shape, inputs, kept, learns=model.trainable != 0)
     if isinstance(model.value, Thing) and model.value.path.startswith("keras."):
-        return _of_keras(model.value, inputs, kept)
+        items, flops = keras_work(model.value, inputs.side, inputs.length)
+        why = "From the shapes between its layers."
+        return Work(items * 4 * 1.5 * inputs.batch * kept, 3 * flops * inputs.batch, Confidence.MEDIUM, why)
+    sizes = _sizes_of_its_config(seen) if isinstance(model.value, Instance) and not model.complete else None
+    if sizes is not None:
+        why = "From the depth and width that its settings say; the code could not be followed through the model."
+        return _of_sizes(seen, sizes, inputs, kept, Confidence.LOW, why)
     if model.parameters:
         # Every weight is used once per sample at least; what is kept then is about as large as the weights.
         why = "A rule of thumb: the code could not be followed through the model."
@@ -88,23 +100,25 @@ def _of_model(seen: Seen, model: Model, inputs: Inputs) -> Work | None:
     return None
 
 
-def _of_keras(thing: Thing, inputs: Inputs, kept: float) -> Work:
-    items = flops = 0.0
-    for each in network(thing):
-        count = 1.0
-        for size in (each.shape or ())[1:]:
-            count *= whole(size) or inputs.length
-        items += count
-        if each.origin is not None:
-            weights = sum(
-                w.items or 0
-                for name, w in each.origin[0].attrs.items()
-                if name.startswith("weight") and isinstance(w, Tensor)
-            )
-            spread = count / max(1, whole((each.shape or (1,))[-1]) or 1) if each.shape else 1.0
-            flops += 2 * weights * (spread if len(each.shape or ()) > 2 else 1)
-    why = "From the shapes between its layers."
-    return Work(items * 4 * 1.5 * inputs.batch * kept, 3 * flops * inputs.batch, Confidence.MEDIUM, why)
+def _of_sizes(seen: Seen, sizes: Sizes, inputs: Inputs, kept: float, sure: Confidence, why: str) -> Work:
+    tokens, again = inputs.batch * inputs.length, recomputes(seen)
+    flops = (4 if again else 3) * sizes.flops(tokens, inputs.length)
+    return Work(sizes.kept(tokens, 4 * kept, recomputed=again), flops, sure, why)
+
+
+def _sizes_of_its_config(seen: Seen) -> Sizes | None:
+    """Of an object with settings that the program makes."""
+    made = (each.attrs for each in seen.facts.made if isinstance(each, Instance))
+    return next((found for attrs in made if (found := sizes_in(attrs)) is not None), None)
+
+
+def _of_architecture(shape: Architecture, inputs: Inputs, kept: float, learns: bool) -> Work:
+    """Of one that does not learn, backward needs nothing: only what the layer at work holds is there."""
+    side = shape.size if shape.resizes else inputs.side
+    scale = inputs.batch * (side / shape.size) ** 2
+    items, passes = (shape.activations, 3) if learns else (shape.activations * FORWARD_ONLY, 1)
+    why = f"From what {shape.name} is known to keep for a picture of {shape.size} pixels."
+    return Work(scale * items * 4e6 * kept, passes * 2e9 * scale * shape.multiply_adds, Confidence.MEDIUM, why)
 
 
 def _traced(seen: Seen, model: Model, inputs: Inputs) -> Work | None:

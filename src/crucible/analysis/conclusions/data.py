@@ -36,6 +36,10 @@ _FOLDERS = frozenset(
 )
 
 
+SMALLEST = 8
+"""Sides below this are no pictures: noise of one pixel that a generator starts from, or a window."""
+
+
 def dataset(seen: Seen) -> Conclusion[Dataset]:
     for name, where, samples in _names(seen):
         found = known_dataset(name)
@@ -122,7 +126,7 @@ def pictures(seen: Seen) -> tuple[int, Where] | None:
                 return whole(first.shape[-1]) or 0, call.where
         if call.path in _INPUTS and isinstance(call.result, Tensor):
             shape = call.result.shape
-            if shape and len(shape) == 4 and whole(shape[1]):
+            if shape and len(shape) == 4 and (whole(shape[1]) or 0) >= SMALLEST:
                 return whole(shape[1]) or 0, call.where
         if "input_shape" in call.kwargs and isinstance(settled(call.kwargs["input_shape"]), list | tuple):
             sizes = settled(call.kwargs["input_shape"])
@@ -133,7 +137,7 @@ def pictures(seen: Seen) -> tuple[int, Where] | None:
             isinstance(step.result, Tensor)
             and step.result.shape
             and len(step.result.shape) == 4
-            and whole(step.result.shape[-1])
+            and (whole(step.result.shape[-1]) or 0) >= SMALLEST
         ):
             return whole(step.result.shape[-1]) or 0, step.where
     return None

@@ -14,6 +14,7 @@ _KINDS: tuple[tuple[Distribution, tuple[str, ...]], ...] = (
     (Distribution.HOROVOD, ("horovod.torch.init", "horovod.tensorflow.init", "horovod.tensorflow.keras.init",
         "horovod.keras.init")),
     (Distribution.DDP, ("torch.nn.parallel.DistributedDataParallel", "apex.parallel.DistributedDataParallel")),
+    (Distribution.TENSOR_PARALLEL, ("torch.distributed.tensor.parallel.parallelize_module",)),
     (Distribution.RAY, ("ray.train.torch.TorchTrainer", "ray.train.torch.prepare_model",
         "ray.train.lightgbm.LightGBMTrainer", "ray.train.xgboost.XGBoostTrainer")),
     (Distribution.RPC, ("torch.distributed.rpc.init_rpc",)),
@@ -53,6 +54,18 @@ def _more_than_one(value: Value) -> bool:
     )
 
 
+_STARTED = frozenset(
+    {
+        Distribution.DDP,
+        Distribution.FSDP,
+        Distribution.DEEPSPEED,
+        Distribution.HOROVOD,
+        Distribution.TENSOR_PARALLEL,
+    }
+)
+"""Kinds of which a launcher starts as many processes as it is told."""
+
+
 def gpu_count(seen: Seen, need: Conclusion[GpuNeed], spread: Conclusion[Distribution]) -> Conclusion[int]:
     if need.value is GpuNeed.NONE:
         return seen.say(0, (), need.confidence)
@@ -62,7 +75,7 @@ def gpu_count(seen: Seen, need: Conclusion[GpuNeed], spread: Conclusion[Distribu
     if spread.value in (Distribution.NONE, Distribution.ACCELERATE):
         return seen.say(1, (), Confidence.MEDIUM, "Nothing spreads the work over several.")
     question = "How many GPUs should share the work?"
-    if spread.value in (Distribution.DDP, Distribution.FSDP, Distribution.DEEPSPEED, Distribution.HOROVOD):
+    if spread.value in _STARTED:
         question = "With how many processes is it started (torchrun --nproc-per-node, or the like)?"
     return seen.ask(question, f"It takes as many as there are ({spread.value}).")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Iterator
 
 from crucible.analysis.conclusions.seen import Seen
@@ -82,7 +83,7 @@ _TF_TPUS = (
 
 def gpu_need(seen: Seen, unseen_model: bool = False) -> Conclusion[GpuNeed]:
     """`unseen_model`: the class of the model is not among the files, so it may well move to a GPU itself."""
-    telling = seen.calls_where(_may_tell, _DEVICE_WORDS, _names_device)
+    telling = seen.calls_where(_may_tell, _TELLING_WORDS, _names_device)
     required = list(_required(seen, telling))
     optional = list(_optional(seen, telling))
     forbidden = _forbidden(seen)
@@ -121,6 +122,8 @@ def maybe_cuda(value: Value) -> bool:
 
 
 _DEVICE_WORDS = ("device", "device_map", "map_location", "device_type", "accelerator", "tree_method", "task_type")
+_BITS = ("load_in_8bit", "load_in_4bit")
+_TELLING_WORDS = (*_DEVICE_WORDS, *_BITS, "quantization_config")
 _PLACING = frozenset({"torch.device", "jax.devices", "torch.set_default_device"})
 _ARGUMENTS = frozenset({"transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments"})
 _DEEPSPEED = frozenset({"deepspeed.initialize", "deepspeed.init_distributed"})
@@ -214,7 +217,7 @@ def _required_setting(call: Call) -> Iterator[Sign]:
     if call.path in _DEEPSPEED:
         yield call.where, "DeepSpeed runs on GPUs."
     if call.last == "from_pretrained" and (
-        any(call.kwargs.get(name) is True for name in ("load_in_8bit", "load_in_4bit"))
+        any(call.kwargs.get(name) is True for name in _BITS)
         or _quantised(settled(call.kwargs.get("quantization_config")))
     ):
         yield call.where, "What is loaded in 8 or 4 bits is put on a GPU."
@@ -223,7 +226,7 @@ def _required_setting(call: Call) -> Iterator[Sign]:
 def _quantised(config: Value) -> bool:
     if not isinstance(config, Thing) or not config.path.endswith("BitsAndBytesConfig"):
         return False
-    return any(config.kwargs.get(name) is True for name in ("load_in_8bit", "load_in_4bit"))
+    return any(config.kwargs.get(name) is True for name in _BITS)
 
 
 def _count(value: Value) -> bool:
@@ -270,7 +273,7 @@ def _optional(seen: Seen, telling: list[Call]) -> Iterator[Sign]:
     for where in seen.facts.switched_off:
         yield where, "A flag would switch GPU use on."
     for option in seen.facts.options:
-        if _FLAG.search(option.name.lower()):
+        if _FLAG.search(option.name.lower()) and _imports_more_than_python(seen):
             yield option.where, f"The option {option.name} chooses the device."
     for each in seen.facts.imports:
         if each.module.partition(".")[0] in ONLY_GPU:
@@ -319,3 +322,9 @@ def _caught(seen: Seen, where: Where) -> bool:
     tree = seen.machine.trees.get(where[0])
     blocks = [each for top in (tree.body if tree else ()) for each in ast.walk(top) if isinstance(each, ast.Try)]
     return any(each.handlers and each.body[0].lineno <= where[1] <= (each.body[-1].end_lineno or 0) for each in blocks)
+
+
+def _imports_more_than_python(seen: Seen) -> bool:
+    """Without another package there is nothing that could use a GPU."""
+    tops = {each.module.partition(".")[0] for each in seen.facts.imports}
+    return bool(tops - sys.stdlib_module_names)

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 
 from crucible.analysis.conclusions.seen import Seen
 from crucible.analysis.facts import Call
-from crucible.analysis.library.keras_layers import network
+from crucible.analysis.library.keras_layers import NETWORKS, network
 from crucible.analysis.library.own_layers import own_weights
 from crucible.analysis.networks import is_network
 from crucible.analysis.values import Instance, Tensor, Thing, Where
 
-_ROOTS = ("keras.Sequential", "keras.models.Sequential", "keras.Model", "keras.models.Model")
 _WEIGHTED = (
     "Dense", "Conv", "Embedding", "LSTM", "GRU", "SimpleRNN", "MultiHead", "BatchNorm", "LayerNorm", "Separable",
     "Depthwise", "GroupNorm", "EinsumDense",
@@ -38,6 +37,7 @@ def keras_models(seen: Seen) -> Iterator[Counted]:
     there is none, to the first class.
     """
     done: set[int] = set()
+    _freeze(seen)
     whole = not _open(seen)
     found = [_counted(thing, where, done, whole) for thing, where in _roots(seen)]
     rest = _fresh(_elsewhere(seen), done)
@@ -50,8 +50,16 @@ def keras_models(seen: Seen) -> Iterator[Counted]:
     yield from owners
 
 
+def _freeze(seen: Seen) -> None:
+    """`trainable = False` of a network holds for the layers inside of it."""
+    for call in seen.results:
+        if call.result.attrs.get("frozen") is True:
+            for each in weights_of(call.result):
+                each.grad = False
+
+
 def _roots(seen: Seen) -> list[tuple[Thing, Where]]:
-    rows = [(call.result, call.where) for call in seen.results if call.result.path in _ROOTS]
+    rows = [(call.result, call.where) for call in seen.results if call.result.path in NETWORKS]
     inner = {id(child) for thing, _ in rows for child in thing.children}
     for thing, _ in rows:
         inner |= {id(each.origin[0]) for each in network(thing) if each.origin is not None}
@@ -70,7 +78,7 @@ def _counted(thing: Thing, where: Where, done: set[int], whole: bool) -> Counted
 
 def weights_of(thing: Thing) -> list[Tensor]:
     """Of a layer, or of all layers of a network that is used as one."""
-    if thing.path in _ROOTS:
+    if thing.path in NETWORKS:
         return [weight for each in network(thing) if each.origin is not None for weight in weights_of(each.origin[0])]
     return [each for name, each in thing.attrs.items() if name.startswith("weight") and isinstance(each, Tensor)]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crucible.analysis.conclusions.activations import Work
+from crucible.analysis.conclusions.activations import FORWARD_ONLY, Work
 from crucible.analysis.conclusions.seen import Seen
 from crucible.core.profile import Conclusion, Confidence, GpuNeed, Memory, Precision, Profile
 
@@ -14,9 +14,6 @@ SLACK = 0.02
 
 SMALL = 0.01
 """Statistics of norms, indices and the like that are not followed one by one, as a share of the activations."""
-
-INFERENCE = 0.1
-"""Without gradients only what the current layer works on is there, as a share of what training would keep."""
 
 _ORDER = [Confidence.LOW, Confidence.MEDIUM, Confidence.HIGH]
 
@@ -33,7 +30,7 @@ def memory_of(learned: Profile, work: Work | None, training: bool, mixed: bool) 
     kept = work.kept * (1 + SMALL) if work is not None else 0.0
     gradients = trainable * max(2.0, 4.0 if mixed else item) if training else 0.0
     states = trainable * (learned.optimizer_bytes_per_parameter.value or 0.0) if training else 0.0
-    activations = kept if training else kept * INFERENCE
+    activations = kept if training else kept * FORWARD_ONLY
     rest = weights + gradients + states + activations
     return Memory(weights, gradients, states, activations, CONTEXT + SLACK * rest)
 

@@ -10,10 +10,9 @@ from crucible.analysis.conclusions.flax_models import flax_models
 from crucible.analysis.conclusions.keras_models import keras_models
 from crucible.analysis.conclusions.seen import Seen
 from crucible.analysis.conclusions.sizes import DEPTHS, Sizes, sizes_in, sizes_in_order
-from crucible.analysis.knowledge.architectures import architecture
 from crucible.analysis.knowledge.pretrained import pretrained, size_in_name
 from crucible.analysis.library.torch_layers import is_module, parameters_of
-from crucible.analysis.library.torch_models import MODEL
+from crucible.analysis.library.torch_models import MODEL, classes_of, shape_of
 from crucible.analysis.networks import is_network
 from crucible.analysis.values import Either, Instance, Thing, Value, Where, settled, whole
 from crucible.core.profile import Conclusion, Confidence
@@ -43,8 +42,20 @@ def models(seen: Seen) -> tuple[Model, ...]:
     """Those that stand by themselves, not parts of others."""
     own = (_torch_model(seen, each) for each in list(_torch_roots(seen)))
     counted = (each for each in own if each.parameters or not each.complete)
-    found = tuple(islice(chain(counted, _named(seen), _built(seen)), MOST))
-    return found or tuple(_from_sizes(seen))
+    found = list(islice(chain(counted, _named(seen), _built(seen)), MOST))
+    return tuple(_made_for_certain(seen, found)) if found else tuple(_from_sizes(seen))
+
+
+def _made_for_certain(seen: Seen, found: list[Model]) -> list[Model]:
+    """Without those of functions that nobody was seen to call, where the program itself makes a model, too."""
+    if len(found) < 2:
+        return found
+    made = {id(each) for each in seen.facts.made[: seen.facts.followed]}
+    for call in seen.facts.calls:
+        if not any(guard.swept for guard in call.situation.guards):
+            made.update(id(each) for each in (call.result if isinstance(call.result, tuple) else (call.result,)))
+    followed = [each for each in found if id(each.value) in made]
+    return followed if any(each.parameters for each in followed) else found
 
 
 def _torch_roots(seen: Seen) -> Iterator[Value]:
@@ -145,12 +156,12 @@ def _named_model(thing: Thing, doubtful: bool) -> Model:
     sizes = sizes_in(config) if isinstance(config, dict) else None
     if known is not None:
         sizes = Sizes(known.layers, known.width, known.heads, known.vocabulary)
-    shape = architecture(name) if isinstance(name, str) and known is None else None
+    shape = shape_of(thing) if known is None else None
     count: float | None = None
     if known is not None:
         count = known.parameters * 1e6
     elif shape is not None:
-        count = shape.parameters * 1e6
+        count = shape.with_classes(classes_of(thing)) * 1e6
     elif sizes is not None:
         count = sizes.parameters
     elif isinstance(name, str) and size_in_name(name) is not None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from crucible.analysis.conclusions.seen import Seen
 from crucible.analysis.conclusions.training import trainer_arguments
-from crucible.analysis.values import Where
+from crucible.analysis.facts import Call
+from crucible.analysis.values import Thing, settled
 from crucible.core.profile import Conclusion, Confidence
 
 _SAVES = frozenset(
@@ -50,6 +51,7 @@ _LOADS = frozenset(
         "torch.distributed.checkpoint.load_state_dict",
     }
 )
+_TRAINS = frozenset({"backward", "fit", "fit_generator", "train_on_batch", "apply_gradients"})
 _LOAD_METHODS = frozenset(
     {"load_state_dict", "load_state", "restore", "load_weights", "load_checkpoint", "restore_or_initialize"}
 )
@@ -85,23 +87,51 @@ def _loads(path: str) -> bool:
 
 
 def resume(seen: Seen) -> Conclusion[bool]:
-    found: list[Where] = []
-    loaded = False
     for call in seen.calls_where(_loads, ("resume_from_checkpoint", "ckpt_path")):
         if call.kwargs.get("resume_from_checkpoint") not in (None, False) or call.kwargs.get("ckpt_path") is not None:
             return seen.say(True, [call.where])
         if call.path in _GOES_ON:
             return seen.say(True, [call.where])
-        loaded = loaded or call.path in _LOADS
-        if call.path in _LOADS or call.last in _LOAD_METHODS:
-            found.append(call.where)
-    optimizer = any(call.path.startswith("torch.optim") for call in seen.calls_named("load_state_dict"))
-    if found and (optimizer or not loaded or _asked_to(seen)):
-        return seen.say(True, found, Confidence.HIGH if optimizer else Confidence.MEDIUM)
+    loads = _loads_before_training(seen)
+    found = [call.where for call in loads]
+    if any(call.last == "load_state_dict" and call.path.startswith("torch.optim") for call in loads):
+        return seen.say(True, found)
+    weights = {"load_state_dict", "load_weights", "load_model"}
+    whole_states = [call for call in loads if call.path not in _LOADS and call.last not in weights]
+    if found and (whole_states or _asked_to(seen) or _loads_what_it_saves(seen, loads)):
+        return seen.say(True, found, Confidence.MEDIUM)
     asked = [each.where for each in seen.facts.options if each.name.startswith("resume")]
     if asked:
         return seen.say(True, asked, Confidence.MEDIUM)
     return seen.say(False, found, Confidence.MEDIUM, "It loads weights, but not where training stood." if found else "")
+
+
+def _loads_before_training(seen: Seen) -> list[Call]:
+    """What is loaded once the program has trained is there to be looked at. Code that nobody was seen to call comes
+    after all else, whenever it would run: there the order says nothing.
+    """
+    found: list[Call] = []
+    trained = False
+    for call in seen.facts.calls:
+        swept = any(guard.swept for guard in call.situation.guards)
+        if (call.path in _LOADS or call.last in _LOAD_METHODS) and (swept or not trained):
+            found.append(call)
+        trained = trained or (call.last in _TRAINS and not swept)
+    return found
+
+
+def _loads_what_it_saves(seen: Seen, loads: list[Call]) -> bool:
+    saved = {path for call in seen.facts.calls if _saves(call.path) or call.path in _CALLBACKS for path in _paths(call)}
+    return any(path in saved for call in loads for path in _paths(call))
+
+
+def _paths(call: Call) -> list[str]:
+    given = (settled(each) for each in (*call.args, *call.kwargs.values()))
+    named = (
+        each.args[0] if isinstance(each, Thing) and each.path == "pathlib.Path" and each.args else each
+        for each in given
+    )
+    return [each for each in named if isinstance(each, str) and each not in ("cpu", "cuda")]
 
 
 def _asked_to(seen: Seen) -> bool:

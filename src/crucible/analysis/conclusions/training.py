@@ -5,6 +5,8 @@ from __future__ import annotations
 from crucible.analysis.conclusions.seen import Seen, number_named
 from crucible.analysis.contexts import AUTOCAST, half_of
 from crucible.analysis.facts import Call
+from crucible.analysis.knowledge.frameworks import GRADIENTS, of_module
+from crucible.analysis.library.torch_models import MODEL
 from crucible.analysis.values import Either, Name, Tensor, Thing, Value, Where, settled, whole
 from crucible.core.profile import Conclusion, Confidence, Precision
 
@@ -66,8 +68,9 @@ SEQUENCE_NAMES = (
 _LENGTHS = frozenset(
     {"max_length", "max_seq_length", "maxlen", "output_sequence_length", "sequence_length", "block_size", "n_positions"}
 )
-_FITTED = ("sklearn.", "xgboost.", "lightgbm.", "catboost.", "cuml.", "statsmodels.")
-"""What is fitted there has no gradients, and no optimizer of its own."""
+_ESTIMATORS = ("sklearn.", "scipy.", "xgboost.", "lightgbm.", "catboost.", "cuml.", "statsmodels.")
+"""Libraries whose `fit` and `minimize` are no training in steps."""
+
 IMAGE_NAMES = (
     "image_size",
     "img_size",
@@ -177,9 +180,11 @@ def recomputes(seen: Seen) -> bool:
 
 
 def trains(seen: Seen) -> bool:
-    """Whether weights change at all."""
-    ends = ("backward", "fit", "train_on_batch", "apply_gradients", "minimize", "fit_generator")
-    if any(not call.path.startswith(_FITTED) for call in seen.calls_named(*ends)):
+    """Whether weights change at all, step by step. To fit a forest or a scaler is something else."""
+    ends = ["backward", "train_on_batch", "apply_gradients", "minimize", "fit_generator"]
+    if _has_gradients(seen):
+        ends.append("fit")
+    if any(not call.path.startswith(_ESTIMATORS) for call in seen.calls_named(*ends)):
         return True
     paths = (
         "jax.grad",
@@ -191,6 +196,10 @@ def trains(seen: Seen) -> bool:
         "flax.training.train_state.TrainState.create",
     )
     return bool(seen.calls(*paths)) or bool(trainer_arguments(seen)) or _optimizer(seen) is not None
+
+
+def _has_gradients(seen: Seen) -> bool:
+    return any(name in GRADIENTS for each in seen.facts.imports for name in of_module(each.module))
 
 
 def _kind(value: Value) -> Precision | None:
@@ -342,6 +351,9 @@ def _first_dimension(seen: Seen) -> tuple[int, Where] | None:
 
 
 def sequence_length(seen: Seen) -> Conclusion[int]:
+    given = _given_to_a_known_model(seen)
+    if given is not None:
+        return seen.say(given[0], [given[1]], Confidence.HIGH)
     named = number_named(seen, SEQUENCE_NAMES, 2, 1e7)
     if named is not None:
         return seen.say(named[0], [named[1]], Confidence.MEDIUM, f"Taken from {named[2]}.")
@@ -351,6 +363,17 @@ def sequence_length(seen: Seen) -> Conclusion[int]:
             if size and size > 1:
                 return seen.say(size, [call.where], Confidence.MEDIUM)
     return seen.ask("How many tokens are in a sequence?")
+
+
+def _given_to_a_known_model(seen: Seen) -> tuple[int, Where] | None:
+    """The second dimension of the words that a model of transformers is called with."""
+    for call in seen.calls(f"{MODEL}()"):
+        words = settled(call.argument(0, "input_ids"))
+        if isinstance(words, Tensor) and words.shape and len(words.shape) == 2 and words.kind.startswith("int"):
+            length = whole(words.shape[1])
+            if length and length > 1:
+                return length, call.where
+    return None
 
 
 def image_size(seen: Seen, pictures: tuple[int, Where] | None) -> Conclusion[int]:

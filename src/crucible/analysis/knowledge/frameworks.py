@@ -41,7 +41,12 @@ ONLY_GPU = frozenset(
 )  # fmt: skip
 """Packages that do nothing without a GPU."""
 
-_FAMILIES = (("tensorflow_", "tensorflow"), ("keras_", "keras"))
+GRADIENTS = frozenset(
+    {"torch", "tensorflow", "keras", "jax", "transformers", "mxnet", "paddle", "diffusers", "deepspeed", "accelerate"}
+)
+"""Frameworks in which models learn by gradients, step by step."""
+
+_FAMILIES = (("tensorflow_", "tensorflow"), ("keras", "keras"), ("torch", "torch"))
 """Packages whose name begins like that belong to it, also those that are not listed."""
 
 
@@ -53,4 +58,6 @@ def of_module(module: str) -> tuple[str, ...]:
         return ("tensorflow", "keras")
     if top == "xgboost" and rest.startswith("sklearn"):
         return ("xgboost",)
+    if top.startswith("torch_"):
+        return found  # people call their own modules so
     return found or tuple(name for start, name in _FAMILIES if top.startswith(start))

@@ -123,11 +123,21 @@ def _default(asked: Asked, owner: Value, name: str) -> Value:
         return handler(asked)
     if name in ("to", "cuda", "cpu", "train", "eval", "half", "float", "double", "bfloat16", "requires_grad_", "apply"):
         return owner
+    if isinstance(owner, Member) and name in ("parameters", "named_parameters"):
+        return Thing(asked.path, where=asked.machine.line, attrs={"of": _root(owner), "whole": False})
     if isinstance(owner, Thing) and owner.path != "list":
         return Thing(asked.path, asked.args, asked.kwargs, asked.machine.line, {"of": owner})
     if name == "backward":
         torch_methods.backward(asked.machine)
     return UNKNOWN
+
+
+def _root(member: Member) -> Value:
+    """What `model.features` and `model.layer4.conv1` belong to."""
+    owner: Value = member
+    while isinstance(owner, Member):
+        owner = owner.owner
+    return owner
 
 
 def called_thing(machine: Machine, thing: Thing, args: tuple[Value, ...], kwargs: dict[str, Value]) -> Value:

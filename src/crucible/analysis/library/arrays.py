@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 
 from crucible.analysis.iteration import items_of, length_of
@@ -29,7 +30,8 @@ _SAME = frozenset(
 _PAIRS = frozenset(
     {
         "add", "subtract", "multiply", "divide", "true_divide", "maximum", "minimum", "power", "pow", "greater",
-        "less", "equal",
+        "less", "equal", "not_equal", "greater_equal", "less_equal", "floor_divide", "mod", "squared_difference",
+        "logical_and", "logical_or",
     }
 )  # fmt: skip
 _REDUCE = frozenset(
@@ -88,11 +90,26 @@ def _pair(asked: Asked) -> Value:
     sources = [settled(each) for each in (*asked.args, *asked.kwargs.values())]
     tensors = [each for each in sources if isinstance(each, Tensor)]
     if not tensors:
-        return None
+        return _of_numbers(asked.name, sources)
     shape = tensors[0].shape
     for each in tensors[1:2]:
         shape = broadcast(shape, each.shape)
     return made(shape, *tensors[:2])
+
+
+_NUMBERS: dict[str, Callable[[float, float], float]] = {
+    "add": operator.add, "subtract": operator.sub, "multiply": operator.mul, "maximum": max, "minimum": min,
+    "greater": operator.gt, "less": operator.lt, "equal": operator.eq, "not_equal": operator.ne,
+    "greater_equal": operator.ge, "less_equal": operator.le,
+}  # fmt: skip
+
+
+def _of_numbers(name: str, sources: list[Value]) -> Value:
+    """`ops.equal(filters, 64)`: two plain numbers are set side by side as Python would."""
+    act = _NUMBERS.get(name)
+    if act is None or len(sources) != 2 or not all(isinstance(each, int | float) for each in sources):
+        return None
+    return act(*sources)
 
 
 def _reduced(asked: Asked) -> Value:

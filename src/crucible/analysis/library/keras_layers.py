@@ -14,6 +14,9 @@ from crucible.analysis.machine import Machine
 from crucible.analysis.tensors import weight
 from crucible.analysis.values import UNKNOWN, Instance, Tensor, Thing, Value, settled
 
+NETWORKS = ("keras.Sequential", "keras.models.Sequential", "keras.Model", "keras.models.Model")
+"""Layers put together, by inputs and outputs or in a row."""
+
 
 def layer(asked: Asked) -> Value:
     if asked.path.count(".") != 2:
@@ -89,8 +92,10 @@ def _build(thing: Thing, name: str, shape: Shape) -> None:
     if "built" in thing.attrs:
         return
     thing.attrs["built"] = True
-    for number, sizes in enumerate(weights(name, read(thing), shape)):
+    given = read(thing)
+    for number, sizes in enumerate(weights(name, given, shape)):
         thing.attrs[f"weight{number}"] = weight(*sizes)
+        thing.attrs[f"weight{number}"].grad = given.get("trainable") is not False
 
 
 def _sequential(asked: Asked) -> Value:

@@ -38,7 +38,7 @@ def _over_space(name: str, shape: Shape, given: Given) -> Shape:
         channels = shape[-1] if name.startswith("Depthwise") else given.get("filters", UNKNOWN)
         space = _space(shape[1:-1], given, "kernel_size", "strides", name.endswith("Transpose"), 1)
         return (shape[0], *space, channels)
-    if "Pooling" in name or name.startswith("MaxPool"):
+    if "Pool" in name:
         if name.startswith("Global"):
             return (shape[0], shape[-1])
         return (shape[0], *_space(shape[1:-1], given, "pool_size", "strides", False, 2), shape[-1])

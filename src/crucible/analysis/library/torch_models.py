@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from crucible.analysis.knowledge.architectures import architecture
-from crucible.analysis.knowledge.pretrained import pretrained
+from crucible.analysis.knowledge.architectures import CLASSES, Architecture, architecture
 from crucible.analysis.library.asked import Asked
-from crucible.analysis.values import Instance, Thing, Value, settled
+from crucible.analysis.values import Instance, Member, Thing, Value, settled, whole
 
 MODEL = "model"
 """The path of a thing that is a known model; its attribute `name` says which."""
@@ -90,16 +89,41 @@ def _peft(asked: Asked) -> Value:
     return model
 
 
-def known_parameters(model: Thing) -> int | None:
-    """Of a model by name; None where the name is not known here."""
+HEADS = ("fc", "classifier", "head", "heads")
+"""What libraries call the last layer, or the last few, of a model that tells pictures apart."""
+LAST = "last layer"
+"""The attribute of a known model that holds what was put in place of the last one of those few."""
+
+
+def shape_of(model: Thing) -> Architecture | None:
+    """The known architecture, of the library that makes it."""
     name = model.attrs.get("name")
-    if not isinstance(name, str):
+    library = str(model.attrs.get("path", "")).partition(".")[0]
+    return architecture(name, library) if isinstance(name, str) else None
+
+
+def head_features(value: Value) -> int | None:
+    """What goes into the last layer of a known model, asked of the layer: `model.fc.in_features`."""
+    while isinstance(value, Member):
+        if value.name in HEADS and isinstance(value.owner, Thing) and value.owner.path == MODEL:
+            shape = shape_of(value.owner)
+            return shape.features or None if shape is not None else None
+        value = value.owner
+    return None
+
+
+def classes_of(model: Thing) -> int | None:
+    """How many classes its own last layer tells apart, 0 where another is in its place; None: no classifier is left."""
+    if settled(model.kwargs.get("include_top")) is False or any(_is_layer(model.attrs.get(name)) for name in HEADS):
         return None
-    found = pretrained(name)
-    if found is not None:
-        return int(found.parameters * 1e6)
-    shape = architecture(name)
-    return int(shape.parameters * 1e6) if shape is not None else None
+    if _is_layer(model.attrs.get(LAST)):
+        return 0
+    given = whole(model.kwargs.get("num_classes", model.kwargs.get("classes")))
+    return CLASSES if given is None else given
+
+
+def _is_layer(value: Value) -> bool:
+    return isinstance(settled(value), Thing | Instance)
 
 
 HANDLERS: dict[str, Callable[[Asked], Value]] = {
