@@ -90,7 +90,7 @@ def test_a_job_that_nothing_connected_can_hold_is_not_submitted(terminal: Termin
     done = terminal.run("run", "gpt.py")
     assert done.returncode == 6
     assert "Nothing that is connected can run it: it needs a GPU, and there is none." in done.stderr
-    assert "is not connected" in done.stderr
+    assert "○ Not connected, and no command connects " in done.stderr
     assert json.loads(terminal.ok("jobs", "--json"))["items"] == []
 
 

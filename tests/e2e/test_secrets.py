@@ -78,7 +78,7 @@ def test_one_that_is_not_there_is_told_before_anything_runs(terminal: Terminal) 
         (("set", "BAD NAME"), VALUE, "cannot be the name"),
         (("set", "EMPTY"), "", "no value"),
         (("set", "SHORT"), "abc", "3 bytes"),
-        (("remove", "NOPE"), "", "no secret 'NOPE'"),
+        (("remove", "NOPE", "--yes"), "", "no secret 'NOPE'"),
         (("set", "TOKEN", "--project", "nowhere"), VALUE, "no project 'nowhere'"),
     ],
 )

@@ -69,6 +69,21 @@ async def test_a_link_becomes_a_session_once(browser: httpx2.AsyncClient) -> Non
     assert (await browser.post("/login", content=f"code={code}", headers=OWN)).status_code == 401
 
 
+async def test_a_share_link_shows_a_browser_one_job_as_often_as_it_is_opened(
+    town: Town, browser: httpx2.AsyncClient
+) -> None:
+    made = await browser.post(f"/api/v1/jobs/{town.job}/share", headers={"Authorization": f"Bearer {OWNERS}"})
+    url, token = made.json()["url"], made.json()["token"]
+    assert url == f"http://{HOST}/login?code={token}"
+    for _ in range(2):
+        page = await browser.get(url)
+        opened = await browser.post("/login", content=f"code={token}", headers=form_origin(page))
+        assert (opened.status_code, f'href="/api/v1/jobs/{town.job}"' in opened.text) == (200, True)
+    assert (await browser.get(f"/api/v1/jobs/{town.job}")).json()["id"] == town.job
+    assert (await browser.get("/api/v1/me")).json()["via"] == "share"
+    assert (await browser.post(f"/api/v1/jobs/{town.job}/cancel", headers=OWN)).status_code == 403
+
+
 async def test_the_address_of_a_page_is_told_to_no_other_site(browser: httpx2.AsyncClient) -> None:
     """It may hold a code."""
     assert (await browser.get(await link(browser))).headers["referrer-policy"] == "same-origin"

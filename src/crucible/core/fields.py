@@ -26,12 +26,12 @@ def _models(kind: object, path: Sequence[object]) -> Iterator[type[BaseModel]]:
     if not isinstance(kind, type) or not issubclass(kind, BaseModel):
         for part in get_args(kind):
             yield from _models(part, path)
-    elif not path:
+        return
+    inner = next((at for at, part in enumerate(path) if part in kind.model_fields), None)
+    if inner is None:
         yield kind
     else:
-        inner = next((at for at, part in enumerate(path) if part in kind.model_fields), None)
-        if inner is not None:
-            yield from _models(kind.model_fields[str(path[inner])].annotation, path[inner + 1 :])
+        yield from _models(kind.model_fields[str(path[inner])].annotation, path[inner + 1 :])
 
 
 def _names(model: type[BaseModel]) -> Iterator[str]:

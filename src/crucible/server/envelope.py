@@ -20,7 +20,7 @@ log = structlog.get_logger("crucible.server")
 CAREFUL = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    "Referrer-Policy": "same-origin",  # with `no-referrer` browsers send the forms of our own pages from Origin `null`
+    "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Content-Security-Policy": "default-src 'none'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
 }

@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+import pytest
+
+from crucible.core.fields import hint
+from crucible.core.planask import PlanAsk
+from crucible.core.spec import JobSpec
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        (("nmae",), "Did you mean 'name'?"),
+        (("resources", "memory"), "Did you mean 'memory_bytes'?"),
+        (("data", 3, "qqq"), "There are name, source."),
+        (("keep", "qqq"), "There are best, every, higher_is_better, latest."),
+    ],
+)
+def test_what_was_meant_or_what_there_is(path: tuple[object, ...], said: str) -> None:
+    assert hint(JobSpec, path) == said
+    assert hint(PlanAsk, path) == said
+    assert hint(JobSpec | None, path) == said
+
+
+def test_of_what_is_no_model_nothing_is_said() -> None:
+    assert hint(None, ("x",)) == hint(dict[str, int], ("x", "y")) == ""
