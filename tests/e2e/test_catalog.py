@@ -20,7 +20,7 @@ def test_what_can_be_rented_is_listed_and_says_what_connects_it(terminal: Termin
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) == 6
     assert "days old" in done.stderr
-    assert "crucible backends" in done.stderr
+    assert "Not connected, and no command connects" in done.stderr
 
 
 def test_documented_prices(terminal: Terminal) -> None:
