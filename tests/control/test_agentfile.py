@@ -5,13 +5,11 @@ import io
 import subprocess
 import sys
 import zipfile
-from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 
 import pytest
 
 import crucible
-from crucible.control import agentfile
 from crucible.control.agentfile import ROOMS, agent_bytes, build_agent
 
 
@@ -29,37 +27,10 @@ def test_the_same_sources_give_the_same_bytes() -> None:
     assert agent_bytes() == agent_bytes()
 
 
-def test_bytes_do_not_depend_on_what_python_keeps_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = agent_bytes()
-    monkeypatch.setattr(agentfile, "_cached", lambda entry: None)
-    assert agent_bytes() == kept
-
-
-def test_every_source_has_its_bytecode_and_none_tells_of_this_computer() -> None:
-    here = str(Path(crucible.__file__).parent).encode()
-    with zipfile.ZipFile(io.BytesIO(agent_bytes())) as archive:
-        held = {name: archive.read(name) for name in archive.namelist()}
-    compiled = {name for name in held if name.endswith(".pyc")}
-    assert compiled == {f"{name}c" for name in held if name.count("/") > 1 and name.endswith(".py")}
-    assert not [name for name in held if here in held[name]]
-
-
-@pytest.mark.parametrize(("magic", "loaded"), [(MAGIC_NUMBER, ".pyc"), (b"\x00\x00\r\n", ".py")])
-def test_bytecode_is_for_our_version_of_python_and_others_read_the_source(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, magic: bytes, loaded: str
-) -> None:
-    monkeypatch.setattr(agentfile, "MAGIC_NUMBER", magic)
-    file = build_agent(tmp_path)
-    code = f"import sys; sys.path.insert(0, {str(file)!r}); import crucible.wire.paths as m; print(m.__file__)"
-    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout.strip() == f"{file}/crucible/wire/paths{loaded}"
-    assert run(file, "version").stdout.strip() == crucible.__version__
-
-
 def test_it_holds_what_runs_elsewhere_and_nothing_else() -> None:
     rooms = {tuple(name.split("/")[:2]) for name in names()}
     assert rooms == {("__main__.py",), ("crucible", "__init__.py"), *(("crucible", room) for room in ROOMS)}
-    assert all(name.endswith((".py", ".pyc")) for name in names())
+    assert all(name.endswith(".py") for name in names())
     assert names() == sorted(set(names()))
 
 
