@@ -90,12 +90,13 @@ def test_a_restore_is_asked_about_and_says_what_comes_next(cli: Cli, tmp_path: P
     ran = cli("db", "restore", "copy.db", "--yes")
     assert ran.code == 0
     assert "crucible db confirm" in ran.err
-    assert restorer.read_text() == str(tmp_path / "copy.db")
+    asked = f"{tmp_path / 'copy.db'} --home {tmp_path / 'home'}"
+    assert restorer.read_text() == asked
     assert cli("db", "restore", "copy.db", "--yes", "--json").json["file"] == str(tmp_path / "copy.db")
     assert cli("db", "restore", "copy.db", "--yes", "--force").code == 0
-    assert restorer.read_text().endswith("copy.db --force")
+    assert restorer.read_text() == f"{asked} --force"
     assert cli("db", "restore", "copy.db", "--yes", "--in-use").code == 0
-    assert restorer.read_text().endswith("copy.db --in-use"), "one flag does not stand for the other"
+    assert restorer.read_text() == f"{asked} --in-use", "one flag does not stand for the other"
 
 
 def test_a_restore_needs_a_file(cli: Cli, restorer: Path) -> None:
