@@ -308,7 +308,7 @@ ALL = (
     Planted("no place is avoided", "skypilot#10021", no_place_is_avoided),
     Planted("output is acknowledged first", "dstack#2783, ray#44561", output_is_acknowledged_first, first=2),
     Planted("checkpoints are acknowledged first", "promise 6", checkpoints_are_acknowledged_first, first=2),
-    Planted("removals are tried once", "promise 6", removals_are_tried_once, first=94),
+    Planted("removals are tried once", "promise 6", removals_are_tried_once, first=2),
     Planted("nobody waits for what is coming", "promise 6", nobody_waits_for_what_is_coming, first=2),
     Planted("keys are ignored", "promise 1", keys_are_ignored, first=10),
     Planted("only the last event", "promise 6", only_the_last_event),

@@ -64,9 +64,9 @@ class MemoryStore:
         return iter([(key, len(data)) for key, data in self.objects.items() if key.startswith(below)])
 
     def delete(self, key: str) -> None:
-        self._answer()
+        self._answer("removal.failed")
         self.objects.pop(key, None)
-        self._answer()
+        self._answer("removal.failed")
 
     def free_bytes(self) -> int | None:
         self._reach()
@@ -76,10 +76,10 @@ class MemoryStore:
         if self._weather.storming("store"):
             raise StoreFull("There is no room left.")
 
-    def _answer(self) -> None:
+    def _answer(self, fault: str = "store.failed") -> None:
         """What was done is done, whether its answer comes or not."""
         self._reach()
-        if self._weather.strikes("store.failed"):
+        if self._weather.strikes(fault):
             raise StoreUnreachable("The store does not answer.")
 
     def _reach(self) -> None:

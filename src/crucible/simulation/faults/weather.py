@@ -21,6 +21,7 @@ RATES = {
     "request.late": 0.02,
     "request.twice": 0.05,
     "store.failed": 0.03,
+    "removal.failed": 0.15,
 }
 """How often each single fault strikes in the chaos, storms apart."""
 
