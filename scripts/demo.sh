@@ -80,6 +80,10 @@ code=$?
 
 if [ "$code" = 0 ]; then
     story || code=1
+    if ! kill -0 "$provider" 2>/dev/null && ! wait "$provider"; then
+        say "The demo's provider failed, and took no machine away; what it said stands above."
+        code=1
+    fi
 elif [ "$code" = 130 ]; then
     say ""
     cancel_jobs

@@ -53,7 +53,7 @@ def reclaim(settings: Settings, after: int, notice: float) -> None:
     if api is None:
         raise Unreachable("No server is up.")
     job, step = once_saved(api, after)
-    instance = next(m.native_id for m in api.machines() if m.id == job.machine)
+    instance = next(m.native_id for m in api.places.machines() if m.id == job.machine)
     cloud = Connection(settings.home.value / PLACE)
     cloud.call("POST", f"/admin/instances/{instance}/reclaim", {"notice": notice})
     say(f">>> Step {step} is saved. The provider takes the machine back: it will be gone in {notice:g} seconds.")
