@@ -52,7 +52,7 @@ def test_broken_and_mangled_snippets_give_a_profile_each(part: int) -> None:
 
 
 def test_reading_opens_starts_and_runs_nothing() -> None:
-    analyse(sources("é = ("))  # what is loaded once
+    analyse(sources("é = = 1"))  # what is loaded once
     with watched() as done:
         for seed in range(30):
             analyse(sources(snippet(random.Random(seed))))
