@@ -173,7 +173,7 @@ def limits_are_not_kept(patch: pytest.MonkeyPatch) -> None:
 
 def silence_is_death(patch: pytest.MonkeyPatch) -> None:
     """An attempt that is not heard of for a while is given up and started elsewhere."""
-    patch.setattr(silence, "REPLACE_MARGIN", -840.0)
+    patch.setattr(silence, "REPLACE_MARGIN", -340.0)
 
 
 def nobody_sweeps(patch: pytest.MonkeyPatch) -> None:

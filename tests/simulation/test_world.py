@@ -16,7 +16,7 @@ from crucible.simulation.faults.ports import WallClock
 from crucible.simulation.faults.store import MemoryStore
 from crucible.simulation.faults.trace import Trace
 from crucible.simulation.faults.truth import Truth
-from crucible.simulation.faults.weather import Dice, Weather
+from crucible.simulation.faults.weather import RATES, SPELL_SECONDS, Dice, Weather
 from crucible.storage import StoreUnreachable
 
 
@@ -119,3 +119,17 @@ def test_a_clock_that_is_set_says_when() -> None:
         assert (clock.now() - before, clock.stepped_at) == (3600, 50)
 
     loop.run_until_complete(scene())
+
+
+def test_what_a_provider_does_wrong_comes_in_spells_and_nothing_else_does() -> None:
+    now = [0.0]
+    weather = Weather(Dice(1, "weather"), lambda: now[0])
+    struck: dict[str, list[int]] = {"create.lost": [], "request.twice": []}
+    for spell in range(40):
+        now[0] = spell * SPELL_SECONDS
+        for fault, counts in struck.items():
+            counts.append(sum(weather.strikes(fault) for _ in range(400)))
+    expected = 400 * RATES["create.lost"]
+    assert min(struck["create.lost"]) < 0.5 * expected < 1.5 * expected < max(struck["create.lost"])
+    assert sum(struck["create.lost"]) > 0.7 * 40 * expected
+    assert min(struck["request.twice"]) > 0

@@ -89,7 +89,7 @@ class Cloud:
         self.instances[name] = made
         self._ground.trace(name, f"is made as {token} in {zone} ({market.value})")
         if not self._weather.strikes("boot.failed"):
-            self._loop.call_later(self._dice.between(5.0, 60.0), self._boot, made)
+            self._loop.call_later(self._dice.between(5.0, 40.0), self._boot, made)
         if ends_at is not None:
             self._loop.call_later(ends_at - START - self._loop.time(), self.end, name, "maximum duration")
         return made

@@ -73,10 +73,10 @@ class People:
         raise Broken("nothing can be pruned")
 
     async def _person(self, key: str, spec: JobSpec) -> None:
-        await asyncio.sleep(self._dice.between(0.0, 1500.0))
+        await asyncio.sleep(self._dice.between(0.0, 1200.0))
         job = await self._submit(key, spec)
         self.waiting -= 1
-        if self._dice.chance(0.4):
+        if self._dice.chance(0.3):
             await asyncio.sleep(self._dice.between(0.0, 60.0))
             await self._wish(job, "cancel")
         while not self._weather.calm:
@@ -127,13 +127,13 @@ class People:
     def _spec(self, n: int) -> JobSpec:
         dice = self._dice
         script = Script(
-            steps=dice.whole(8, 45),
-            step_seconds=dice.between(8.0, 35.0),
+            steps=dice.whole(8, 50),
+            step_seconds=dice.between(10.0, 40.0),
             every=dice.whole(2, 10),
             fails_at=dice.whole(5, 30) if dice.chance(0.15) else None,
             deaf=dice.chance(0.15),
         )
-        backend = dice.one(("cloud", "cloud", "cloud", "local"))
+        backend = dice.one(("cloud", "cloud", "cloud", "cloud", "local"))
         return JobSpec(
             command=script.command(),
             name=f"job-{n}",
@@ -141,7 +141,7 @@ class People:
             fallback=dice.one(((), ("local",), ("cloud",))),
             market=dice.one((Market.SPOT, Market.SPOT, Market.ON_DEMAND)),
             resources=Resources(
-                cpus=1.0, memory_bytes=GiB, seconds=dice.between(150.0, 1500.0) if dice.chance(0.3) else None
+                cpus=1.0, memory_bytes=GiB, seconds=dice.between(150.0, 900.0) if dice.chance(0.35) else None
             ),
             retries=Retries(interruption=50, infrastructure=50),
             keep=Keeping(latest=dice.whole(1, 3)),

@@ -40,7 +40,7 @@ KEY = b"the simulated deployment's key"
 DEPLOYMENT = make_id(Prefix.DEPLOYMENT, 1, 1)
 ALONE_DUTIES = 120.0
 """A process that is alone renews its duties for nobody."""
-TERMS = Terms(lease_seconds=900.0, longest_seconds=2700.0)
+TERMS = Terms(lease_seconds=400.0, longest_seconds=2700.0)
 FUSE = 2500.0
 LONGEST_DOWN = 45.0
 IDLE = {

@@ -83,12 +83,13 @@ class Storms:
             self._slow,
             self._partition,
             self._partition,
+            self._partition,
             self._reclaim,
             self._reclaim,
             self._reclaim,
-            self._death,
             self._death,
             self._sold_out,
+            self._price,
             self._price,
             self._full,
             self._store_away,
@@ -126,7 +127,7 @@ class Storms:
         if not machines:
             return
         struck = machines if self._dice.chance(0.2) else [self._dice.one(machines)]
-        seconds = self._dice.one((5.0, 60.0, 600.0, 1500.0)) * self._dice.between(0.5, 1.5)
+        seconds = self._dice.one((5.0, 60.0, 600.0, 1500.0, 1500.0)) * self._dice.between(0.5, 1.5)
         for machine in struck:
             self._trace("weather", f"{machine.native_id} is cut off for {seconds:.0f} s")
             machine.line.cut = True
@@ -163,7 +164,12 @@ class Storms:
         self._cloud.restock(what)
 
     def _price(self) -> None:
-        zone, market = self._dice.one(ZONES), self._dice.one((Market.SPOT, Market.ON_DEMAND))
+        """More often than not of what somebody rents just now."""
+        rented = [found.zone for found in self._cloud.living() if found.market is Market.SPOT]
+        if rented and self._dice.chance(0.7):
+            zone, market = self._dice.one(rented), Market.SPOT
+        else:
+            zone, market = self._dice.one(ZONES), self._dice.one((Market.SPOT, Market.ON_DEMAND))
         self._cloud.reprice(zone, market, self._dice.whole(100_000, 1_500_000))
 
     def _crash(self) -> None:

@@ -26,6 +26,11 @@ RATES = {
 """How often each single fault strikes in the chaos, storms apart."""
 
 
+PROVIDERS = frozenset({"create.lost", "create.failed", "create.refused", "boot.failed", "terminate.failed"})
+"""A provider has bad times and good ones: these come in spells."""
+SPELL_SECONDS = 300.0
+FOUL, CLEAR = 2.2, 0.1
+"""How much more often they strike in a bad spell than RATES says, and how much more seldom in a good one."""
 LASTING = frozenset({"disk", "store"})
 """Storms that do not end with the others."""
 
@@ -63,10 +68,21 @@ class Weather:
         self._dice = dice
         self._now = now
         self._storms: dict[str, float] = {}
+        self._foul = dice.chance(0.5)
+        self._turns_at = dice.about(SPELL_SECONDS)
         self.calm = False
 
     def strikes(self, fault: str) -> bool:
-        return not self.calm and self._dice.chance(RATES[fault])
+        if self.calm:
+            return False
+        often = self._spell() if fault in PROVIDERS else 1.0
+        return self._dice.chance(RATES[fault] * often)
+
+    def _spell(self) -> float:
+        while self._turns_at <= self._now():
+            self._foul = not self._foul
+            self._turns_at += self._dice.about(SPELL_SECONDS)
+        return FOUL if self._foul else CLEAR
 
     def storm(self, name: str, seconds: float) -> None:
         self._storms[name] = max(self._storms.get(name, 0.0), self._now() + seconds)
