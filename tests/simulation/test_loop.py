@@ -73,7 +73,7 @@ def test_what_is_frozen_goes_on_in_its_order_once_it_thaws() -> None:
         await asyncio.sleep(1)
         loop.freeze([sleeper])
         await asyncio.sleep(99)
-        loop.thaw()
+        loop.thaw([sleeper])
         await asyncio.sleep(50)
 
     loop = VirtualLoop()
@@ -95,9 +95,33 @@ def test_what_dies_while_it_is_frozen_never_goes_on() -> None:
         loop.freeze([sleeper])
         await asyncio.sleep(20)
         sleeper.die()
-        loop.thaw()
+        loop.thaw([sleeper])
         await asyncio.sleep(20)
 
     loop = VirtualLoop()
     loop.run_until_complete(scene())
     assert told == []
+
+
+def test_what_thaws_leaves_others_frozen() -> None:
+    told: list[tuple[str, float]] = []
+
+    async def tick(name: str) -> None:
+        await asyncio.sleep(10)
+        told.append((name, asyncio.get_running_loop().time()))
+
+    async def scene() -> None:
+        crews = Crew("one"), Crew("other")
+        for crew in crews:
+            crew.start(tick(crew.name))
+        await asyncio.sleep(1)
+        loop.freeze(crews)
+        await asyncio.sleep(49)
+        loop.thaw(crews[:1])
+        await asyncio.sleep(50)
+        loop.thaw(crews[1:])
+        await asyncio.sleep(1)
+
+    loop = VirtualLoop()
+    loop.run_until_complete(scene())
+    assert told == [("one", 50.0), ("other", 100.0)]

@@ -8,9 +8,9 @@ import pytest
 
 from crucible.control.crashpoints import crashpoint, disarm
 from crucible.core.errors import TimedOut
-from crucible.simulation.faults.loop import VirtualLoop
+from crucible.simulation.faults.loop import VirtualLoop, virtual_loop
 from crucible.simulation.faults.ports import FlightCalls, OrderedWakeups, ProcessDb, WatchedDb
-from crucible.simulation.faults.process import NAMED_WEIGHT, Crash, Process, arm_all
+from crucible.simulation.faults.process import NAMED_WEIGHT, WRITE_WEIGHT, Crash, Process, arm_all
 from crucible.simulation.faults.store import MemoryStore
 from crucible.simulation.faults.weather import Dice, Weather
 from crucible.storage import HashMismatch, StoreFull
@@ -134,3 +134,27 @@ def test_a_full_store_takes_nothing(tmp_path: Path) -> None:
 def test_dice_of_one_name_fall_the_same_way() -> None:
     assert [Dice(1, "a").bits(64) for _ in range(2)] == [Dice(1, "a").bits(64)] * 2
     assert Dice(1, "a").bits(64) != Dice(1, "b").bits(64)
+
+
+def test_a_process_stands_still_at_a_border_and_goes_on_from_there() -> None:
+    told: list[tuple[str, float]] = []
+
+    async def scene() -> None:
+        loop = virtual_loop()
+        db = WatchedDb()
+        process = Process("p", None, lambda what: None)
+        mine = ProcessDb(db, process, calm(), lambda: None)
+        process.halt, process.halted = WRITE_WEIGHT - 1, lambda where: stop(where)
+
+        def stop(where: str) -> None:
+            told.append((where, loop.time()))
+            loop.freeze([process])
+
+        task = process.start(mine.write(lambda conn: told.append(("wrote", loop.time()))))
+        await asyncio.sleep(300)
+        assert not task.done()
+        loop.thaw([process])
+        await task
+
+    play(scene)
+    assert told == [("write", 0.0), ("wrote", 300.0)]

@@ -10,6 +10,8 @@ from crucible.control.agents import Agents
 from crucible.simulation.faults.findings import Checkers
 from crucible.simulation.faults.run import run
 
+TWO_SERVERS = 33
+"""A seed with two of them."""
 CODE = "from crucible.simulation.faults.run import run; print(run(3).digest)"
 
 
@@ -71,3 +73,11 @@ def test_an_error_of_the_simulation_is_told_with_its_seed(monkeypatch: pytest.Mo
     outcome = run(3)
     assert (outcome.seed, outcome.broken) == (3, "ValueError('no such column')")
     assert outcome.trace.lines
+
+
+@pytest.mark.timeout(300)
+def test_a_server_stands_still_beside_another_and_goes_on() -> None:
+    told = [f"{line.who} {line.what}" for line in run(TWO_SERVERS).trace.lines]
+    still = [line.partition(" stands still")[0] for line in told if "stands still at" in line]
+    assert still
+    assert any(f"{name} goes on" in told for name in still)

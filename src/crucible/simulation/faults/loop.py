@@ -70,8 +70,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return self._now
 
     async def give_way(self) -> None:
-        """As `asyncio.sleep(0)`, and cheaper where nobody waits for a turn."""
-        if self._ready:
+        """As `asyncio.sleep(0)`, and cheaper where nobody waits for a turn. Whoever was just frozen stays here."""
+        if self._ready or self._frozen:
             await asyncio.sleep(0)
 
     def call_soon(self, callback: Any, *args: Any, context: Context | None = None) -> Any:  # type: ignore[override]
@@ -129,17 +129,18 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             asyncio._set_running_loop(None)
 
     def freeze(self, crews: Iterable[Crew]) -> None:
-        """Nothing of these crews runs until `thaw`; then all that was due meanwhile is, in its order."""
+        """Nothing of these crews runs until they thaw; then all that was due meanwhile is, in its order."""
         for crew in crews:
             crew.frozen = True
             self._frozen.append(crew)
 
-    def thaw(self) -> None:
-        for crew in self._frozen:
+    def thaw(self, crews: Iterable[Crew]) -> None:
+        for crew in crews:
             crew.frozen = False
-        self._frozen.clear()
-        self._ready.extend(self._held)
-        self._held.clear()
+        self._frozen = [crew for crew in self._frozen if crew.frozen]
+        held, self._held = self._held, []
+        for turn in held:
+            (self._held if turn.is_frozen() else self._ready).append(turn)
 
     def _advance(self) -> None:
         if not self._ready:

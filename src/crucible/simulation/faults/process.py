@@ -19,24 +19,35 @@ class Crash(BaseException):
 
 
 class Process(Crew):
-    """`fuse` is how much may happen before it dies; None: it lives on. `ended` is set when it is dead."""
+    """`fuse` is how much may happen before it dies; None: it lives on. `ended` is set when it is dead.
+
+    `halt` is how much may happen, at borders whose names begin with `halts_at`, before it stands still; `halted` is
+    told where it does.
+    """
 
     def __init__(self, name: str, fuse: int | None, told: Callable[[str], None]) -> None:
         super().__init__(name)
         self.fuse = fuse
         self._told = told
         self.ended = asyncio.Event()
+        self.halt: int | None = None
+        self.halts_at = ""
+        self.halted: Callable[[str], None] = lambda where: None
 
     def border(self, name: str, weight: int = PORT_WEIGHT) -> None:
         """Marks one. Raises Crash when the process is dead, or dies here."""
         if not self.alive:
             raise Crash(self.name)
-        if self.fuse is None:
-            return
-        self.fuse -= weight
-        if self.fuse < 0:
-            self.crash(name)
-            raise Crash(name)
+        if self.fuse is not None:
+            self.fuse -= weight
+            if self.fuse < 0:
+                self.crash(name)
+                raise Crash(name)
+        if self.halt is not None and name.startswith(self.halts_at):
+            self.halt -= weight
+            if self.halt < 0:
+                self.halt = None
+                self.halted(name)
 
     def crash(self, where: str) -> None:
         if self.alive:

@@ -143,6 +143,7 @@ class World:
             for part in (self._people, self._servers):
                 part.stop()
             self._storms.end()
+            await asyncio.sleep(0)  # so that what was just ended hears of it
         return self._broken[0] if self._broken else ""
 
     async def _chaos(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextvars import Context
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -19,6 +20,7 @@ from crucible.control.service import Control
 from crucible.core.errors import CrucibleError
 from crucible.core.ids import Prefix, make_id
 from crucible.simulation.faults.crew import Crew
+from crucible.simulation.faults.loop import virtual_loop
 from crucible.simulation.faults.ports import (
     FlightCalls,
     OrderedWakeups,
@@ -42,7 +44,11 @@ ALONE_DUTIES = 120.0
 """A process that is alone renews its duties for nobody."""
 TERMS = Terms(lease_seconds=400.0, longest_seconds=2700.0)
 FUSE = 2500.0
+HALTS_AT = ("", "answer of cloud", "answer of cloud")
+"""Where one that stands still does so: anywhere, or more often with an answer in hand that grows old."""
 LONGEST_DOWN = 45.0
+LONGEST_WALK = 80
+"""How much may happen at most before one that is to stand still does."""
 IDLE = {
     "effects": 30.0,
     "sweep": 15.0,
@@ -117,34 +123,61 @@ class Servers:
             self._keepers.start(self._keep(n))
 
     def stop(self) -> None:
+        """What waited for one that stands still ends with it."""
         self._keepers.die()
         for server in self.running:
             server.process.die()
+            self._go_on(server.process)
 
     def answer(self, request: Callable[[Agents], Awaitable[T]]) -> asyncio.Task[T] | None:
         server = self.any()
         return None if server is None else server.process.start(answered(request, server.control.agents))
 
     def any(self) -> Server | None:
-        """One that answers, if there is one."""
-        awake = [server for server in self.running if server.process.alive and not server.process.frozen]
-        ready = [server for server in awake if server.control.ready()]
-        return self._dice.one(ready) if ready else None
+        """One that takes requests, if there is one. Of several, one that stands still takes them too."""
+        return self._one(self._ready() if self._count > 1 else self._awake())
+
+    def _ready(self) -> list[Server]:
+        return [server for server in self.running if server.process.alive and server.control.ready()]
+
+    def _awake(self) -> list[Server]:
+        return [server for server in self._ready() if not server.process.frozen]
+
+    def _one(self, servers: list[Server]) -> Server | None:
+        return self._dice.one(servers) if servers else None
 
     def at_home(self) -> list[Crew]:
         """What of it sleeps when the laptop does: an embedded server, and whoever starts it again."""
         return [self._keepers, *(server.process for server in self.running)] if self._count == 1 else []
 
     def crash_one(self, where: str) -> None:
-        server = self.any()
+        server = self._one(self._awake())
         if server is not None:
             server.process.crash(where)
 
     def stop_one(self) -> None:
         """Somebody stops one properly; it is started again."""
-        server = self.any()
+        server = self._one(self._awake())
         if server is not None:
             server.process.start(self._leave(server))
+
+    def halt_one(self, seconds: float) -> None:
+        """Of several, one soon stands still wherever it is, and goes on from there so much later."""
+        server = self._one(self._awake()) if self._count > 1 else None
+        if server is not None:
+            server.process.halt = self._dice.whole(0, LONGEST_WALK)
+            server.process.halts_at = self._dice.one(HALTS_AT)
+            server.process.halted = lambda where: self._halt(server.process, where, seconds)
+
+    def _halt(self, process: Process, where: str, seconds: float) -> None:
+        self._estate.trace(process.name, f"stands still at {where} for {seconds:.0f} s")
+        virtual_loop().freeze([process])
+        virtual_loop().call_later(seconds, self._go_on, process, context=Context())
+
+    def _go_on(self, process: Process) -> None:
+        if process.frozen:
+            self._estate.trace(process.name, "goes on")
+            virtual_loop().thaw([process])
 
     async def _leave(self, server: Server) -> None:
         self._estate.trace(server.process.name, "is stopped")
@@ -154,9 +187,10 @@ class Servers:
             server.process.die()
 
     def spare(self) -> None:
-        """From now on nobody dies."""
+        """From now on nobody dies or stands still; who does goes on."""
         for server in self.running:
-            server.process.fuse = None
+            server.process.fuse = server.process.halt = None
+            self._go_on(server.process)
 
     async def _keep(self, n: int) -> None:
         while True:

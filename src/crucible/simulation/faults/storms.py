@@ -24,6 +24,8 @@ USUALLY_AHEAD = 120.0
 FORWARD = (600.0, 3 * 3600.0)
 BACK = (60.0, 300.0)
 """Seconds by which somebody sets it. What waits for an instant waits that much longer after a step back."""
+STANDS = (30.0, 150.0, 300.0, 400.0)
+"""Seconds for which a server stands still: longer than its duties last, than its claims, than both with the calls."""
 NAPS = (60.0, 600.0, 3600.0, 7200.0)
 AFTERSHOCK = 180.0
 """Seconds that the disk may still be full once all else is calm."""
@@ -47,6 +49,7 @@ class Storms:
         self._cut: list[Line] = []
         self._set = 0.0
         self._asleep_since: float | None = None
+        self._still: list[Crew] = []
         self._over = False
         self.slept = 0.0
 
@@ -96,6 +99,9 @@ class Storms:
             self._crash,
             self._crash,
             self._stop,
+            self._stand_still,
+            self._stand_still,
+            self._stand_still,
             self._clock_jump,
             self._clock_step,
             self._sleep,
@@ -178,6 +184,9 @@ class Storms:
     def _stop(self) -> None:
         self._servers.stop_one()
 
+    def _stand_still(self) -> None:
+        self._servers.halt_one(self._dice.one(STANDS) * self._dice.between(0.7, 1.3))
+
     def _clock_jump(self) -> None:
         self._clock.ahead = self._set + self._dice.between(-USUALLY_AHEAD, USUALLY_AHEAD)
         self._trace("weather", f"the clock is {self._clock.ahead:.0f} s ahead")
@@ -200,7 +209,8 @@ class Storms:
         self._asleep_since = virtual_loop().time()
         self._laptop.asleep = True
         home = self._servers.at_home()
-        virtual_loop().freeze([*self._laptop.crews(), *home, *([self._people.crew] if home else [])])
+        self._still = [*self._laptop.crews(), *home, *([self._people.crew] if home else [])]
+        virtual_loop().freeze(self._still)
         if home:
             self.slept += seconds
         self._crew.start(self._sleep_on(seconds))
@@ -216,7 +226,7 @@ class Storms:
         self._trace("weather", "the laptop wakes")
         self._laptop.wake(slept, clock_stood=self._dice.chance(0.5))
         self._cloud.forget()
-        virtual_loop().thaw()
+        virtual_loop().thaw(self._still)
 
     def _kill_runner(self) -> None:
         runners = [runner for machine in self._machines() for runner in machine.runners.values() if runner.alive]
