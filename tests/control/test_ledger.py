@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from tests.control.clouds import FakeCloud
 from tests.control.world import Rig, make_rig, other_worker, service
 
+from crucible.backends.base import MachineRef, Metered
 from crucible.control.db import schema as t
 from crucible.control.ledger import FINAL_AFTER
 from crucible.core.errors import Unreachable
@@ -24,6 +26,17 @@ async def rig(cloud: FakeCloud, tmp_path: Path) -> Rig:
 
 async def cost(rig: Rig, machine: str) -> object:
     return next(m["cost_micros"] for m in await service(rig).machines(all=True) if m["id"] == machine)
+
+
+async def ended(rig: Rig) -> str:
+    """A machine that is gone since less than a minute."""
+    _, runner = await rig.running(backend="cloud")
+    machine = (await rig.machine()).id
+    await runner.end()
+    for _ in range(3):
+        await rig.performer.perform_due()
+        rig.clock.move(10)
+    return machine
 
 
 async def test_the_providers_word_replaces_our_own_count(rig: Rig, cloud: FakeCloud) -> None:
@@ -53,12 +66,7 @@ async def test_a_meter_that_does_not_answer_changes_nothing(rig: Rig, cloud: Fak
 
 
 async def test_a_closed_bill_is_not_asked_for_again(rig: Rig, cloud: FakeCloud) -> None:
-    _, runner = await rig.running(backend="cloud")
-    machine = (await rig.machine()).id
-    await runner.end()
-    for _ in range(3):
-        await rig.performer.perform_due()
-        rig.clock.move(10)
+    machine = await ended(rig)
     cloud.meter[machine] = (Segment(0.0, 10.0, 3_600_000),)
     await rig.ledger.round()
     assert not (await rig.rows(t.machines))[-1]["metered"]
@@ -104,3 +112,26 @@ async def test_who_lost_the_duty_writes_nothing(rig: Rig, cloud: FakeCloud) -> N
     assert await rig.rows(t.price_segments) == before
     await other.ledger.round()
     assert await cost(rig, machine) == 10_000
+
+
+async def test_a_reading_that_was_long_on_its_way_closes_no_bill(
+    rig: Rig, cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was asked for when the bill could still change; what came after it is read in the next round."""
+    machine = await ended(rig)
+    cloud.meter[machine] = (Segment(0.0, 10.0, 3_600_000),)
+    read = cloud.metered
+
+    def late(refs: Sequence[MachineRef]) -> Sequence[Metered]:
+        found = read(refs)
+        rig.clock.move(FINAL_AFTER)
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cloud, "metered", late)
+        await rig.ledger.round()
+    assert not (await rig.rows(t.machines))[-1]["metered"]
+    cloud.meter[machine] = (Segment(0.0, 10.0, 3_600_000), Segment(10.0, 20.0, 3_600_000))
+    await rig.duties.renew(rig.ports.db, rig.clock)
+    await rig.ledger.round()
+    assert await cost(rig, machine) == 20_000

@@ -306,9 +306,9 @@ def prices_never_change(patch: pytest.MonkeyPatch) -> None:
 def who_stood_still_writes_on(patch: pytest.MonkeyPatch) -> None:
     """What a meter said is written down by whoever read it, however long ago, though another has closed the bill."""
 
-    def record(self: Any, unit: Unit, ids: list[str], metered: list[base.Metered]) -> None:
+    def record(self: Any, unit: Unit, ids: list[str], metered: list[base.Metered], asked_at: float) -> None:
         known = repository.load_machines(unit.conn, set(ids))
-        ledger._write(unit, list(known.values()), metered)
+        ledger._write(unit, list(known.values()), metered, asked_at)
 
     patch.setattr(ledger.Ledger, "_record", record)
 

@@ -70,21 +70,23 @@ class Ledger:
     async def _settle(self, backend: Meters, machines: Sequence[Machine]) -> None:
         name, ids = machines[0].backend, [machine.id for machine in machines]
         refs = [MachineRef(name, m.id, m.native_id or "", m.region) for m in machines]
+        asked_at = self._ports.clock.now()
         metered = await self._ports.calls.run(name, lambda: backend.metered(refs), METER_DEADLINE)
-        await self._writer.write(lambda unit: self._record(unit, ids, metered))
+        await self._writer.write(lambda unit: self._record(unit, ids, metered, asked_at))
 
     async def _unsettled(self, backend: str, after: str) -> list[Machine]:
         rows = await self._ports.db.read(lambda conn: _UNSETTLED.all(conn, backend=backend, after=after))
         return [codec.machine_of(row) for row in rows]
 
-    def _record(self, unit: Unit, ids: Sequence[str], metered: Sequence[Metered]) -> None:
+    def _record(self, unit: Unit, ids: Sequence[str], metered: Sequence[Metered], asked_at: float) -> None:
         """What was read is written by the holder of the duty alone, and never over a bill that is closed."""
         if not self._duties.holds(unit.conn, Duty.POLLER):
             return
-        _write(unit, [codec.machine_of(row) for row in _STILL_OPEN.all(unit.conn, machines=ids)], metered)
+        machines = [codec.machine_of(row) for row in _STILL_OPEN.all(unit.conn, machines=ids)]
+        _write(unit, machines, metered, asked_at)
 
 
-def _write(unit: Unit, machines: Sequence[Machine], metered: Sequence[Metered]) -> None:
+def _write(unit: Unit, machines: Sequence[Machine], metered: Sequence[Metered], asked_at: float) -> None:
     told: dict[str, list[Metered]] = {}
     for entry in metered:
         told.setdefault(entry.ref.machine, []).append(entry)
@@ -92,7 +94,7 @@ def _write(unit: Unit, machines: Sequence[Machine], metered: Sequence[Metered]) 
         entries = told.get(machine.id, [])
         if entries:
             _replace(unit, machine.id, entries)
-        if _final(machine, entries, unit.now):
+        if _final(machine, entries, asked_at):
             _CLOSE.run(unit.conn, machine=machine.id)
 
 
@@ -113,7 +115,7 @@ def _replace(unit: Unit, machine: str, entries: Sequence[Metered]) -> None:
         _ADD.run_each(unit.conn, [{**row, "n": n} for n, row in enumerate(rows)])
 
 
-def _final(machine: Machine, entries: Sequence[Metered], now: float) -> bool:
-    """Its bill cannot change any more: it is gone for a while, and nothing of it runs."""
-    ended = machine.state is MachineState.GONE and now >= (machine.gone_at or now) + FINAL_AFTER
+def _final(machine: Machine, entries: Sequence[Metered], asked_at: float) -> bool:
+    """Its bill could not change any more when it was asked for: gone for a while, and nothing of it ran."""
+    ended = machine.state is MachineState.GONE and asked_at >= (machine.gone_at or asked_at) + FINAL_AFTER
     return ended and all(s.ends_at is not None for e in entries for s in e.segments)
