@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from tests.control.world import Rig
 
-from crucible.control.loops import AFTER_TROUBLE, Loop, Loops
+from crucible.control.loops import AFTER_TROUBLE, LONGEST_TROUBLE, Loop, Loops, after_trouble
 from crucible.core.errors import Unreachable
 
 NEVER = 3600.0
@@ -82,7 +84,50 @@ async def test_a_broken_round_does_not_end_the_loop(rig: Rig, trouble: Exception
     rig.ports.wakeups.wake("topic")
     await until(lambda: rounds.count == 2)
     await loops.stop()
-    assert AFTER_TROUBLE > 0
+
+
+class Waits(Rounds):
+    """Notes how long its loop would wait after each round; only the longest wait is one."""
+
+    def __init__(self, rig: Rig, *ends: float | Exception) -> None:
+        super().__init__(*ends)
+        self.asked: list[float] = []
+        self._wakeups = rig.ports.wakeups
+
+    def watch(self, patch: pytest.MonkeyPatch) -> None:
+        listening = self._wakeups.listening
+
+        @contextmanager
+        def noting(topic: str) -> Iterator[object]:
+            with listening(topic) as listener:
+                yield Noting(listener, self.asked)
+
+        patch.setattr(self._wakeups, "listening", noting)
+
+
+class Noting:
+    def __init__(self, listener: Any, asked: list[float]) -> None:
+        self._listener, self._asked = listener, asked
+
+    async def wait(self, seconds: float) -> None:
+        self._asked.append(seconds)
+        await self._listener.wait(0.0 if seconds < NEVER else seconds)
+
+
+async def test_a_loop_in_trouble_asks_less_and_less_often(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    away = [Unreachable("No answer.")] * 6
+    rounds = Waits(rig, *away, 0.5, Unreachable("No answer."), NEVER)
+    rounds.watch(monkeypatch)
+    loops = one(rig, rounds)
+    loops.start()
+    await until(lambda: len(rounds.asked) == 9)
+    await loops.stop()
+    assert rounds.asked == [1.0, 2.0, 4.0, 8.0, 8.0, 8.0, 0.5, 1.0, NEVER]
+
+
+def test_however_long_the_trouble_the_wait_is_bounded() -> None:
+    assert after_trouble(1) == AFTER_TROUBLE
+    assert after_trouble(10**9) == LONGEST_TROUBLE
 
 
 async def test_one_loops_trouble_is_not_anothers(rig: Rig) -> None:

@@ -18,6 +18,8 @@ from crucible.core.errors import CrucibleError
 log = structlog.get_logger(__name__)
 
 AFTER_TROUBLE = 1.0
+LONGEST_TROUBLE = 8.0
+"""Short beside the bounds of a takeover: what was away is back for some seconds before it is asked again."""
 
 
 @dataclass(frozen=True)
@@ -45,16 +47,24 @@ class Loops:
         self._tasks = []
 
     async def _run(self, loop: Loop) -> None:
+        failed = 0
         with self._ports.wakeups.listening(loop.topic) as listener:
             while True:
                 wait = await self._round(loop)
-                await listener.wait(wait)
+                failed = failed + 1 if wait is None else 0
+                await listener.wait(after_trouble(failed) if wait is None else wait)
 
-    async def _round(self, loop: Loop) -> float:
+    async def _round(self, loop: Loop) -> float | None:
+        """None when it failed."""
         try:
             return await loop.round()
         except CrucibleError as error:
             log.warning("round failed", loop=loop.name, error=str(error), code=error.code)
         except Exception:
             log.exception("round broke", loop=loop.name)
-        return AFTER_TROUBLE
+        return None
+
+
+def after_trouble(failed: int) -> float:
+    """Seconds before the next round, when so many have failed one after the other."""
+    return min(AFTER_TROUBLE * 2 ** min(failed - 1, 10), LONGEST_TROUBLE)
