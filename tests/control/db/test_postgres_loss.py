@@ -7,23 +7,29 @@ import itertools
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
-from sqlalchemy import Connection, text
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy import Connection, Integer, String, sql, text
+from sqlalchemy.exc import IntegrityError, OperationalError
 from tests.control.db.postgres_line import ENDS, Proxy
 from tests.postgres import Server, server
 
 from crucible.control.db import DatabaseError, open_database
 from crucible.control.db.postgres import PostgresDb
 from crucible.control.db.postgres_failures import CommitUnknown, answered, breaks_line
+from crucible.control.db.statement import Statement
 
 if TYPE_CHECKING:
     from tests.control.db.conftest import Gate, Notes
 
 pytestmark = pytest.mark.enable_socket
+
+NOTES = sql.table("notes", sql.column("id", Integer), sql.column("text", String))
+ADD = Statement(sql.insert(NOTES).values(id=sql.bindparam("id"), text=sql.bindparam("text")))
+IDS = Statement(sql.select(NOTES.c.id).order_by(NOTES.c.id))
 
 
 @pytest.fixture(scope="module")
@@ -103,6 +109,23 @@ async def test_a_connection_lost_before_commit_runs_the_function_again(
     assert await writing == 2
     assert len(runs) == 2
     assert await db.read(table.ids) == [1, 2]
+
+
+async def test_a_function_that_goes_on_over_a_lost_connection_does_nothing_outside_its_transaction(
+    db: PostgresDb, url: str
+) -> None:
+    def goes_on(connection: Connection) -> int:
+        first = len(runs) * 10
+        ADD.run(connection, id=first, text="")
+        if len(runs) == 1:
+            end_all_sessions(url)
+        with suppress(OperationalError):
+            ADD.run(connection, id=first + 1, text="")
+        return ADD.run(connection, id=first + 2, text="")
+
+    fn, runs = counted(goes_on)
+    assert await db.write(fn) == 1
+    assert await db.read(IDS.column) == [20, 21, 22]
 
 
 async def test_a_session_ended_inside_commit_was_not_committed_and_runs_again(db: PostgresDb, table: Notes) -> None:

@@ -71,7 +71,11 @@ def connect_arguments(url: str) -> dict[str, Any]:
 def make_engine(url: str) -> Engine:
     """Compiles statements once for all connections; opens none."""
     engine = create_engine(
-        "postgresql+psycopg://", creator=lambda: connect(url), poolclass=NullPool, pool_reset_on_return=None
+        "postgresql+psycopg://",
+        creator=lambda: connect(url),
+        poolclass=NullPool,
+        pool_reset_on_return=None,
+        paramstyle="format",  # by place, as on SQLite: see statement.py
     )
     event.listen(engine, "commit", _refuse_to_end)
     event.listen(engine, "rollback", _refuse_to_end)
