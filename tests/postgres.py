@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
 import psycopg
 import pytest
 from psycopg.sql import SQL, Identifier
@@ -91,10 +92,14 @@ class Server:
             assert not self.port, self.log()
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
-        """SIGINT ends every session and stops cleanly; SIGQUIT is a crash."""
+        """SIGINT ends every session and stops cleanly; SIGQUIT is a crash; SIGKILL ends every process of it at once."""
         if self.process is not None and self.process.stdin is not None:
-            with suppress(FileNotFoundError, ProcessLookupError):
-                os.kill(int((self.data / "postmaster.pid").read_text().split()[0]), how)
+            with suppress(FileNotFoundError, ProcessLookupError, psutil.NoSuchProcess):
+                pid = int((self.data / "postmaster.pid").read_text().split()[0])
+                if how == signal.SIGKILL:
+                    _kill(psutil.Process(pid))
+                else:
+                    os.kill(pid, how)
             self.process.wait(START_SECONDS)
             self.process.stdin.close()
             self.process = None
@@ -130,6 +135,15 @@ class Server:
                 return True
             time.sleep(0.02)
         return False
+
+
+def _kill(postmaster: psutil.Process) -> None:
+    """Nobody has time for a last word. Each session is a process group of its own, so they are taken by parent."""
+    postmaster.suspend()  # it starts no more
+    sessions = postmaster.children()
+    for process in (*sessions, postmaster):
+        process.kill()
+    psutil.wait_procs(sessions, START_SECONDS)
 
 
 @functools.cache

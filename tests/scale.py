@@ -34,6 +34,8 @@ class Scale:
     """Lines of output over cut lines to the server."""
     restarts: int = 3
     """PostgreSQL stopped and started under load."""
+    kills_of_postgres: int = 1
+    """Of these restarts: kill -9 of all its processes."""
     holders: int = 2
     """Servers killed while they hold a duty."""
     cuts: int = 20
@@ -55,6 +57,7 @@ PROVE = Scale(
     launches=1000,
     lines=1_000_000,
     restarts=30,
+    kills_of_postgres=10,
     holders=20,
     cuts=2000,
     cases=1000,

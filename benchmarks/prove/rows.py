@@ -128,8 +128,8 @@ ROWS = (
         "postgres",
         "PostgreSQL: restarts and kills of role holders under load",
         promises=(1, 2, 6),
-        asks="{restarts} restarts, {holders} holders killed",
-        holds="takeover within 30 s, none lost",
+        asks="{restarts} restarts, {kills_of_postgres} of them by kill -9 of every process, {holders} holders killed",
+        holds="takeover within 30 s, none lost or doubled",
         commands=(pytest("tests/faults/test_postgres_restarts.py", "tests/faults/test_postgres_servers.py"),),
     ),
     Row(

@@ -2,9 +2,30 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+from typing import Any
+
 import pytest
-from sqlalchemy import Connection, bindparam, delete, select, update
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Connection,
+    DateTime,
+    Enum,
+    Float,
+    LargeBinary,
+    Numeric,
+    String,
+    Text,
+    bindparam,
+    column,
+    delete,
+    select,
+    update,
+)
 from sqlalchemy.exc import IntegrityError
+from sqlalchemy.types import TypeEngine
 from tests.control.world import Rig
 
 from crucible.control.db import schema as t
@@ -45,6 +66,56 @@ async def test_a_flag_is_true_or_false(rig: Rig) -> None:
     await rig.sql(lambda conn: ADD.run_each(conn, [{"key": key, "value": ""} for key in "ab"]))
     rows = await rig.read(lambda conn: same.all(conn, name="a"))
     assert [row["same"] for row in rows if type(row["same"]) is bool][:2] == [True, False]
+
+
+class Colour(StrEnum):
+    RED = "red"
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "made"),
+    [
+        (b"\x00\xff%s", LargeBinary(), b"\x00\xff%s"),
+        (memoryview(b"abc"), LargeBinary(), b"abc"),
+        (True, Boolean(), True),
+        (None, Boolean(), None),
+        (2**60, BigInteger(), 2**60),
+        (0.1, Float(), 0.1),
+        (Colour.RED, String(), "red"),
+        ("50% of ü, %s and :name", Text(), "50% of ü, %s and :name"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+async def test_values_are_what_sqlalchemy_would_make_of_them(
+    rig: Rig, given: object, kind: TypeEngine[Any], made: object
+) -> None:
+    clause = select(bindparam("given", type_=kind).label("given"))
+    row = await rig.read(lambda conn: Statement(clause).first(conn, given=given))
+    theirs = await rig.read(lambda conn: conn.execute(clause, {"given": given}).scalar())
+    assert row is not None
+    assert row["given"] == theirs == made
+    assert type(row["given"]) is type(theirs) is type(made)
+
+
+@pytest.mark.parametrize("kind", [DateTime(), JSON(), Enum("a", "b"), Numeric()], ids=repr)
+def test_types_that_sqlalchemy_makes_itself_are_refused(kind: TypeEngine[Any]) -> None:
+    with pytest.raises(TypeError, match="SQLAlchemy"):
+        Statement(select(bindparam("given", type_=kind).label("given")))
+    with pytest.raises(TypeError, match="SQLAlchemy"):
+        Statement(select(column("made", kind)).select_from(t.meta))
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 7])
+async def test_rows_of_parameters_are_sent_each(rig: Rig, count: int) -> None:
+    keys = "abcdefg"[:count]
+    await rig.sql(lambda conn: ADD.run_each(conn, [{"key": key, "value": key} for key in keys]))
+    assert await rig.read(lambda conn: SOME.column(conn, names=list("abcdefg"))) == list(keys)
+
+
+async def test_one_bad_row_of_many_is_sqlalchemys_error_too(rig: Rig) -> None:
+    with pytest.raises(IntegrityError):
+        await rig.sql(lambda conn: ADD.run_each(conn, [{"key": key, "value": ""} for key in "aba"]))
+    assert await rig.read(lambda conn: SOME.column(conn, names=["a", "b"])) == []
 
 
 async def test_an_error_is_sqlalchemys_own_and_undoes_the_whole_function(rig: Rig) -> None:

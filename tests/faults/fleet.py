@@ -57,8 +57,9 @@ class Fleet:
 
 
 @contextmanager
-def fleet(folder: Path, count: int) -> Iterator[Fleet]:
-    with server("fsync=off") as postgres, postgres.database() as url:
+def fleet(folder: Path, count: int, *, fsync: bool = False) -> Iterator[Fleet]:
+    """`fsync` for tests after which it matters what had reached the disk."""
+    with server(f"fsync={'on' if fsync else 'off'}", "synchronous_commit=on") as postgres, postgres.database() as url:
         made = Fleet(folder, postgres, url)
         (folder / "key").write_text("5e" * 32)
         try:

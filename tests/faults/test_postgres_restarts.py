@@ -1,4 +1,6 @@
-"""Three servers share a PostgreSQL database that is restarted under load, and whoever is on duty is killed.
+"""Three servers share a PostgreSQL database that is restarted and killed under load, and whoever is on duty is killed.
+
+It syncs to disk, and all that was acknowledged has to be there after each of its processes was ended by SIGKILL.
 
 A longer run: pytest tests/faults/test_postgres_restarts.py --scale prove
 """
@@ -8,7 +10,7 @@ from __future__ import annotations
 import itertools
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -27,6 +29,8 @@ from tests.harness import until
 from tests.postgres import Server
 from tests.scale import TEST, Record, Scale
 
+Way = Callable[[Server], None]
+
 SERVERS = 3
 CLIENTS = 6
 MOST = 3
@@ -42,11 +46,12 @@ BUSY_SECONDS = 10.0
 
 @pytest.mark.timeout(480)
 def test_restarts_and_kills_lose_and_double_nothing(tmp_path: Path, scale: Scale, record: Record) -> None:
-    with fleet(tmp_path, SERVERS) as three:
+    ways = _ways(scale)
+    with fleet(tmp_path, SERVERS, fsync=True) as three:
         ledger = Ledger(tmp_path / "ran")
         long = [Long(one, tmp_path / f"long-{number}") for number, one in enumerate(three.servers)]
         with load(CLIENTS, lambda: three.living, ledger, most=MOST, outages=True):
-            took = _faults(three, ledger, scale)
+            took = _faults(three, ledger, ways, scale.holders)
         one = three.living[0]
         for job in long:
             job.finish(one)
@@ -58,7 +63,8 @@ def test_restarts_and_kills_lose_and_double_nothing(tmp_path: Path, scale: Scale
     print("duties taken over after", *(f"{seconds:.1f}" for seconds in took), "s")
     record(
         "PostgreSQL: restarts and kills of role holders under load",
-        restarts=scale.restarts,
+        restarts=len(ways),
+        kills_of_postgres=ways.count(_kill),
         kills=len(took),
         takeover_max_s=round(max(took, default=0.0), 1),
         acknowledged=len(ledger.acknowledged),
@@ -68,28 +74,36 @@ def test_restarts_and_kills_lose_and_double_nothing(tmp_path: Path, scale: Scale
     assert max(took, default=0.0) <= TAKEOVER_SECONDS + (BUSY_SECONDS if scale == TEST else 0.0), took
 
 
-def _faults(three: Fleet, ledger: Ledger, scale: Scale) -> list[float]:
-    """As many restarts and kills as asked for, each kill with a restart while nobody has the dead one's duties.
+def _faults(three: Fleet, ledger: Ledger, ways: Sequence[Way], holders: int) -> list[float]:
+    """Restarts in these ways and as many kills as asked for, each kill with a restart while nobody has the dead
+    one's duties.
 
     Who was killed is started again, but for the last two: one of three goes on alone. Seconds from each kill until
     another server had the duties.
     """
-    ways, took = itertools.cycle(RESTARTS), []
-    for number in range(max(scale.restarts, scale.holders)):
+    took = []
+    for number in range(max(len(ways), holders)):
         more_jobs(ledger, JOBS_BETWEEN)
-        holder = until(three.holder, 60, "a server on duty") if number < scale.holders else None
+        holder = until(three.holder, 60, "a server on duty") if number < holders else None
         began = time.monotonic()
         if holder is not None:
             holder.kill()
-        if number < scale.restarts:
-            next(ways)(three.postgres)
+        if number < len(ways):
+            ways[number](three.postgres)
         if holder is not None:
             until(three.holder, TAKEOVER_SECONDS * 3, "another to take over")
             took.append(time.monotonic() - began)
-        if holder is not None and number < scale.holders - STAY_DEAD:
+        if holder is not None and number < holders - STAY_DEAD:
             holder.start(seconds=60)
     more_jobs(ledger, JOBS_BETWEEN)
     return took
+
+
+def _ways(scale: Scale) -> list[Way]:
+    """How PostgreSQL ends each time: kills evenly among the others, which take turns."""
+    others = itertools.cycle((_orderly, _away, _crash))
+    kills = [number * scale.kills_of_postgres // max(scale.restarts, 1) for number in range(scale.restarts + 1)]
+    return [_kill if before < after else next(others) for before, after in itertools.pairwise(kills)]
 
 
 def _orderly(postgres: Server) -> None:
@@ -106,4 +120,5 @@ def _away(postgres: Server) -> None:
     postgres.start()
 
 
-RESTARTS: tuple[Callable[[Server], None], ...] = (_orderly, _crash, _away)
+def _kill(postgres: Server) -> None:
+    postgres.restart(signal.SIGKILL)

@@ -6,94 +6,30 @@ import asyncio
 import itertools
 import signal
 import socket
-import threading
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, Integer, String, sql, text
+from sqlalchemy.exc import IntegrityError, OperationalError
+from tests.control.db.postgres_line import ENDS, Proxy
 from tests.postgres import Server, server
 
 from crucible.control.db import DatabaseError, open_database
 from crucible.control.db.postgres import PostgresDb
-from crucible.control.db.postgres_failures import CommitUnknown
+from crucible.control.db.postgres_failures import CommitUnknown, answered, breaks_line
+from crucible.control.db.statement import Statement
 
 if TYPE_CHECKING:
     from tests.control.db.conftest import Gate, Notes
 
 pytestmark = pytest.mark.enable_socket
 
-COMMIT = b"Q\x00\x00\x00\x0bCOMMIT\x00"
-
-
-class Proxy:
-    """Stands between client and server, and cuts the line at the next COMMIT: before it is passed on, or after
-    the server has answered it, with something done in between.
-    """
-
-    def __init__(self, port: int) -> None:
-        self._server_port = port
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._listener.getsockname()[1]
-        self.before: Callable[[], None] | None = None
-        self.after: Callable[[], None] | None = None
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def close(self) -> None:
-        self._listener.close()
-
-    def _accept(self) -> None:
-        with suppress(OSError):
-            while True:
-                client, _ = self._listener.accept()
-                threading.Thread(target=self._serve, args=(client,), daemon=True).start()
-
-    def _serve(self, client: socket.socket) -> None:
-        with client, suppress(OSError), socket.create_connection(("127.0.0.1", self._server_port)) as upstream:
-            deaf = threading.Event()
-            threading.Thread(target=_pump, args=(upstream, client, deaf), daemon=True).start()
-            while data := client.recv(65536):
-                if COMMIT in data and self._cut(upstream, data, deaf):
-                    return
-                upstream.sendall(data)
-
-    def _cut(self, upstream: socket.socket, data: bytes, deaf: threading.Event) -> bool:
-        if self.before or self.after:
-            deaf.set()  # what the server says from here on reaches nobody
-        if self.before is not None:
-            act, self.before = self.before, None
-            act()
-        elif self.after is not None:
-            act, self.after = self.after, None
-            upstream.sendall(data)
-            _let_commit(self._server_port)
-            act()
-        else:
-            return False
-        with suppress(OSError):
-            upstream.shutdown(socket.SHUT_RDWR)
-        return True
-
-
-def _pump(source: socket.socket, target: socket.socket, deaf: threading.Event) -> None:
-    with suppress(OSError):
-        while data := source.recv(65536):
-            if not deaf.is_set():
-                target.sendall(data)
-        if not deaf.is_set():
-            target.shutdown(socket.SHUT_WR)
-
-
-def _let_commit(port: int) -> None:
-    """Waits until no transaction is open that writes."""
-    busy = "SELECT 1 FROM pg_stat_activity WHERE backend_xid IS NOT NULL"
-    with psycopg.connect(f"postgresql://postgres@127.0.0.1:{port}/postgres", autocommit=True) as watcher:
-        end = time.monotonic() + 30
-        while watcher.execute(busy).fetchone():
-            assert time.monotonic() < end
+NOTES = sql.table("notes", sql.column("id", Integer), sql.column("text", String))
+ADD = Statement(sql.insert(NOTES).values(id=sql.bindparam("id"), text=sql.bindparam("text")))
+IDS = Statement(sql.select(NOTES.c.id).order_by(NOTES.c.id))
 
 
 @pytest.fixture(scope="module")
@@ -175,6 +111,23 @@ async def test_a_connection_lost_before_commit_runs_the_function_again(
     assert await db.read(table.ids) == [1, 2]
 
 
+async def test_a_function_that_goes_on_over_a_lost_connection_does_nothing_outside_its_transaction(
+    db: PostgresDb, url: str
+) -> None:
+    def goes_on(connection: Connection) -> int:
+        first = len(runs) * 10
+        ADD.run(connection, id=first, text="")
+        if len(runs) == 1:
+            end_all_sessions(url)
+        with suppress(OperationalError):
+            ADD.run(connection, id=first + 1, text="")
+        return ADD.run(connection, id=first + 2, text="")
+
+    fn, runs = counted(goes_on)
+    assert await db.write(fn) == 1
+    assert await db.read(IDS.column) == [20, 21, 22]
+
+
 async def test_a_session_ended_inside_commit_was_not_committed_and_runs_again(db: PostgresDb, table: Notes) -> None:
     once = [True]
     define = """
@@ -212,6 +165,68 @@ async def test_a_commit_whose_answer_was_lost_is_found_to_have_happened(
     fn, runs = counted(table.add(2))
     assert await through.write(fn) == 2
     assert len(runs) == 1
+    assert await through.read(table.ids) == [1, 2]
+
+
+@pytest.mark.parametrize("end", ENDS)
+async def test_however_the_line_ended_in_commit_its_fate_is_asked_for(
+    through: PostgresDb, proxy: Proxy, table: Notes, end: Callable[[socket.socket], None]
+) -> None:
+    proxy.end = end
+    await through.write(table.add(1))
+    proxy.before = lambda: None
+    fn, runs = counted(table.add(2))
+    assert await through.write(fn) == 2
+    assert len(runs) == 2
+    proxy.after = lambda: None
+    fn, runs = counted(table.add(3))
+    assert await through.write(fn) == 3
+    assert len(runs) == 1
+    assert await through.read(table.ids) == [1, 2, 3]
+
+
+def test_only_a_refusal_by_a_server_that_goes_on_says_how_a_commit_ended() -> None:
+    silent = psycopg.OperationalError("consuming input failed: server closed the connection unexpectedly")
+    assert not answered(silent)
+    assert breaks_line(silent)
+    assert not breaks_line(psycopg.DataError("PostgreSQL text fields cannot contain NUL (0x00) bytes"))
+    assert not breaks_line(ValueError("of the function itself"))
+
+
+async def test_a_refused_commit_keeps_its_connection(through: PostgresDb, proxy: Proxy, table: Notes) -> None:
+    await through.write(table.add(1))
+    lines = proxy.lines
+    with pytest.raises(IntegrityError):
+        await through.write(table.reply(1, 404))
+    await through.write(table.add(2))
+    assert proxy.lines == lines
+
+
+async def test_a_line_that_takes_no_commit_is_lost_whatever_the_driver_says(
+    through: PostgresDb, proxy: Proxy, table: Notes
+) -> None:
+    """The driver reports that sending failed before it reads that the line is closed."""
+    once = [True]
+
+    def crashes_the_first_time(connection: Connection) -> int:
+        table.add(1)(connection)
+        if once and once.pop():
+            proxy.crash()
+        return 1
+
+    fn, runs = counted(crashes_the_first_time)
+    assert await through.write(fn) == 1
+    assert len(runs) == 2
+    assert await through.read(table.ids) == [1]
+
+
+async def test_lines_that_broke_while_idle_are_replaced_whatever_the_driver_says(
+    through: PostgresDb, proxy: Proxy, table: Notes
+) -> None:
+    await through.write(table.add(1))
+    await through.read(table.ids)
+    proxy.crash()
+    assert await through.write(table.add(2)) == 2
     assert await through.read(table.ids) == [1, 2]
 
 
@@ -293,7 +308,7 @@ async def test_restarts_under_load_lose_nothing_acknowledged(
     stored = set(await db.read(table.ids))
     assert acknowledged <= stored <= acknowledged | doubtful
     assert len(doubtful) <= 3 * 16
-    assert how == signal.SIGQUIT or not doubtful
+    assert how != signal.SIGINT or not doubtful
 
 
 async def test_a_server_that_stays_away_is_told_and_found_again(url: str, own_server: Server, table: Notes) -> None:

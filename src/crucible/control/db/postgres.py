@@ -23,6 +23,7 @@ from crucible.control.db.postgres_failures import (
     CONFLICTS,
     CommitUnknown,
     DatabaseUnreachable,
+    answered,
     cause_of,
     may_pass,
     translated,
@@ -126,6 +127,7 @@ class _Read(Generic[T]):
                 link.begin_read()
                 return Outcome(value=self._fn(link.connection))
             except BaseException as error:
+                link.roll_back(after=error)
                 if link.lost or isinstance(cause_of(error), CONFLICTS):
                     raise _Again(_said_at_last(error, writing=False)) from error
                 return Outcome(error=translated(error, writing=False))
@@ -158,18 +160,18 @@ class _Write(Generic[T]):
     def _commit(self, link: Link, begun: Begun) -> Outcome[T] | None:
         """None when the transaction is durable; else why it is not."""
         try:
-            if not link.commit():
-                return Outcome(error=_went_on())
+            return None if link.commit() else Outcome(error=_went_on())
         except psycopg.Error as error:
-            if not link.lost:
+            if answered(error):
                 return self._failed(link, error)
+            link.hang_up()  # else the server might wait for more of a transaction that it still has open
             if not self._was_committed(begun):
                 raise _Again(_said_at_last(error, writing=True)) from error
         return None
 
     def _failed(self, link: Link, error: BaseException) -> Outcome[T]:
         """The function or its COMMIT raised: undone, and either tried again or told."""
-        link.roll_back()
+        link.roll_back(after=error)
         if link.lost:
             raise _Again(_said_at_last(error, writing=True)) from error
         cause = cause_of(error)

@@ -20,7 +20,7 @@ from sqlalchemy.exc import DBAPIError, InvalidRequestError
 from sqlalchemy.pool import NullPool
 
 from crucible.control.db.clock import SERVER, ServerClock
-from crucible.control.db.postgres_failures import cannot_connect, cause_of
+from crucible.control.db.postgres_failures import breaks_line, cannot_connect, cause_of
 
 Driver: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
 
@@ -71,7 +71,11 @@ def connect_arguments(url: str) -> dict[str, Any]:
 def make_engine(url: str) -> Engine:
     """Compiles statements once for all connections; opens none."""
     engine = create_engine(
-        "postgresql+psycopg://", creator=lambda: connect(url), poolclass=NullPool, pool_reset_on_return=None
+        "postgresql+psycopg://",
+        creator=lambda: connect(url),
+        poolclass=NullPool,
+        pool_reset_on_return=None,
+        paramstyle="format",  # by place, as on SQLite: see statement.py
     )
     event.listen(engine, "commit", _refuse_to_end)
     event.listen(engine, "rollback", _refuse_to_end)
@@ -121,16 +125,24 @@ class Link:
         """Whether the transaction was committed: after a failed statement the server only ends it."""
         return self.driver.execute("COMMIT", prepare=False).statusmessage == "COMMIT"
 
-    def roll_back(self) -> None:
-        """Should even this fail, the connection is lost, and whoever holds it sees that."""
+    def roll_back(self, after: BaseException | None = None) -> None:
+        """Should even this fail, or `after` be the end of the connection, it is lost."""
         forget(self.connection)
-        with contextlib.suppress(psycopg.Error):
-            if self.driver.info.transaction_status != TransactionStatus.IDLE:
+        if after is not None and breaks_line(after):
+            self.hang_up()
+        try:
+            if not self.lost and self.driver.info.transaction_status != TransactionStatus.IDLE:
                 self.driver.execute("ROLLBACK", prepare=False)
+        except psycopg.Error:
+            self.hang_up()
 
-    def close(self) -> None:
+    def hang_up(self) -> None:
+        """The connection is lost from here on, and the server learns of it."""
         with contextlib.suppress(psycopg.Error):
             self.driver.close()
+
+    def close(self) -> None:
+        self.hang_up()
         self.connection.invalidate()
         self.connection.close()
 

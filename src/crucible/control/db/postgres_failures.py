@@ -51,6 +51,9 @@ _STOPPING = (errors.AdminShutdown, errors.CrashShutdown, errors.CannotConnectNow
 _DAMAGED = (errors.DataCorrupted, errors.IndexCorrupted)
 _READ_ONLY = (errors.ReadOnlySqlTransaction,)
 
+_OF_THE_LINE = ("08", "57P", "40003")
+"""Connections, stops of the server, and statements whose end is not known."""
+
 _REFUSALS = re.compile(
     r"authentication failed|no password supplied|no pg_hba\.conf entry|role .* does not exist"
     r"|database .* does not exist|permission denied|certificate|SSL|is not permitted to log in",
@@ -64,6 +67,28 @@ def cause_of(error: BaseException) -> BaseException:
     """The driver's own error below SQLAlchemy's; any other error as it is."""
     orig = error.orig if isinstance(error, DBAPIError) else None
     return error if orig is None else orig
+
+
+def answered(error: BaseException) -> bool:
+    """Whether the server refused the statement, undid it and goes on: nothing of it was kept.
+
+    Anything else that comes out of a COMMIT leaves open how that ended: no answer, one of a session that ends
+    (FATAL), or one that speaks of the line, as a pooler's does.
+    """
+    cause = cause_of(error)
+    return (
+        isinstance(cause, psycopg.Error)
+        and cause.diag.severity_nonlocalized == "ERROR"
+        and not (cause.sqlstate or "").startswith(_OF_THE_LINE)
+    )
+
+
+def breaks_line(error: BaseException) -> bool:
+    """Whether the connection cannot be used any more, whatever the driver says of it."""
+    cause = cause_of(error)
+    if answered(cause) or not isinstance(cause, psycopg.Error):
+        return False
+    return cause.sqlstate is not None or isinstance(cause, psycopg.OperationalError)
 
 
 def translated(error: BaseException, *, writing: bool) -> BaseException:
