@@ -17,6 +17,7 @@ from crucible.control.orders import SAVING_SECONDS, STAGING_SECONDS
 from crucible.core.errors import BadInput, UnknownName
 from crucible.core.offers import Market
 from crucible.core.planask import PlanAsk
+from crucible.core.resources import GiB
 
 REAL = replace(FakeCloud.capabilities, simulated=False)
 LARGE = """
@@ -153,6 +154,15 @@ async def test_at_a_place_that_is_named_it_gets_what_holds_it(rig: Rig) -> None:
     assert (found["gpu"], found["job"]["resources"]["gpus"]) == ("required", 1)
     both = await plan(rig, {"code": NEEDS_GPU}, backend="cloud", fallback=("local",))
     assert (both["chosen"]["backend"], "resources" in both["job"]) == ("cloud", False)
+
+
+async def test_a_machine_that_is_made_for_it_is_asked_for_the_memory_that_was_read(rig: Rig) -> None:
+    program = {"code": "import numpy as np\nX = np.zeros((100_000, 100))\n"}
+    found = await plan(rig, program, backend="cloud", memory=None)
+    assert found["job"]["resources"]["memory_bytes"] == 2 * 80_000_000 + 100_000_000
+    assert "resources" not in (await plan(rig, program, backend="cloud", memory=2 * GiB))["job"]
+    assert "resources" not in (await plan(rig, program, backend="local", memory=None))["job"]
+    assert "resources" not in (await plan(rig, program, backend="cloud", fallback=("local",), memory=None))["job"]
 
 
 async def test_a_model_that_this_computer_cannot_hold_does_not_go_here_unless_it_is_named(rig: Rig) -> None:

@@ -12,6 +12,7 @@ from crucible.analysis.conclusions import (
     distribution,
     frameworks,
     gpu,
+    host_memory,
     length,
     memory,
     models,
@@ -132,6 +133,7 @@ def _sized(seen: Seen, reference: Reference, learned: Profile, made: tuple[model
         assumed = []
     parts = memory.memory_of(learned, work, trains, _mixed(seen, learned))
     total, told = memory.gpu_memory(seen, learned, parts, work, assumed)
+    host, held = host_memory.host_memory(seen, learned, parts)
     batch = learned.batch_size.value or (given.batch if trains else None)
     steps = length.steps(seen, trains, learned.epochs, batch, learned.dataset)
     hours = runtime(seen, learned, reference, steps, work, parts)
@@ -142,6 +144,8 @@ def _sized(seen: Seen, reference: Reference, learned: Profile, made: tuple[model
         learned,
         gpu_memory_gb=total,
         memory=told,
+        host_memory_gb=host,
+        host_memory=held,
         steps=steps,
         flops_per_step=flops,
         runtime_hours=hours,

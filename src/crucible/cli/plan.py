@@ -18,7 +18,13 @@ from crucible.core.routing.roofline import CORES
 
 SHOWN = 15
 FEW = 5
-LEARNED = {"Uses": "frameworks", "GPU": "gpu", "GPU memory": "gpu_memory_gb", "Runs": "runtime_hours"}
+LEARNED = {
+    "Uses": "frameworks",
+    "GPU": "gpu",
+    "GPU memory": "gpu_memory_gb",
+    "Memory": "host_memory_gb",
+    "Runs": "runtime_hours",
+}
 HEADS = ("", "PLACE", "TYPE", "REGION", "MARKET", "SIZE", "TOTAL", "PRICE", "DONE IN", "AVAILABLE", "FIT")
 
 
@@ -144,7 +150,7 @@ def _said(plan: PlanView) -> str:
 
 
 def _value(name: str, value: Any, profile: Mapping[str, Any]) -> str:
-    if name == "gpu_memory_gb":
+    if name in ("gpu_memory_gb", "host_memory_gb"):
         return f"{value:.3g} GB"
     if name == "runtime_hours":
         on = f"{CORES} processors" if profile.get("gpu") == "none" else f"one {REFERENCE}"

@@ -24,6 +24,7 @@ from crucible.core.offers import Offer
 from crucible.core.planask import PlanAsk
 from crucible.core.pricing import Segment, machine_cost
 from crucible.core.profile import Profile
+from crucible.core.resources import MIN_MEMORY
 from crucible.core.routing.estimate import duration
 from crucible.core.routing.experience import Experience, Like
 from crucible.core.routing.knowledge import DataSheets
@@ -124,7 +125,7 @@ class Plans:
             "learned": planviews.learned(learned, experience.jobs, work, best) if question.read else None,
             "accuracy": accuracy_view(experience.accuracy),
             "chosen": chosen,
-            "job": planviews.to_submit(chosen or waits, question, work, plan),
+            "job": planviews.to_submit(chosen or waits, question, work, plan, self._memory_there(best, question, work)),
             "waits": waits is not None,
             "why": None if chosen else planviews.why_nothing(found, waits),
             "too_dear": not chosen and not waits and planviews.too_dear(found),
@@ -199,6 +200,16 @@ class Plans:
         here = [one for one in ranked if one.offer.backend == backend.name]
         choice = elastic.choose(sought, [one.offer for one in here]).offer
         return next((one for one in here if one.offer is choice), first)
+
+    def _memory_there(self, best: Ranked | None, question: Question, work: Work) -> int:
+        """What a machine that is made for the job must have. Where slots are counted it would be a limit, and an
+        estimate is none: there, and where it may come to such a place, nothing is said.
+        """
+        if best is None or len(question.places) > 1:
+            return 0
+        if self._places.backend(best.offer.backend).capabilities.slots is not Slots.ELASTIC:
+            return 0
+        return max(work.memory_on(best.offer.capacity), MIN_MEMORY) if work.host.total else 0
 
     def _view(self, one: Ranked, ask: PlanAsk) -> View:
         offer, simulated = one.offer, self._simulated(one.offer.backend)

@@ -81,9 +81,12 @@ def learned(found: Learned, jobs: int, work: Work, best: Ranked | None) -> View 
 
 
 def to_submit(
-    place: Mapping[str, object] | None, question: Question, work: Work, plan: str | None = None
+    place: Mapping[str, object] | None, question: Question, work: Work, plan: str | None = None, memory: int = 0
 ) -> View | None:
-    """What a submission has to say to be given this offer, besides what it says already."""
+    """What a submission has to say to be given this offer, besides what it says already.
+
+    `memory` are the bytes that a machine made for it has to have, as they were read of the program.
+    """
     if place is None:
         return None
     said: View = {"backend": place["backend"]}
@@ -93,9 +96,10 @@ def to_submit(
         said["max_cost_usd"] = question.ask.max_cost_usd
     if plan is not None:
         said["plan"] = plan
-    if work.need.gpus:
-        named = {"gpus": work.need.gpus, "gpu_memory_bytes": work.need.gpu_memory_bytes}
-        said["resources"] = {name: value for name, value in named.items() if value}
+    gpus = {"gpus": work.need.gpus, "gpu_memory_bytes": work.need.gpu_memory_bytes} if work.need.gpus else {}
+    named = {name: value for name, value in {**gpus, "memory_bytes": memory}.items() if value}
+    if named:
+        said["resources"] = named
     return said
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from crucible.core.offers import Market
 from crucible.core.planask import PlanAsk
-from crucible.core.profile import GpuNeed, Profile
+from crucible.core.profile import GpuNeed, HostMemory, Profile
 from crucible.core.resources import Resources
 from crucible.core.routing.experience import Correction
 from crucible.core.routing.reading import UNREAD, Said, work_of
@@ -66,4 +66,4 @@ class Question:
         """Whoever names places knows what runs there: what is only read of a program shuts none of them out."""
         if work.gpu is not GpuNeed.NONE and not self.need.gpus:
             work = replace(work, need=self.need, gpu=GpuNeed.OPTIONAL)
-        return replace(work, model_bytes=0)
+        return replace(work, model_bytes=0, host=HostMemory())

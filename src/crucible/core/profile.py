@@ -51,6 +51,17 @@ class Distribution(enum.StrEnum):
     RPC = "rpc"
     TENSOR_PARALLEL = "tensor_parallel"
 
+    @property
+    def started(self) -> bool:
+        """A launcher starts a process for each GPU, as many as it is told."""
+        return self in (
+            Distribution.DDP,
+            Distribution.FSDP,
+            Distribution.DEEPSPEED,
+            Distribution.HOROVOD,
+            Distribution.TENSOR_PARALLEL,
+        )
+
 
 class Precision(enum.StrEnum):
     FP64 = "fp64"
@@ -119,6 +130,28 @@ class Memory:
 
 
 @dataclass(frozen=True)
+class HostMemory:
+    """Memory of the machine itself in bytes, for one process and those that it starts to load data or to fit.
+
+    `base` is the interpreter with its libraries; `model` all that the model takes where no GPU does the work, else its
+    weights on their way to the GPU.
+    """
+
+    base: float = 0.0
+    model: float = 0.0
+    data: float = 0.0
+    workers: float = 0.0
+
+    @property
+    def total(self) -> float:
+        return self.base + self.model + self.data + self.workers
+
+    def with_model(self, size: float) -> HostMemory:
+        """With a model that takes so much, at the least."""
+        return HostMemory(self.base, max(self.model, size), self.data, self.workers)
+
+
+@dataclass(frozen=True)
 class Dataset:
     """`gb` is its size on disk, `samples` what one epoch goes through; None is unknown."""
 
@@ -144,6 +177,8 @@ class Profile:
     image_size: Conclusion[int] = Conclusion()
     gpu_memory_gb: Conclusion[float] = Conclusion()
     memory: Conclusion[Memory] = Conclusion()
+    host_memory_gb: Conclusion[float] = Conclusion()
+    host_memory: Conclusion[HostMemory] = Conclusion()
     dataset: Conclusion[Dataset] = Conclusion()
     epochs: Conclusion[int] = Conclusion()
     steps: Conclusion[int] = Conclusion()
@@ -188,7 +223,7 @@ def plain(value: object) -> Json:
         return float(f"{value:.6g}")
     if isinstance(value, tuple | list):
         return [plain(each) for each in value]
-    if isinstance(value, Memory):
+    if isinstance(value, Memory | HostMemory):
         return {f"{each.name}_gb": round(getattr(value, each.name) / 1e9, 3) for each in fields(value)}
     if isinstance(value, Evidence | Dataset):
         return {each.name: plain(getattr(value, each.name)) for each in fields(value)}

@@ -58,6 +58,11 @@ def at(offer: Offer, **tariff: object) -> Offer:
     return replace(offer, tariff=Tariff(**tariff))  # type: ignore[arg-type]
 
 
+def sized(base: Offer, memory: int) -> Offer:
+    """With so many GiB of its own memory."""
+    return replace(base, capacity=base.capacity.model_copy(update={"memory_bytes": memory * GiB}))
+
+
 def taken_back(offer: Offer, an_hour: float) -> Offer:
     """So often, on average."""
     return replace(offer, region=f"{offer.region}@{an_hour}")

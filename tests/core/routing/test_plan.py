@@ -6,14 +6,15 @@ import random
 from dataclasses import replace
 
 import pytest
-from tests.core.routing.market import FIRST_HOUR, HOUR, KNOWN, at, offer, spot, taken_back, work
+from tests.core.routing.market import FIRST_HOUR, HOUR, KNOWN, at, offer, sized, spot, taken_back, work
 
 from crucible.core.offers import Market, Offer
 from crucible.core.pricing import MICROS
-from crucible.core.profile import GpuNeed
+from crucible.core.profile import GpuNeed, HostMemory
 from crucible.core.resources import GiB, Resources
 from crucible.core.routing.plan import Plan, route
 from crucible.core.routing.wishes import Objective, Wishes
+from crucible.core.routing.words import fit
 from crucible.core.routing.work import Compute, Work
 
 LOCAL = offer("local/here/pc", 0.0, "T4", startup_seconds=1.0)
@@ -192,6 +193,37 @@ def test_without_a_gpu_the_memory_of_the_machine_has_to_hold_it() -> None:
         "would take 33 GiB of memory without a GPU; it has 32 GiB",
     )
     assert best(plan(replace(large, model_bytes=32 * GiB), among=(here, LAMBDA))) == "pc"
+
+
+def test_what_a_program_takes_of_memory_has_to_be_there_with_a_gpu_and_without() -> None:
+    host = HostMemory(base=GiB, data=30 * GiB, workers=2 * GiB)
+    here, large = offer("local/here/pc", 0.0, ""), sized(offer("aws/east/r5", 0.5, ""), 64)
+    program = Work(Resources(), GpuNeed.NONE, host=host)
+    found = plan(program, among=(here, large))
+    assert (best(found), whys(found)["local pc on_demand"]) == ("r5", "would take 33 GiB of memory; it has 32 GiB")
+    assert fit(program, large) == "good: 33.0 of 64 GiB"
+    on_gpus = work(host=host)
+    assert [one.offer.backend for one in plan(on_gpus, among=(LAMBDA, sized(XLARGE, 64))).ranked] == ["aws"]
+
+
+def test_each_process_of_a_gpu_takes_its_own_memory() -> None:
+    four = replace(work(host=HostMemory(base=10 * GiB)), need=Resources(gpus=4))
+    machine = offer("aws/east/g4", 4.0, gpus=4)
+    assert plan(four, among=(machine,)).ranked
+    found = plan(replace(four, process_per_gpu=True), among=(machine, sized(machine, 40)))
+    assert whys(found).popitem()[1] == "would take 40 GiB of memory; it has 32 GiB"
+    assert found.ranked
+
+
+def test_an_offer_that_does_not_tell_its_memory_is_not_shut_out_for_it() -> None:
+    assert plan(work(host=HostMemory(base=GiB)), among=(sized(LAMBDA, 0),)).ranked
+
+
+def test_when_nothing_has_the_memory_the_nearest_has_most_of_it() -> None:
+    program = Work(Resources(), GpuNeed.NONE, host=HostMemory(data=100 * GiB))
+    found = plan(program, among=(offer("aws/east/small", 0.1, ""), sized(offer("aws/east/large", 0.2, ""), 90)))
+    assert found.nearest is not None
+    assert found.nearest.offer.instance_type == "large"
 
 
 def test_a_place_that_ends_its_machines_is_none_for_what_takes_longer_and_keeps_nothing() -> None:

@@ -6,7 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from crucible.core.profile import Conclusion, Confidence, Dataset, Distribution, GpuNeed, Memory, Precision, Profile
+from crucible.core.profile import (
+    Conclusion,
+    Confidence,
+    Dataset,
+    Distribution,
+    GpuNeed,
+    HostMemory,
+    Memory,
+    Precision,
+    Profile,
+)
 from crucible.core.resources import GiB, Resources
 from crucible.core.routing.experience import Correction
 from crucible.core.routing.reading import Said, work_of
@@ -54,6 +64,20 @@ def test_nothing_read_and_nothing_said_is_nothing_known() -> None:
 def test_a_gpu_it_can_do_without_is_not_asked_for_but_its_memory_counts() -> None:
     work = work_of(NOTHING, Profile(gpu=Conclusion(GpuNeed.OPTIONAL), gpu_memory_gb=Conclusion(3.0)))
     assert (work.gpu, work.need.gpus, work.need.gpu_memory_bytes) == (GpuNeed.OPTIONAL, 0, 3 * 10**9)
+
+
+HOST = HostMemory(base=10**9, data=4 * 10**9, workers=10**9)
+
+
+def test_memory_that_is_read_counts_unless_it_is_said() -> None:
+    profile = Profile(host_memory=Conclusion(HOST, Confidence.MEDIUM))
+    assert work_of(NOTHING, profile).host == HOST
+    assert work_of(Said(Resources(memory_bytes=GiB)), profile).host == HostMemory()
+
+
+def test_of_memory_that_is_not_sure_the_least_counts() -> None:
+    guessed = work_of(NOTHING, Profile(host_memory=Conclusion(HOST, Confidence.LOW))).host
+    assert guessed == HostMemory(base=10**9, data=2 * 10**9)
 
 
 SHARDED = Profile(

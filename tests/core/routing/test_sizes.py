@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from crucible.core.profile import Conclusion, Evidence, GpuNeed, Profile
+from crucible.core.profile import Conclusion, Evidence, GpuNeed, HostMemory, Profile
 from crucible.core.resources import GiB, Resources
 from crucible.core.routing.sizes import tier_for, tier_words
 from crucible.core.routing.work import Compute, Work
@@ -34,6 +36,15 @@ def work(gpu: GpuNeed = GpuNeed.NONE, hours: float = 0.0, **need: float) -> Work
 def test_the_cheapest_that_is_large_and_long_enough(asked: Work, tier: str | None) -> None:
     found = tier_for(asked)
     assert (found.id if found else None) == tier
+
+
+def test_memory_that_was_read_counts_and_is_told() -> None:
+    program = replace(work(), host=HostMemory(base=GiB, data=2 * GiB))
+    found = tier_for(program)
+    assert found is not None
+    assert found.id == "CPU_LARGE"
+    assert tier_words(Profile(), program) == "Detected 3 GiB of memory. Recommended: CPU_LARGE."
+    assert tier_for(replace(program, host=HostMemory(data=500 * GiB))) is None
 
 
 def test_the_sentence_says_what_was_seen_and_where() -> None:

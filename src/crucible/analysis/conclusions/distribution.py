@@ -54,18 +54,6 @@ def _more_than_one(value: Value) -> bool:
     )
 
 
-_STARTED = frozenset(
-    {
-        Distribution.DDP,
-        Distribution.FSDP,
-        Distribution.DEEPSPEED,
-        Distribution.HOROVOD,
-        Distribution.TENSOR_PARALLEL,
-    }
-)
-"""Kinds of which a launcher starts as many processes as it is told."""
-
-
 def gpu_count(seen: Seen, need: Conclusion[GpuNeed], spread: Conclusion[Distribution]) -> Conclusion[int]:
     if need.value is GpuNeed.NONE:
         return seen.say(0, (), need.confidence)
@@ -75,7 +63,7 @@ def gpu_count(seen: Seen, need: Conclusion[GpuNeed], spread: Conclusion[Distribu
     if spread.value in (Distribution.NONE, Distribution.ACCELERATE):
         return seen.say(1, (), Confidence.MEDIUM, "Nothing spreads the work over several.")
     question = "How many GPUs should share the work?"
-    if spread.value in _STARTED:
+    if spread.value is not None and spread.value.started:
         question = "With how many processes is it started (torchrun --nproc-per-node, or the like)?"
     return seen.ask(question, f"It takes as many as there are ({spread.value}).")
 

@@ -7,7 +7,7 @@ from crucible.core.affording import usd
 from crucible.core.gpus import called, spoken
 from crucible.core.offers import Market, Offer
 from crucible.core.profile import GpuNeed
-from crucible.core.resources import format_duration, format_memory
+from crucible.core.resources import Capacity, format_duration, format_memory
 from crucible.core.routing.estimate import Estimate
 from crucible.core.routing.wishes import Wishes
 from crucible.core.routing.work import Work
@@ -60,10 +60,16 @@ def unfit(work: Work, offer: Offer) -> str:
     wanted = work.need.gpu_memory_bytes or 0
     if work.gpu is GpuNeed.OPTIONAL and has.gpus and 0 < has.gpu_memory_bytes < wanted:
         return f"would use the GPU, with {format_memory(wanted)}; it has {format_memory(has.gpu_memory_bytes)}"
-    if not has.gpus and work.model_bytes > has.memory_bytes:
-        takes, there = format_memory(work.model_bytes), format_memory(has.memory_bytes)
-        return f"would take {takes} of memory without a GPU; it has {there}"
-    return scheduling.why_never(work.need, has, offer.instance_type)
+    return _too_little(work, has) or scheduling.why_never(work.need, has, offer.instance_type)
+
+
+def _too_little(work: Work, has: Capacity) -> str:
+    """Why its own memory does not hold what was read of the program."""
+    wanted = work.memory_on(has)
+    if not 0 < has.memory_bytes < wanted:
+        return ""
+    without = " without a GPU" if work.gpu is not GpuNeed.NONE and not has.gpus else ""
+    return f"would take {format_memory(wanted)} of memory{without}; it has {format_memory(has.memory_bytes)}"
 
 
 def too_dear(wishes: Wishes, offer: Offer, estimated: Estimate) -> str:
@@ -107,7 +113,7 @@ def shortfall(work: Work, offer: Offer) -> float:
         (gpus, len(has.gpus)),
         (need.gpu_memory_bytes or 0, has.gpu_memory_bytes),
         (need.cpus or 0, has.cpus),
-        (need.memory_bytes or 0, has.memory_bytes),
+        (max(need.memory_bytes or 0, work.memory_on(has)), has.memory_bytes),
     )
     return sum(1 - there / wanted for wanted, there in pairs if wanted > there)
 

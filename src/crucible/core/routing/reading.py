@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from crucible.core.profile import Confidence, Distribution, GpuNeed, Profile
+from crucible.core.profile import Confidence, Distribution, GpuNeed, HostMemory, Profile
 from crucible.core.resources import Resources
 from crucible.core.routing.experience import Correction
 from crucible.core.routing.roofline import counted
@@ -46,6 +46,8 @@ def work_of(said: Said, profile: Profile = UNREAD, learned: Correction | None = 
         checkpoint_seconds=_between(profile, compute),
         interruptible=bool(profile.interruptible.value) if said.interruptible is None else said.interruptible,
         model_bytes=_model(profile),
+        host=_host(said.need, profile),
+        process_per_gpu=bool(profile.distribution.value and profile.distribution.value.started),
     )
 
 
@@ -106,6 +108,16 @@ def _model(profile: Profile) -> int:
     """Without what a GPU's driver and libraries take."""
     parts = profile.memory.value
     return 0 if parts is None else round(parts.total - parts.workspace)
+
+
+def _host(need: Resources, profile: Profile) -> HostMemory:
+    """What its owner says stands. Where it is not sure, what it takes at the least: each array once, and no helpers."""
+    found = profile.host_memory
+    if found.value is None or need.memory_bytes:
+        return HostMemory()
+    if found.confidence is not Confidence.LOW:
+        return found.value
+    return replace(found.value, data=found.value.data / 2, workers=0.0)
 
 
 def _between(profile: Profile, compute: Compute | None) -> float | None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from crucible.core.profile import Evidence, GpuNeed, Profile
-from crucible.core.resources import Resources, format_duration, format_memory
+from crucible.core.resources import Capacity, GiB, Resources, format_duration, format_memory
 from crucible.core.routing.work import Work
 from crucible.core.tiers import TIERS, Tier
+
+LARGE_HOST = GiB
+"""What a program without a GPU takes of memory is worth a word from there on."""
 
 
 def tier_for(work: Work) -> Tier | None:
@@ -31,10 +34,15 @@ def _holds(size: Resources, work: Work) -> bool:
         (max(need.gpus, int(wants_gpu)), size.gpus),
         ((need.gpu_memory_bytes or 0) if wants_gpu else 0, size.gpu_memory_bytes or 0),
         (need.cpus or 0, size.cpus or 0),
-        (need.memory_bytes or 0, size.memory_bytes or 0),
+        (need.memory_bytes or _read_of(work, size), size.memory_bytes or 0),
         (need.seconds or seconds, size.seconds or 0),
     )
     return all(wanted <= there for wanted, there in pairs)
+
+
+def _read_of(work: Work, size: Resources) -> int:
+    has = Capacity(cpus=size.cpus or 0, memory_bytes=size.memory_bytes or 0, gpus=tuple(range(size.gpus)))
+    return work.memory_on(has)
 
 
 def _reasons(profile: Profile, work: Work) -> Iterator[str]:
@@ -42,6 +50,8 @@ def _reasons(profile: Profile, work: Work) -> Iterator[str]:
         yield f"GPU usage{_at(profile.gpu.evidence)}"
         if work.need.gpu_memory_bytes:
             yield f"{format_memory(work.need.gpu_memory_bytes)} of GPU memory"
+    elif work.host.total >= LARGE_HOST:
+        yield f"{format_memory(work.host.total)} of memory"
     if work.compute is not None:
         yield f"about {format_duration(work.compute.seconds)} of work"
 

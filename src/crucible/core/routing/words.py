@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from crucible.core.offers import Availability, Market, Offer
 from crucible.core.profile import Confidence, GpuNeed
-from crucible.core.resources import GiB, format_duration, format_memory
+from crucible.core.resources import Capacity, GiB, format_duration, format_memory
 from crucible.core.routing.estimate import Estimate
 from crucible.core.routing.work import Work
 
@@ -22,14 +22,21 @@ def fit(work: Work, offer: Offer) -> str:
     """How what it has compares with what is needed."""
     has, wanted = offer.capacity, work.need.gpu_memory_bytes or 0
     if work.gpu is GpuNeed.NONE:
-        return "no GPU needed" if has.gpus else "fits"
+        return "no GPU needed" if has.gpus else _memory_fit(work, has)
     if not has.gpus:
         return "without a GPU"
     if not wanted or not has.gpu_memory_bytes:
         return "GPU memory not known"
-    share = wanted / has.gpu_memory_bytes
-    how = "tight" if share > TIGHT else "ample" if share < 1 / MUCH else "good"
-    return f"{how}: {wanted / GiB:.1f} of {format_memory(has.gpu_memory_bytes)}"
+    return f"{_how(wanted / has.gpu_memory_bytes)}: {wanted / GiB:.1f} of {format_memory(has.gpu_memory_bytes)}"
+
+
+def _memory_fit(work: Work, has: Capacity) -> str:
+    wanted, there = work.memory_on(has), has.memory_bytes
+    return f"{_how(wanted / there)}: {wanted / GiB:.1f} of {format_memory(there)}" if wanted and there else "fits"
+
+
+def _how(share: float) -> str:
+    return "tight" if share > TIGHT else "ample" if share < 1 / MUCH else "good"
 
 
 def pros(work: Work, offer: Offer, estimated: Estimate, on_demand: int | None) -> Iterator[str]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from crucible.core.profile import Confidence, GpuNeed
-from crucible.core.resources import Resources
+from crucible.core.profile import Confidence, GpuNeed, HostMemory
+from crucible.core.resources import Capacity, Resources
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,8 @@ class Work:
     """`compute` None: nobody knows how long it takes. `checkpoint_seconds` None: what is interrupted begins anew.
 
     `interruptible` says whether it may be put where machines are taken back. `model_bytes` is what its model takes of
-    a machine's memory where the processors do the work; 0: nobody knows.
+    a machine's memory where the processors do the work; 0: nobody knows. `host` is what each of its processes takes of
+    the machine's memory wherever it runs, as far as that was read; with `process_per_gpu` each GPU has one.
     """
 
     need: Resources
@@ -37,3 +38,12 @@ class Work:
     checkpoint_seconds: float | None = None
     interruptible: bool = False
     model_bytes: int = 0
+    host: HostMemory = HostMemory()
+    process_per_gpu: bool = False
+
+    def memory_on(self, has: Capacity) -> int:
+        """Bytes of a machine's own memory that it would take there, as it was read; 0: nothing is known of it."""
+        if not has.gpus or self.gpu is GpuNeed.NONE:
+            return round(self.host.with_model(self.model_bytes).total)
+        processes = min(max(self.need.gpus, 1), len(has.gpus)) if self.process_per_gpu else 1
+        return round(self.host.total * processes)
