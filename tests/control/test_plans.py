@@ -34,6 +34,7 @@ NEEDS_GPU = """
 import torch
 model = torch.nn.Linear(1000, 1000).cuda()
 """
+SHARED = f"{NEEDS_GPU}model = torch.nn.parallel.DistributedDataParallel(model)\n"
 
 
 @pytest.fixture
@@ -163,6 +164,15 @@ async def test_a_machine_that_is_made_for_it_is_asked_for_the_memory_that_was_re
     assert "resources" not in (await plan(rig, program, backend="cloud", memory=2 * GiB))["job"]
     assert "resources" not in (await plan(rig, program, backend="local", memory=None))["job"]
     assert "resources" not in (await plan(rig, program, backend="cloud", fallback=("local",), memory=None))["job"]
+
+
+async def test_a_program_that_takes_as_many_gpus_as_it_gets_asks_for_those_of_the_machine(rig: Rig) -> None:
+    program = {"code": SHARED, "optimize": "speed"}
+    found = await plan(rig, program, backend="local")
+    assert found["job"]["resources"]["gpus"] == len(found["chosen"]["capacity"]["gpus"]) == 2
+    assert any("told for a process on each of 2 GPUs" in word for word in found["chosen"]["cons"])
+    started = ("torchrun", "--nproc-per-node", "1", "main.py")
+    assert (await plan(rig, program, backend="local", command=started))["job"]["resources"]["gpus"] == 1
 
 
 async def test_a_model_that_this_computer_cannot_hold_does_not_go_here_unless_it_is_named(rig: Rig) -> None:

@@ -36,6 +36,23 @@ def test_the_program_is_the_one_that_is_started(said: dict[str, object], entry: 
     assert (ask.program.entry, ask.program.arguments) == (entry, arguments)
 
 
+@pytest.mark.parametrize(
+    ("command", "processes"),
+    [
+        (("torchrun", "--nproc_per_node", "4", "b.py"), 4),
+        (("torchrun", "--nproc-per-node=8", "b.py"), 8),
+        (("accelerate", "launch", "--num_processes", "2", "b.py"), 2),
+        (("deepspeed", "--num_gpus", "4", "b.py", "--deepspeed"), 4),
+        (("torchrun", "--nproc-per-node", "gpu", "b.py"), None),
+        (("torchrun", "--nproc-per-node"), None),
+        (("python", "b.py", "--num_gpus", "4"), None),
+        (("python", "b.py"), None),
+    ],
+)
+def test_a_launcher_says_how_many_processes_it_starts(command: tuple[str, ...], processes: int | None) -> None:
+    assert PlanAsk(command=command, files={"b.py": ""}).processes == processes
+
+
 @pytest.mark.parametrize("said", [{}, {"command": ("make",)}, {"files": {"data.yaml": "x: 1"}}])
 def test_there_may_be_nothing_to_read(said: dict[str, object]) -> None:
     assert PlanAsk.model_validate(said).program is None

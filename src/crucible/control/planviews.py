@@ -81,11 +81,11 @@ def learned(found: Learned, jobs: int, work: Work, best: Ranked | None) -> View 
 
 
 def to_submit(
-    place: Mapping[str, object] | None, question: Question, work: Work, plan: str | None = None, memory: int = 0
+    place: Mapping[str, object] | None, question: Question, sizes: Mapping[str, int], plan: str | None = None
 ) -> View | None:
     """What a submission has to say to be given this offer, besides what it says already.
 
-    `memory` are the bytes that a machine made for it has to have, as they were read of the program.
+    `sizes` is what the machine has to have for it, as that was read of the program.
     """
     if place is None:
         return None
@@ -96,10 +96,8 @@ def to_submit(
         said["max_cost_usd"] = question.ask.max_cost_usd
     if plan is not None:
         said["plan"] = plan
-    gpus = {"gpus": work.need.gpus, "gpu_memory_bytes": work.need.gpu_memory_bytes} if work.need.gpus else {}
-    named = {name: value for name, value in {**gpus, "memory_bytes": memory}.items() if value}
-    if named:
-        said["resources"] = named
+    if sizes:
+        said["resources"] = dict(sizes)
     return said
 
 

@@ -12,6 +12,7 @@ from crucible.core.routing.experience import Correction
 from crucible.core.routing.reading import UNREAD, Said, work_of
 from crucible.core.routing.wishes import Wishes
 from crucible.core.routing.work import Work
+from crucible.core.tiers import effective
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,9 @@ class Question:
         """What it needs, as it is said and read."""
         ask = self.ask
         spot = True if ask.market is Market.SPOT and ask.interruptible is None else ask.interruptible
-        said = Said(self.need, ask.hours, ask.gpu_types[0] if len(ask.gpu_types) == 1 else "", spot)
+        on = ask.gpu_types[0] if len(ask.gpu_types) == 1 else ""
+        some = bool(ask.gpu_types) and not effective(ask.tier, ask.resources).gpus
+        said = Said(self.need, ask.hours, on, spot, ask.processes, some)
         return work_of(said, self.profile or UNREAD, learned)
 
     def yielding(self, work: Work) -> Work:

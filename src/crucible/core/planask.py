@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, NamedTuple
 
 from pydantic import Field, model_validator
 
-from crucible.core.resources import MAX_SECONDS
+from crucible.core.resources import MAX_GPUS, MAX_SECONDS
 from crucible.core.routing.wishes import Objective
 from crucible.core.spec import JobSpec
 
@@ -25,6 +25,8 @@ MOST = 6_000_000
 
 _Path = Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^[^\x00]+$")]
 _Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00]+$")]
+
+_PROCESSES = frozenset({"nproc_per_node", "num_processes", "num_gpus"})
 
 
 class Program(NamedTuple):
@@ -52,6 +54,16 @@ def _digest(*parts: str) -> str:
         data = as_bytes(part)
         sha.update(b"%d:" % len(data) + data)
     return sha.hexdigest()
+
+
+def processes_in(words: Sequence[str]) -> int | None:
+    """Of what stands before the program's name, as the launchers of torch, accelerate and deepspeed take it."""
+    for place, word in enumerate(words):
+        name, _, value = word.partition("=")
+        if name.lstrip("-").replace("-", "_") in _PROCESSES:
+            value = value or next(iter(words[place + 1 :]), "")
+            return int(value) if value.isdecimal() and 0 < int(value) <= MAX_GPUS else None
+    return None
 
 
 def as_bytes(text: str) -> bytes:
@@ -97,6 +109,13 @@ class PlanAsk(JobSpec):
         entry = self.entry or next((word for word in self.command if word in self.files), None)
         entry = entry or next((path for path in self.files if path.endswith(PROGRAMS)), None)
         return None if entry is None else Program(self.files, entry, self._arguments(entry))
+
+    @property
+    def processes(self) -> int | None:
+        """How many of the program a launcher starts on a machine: `torchrun --nproc-per-node 4`; None: not said."""
+        entry = self.program.entry if self.program else ""
+        words = self.command[: self.command.index(entry)] if entry in self.command else ()
+        return processes_in(words)
 
     def _arguments(self, entry: str) -> tuple[str, ...]:
         at = self.command.index(entry) if entry in self.command else len(self.command)

@@ -55,3 +55,21 @@ def test_a_number_that_the_launcher_decides_is_asked_for() -> None:
     found = read("import torch\nfrom torch.nn.parallel import DistributedDataParallel as DDP\nDDP(m.cuda())").gpus
     assert not found.known
     assert "torchrun" in found.question
+
+
+def test_hours_on_one_gpu_of_what_is_shared_say_so() -> None:
+    program = (
+        "import torch\nfrom torch.nn.parallel import DistributedDataParallel as DDP\n"
+        "model = torch.nn.Linear(10, 10).cuda()\nx = torch.randn(8, 10).cuda()\n"
+        "optimizer = torch.optim.SGD(model.parameters(), 0.1)\nnet = {made}\n"
+        "for step in range(10):\n    net(x).sum().backward()\n    optimizer.step()\n"
+    )
+    shared, alone = read(program.format(made="DDP(model)")), read(program.format(made="model"))
+    assert "One T4 is assumed: With how many processes is it started" in shared.runtime_hours.why
+    assert "assumed" not in alone.runtime_hours.why
+
+
+def test_accelerate_takes_one_unless_its_launcher_starts_more() -> None:
+    found = read("from accelerate import Accelerator\na = Accelerator()\nm = a.prepare(m)\nm.cuda()\n").gpus
+    assert (found.value, found.evidence[0].line) == (1, 2)
+    assert "accelerate launch --num_processes" in found.why

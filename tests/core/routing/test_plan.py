@@ -215,6 +215,27 @@ def test_each_process_of_a_gpu_takes_its_own_memory() -> None:
     assert found.ranked
 
 
+ONE, FOUR = offer("aws/east/g4-1", 1.0), offer("aws/east/g4-4", 4.0, gpus=4)
+
+
+def test_a_program_that_shares_its_work_is_told_for_as_many_gpus_as_an_offer_has() -> None:
+    several = replace(work(8.0), spread=True, process_per_gpu=True)
+    cheap, quick = plan(several, among=(ONE, FOUR)), plan(several, Wishes(Objective.SPEED), (ONE, FOUR))
+    assert (best(cheap), best(quick)) == ("g4-1", "g4-4")
+    seconds = {one.offer.instance_type: one.estimate.seconds for one in quick.ranked}
+    assert seconds == {"g4-1": 8 * HOUR, "g4-4": pytest.approx(8 * HOUR / 3.7)}
+
+
+def test_what_is_assumed_of_the_number_of_gpus_is_said() -> None:
+    several = replace(work(8.0), spread=True, process_per_gpu=True)
+    words = {one.offer.instance_type: " ".join(one.cons) for one in plan(several, among=(ONE, FOUR)).ranked}
+    assert "told for one GPU; it could share its work among several" in words["g4-1"]
+    assert "told for a process on each of 4 GPUs, which its launcher has to start" in words["g4-4"]
+    itself = plan(replace(several, process_per_gpu=False), among=(FOUR,)).ranked[0].cons
+    assert "told for all 4 GPUs, among which it would share its work" in itself
+    assert not any("told for" in word for word in plan(work(8.0), among=(ONE,)).ranked[0].cons)
+
+
 def test_an_offer_that_does_not_tell_its_memory_is_not_shut_out_for_it() -> None:
     assert plan(work(host=HostMemory(base=GiB)), among=(sized(LAMBDA, 0),)).ranked
 

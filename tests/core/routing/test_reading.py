@@ -102,6 +102,30 @@ def test_what_is_only_copied_is_whole_on_every_gpu() -> None:
     assert work_of(NOTHING, copied).need.gpus == 1
 
 
+COPIED = replace(SHARDED, distribution=Conclusion(Distribution.DDP), gpu_memory_gb=Conclusion(8.0))
+
+
+def test_gpus_of_which_nobody_said_how_many_are_as_many_as_there_are() -> None:
+    work = work_of(NOTHING, COPIED)
+    assert (work.spread, work.process_per_gpu, work.need.gpus) == (True, True, 1)
+    for told in (Said(Resources(gpus=2)), Said(Resources(), processes=2), Said(Resources(), hours=1.0)):
+        assert not work_of(told, COPIED).spread
+    assert not work_of(NOTHING, replace(COPIED, gpus=Conclusion(4))).spread
+    assert not work_of(NOTHING, replace(COPIED, distribution=Conclusion(Distribution.NONE))).spread
+
+
+def test_to_name_a_type_of_gpu_is_not_to_say_how_many() -> None:
+    typed = Said(Resources(gpus=1), gpu="A100", some=True)
+    assert (work_of(typed, COPIED).spread, work_of(typed, COPIED).need.gpus) == (True, 1)
+    assert work_of(typed, replace(COPIED, gpus=Conclusion(4))).need.gpus == 4
+    assert work_of(typed).need.gpus == 1
+
+
+def test_a_launcher_says_how_many_gpus_it_takes() -> None:
+    assert work_of(Said(Resources(), processes=4), COPIED).need.gpus == 4
+    assert work_of(Said(Resources(gpus=2), processes=4), COPIED).need.gpus == 2
+
+
 def test_without_a_gpu_it_is_what_the_model_takes_that_counts() -> None:
     parts = Memory(weights=1e9, gradients=1e9, optimizer=2e9, activations=3e9, workspace=5e8)
     assert work_of(NOTHING, Profile(memory=Conclusion(parts))).model_bytes == 7 * 10**9

@@ -60,8 +60,11 @@ def gpu_count(seen: Seen, need: Conclusion[GpuNeed], spread: Conclusion[Distribu
     told = _told(seen)
     if told is not None:
         return seen.say(told[0], [told[1]], Confidence.HIGH)
-    if spread.value in (Distribution.NONE, Distribution.ACCELERATE):
+    if spread.value is Distribution.NONE:
         return seen.say(1, (), Confidence.MEDIUM, "Nothing spreads the work over several.")
+    if spread.value is Distribution.ACCELERATE:
+        why = "Accelerate takes one unless it is started for more (accelerate launch --num_processes)."
+        return Conclusion(1, Confidence.MEDIUM, spread.evidence, False, why)
     question = "How many GPUs should share the work?"
     if spread.value is not None and spread.value.started:
         question = "With how many processes is it started (torchrun --nproc-per-node, or the like)?"

@@ -44,6 +44,8 @@ def runtime(
     seconds = steps.value * reached.seconds(load(work.flops, parts))
     sure = min(Confidence.MEDIUM, work.confidence, steps.confidence, key=_ORDER.index)
     why = f"{steps.value:,} steps of {seconds / steps.value:.3g} s on {place.name}, without loading data."
+    if not learned.gpus.known and place is reference:
+        why += f" One {place.name} is assumed: {learned.gpus.question}"
     if steps.assumed:
         why += f" {steps.why}"
     return Conclusion(seconds / 3600, sure, steps.evidence, steps.assumed, why)

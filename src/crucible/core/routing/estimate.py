@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from crucible.core.offers import Offer
 from crucible.core.pricing import forecast
-from crucible.core.profile import Confidence, GpuNeed, weaker
+from crucible.core.profile import Confidence, weaker
 from crucible.core.routing.knowledge import Knowledge
 from crucible.core.routing.roofline import CORES, Counted
 from crucible.core.routing.work import Compute, Work
@@ -93,7 +93,7 @@ def duration(work: Work, offer: Offer, known: Knowledge) -> tuple[float | None, 
         return None, Confidence.LOW
     if not compute.gpu and not isinstance(compute, Counted):
         return compute.seconds, compute.confidence
-    used = _used(work, offer)
+    used = work.gpus_on(offer.capacity)
     faster = _faster(compute, offer, used, known)
     if faster is None:
         return compute.seconds, Confidence.LOW
@@ -123,14 +123,6 @@ def _step(compute: Counted, known: Knowledge) -> float | None:
 def _step_there(compute: Counted, offer: Offer, used: int, known: Knowledge) -> float | None:
     has = offer.capacity
     return known.step(has.gpu_name, compute.precision, compute.load) if used else known.cpu_step(has.cpus, compute.load)
-
-
-def _used(work: Work, offer: Offer) -> int:
-    """How many GPUs it would use there: those it asks for, or one that is there if it can."""
-    there = len(offer.capacity.gpus)
-    if work.gpu is GpuNeed.NONE:
-        return 0
-    return min(max(work.need.gpus, 1), there)
 
 
 def _together(gpus: int) -> float:

@@ -30,12 +30,21 @@ class Said:
     hours: float | None = None
     gpu: str = ""
     interruptible: bool | None = None
+    processes: int | None = None
+    """How many its launcher starts on a machine; None: there is none, or it is not said."""
+    some: bool = False
+    """Its GPUs are wished for by their type alone; how many `need` has of them is nobody's word."""
+
+    @property
+    def gpus(self) -> int:
+        """How many it takes, by the owner or the launcher; 0: not said."""
+        return (0 if self.some else self.need.gpus) or self.processes or 0
 
 
 def work_of(said: Said, profile: Profile = UNREAD, learned: Correction | None = None) -> Work:
     """`learned` corrects what is read; what the owner says counts as it is."""
     gpu = GpuNeed.REQUIRED if said.need.gpus else profile.gpu.value or GpuNeed.NONE
-    need = said.need.model_copy(update=_gpus(said.need, profile, gpu))
+    need = said.need.model_copy(update=_gpus(said, profile, gpu))
     compute = _said(said, profile) if said.hours is not None else _read(profile, gpu, learned or Correction())
     return Work(
         need=need,
@@ -47,17 +56,23 @@ def work_of(said: Said, profile: Profile = UNREAD, learned: Correction | None = 
         interruptible=bool(profile.interruptible.value) if said.interruptible is None else said.interruptible,
         model_bytes=_model(profile),
         host=_host(said.need, profile),
+        spread=_spread(said, profile, gpu),
         process_per_gpu=bool(profile.distribution.value and profile.distribution.value.started),
     )
 
 
-def _gpus(need: Resources, profile: Profile, gpu: GpuNeed) -> dict[str, int]:
+def _spread(said: Said, profile: Profile, gpu: GpuNeed) -> bool:
+    told = said.gpus or profile.gpus.value or said.hours is not None
+    return not told and gpu is not GpuNeed.NONE and profile.distribution.value not in (None, Distribution.NONE)
+
+
+def _gpus(said: Said, profile: Profile, gpu: GpuNeed) -> dict[str, int]:
     """How many GPUs, and how much memory each, as far as the owner has not said it."""
-    found: dict[str, int] = {}
+    need, found = said.need, dict[str, int]()
     if gpu is GpuNeed.NONE:
         return found
-    count = need.gpus or profile.gpus.value or _fewest(profile)
-    if gpu is GpuNeed.REQUIRED and not need.gpus:
+    count = said.gpus or profile.gpus.value or _fewest(profile)
+    if gpu is GpuNeed.REQUIRED and (said.some or not need.gpus):
         found["gpus"] = max(count, 1)
     if not need.gpu_memory_bytes and profile.gpu_memory_gb.value:
         found["gpu_memory_bytes"] = round(_on_each(profile, max(count, 1)))

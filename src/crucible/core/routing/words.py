@@ -72,9 +72,23 @@ def cons(work: Work, offer: Offer, estimated: Estimate) -> Iterator[str]:
     wanted = work.need.gpu_memory_bytes or 0
     if wanted and offer.capacity.gpu_memory_bytes > MUCH * wanted:
         yield f"{format_memory(offer.capacity.gpu_memory_bytes)} a GPU, more than twice what it needs"
+    yield from _shared(work, offer)
     if work.gpu is GpuNeed.OPTIONAL and not offer.capacity.gpus:
         yield "no GPU, which it would use"
     yield from _unsure(estimated)
+
+
+def _shared(work: Work, offer: Offer) -> Iterator[str]:
+    """What is assumed of a program that shares its work among as many GPUs as it gets."""
+    there = len(offer.capacity.gpus)
+    if not work.spread or not there:
+        return
+    if there == 1:
+        yield "told for one GPU; it could share its work among several"
+    elif work.process_per_gpu:
+        yield f"told for a process on each of {there} GPUs, which its launcher has to start (torchrun --nproc-per-node)"
+    else:
+        yield f"told for all {there} GPUs, among which it would share its work"
 
 
 def _interrupted(work: Work, offer: Offer, estimated: Estimate) -> str:

@@ -40,10 +40,18 @@ class Work:
     model_bytes: int = 0
     host: HostMemory = HostMemory()
     process_per_gpu: bool = False
+    spread: bool = False
+    """It shares its work among as many GPUs as it gets, and nobody said how many those are."""
+
+    def gpus_on(self, has: Capacity) -> int:
+        """How many GPUs it would use there: those it asks for, all if it takes as many as it gets, or one if it can."""
+        if self.gpu is GpuNeed.NONE:
+            return 0
+        return len(has.gpus) if self.spread else min(max(self.need.gpus, 1), len(has.gpus))
 
     def memory_on(self, has: Capacity) -> int:
         """Bytes of a machine's own memory that it would take there, as it was read; 0: nothing is known of it."""
-        if not has.gpus or self.gpu is GpuNeed.NONE:
+        used = self.gpus_on(has)
+        if not used:
             return round(self.host.with_model(self.model_bytes).total)
-        processes = min(max(self.need.gpus, 1), len(has.gpus)) if self.process_per_gpu else 1
-        return round(self.host.total * processes)
+        return round(self.host.total * (used if self.process_per_gpu else 1))
