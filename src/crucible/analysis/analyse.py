@@ -9,6 +9,7 @@ from crucible.analysis.attributes import attribute
 from crucible.analysis.calling import call
 from crucible.analysis.conclusions import (
     data,
+    deepspeed,
     distribution,
     frameworks,
     gpu,
@@ -106,34 +107,49 @@ def _profile(seen: Seen, reference: Reference) -> Profile:
     )
     # Where only the sizes of a new model are here: nobody makes one but to train it.
     trains = training.trains(seen) or unseen
-    return _sized(seen, reference, _with_model(seen, learned, made, trains), made, trains)
+    zero = deepspeed.settings(seen, distribution.told(seen))
+    return _sized(seen, reference, _with_model(seen, learned, made, trains, zero), made, trains, zero)
 
 
-def _with_model(seen: Seen, learned: Profile, made: tuple[models.Model, ...], trains: bool) -> Profile:
+def _with_model(
+    seen: Seen, learned: Profile, made: tuple[models.Model, ...], trains: bool, zero: deepspeed.Zero | None
+) -> Profile:
     name, count, learns = models.parameters(seen, made)
     optimizer, state = training.optimizer(seen)
     if trains and not optimizer.known:
         optimizer, state = training.assumed_optimizer(seen)
-    return replace(
+    found = replace(
         learned,
-        gpus=distribution.gpu_count(seen, learned.gpu, learned.distribution),
         model=name,
         parameters=count,
         trainable_parameters=learns,
         optimizer=optimizer,
         optimizer_bytes_per_parameter=state,
     )
+    if zero is not None:
+        found = deepspeed.told_by(seen, zero, found)
+    return replace(found, gpus=distribution.gpu_count(seen, found.gpu, found.distribution))
 
 
-def _sized(seen: Seen, reference: Reference, learned: Profile, made: tuple[models.Model, ...], trains: bool) -> Profile:
+def _sized(
+    seen: Seen,
+    reference: Reference,
+    learned: Profile,
+    made: tuple[models.Model, ...],
+    trains: bool,
+    zero: deepspeed.Zero | None,
+) -> Profile:
     """With memory, steps and time, which follow from the rest."""
     given, assumed = _assumed(learned, made)
     work = step_work(seen, made, given)
     if work is not None and work.followed:
         assumed = []
     parts = memory.memory_of(learned, work, trains, _mixed(seen, learned))
+    if parts is not None and zero is not None and trains:
+        parts = deepspeed.split(parts, zero, learned)
+    offloaded = deepspeed.on_host(zero, learned) if zero is not None and trains else 0.0
     total, told = memory.gpu_memory(seen, learned, parts, work, assumed)
-    host, held = host_memory.host_memory(seen, learned, parts)
+    host, held = host_memory.host_memory(seen, learned, parts, offloaded)
     batch = learned.batch_size.value or (given.batch if trains else None)
     steps = length.steps(seen, trains, learned.epochs, batch, learned.dataset)
     hours = runtime(seen, learned, reference, steps, work, parts)

@@ -7,7 +7,7 @@ known has no value and the one question that would settle it.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -116,13 +116,17 @@ class Conclusion(Generic[T]):
 
 @dataclass(frozen=True)
 class Memory:
-    """GPU memory in bytes, by what takes it. `workspace` is what libraries and the allocator keep for themselves."""
+    """GPU memory in bytes, by what takes it. `workspace` is what libraries and the allocator keep for themselves.
+
+    `sharded` is how much of all that is split where several GPUs share the work; the rest is whole on each.
+    """
 
     weights: float = 0.0
     gradients: float = 0.0
     optimizer: float = 0.0
     activations: float = 0.0
     workspace: float = 0.0
+    sharded: float = 0.0
 
     @property
     def total(self) -> float:
@@ -134,21 +138,25 @@ class HostMemory:
     """Memory of the machine itself in bytes, for one process and those that it starts to load data or to fit.
 
     `base` is the interpreter with its libraries; `model` all that the model takes where no GPU does the work, else its
-    weights on their way to the GPU.
+    weights on their way to the GPU. `offloaded` is what GPUs put there, once for all processes of a machine.
     """
 
     base: float = 0.0
     model: float = 0.0
     data: float = 0.0
     workers: float = 0.0
+    offloaded: float = 0.0
 
     @property
     def total(self) -> float:
-        return self.base + self.model + self.data + self.workers
+        return self.of_processes(1)
+
+    def of_processes(self, count: int) -> float:
+        return count * (self.base + self.model + self.data + self.workers) + self.offloaded
 
     def with_model(self, size: float) -> HostMemory:
         """With a model that takes so much, at the least."""
-        return HostMemory(self.base, max(self.model, size), self.data, self.workers)
+        return replace(self, model=max(self.model, size))
 
 
 @dataclass(frozen=True)

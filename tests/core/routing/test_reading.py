@@ -84,8 +84,9 @@ SHARDED = Profile(
     gpu=Conclusion(GpuNeed.REQUIRED),
     distribution=Conclusion(Distribution.FSDP),
     gpu_memory_gb=Conclusion(120.0),
-    memory=Conclusion(Memory(weights=27e9, gradients=27e9, optimizer=54e9, activations=10e9, workspace=2e9)),
+    memory=Conclusion(Memory(27e9, 27e9, 54e9, activations=10e9, workspace=2e9, sharded=108e9)),
 )
+WHOLE = Conclusion(Memory(27e9, 27e9, 54e9, activations=10e9, workspace=2e9))
 
 
 def test_what_is_sharded_is_split_over_as_many_gpus_as_hold_it() -> None:
@@ -96,13 +97,13 @@ def test_what_is_sharded_is_split_over_as_many_gpus_as_hold_it() -> None:
 
 
 def test_what_is_only_copied_is_whole_on_every_gpu() -> None:
-    copied = replace(SHARDED, distribution=Conclusion(Distribution.DDP))
+    copied = replace(SHARDED, distribution=Conclusion(Distribution.DDP), memory=WHOLE)
     need = work_of(Said(Resources(gpus=8)), copied).need
     assert (need.gpus, need.gpu_memory_bytes) == (8, 120 * 10**9)
     assert work_of(NOTHING, copied).need.gpus == 1
 
 
-COPIED = replace(SHARDED, distribution=Conclusion(Distribution.DDP), gpu_memory_gb=Conclusion(8.0))
+COPIED = replace(SHARDED, distribution=Conclusion(Distribution.DDP), gpu_memory_gb=Conclusion(8.0), memory=WHOLE)
 
 
 def test_gpus_of_which_nobody_said_how_many_are_as_many_as_there_are() -> None:

@@ -57,9 +57,9 @@ def _more_than_one(value: Value) -> bool:
 def gpu_count(seen: Seen, need: Conclusion[GpuNeed], spread: Conclusion[Distribution]) -> Conclusion[int]:
     if need.value is GpuNeed.NONE:
         return seen.say(0, (), need.confidence)
-    told = _told(seen)
-    if told is not None:
-        return seen.say(told[0], [told[1]], Confidence.HIGH)
+    said = _told(seen)
+    if said is not None:
+        return seen.say(said[0], [said[1]], Confidence.HIGH)
     if spread.value is Distribution.NONE:
         return seen.say(1, (), Confidence.MEDIUM, "Nothing spreads the work over several.")
     if spread.value is Distribution.ACCELERATE:
@@ -69,6 +69,12 @@ def gpu_count(seen: Seen, need: Conclusion[GpuNeed], spread: Conclusion[Distribu
     if spread.value is not None and spread.value.started:
         question = "With how many processes is it started (torchrun --nproc-per-node, or the like)?"
     return seen.ask(question, f"It takes as many as there are ({spread.value}).")
+
+
+def told(seen: Seen) -> int | None:
+    """How many GPUs the program itself says it takes."""
+    found = _told(seen)
+    return None if found is None else found[0]
 
 
 def _told(seen: Seen) -> tuple[int, Where] | None:

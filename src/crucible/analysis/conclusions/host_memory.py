@@ -37,12 +37,17 @@ _SEARCHES = (
 )
 
 
-def host_memory(seen: Seen, learned: Profile, parts: Memory | None) -> tuple[Conclusion[float], Conclusion[HostMemory]]:
-    """Of one process and its workers. `parts` is what the model takes where it is trained or used."""
+def host_memory(
+    seen: Seen, learned: Profile, parts: Memory | None, offloaded: float = 0.0
+) -> tuple[Conclusion[float], Conclusion[HostMemory]]:
+    """Of one process and its workers. `parts` is what the model takes where it is trained or used, `offloaded` what
+    its GPUs put here.
+    """
     data = held(seen)
     unknown = next((each for each in data if each.bytes is None), None)
     workers, lines = _workers(seen)
-    found = HostMemory(_base(learned), _model(learned, parts), COPIES * sum(each.bytes or 0 for each in data), workers)
+    size = COPIES * sum(each.bytes or 0 for each in data)
+    found = HostMemory(_base(learned), _model(learned, parts), size, workers, offloaded)
     sure = _sure(learned, parts, data, unknown)
     question = f"How large is {unknown.name}, which is read whole?" if unknown else ""
     shown = [each.where for each in sorted(data, key=lambda each: -(each.bytes or 0))] + lines
@@ -103,6 +108,8 @@ def _why(found: HostMemory, data: list[Held], unknown: Held | None) -> str:
     if found.data:
         names = ", ".join(dict.fromkeys(each.name for each in data if each.bytes))
         told += f", data and a copy of it {found.data / 1e9:.2f} GB ({names:.120})"
+    if found.offloaded:
+        told += f", put there by the GPUs {found.offloaded / 1e9:.2f} GB"
     if found.workers:
         told += f", processes beside it {found.workers / 1e9:.2f} GB"
     return f"{told}. What {unknown.name} takes is not in it." if unknown else f"{told}."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from crucible.analysis.conclusions.activations import FORWARD_ONLY, Work
 from crucible.analysis.conclusions.seen import Seen
-from crucible.core.profile import Conclusion, Confidence, GpuNeed, Memory, Precision, Profile
+from crucible.core.profile import Conclusion, Confidence, Distribution, GpuNeed, Memory, Precision, Profile
 
 CONTEXT = 0.5e9
 """What a GPU's driver and the libraries take before the first tensor."""
@@ -32,7 +32,8 @@ def memory_of(learned: Profile, work: Work | None, training: bool, mixed: bool) 
     states = trainable * (learned.optimizer_bytes_per_parameter.value or 0.0) if training else 0.0
     activations = kept if training else kept * FORWARD_ONLY
     rest = weights + gradients + states + activations
-    return Memory(weights, gradients, states, activations, CONTEXT + SLACK * rest)
+    shared = weights + gradients + states if learned.distribution.value is Distribution.FSDP else 0.0
+    return Memory(weights, gradients, states, activations, CONTEXT + SLACK * rest, shared)
 
 
 def gpu_memory(
@@ -57,4 +58,5 @@ def gpu_memory(
 
 def _told(parts: Memory) -> list[tuple[str, float]]:
     names = ("weights", "gradients", "optimizer", "activations", "workspace")
-    return [(name, getattr(parts, name) / 1e9) for name in names]
+    told = [(name, getattr(parts, name) / 1e9) for name in names]
+    return [*told, ("of that split over its GPUs", parts.sharded / 1e9)] if parts.sharded else told

@@ -82,15 +82,12 @@ def _gpus(said: Said, profile: Profile, gpu: GpuNeed) -> dict[str, int]:
 def _on_each(profile: Profile, gpus: int) -> float:
     """Bytes on each of so many GPUs. What is sharded is split over them; what a GPU works on is its own."""
     whole, parts = (profile.gpu_memory_gb.value or 0) * GB, profile.memory.value
-    if parts is None or profile.distribution.value is not Distribution.FSDP:
-        return whole
-    states = parts.weights + parts.gradients + parts.optimizer
-    return whole - states * (1 - 1 / gpus)
+    return whole if parts is None else whole - parts.sharded * (1 - 1 / gpus)
 
 
 def _fewest(profile: Profile) -> int:
     """Of a program that takes as many GPUs as there are and splits its model over them: so many as hold it."""
-    if profile.distribution.value is not Distribution.FSDP:
+    if profile.memory.value is None or not profile.memory.value.sharded:
         return 1
     return next((gpus for gpus in (1, 2, 4, 8) if _on_each(profile, gpus) <= LARGE_GPU), 8)
 

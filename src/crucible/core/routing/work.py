@@ -54,4 +54,4 @@ class Work:
         used = self.gpus_on(has)
         if not used:
             return round(self.host.with_model(self.model_bytes).total)
-        return round(self.host.total * (used if self.process_per_gpu else 1))
+        return round(self.host.of_processes(used if self.process_per_gpu else 1))
