@@ -59,6 +59,7 @@ def test_memory_is_the_sum_of_its_parts_and_told_in_gigabytes() -> None:
     assert memory.total == 10.5e9
     assert plain(memory) == {
         "weights_gb": 1.0, "gradients_gb": 2.0, "optimizer_gb": 3.0, "activations_gb": 4.0, "workspace_gb": 0.5,
+        "sharded_gb": 0.0,
     }  # fmt: skip
 
 

@@ -31,7 +31,7 @@ from crucible.analysis.imports import follow_file
 from crucible.analysis.machine import Exhausted, Machine, Verbs
 from crucible.analysis.sources import Sources
 from crucible.analysis.statements import assign, execute, set_attribute
-from crucible.analysis.values import Function
+from crucible.analysis.values import Function, settled
 from crucible.core.profile import Conclusion, Precision, Profile
 
 STEPS = 80_000
@@ -199,6 +199,8 @@ def _assumed(learned: Profile, made: tuple[models.Model, ...]) -> tuple[Inputs, 
 
 def _pure_half(seen: Seen) -> bool:
     """The weights themselves are in half precision, not only the work on them."""
-    return any(not call.args for call in seen.calls_named("half", "bfloat16")) or any(
-        "torch_dtype" in call.kwargs or "dtype" in call.kwargs for call in seen.calls_named("from_pretrained")
+    return (
+        any(not call.args for call in seen.calls_named("half", "bfloat16"))
+        or any("torch_dtype" in call.kwargs or "dtype" in call.kwargs for call in seen.calls_named("from_pretrained"))
+        or any(str(settled(call.kwargs.get("precision"))).endswith("-true") for call in seen.calls("lightning.Trainer"))
     )

@@ -56,7 +56,7 @@ def epochs(seen: Seen) -> Conclusion[int]:
     for call in seen.calls_where(lambda path: path == "lightning.Trainer" or path.endswith(("fit", "fit_generator"))):
         if call.last in ("fit", "fit_generator") and whole(call.kwargs.get("epochs")):
             return seen.say(whole(call.kwargs["epochs"]) or 1, [call.where])
-        if call.path == "lightning.Trainer" and whole(call.kwargs.get("max_epochs")):
+        if call.path == "lightning.Trainer" and (whole(call.kwargs.get("max_epochs")) or 0) > 0:
             return seen.say(whole(call.kwargs["max_epochs"]) or 1, [call.where])
     for call in trainer_arguments(seen):
         count = settled(call.kwargs.get("num_train_epochs", 3))
@@ -104,7 +104,7 @@ def steps(
     for call in trainer_arguments(seen):
         most = whole(call.kwargs.get("max_steps", -1))
         if most is not None and most > 0:
-            return seen.say(most, [call.where])
+            return _in_batches(seen, most, call)
     counted = _counted(seen)
     if counted is not None:
         return seen.say(counted[0], counted[1], Confidence.HIGH if counted[2] else Confidence.MEDIUM)
@@ -123,6 +123,13 @@ def steps(
         each = -(-samples // batch)
         return seen.assume(ASSUMED_EPOCHS * each, f"{samples:,} samples an epoch; {ASSUMED_EPOCHS} epochs are assumed.")
     return seen.assume(ASSUMED_STEPS, f"The code does not say; {ASSUMED_STEPS:,} steps are assumed.")
+
+
+def _in_batches(seen: Seen, most: int, call: Call) -> Conclusion[int]:
+    """A step of the Trainer takes as many batches as it gathers gradients of."""
+    each = whole(call.kwargs.get("gradient_accumulation_steps", 1)) or 1
+    why = f"{most:,} steps of {each} batches." if each > 1 else ""
+    return seen.say(most * each, [call.where], Confidence.HIGH, why)
 
 
 def _counted(seen: Seen) -> tuple[int, list[Where], bool] | None:

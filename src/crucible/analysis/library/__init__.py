@@ -12,6 +12,7 @@ from crucible.analysis.library import (
     datasets,
     flax_layers,
     keras_layers,
+    lightning,
     options,
     own_layers,
     plain_methods,
@@ -49,6 +50,7 @@ _HANDLERS: dict[str, Handler] = {
     **own_layers.HANDLERS,
     **flax_layers.HANDLERS,
     **wrappers.HANDLERS,
+    **lightning.HANDLERS,
 }
 _PREFIXES: tuple[tuple[str, Handler], ...] = (
     ("torchvision.datasets.", datasets.torch_dataset),

@@ -197,5 +197,4 @@ HANDLERS: dict[str, Callable[[Asked], Value]] = {
     "torch.utils.data.Subset": _subset,
     "torch.utils.data.random_split": _split, "torch_geometric.loader.DataLoader": _loader,
     "numpy.expand_dims": _numpy_expand, "datasets.load_dataset": _hub, "tensorflow_datasets.load": _hub,
-    "lightning.LightningModule.save_hyperparameters": lambda asked: None,
 }  # fmt: skip
