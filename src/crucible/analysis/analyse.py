@@ -19,6 +19,7 @@ from crucible.analysis.conclusions import (
     models,
     saving,
     surroundings,
+    tf32,
     training,
 )
 from crucible.analysis.conclusions.activations import Inputs, step_work
@@ -152,6 +153,7 @@ def _sized(
     host, held = host_memory.host_memory(seen, learned, parts, offloaded)
     batch = learned.batch_size.value or (given.batch if trains else None)
     steps = length.steps(seen, trains, learned.epochs, batch, learned.dataset)
+    learned = replace(learned, tf32_share=tf32.tf32_share(seen, learned, work))
     hours = runtime(seen, learned, reference, steps, work, parts)
     flops: Conclusion[float] = seen.ask("How much work is one step?")
     if work is not None:

@@ -87,6 +87,7 @@ class Step(NamedTuple):
     flops: float
     complete: bool
     situation: Situation
+    convolved: float = 0.0
 
 
 @dataclass

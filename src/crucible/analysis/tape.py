@@ -14,6 +14,9 @@ class Tape:
     kept: dict[int, Store] = field(default_factory=dict)
     casts: dict[tuple[int, str], Store] = field(default_factory=dict)
     flops: float = 0.0
+    convolved: float = 0.0
+    """Those of them that are in convolutions."""
+
     complete: bool = True
     recording: bool = True
     checkpoint: bool = False
@@ -35,6 +38,10 @@ class Tape:
             store = Store(amount)
             self.kept[id(store)] = store
 
+    def convolve(self, flops: float) -> None:
+        self.flops += flops
+        self.convolved += flops
+
     def lost(self) -> None:
         """Something was done with a tensor that cannot be followed."""
         self.complete = False
@@ -44,4 +51,4 @@ class Tape:
         return sum(store.bytes for store in self.kept.values())
 
     def clear(self) -> None:
-        self.kept, self.casts, self.flops, self.complete = {}, {}, 0.0, True
+        self.kept, self.casts, self.flops, self.convolved, self.complete = {}, {}, 0.0, 0.0, True

@@ -191,6 +191,9 @@ class Profile:
     epochs: Conclusion[int] = Conclusion()
     steps: Conclusion[int] = Conclusion()
     flops_per_step: Conclusion[float] = Conclusion()
+    tf32_share: Conclusion[float] = Conclusion()
+    """How much of that GPUs which have TF32 do in it, though the program is in 32 bits."""
+
     runtime_hours: Conclusion[float] = Conclusion()
     """On the reference GPU that its `why` names."""
 

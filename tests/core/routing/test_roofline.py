@@ -54,6 +54,21 @@ def test_a_format_without_a_fast_way_is_computed_as_32_bits() -> None:
     assert roof(gpu("A100-40GB-SXM"), "tf32").flops > roof(gpu("A100-40GB-SXM"), "fp32").flops
 
 
+def test_what_a_framework_does_in_tf32_is_faster_where_there_is_tf32() -> None:
+    half, none = Load(1e14, 1e6, tf32=5e13), Load(1e14, 1e6)
+    a100, t4 = roof(gpu("A100-40GB-SXM"), "fp32"), roof(gpu("T4"), "fp32")
+    assert a100.tf32 == roof(gpu("A100-40GB-SXM"), "tf32").flops
+    assert a100.seconds(half) == pytest.approx(5e13 / a100.flops + 5e13 / a100.tf32, rel=0.01)
+    assert t4.seconds(half) == t4.seconds(none)
+    assert roof(gpu("A100-40GB-SXM"), "bf16").tf32 is None
+    assert processors(8).seconds(half) == processors(8).seconds(none)
+
+
+def test_another_vendors_gpu_has_no_tf32_by_default() -> None:
+    others = [each for each in GPUS if each.vendor != "NVIDIA"]
+    assert all(roof(each, "fp32").tf32 is None for each in others)
+
+
 @pytest.mark.parametrize("one", GPUS, ids=lambda one: one.name)
 def test_half_precision_is_never_slower(one: object) -> None:
     assert roof(one, "fp16").flops >= 0.9 * roof(one, "fp32").flops  # type: ignore[arg-type]
@@ -120,6 +135,12 @@ def test_hours_that_hold_everywhere_stay_so() -> None:
 def test_weights_are_moved_less_often_than_what_backward_keeps() -> None:
     assert load(0, Memory(weights=1e9)).traffic < load(0, Memory(activations=1e9)).traffic
     assert load(0, Memory(workspace=1e9)).traffic == 0
+
+
+def test_a_profile_tells_how_much_of_it_is_in_tf32() -> None:
+    found = counted(TOLD, replace(_profile(), tf32_share=Conclusion(0.25)))
+    assert isinstance(found, Counted)
+    assert found.load.tf32 == 0.25e12
 
 
 def _profile() -> Profile:

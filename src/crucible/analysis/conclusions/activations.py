@@ -34,6 +34,9 @@ class Work:
     followed: bool = False
     """It is the program's own step, with the program's own inputs."""
 
+    convolved: float = 0.0
+    """FLOPs of those that are in convolutions."""
+
 
 @dataclass(frozen=True)
 class Inputs:
@@ -49,12 +52,13 @@ def step_work(seen: Seen, found: tuple[Model, ...], inputs: Inputs) -> Work | No
     followed = _followed(seen.facts.steps)
     if followed is not None:
         why = "Followed through the training step."
-        return Work(followed.saved, 3 * followed.flops, Confidence.HIGH, why, True)
+        return Work(followed.saved, 3 * followed.flops, Confidence.HIGH, why, True, 3 * followed.convolved)
     parts = [work for model in _each_once(found) if (work := _of_model(seen, model, inputs)) is not None]
     if not parts:
         return None
     worst = min((each.confidence for each in parts), key=[Confidence.LOW, Confidence.MEDIUM, Confidence.HIGH].index)
-    return Work(sum(each.kept for each in parts), sum(each.flops for each in parts), worst, parts[0].why)
+    kept, flops, convolved = (sum(each) for each in zip(*((w.kept, w.flops, w.convolved) for w in parts), strict=True))
+    return Work(kept, flops, worst, parts[0].why, convolved=convolved)
 
 
 def _each_once(found: tuple[Model, ...]) -> list[Model]:
@@ -118,7 +122,9 @@ def _of_architecture(shape: Architecture, inputs: Inputs, kept: float, learns: b
     scale = inputs.batch * (side / shape.size) ** 2
     items, passes = (shape.activations, 3) if learns else (shape.activations * FORWARD_ONLY, 1)
     why = f"From what {shape.name} is known to keep for a picture of {shape.size} pixels."
-    return Work(scale * items * 4e6 * kept, passes * 2e9 * scale * shape.multiply_adds, Confidence.MEDIUM, why)
+    flops = passes * 2e9 * scale * shape.multiply_adds
+    convolved = flops if shape.convolves else 0.0
+    return Work(scale * items * 4e6 * kept, flops, Confidence.MEDIUM, why, convolved=convolved)
 
 
 def _traced(seen: Seen, model: Model, inputs: Inputs) -> Work | None:
@@ -148,7 +154,7 @@ def _traced(seen: Seen, model: Model, inputs: Inputs) -> Work | None:
     scores = 4.0 * output.items if len(output.shape or ()) > 1 else 0.0
     why = "Followed through the model's forward pass with inputs that fit it."
     sure = Confidence.MEDIUM if not inputs.assumed else Confidence.LOW
-    return Work(tape.saved + scores, 3 * tape.flops, sure, why)
+    return Work(tape.saved + scores, 3 * tape.flops, sure, why, convolved=3 * tape.convolved)
 
 
 def _rest(value: Value, inputs: Inputs) -> tuple[Value, ...]:

@@ -41,7 +41,7 @@ def runtime(
     if steps.value is None or work is None or parts is None:
         return seen.ask("How long does it run today, and on what?")
     reached = place.roofs[learned.precision.value or Precision.FP32]
-    seconds = steps.value * reached.seconds(load(work.flops, parts))
+    seconds = steps.value * reached.seconds(load(work.flops, parts, learned.tf32_share.value or 0.0))
     sure = min(Confidence.MEDIUM, work.confidence, steps.confidence, key=_ORDER.index)
     why = f"{steps.value:,} steps of {seconds / steps.value:.3g} s on {place.name}, without loading data."
     if not learned.gpus.known and place is reference:

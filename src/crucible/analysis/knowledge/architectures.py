@@ -30,6 +30,11 @@ class Architecture:
         return self.parameters - (self.features + 1) * (CLASSES - classes) / 1e6
 
     @property
+    def convolves(self) -> bool:
+        """Its arithmetic is that of convolutions, not of matrices."""
+        return not self.name.startswith(("vit", "deit", "swin", "convnext", "mixer", "maxvit"))
+
+    @property
     def resizes(self) -> bool:
         """It brings every picture to its own size, whatever the data gives it."""
         return self.name.startswith(("fasterrcnn", "maskrcnn", "retinanet"))

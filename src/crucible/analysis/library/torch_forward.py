@@ -95,7 +95,7 @@ def convolved(
     result = tensor((*source.shape[: -len(outs) - 1], channels, *outs), source.kind, source.grad or matrix.grad)
     per_output = (matrix.items or 0) / max(1, whole((matrix.shape or (1,))[0]) or 1)
     base = source.items if up else result.items
-    machine.tape.flops += 2 * (base or 0) * per_output
+    machine.tape.convolve(2 * (base or 0) * per_output)
     return result
 
 

@@ -162,7 +162,7 @@ def backward(machine: Machine) -> None:
     """The end of a training step: what was kept is needed now, and then free."""
     tape = machine.tape
     if tape.kept or tape.flops:
-        machine.facts.steps.append(Step(tape.saved, tape.flops, tape.complete, machine.situation()))
+        machine.facts.steps.append(Step(tape.saved, tape.flops, tape.complete, machine.situation(), tape.convolved))
     tape.clear()
 
 

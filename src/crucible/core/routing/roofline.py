@@ -32,22 +32,28 @@ CORES = 8
 
 @dataclass(frozen=True)
 class Load:
-    """One step: FLOPs forward and backward, and bytes to and from memory."""
+    """One step: FLOPs forward and backward, and bytes to and from memory.
+
+    `tf32` of the FLOPs are done in TF32 where a program in 32 bits meets a GPU that has it.
+    """
 
     flops: float
     traffic: float
+    tf32: float = 0.0
 
 
 @dataclass(frozen=True)
 class Roof:
-    """What programs reach: FLOP/s and bytes/s."""
+    """What programs reach: FLOP/s and bytes/s, and FLOP/s of what is done in TF32; None: as fast as the rest."""
 
     flops: float
     bandwidth: float
+    tf32: float | None = None
 
     def seconds(self, load: Load) -> float:
         """Of a step. Kernels that compute and kernels that copy overlap: between the longer of both and their sum."""
-        return math.hypot(load.flops / self.flops, load.traffic / self.bandwidth) + STEP_SECONDS
+        arithmetic = (load.flops - load.tf32) / self.flops + load.tf32 / (self.tf32 or self.flops)
+        return math.hypot(arithmetic, load.traffic / self.bandwidth) + STEP_SECONDS
 
 
 @dataclass(frozen=True)
@@ -60,16 +66,18 @@ class Counted(Compute):
 def roof(gpu: Gpu, precision: str) -> Roof:
     """A format that a GPU has no fast way for is computed as 32 bits."""
     dtype = next((dtype for dtype in gpu.flops if dtype.value == precision), Dtype.FP32)
-    return Roof(gpu.flops[dtype] * REACHED[dtype], gpu.bandwidth * BANDWIDTH_REACHED)
+    faster = precision == Dtype.FP32.value and gpu.vendor == "NVIDIA" and Dtype.TF32 in gpu.flops
+    tf32 = gpu.flops[Dtype.TF32] * REACHED[Dtype.TF32] if faster else None
+    return Roof(gpu.flops[dtype] * REACHED[dtype], gpu.bandwidth * BANDWIDTH_REACHED, tf32)
 
 
 def processors(cpus: float) -> Roof:
     return Roof(cpus * CORE_FLOPS, cpus * CORE_BANDWIDTH)
 
 
-def load(flops: float, memory: Memory) -> Load:
+def load(flops: float, memory: Memory, tf32_share: float = 0.0) -> Load:
     states = memory.weights + memory.gradients + memory.optimizer
-    return Load(flops, PASSES * memory.activations + STATE_PASSES * states)
+    return Load(flops, PASSES * memory.activations + STATE_PASSES * states, flops * tf32_share)
 
 
 def counted(compute: Compute, profile: Profile) -> Compute:
@@ -77,4 +85,4 @@ def counted(compute: Compute, profile: Profile) -> Compute:
     flops, memory = profile.flops_per_step.value, profile.memory.value
     if not flops or memory is None:
         return compute
-    return Counted(**asdict(compute), load=load(flops, memory))
+    return Counted(**asdict(compute), load=load(flops, memory, profile.tf32_share.value or 0.0))
