@@ -166,7 +166,7 @@ def linear(machine: Machine, source: Tensor, matrix: Tensor, out: Value) -> Tens
 def indexed(machine: Machine, source: Tensor, key: Value) -> Tensor:
     if source.shape is None:
         return Tensor(None, source.kind, source.grad, source.store)
-    keys = key if isinstance(key, tuple) else (key,)
+    keys = tuple(_axis(each) for each in (key if isinstance(key, tuple) else (key,)))
     shape: list[Value] = []
     rest = list(source.shape)
     copies = False
@@ -193,6 +193,11 @@ def indexed(machine: Machine, source: Tensor, key: Value) -> Tensor:
             rest.pop(0)
     made = (*shape, *rest)
     return tensor(made, source.kind, source.grad) if copies else view(source, made)
+
+
+def _axis(key: Value) -> Value:
+    """`numpy.newaxis` is None, by another name."""
+    return None if isinstance(key, Name) and key.path.endswith(".newaxis") else key
 
 
 def _sliced(size: Value, bounds: tuple[Value, ...]) -> Value:

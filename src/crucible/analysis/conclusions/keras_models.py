@@ -38,8 +38,9 @@ def keras_models(seen: Seen) -> Iterator[Counted]:
     """
     done: set[int] = set()
     _freeze(seen)
+    roots = _roots(seen)
     whole = not _open(seen)
-    found = [_counted(thing, where, done, whole) for thing, where in _roots(seen)]
+    found = [_counted(thing, where, done, whole) for thing, where in roots]
     rest = _fresh(_elsewhere(seen), done)
     classes = [each for each in seen.facts.made if is_network(each) and _of_keras(each)]
     owners = [each for each in found if each.parameters or not each.complete]

@@ -12,6 +12,10 @@ from crucible.analysis.values import Tensor, Thing, whole
 _IN_TURN = ("LSTM", "GRU", "SimpleRNN", "Bidirectional")
 """Layers that go over a sequence place by place, whatever they give back."""
 
+COLOURS = 4
+SMALLER = 8
+"""What has more channels than a picture has colours are features of one, on a map so many times smaller, as assumed."""
+
 
 def keras_work(thing: Thing, side: int, length: int) -> tuple[float, float]:
     """Numbers kept and FLOPs of the forward pass. Pictures of a size that the network leaves open are `side` wide,
@@ -68,6 +72,8 @@ class _Walk:
         if shape is None or not shape:
             return shape
         usual = self._side if len(shape) > 3 else self._length
+        if len(shape) > 3 and (whole(shape[-1]) or 0) > COLOURS:
+            usual = max(1, usual // SMALLER)
         return (shape[0], *(usual if whole(size) is None else size for size in shape[1:]))
 
 

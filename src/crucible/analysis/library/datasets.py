@@ -161,7 +161,7 @@ def keras_dataset(asked: Asked) -> Value:
     asked.machine.facts.made.append(data)
 
     def part(count: int) -> Value:
-        items = Tensor((count, *shape) if shape else None, "float32", library="numpy")
+        items = Tensor((count, *shape), "float32", library="numpy")
         return (items, Tensor((count,), "int64", library="numpy"))
 
     return (part(known.samples), part(max(1, known.samples // 6)))
@@ -189,7 +189,21 @@ def _hub(asked: Asked) -> Value:
     thing = asked.thing(name=name if isinstance(name, str) else None)
     if known is not None and known.samples:
         thing.attrs["samples"] = known.samples
+    if known is not None and len(known.shape) == 3 and _pairs(asked):
+        picture = Tensor((*known.shape[1:], known.shape[0]), "uint8", library="keras")
+        like = (picture, Tensor((), "int64", library="keras"))
+        return Thing(TF_DATASET, asked.args, asked.kwargs, asked.machine.line, {**thing.attrs, "like": like})
     return thing
+
+
+TF_DATASET = "tensorflow.data.Dataset"
+
+
+def _pairs(asked: Asked) -> bool:
+    """`tfds.load(name, split="train", as_supervised=True)`: one dataset of pictures and labels."""
+    told = {name: settled(asked.kwargs.get(name)) for name in ("split", "as_supervised", "with_info", "batch_size")}
+    one = isinstance(told["split"], str) and told["as_supervised"] is True
+    return one and asked.path == "tensorflow_datasets.load" and not told["with_info"] and told["batch_size"] is None
 
 
 HANDLERS: dict[str, Callable[[Asked], Value]] = {

@@ -17,6 +17,9 @@ from crucible.analysis.values import UNKNOWN, Instance, Tensor, Thing, Value, se
 NETWORKS = ("keras.Sequential", "keras.models.Sequential", "keras.Model", "keras.models.Model")
 """Layers put together, by inputs and outputs or in a row."""
 
+FED = "fed"
+"""The attribute of a network that holds what the first data looks like which it was given."""
+
 
 def layer(asked: Asked) -> Value:
     if asked.path.count(".") != 2:
@@ -144,6 +147,8 @@ def _chain(thing: Thing) -> list[Tensor]:
             current = inner
         elif isinstance(inner, Thing):
             start = inner.kwargs.get("input_shape", inner.kwargs.get("shape"))
+            if kind_of(inner) == "InputLayer" and inner.args:
+                start = inner.args[0]
             if current is None and isinstance(settled(start), list | tuple):
                 current = Tensor((UNKNOWN, *settled(start)), library="keras")
             if current is None and isinstance(settled(inner.kwargs.get("input_dim")), int):
@@ -151,7 +156,7 @@ def _chain(thing: Thing) -> list[Tensor]:
                 is_words = inner.path.endswith("Embedding")
                 current = Tensor((UNKNOWN, length if is_words else settled(inner.kwargs["input_dim"])), library="keras")
             if current is None:
-                current = Tensor(None, library="keras")
+                current = thing.attrs.get(FED, Tensor(None, library="keras"))
             current = applied(inner, (current,))
             found.append(current)
     return found
