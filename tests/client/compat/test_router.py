@@ -43,6 +43,14 @@ async def test_what_the_code_is_like(router: WorkloadRouter, server: FakeServer)
     assert (found.needs_persistent_storage, found.dataset_size_gb) == (True, 0.05)
 
 
+@pytest.mark.parametrize(("saves", "epochs", "minutes"), [(True, 5, 30.0), (True, None, None), (False, 5, None)])
+async def test_how_often_it_saves(
+    router: WorkloadRouter, server: FakeServer, saves: bool, epochs: int | None, minutes: float | None
+) -> None:
+    server.plan = plan_view(profile={"checkpointing": saves, "epochs": epochs}, hours=2.5)
+    assert (await router.analyze_workload("import torch")).checkpoint_frequency == minutes
+
+
 async def test_what_cannot_be_read_is_asked(router: WorkloadRouter, server: FakeServer) -> None:
     server.plan = plan_view(profile={"unknown": {"runtime_hours": "How many steps?"}})
     with pytest.raises(BadInput, match="cannot be read") as raised:

@@ -45,7 +45,14 @@ class WorkloadRouter:
             interruptible=plan.interruptible,
             needs_persistent_storage=bool(profile.get("checkpointing")),
             dataset_size_gb=(profile.get("dataset") or {}).get("gb") or 0,
+            checkpoint_frequency=_minutes_between(profile, plan.hours),
         )
+
+
+def _minutes_between(profile: Mapping[str, Any], hours: float) -> float | None:
+    """Of a program that saves and says its epochs: an epoch, as plans count it."""
+    epochs = profile.get("epochs")
+    return round(hours * 60 / epochs, 2) if profile.get("checkpointing") and epochs else None
 
 
 def _recommendation(offer: PlannedView) -> BackendRecommendation:
