@@ -153,13 +153,23 @@ def test_it_reads_the_data_it_is_given(terminal: Terminal) -> None:
     assert len(job["result"]["value"]["weights"]) == 1
 
 
-EPOCHS = 700
-"""So many that nobody is too late to interrupt it."""
+EPOCHS = 60
+WAITS = """
+import os, time
+from crucible import should_stop
+
+class Waits:
+    def on_epoch_end(self, epoch, metrics):
+        while epoch == 50 and not os.environ.get("CRUCIBLE_RESUME_FROM") and not should_stop():
+            time.sleep(0.02)
+"""
 
 
 def slow(terminal: Terminal, *more: str) -> tuple[str, Any]:
-    """Begins a training of many epochs; its id, once the first checkpoint is kept."""
-    config = ("--config", f"epochs={EPOCHS}", "--config", "samples=3000", "--config", "checkpoint_every=20")
+    """Begins a training that waits to be interrupted; its id, once the first checkpoint is kept."""
+    (site,) = (terminal.folder / ".venv").glob("lib/python*/site-packages")
+    (site / "waiting.py").write_text(WAITS)
+    config = ("--config", f"epochs={EPOCHS}", "--config", "checkpoint_every=20", "--callback", "waiting:Waits")
     job = terminal.ok("train", "--model", "logistic", *config, *more, "-d").strip()
     return job, until(lambda: terminal.json("status", job)["checkpoint"], 60, "a checkpoint")
 
@@ -186,8 +196,8 @@ def test_a_machine_that_is_taken_back_changes_nothing(terminal: Terminal, cloud:
     view = until(lambda: _ended(terminal.json("status", job)), 60, "the job")
     assert [attempt["reason"] for attempt in view["attempts"]] == ["interrupted", "completed"]
     assert view["attempts"][1]["resume_from"] is not None
-    config = ("--config", f"epochs={EPOCHS}", "--config", "samples=3000")
-    assert view["result"]["value"] == train(terminal, "local", *config)["result"]["value"]
+    undisturbed = train(terminal, "local", "--config", f"epochs={EPOCHS}")
+    assert view["result"]["value"] == undisturbed["result"]["value"]
 
 
 def _ended(view: View) -> View | None:
