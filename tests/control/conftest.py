@@ -12,9 +12,13 @@ from tests.control.fakes import FakeBackend
 from tests.control.world import Rig, give_back, make_rig
 from tests.postgres import Server, postgres_server, postgres_url
 
+from crucible.analysis import Reader
 from crucible.control.db.postgres import PostgresDb
+from crucible.control.readings import Readings
 
 __all__ = ["postgres_server", "postgres_url"]
+
+READER = vars(Readings)["_reader"]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -63,6 +67,20 @@ def database(request: pytest.FixtureRequest) -> Iterator[None]:
 
         patch.setattr(world, "new_database", new_database)
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def kept_reader() -> Iterator[None]:
+    """One process that reads programs for all control planes: to start one takes longer than most tests."""
+    with pytest.MonkeyPatch.context() as patch, Reader() as reader:
+        patch.setattr(Readings, "_reader", reader)
+        yield
+
+
+@pytest.fixture
+def own_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each control plane of the test starts a process of its own, and ends it."""
+    monkeypatch.setattr(Readings, "_reader", READER)
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ def calls() -> InlineCalls:
 
 
 @pytest.fixture
-def readings(calls: InlineCalls) -> Iterator[Readings]:
+def readings(calls: InlineCalls, own_reader: None) -> Iterator[Readings]:
     found = Readings(calls)
     yield found
     found.close()
