@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.control.conftest import database
+from tests.control.conftest import database, kept_reader
 from tests.postgres import postgres_server, postgres_url
 
-__all__ = ["database", "postgres_server", "postgres_url"]
+__all__ = ["database", "kept_reader", "postgres_server", "postgres_url"]
