@@ -67,4 +67,4 @@ class Loops:
 
 def after_trouble(failed: int) -> float:
     """Seconds before the next round, when so many have failed one after the other."""
-    return min(AFTER_TROUBLE * 2 ** min(failed - 1, 10), LONGEST_TROUBLE)
+    return min(AFTER_TROUBLE * 2.0 ** min(failed - 1, 10), LONGEST_TROUBLE)
