@@ -170,25 +170,39 @@ def test_a_child_has_its_limits_and_one_socket_and_can_open_nothing(reader: Read
     assert [each.partition(":")[0] for each in descriptors.values()] == ["socket"]
 
 
+_CONFINED = "Max open files            0"
+
+
 def idle(reader: Reader) -> int:
-    """The pid of its warm process, which has nothing to do."""
+    """The pid of its warm process, which has nothing to do but to keep a spare."""
     reader.profile(sources("x = 1"))
     pid = reader.pid
     assert pid is not None
-    until(lambda: not children(pid), "the end of its children")
+    until(lambda: len(children(pid)) == 1 and spares(pid), "the end of its other children")
     return pid
+
+
+def spares(pid: int) -> list[Process]:
+    """Its children that have not begun to read."""
+    found = [(each, _limits(each.pid)) for each in children(pid) if each.state != "Z"]
+    return [each for each, limits in found if limits and _CONFINED not in limits]
+
+
+def confined(pid: int) -> list[Process]:
+    return [each for each in children(pid) if _CONFINED in _limits(each.pid)]
 
 
 def confined_child(pid: int) -> Process:
     """Of an idle one that was asked something that takes a while: the child that has begun with it."""
-    until(lambda: children(pid), "a child")
-    child = children(pid)[0]
-    until(lambda: "Max open files            0" in _limits(child.pid), "its limits")
-    return child
+    until(lambda: confined(pid), "a child with its limits")
+    return confined(pid)[0]
 
 
 def _limits(pid: int) -> str:
-    return Path(f"/proc/{pid}/limits").read_text()
+    try:
+        return Path(f"/proc/{pid}/limits").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""  # it has ended meanwhile
 
 
 def test_our_own_limits_stay(reader: Reader) -> None:
@@ -213,7 +227,7 @@ def test_the_warm_process_gets_neither_environment_nor_descriptors(
         assert os.readlink(f"/proc/{found.pid}/cwd") == "/"
         descriptors = found.descriptors
     assert [descriptors.pop(number) for number in (0, 1, 2)] == ["/dev/null"] * 3
-    assert [each.partition(":")[0] for each in descriptors.values()] == ["socket"]
+    assert {each.partition(":")[0] for each in descriptors.values()} == {"socket"}
 
 
 # Coming and going
@@ -259,8 +273,8 @@ def test_no_zombies_are_left() -> None:
     with Reader(PATIENT) as made:
         for _ in range(5):
             made.profile(sources("x = 1"))
-        pid = made.pid or 0
-        until(lambda: not children(pid), "the end of its children")
+        pid = idle(made)
+    until(lambda: not alive(pid), "the end of all of them")
     assert pid not in [each.pid for each in everyone()]
 
 
@@ -271,7 +285,7 @@ def test_closing_ends_it_and_whoever_asks_then_is_told() -> None:
     made.close()
     made.close()
     assert made.pid is None
-    assert not alive(group)
+    until(lambda: not alive(group), "the end of its spare")
     assert made.profile(sources("x = 1")).notes == ("a.py: No process could be started to read it.",)
     assert made.pid is None
 
@@ -307,9 +321,41 @@ def test_an_owner_that_is_killed_leaves_no_process_behind() -> None:
         warm = int(owner.stdout.readline())
         owner.stdin.write(CALLS)
         owner.stdin.close()
-        until(lambda: children(warm), "a child")
+        until(lambda: confined(warm), "a child")
         owner.kill()
     until(lambda: not alive(warm), "the end of all of them")
+
+
+# The spare
+
+
+def test_a_question_is_answered_by_the_child_that_was_there_before(reader: Reader) -> None:
+    pid = idle(reader)
+    [spare] = spares(pid)
+    with ThreadPoolExecutor() as pool:
+        answer = pool.submit(reader.profile, sources(CALLS))
+        assert confined_child(pid).pid == spare.pid
+        assert answer.result().frameworks.value == ("torch",)
+    until(lambda: spare.pid not in [each.pid for each in children(pid)], "its end: it reads one program")
+
+
+def test_a_spare_has_only_its_line(reader: Reader) -> None:
+    [spare] = spares(idle(reader))
+    assert sorted(each.partition(":")[0] for each in spare.descriptors.values()) == ["/dev/null"] * 3 + ["socket"]
+
+
+def test_a_spare_that_was_killed_is_done_without(reader: Reader) -> None:
+    pid = idle(reader)
+    os.kill(spares(pid)[0].pid, signal.SIGKILL)
+    until(lambda: not children(pid), "its end; none is made before the next question")
+    assert reader.profile(sources(WHOLE)) == analyse(sources(WHOLE))
+    assert reader.pid == pid
+
+
+def test_a_spare_ends_with_the_warm_process(reader: Reader) -> None:
+    pid = idle(reader)
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: not alive(pid), "the end of both")
 
 
 # Several at once

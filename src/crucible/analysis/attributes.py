@@ -23,7 +23,6 @@ from crucible.analysis.values import (
     Name,
     Tensor,
     Thing,
-    Unknown,
     Value,
     either,
 )
@@ -32,36 +31,36 @@ _STATIC, _OF_CLASS = Name("builtins.staticmethod"), Name("builtins.classmethod")
 
 
 def attribute(machine: Machine, value: Value, name: str) -> Value:
-    if isinstance(value, Name):
+    kind = type(value)
+    if kind is Name:
         return _of_name(machine, value, name)
-    if isinstance(value, Instance):
+    if kind is Instance:
         return _of_instance(machine, value, name)
-    if isinstance(value, Thing):
+    if kind is Thing:
         return value.attrs[name] if name in value.attrs else _of_thing(value, name)
-    if isinstance(value, Tensor):
+    if kind is Tensor:
         return tensor_attribute(value, name)
-    if isinstance(value, Module):
+    if kind is Module:
         return _of_module(machine, value, name)
-    if isinstance(value, Class):
+    if kind is Class:
         return _of_class(value, name)
-    if isinstance(value, Either):
+    if kind is Either:
         return either([attribute(machine, each, name) for each in value.options], value.gpu)
-    if name == "in_features" and isinstance(value, Member):
+    if kind is Member and name == "in_features":
         found = head_features(value)
         return Member(value, name) if found is None else found
-    if isinstance(value, Unknown | Member):
-        return Member(value, name)
-    if isinstance(value, tuple) and len(value) == 2 and name in ("values", "indices") and isinstance(value[0], Tensor):
+    if kind is tuple and len(value) == 2 and name in ("values", "indices") and isinstance(value[0], Tensor):
         return value[name == "indices"]  # what max, topk and sort give has these names
     return Member(value, name)
 
 
 def _of_name(machine: Machine, value: Name, name: str) -> Value:
-    if value.path == "sys" and name == "argv":
+    path = value.path
+    if path == "sys" and name == "argv":
         return [machine.sources.entry, *machine.sources.arguments]
-    if value.path == "absl.flags.FLAGS":
+    if path == "absl.flags.FLAGS":
         return absl_flags(machine).attrs.get(name, UNKNOWN)
-    return member_of(value.path, name)
+    return member_of(path, name)
 
 
 def _of_thing(value: Thing, name: str) -> Value:

@@ -27,21 +27,22 @@ Kwargs = dict[str, Value]
 
 def call(machine: Machine, function: Value, args: tuple[Value, ...], kwargs: Kwargs, scope: Scope) -> Value:
     machine.tick()
-    if isinstance(function, Name):
+    kind = type(function)
+    if kind is Name:
         return called_library(machine, function.path, args, kwargs, scope)
-    if isinstance(function, Member):
+    if kind is Member:
         return called_member(machine, function, args, kwargs, scope)
-    if isinstance(function, Thing):
+    if kind is Thing:
         return called_thing(machine, function, args, kwargs)
-    if isinstance(function, Bound):
+    if kind is Bound:
         return follow(machine, function.function, (function.owner, *args), kwargs)
-    if isinstance(function, Function):
+    if kind is Function:
         return follow(machine, function, args, kwargs)
-    if isinstance(function, Class):
+    if kind is Class:
         return make(machine, function, args, kwargs)
-    if isinstance(function, Instance):
+    if kind is Instance:
         return _called_object(machine, function, args, kwargs)
-    if isinstance(function, Either):
+    if kind is Either:
         return either([call(machine, each, args, kwargs, scope) for each in function.options[:2]], function.gpu)
     return UNKNOWN
 

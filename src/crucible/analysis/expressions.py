@@ -35,7 +35,7 @@ MAX_DEPTH = 90
 """Of expressions and calls within each other; Python itself would stop the reader not far beyond."""
 
 
-_Name, _Constant = ast.Name, ast.Constant
+_Name, _Constant, _Starred = ast.Name, ast.Constant, ast.Starred
 
 
 def evaluate(machine: Machine, node: ast.expr | None, scope: Scope) -> Value:
@@ -44,7 +44,8 @@ def evaluate(machine: Machine, node: ast.expr | None, scope: Scope) -> Value:
         raise Exhausted
     kind = type(node)
     if kind is _Name:
-        return _name(machine, node, scope)  # type: ignore[arg-type]
+        found = scope.names.get(node.id, MISSING)  # type: ignore[union-attr]
+        return _name(machine, node, scope) if found is MISSING else found  # type: ignore[arg-type]
     if kind is _Constant:
         return node.value  # type: ignore[union-attr]
     act = _ACTS.get(kind)
@@ -59,11 +60,8 @@ def evaluate(machine: Machine, node: ast.expr | None, scope: Scope) -> Value:
 
 
 def _name(machine: Machine, node: ast.Name, scope: Scope) -> Value:
-    name = node.id
-    found = scope.names.get(name, MISSING)
-    if found is MISSING:
-        found = scope.lookup(name)
-    return _outside(machine, name, scope) if found is MISSING else found
+    found = scope.lookup(node.id)
+    return _outside(machine, node.id, scope) if found is MISSING else found
 
 
 def _outside(machine: Machine, name: str, scope: Scope) -> Value:
@@ -86,7 +84,7 @@ def _call(machine: Machine, node: ast.Call, scope: Scope) -> Value:
     function = evaluate(machine, node.func, scope)
     args: list[Value] = []
     for each in node.args:
-        if isinstance(each, ast.Starred):
+        if type(each) is _Starred:
             args.extend(_spread(evaluate(machine, each.value, scope)))
         else:
             args.append(evaluate(machine, each, scope))
@@ -124,21 +122,12 @@ def _spread(value: Value) -> list[Value]:
 
 def _binary(machine: Machine, node: ast.BinOp, scope: Scope) -> Value:
     left, right = evaluate(machine, node.left, scope), evaluate(machine, node.right, scope)
-    if isinstance(left, Tensor) or isinstance(right, Tensor):
-        return tensor_arithmetic(machine, type(node.op), left, right)
-    joined = _joined_path(node, left, right)
-    return binary(type(node.op), left, right) if joined is None else joined
-
-
-def _joined_path(node: ast.BinOp, left: Value, right: Value) -> Value:
-    if (
-        isinstance(node.op, ast.Div)
-        and isinstance(left, Thing)
-        and left.path == "pathlib.Path"
-        and isinstance(right, str)
-    ):
+    operator = type(node.op)
+    if type(left) is Tensor or type(right) is Tensor:
+        return tensor_arithmetic(machine, operator, left, right)
+    if type(left) is Thing and left.path == "pathlib.Path" and operator is ast.Div and isinstance(right, str):
         return Thing("pathlib.Path", (*left.args, right))
-    return None
+    return binary(operator, left, right)
 
 
 def _boolean(machine: Machine, node: ast.BoolOp, scope: Scope) -> Value:
@@ -219,7 +208,7 @@ def _choice(machine: Machine, node: ast.IfExp, scope: Scope) -> Value:
 def _sequence(machine: Machine, node: ast.Tuple | ast.List | ast.Set, scope: Scope) -> Value:
     found: list[Value] = []
     for each in node.elts[:MAX_LENGTH]:
-        if isinstance(each, ast.Starred):
+        if type(each) is _Starred:
             found.extend(_spread(evaluate(machine, each.value, scope)))
         else:
             found.append(evaluate(machine, each, scope))

@@ -14,29 +14,31 @@ import socket
 from crucible.analysis.analyse import analyse
 from crucible.analysis.asking import ANSWERED, NO_ROOM, TAKEN, Answer, Question, answers, questions
 from crucible.analysis.bounds import Bounds, confine
+from crucible.analysis.children import Children
 from crucible.analysis.conclusions.runtime import T4
+from crucible.analysis.preparing import prepared
+from crucible.analysis.sample import SAMPLE
 from crucible.analysis.sources import Sources
 
-_SOUND = "import torch\nmodèle = torch.nn.Linear(2, 2)\n".encode()  # names beyond ASCII have Python load a module
 _BROKEN = b"import torch\nmodel = = torch.nn.Linear(2, 2)\nfor x in\n"
 _PIECE = 2**18
+_READINGS = 4
+"""After so many, Python has made faster what most programs need."""
 
 
 def serve(descriptor: int, bounds: Bounds, idle: float) -> None:
     """Until the owner is gone, which ends the children too, or has asked nothing for `idle` seconds."""
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children that ended leave nothing behind
     owner = socket.socket(fileno=descriptor)
-    owner.settimeout(idle)
     _warm_up()
-    while (asker := _next(owner)) is not None:
-        with asker:
-            _fork(owner, asker, bounds)
+    children = Children(owner, lambda line, early: _take(line, early, bounds))
+    while children.asked(idle):
+        children.hand_over(_next(owner))
 
 
 def _warm_up() -> None:
     """Loads what a first question would load. A child ends before collecting its garbage would pay."""
-    for code in (_SOUND, _BROKEN):
+    for code in (_BROKEN, *[SAMPLE.encode()] * _READINGS):
         asked = questions().dump_json(Question(Sources({"a.py": code}, "a.py"), T4))
         task = questions().validate_json(asked)
         answers().dump_json(Answer(analyse(task.sources, task.reference)))
@@ -45,27 +47,21 @@ def _warm_up() -> None:
     gc.disable()
 
 
-def _next(owner: socket.socket) -> socket.socket | None:
-    try:
-        word, given, _, _ = socket.recv_fds(owner, 1, 1)
-    except TimeoutError:
-        return None
+def _next(owner: socket.socket) -> socket.socket:
+    word, given, _, _ = socket.recv_fds(owner, 1, 1)
     if not word:
         os.killpg(0, signal.SIGKILL)  # a session of its own: itself and its children
     return socket.socket(fileno=given[0])
 
 
-def _fork(owner: socket.socket, asker: socket.socket, bounds: Bounds) -> None:
-    try:
-        child = os.fork()
-    except OSError:
-        return  # the asker sees that nobody took it
-    if child == 0:
-        try:
-            owner.close()
-            _read(asker, bounds)
-        finally:
-            os._exit(0)
+def _take(line: socket.socket, early: bool, bounds: Bounds) -> None:
+    """In a child. What it holds of the memory it has prepared, it holds to its end."""
+    held = prepared(line) if early else []
+    with line:
+        word, given, _, _ = socket.recv_fds(line, 1, 1)
+    if word:
+        _read(socket.socket(fileno=given[0]), bounds)
+    held.clear()
 
 
 def _read(asker: socket.socket, bounds: Bounds) -> None:

@@ -17,7 +17,7 @@ from crucible.analysis.imports import import_from, import_plain
 from crucible.analysis.iteration import PART, items_of
 from crucible.analysis.library.torch_models import HEADS, LAST
 from crucible.analysis.looping import for_loop, while_loop
-from crucible.analysis.machine import Machine
+from crucible.analysis.machine import Exhausted, Machine
 from crucible.analysis.operators import binary, truth
 from crucible.analysis.scope import Scope
 from crucible.analysis.switches import note_switched_off
@@ -44,7 +44,9 @@ def execute(machine: Machine, body: Sequence[ast.stmt], scope: Scope) -> Flow:
     guards = machine.guards
     try:
         for statement in body:
-            machine.tick()
+            machine.steps = steps = machine.steps + 1
+            if steps > machine.limit:
+                raise Exhausted
             act = _ACTS.get(type(statement))
             if act is None:
                 continue

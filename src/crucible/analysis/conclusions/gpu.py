@@ -178,14 +178,19 @@ def _required(seen: Seen, telling: list[Call]) -> Iterator[Sign]:
 
 def _names_device(call: Call) -> bool:
     """`"cuda:0"` among the arguments, or in a list among them. Half precision "for cuda" works without one."""
-    if call.path.startswith(("builtins.", "argparse.", "os.")) or call.last in ("autocast", "GradScaler", "load"):
-        return False
     for given in (*call.args, *call.kwargs.values()):
-        many = given[:16] if isinstance(given, (list, tuple)) else (given,)
-        for each in many:
-            if isinstance(each, str) and len(each) < 12 and _DEVICE.fullmatch(each):
-                return True
+        kind = type(given)
+        if kind is str or kind is list or kind is tuple:
+            many = (given,) if kind is str else given[:16]
+            if any(isinstance(each, str) and len(each) < 12 and _DEVICE.fullmatch(each) for each in many):
+                return _hands_on(call)
     return False
+
+
+def _hands_on(call: Call) -> bool:
+    return call.last not in ("autocast", "GradScaler", "load") and not call.path.startswith(
+        ("builtins.", "argparse.", "os.")
+    )
 
 
 def _one(value: Value) -> Value:

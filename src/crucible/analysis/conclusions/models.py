@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
 
@@ -52,8 +52,8 @@ def _made_for_certain(seen: Seen, found: list[Model]) -> list[Model]:
         return found
     made = {id(each) for each in seen.facts.made[: seen.facts.followed]}
     for call in seen.facts.calls:
-        if not any(guard.swept for guard in call.situation.guards):
-            made.update(id(each) for each in (call.result if isinstance(call.result, tuple) else (call.result,)))
+        if not call.situation.swept:
+            made.update(map(id, call.result) if isinstance(call.result, tuple) else (id(call.result),))
     followed = [each for each in found if id(each.value) in made]
     return followed if any(each.parameters for each in followed) else found
 
@@ -87,24 +87,26 @@ def _parts(values: list[Value]) -> set[int]:
     waiting = list(values)
     while waiting and len(found) < 20_000:
         for inner in _inside(waiting.pop()):
-            if isinstance(inner, Either):
+            kind = type(inner)
+            if kind is Either:
                 inner = settled(inner)
-            if type(inner) in _HOLDERS and id(inner) not in found:
+                kind = type(inner)
+            if kind in _HOLDERS and id(inner) not in found:
                 found.add(id(inner))
                 waiting.append(inner)
     return found
 
 
-def _inside(value: Value) -> list[Value]:
+def _inside(value: Value) -> Collection[Value]:
     if isinstance(value, Instance):
-        return list(value.attrs.values())
+        return value.attrs.values()
     if isinstance(value, Thing):
         if value.path.endswith("DataParallel"):
-            return []
+            return ()
         return [*value.attrs.values(), *value.children, *(value.args if is_module(value) else ())]
     if isinstance(value, (list, tuple)):
-        return list(value)
-    return list(value.values()) if isinstance(value, dict) else []
+        return value
+    return value.values() if isinstance(value, dict) else ()
 
 
 def _torch_model(seen: Seen, value: Value) -> Model:

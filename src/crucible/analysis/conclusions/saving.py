@@ -113,10 +113,9 @@ def _loads_before_training(seen: Seen) -> list[Call]:
     found: list[Call] = []
     trained = False
     for call in seen.facts.calls:
-        swept = any(guard.swept for guard in call.situation.guards)
-        if (call.path in _LOADS or call.last in _LOAD_METHODS) and (swept or not trained):
+        if (call.path in _LOADS or call.last in _LOAD_METHODS) and (not trained or call.situation.swept):
             found.append(call)
-        trained = trained or (call.last in _TRAINS and not swept)
+        trained = trained or (call.last in _TRAINS and not call.situation.swept)
     return found
 
 

@@ -72,6 +72,8 @@ _QUIET = frozenset(
     {"builtins.print", "builtins.len", "builtins.str", "builtins.int", "builtins.range", "builtins.super"}
 )
 
+_PLAIN = frozenset({str, list, dict, tuple, int, float})
+
 BUILTIN_NAMES = builtin.NAMES
 command_made_by = options.command_made_by
 
@@ -80,9 +82,8 @@ def called_library(
     machine: Machine, path: str, args: tuple[Value, ...], kwargs: dict[str, Value], scope: Scope
 ) -> Value:
     handler = _handler(path)
-    asked = Asked(machine, path, args, kwargs, scope)
     if handler is not None:
-        result = handler(asked)
+        result = handler(Asked(machine, path, args, kwargs, scope))
     elif path.endswith("()"):
         result = UNKNOWN
     else:
@@ -104,9 +105,10 @@ def called_member(
     owner, name = member.owner, member.name
     path = f"{path_of(owner)}.{name}"
     asked = Asked(machine, path, args, kwargs, scope, owner)
-    if isinstance(owner, Tensor):
+    kind = type(owner)
+    if kind is Tensor:
         result = torch_methods.method(asked, owner, name)
-    elif isinstance(owner, str | list | dict | tuple | int | float) and not isinstance(owner, bool):
+    elif kind in _PLAIN:
         return plain_methods.method(asked, owner, name)
     else:
         handler = _HANDLERS.get(path) or _inherited(owner, name)
@@ -168,13 +170,14 @@ def called_thing(machine: Machine, thing: Thing, args: tuple[Value, ...], kwargs
 
 
 def path_of(owner: Value) -> str:
-    if isinstance(owner, Thing | Name):
-        return owner.path
-    if isinstance(owner, Instance):
-        return next(iter(owner.bases), "")
-    if isinstance(owner, Tensor):
+    kind = type(owner)
+    if kind is Thing or kind is Name:
+        return str(owner.path)
+    if kind is Instance:
+        return next(owner.cls.outside(), "")
+    if kind is Tensor:
         return "tensor"
-    if isinstance(owner, Member):
+    if kind is Member:
         inner = path_of(owner.owner)
         return f"{inner}.{owner.name}"
     return ""

@@ -60,10 +60,11 @@ class Estimates:
         self._held = work.dataset_bytes + work.output_bytes
         self._transfer = self._held / BANDWIDTH
         self._durations: dict[int, tuple[float | None, Confidence]] = {}
+        self._alike: dict[tuple[int, str, float], tuple[float | None, Confidence]] = {}
 
     def of(self, offer: Offer) -> Estimate:
         wait, startup, tariff, transfer = offer.wait_seconds, offer.startup_seconds, offer.tariff, self._transfer
-        seconds, confidence = self._duration(offer)
+        seconds, confidence = self._durations.get(id(offer.capacity)) or self._duration(offer)
         egress = _of(self._work.output_bytes, tariff.egress_per_gb or 0) if self._work.output_bytes else 0
         if seconds is None:
             return Estimate(wait, startup, transfer, None, None, None, egress, None, confidence)
@@ -75,10 +76,15 @@ class Estimates:
         return Estimate(wait, startup, transfer, seconds, lost, machine, egress, storage, confidence)
 
     def _duration(self, offer: Offer) -> tuple[float | None, Confidence]:
-        """By the identity of its size, which the offers of a list share and which outlives the question."""
-        found = self._durations.get(id(offer.capacity))
+        """By the identity of its size, which the offers of a list share and which outlives the question; sizes are
+        alike that compute with as many GPUs of a kind, or with as many processors.
+        """
+        has, used = offer.capacity, _used(self._work, offer)
+        alike = used, has.gpu_name, 0 if used else has.cpus
+        found = self._alike.get(alike)
         if found is None:
-            found = self._durations[id(offer.capacity)] = duration(self._work, offer, self._known)
+            found = self._alike[alike] = duration(self._work, offer, self._known)
+        self._durations[id(has)] = found
         return found
 
 

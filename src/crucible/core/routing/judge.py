@@ -20,23 +20,33 @@ class Judge:
         self._work = work
         self._wishes = wishes
         self._choosy = bool(wishes.backend or wishes.backends or wishes.regions or wishes.gpu_types or wishes.dedicated)
+        self._bounded = wishes.max_cost is not None or wishes.deadline is not None
         self._markets = {market: _wrong_market(work, wishes, market) for market in Market}
         self._sizes: dict[tuple[int, str], str] = {}
 
     def why_never(self, offer: Offer) -> str:
-        """Why it is none whatever it costs: not what is wished for, or too small; empty when it could be one."""
-        why = _unwished(self._wishes, offer) if self._choosy else ""
-        if not why and offer.rate:  # what is free is nobody's market: one's own computer does whatever is wished for
-            why = self._markets[offer.market]
-        return why or self._unfit(offer)
+        """Why it is none whatever it costs: not what is wished for, or too small; empty when it could be one.
 
-    def _unfit(self, offer: Offer) -> str:
-        """By the identity of its size, which the offers of a list share and which outlives the question."""
+        Sizes are known by their identity, which the offers of a list share and which outlives the question.
+        """
+        if self._choosy and (why := _unwished(self._wishes, offer)):
+            return why
+        # What is free is nobody's market: one's own computer does whatever is wished for.
+        if offer.rate and (why := self._markets[offer.market]):
+            return why
         size = id(offer.capacity), offer.instance_type
         found = self._sizes.get(size)
         if found is None:
             found = self._sizes[size] = unfit(self._work, offer)
         return found
+
+    def beyond(self, offer: Offer, estimated: Estimate) -> tuple[str, bool]:
+        """Why one that fits is none, and whether that is only what it costs; empty when it is one."""
+        if not self._bounded and offer.tariff.longest_seconds is None:
+            return "", False
+        dear = too_dear(self._wishes, offer, estimated)
+        late = dear or too_late(self._wishes, estimated) or too_long(self._work, offer, estimated)
+        return late, bool(dear)
 
 
 def _unwished(wishes: Wishes, offer: Offer) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import NamedTuple
 
 from crucible.core.offers import Market, Offer
@@ -83,13 +82,10 @@ class Plan:
     elsewhere: tuple[Ranked, ...] = ()
 
 
-class _Weighed(NamedTuple):
-    offer: Offer
-    estimated: Estimate
-    weight: float
-    """In the unit of the objective; less is better."""
-    order: tuple[object, ...]
-    """The same offers come in the same order, however they were listed."""
+_Weighed = tuple[float, float, int, int, str, str, str, Market, int, Offer, Estimate]
+"""An offer behind what it is sorted by: its weight first, its place in the list last. The same offers come in the same
+order, however they were listed.
+"""
 
 
 def route(work: Work, wishes: Wishes, offers: Iterable[Offer], known: Knowledge) -> Plan:
@@ -98,33 +94,32 @@ def route(work: Work, wishes: Wishes, offers: Iterable[Offer], known: Knowledge)
     judged, estimates = judge.Judge(work, wishes), Estimates(work, known)
     fitting: list[_Weighed] = []
     rejected: list[Rejected] = []
-    for offer in offers:
-        why, dear = judged.why_never(offer), ""
+    for place, offer in enumerate(offers):
+        why, dear = judged.why_never(offer), False
         if not why:
             found = estimates.of(offer)
-            dear = judge.too_dear(wishes, offer, found)
-            why = dear or judge.too_late(wishes, found) or judge.too_long(work, offer, found)
+            why, dear = judged.beyond(offer, found)
             if not why:
-                fitting.append(_weighed(wishes.optimize, offer, found))
+                fitting.append(_weighed(wishes.optimize, offer, found, place))
                 continue
-        rejected.append(Rejected(offer, why, bool(dear)))
-    fitting.sort(key=attrgetter("order"))
-    ranked = tuple(_ranked(work, wishes, [one for one in fitting if one.offer.runnable]))
-    elsewhere = tuple(_ranked(work, wishes, [one for one in fitting if not one.offer.runnable]))
+        rejected.append(Rejected(offer, why, dear))
+    fitting.sort()
+    ranked = tuple(_ranked(work, wishes, [one for one in fitting if not one[9].why_not]))
+    elsewhere = tuple(_ranked(work, wishes, [one for one in fitting if one[9].why_not]))
     nearest = None if fitting else _nearest(work, wishes, rejected, estimates)
     return Plan(ranked, tuple(rejected), nearest, elsewhere)
 
 
 def _ranked(work: Work, wishes: Wishes, fitting: list[_Weighed]) -> Iterator[Ranked]:
-    least = fitting[0].weight if fitting else 0.0
-    cheapest = {_twin(one.offer): one.offer.rate for one in fitting if one.offer.market is Market.ON_DEMAND}
+    least = fitting[0][0] if fitting else 0.0
+    cheapest = {one[4:7]: one[3] for one in fitting if one[7] is Market.ON_DEMAND}
     for one in fitting:
-        offer = one.offer
-        instead = cheapest.get(_twin(offer)) if offer.market is Market.SPOT else None
-        yield Ranked(work, wishes, offer, one.estimated, one.weight, least, instead)
+        weight, offer, estimated = one[0], one[9], one[10]
+        instead = cheapest.get(one[4:7]) if one[7] is Market.SPOT else None
+        yield Ranked(work, wishes, offer, estimated, weight, least, instead)
 
 
-def _weighed(objective: Objective, offer: Offer, estimated: Estimate) -> _Weighed:
+def _weighed(objective: Objective, offer: Offer, estimated: Estimate, place: int) -> _Weighed:
     """Where nobody knows how long it takes, an hour stands for the whole, and it comes behind its equals."""
     rate, eta, total = offer.rate, estimated.eta, estimated.total
     last = LAST if eta is None else eta
@@ -138,8 +133,8 @@ def _weighed(objective: Objective, offer: Offer, estimated: Estimate) -> _Weighe
         weight = total + eta / 3600 * HOUR_IS_WORTH
     else:
         weight = float(total)
-    order = (weight, last, total, rate, offer.backend, offer.region, offer.instance_type, offer.market)
-    return _Weighed(offer, estimated, weight, order)
+    names = offer.backend, offer.region, offer.instance_type
+    return (weight, last, total, rate, *names, offer.market, place, offer, estimated)
 
 
 def _nearest(work: Work, wishes: Wishes, rejected: list[Rejected], estimates: Estimates) -> Rejected | None:
@@ -150,7 +145,3 @@ def _nearest(work: Work, wishes: Wishes, rejected: list[Rejected], estimates: Es
         return missing, offer.rate, offer.backend, offer.region, offer.instance_type
 
     return min(rejected, key=misses, default=None)
-
-
-def _twin(offer: Offer) -> tuple[str, str, str]:
-    return offer.backend, offer.region, offer.instance_type

@@ -1,0 +1,105 @@
+"""Children: the forks of the warm process, one for each question, and the spare that waits for the next.
+
+A question does not wait for a fork and for memory, where there was time to make a spare: while nothing is read, or a
+processor has nothing else to do.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+from collections.abc import Callable
+from types import FrameType
+
+Act = Callable[[socket.socket, bool], None]
+"""What a child does, with the end of the line on which its question comes, and whether there is time to prepare."""
+
+
+class Children:
+    """Of a process with one thread, which handles their ends: it has none besides them."""
+
+    def __init__(self, owner: socket.socket, act: Act) -> None:
+        self._owner = owner
+        self._act = act
+        self._ended, self._ending = socket.socketpair()
+        self._spare: tuple[int, socket.socket] | None = None
+        self._due = True
+        self._reading: set[int] = set()
+        for each in (self._ended, self._ending):
+            each.setblocking(False)
+        signal.signal(signal.SIGCHLD, _noted)
+        signal.set_wakeup_fd(self._ending.fileno(), warn_on_full_buffer=False)
+
+    def asked(self, idle: float) -> bool:
+        """Waits for word of the owner; False when there is none for so many seconds."""
+        while True:
+            if self._due and (not self._reading or _processors_idle()):
+                self._spare, self._due = self._forked(early=True), False
+            heard, _, _ = select.select([self._owner, self._ended], [], [], idle)
+            if self._ended in heard:
+                self._bury()
+            if self._owner in heard or not heard:
+                return bool(heard)
+
+    def _bury(self) -> None:
+        """Those that ended leave nothing behind."""
+        self._ended.recv(4096)
+        while self._reading or self._spare:
+            pid, _ = os.waitpid(-1, os.WNOHANG)
+            if not pid:
+                return
+            self._reading.discard(pid)
+            if self._spare is not None and self._spare[0] == pid:
+                self._spare[1].close()
+                self._spare = None
+
+    def hand_over(self, asker: socket.socket) -> None:
+        """Closes it: an asker sees that nobody took its question when no child says that it did."""
+        child = self._spare or self._forked(early=False)
+        self._spare, self._due = None, True  # one for each question, so that spares that die are not made for ever
+        with asker:
+            if child is None:
+                return
+            pid, line = child
+            self._reading.add(pid)
+            with line:
+                try:
+                    socket.send_fds(line, [b"?"], [asker.fileno()])
+                except OSError:
+                    return  # it was ended meanwhile
+
+    def _forked(self, early: bool) -> tuple[int, socket.socket] | None:
+        """A new child and the line to it; None when there can be none."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            try:
+                pid = os.fork()
+            except OSError:
+                ours.close()
+                return None
+            if pid == 0:
+                try:
+                    self._leave(ours)
+                    self._act(theirs, early)
+                finally:
+                    os._exit(0)
+        return pid, ours
+
+    def _leave(self, line: socket.socket) -> None:
+        """In a child: without what is its parent's."""
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for each in (line, self._owner, self._ended, self._ending):
+            each.close()
+
+
+def _noted(number: int, frame: FrameType | None) -> None:
+    """That a child ended is heard on the socket to which Python writes the number of a signal."""
+
+
+def _processors_idle() -> bool:
+    """Whether others leave one for it, so that a spare does not take from a reading what it saves the next."""
+    there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return os.getloadavg()[0] < there
