@@ -79,7 +79,7 @@ class Estimates:
         """By the identity of its size, which the offers of a list share and which outlives the question; sizes are
         alike that compute with as many GPUs of a kind, or with as many processors.
         """
-        has, used = offer.capacity, _used(self._work, offer)
+        has, used = offer.capacity, self._work.gpus_on(offer.capacity)
         alike = used, has.gpu_name, 0 if used else has.cpus
         found = self._alike.get(alike)
         if found is None:

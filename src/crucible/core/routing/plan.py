@@ -82,10 +82,26 @@ class Plan:
     elsewhere: tuple[Ranked, ...] = ()
 
 
-_Weighed = tuple[float, float, int, int, str, str, str, Market, int, Offer, Estimate]
-"""An offer behind what it is sorted by: its weight first, its place in the list last. The same offers come in the same
-order, however they were listed.
-"""
+class _Weighed(NamedTuple):
+    """Sorted as it stands, from its weight to its place in the list: the same offers come in the same order."""
+
+    weight: float
+    """In the unit of the objective; less is better."""
+    eta: float
+    total: int
+    rate: int
+    backend: str
+    region: str
+    instance_type: str
+    market: Market
+    place: int
+    offer: Offer
+    estimated: Estimate
+
+    @property
+    def name(self) -> tuple[str, str, str]:
+        """The same in every market."""
+        return self[4:7]
 
 
 def route(work: Work, wishes: Wishes, offers: Iterable[Offer], known: Knowledge) -> Plan:
@@ -104,19 +120,18 @@ def route(work: Work, wishes: Wishes, offers: Iterable[Offer], known: Knowledge)
                 continue
         rejected.append(Rejected(offer, why, dear))
     fitting.sort()
-    ranked = tuple(_ranked(work, wishes, [one for one in fitting if not one[9].why_not]))
-    elsewhere = tuple(_ranked(work, wishes, [one for one in fitting if one[9].why_not]))
+    ranked = tuple(_ranked(work, wishes, [one for one in fitting if one.offer.runnable]))
+    elsewhere = tuple(_ranked(work, wishes, [one for one in fitting if not one.offer.runnable]))
     nearest = None if fitting else _nearest(work, wishes, rejected, estimates)
     return Plan(ranked, tuple(rejected), nearest, elsewhere)
 
 
 def _ranked(work: Work, wishes: Wishes, fitting: list[_Weighed]) -> Iterator[Ranked]:
-    least = fitting[0][0] if fitting else 0.0
-    cheapest = {one[4:7]: one[3] for one in fitting if one[7] is Market.ON_DEMAND}
+    least = fitting[0].weight if fitting else 0.0
+    cheapest = {one.name: one.rate for one in fitting if one.market is Market.ON_DEMAND}
     for one in fitting:
-        weight, offer, estimated = one[0], one[9], one[10]
-        instead = cheapest.get(one[4:7]) if one[7] is Market.SPOT else None
-        yield Ranked(work, wishes, offer, estimated, weight, least, instead)
+        instead = cheapest.get(one.name) if one.market is Market.SPOT else None
+        yield Ranked(work, wishes, one.offer, one.estimated, one.weight, least, instead)
 
 
 def _weighed(objective: Objective, offer: Offer, estimated: Estimate, place: int) -> _Weighed:
@@ -134,7 +149,7 @@ def _weighed(objective: Objective, offer: Offer, estimated: Estimate, place: int
     else:
         weight = float(total)
     names = offer.backend, offer.region, offer.instance_type
-    return (weight, last, total, rate, *names, offer.market, place, offer, estimated)
+    return _Weighed(weight, last, total, rate, *names, offer.market, place, offer, estimated)
 
 
 def _nearest(work: Work, wishes: Wishes, rejected: list[Rejected], estimates: Estimates) -> Rejected | None:
