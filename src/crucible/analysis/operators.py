@@ -137,6 +137,8 @@ def _identical(left: Value, right: Value, wanted: bool) -> Value:
 def negated(value: Value) -> Value:
     if isinstance(value, Unknown):
         return {True: NO_GPU, False: HAS_GPU, None: UNKNOWN}[value.gpu]
+    if isinstance(value, Name) and value.path == "torch.cuda.device_count()":
+        return NO_GPU
     answer = truth(value)
     return UNKNOWN if answer is None else not answer
 
@@ -164,8 +166,8 @@ def truth(value: Value) -> bool | None:
         return bool(value)
     if isinstance(value, Unknown | Tensor):
         return None
-    if isinstance(value, Name) and value.path.endswith(".TYPE_CHECKING"):
-        return False
+    if isinstance(value, Name) and value.path.endswith((".TYPE_CHECKING", "()")):
+        return None if value.path.endswith("()") else False  # what a call gave is not the function itself
     if isinstance(value, Function | Class | Module | Name):
         return True
     if isinstance(value, Instance):

@@ -7,13 +7,26 @@ import re
 import sys
 from collections.abc import Iterator
 
+from crucible.analysis.conclusions.placement import (
+    ARGUMENTS,
+    BITS,
+    DEEPSPEED,
+    OFFLOADS,
+    TRAINER_ROOTS,
+    TRAINERS,
+    Sign,
+    boosted,
+    demands,
+    is_trainer,
+    kept_off,
+)
 from crucible.analysis.conclusions.seen import Seen
 from crucible.analysis.facts import Call, Situation
 from crucible.analysis.knowledge.frameworks import ONLY_GPU
-from crucible.analysis.values import Either, Instance, Thing, Value, Where, settled
+from crucible.analysis.library.standard import ASKS
+from crucible.analysis.values import Either, Instance, Thing, Value, Where
 from crucible.core.profile import Conclusion, Confidence, GpuNeed
 
-Sign = tuple[Where, str]
 _FLAG = re.compile(
     r"(^|_)(cuda|gpu|gpus|gpu_id|device|devices|accel|accelerator)($|_)|^(no|use|disable|enable)_?(cuda|gpu|accel)"
 )
@@ -38,17 +51,6 @@ _DATA_ONLY = (
     "tensorflow.config.", "tensorflow.get_logger", "tensorflow.compat.", "tensorflow.summary.", "jax.config.",
     "tensorflow.autograph.",
 )  # fmt: skip
-_TRAINERS = frozenset(
-    {
-        "transformers.Trainer", "transformers.Seq2SeqTrainer", "accelerate.Accelerator", "lightning.Trainer",
-        "lightning.Fabric",
-        "transformers.pipeline", "sentence_transformers.SentenceTransformer", "lightning.fabric.Fabric",
-        "ultralytics.YOLO",
-        "composer.Trainer", "sentence_transformers.SentenceTransformerTrainer", "sentence_transformers.CrossEncoder",
-        "lightning.pytorch.cli.LightningCLI", "lightning.cli.LightningCLI", "transformers.TFTrainer",
-    }
-)  # fmt: skip
-_TRAINER_ROOTS = ("trl.", "stable_baselines3.", "fastai.")
 _NEEDS = frozenset(
     {
         "torch.cuda.set_device",
@@ -62,12 +64,6 @@ _NEEDS = frozenset(
     }
 )
 
-_ASKS = (
-    "torch.cuda.is_available",
-    "torch.accelerator.is_available",
-    "torch.cuda.device_count",
-    "torch.cuda.is_bf16_supported",
-)
 _GPU_MEMORY = (
     "tensorflow.config.experimental.get_memory_info",
     "tensorflow.config.experimental.reset_memory_stats",
@@ -111,7 +107,7 @@ def is_cuda(value: Value) -> bool:
     if isinstance(value, int):
         return not isinstance(value, bool) and value >= 0
     if isinstance(value, str):
-        return value.startswith(("cuda", "gpu"))
+        return value.startswith(("cuda", "gpu")) or value == "GPU"
     return isinstance(value, Thing) and value.path == "torch.device" and is_cuda(value.argument(0, "type"))
 
 
@@ -122,14 +118,11 @@ def maybe_cuda(value: Value) -> bool:
 
 
 _DEVICE_WORDS = ("device", "device_map", "map_location", "device_type", "accelerator", "tree_method", "task_type")
-_BITS = ("load_in_8bit", "load_in_4bit")
-_TELLING_WORDS = (*_DEVICE_WORDS, *_BITS, "quantization_config")
+_TELLING_WORDS = (*_DEVICE_WORDS, *BITS, "quantization_config")
 _PLACING = frozenset({"torch.device", "jax.devices", "torch.set_default_device"})
-_ARGUMENTS = frozenset({"transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments"})
-_DEEPSPEED = frozenset({"deepspeed.initialize", "deepspeed.init_distributed"})
-_TELLING = frozenset({*_PLACING, *_ARGUMENTS, *_DEEPSPEED, *_NEEDS, *_GPU_MEMORY, *_ASKS, *_TRAINERS})
-_TELLING_ROOTS = (*_TRAINER_ROOTS, *_ITSELF, "torch.accelerator.")
-_TELLING_ENDS = ("cuda", "to", "DistributedDataParallel", "init_process_group")
+_TELLING = frozenset({*_PLACING, *ARGUMENTS, *DEEPSPEED, *_NEEDS, *_GPU_MEMORY, *ASKS, *TRAINERS})
+_TELLING_ROOTS = (*TRAINER_ROOTS, *_ITSELF, "torch.accelerator.", "fastai.", "ultralytics.")
+_TELLING_ENDS = ("cuda", "to", "DistributedDataParallel", "init_process_group", *OFFLOADS)
 
 
 def _may_tell(path: str) -> bool:
@@ -156,7 +149,7 @@ def _required(seen: Seen, telling: list[Call]) -> Iterator[Sign]:
             continue
         if call.last == "cuda" and call.path not in ("torch.cuda", "torch.version.cuda"):
             yield call.where, "It moves to a GPU without asking whether there is one."
-        elif any(is_cuda(each) or each in ("gpu_hist", "GPU") for each in map(_one, _places(call))):
+        elif any(is_cuda(each) for each in map(_one, _places(call))):
             yield call.where, "It names the GPU as its device."
         elif _names_device(call):
             yield call.where, "It hands on the GPU as a device."
@@ -169,11 +162,11 @@ def _required(seen: Seen, telling: list[Call]) -> Iterator[Sign]:
         elif _nccl(call):
             yield call.where, "Its processes talk over NCCL, which needs GPUs."
         else:
-            yield from _required_setting(call)
+            yield from demands(call)
     for each in seen.facts.imports:
         if each.module.partition(".")[0] in ONLY_GPU and each.situation.certain and not _tried(seen, each.situation):
             yield each.situation.where, f"It imports {each.module}, which needs a GPU."
-    yield from _required_parameters(seen)
+    yield from boosted(seen)
 
 
 def _names_device(call: Call) -> bool:
@@ -212,50 +205,12 @@ def _nccl(call: Call) -> bool:
     return bool(call.argument(0, "backend") == "nccl")
 
 
-def _required_setting(call: Call) -> Iterator[Sign]:
-    if call.path in _ARGUMENTS and call.kwargs.get("fp16") is True:
-        yield call.where, "Half precision of the Trainer needs a GPU."
-    if call.path == "lightning.Trainer" and (
-        call.kwargs.get("accelerator") in ("gpu", "cuda") or _count(call.kwargs.get("gpus"))
-    ):
-        yield call.where, "The Trainer is told to use GPUs."
-    if call.path in _DEEPSPEED:
-        yield call.where, "DeepSpeed runs on GPUs."
-    if call.last == "from_pretrained" and (
-        any(call.kwargs.get(name) is True for name in _BITS)
-        or _quantised(settled(call.kwargs.get("quantization_config")))
-    ):
-        yield call.where, "What is loaded in 8 or 4 bits is put on a GPU."
-
-
-def _quantised(config: Value) -> bool:
-    if not isinstance(config, Thing) or not config.path.endswith("BitsAndBytesConfig"):
-        return False
-    return any(config.kwargs.get(name) is True for name in _BITS)
-
-
-def _count(value: Value) -> bool:
-    count = settled(value)
-    return isinstance(count, int) and count > 0
-
-
-def _required_parameters(seen: Seen) -> Iterator[Sign]:
-    """Parameters of boosted trees that are given as a dict."""
-    for call in seen.calls_where(lambda path: path.startswith(("xgboost.", "lightgbm.", "catboost."))):
-        if not _always(call.situation):
-            continue
-        for each in (*call.args, *call.kwargs.values()):
-            given = settled(each)
-            if isinstance(given, dict):
-                for name in ("device", "tree_method", "device_type", "task_type", "predictor"):
-                    value = given.get(name)
-                    if isinstance(value, str) and (value.startswith(("cuda", "gpu")) or value == "GPU"):
-                        yield call.where, "Its parameters put the trees on a GPU."
-
-
 def _optional(seen: Seen, telling: list[Call]) -> Iterator[Sign]:
+    off = {id(call) for call in kept_off(telling)}
     for call in telling:
-        if call.path in _ASKS:
+        if id(call) in off:
+            continue
+        if call.path in ASKS:
             yield call.where, "It asks whether there is a GPU."
         elif (
             call.last == "cuda"
@@ -263,9 +218,7 @@ def _optional(seen: Seen, telling: list[Call]) -> Iterator[Sign]:
             or _names_device(call)
         ):
             yield call.where, "It uses a GPU where a condition holds."
-        elif call.path in _TRAINERS or (
-            call.path.startswith(_TRAINER_ROOTS) and call.path.count(".") <= 2 and call.last[:1].isupper()
-        ):
+        elif is_trainer(call):
             yield call.where, f"{call.path} uses a GPU that is there."
         elif call.path.startswith(_ITSELF) and not call.path.startswith(_DATA_ONLY) and not call.path.endswith(" ="):
             yield call.where, f"{call.path.partition('.')[0]} uses a GPU that is there."
@@ -273,7 +226,7 @@ def _optional(seen: Seen, telling: list[Call]) -> Iterator[Sign]:
             yield call.where, "It runs on an accelerator where there is one."
     for each in seen.facts.made:
         bases = each.bases if isinstance(each, Instance) else ()
-        if any(base in _TRAINERS or base.startswith(_ITSELF) for base in bases):
+        if any(base in TRAINERS or base.startswith(_ITSELF) for base in bases):
             yield each.where, "Its framework uses a GPU that is there."
     for where in seen.facts.switched_off:
         yield where, "A flag would switch GPU use on."

@@ -192,7 +192,18 @@ def _bars(asked: Asked) -> Value:
     return Thing("range", asked.args)
 
 
+ASKS = (
+    "torch.cuda.is_available", "torch.accelerator.is_available", "torch.cuda.is_bf16_supported",
+    "torch.cuda.device_count", "tensorflow.test.is_gpu_available", "catboost.utils.get_gpu_device_count",
+    "numba.cuda.is_available", "transformers.is_torch_cuda_available", "transformers.utils.is_torch_cuda_available",
+    "transformers.is_torch_bf16_gpu_available", "transformers.utils.is_torch_bf16_gpu_available",
+    "accelerate.utils.is_cuda_available", "GPUtil.getAvailable",
+    "cupy.is_available", "cupy.cuda.is_available", "onnxruntime.get_available_providers",
+)  # fmt: skip
+"""How a program asks whether there is a GPU."""
+
 HANDLERS: dict[str, Callable[[Asked], Value]] = {
+    **dict.fromkeys(ASKS, _gpu_here),
     **{f"math.{name}": _math(getattr(math, name)) for name in ("floor", "ceil", "sqrt", "log", "log2", "log10", "exp",
         "cos", "sin", "gcd", "pow")},
     **{f"numpy.{name}": _math(getattr(math, name)) for name in ("floor", "ceil", "sqrt", "log", "log2", "exp")},
@@ -205,11 +216,10 @@ HANDLERS: dict[str, Callable[[Asked], Value]] = {
     "pathlib.Path.open": lambda asked: file_text(asked, asked.owner) or asked.thing(),
     "copy.copy": _copied, "copy.deepcopy": _copied, "ast.literal_eval": _literal, "functools.partial": _partial,
     "itertools.product": _product, "itertools.cycle": _cycle, "itertools.count": lambda asked: asked.thing(),
-    "torch.cuda.is_available": _gpu_here, "torch.accelerator.is_available": _gpu_here,
     "torch.backends.mps.is_available": _nowhere_else, "torch.backends.mps.is_built": _nowhere_else,
     "torch.has_mps": _nowhere_else,
     "torch.xpu.is_available": _nowhere_else, "torch.cuda.device_count": _device_count,
-    "torch.cuda.is_bf16_supported": lambda asked: HAS_GPU, "tensorflow.test.is_gpu_available": _gpu_here,
+    "catboost.utils.get_gpu_device_count": _device_count,
     "tensorflow.config.list_physical_devices": lambda asked: HAS_GPU if asked.get(0,
         "device_type") == "GPU" else UNKNOWN,
     "tensorflow.config.experimental.list_physical_devices": lambda asked: HAS_GPU if asked.get(0,
