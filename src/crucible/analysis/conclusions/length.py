@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
+
 from crucible.analysis.conclusions.seen import Seen, number_named
+from crucible.analysis.conclusions.told import epochs_told
 from crucible.analysis.conclusions.training import trainer_arguments
 from crucible.analysis.facts import Call, Loop
 from crucible.analysis.iteration import length_of
@@ -70,10 +74,27 @@ def epochs(seen: Seen) -> Conclusion[int]:
         for loop in loops:
             if _is_epochs(loop) and loop.length:
                 return seen.say(loop.length, [loop.where])
+    told = epochs_told(seen)
+    if told is not None:
+        return seen.say(told[0], [told[1]])
     named = number_named(seen, EPOCH_NAMES, 1, 1e6)
     if named is not None:
         return seen.say(named[0], [named[1]], Confidence.MEDIUM, f"Taken from {named[2]}.")
+    around = next((loop for loops in _training_loops(seen) for loop in _around_data(loops)), None)
+    if around is not None:
+        return seen.say(around.length or 1, [around.where], Confidence.MEDIUM, "It goes over all the data in each.")
     return seen.ask("How many epochs should it train?")
+
+
+def _around_data(loops: tuple[Loop, ...]) -> Iterator[Loop]:
+    """Loops that count and have one over data in them, whatever their counter is called."""
+    for outer, inner in itertools.pairwise(loops):
+        if outer.length and _counts(outer) and inner.data is not None and not _counts(inner):
+            yield outer
+
+
+def _counts(loop: Loop) -> bool:
+    return isinstance(loop.data, Thing) and loop.data.path == "range"
 
 
 def _is_epochs(loop: Loop) -> bool:

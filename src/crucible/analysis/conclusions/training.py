@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from crucible.analysis.conclusions.seen import Seen, number_named
+from crucible.analysis.conclusions.told import batch_told
 from crucible.analysis.contexts import AUTOCAST, half_of
 from crucible.analysis.facts import Call
 from crucible.analysis.knowledge.frameworks import GRADIENTS, of_module
@@ -26,6 +27,7 @@ ARGUMENTS = (
     "GRPOConfig",
     "PPOConfig",
     "TFTrainingArguments",
+    "SentenceTransformerTrainingArguments",
 )
 BATCH_NAMES = (
     "per_device_train_batch_size",
@@ -165,7 +167,10 @@ def state_bytes(name: str, call: Call) -> float:
 
 def trainer_arguments(seen: Seen) -> list[Call]:
     return seen.calls_where(
-        lambda path: path.startswith(("transformers.", "trl.")) and path.rpartition(".")[2] in ARGUMENTS
+        lambda path: (
+            path.startswith(("transformers.", "trl.", "sentence_transformers."))
+            and path.rpartition(".")[2] in ARGUMENTS
+        )
     )
 
 
@@ -291,7 +296,7 @@ def batch_size(seen: Seen) -> Conclusion[int]:
     named = number_named(seen, BATCH_NAMES, 1, 1e7)
     if named is not None:
         return seen.say(named[0], [named[1]], Confidence.MEDIUM, f"Taken from {named[2]}.")
-    first = _first_dimension(seen)
+    first = batch_told(seen) or _first_dimension(seen)
     if first is not None:
         return seen.say(first[0], [first[1]], Confidence.MEDIUM)
     return seen.ask("How many samples are in a batch?")

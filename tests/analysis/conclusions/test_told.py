@@ -1,0 +1,59 @@
+"""Batches and epochs that a library's own way to train is called with."""
+
+from __future__ import annotations
+
+import pytest
+from tests.analysis.programs import read
+
+from crucible.core.profile import Confidence
+
+BATCHES = {
+    "an agent": ("from stable_baselines3 import SAC\nSAC('MlpPolicy', env, batch_size=256).learn(10)", 256),
+    "fastai": ("from fastai.vision.all import *\ndls = ImageDataLoaders.from_folder(p, bs=48)", 48),
+    "a detector": ("from ultralytics import YOLO\nYOLO('yolov8n.pt').train(data='d.yaml', batch=16)", 16),
+    "a pipeline": ("from transformers import pipeline\npipeline('text-generation', batch_size=4)", 4),
+    "padded": ("import tensorflow as tf\nds = tf.data.Dataset.from_generator(g).padded_batch(20)", 20),
+    "sentences": (
+        "from sentence_transformers import SentenceTransformerTrainingArguments as A\n"
+        "A('o', per_device_train_batch_size=64)",
+        64,
+    ),
+}
+
+
+@pytest.mark.parametrize(("code", "batch"), BATCHES.values(), ids=BATCHES)
+def test_batches(code: str, batch: int) -> None:
+    assert read(code).batch_size.value == batch
+
+
+EPOCHS = {
+    "fastai": ("from fastai.vision.all import *\nlearn = vision_learner(dls, resnet18)\nlearn.fine_tune(3)", 3),
+    "one cycle": ("from fastai.vision.all import *\nlearn = Learner(dls, net)\nlearn.fit_one_cycle(5, 1e-3)", 5),
+    "a detector": ("from ultralytics import YOLO\nYOLO('yolov8n.pt').train(data='d.yaml', epochs=100)", 100),
+}
+
+
+@pytest.mark.parametrize(("code", "epochs"), EPOCHS.values(), ids=EPOCHS)
+def test_epochs(code: str, epochs: int) -> None:
+    assert read(code).epochs.value == epochs
+
+
+def test_a_loop_around_one_over_data_counts_epochs_whatever_its_counter_is_called() -> None:
+    code = """
+    import torch
+    net = torch.nn.Linear(3, 4)
+    opt = torch.optim.SGD(net.parameters(), lr=0.1)
+    rows = torch.utils.data.DataLoader(data, batch_size=8)
+    for _ in range(7):
+        for x in rows:
+            net(x).sum().backward()
+            opt.step()
+    """
+    found = read(code).epochs
+    assert found.value == 7
+    assert found.confidence is Confidence.MEDIUM
+
+
+def test_a_loop_of_steps_alone_counts_no_epochs() -> None:
+    code = "import torch\nnet = torch.nn.Linear(3, 4)\nfor i in range(50):\n    net(torch.randn(8, 3)).sum().backward()"
+    assert read(code).epochs.value is None
