@@ -139,3 +139,19 @@ def test_broken_code_still_gives_a_useful_profile() -> None:
     assert profile.gpu.value is GpuNeed.REQUIRED
     assert profile.parameters.value == 16
     assert "cannot be parsed" in profile.notes[0]
+
+
+FOLDER = {"parts__nets_py": "import torch\nNet = lambda: torch.nn.Linear(9, 9)\nSIZE = 3\n"}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from parts import nets\nnets.Net()",
+        "import parts.nets\nparts.nets.Net()",
+        "import parts.nets as n\nn.Net()",
+        "from parts.nets import Net\nNet()",
+    ],
+)
+def test_a_folder_without_a_file_of_its_own_is_a_package_all_the_same(code: str) -> None:
+    assert read(code, **FOLDER).parameters.value == 90

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 
 from crucible.analysis.imports import local_module
+from crucible.analysis.library.configs import HANDLERS
 from crucible.analysis.library.options import absl_flags
 from crucible.analysis.library.torch_models import head_features
 from crucible.analysis.machine import Machine
@@ -65,7 +66,7 @@ def _of_name(machine: Machine, value: Name, name: str) -> Value:
 
 def _of_thing(value: Thing, name: str) -> Value:
     if value.path == "namespace":
-        return UNKNOWN
+        return Member(value, name) if f"namespace.{name}" in HANDLERS else UNKNOWN
     if value.path == "pathlib.Path" and name in ("parent", "name", "stem", "suffix"):
         return _of_path(value, name)
     if value.path == "torch.device" and name == "type":

@@ -18,9 +18,10 @@ def import_plain(machine: Machine, node: ast.Import, scope: Scope) -> None:
     for alias in node.names:
         local = local_module(machine, alias.name)
         if local is not None:
-            name = alias.asname or alias.name.partition(".")[0]
-            top = local if alias.asname else local_module(machine, alias.name.partition(".")[0]) or local
-            scope.bind(name, top)
+            name = alias.name.partition(".")[0]
+            # A folder without a file of its own is a module all the same.
+            top = local if alias.asname else local_module(machine, name) or Module(name, Scope(scope.file))
+            scope.bind(alias.asname or name, top)
             continue
         machine.note_import(alias.name)
         if alias.asname:
@@ -71,7 +72,7 @@ def _member(machine: Machine, local: Module | None, module: str, name: str, rela
         found = local.scope.lookup(name)
         if found is not MISSING:
             return found
-    inner = local_module(machine, f"{module}.{name}" if module else name) if local is not None or relative else None
+    inner = local_module(machine, f"{module}.{name}" if module else name) if module or relative else None
     if inner is not None:
         return inner
     if local is not None:

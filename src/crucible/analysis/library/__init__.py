@@ -8,6 +8,7 @@ from functools import lru_cache
 from crucible.analysis.library import (
     arrays,
     builtin,
+    config_files,
     configs,
     datasets,
     flax_layers,
@@ -40,6 +41,7 @@ _HANDLERS: dict[str, Handler] = {
     **standard.HANDLERS,
     **configs.HANDLERS,
     **options.HANDLERS,
+    **config_files.HANDLERS,
     **torch_layers.HANDLERS,
     **torch_functions.HANDLERS,
     **torch_makers.HANDLERS,

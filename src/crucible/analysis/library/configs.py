@@ -94,6 +94,20 @@ def _item_access(asked: Asked) -> Value:
     return UNKNOWN
 
 
+def _update(asked: Asked) -> Value:
+    """In place, from a dict, another config or keywords."""
+    more = asked.get(0, "other", {})
+    more = more.attrs if isinstance(more, Thing) else more
+    if isinstance(asked.owner, Thing) and isinstance(more, dict):
+        for key, value in {**more, **asked.kwargs}.items():
+            asked.owner.attrs[str(key)] = namespace(value)
+    return None
+
+
+def _own_dict(asked: Asked) -> Value:
+    return copied(dict(asked.owner.attrs)) if isinstance(asked.owner, Thing) else UNKNOWN
+
+
 HANDLERS: dict[str, Callable[[Asked], Value]] = {
     **{f"yaml.{name}": _yaml for name in ("safe_load", "load", "full_load", "unsafe_load")},
     "json.load": _json, "json.loads": _json, "tomllib.load": _toml, "tomllib.loads": _toml, "toml.load": _toml,
@@ -102,6 +116,10 @@ HANDLERS: dict[str, Callable[[Asked], Value]] = {
     "omegaconf.OmegaConf.merge": _omega_merge, "omegaconf.OmegaConf.to_container": _as_dict,
     "argparse.Namespace": _namespace, "types.SimpleNamespace": _namespace, "easydict.EasyDict": _omega_create,
     "ml_collections.ConfigDict": _omega_create, "ml_collections.config_dict.ConfigDict": _omega_create,
+    "ml_collections.FrozenConfigDict": _omega_create, "ml_collections.config_dict.FrozenConfigDict": _omega_create,
+    "ml_collections.config_dict.create": _namespace, "addict.Dict": _omega_create, "munch.munchify": _omega_create,
+    "namespace.update": _update, **dict.fromkeys(("namespace.lock", "namespace.unlock"), lambda asked: asked.owner),
+    "namespace.copy_and_resolve_references": lambda asked: asked.owner, "namespace.to_dict": _own_dict,
     "box.Box": _omega_create,
     "dataclasses.asdict": _as_dict, "dataclasses.replace": _replace, "dataclasses.fields": _fields,
     "namespace.get": _item_access, "namespace.items": lambda asked: list(asked.owner.attrs.items()),

@@ -11,7 +11,7 @@ from crucible.analysis.library.standard import file_text
 from crucible.analysis.library.texts import as_type, literal, read_yaml
 from crucible.analysis.machine import Machine
 from crucible.analysis.scope import Scope
-from crucible.analysis.values import UNKNOWN, Class, Function, Instance, Name, Thing, Value
+from crucible.analysis.values import UNKNOWN, Bound, Class, Function, Instance, Name, Thing, Value
 
 _PARSER = "argparse.ArgumentParser"
 _SET = {"store_true": True, "store_false": False}
@@ -199,6 +199,8 @@ def absl_flags(machine: Machine) -> Thing:
 def _run_main(asked: Asked) -> Value:
     """`app.run(main)`, `typer.run(main)`, `fire.Fire(main)`."""
     target = asked.get(0, "main")
+    if isinstance(target, Class | Instance | dict) and asked.path.startswith("fire"):
+        return _run_one_of(asked, target)
     if isinstance(target, Thing) and "function" in target.attrs:
         return run_command(asked.machine, target)
     if not isinstance(target, Function):
@@ -207,6 +209,20 @@ def _run_main(asked: Asked) -> Value:
     return asked.machine.call(
         target, args, {**_typer_defaults(asked.machine, target), **_given_to(asked, target)}, asked.scope
     )
+
+
+def _run_one_of(asked: Asked, target: Value) -> Value:
+    """Fire with a class, an object or a dict: its first word says which of them; all are looked at if none does."""
+    if isinstance(target, Class):
+        target = dressed(asked, target)
+    names = target.cls.names if isinstance(target, Instance) else target if isinstance(target, dict) else {}
+    said = positionals(asked.machine.sources.arguments)[:1]
+    for name in [each for each in names if each in said] or [str(each) for each in names if str(each)[:1] != "_"]:
+        each = asked.machine.attribute(target, name) if isinstance(target, Instance) else names[name]
+        if isinstance(each, Bound | Function):
+            function = each.function if isinstance(each, Bound) else each
+            asked.machine.call(each, (), _given_to(asked, function), asked.scope)
+    return UNKNOWN
 
 
 def command_made_by(machine: Machine, path: str, decorator: Value, result: Value) -> Value:
@@ -280,13 +296,13 @@ def _hydra_config(machine: Machine, decorator: Thing, given: dict[str, str]) -> 
     config = namespace(read_yaml(text)) if text is not None else UNKNOWN
     if isinstance(config, Thing):
         for path, value in given.items():
-            _put(config, path.split("."), literal(value))
+            put(config, path.split("."), literal(value))
         for key, value in config.attrs.items():
             note_option(machine, key, value)
     return config
 
 
-def _put(config: Thing, path: list[str], value: Value) -> None:
+def put(config: Thing, path: list[str], value: Value) -> None:
     for part in path[:-1]:
         inner = config.attrs.setdefault(part, Thing("namespace"))
         if not isinstance(inner, Thing):
