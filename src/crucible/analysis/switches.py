@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
+from crucible.analysis.facts import Guard
 from crucible.analysis.machine import Machine
 from crucible.analysis.scope import Scope
 from crucible.analysis.trees import nodes
@@ -21,9 +22,21 @@ def note_switched_off(machine: Machine, test: ast.expr, body: Sequence[ast.stmt]
     for place, node in enumerate(each for statement in body for each in nodes(statement)):
         if place > _LIMIT:
             return
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            _note_imports(machine, node, scope)
         if _uses_gpu(node):
             machine.facts.switched_off.append((scope.file, getattr(node, "lineno", 0)))
             return
+
+
+def _note_imports(machine: Machine, node: ast.Import | ast.ImportFrom, scope: Scope) -> None:
+    """A flag brings a package as it brings a GPU."""
+    modules = [each.name for each in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+    machine.line = (scope.file, node.lineno)
+    with machine.under(Guard()):
+        for module in modules if not getattr(node, "level", 0) else ():
+            if machine.sources.module(module) is None:
+                machine.note_import(module)
 
 
 def _asks_a_flag(test: ast.expr, scope: Scope) -> bool:

@@ -3,6 +3,8 @@ from __future__ import annotations
 import pytest
 from tests.analysis.programs import read
 
+from crucible.core.profile import GpuNeed
+
 
 @pytest.mark.parametrize(
     ("code", "names"),
@@ -50,3 +52,24 @@ def test_each_has_the_line_that_brings_it() -> None:
 )
 def test_packages_of_a_family_belong_to_it(module: str, name: str) -> None:
     assert read(f"import {module}").frameworks.value == (name,)
+
+
+FLAGGED = """
+import argparse, xgboost
+p = argparse.ArgumentParser()
+p.add_argument("--plot", action="store_true")
+p.add_argument("--bare", action="store_true")
+args = p.parse_args()
+if args.plot:
+    import cupy
+    from transformers import pipeline
+    from helpers import torch
+if False:
+    import jax
+"""
+
+
+def test_a_package_that_a_flag_brings_counts_as_one_that_is_imported() -> None:
+    found = read(FLAGGED, helpers_py="torch = 1").frameworks.value
+    assert set(found or ()) == {"xgboost", "cupy", "transformers"}
+    assert read(FLAGGED).gpu.value is GpuNeed.OPTIONAL
