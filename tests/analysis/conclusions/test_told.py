@@ -13,6 +13,16 @@ BATCHES = {
     "a detector": ("from ultralytics import YOLO\nYOLO('yolov8n.pt').train(data='d.yaml', batch=16)", 16),
     "a pipeline": ("from transformers import pipeline\npipeline('text-generation', batch_size=4)", 4),
     "padded": ("import tensorflow as tf\nds = tf.data.Dataset.from_generator(g).padded_batch(20)", 20),
+    "a sampler of batches": (
+        "from torch.utils.data import BatchSampler, DataLoader, RandomSampler\n"
+        "for x in DataLoader(d, batch_sampler=BatchSampler(RandomSampler(d), 5, False)):\n    x.sum().backward()",
+        5,
+    ),
+    "a dataset from somewhere": ("import tensorflow as tf\nfrom data import ds\nds = ds.map(f).batch(24)", 24),
+    "a command's default": (
+        "import fire, jax\ndef main(batch_size=32):\n    x[:batch_size]\nfire.Fire(main)",
+        32,
+    ),
     "sentences": (
         "from sentence_transformers import SentenceTransformerTrainingArguments as A\n"
         "A('o', per_device_train_batch_size=64)",
@@ -57,3 +67,8 @@ def test_a_loop_around_one_over_data_counts_epochs_whatever_its_counter_is_calle
 def test_a_loop_of_steps_alone_counts_no_epochs() -> None:
     code = "import torch\nnet = torch.nn.Linear(3, 4)\nfor i in range(50):\n    net(torch.randn(8, 3)).sum().backward()"
     assert read(code).epochs.value is None
+
+
+def test_a_loop_that_says_it_counts_epochs_does_so_whatever_ends_its_steps() -> None:
+    code = "import jax\nfor epoch in range(4):\n    for x in rows:\n        state = update(state, jax.device_put(x))"
+    assert read(code).epochs.value == 4

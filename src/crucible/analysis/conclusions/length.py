@@ -52,7 +52,7 @@ ASSUMED_STEPS = 5_000
 ASSUMED_SAMPLES = 50_000
 
 
-_ENDS = frozenset({"backward", "train_on_batch", "apply_updates", "apply_gradients"})
+_ENDS = frozenset({"backward", "train_on_batch", "apply_updates", "apply_gradients", "stateless_apply"})
 """What ends a step, by whatever library."""
 
 
@@ -83,6 +83,10 @@ def epochs(seen: Seen) -> Conclusion[int]:
     around = next((loop for loops in _training_loops(seen) for loop in _around_data(loops)), None)
     if around is not None:
         return seen.say(around.length or 1, [around.where], Confidence.MEDIUM, "It goes over all the data in each.")
+    called = (loop for call in seen.facts.calls for loop in call.situation.loops if loop.length and _is_epochs(loop))
+    named_so = next(called, None)
+    if named_so is not None:
+        return seen.say(named_so.length or 1, [named_so.where], Confidence.MEDIUM)
     return seen.ask("How many epochs should it train?")
 
 

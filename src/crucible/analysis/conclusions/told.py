@@ -19,6 +19,15 @@ def batch_told(seen: Seen) -> tuple[int, Where] | None:
 
 
 def _batches(seen: Seen) -> Iterator[tuple[int, Where]]:
+    yield from _keywords(seen)
+    if any(each.module.startswith("tensorflow") for each in seen.facts.imports):
+        for call in seen.calls(".batch"):  # of a dataset that came from somewhere unknown
+            size = whole(call.argument(0, "batch_size"))
+            if size and size > 0:
+                yield size, call.where
+
+
+def _keywords(seen: Seen) -> Iterator[tuple[int, Where]]:
     for call in seen.calls_where(
         lambda path: path.endswith(_BATCHES), ("batch_size", "bs", "batch", "train_batch_size")
     ):

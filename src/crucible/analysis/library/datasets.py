@@ -135,7 +135,9 @@ def batched(value: Value, size: Value, depth: int = 0) -> Value:
 
 def _loader(asked: Asked) -> Value:
     source = settled(asked.get(0, "dataset"))
-    size = whole(asked.get(1, "batch_size", 1))
+    sampler = settled(asked.kwargs.get("batch_sampler"))
+    by_sampler = sampler.argument(1, "batch_size") if isinstance(sampler, Thing) else None
+    size = whole(by_sampler if sampler is not None else asked.get(1, "batch_size", 1))
     count = samples_of(asked, source)
     like = batched(_sample(asked, source), UNKNOWN if size is None else size)
     attrs: dict[str, Value] = {"like": like, "dataset": source, "batch_size": UNKNOWN if size is None else size}

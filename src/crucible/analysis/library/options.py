@@ -206,9 +206,10 @@ def _run_main(asked: Asked) -> Value:
     if not isinstance(target, Function):
         return UNKNOWN
     args: tuple[Value, ...] = (UNKNOWN,) if asked.path.startswith("absl") else ()
-    return asked.machine.call(
-        target, args, {**_typer_defaults(asked.machine, target), **_given_to(asked, target)}, asked.scope
-    )
+    given = {**_typer_defaults(asked.machine, target), **_given_to(asked, target)}
+    for name, default in target.defaults.items():
+        note_option(asked.machine, name, given.get(name, default))
+    return asked.machine.call(target, args, given, asked.scope)
 
 
 def _run_one_of(asked: Asked, target: Value) -> Value:
