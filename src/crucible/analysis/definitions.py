@@ -48,6 +48,10 @@ def _path(decorator: Value) -> str:
 
 def define_class(machine: Machine, node: ast.ClassDef, scope: Scope) -> Class:
     bases = tuple(machine.evaluate(each, scope) for each in node.bases)
+    for base in bases:
+        if isinstance(base, Name):
+            machine.line = (scope.file, node.lineno)
+            machine.note_call(f"class {base.path}", (), {}, None, None)
     decorators = [_undressed(machine.evaluate(each, scope)) for each in node.decorator_list]
     inner = Scope(scope.file, scope, scope.top)
     made = Class(node.name, (scope.file, node.lineno), bases, inner.names)

@@ -47,9 +47,97 @@ NEED = {
         "CatBoostClassifier(task_type='GPU' if get_gpu_device_count() else 'CPU')",
         GpuNeed.OPTIONAL,
     ),
+    "GPUs named for TensorFlow": (
+        "import tensorflow as tf\ntf.distribute.MirroredStrategy(['GPU:0', 'GPU:1'])\ntf.zeros(3)",
+        GpuNeed.REQUIRED,
+    ),
+    "the name of a GPU, or else": (
+        "import tensorflow as tf\nif tf.test.gpu_device_name() != '/device:GPU:0':\n    raise SystemError('none')\n"
+        "tf.zeros(3)",
+        GpuNeed.REQUIRED,
+    ),
+    "a list of GPUs that must not be empty": (
+        "import tensorflow as tf\ngpus = tf.config.list_physical_devices('GPU')\nassert len(gpus) > 0\ntf.zeros(3)",
+        GpuNeed.REQUIRED,
+    ),
+    "tensors of a GPU": ("import torch\ntorch.cuda.FloatTensor(3)", GpuNeed.REQUIRED),
+    "tensors of a GPU from the start": (
+        "import torch\ntorch.set_default_tensor_type('torch.cuda.FloatTensor')",
+        GpuNeed.REQUIRED,
+    ),
+    "a model on a numbered GPU": (
+        "from transformers import AutoModel\nAutoModel.from_pretrained('gpt2', device_map={'': 0})",
+        GpuNeed.REQUIRED,
+    ),
+    "flash attention": (
+        "from transformers import AutoModel\n"
+        "AutoModel.from_pretrained('gpt2', attn_implementation='flash_attention_2')",
+        GpuNeed.REQUIRED,
+    ),
+    "an optimizer of bitsandbytes": (ARGUMENTS.format("optim='paged_adamw_32bit'"), GpuNeed.REQUIRED),
+    "jax on GPUs alone": (
+        "import os\nos.environ['JAX_PLATFORMS'] = 'cuda'\nimport jax\njax.numpy.zeros(3)",
+        GpuNeed.REQUIRED,
+    ),
+    "hidden unless set": (
+        "import os\nos.environ.setdefault('CUDA_VISIBLE_DEVICES', '-1')\nimport tensorflow as tf\ntf.zeros(3)",
+        GpuNeed.NONE,
+    ),
+    "a variable that chooses": (
+        "import os, torch\nd = 'cuda' if os.environ.get('USE_CUDA', '0') == '1' else 'cpu'\ntorch.zeros(3).to(d)",
+        GpuNeed.OPTIONAL,
+    ),
+    "a variable that does not": ("import os, torch\nprint(os.environ.get('CUDA_HOME', ''))", GpuNeed.NONE),
+    "mxnet told so": ("import mxnet as mx\nx = mx.nd.ones((2, 3), mx.gpu())", GpuNeed.REQUIRED),
+    "mxnet where there is one": (
+        "import mxnet as mx\nctx = mx.gpu() if mx.context.num_gpus() > 0 else mx.cpu()",
+        GpuNeed.OPTIONAL,
+    ),
+    "paddle": ("import paddle\npaddle.ones([3])", GpuNeed.OPTIONAL),
+    "paddle told so": ("import paddle\npaddle.set_device('gpu')\npaddle.ones([3])", GpuNeed.REQUIRED),
+    "paddle on the CPU": ("import paddle\npaddle.set_device('cpu')\npaddle.ones([3])", GpuNeed.NONE),
+    "spacy told so": ("import spacy\nspacy.require_gpu()", GpuNeed.REQUIRED),
+    "spacy if it can": ("import spacy\nspacy.prefer_gpu()\nspacy.load('en_core_web_sm')", GpuNeed.OPTIONAL),
+    "workers of ray": ("from ray.train import ScalingConfig\nScalingConfig(use_gpu=True)", GpuNeed.REQUIRED),
+    "providers in order": (
+        "import onnxruntime as ort\n"
+        "ort.InferenceSession('m', providers=[('CUDAExecutionProvider', {'device_id': 0}), 'CPUExecutionProvider'])",
+        GpuNeed.OPTIONAL,
+    ),
+    "a provider": (
+        "import onnxruntime as ort\nort.InferenceSession('m', providers=['CPUExecutionProvider'])",
+        GpuNeed.NONE,
+    ),
+    "Lightning on TPUs": ("import lightning as L\nL.Trainer(accelerator='tpu', devices=8).fit(m)", GpuNeed.NONE),
+    "a Trainer of its own that another file makes": (
+        "from transformers import Trainer\nclass Mine(Trainer):\n    def compute_loss(self, m, x):\n        pass",
+        GpuNeed.OPTIONAL,
+    ),
 }
 
 
 @pytest.mark.parametrize(("code", "need"), NEED.values(), ids=NEED)
 def test_what_a_library_is_told_decides(code: str, need: GpuNeed) -> None:
     assert read(code).gpu.value is need
+
+
+TRY = "import torch\nnet = torch.nn.Linear(3, 3)\ntry:\n    net = net.cuda()\nexcept {}:\n    {}\n"
+
+
+@pytest.mark.parametrize(
+    ("kind", "then", "need"),
+    [
+        ("RuntimeError", "print('on the CPU')", GpuNeed.OPTIONAL),
+        ("(AssertionError, RuntimeError)", "pass", GpuNeed.OPTIONAL),
+        ("Exception as error", "raise SystemExit(1)", GpuNeed.REQUIRED),
+        ("KeyboardInterrupt", "pass", GpuNeed.REQUIRED),
+    ],
+)
+def test_what_is_tried_is_needed_only_if_there_is_no_other_way(kind: str, then: str, need: GpuNeed) -> None:
+    assert read(TRY.format(kind, then)).gpu.value is need
+
+
+def test_a_program_that_only_says_nicely_that_it_failed_needs_a_gpu() -> None:
+    lines = "".join(f"    net{place} = net.cuda()\n" for place in range(5))
+    code = f"import torch\nnet = torch.nn.Linear(3, 3)\ntry:\n{lines}except RuntimeError as error:\n    print(error)\n"
+    assert read(code).gpu.value is GpuNeed.REQUIRED

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import sys
 from collections.abc import Iterator
@@ -11,20 +10,28 @@ from crucible.analysis.conclusions.placement import (
     ARGUMENTS,
     BITS,
     DEEPSPEED,
+    NEEDS,
     OFFLOADS,
+    PLACED,
     TRAINER_ROOTS,
     TRAINERS,
+    WORDS,
     Sign,
     boosted,
+    by_environment,
+    chosen_by_environment,
     demands,
     is_trainer,
+    is_trainers_class,
     kept_off,
+    names_gpu,
 )
 from crucible.analysis.conclusions.seen import Seen
+from crucible.analysis.conclusions.tries import caught, unless_tried
 from crucible.analysis.facts import Call, Situation
 from crucible.analysis.knowledge.frameworks import ONLY_GPU
 from crucible.analysis.library.standard import ASKS
-from crucible.analysis.values import Either, Instance, Thing, Value, Where
+from crucible.analysis.values import Either, Instance, Thing, Value
 from crucible.core.profile import Conclusion, Confidence, GpuNeed
 
 _FLAG = re.compile(
@@ -44,26 +51,14 @@ _ITSELF = (
     "keras_hub.",
     "keras_core.",
     "keras_rs.",
+    "paddle.",
 )
 _DATA_ONLY = (
     "keras.datasets.", "keras.utils.", "tensorflow.data.", "tensorflow.io.", "tensorflow.random.set_seed",
     "keras.preprocessing.",
     "tensorflow.config.", "tensorflow.get_logger", "tensorflow.compat.", "tensorflow.summary.", "jax.config.",
-    "tensorflow.autograph.",
+    "tensorflow.autograph.", "paddle.io.", "paddle.vision.transforms.", "paddle.vision.datasets.", "paddle.set_device",
 )  # fmt: skip
-_NEEDS = frozenset(
-    {
-        "torch.cuda.set_device",
-        "torch.cuda.Stream",
-        "torch.cuda.CUDAGraph",
-        "torch.cuda.graph",
-        "torch.cuda.get_device_properties",
-        "torch.cuda.get_device_name",
-        "torch.cuda.get_device_capability",
-        "torch.cuda.current_device",
-    }
-)
-
 _GPU_MEMORY = (
     "tensorflow.config.experimental.get_memory_info",
     "tensorflow.config.experimental.reset_memory_stats",
@@ -80,7 +75,7 @@ _TF_TPUS = (
 def gpu_need(seen: Seen, unseen_model: bool = False) -> Conclusion[GpuNeed]:
     """`unseen_model`: the class of the model is not among the files, so it may well move to a GPU itself."""
     telling = seen.calls_where(_may_tell, _TELLING_WORDS, _names_device)
-    required = list(_required(seen, telling))
+    required = unless_tried(seen, _required(seen, telling))
     optional = list(_optional(seen, telling))
     forbidden = _forbidden(seen)
     if forbidden is not None:
@@ -118,16 +113,18 @@ def maybe_cuda(value: Value) -> bool:
 
 
 _DEVICE_WORDS = ("device", "device_map", "map_location", "device_type", "accelerator", "tree_method", "task_type")
-_TELLING_WORDS = (*_DEVICE_WORDS, *BITS, "quantization_config")
-_PLACING = frozenset({"torch.device", "jax.devices", "torch.set_default_device"})
-_TELLING = frozenset({*_PLACING, *ARGUMENTS, *DEEPSPEED, *_NEEDS, *_GPU_MEMORY, *ASKS, *TRAINERS})
+_TELLING_WORDS = (*_DEVICE_WORDS, *BITS, *WORDS)
+_PLACING = frozenset({"torch.device", "jax.devices", "torch.set_default_device", "paddle.set_device"})
+_TELLING = frozenset({*_PLACING, *PLACED, *ARGUMENTS, *DEEPSPEED, *NEEDS, *_GPU_MEMORY, *ASKS, *TRAINERS})
 _TELLING_ROOTS = (*TRAINER_ROOTS, *_ITSELF, "torch.accelerator.", "fastai.", "ultralytics.")
 _TELLING_ENDS = ("cuda", "to", "DistributedDataParallel", "init_process_group", *OFFLOADS)
 
 
 def _may_tell(path: str) -> bool:
     """Whether calls of this path are worth a look; most say nothing about a GPU, whatever they are given."""
-    return path in _TELLING or path.startswith(_TELLING_ROOTS) or path.endswith(_TELLING_ENDS)
+    return (
+        path in _TELLING or path.startswith(_TELLING_ROOTS) or path.endswith(_TELLING_ENDS) or is_trainers_class(path)
+    )
 
 
 def _places(call: Call) -> Iterator[Value]:
@@ -143,9 +140,7 @@ def _required(seen: Seen, telling: list[Call]) -> Iterator[Sign]:
     for where in seen.facts.refusals:
         yield where, "It gives up where there is no GPU."
     for call in telling:
-        if not _always(call.situation):
-            continue
-        if call.situation.without_gpu:
+        if not _always(call.situation) or call.situation.without_gpu:
             continue
         if call.last == "cuda" and call.path not in ("torch.cuda", "torch.version.cuda"):
             yield call.where, "It moves to a GPU without asking whether there is one."
@@ -153,9 +148,9 @@ def _required(seen: Seen, telling: list[Call]) -> Iterator[Sign]:
             yield call.where, "It names the GPU as its device."
         elif _names_device(call):
             yield call.where, "It hands on the GPU as a device."
-        elif call.path in _NEEDS:
+        elif call.path in NEEDS:
             yield call.where, f"It calls {call.path}, which fails without a GPU."
-        elif call.path in _GPU_MEMORY and _names_gpu(call.argument(0, "device")):
+        elif call.path in _GPU_MEMORY and names_gpu(call.argument(0, "device")):
             yield call.where, "It asks for the memory of a GPU, which fails without one."
         elif call.last == "DistributedDataParallel" and isinstance(call.kwargs.get("device_ids"), list):
             yield call.where, "Its copies of the model are placed on GPUs by number."
@@ -167,6 +162,7 @@ def _required(seen: Seen, telling: list[Call]) -> Iterator[Sign]:
         if each.module.partition(".")[0] in ONLY_GPU and each.situation.certain and not _tried(seen, each.situation):
             yield each.situation.where, f"It imports {each.module}, which needs a GPU."
     yield from boosted(seen)
+    yield from by_environment(seen)
 
 
 def _names_device(call: Call) -> bool:
@@ -186,17 +182,16 @@ def _hands_on(call: Call) -> bool:
     )
 
 
+def _spread(call: Call) -> bool:
+    return call.kwargs.get("device_map") in ("auto", "balanced", "balanced_low_0", "sequential")
+
+
 def _one(value: Value) -> Value:
     return value if not isinstance(value, Either) else None
 
 
 def _tried(seen: Seen, situation: Situation) -> bool:
     return not situation.certain
-
-
-def _names_gpu(value: Value) -> bool:
-    """As TensorFlow writes it: `GPU:0`, `/gpu:0`, `/device:GPU:0`."""
-    return isinstance(value, str) and "gpu:" in value.lower()
 
 
 def _nccl(call: Call) -> bool:
@@ -218,16 +213,17 @@ def _optional(seen: Seen, telling: list[Call]) -> Iterator[Sign]:
             or _names_device(call)
         ):
             yield call.where, "It uses a GPU where a condition holds."
-        elif is_trainer(call):
+        elif is_trainer(call) or is_trainers_class(call.path):
             yield call.where, f"{call.path} uses a GPU that is there."
         elif call.path.startswith(_ITSELF) and not call.path.startswith(_DATA_ONLY) and not call.path.endswith(" ="):
             yield call.where, f"{call.path.partition('.')[0]} uses a GPU that is there."
-        elif call.path.startswith("torch.accelerator.") or call.kwargs.get("device_map") == "auto":
+        elif call.path.startswith("torch.accelerator.") or _spread(call):
             yield call.where, "It runs on an accelerator where there is one."
     for each in seen.facts.made:
         bases = each.bases if isinstance(each, Instance) else ()
         if any(base in TRAINERS or base.startswith(_ITSELF) for base in bases):
             yield each.where, "Its framework uses a GPU that is there."
+    yield from chosen_by_environment(seen)
     for where in seen.facts.switched_off:
         yield where, "A flag would switch GPU use on."
     for option in seen.facts.options:
@@ -242,17 +238,28 @@ _TF_HIDES = ("tensorflow.config.set_visible_devices", "tensorflow.config.experim
 _ON_CPU = (("jax_platform_name", "cpu"), ("jax_platforms", "cpu"))
 
 
-_HIDING = frozenset({"os.environ[]", "jax.config.update", *_TF_HIDES, *_TF_TPUS, *_JAX_DEVICES})
+_HIDING = frozenset(
+    {
+        "os.environ[]",
+        "os.environ.setdefault",
+        "os.putenv",
+        "paddle.set_device",
+        "jax.config.update",
+        *_TF_HIDES,
+        *_TF_TPUS,
+        *_JAX_DEVICES,
+    }
+)
 
 
-def _hides(name: Value, value: Value) -> bool:
+def _hides(name: Value = None, value: Value = None) -> bool:
     return name in ("CUDA_VISIBLE_DEVICES", "JAX_PLATFORMS", "JAX_PLATFORM_NAME") and value in ("", "-1", "cpu")
 
 
 def _forbidden(seen: Seen) -> Sign | None:
     jax = any(each.module.partition(".")[0] in ("jax", "flax") for each in seen.facts.imports)
     for call in seen.calls_where(_HIDING.__contains__):
-        if call.path == "os.environ[]" and call.situation.certain and _hides(call.args[0], call.args[1]):
+        if call.path.startswith("os.") and call.situation.certain and _hides(*call.args[:2]):
             return call.where, "It hides GPUs from itself."
         if (
             call.path in _TF_HIDES
@@ -262,6 +269,8 @@ def _forbidden(seen: Seen) -> Sign | None:
         ):
             # With JAX this only keeps TensorFlow from taking the memory that JAX needs.
             return call.where, "It hides GPUs from itself."
+        if call.path == "paddle.set_device" and call.argument(0, "device") == "cpu" and call.situation.certain:
+            return call.where, "It runs on the CPU only."
         if call.path == "jax.config.update" and call.args[:2] in _ON_CPU:
             return call.where, "It runs on the CPU only."
         if _only_tpus(seen, call):
@@ -272,14 +281,7 @@ def _forbidden(seen: Seen) -> Sign | None:
 def _only_tpus(seen: Seen, call: Call) -> bool:
     """Without fail: many programs try for a TPU first and take what there is."""
     asks = call.path in _TF_TPUS or (call.path in _JAX_DEVICES and call.argument(0, "backend") == "tpu")
-    return asks and call.situation.certain and not _caught(seen, call.where)
-
-
-def _caught(seen: Seen, where: Where) -> bool:
-    """The line stands in a `try` that lets errors pass."""
-    tree = seen.machine.trees.get(where[0])
-    blocks = [each for top in (tree.body if tree else ()) for each in ast.walk(top) if isinstance(each, ast.Try)]
-    return any(each.handlers and each.body[0].lineno <= where[1] <= (each.body[-1].end_lineno or 0) for each in blocks)
+    return asks and call.situation.certain and not caught(seen, call.where)
 
 
 def _imports_more_than_python(seen: Seen) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from crucible.analysis.conclusions.seen import Seen
 from crucible.analysis.facts import Call
-from crucible.analysis.values import Thing, Value, Where, settled
+from crucible.analysis.values import Name, Thing, Value, Where, settled
 
 Sign = tuple[Where, str]
 
@@ -38,6 +39,27 @@ BITS = ("load_in_8bit", "load_in_4bit")
 OFFLOADS = ("enable_model_cpu_offload", "enable_sequential_cpu_offload")
 """Of diffusers: weights wait in main memory, the work is on a GPU."""
 
+NEEDS = frozenset(
+    {
+        "torch.cuda.set_device", "torch.cuda.Stream", "torch.cuda.CUDAGraph", "torch.cuda.graph",
+        "torch.cuda.get_device_properties", "torch.cuda.get_device_name", "torch.cuda.get_device_capability",
+        "torch.cuda.current_device", "torch.cuda.synchronize", "torch.cuda.mem_get_info", "torch.cuda.FloatTensor",
+        "torch.cuda.HalfTensor", "torch.cuda.LongTensor", "torch.cuda.ByteTensor", "torch.cuda.IntTensor",
+        "spacy.require_gpu", "mxnet.gpu", "faiss.StandardGpuResources", "faiss.index_cpu_to_all_gpus",
+    }
+)  # fmt: skip
+"""Calls that fail without a GPU."""
+
+_TF_PLACES = frozenset({"tensorflow.distribute.MirroredStrategy", "tensorflow.distribute.OneDeviceStrategy"})
+_TENSOR_TYPE = "torch.set_default_tensor_type"
+WORDS = ("quantization_config", "providers", "use_gpu", "attn_implementation", "use_flash_attention_2")
+"""Keywords that tell of a GPU in some library."""
+
+_TAKES = frozenset({"spacy.prefer_gpu", "accelerate.PartialState", "mxnet.context.num_gpus", "mxnet.num_gpus"})
+"""Calls that take a GPU where there is one."""
+
+PLACED = frozenset({*_TF_PLACES, *_TAKES, _TENSOR_TYPE})
+
 _YOLO = "ultralytics."
 _YOLO_WORK = ("train", "val", "predict", "track", "export", "benchmark")
 BOOSTED = ("xgboost.", "lightgbm.", "catboost.")
@@ -63,6 +85,18 @@ def demands(call: Call) -> Iterator[Sign]:
         yield call.where, "It works on a GPU and keeps in main memory what is not in use."
     if call.path.startswith(_YOLO) and call.last in _YOLO_WORK and _numbered(call.kwargs.get("device")):
         yield call.where, "It names GPUs by their numbers."
+    if call.path in _TF_PLACES and any(names_gpu(each) for each in _every(call.argument(0, "devices"))):
+        yield call.where, "It names a GPU, which fails where there is none."
+    if call.path == _TENSOR_TYPE and ".cuda." in _text(call.argument(0, "t")):
+        yield call.where, "Its tensors are on a GPU from the start."
+    if call.last == "ScalingConfig" and call.kwargs.get("use_gpu") is True:
+        yield call.where, "Its workers wait for GPUs."
+    if call.last == "from_pretrained" and _flash(call):
+        yield call.where, "Flash attention runs on GPUs."
+    if call.path in ARGUMENTS and "bnb" in _text(call.kwargs.get("optim")).replace("paged", "bnb"):
+        yield call.where, "The optimizer of bitsandbytes runs on GPUs."
+    if call.last == "from_pretrained" and _numbered(_first(call.kwargs.get("device_map"))):
+        yield call.where, "It puts the model on a GPU by number."
     if call.last == "from_pretrained" and (
         any(call.kwargs.get(name) is True for name in BITS)
         or _quantised(settled(call.kwargs.get("quantization_config")))
@@ -88,15 +122,44 @@ def is_trainer(call: Call) -> bool:
     """It takes a GPU that is there."""
     if call.path.startswith("fastai."):
         return call.last.endswith(("earner", "DataLoaders", "dataloaders"))
+    if call.path in _TAKES or "CUDA" in "".join(map(_text, _every(call.kwargs.get("providers")))):
+        return True
     return call.path in TRAINERS or (
         call.path.startswith(TRAINER_ROOTS) and call.path.count(".") <= 2 and call.last[:1].isupper()
     )
 
 
+def is_trainers_class(path: str) -> bool:
+    """A class of the program's own that is a Trainer."""
+    return path.startswith("class ") and path.removeprefix("class ") in TRAINERS
+
+
+_SWITCH = re.compile(r"(use_|no_|enable_|disable_)?(cuda|gpus?|device|accelerator)")
+
+
+def chosen_by_environment(seen: Seen) -> Iterator[Sign]:
+    """`USE_CUDA=1` is a flag, too."""
+    for call in seen.calls("os.environ.get", "os.getenv"):
+        name = call.argument(0, "key")
+        if isinstance(name, str) and _SWITCH.fullmatch(name.lower()):
+            yield call.where, f"The variable {name} chooses the device."
+
+
+def by_environment(seen: Seen) -> Iterator[Sign]:
+    for call in seen.calls("os.environ[]"):
+        named = call.args[0] in ("JAX_PLATFORMS", "JAX_PLATFORM_NAME") and call.args[1] in ("cuda", "gpu")
+        if named and call.situation.certain:
+            yield call.where, "JAX is told to use a GPU and nothing else."
+
+
 def kept_off(telling: list[Call]) -> list[Call]:
     """Trainers that are told to stay on the CPU."""
     off = any(call.path in ARGUMENTS and _off(call) and call.situation.certain for call in telling)
-    return [call for call in telling if _stays(call) or (off and call.path.startswith(_BY_ARGUMENTS))]
+    return [call for call in telling if _stays(call) or (off and _plain(call).startswith(_BY_ARGUMENTS))]
+
+
+def _plain(call: Call) -> str:
+    return call.path.removeprefix("class ")
 
 
 def _stays(call: Call) -> bool:
@@ -104,6 +167,7 @@ def _stays(call: Call) -> bool:
         return False
     return (
         "cpu" in (call.kwargs.get("device"), call.kwargs.get("accelerator"))
+        or call.kwargs.get("accelerator") == "tpu"
         or call.kwargs.get("device") == -1
         or call.kwargs.get("cpu") is True
     )
@@ -120,6 +184,30 @@ def _numbered(value: Value) -> bool:
     if isinstance(value, str):
         return value.replace(",", "").isdigit()
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def names_gpu(value: Value) -> bool:
+    """As TensorFlow writes it: `GPU:0`, `/gpu:0`, `/device:GPU:0`."""
+    return isinstance(value, str) and "gpu:" in value.lower()
+
+
+def _text(value: Value) -> str:
+    return value if isinstance(value, str) else value.path if isinstance(value, Name) else ""
+
+
+def _every(value: Value) -> tuple[Value, ...]:
+    """The items of a list; what comes with its options as a pair is the first of the two."""
+    many = value if isinstance(value, (list, tuple)) else (value,)
+    return tuple(each[0] if isinstance(each, tuple) and each else each for each in many)
+
+
+def _first(value: Value) -> Value:
+    return next(iter(value.values()), None) if isinstance(value, dict) else None
+
+
+def _flash(call: Call) -> bool:
+    chosen = call.kwargs.get("attn_implementation")
+    return chosen == "flash_attention_2" or call.kwargs.get("use_flash_attention_2") is True
 
 
 def _quantised(config: Value) -> bool:

@@ -40,6 +40,8 @@ def _len(asked: Asked) -> Value:
     value = asked.get(0, "obj")
     if isinstance(value, Instance) and isinstance(value.cls.lookup("__len__"), Function):
         return _call(asked, Bound(value, value.cls.lookup("__len__")))
+    if isinstance(value, Unknown) and value.gpu:
+        return Name("torch.cuda.device_count()")  # a list of GPUs
     length = length_of(value)
     return UNKNOWN if length is None else length
 

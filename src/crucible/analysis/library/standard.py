@@ -12,7 +12,7 @@ from crucible.analysis.iteration import items_of
 from crucible.analysis.library.asked import Asked
 from crucible.analysis.library.texts import literal
 from crucible.analysis.operators import MAX_LENGTH
-from crucible.analysis.values import HAS_GPU, UNKNOWN, Instance, Name, Tensor, Thing, Value, settled
+from crucible.analysis.values import HAS_GPU, UNKNOWN, Either, Instance, Name, Tensor, Thing, Value, settled
 
 
 def _math(act: Callable[..., Any]) -> Callable[[Asked], Value]:
@@ -219,7 +219,9 @@ HANDLERS: dict[str, Callable[[Asked], Value]] = {
     "torch.backends.mps.is_available": _nowhere_else, "torch.backends.mps.is_built": _nowhere_else,
     "torch.has_mps": _nowhere_else,
     "torch.xpu.is_available": _nowhere_else, "torch.cuda.device_count": _device_count,
-    "catboost.utils.get_gpu_device_count": _device_count,
+    "catboost.utils.get_gpu_device_count": _device_count, "mxnet.context.num_gpus": _device_count,
+    "mxnet.num_gpus": _device_count, "mxnet.device.num_gpus": _device_count,
+    "tensorflow.test.gpu_device_name": lambda asked: Either(("/device:GPU:0", ""), gpu=True),
     "tensorflow.config.list_physical_devices": lambda asked: HAS_GPU if asked.get(0,
         "device_type") == "GPU" else UNKNOWN,
     "tensorflow.config.experimental.list_physical_devices": lambda asked: HAS_GPU if asked.get(0,

@@ -1,0 +1,57 @@
+"""Tries: what may fail without ending the program."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Sequence
+
+from crucible.analysis.conclusions.seen import Seen
+from crucible.analysis.values import Where
+
+_SHORT = 3
+"""Statements of a `try` that has another way at hand. A whole program in one only says nicely that it failed."""
+
+_FITTING = ("Exception", "RuntimeError", "AssertionError")
+"""What a missing GPU raises, or what catches that."""
+
+
+def caught(seen: Seen, where: Where) -> bool:
+    """The line stands in a `try` that lets errors pass."""
+    return any(_holds(each, where) for each in _of_file(seen, where[0]))
+
+
+def unless_tried(seen: Seen, signs: Iterable[tuple[Where, str]]) -> list[tuple[Where, str]]:
+    """Without those whose failure the program goes round."""
+    found = list(signs)
+    tries: dict[str, list[ast.Try]] = {}
+    for file in {where[0] for where, _ in found}:
+        tries[file] = [each for each in _of_file(seen, file) if len(each.body) <= _SHORT and _goes_on(each)]
+    return [(where, why) for where, why in found if not any(_holds(each, where) for each in tries[where[0]])]
+
+
+def _of_file(seen: Seen, file: str) -> list[ast.Try]:
+    tree = seen.machine.trees.get(file)
+    return list(_below(tree.body)) if tree is not None else []
+
+
+def _below(body: Sequence[ast.stmt | ast.ExceptHandler | ast.match_case]) -> Iterator[ast.Try]:
+    """Statement by statement: what stands in expressions is none, and there are ten times as many of them."""
+    waiting: list[ast.stmt | ast.ExceptHandler | ast.match_case] = list(body)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Try) and node.handlers:
+            yield node
+        for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+            waiting.extend(getattr(node, name, ()))
+
+
+def _holds(block: ast.Try, where: Where) -> bool:
+    return block.body[0].lineno <= where[1] <= (block.body[-1].end_lineno or 0)
+
+
+def _goes_on(block: ast.Try) -> bool:
+    return any(_fits(each) and not any(isinstance(one, ast.Raise) for one in each.body) for each in block.handlers)
+
+
+def _fits(handler: ast.ExceptHandler) -> bool:
+    return handler.type is None or any(name in ast.unparse(handler.type) for name in _FITTING)
