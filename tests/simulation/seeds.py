@@ -6,5 +6,6 @@ BAD: dict[int, str] = {
     2: "a bill was read from a list that forgets what ended an hour ago, while the laptop slept",
     1481: "what was pruned under a clock set back was never removed",
     1596: "a list that was long on its way was taken for a new one, and a machine for gone",
+    526: "the simulated successor of a runner that was fenced before its program began started that program",
     16: "a host that ended before its first contact was never started again",
 }

@@ -133,7 +133,7 @@ def begin(
 def step(state: RunnerState, event: Event) -> Step:
     """The state after the event, and what to do now, in order. An event out of its place changes nothing."""
     if isinstance(event, Tick):
-        return _tick(replace(state, now=max(state.now, event.now)))
+        return _tick(state if event.now <= state.now else replace(state, now=event.now))
     if isinstance(event, AttemptGone):
         return _leave(state)
     if isinstance(event, TimeGiven):

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 from crucible.agent.clock import Deadline
 from crucible.simulation.faults.bell import Bell
-from crucible.simulation.faults.program import Exit
 from crucible.wire.desired import Assignment
 from crucible.wire.messages import Kind, Message
 
@@ -31,7 +30,6 @@ class Folder:
     shipped: int = 0
     _open: bytes = b""
     began: bool = False
-    exit: Exit | None = None
     done: bool = False
     changed: Bell = field(default_factory=Bell)
 

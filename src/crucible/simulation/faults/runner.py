@@ -77,7 +77,7 @@ class Runner:
         self._news.set()
 
     async def _live(self) -> None:
-        recovers = self._folder.began or self._folder.exit is not None
+        recovers = self._folder.began or self._folder.has_said(Kind.EXITED)
         self._state, actions = self._recover() if recovers else self._begin()
         for work in (self._deliver(), self._listen(), self._keep()):
             self.crew.start(work)
@@ -181,7 +181,6 @@ class Runner:
         self.happen(rs.Spawned(len(folder.spool) + 100))
 
     def _exited(self, how: Exit) -> None:
-        self._folder.exit = how
         self._folder.write(f"exits {how.code} {how.signal}", last=True)
         self._machine.trace(self._machine.native_id, f"{self._assignment.attempt} exits {how.code} {how.signal}")
         if self.alive:
