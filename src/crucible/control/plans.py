@@ -24,7 +24,7 @@ from crucible.core.offers import Offer
 from crucible.core.planask import PlanAsk
 from crucible.core.pricing import Segment, machine_cost
 from crucible.core.profile import Profile
-from crucible.core.resources import MIN_MEMORY, Resources
+from crucible.core.resources import MIN_MEMORY
 from crucible.core.routing.estimate import duration
 from crucible.core.routing.experience import Experience, Like
 from crucible.core.routing.knowledge import DataSheets
@@ -196,14 +196,14 @@ class Plans:
         if backend.capabilities.slots is Slots.COUNTED:
             return first
         market = question.market or first.offer.market
-        sought = elastic.Sought.by(question.ask, _need_on(work, first.offer), market)
+        sought = elastic.Sought.by(question.ask, work.need_on(first.offer.capacity), market)
         here = [one for one in ranked if one.offer.backend == backend.name]
         choice = elastic.choose(sought, [one.offer for one in here]).offer
         return next((one for one in here if one.offer is choice), first)
 
     def _sizes(self, best: Ranked | None, question: Question, work: Work) -> dict[str, int]:
         """What a submission says of its size to be given what is planned."""
-        need = work.need if best is None else _need_on(work, best.offer)
+        need = work.need if best is None else work.need_on(best.offer.capacity)
         gpus = {"gpus": need.gpus, "gpu_memory_bytes": need.gpu_memory_bytes or 0} if need.gpus else {}
         memory = 0 if best is None else self._memory_of(best.offer, question, work)
         return {name: size for name, size in {**gpus, "memory_bytes": memory}.items() if size}
@@ -211,9 +211,9 @@ class Plans:
     def _memory_of(self, offer: Offer, question: Question, work: Work) -> int:
         """What a machine that is made for the job must have. Where slots are counted it would be a limit, and an
         estimate is none: there, and where it may come to such a place, nothing is said. Nor where it takes whatever
-        GPU there is: who asks for a size gets the GPUs that he asks for.
+        GPU there is: who asks for a size gets the GPUs that he asks for. Nor where only the least of it is known.
         """
-        if len(question.places) > 1 or (offer.capacity.gpus and not work.need.gpus):
+        if work.host_is_least or len(question.places) > 1 or (offer.capacity.gpus and not work.need.gpus):
             return 0
         if self._places.backend(offer.backend).capabilities.slots is not Slots.ELASTIC:
             return 0
@@ -246,13 +246,6 @@ class Plans:
 
     def _place(self, offer: Offer) -> Place:
         return Place(self._places.backend(offer.backend), offer)
-
-
-def _need_on(work: Work, offer: Offer) -> Resources:
-    """With as many GPUs as there are, where it would take as many as it gets."""
-    if not (work.spread and work.need.gpus):
-        return work.need
-    return work.need.model_copy(update={"gpus": work.gpus_on(offer.capacity)})
 
 
 def _hold(found: Plan, places: Sequence[str]) -> bool:

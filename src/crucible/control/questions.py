@@ -11,7 +11,7 @@ from crucible.core.resources import Resources
 from crucible.core.routing.experience import Correction
 from crucible.core.routing.reading import UNREAD, Said, work_of
 from crucible.core.routing.wishes import Wishes
-from crucible.core.routing.work import Work
+from crucible.core.routing.work import OnGpus, Work
 from crucible.core.tiers import effective
 
 
@@ -68,5 +68,5 @@ class Question:
     def yielding(self, work: Work) -> Work:
         """Whoever names places knows what runs there: what is only read of a program shuts none of them out."""
         if work.gpu is not GpuNeed.NONE and not self.need.gpus:
-            work = replace(work, need=self.need, gpu=GpuNeed.OPTIONAL)
+            work = replace(work, need=self.need, gpu=GpuNeed.OPTIONAL, on_gpus=OnGpus())
         return replace(work, model_bytes=0, host=HostMemory())

@@ -15,7 +15,7 @@ from crucible.core.resources import GiB, Resources
 from crucible.core.routing.plan import Plan, route
 from crucible.core.routing.wishes import Objective, Wishes
 from crucible.core.routing.words import fit
-from crucible.core.routing.work import Compute, Work
+from crucible.core.routing.work import Compute, OnGpus, Work
 
 LOCAL = offer("local/here/pc", 0.0, "T4", startup_seconds=1.0)
 MODAL = at(offer("modal/us/t4", 0.59, "T4", startup_seconds=5.0), dedicated=False)
@@ -230,10 +230,29 @@ def test_what_is_assumed_of_the_number_of_gpus_is_said() -> None:
     several = replace(work(8.0), spread=True, process_per_gpu=True)
     words = {one.offer.instance_type: " ".join(one.cons) for one in plan(several, among=(ONE, FOUR)).ranked}
     assert "told for one GPU; it could share its work among several" in words["g4-1"]
-    assert "told for a process on each of 4 GPUs, which its launcher has to start" in words["g4-4"]
+    assert "told for a process on each of 4 GPUs; where it does not start them itself" in words["g4-4"]
     itself = plan(replace(several, process_per_gpu=False), among=(FOUR,)).ranked[0].cons
     assert "told for all 4 GPUs, among which it would share its work" in itself
     assert not any("told for" in word for word in plan(work(8.0), among=(ONE,)).ranked[0].cons)
+
+
+def test_steps_that_are_counted_out_do_not_become_fewer_with_more_gpus() -> None:
+    """Each GPU does all of them; who wants it soon gains nothing by paying for four."""
+    fixed = replace(work(8.0), spread=True, compute=replace(work(8.0).compute or Compute(0), shared=False))
+    found = plan(fixed, Wishes(Objective.SPEED), (ONE, FOUR))
+    assert {one.estimate.seconds for one in found.ranked} == {8 * HOUR}
+    words = {one.offer.instance_type: " ".join(one.cons) for one in found.ranked}
+    assert "each of which does all of its steps" in words["g4-4"]
+
+
+def test_what_is_split_over_gpus_is_judged_by_the_gpus_that_an_offer_has() -> None:
+    sharded = replace(work(8.0), need=Resources(gpus=2), spread=True, on_gpus=OnGpus(56 * GiB, 48 * GiB))
+    found = plan(sharded, among=(ONE, FOUR, offer("aws/east/g4-8", 8.0, gpus=8)))
+    assert [one.offer.instance_type for one in found.ranked] == ["g4-8"]
+    assert "14.0 of 16 GiB" in fit(sharded, found.ranked[0].offer)
+    assert any("asks for GPUs with 56 GiB" in one.why for one in found.rejected)
+    maybe = replace(sharded, need=Resources(), gpu=GpuNeed.OPTIONAL, spread=False)
+    assert "would use the GPU, with 56 GiB" in plan(maybe, among=(ONE,)).rejected[0].why
 
 
 def test_an_offer_that_does_not_tell_its_memory_is_not_shut_out_for_it() -> None:

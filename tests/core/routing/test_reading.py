@@ -115,6 +115,26 @@ def test_gpus_of_which_nobody_said_how_many_are_as_many_as_there_are() -> None:
     assert not work_of(NOTHING, replace(COPIED, distribution=Conclusion(Distribution.NONE))).spread
 
 
+def test_steps_over_data_are_shared_and_steps_that_are_counted_out_are_not() -> None:
+    timed = replace(COPIED, runtime_hours=Conclusion(5.0), steps=Conclusion(1000))
+    for profile, shared in ((timed, False), (replace(timed, epochs=Conclusion(3)), True)):
+        compute = work_of(NOTHING, profile).compute
+        assert compute is not None
+        assert compute.shared is shared
+
+
+def test_hours_are_those_on_the_gpus_that_the_launcher_takes() -> None:
+    compute = work_of(Said(Resources(), hours=2.0, gpu="A100", processes=4), COPIED).compute
+    assert compute is not None
+    assert compute.gpus == 4
+
+
+@pytest.mark.parametrize(("sure", "least"), [(Confidence.LOW, True), (Confidence.MEDIUM, False)])
+def test_memory_that_is_not_sure_is_the_least_there_is(sure: Confidence, least: bool) -> None:
+    profile = replace(COPIED, host_memory=Conclusion(HostMemory(base=10**9), sure))
+    assert work_of(NOTHING, profile).host_is_least is least
+
+
 def test_to_name_a_type_of_gpu_is_not_to_say_how_many() -> None:
     typed = Said(Resources(gpus=1), gpu="A100", some=True)
     assert (work_of(typed, COPIED).spread, work_of(typed, COPIED).need.gpus) == (True, 1)

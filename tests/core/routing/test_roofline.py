@@ -22,7 +22,7 @@ TOLD = Compute(HOUR, "T4", 1, "fp16", Confidence.HIGH)
 
 
 def hours(work: Load, there: str, gpus: int = 1, precision: str = "fp16") -> float:
-    compute = Counted(HOUR, "T4", 1, precision, Confidence.HIGH, work)
+    compute = Counted(HOUR, "T4", 1, precision, Confidence.HIGH, load=work)
     job = Work(Resources(gpus=gpus), GpuNeed.REQUIRED, compute)
     seconds, _ = duration(job, offer("aws/r/t", 1.0, there, gpus), SHEETS)
     assert seconds is not None

@@ -103,7 +103,7 @@ def duration(work: Work, offer: Offer, known: Knowledge) -> tuple[float | None, 
     faster = _faster(compute, offer, used, known)
     if faster is None:
         return compute.seconds, Confidence.LOW
-    together = _together(used or 1) / _together(compute.gpus)
+    together = _together(used or 1) / _together(compute.gpus) if compute.shared else 1.0
     same = offer.capacity.gpu_name == compute.gpu and used == compute.gpus
     sure = compute.confidence if same else weaker(compute.confidence, Confidence.MEDIUM)
     return min(compute.seconds / (faster * together), LONGEST), sure

@@ -67,10 +67,10 @@ def unfit(work: Work, offer: Offer) -> str:
     has = offer.capacity
     if work.gpu is GpuNeed.REQUIRED and not has.gpus:
         return "needs a GPU, and there is none"
-    wanted = work.need.gpu_memory_bytes or 0
+    wanted = work.gpu_memory_on(has)
     if work.gpu is GpuNeed.OPTIONAL and has.gpus and 0 < has.gpu_memory_bytes < wanted:
         return f"would use the GPU, with {format_memory(wanted)}; it has {format_memory(has.gpu_memory_bytes)}"
-    return _too_little(work, has) or scheduling.why_never(work.need, has, offer.instance_type)
+    return _too_little(work, has) or scheduling.why_never(work.need_on(has), has, offer.instance_type)
 
 
 def _too_little(work: Work, has: Capacity) -> str:
@@ -117,7 +117,7 @@ def excess(wishes: Wishes, estimated: Estimate) -> float:
 
 def shortfall(work: Work, offer: Offer) -> float:
     """How much of what it needs is not there: 0 when all is, 1 for each kind of which there is nothing."""
-    need, has = work.need, offer.capacity
+    need, has = work.need_on(offer.capacity), offer.capacity
     gpus = max(need.gpus, 1 if work.gpu is GpuNeed.REQUIRED else 0)
     pairs = (
         (gpus, len(has.gpus)),

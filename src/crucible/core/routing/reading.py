@@ -8,7 +8,7 @@ from crucible.core.profile import Confidence, Distribution, GpuNeed, HostMemory,
 from crucible.core.resources import Resources
 from crucible.core.routing.experience import Correction
 from crucible.core.routing.roofline import counted
-from crucible.core.routing.work import Compute, Work
+from crucible.core.routing.work import Compute, OnGpus, Work
 
 REFERENCE = "T4"
 """The GPU that a profile's hours are on."""
@@ -44,7 +44,8 @@ class Said:
 def work_of(said: Said, profile: Profile = UNREAD, learned: Correction | None = None) -> Work:
     """`learned` corrects what is read; what the owner says counts as it is."""
     gpu = GpuNeed.REQUIRED if said.need.gpus else profile.gpu.value or GpuNeed.NONE
-    need = said.need.model_copy(update=_gpus(said, profile, gpu))
+    on_gpus = OnGpus() if said.need.gpu_memory_bytes or gpu is GpuNeed.NONE else _on_gpus(profile)
+    need = said.need.model_copy(update=_gpus(said, profile, gpu, on_gpus))
     compute = _said(said, profile) if said.hours is not None else _read(profile, gpu, learned or Correction())
     return Work(
         need=need,
@@ -56,6 +57,8 @@ def work_of(said: Said, profile: Profile = UNREAD, learned: Correction | None = 
         interruptible=bool(profile.interruptible.value) if said.interruptible is None else said.interruptible,
         model_bytes=_model(profile),
         host=_host(said.need, profile),
+        host_is_least=profile.host_memory.confidence is Confidence.LOW,
+        on_gpus=on_gpus,
         spread=_spread(said, profile, gpu),
         process_per_gpu=bool(profile.distribution.value and profile.distribution.value.started),
     )
@@ -66,36 +69,35 @@ def _spread(said: Said, profile: Profile, gpu: GpuNeed) -> bool:
     return not told and gpu is not GpuNeed.NONE and profile.distribution.value not in (None, Distribution.NONE)
 
 
-def _gpus(said: Said, profile: Profile, gpu: GpuNeed) -> dict[str, int]:
+def _gpus(said: Said, profile: Profile, gpu: GpuNeed, on_gpus: OnGpus) -> dict[str, int]:
     """How many GPUs, and how much memory each, as far as the owner has not said it."""
     need, found = said.need, dict[str, int]()
     if gpu is GpuNeed.NONE:
         return found
-    count = said.gpus or profile.gpus.value or _fewest(profile)
+    count = said.gpus or profile.gpus.value or _fewest(on_gpus)
     if gpu is GpuNeed.REQUIRED and (said.some or not need.gpus):
         found["gpus"] = max(count, 1)
-    if not need.gpu_memory_bytes and profile.gpu_memory_gb.value:
-        found["gpu_memory_bytes"] = round(_on_each(profile, max(count, 1)))
+    if on_gpus.whole:
+        found["gpu_memory_bytes"] = on_gpus.on_each(count)
     return found
 
 
-def _on_each(profile: Profile, gpus: int) -> float:
-    """Bytes on each of so many GPUs. What is sharded is split over them; what a GPU works on is its own."""
-    whole, parts = (profile.gpu_memory_gb.value or 0) * GB, profile.memory.value
-    return whole if parts is None else whole - parts.sharded * (1 - 1 / gpus)
+def _on_gpus(profile: Profile) -> OnGpus:
+    parts = profile.memory.value
+    return OnGpus((profile.gpu_memory_gb.value or 0) * GB, parts.sharded if parts is not None else 0.0)
 
 
-def _fewest(profile: Profile) -> int:
+def _fewest(on_gpus: OnGpus) -> int:
     """Of a program that takes as many GPUs as there are and splits its model over them: so many as hold it."""
-    if profile.memory.value is None or not profile.memory.value.sharded:
+    if not on_gpus.sharded:
         return 1
-    return next((gpus for gpus in (1, 2, 4, 8) if _on_each(profile, gpus) <= LARGE_GPU), 8)
+    return next((gpus for gpus in (1, 2, 4, 8) if on_gpus.on_each(gpus) <= LARGE_GPU), 8)
 
 
 def _said(said: Said, profile: Profile) -> Compute:
     assert said.hours is not None
     precision = profile.precision.value.value if profile.precision.value else "fp32"
-    return Compute(said.hours * 3600, said.gpu, max(said.need.gpus, 1), precision, Confidence.HIGH)
+    return Compute(said.hours * 3600, said.gpu, max(said.gpus, 1), precision, Confidence.HIGH)
 
 
 def _read(profile: Profile, gpu: GpuNeed, learned: Correction) -> Compute | None:
@@ -105,7 +107,12 @@ def _read(profile: Profile, gpu: GpuNeed, learned: Correction) -> Compute | None
     seconds, sure = hours.value * 3600 * learned.factor, learned.confidence or hours.confidence
     precision = profile.precision.value.value if profile.precision.value else "fp32"
     on = REFERENCE if gpu is not GpuNeed.NONE else ""
-    return counted(Compute(seconds, on, 1, precision, sure), profile)
+    return counted(Compute(seconds, on, 1, precision, sure, shared=_is_shared(profile)), profile)
+
+
+def _is_shared(profile: Profile) -> bool:
+    """Whether its steps become fewer with more GPUs: they go over data, and are not counted out."""
+    return profile.epochs.value is not None or profile.steps.assumed or profile.steps.value is None
 
 
 def _saved(profile: Profile) -> int:

@@ -20,7 +20,7 @@ COARSE = 3600
 
 def fit(work: Work, offer: Offer) -> str:
     """How what it has compares with what is needed."""
-    has, wanted = offer.capacity, work.need.gpu_memory_bytes or 0
+    has, wanted = offer.capacity, work.gpu_memory_on(offer.capacity)
     if work.gpu is GpuNeed.NONE:
         return "no GPU needed" if has.gpus else _memory_fit(work, has)
     if not has.gpus:
@@ -69,7 +69,7 @@ def cons(work: Work, offer: Offer, estimated: Estimate) -> Iterator[str]:
         yield f"billed for at least {format_duration(max(offer.billing.granularity, offer.billing.minimum))}"
     if offer.rate and offer.tariff.dedicated is False:
         yield "shares machines with others"
-    wanted = work.need.gpu_memory_bytes or 0
+    wanted = work.gpu_memory_on(offer.capacity)
     if wanted and offer.capacity.gpu_memory_bytes > MUCH * wanted:
         yield f"{format_memory(offer.capacity.gpu_memory_bytes)} a GPU, more than twice what it needs"
     yield from _shared(work, offer)
@@ -85,8 +85,11 @@ def _shared(work: Work, offer: Offer) -> Iterator[str]:
         return
     if there == 1:
         yield "told for one GPU; it could share its work among several"
+    elif work.compute is not None and not work.compute.shared:
+        yield f"told for {there} GPUs, each of which does all of its steps: more data in the same time"
     elif work.process_per_gpu:
-        yield f"told for a process on each of {there} GPUs, which its launcher has to start (torchrun --nproc-per-node)"
+        unless = "where it does not start them itself, a launcher has to (torchrun --nproc-per-node)"
+        yield f"told for a process on each of {there} GPUs; {unless}"
     else:
         yield f"told for all {there} GPUs, among which it would share its work"
 
