@@ -130,12 +130,20 @@ def _binary(machine: Machine, node: ast.BinOp, scope: Scope) -> Value:
     return binary(operator, left, right)
 
 
+def _behind(machine: Machine, node: ast.expr, scope: Scope, before: Value, is_and: bool) -> Value:
+    """What stands behind `gpus and` is only reached where there are some."""
+    if not isinstance(before, Unknown) or before.gpu is None:
+        return evaluate(machine, node, scope)
+    with machine.under(Guard(before.gpu is is_and)):
+        return evaluate(machine, node, scope)
+
+
 def _boolean(machine: Machine, node: ast.BoolOp, scope: Scope) -> Value:
     """As Python does it, with the rest left open where one part is unknown."""
     is_and = isinstance(node.op, ast.And)
     undecided: list[Value] = []
     for part in node.values:
-        value = evaluate(machine, part, scope)
+        value = _behind(machine, part, scope, undecided[-1] if undecided else None, is_and)
         answer = truth(value)
         if answer is not None and answer is not is_and:
             # What is unknown before it cannot change how this ends; who asks for a GPU has asked all the same.
