@@ -33,6 +33,8 @@ from crucible.analysis.values import (
 
 MAX_DEPTH = 90
 """Of expressions and calls within each other; Python itself would stop the reader not far beyond."""
+ALIKE = 16
+"""Rounds of a comprehension that are looked at where nothing is learned from the first and the last of them."""
 
 
 _Name, _Constant, _Starred = ast.Name, ast.Constant, ast.Starred
@@ -239,8 +241,16 @@ def _dict(machine: Machine, node: ast.Dict, scope: Scope) -> Value:
 def _comprehension(machine: Machine, node: ast.ListComp | ast.SetComp | ast.GeneratorExp, scope: Scope) -> Value:
     inner = Scope(scope.file, scope, scope.top)
     found: list[Value] = []
-    complete = _generate(machine, node.generators, inner, lambda: found.append(evaluate(machine, node.elt, inner)))
-    return found if complete else _part(found)
+
+    def add() -> None:
+        found.append(UNKNOWN if _all_alike(found) else evaluate(machine, node.elt, inner))
+
+    return found if _generate(machine, node.generators, inner, add) else _part(found)
+
+
+def _all_alike(found: list[Value]) -> bool:
+    """Nothing was learned from a few rounds: the losses of a hundred batches."""
+    return len(found) >= ALIKE and isinstance(found[0], Unknown) and isinstance(found[-1], Unknown)
 
 
 def _dict_comprehension(machine: Machine, node: ast.DictComp, scope: Scope) -> Value:
