@@ -300,6 +300,17 @@ def test_training_arguments_of_a_parser_have_their_defaults_and_the_command_line
     assert (given.batch_size.value, given.epochs.value, given.model.value) == (4, 7, "distilgpt2")
 
 
+def test_a_parser_may_have_other_defaults_for_training_arguments() -> None:
+    code = """
+    from transformers import HfArgumentParser, TrainingArguments
+    parser = HfArgumentParser(TrainingArguments)
+    parser.set_defaults(per_device_train_batch_size=32, num_train_epochs=5)
+    args, = parser.parse_args_into_dataclasses()
+    """
+    assert (read(code).batch_size.value, read(code).epochs.value) == (32, 5)
+    assert read(code, "--num_train_epochs", "7").epochs.value == 7
+
+
 def test_training_arguments() -> None:
     profile = read(
         "from transformers import TrainingArguments\n"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import pytest
 from tests.analysis.programs import read
 
@@ -155,3 +157,28 @@ FOLDER = {"parts__nets_py": "import torch\nNet = lambda: torch.nn.Linear(9, 9)\n
 )
 def test_a_folder_without_a_file_of_its_own_is_a_package_all_the_same(code: str) -> None:
     assert read(code, **FOLDER).parameters.value == 90
+
+
+def test_a_package_whose_own_file_is_empty_is_nothing_to_note() -> None:
+    empty = {"parts/__init__.py": ""}
+    assert read("from parts import nets\nnets.Net()", **FOLDER, **empty).notes == ()
+
+
+LONG_TURNS = {
+    "an agent's": """
+        for _ in range(500):
+            states.append(look())
+            state, reward, done = env.step(states[-1])
+    """,
+    "losses of many batches": "loss = sum(judge(look()) for _ in range(500)) / 500",
+}
+
+
+@pytest.mark.parametrize("turns", LONG_TURNS.values(), ids=LONG_TURNS)
+def test_turns_that_are_all_alike_leave_room_for_the_rest_of_the_program(turns: str) -> None:
+    look = "def look():\n    return [2 * i + 1 for i in range(200)]"
+    code = "\n".join(["import torch", look, *[textwrap.dedent(turns)] * 3, "torch.nn.Linear(1, 1).cuda()"])
+    profile = read(code)
+    assert profile.notes == ()
+    assert profile.gpu.value is GpuNeed.REQUIRED
+    assert profile.parameters.value == 2

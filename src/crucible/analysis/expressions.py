@@ -33,6 +33,8 @@ from crucible.analysis.values import (
 
 MAX_DEPTH = 90
 """Of expressions and calls within each other; Python itself would stop the reader not far beyond."""
+ALIKE = 16
+"""Rounds of a comprehension that are looked at where nothing is learned from the first and the last of them."""
 
 
 _Name, _Constant, _Starred = ast.Name, ast.Constant, ast.Starred
@@ -130,12 +132,20 @@ def _binary(machine: Machine, node: ast.BinOp, scope: Scope) -> Value:
     return binary(operator, left, right)
 
 
+def _behind(machine: Machine, node: ast.expr, scope: Scope, before: Value, is_and: bool) -> Value:
+    """What stands behind `gpus and` is only reached where there are some."""
+    if not isinstance(before, Unknown) or before.gpu is None:
+        return evaluate(machine, node, scope)
+    with machine.under(Guard(before.gpu is is_and)):
+        return evaluate(machine, node, scope)
+
+
 def _boolean(machine: Machine, node: ast.BoolOp, scope: Scope) -> Value:
     """As Python does it, with the rest left open where one part is unknown."""
     is_and = isinstance(node.op, ast.And)
     undecided: list[Value] = []
     for part in node.values:
-        value = evaluate(machine, part, scope)
+        value = _behind(machine, part, scope, undecided[-1] if undecided else None, is_and)
         answer = truth(value)
         if answer is not None and answer is not is_and:
             # What is unknown before it cannot change how this ends; who asks for a GPU has asked all the same.
@@ -231,8 +241,16 @@ def _dict(machine: Machine, node: ast.Dict, scope: Scope) -> Value:
 def _comprehension(machine: Machine, node: ast.ListComp | ast.SetComp | ast.GeneratorExp, scope: Scope) -> Value:
     inner = Scope(scope.file, scope, scope.top)
     found: list[Value] = []
-    complete = _generate(machine, node.generators, inner, lambda: found.append(evaluate(machine, node.elt, inner)))
-    return found if complete else _part(found)
+
+    def add() -> None:
+        found.append(UNKNOWN if _all_alike(found) else evaluate(machine, node.elt, inner))
+
+    return found if _generate(machine, node.generators, inner, add) else _part(found)
+
+
+def _all_alike(found: list[Value]) -> bool:
+    """Nothing was learned from a few rounds: the losses of a hundred batches."""
+    return len(found) >= ALIKE and isinstance(found[0], Unknown) and isinstance(found[-1], Unknown)
 
 
 def _dict_comprehension(machine: Machine, node: ast.DictComp, scope: Scope) -> Value:

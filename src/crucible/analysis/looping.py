@@ -14,7 +14,9 @@ from crucible.analysis.scope import Scope
 from crucible.analysis.trees import nodes
 from crucible.analysis.values import Thing, Value, settled, whole
 
-_TRAINS = frozenset({"backward", "zero_grad", "train_on_batch", "fit", "train_step", "apply_gradients", "no_grad"})
+_TRAINS = frozenset(
+    {"backward", "zero_grad", "train_on_batch", "fit", "train_step", "apply_gradients", "no_grad", "step"}
+)
 _BUILDS = frozenset({"append", "extend", "add", "add_module", "insert", "register_module", "register_parameter"})
 FEW = 16
 """Rounds of a loop that says nothing about itself which are followed one by one."""

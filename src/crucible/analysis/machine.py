@@ -22,6 +22,9 @@ MAX_CALLS = 3_000
 """Facts of each kind that are kept; a program with more says nothing new."""
 
 
+MAX_SETTINGS = 64
+"""Entries of a dict that is kept as a call was given it: programs change a setting and call again."""
+
 _TOLD = (int, float, str)
 
 
@@ -108,6 +111,8 @@ class Machine:
     ) -> None:
         if len(self.facts.calls) < MAX_CALLS:
             situation = Situation(self.line, self.guards, self.loops)
+            if args and type(args[0]) is dict and len(args[0]) <= MAX_SETTINGS:
+                args = (dict(args[0]), *args[1:])
             self.facts.calls.append(Call(path, path.rpartition(".")[2], args, kwargs, situation, owner, result))
 
     def note_import(self, module: str) -> None:

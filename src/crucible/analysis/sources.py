@@ -74,7 +74,8 @@ def decoded(name: str, data: bytes) -> Text:
     """A file as text, cut to what is read of it. What is no text comes back empty, with a note."""
     notes = []
     if not data.strip():
-        return Text(name, (), (f"{name} is empty.",))
+        usual = name.rpartition("/")[2] == "__init__.py"
+        return Text(name, (), () if usual else (f"{name} is empty.",))
     if len(data) > MAX_BYTES:
         data = data[:MAX_BYTES]
         notes.append(f"Of {name} only the first {MAX_BYTES / 1e6:g} MB were read.")

@@ -8,7 +8,7 @@ from crucible.analysis.library.torch_models import head_features
 from crucible.analysis.machine import Machine
 from crucible.analysis.scope import Scope
 from crucible.analysis.tensors import indexed
-from crucible.analysis.values import UNKNOWN, Either, Name, Tensor, Thing, Unknown, Value, either
+from crucible.analysis.values import GPUS, UNKNOWN, Either, Name, Tensor, Thing, Unknown, Value, either
 
 
 def subscript(machine: Machine, node: ast.Subscript, scope: Scope) -> Value:
@@ -18,6 +18,8 @@ def subscript(machine: Machine, node: ast.Subscript, scope: Scope) -> Value:
             return UNKNOWN
         return value  # a type with parameters: Optional[int], nn.Module[...]
     key = machine.evaluate(node.slice, scope)
+    if value is GPUS and isinstance(key, int) and machine.situation().certain and not machine.loops:
+        machine.facts.refusals.append((scope.file, node.lineno))
     length = _window(machine, node.slice, scope)
     if length is not None and not isinstance(value, list | tuple | str | dict):
         rest = value.shape[1:] if isinstance(value, Tensor) and value.shape else ()

@@ -33,6 +33,8 @@ class Unknown:
 
 UNKNOWN = Unknown()
 HAS_GPU = Unknown(True)
+GPUS = Unknown(True)
+"""A list of the GPUs there are, known by being this object. As a condition it is like the one above."""
 NO_GPU = Unknown(False)
 
 

@@ -37,6 +37,16 @@ REQUIRED = {
         "four = BitsAndBytesConfig(load_in_4bit=True)\n"
         "AutoModel.from_pretrained('gpt2', quantization_config=four, device_map='auto')"
     ),
+    "the first of those it lists": (
+        "import tensorflow as tf\ng = tf.config.list_physical_devices('GPU')\n"
+        "tf.config.experimental.set_memory_growth(g[0], True)\ntf.zeros(3)"
+    ),
+    "boosted trees, then once more without": (
+        "import xgboost as xgb\np = {'device': 'cuda'}\nxgb.train(p, d)\np['device'] = 'cpu'\nxgb.train(p, d)"
+    ),
+    "kernels": "from numba import cuda\nx = cuda.to_device(y)",
+    "the driver's numbers": "import pynvml\npynvml.nvmlInit()",
+    "numpyro": "import jax, numpyro\nnumpyro.set_platform('gpu')\njax.numpy.zeros(3)",
     "set_device": "import torch\ntorch.cuda.set_device(0)",
     "a pipeline": "from transformers import pipeline\npipeline('text-generation', device=0)",
 }
@@ -82,6 +92,30 @@ OPTIONAL = {
         "import tensorflow as tf\nif tf.config.list_physical_devices('GPU'):\n"
         "    tf.config.experimental.get_memory_info('GPU:0')\ntf.zeros(3)"
     ),
+    **{
+        f"the first of those it lists, {name}": (
+            f"import tensorflow as tf\ng = tf.config.list_physical_devices('GPU')\n{code}\ntf.zeros(3)"
+        )
+        for name, code in {
+            "if any": "if g:\n    h = g[0]",
+            "if there is one": "if len(g) == 1:\n    h = g[0]",
+            "and": "h = g and g[0]",
+            "or": "h = not g or g[0]",
+            "tried": "try:\n    h = g[0]\nexcept IndexError:\n    pass",
+            "each": "for each in g:\n    h = g[0]",
+        }.items()
+    },
+    "kernels that may be called": "from numba import cuda\n@cuda.jit\ndef f(x):\n    pass",
+    "TPUs if a flag says so": (
+        "import argparse, tensorflow as tf\np = argparse.ArgumentParser()\n"
+        "p.add_argument('--tpu', action='store_true')\na = p.parse_args()\n"
+        "def tpus():\n    return tf.distribute.TPUStrategy(r)\nif a.tpu:\n    s = tpus()\ntf.zeros(3)"
+    ),
+    "a platform that a flag chooses": (
+        "import argparse, jax, numpyro\np = argparse.ArgumentParser()\n"
+        "p.add_argument('--device', default='cpu')\na = p.parse_args()\n"
+        "numpyro.set_platform(a.device)\njax.numpy.zeros(3)"
+    ),
     "a library in a try": "try:\n    import cupy as np\nexcept ImportError:\n    import numpy as np",
 }
 NONE = {
@@ -93,6 +127,17 @@ NONE = {
     "data of keras": "from keras.datasets import mnist\nmnist.load_data()\nfrom sklearn.svm import SVC",
     "hidden from TensorFlow": "import tensorflow as tf\ntf.config.set_visible_devices([], 'GPU')\ntf.zeros(3)",
     "jax told so": "import jax\njax.config.update('jax_platform_name', 'cpu')\njax.numpy.zeros(3)",
+    "numpyro told so": "import jax, numpyro\nnumpyro.set_platform('cpu')\njax.numpy.zeros(3)",
+    "records of TensorFlow": (
+        "import tensorflow as tf\nwith tf.io.TFRecordWriter('a') as w:\n"
+        "    f = tf.train.Feature(int64_list=tf.train.Int64List(value=[1]))\n"
+        "    w.write(tf.train.Example(features=tf.train.Features(feature={'a': f})).SerializeToString())"
+    ),
+    "a request to a server": "import tensorflow as tf\nr.CopyFrom(tf.make_tensor_proto(x))",
+    "TPUs of a notebook": "import jax.tools.colab_tpu\njax.tools.colab_tpu.setup_tpu()\njax.numpy.zeros(3)",
+    "TPUs in a file of definitions": (
+        "import tensorflow as tf\ndef start():\n    s = tf.distribute.TPUStrategy(r)\n    return tf.zeros(3)"
+    ),
     "TPUs of jax": "import jax\nkeras_devices = jax.devices('tpu')\njax.numpy.zeros(3)",
     "TPUs of TensorFlow": "import tensorflow as tf\ns = tf.distribute.TPUStrategy(r)\ntf.zeros(3)",
     "seeds": "import torch\ntorch.cuda.manual_seed_all(1)\ntorch.manual_seed(1)",
@@ -140,5 +185,6 @@ FLAG = "import argparse\np = argparse.ArgumentParser()\np.add_argument('--gpu', 
 
 def test_a_flag_chooses_a_device_only_where_something_could_use_it() -> None:
     assert read(FLAG).gpu.value is GpuNeed.NONE
+    assert read("import numpy as np\nimport pandas as pd\n" + FLAG).gpu.value is GpuNeed.NONE
     assert read("import torch\n" + FLAG).gpu.value is GpuNeed.OPTIONAL
     assert read("import somebodys_package\n" + FLAG).gpu.value is GpuNeed.OPTIONAL

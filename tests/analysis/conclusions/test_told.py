@@ -10,7 +10,14 @@ from crucible.core.profile import Confidence
 BATCHES = {
     "an agent": ("from stable_baselines3 import SAC\nSAC('MlpPolicy', env, batch_size=256).learn(10)", 256),
     "fastai": ("from fastai.vision.all import *\ndls = ImageDataLoaders.from_folder(p, bs=48)", 48),
+    "fastai's own": ("from fastai.vision.all import *\ndls = ImageDataLoaders.from_folder(p)", 64),
+    "a block of fastai": ("from fastai.vision.all import *\ndls = DataBlock(b).dataloaders(p)", 64),
     "a detector": ("from ultralytics import YOLO\nYOLO('yolov8n.pt').train(data='d.yaml', batch=16)", 16),
+    "for each device": (
+        "import jax, ml_collections\nc = ml_collections.ConfigDict()\nc.per_device_batch_size = 12\n"
+        "n = c.per_device_batch_size * jax.device_count()",
+        12,
+    ),
     "a pipeline": ("from transformers import pipeline\npipeline('text-generation', batch_size=4)", 4),
     "padded": ("import tensorflow as tf\nds = tf.data.Dataset.from_generator(g).padded_batch(20)", 20),
     "a sampler of batches": (
@@ -40,6 +47,7 @@ EPOCHS = {
     "fastai": ("from fastai.vision.all import *\nlearn = vision_learner(dls, resnet18)\nlearn.fine_tune(3)", 3),
     "one cycle": ("from fastai.vision.all import *\nlearn = Learner(dls, net)\nlearn.fit_one_cycle(5, 1e-3)", 5),
     "a detector": ("from ultralytics import YOLO\nYOLO('yolov8n.pt').train(data='d.yaml', epochs=100)", 100),
+    "skorch": ("from skorch import NeuralNetClassifier\nNeuralNetClassifier(Net, max_epochs=20).fit(x, y)", 20),
 }
 
 

@@ -28,8 +28,8 @@ from crucible.analysis.conclusions.placement import (
 )
 from crucible.analysis.conclusions.seen import Seen
 from crucible.analysis.conclusions.tries import caught, unless_tried
-from crucible.analysis.facts import Call, Situation
-from crucible.analysis.knowledge.frameworks import ONLY_GPU
+from crucible.analysis.facts import Assigned, Call, Situation
+from crucible.analysis.knowledge.frameworks import ONLY_GPU, PLAIN
 from crucible.analysis.library.standard import ASKS
 from crucible.analysis.values import Either, Instance, Thing, Value
 from crucible.core.profile import Conclusion, Confidence, GpuNeed
@@ -46,6 +46,7 @@ _ITSELF = (
     "haiku.",
     "equinox.",
     "optax.",
+    "numpyro.",
     "keras_nlp.",
     "keras_cv.",
     "keras_hub.",
@@ -57,6 +58,9 @@ _DATA_ONLY = (
     "keras.datasets.", "keras.utils.", "tensorflow.data.", "tensorflow.io.", "tensorflow.random.set_seed",
     "keras.preprocessing.",
     "tensorflow.config.", "tensorflow.get_logger", "tensorflow.compat.", "tensorflow.summary.", "jax.config.",
+    "tensorflow.train.Bytes", "tensorflow.train.Int64", "tensorflow.train.Float", "tensorflow.train.Feature",
+    "tensorflow.train.Example", "tensorflow.train.SequenceExample", "tensorflow.make_tensor_proto",
+    "tensorflow.make_ndarray", "numpyro.set_",
     "tensorflow.autograph.", "paddle.io.", "paddle.vision.transforms.", "paddle.vision.datasets.", "paddle.set_device",
 )  # fmt: skip
 _GPU_MEMORY = (
@@ -65,10 +69,11 @@ _GPU_MEMORY = (
     "tensorflow.config.experimental.get_memory_usage",
 )
 _JAX_DEVICES = ("jax.devices", "jax.local_devices", "jax.device_count", "jax.local_device_count")
-_TF_TPUS = (
+_TPUS = (
     "tensorflow.tpu.experimental.initialize_tpu_system",
     "tensorflow.distribute.TPUStrategy",
     "tensorflow.distribute.experimental.TPUStrategy",
+    "jax.tools.colab_tpu.setup_tpu",
 )
 
 
@@ -112,9 +117,10 @@ def maybe_cuda(value: Value) -> bool:
     return isinstance(value, Thing) and value.path == "torch.device" and maybe_cuda(value.argument(0, "type"))
 
 
+_NUMPYRO = "numpyro.set_platform"
 _DEVICE_WORDS = ("device", "device_map", "map_location", "device_type", "accelerator", "tree_method", "task_type")
 _TELLING_WORDS = (*_DEVICE_WORDS, *BITS, *WORDS)
-_PLACING = frozenset({"torch.device", "jax.devices", "torch.set_default_device", "paddle.set_device"})
+_PLACING = frozenset({"torch.device", "jax.devices", "torch.set_default_device", "paddle.set_device", _NUMPYRO})
 _TELLING = frozenset({*_PLACING, *PLACED, *ARGUMENTS, *DEEPSPEED, *NEEDS, *_GPU_MEMORY, *ASKS, *TRAINERS})
 _TELLING_ROOTS = (*TRAINER_ROOTS, *_ITSELF, "torch.accelerator.", "fastai.", "ultralytics.")
 _TELLING_ENDS = ("cuda", "to", "DistributedDataParallel", "init_process_group", *OFFLOADS)
@@ -215,7 +221,7 @@ def _optional(seen: Seen, telling: list[Call]) -> Iterator[Sign]:
             yield call.where, "It uses a GPU where a condition holds."
         elif is_trainer(call) or is_trainers_class(call.path):
             yield call.where, f"{call.path} uses a GPU that is there."
-        elif call.path.startswith(_ITSELF) and not call.path.startswith(_DATA_ONLY) and not call.path.endswith(" ="):
+        elif _computes(call.path):
             yield call.where, f"{call.path.partition('.')[0]} uses a GPU that is there."
         elif call.path.startswith("torch.accelerator.") or _spread(call):
             yield call.where, "It runs on an accelerator where there is one."
@@ -226,12 +232,16 @@ def _optional(seen: Seen, telling: list[Call]) -> Iterator[Sign]:
     yield from chosen_by_environment(seen)
     for where in seen.facts.switched_off:
         yield where, "A flag would switch GPU use on."
-    for option in seen.facts.options:
-        if _FLAG.search(option.name.lower()) and _imports_more_than_python(seen):
+    if _imports_what_may_use_one(seen):
+        for option in _device_options(seen):
             yield option.where, f"The option {option.name} chooses the device."
     for each in seen.facts.imports:
         if each.module.partition(".")[0] in ONLY_GPU:
             yield each.situation.where, f"It imports {each.module} where it can."
+
+
+def _device_options(seen: Seen) -> list[Assigned]:
+    return [option for option in seen.facts.options if _FLAG.search(option.name.lower())]
 
 
 _TF_HIDES = ("tensorflow.config.set_visible_devices", "tensorflow.config.experimental.set_visible_devices")
@@ -245,8 +255,9 @@ _HIDING = frozenset(
         "os.putenv",
         "paddle.set_device",
         "jax.config.update",
+        _NUMPYRO,
         *_TF_HIDES,
-        *_TF_TPUS,
+        *_TPUS,
         *_JAX_DEVICES,
     }
 )
@@ -271,20 +282,32 @@ def _forbidden(seen: Seen) -> Sign | None:
             return call.where, "It hides GPUs from itself."
         if call.path == "paddle.set_device" and call.argument(0, "device") == "cpu" and call.situation.certain:
             return call.where, "It runs on the CPU only."
-        if call.path == "jax.config.update" and call.args[:2] in _ON_CPU:
+        if _keeps_jax_off(call) and not _device_options(seen):
             return call.where, "It runs on the CPU only."
         if _only_tpus(seen, call):
             return call.where, "It runs on TPUs only."
     return None
 
 
+def _keeps_jax_off(call: Call) -> bool:
+    if call.path == _NUMPYRO:
+        return call.argument(0, "platform") == "cpu" and call.situation.certain
+    return call.path == "jax.config.update" and call.args[:2] in _ON_CPU
+
+
 def _only_tpus(seen: Seen, call: Call) -> bool:
     """Without fail: many programs try for a TPU first and take what there is."""
-    asks = call.path in _TF_TPUS or (call.path in _JAX_DEVICES and call.argument(0, "backend") == "tpu")
-    return asks and call.situation.certain and not caught(seen, call.where)
+    asks = call.path in _TPUS or (call.path in _JAX_DEVICES and call.argument(0, "backend") == "tpu")
+    if not asks or not call.situation.certain or caught(seen, call.where):
+        return False
+    return not call.situation.swept or all(each.situation.swept for each in seen.calls_where(_computes))
 
 
-def _imports_more_than_python(seen: Seen) -> bool:
-    """Without another package there is nothing that could use a GPU."""
+def _computes(path: str) -> bool:
+    return path.startswith(_ITSELF) and not path.startswith(_DATA_ONLY) and not path.endswith(" =")
+
+
+def _imports_what_may_use_one(seen: Seen) -> bool:
+    """With Python and packages such as NumPy alone there is nothing that could."""
     tops = {each.module.partition(".")[0] for each in seen.facts.imports}
-    return bool(tops - sys.stdlib_module_names)
+    return bool(tops - sys.stdlib_module_names - PLAIN)

@@ -45,6 +45,9 @@ NEEDS = frozenset(
         "torch.cuda.get_device_properties", "torch.cuda.get_device_name", "torch.cuda.get_device_capability",
         "torch.cuda.current_device", "torch.cuda.synchronize", "torch.cuda.mem_get_info", "torch.cuda.FloatTensor",
         "torch.cuda.HalfTensor", "torch.cuda.LongTensor", "torch.cuda.ByteTensor", "torch.cuda.IntTensor",
+        "pynvml.nvmlInit", "numba.cuda.to_device",
+        "numba.cuda.device_array", "numba.cuda.device_array_like", "numba.cuda.select_device",
+        "numba.cuda.get_current_device", "numba.cuda.synchronize", "numba.cuda.pinned_array",
         "spacy.require_gpu", "mxnet.gpu", "faiss.StandardGpuResources", "faiss.index_cpu_to_all_gpus",
     }
 )  # fmt: skip
@@ -55,7 +58,9 @@ _TENSOR_TYPE = "torch.set_default_tensor_type"
 WORDS = ("quantization_config", "providers", "use_gpu", "attn_implementation", "use_flash_attention_2")
 """Keywords that tell of a GPU in some library."""
 
-_TAKES = frozenset({"spacy.prefer_gpu", "accelerate.PartialState", "mxnet.context.num_gpus", "mxnet.num_gpus"})
+_TAKES = frozenset(
+    {"spacy.prefer_gpu", "accelerate.PartialState", "mxnet.context.num_gpus", "mxnet.num_gpus", "@numba.cuda.jit"}
+)
 """Calls that take a GPU where there is one."""
 
 PLACED = frozenset({*_TF_PLACES, *_TAKES, _TENSOR_TYPE})

@@ -8,6 +8,7 @@ from crucible.analysis.conclusions.seen import Seen
 from crucible.analysis.values import Where, whole
 
 _FASTAI_FITS = ("fit", "fit_one_cycle", "fine_tune", "fit_flat_cos", "fit_sgdr")
+_FASTAI_BATCH = 64
 _SIZES = ("batch_size", "bs", "batch", "train_batch_size")
 _BATCHES = ("padded_batch", "ragged_batch", "dense_to_ragged_batch")
 """Of tf.data, besides `batch`."""
@@ -20,11 +21,19 @@ def batch_told(seen: Seen) -> tuple[int, Where] | None:
 
 def _batches(seen: Seen) -> Iterator[tuple[int, Where]]:
     yield from _keywords(seen)
+    yield from _fastai_default(seen)
     if any(each.module.startswith("tensorflow") for each in seen.facts.imports):
         for call in seen.calls(".batch"):  # of a dataset that came from somewhere unknown
             size = whole(call.argument(0, "batch_size"))
             if size and size > 0:
                 yield size, call.where
+
+
+def _fastai_default(seen: Seen) -> Iterator[tuple[int, Where]]:
+    for call in seen.calls_where(lambda path: path.startswith("fastai.")):
+        makes = call.last == "dataloaders" or ("DataLoaders." in call.path and call.last.startswith("from_"))
+        if makes and "bs" not in call.kwargs:
+            yield _FASTAI_BATCH, call.where
 
 
 def _keywords(seen: Seen) -> Iterator[tuple[int, Where]]:
@@ -44,8 +53,10 @@ def _keywords(seen: Seen) -> Iterator[tuple[int, Where]]:
 
 
 def epochs_told(seen: Seen) -> tuple[int, Where] | None:
-    for call in seen.calls_where(lambda path: path.startswith(("fastai.", "ultralytics.", "gensim.", "spacy."))):
-        told = call.kwargs.get("epochs")
+    for call in seen.calls_where(
+        lambda path: path.startswith(("fastai.", "ultralytics.", "gensim.", "spacy.", "skorch."))
+    ):
+        told = call.kwargs.get("max_epochs" if call.path.startswith("skorch.") else "epochs")
         if call.path.startswith("fastai.") and call.last in _FASTAI_FITS:
             told = call.argument(0, "epochs" if call.last == "fine_tune" else "n_epoch")
         if whole(told):

@@ -44,6 +44,8 @@ BATCH_NAMES = (
     "minibatch_size",
     "mini_batch_size",
     "device_batch_size",
+    "per_device_batch_size",
+    "per_replica_batch_size",
 )
 SEQUENCE_NAMES = (
     "block_size",

@@ -11,7 +11,7 @@ from crucible.analysis.values import Where
 _SHORT = 3
 """Statements of a `try` that has another way at hand. A whole program in one only says nicely that it failed."""
 
-_FITTING = ("Exception", "RuntimeError", "AssertionError")
+_FITTING = ("Exception", "RuntimeError", "AssertionError", "IndexError")
 """What a missing GPU raises, or what catches that."""
 
 

@@ -41,6 +41,15 @@ ONLY_GPU = frozenset(
 )  # fmt: skip
 """Packages that do nothing without a GPU."""
 
+PLAIN = frozenset(
+    {
+        "numpy", "pandas", "scipy", "polars", "pyarrow", "h5py", "matplotlib", "seaborn", "plotly", "PIL", "yaml",
+        "tqdm", "rich", "tabulate", "requests", "psutil", "absl", "click", "typer", "fire", "tyro", "loguru", "gym",
+        "gymnasium",
+    }
+)  # fmt: skip
+"""Packages that never use a GPU."""
+
 GRADIENTS = frozenset(
     {"torch", "tensorflow", "keras", "jax", "transformers", "mxnet", "paddle", "diffusers", "deepspeed", "accelerate"}
 )

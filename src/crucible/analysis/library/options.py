@@ -146,10 +146,10 @@ def dressed(asked: Asked, cls: Value) -> Value:
         return Thing("namespace")
     filled = asked.machine.call(cls, (), {}, asked.scope)
     if isinstance(filled, Instance):
-        given = flags(asked.machine.sources.arguments)
+        given = _for_library(asked)
         for name in cls.all_fields():
             if name in given:
-                filled.attrs[name] = literal(given[name])
+                filled.attrs[name] = given[name]
             note_option(asked.machine, name, filled.attrs.get(name, UNKNOWN))
         for base in cls.outside():
             asked.machine.note_call(base, (), {**_for_library(asked), **filled.attrs}, None, filled)
@@ -157,8 +157,9 @@ def dressed(asked: Asked, cls: Value) -> Value:
 
 
 def _for_library(asked: Asked) -> dict[str, Value]:
-    """TrainingArguments and the like take whatever flag they know."""
-    return {name: literal(text) for name, text in flags(asked.machine.sources.arguments).items()}
+    """TrainingArguments and the like take whatever flag they know; a parser may have other defaults for them."""
+    changed = asked.owner.attrs.get("set", {}) if isinstance(asked.owner, Thing) else {}
+    return changed | {name: literal(text) for name, text in flags(asked.machine.sources.arguments).items()}
 
 
 def _hf_parser(asked: Asked) -> Value:
@@ -330,6 +331,7 @@ HANDLERS: dict[str, Callable[[Asked], Value]] = {
     "pyrallis.parse": _from_class,
     "transformers.HfArgumentParser": _hf_parser, "trl.TrlParser": _hf_parser,
     "transformers.HfArgumentParser.parse_args_into_dataclasses": _hf_parse,
+    "transformers.HfArgumentParser.set_defaults": _set_defaults, "trl.TrlParser.set_defaults": _set_defaults,
     "transformers.HfArgumentParser.parse_json_file": _hf_parse, "trl.TrlParser.parse_args_and_config": _hf_parse,
     **{f"absl.flags.DEFINE_{kind}": _absl_define for kind in ("integer", "float", "string", "bool", "boolean", "enum")},
     "absl.app.run": _run_main, "typer.run": _run_main, "fire.Fire": _run_main, "typer.Typer": _typer_app,

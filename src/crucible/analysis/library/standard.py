@@ -12,7 +12,7 @@ from crucible.analysis.iteration import items_of
 from crucible.analysis.library.asked import Asked
 from crucible.analysis.library.texts import literal
 from crucible.analysis.operators import MAX_LENGTH
-from crucible.analysis.values import HAS_GPU, UNKNOWN, Either, Instance, Name, Tensor, Thing, Value, settled
+from crucible.analysis.values import GPUS, HAS_GPU, UNKNOWN, Either, Instance, Name, Tensor, Thing, Value, settled
 
 
 def _math(act: Callable[..., Any]) -> Callable[[Asked], Value]:
@@ -222,9 +222,9 @@ HANDLERS: dict[str, Callable[[Asked], Value]] = {
     "catboost.utils.get_gpu_device_count": _device_count, "mxnet.context.num_gpus": _device_count,
     "mxnet.num_gpus": _device_count, "mxnet.device.num_gpus": _device_count,
     "tensorflow.test.gpu_device_name": lambda asked: Either(("/device:GPU:0", ""), gpu=True),
-    "tensorflow.config.list_physical_devices": lambda asked: HAS_GPU if asked.get(0,
+    "tensorflow.config.list_physical_devices": lambda asked: GPUS if asked.get(0,
         "device_type") == "GPU" else UNKNOWN,
-    "tensorflow.config.experimental.list_physical_devices": lambda asked: HAS_GPU if asked.get(0,
+    "tensorflow.config.experimental.list_physical_devices": lambda asked: GPUS if asked.get(0,
         "device_type") == "GPU" else UNKNOWN,
     "torch.multiprocessing.spawn": _spawn, "torch.multiprocessing.start_processes": _spawn,
     "multiprocessing.Process": _process,
