@@ -123,6 +123,45 @@ def test_the_trainers_of_transformers_take_such_settings_too() -> None:
     assert "As ds.json of DeepSpeed says." in found.distribution.why
 
 
+TRAINER = """
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+model = AutoModelForCausalLM.from_pretrained("gpt2")
+Trainer(model, TrainingArguments("out", bf16=True, deepspeed="ds.json")).train()
+"""
+LIGHTNING = """
+import lightning as L, torch
+trainer = L.Trainer(strategy="deepspeed_stage_3", devices=4, precision="bf16-mixed")
+model = torch.nn.Linear(10_000, 10_000, bias=False)
+optimizer = torch.optim.Adam(model.parameters())
+"""
+ACCELERATE = """
+import torch
+from accelerate import Accelerator, DeepSpeedPlugin
+accelerator = Accelerator(mixed_precision="bf16", deepspeed_plugin=DeepSpeedPlugin(zero_stage=2))
+model = torch.nn.Linear(10_000, 10_000, bias=False)
+model, optimizer = accelerator.prepare(model, torch.optim.Adam(model.parameters()))
+for step in range(100):
+    accelerator.backward(model(torch.randn(4, 10_000, device=accelerator.device)).sum())
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("program", [TRAINER, LIGHTNING, ACCELERATE], ids=["a Trainer", "Lightning", "Accelerate"])
+def test_a_trainer_says_the_precision_that_settings_leave_open(program: str) -> None:
+    auto = {"zero_optimization": {"stage": 2}, "bf16": {"enabled": "auto"}}
+    found = read(program, **{"ds.json": json.dumps(auto)})
+    count = found.parameters.value or 0
+    assert (parts(found).weights, parts(found).gradients, parts(found).optimizer) == (2 * count, 2 * count, 12 * count)
+
+
+def test_autocast_beside_deepspeed_leaves_weights_in_full_precision() -> None:
+    given = {name: value for name, value in zero(1).items() if name != "bf16"}
+    program = PROGRAM.format(more=f", config={given!r}")
+    program = program.replace("    engine.backward", "    with torch.autocast('cuda', torch.bfloat16): engine.backward")
+    found = read(program)
+    assert (found.precision.value, parts(found).weights) == (Precision.BF16, 4 * PARAMETERS)
+
+
 def test_lightning_names_a_stage() -> None:
     program = """
     import lightning as L, torch

@@ -39,6 +39,9 @@ class Zero:
     optimizer: str = ""
     bucket: float = BUCKET
     live: float = LIVE
+    alone: bool = False
+    """The program hands its model to DeepSpeed itself; else a trainer settles with it what the settings leave open."""
+
     where: Where = NOWHERE
     name: str = "its settings"
 
@@ -49,7 +52,8 @@ def settings(seen: Seen, gpus: int | None = None) -> Zero | None:
         found = _read(seen, given)
         if found is not None:
             name = given if isinstance(given, str) else "its settings"
-            return replace(_zero(found, gpus or 1), where=where, name=name)
+            alone = bool(seen.calls("deepspeed.initialize"))
+            return replace(_zero(found, gpus or 1), alone=alone, where=where, name=name)
     return None
 
 
@@ -177,7 +181,8 @@ def told_by(seen: Seen, zero: Zero, learned: Profile) -> Profile:
 def split(parts: Memory, zero: Zero, learned: Profile) -> Memory:
     """As DeepSpeed lays it out: weights and gradients in half precision, the optimizer with a copy in full."""
     count, learns = learned.parameters.value or 0, learned.trainable_parameters.value or 0
-    item = 2.0 if zero.precision is not None else 4.0
+    half = zero.precision if zero.alone else learned.precision.value
+    item = 2.0 if half in (Precision.FP16, Precision.BF16) else 4.0
     states = learns * ((learned.optimizer_bytes_per_parameter.value or 0.0) + (4.0 if item < 4 else 0.0))
     weights, gradients = count * item, learns * item
     buffers = 2 * min(zero.bucket, learns) * item
