@@ -78,10 +78,18 @@ def test_what_is_offloaded_is_in_the_memory_of_the_machine() -> None:
     assert (parts(profile).optimizer, parts(profile).gradients) == (0, 0)
     assert profile.host_memory.value is not None
     assert profile.host_memory.value.offloaded == 1.5 * 16 * PARAMETERS
-    weights = told(zero(3, offload_optimizer={"device": "cpu"}, offload_param={"device": "nvme"}))
+    weights = told(zero(3, offload_optimizer={"device": "cpu"}, offload_param={"device": "cpu"}))
     assert parts(weights).weights == 0
     assert weights.host_memory.value is not None
     assert weights.host_memory.value.offloaded == 1.5 * 18 * PARAMETERS
+
+
+def test_of_what_is_on_nvme_only_buffers_are_in_the_memory_of_the_machine() -> None:
+    weights = {"device": "nvme", "buffer_count": 4, "buffer_size": 1e6}
+    found = told(zero(3, offload_optimizer={"device": "nvme"}, offload_param=weights, sub_group_size=1e7))
+    assert (parts(found).weights, parts(found).gradients, parts(found).optimizer) == (0, 0, 0)
+    assert found.host_memory.value is not None
+    assert found.host_memory.value.offloaded == 16 * 1e7 + 2 * 4e6
 
 
 def test_what_is_split_takes_less_of_each_gpu() -> None:
