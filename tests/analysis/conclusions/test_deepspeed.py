@@ -7,7 +7,7 @@ import json
 import pytest
 from tests.analysis.programs import read
 
-from crucible.core.profile import Distribution, Memory, Precision, Profile
+from crucible.core.profile import Confidence, Distribution, Memory, Precision, Profile
 from crucible.core.resources import Resources
 from crucible.core.routing.reading import Said, work_of
 
@@ -115,6 +115,29 @@ def test_offloaded_states_are_there_once_however_many_processes_there_are() -> N
 )
 def test_the_batch_of_a_gpu_is_what_is_left_of_the_whole(given: dict[str, object], batch: int) -> None:
     assert told(given).batch_size.value == batch
+
+
+def test_a_batch_of_all_gpus_is_not_sure_where_nobody_says_how_many_they_are() -> None:
+    whole: dict[str, object] = {"train_batch_size": 64}
+    assert told(whole).batch_size.confidence is Confidence.LOW
+    assert "of all GPUs together" in told(whole).batch_size.why
+    known = read(f"num_gpus = 8\n{PROGRAM.format(more=f', config={whole!r}')}")
+    assert (known.batch_size.value, known.batch_size.confidence) == (8, Confidence.HIGH)
+    assert told(config()).batch_size.confidence is Confidence.HIGH
+
+
+def test_weights_that_do_not_learn_are_offloaded_too() -> None:
+    given = zero(3, offload_optimizer={"device": "cpu"}, offload_param={"device": "cpu"})
+    program = PROGRAM.replace(
+        "model = torch.nn.Linear(10_000, 10_000, bias=False)",
+        "model = torch.nn.Sequential(torch.nn.Linear(10_000, 10_000, bias=False), torch.nn.Linear(10_000, 10))\n"
+        "for each in model[0].parameters():\n    each.requires_grad = False",
+    )
+    found = read(program.format(more=f", config={given!r}"))
+    learns = 100_010
+    assert found.trainable_parameters.value == learns
+    assert found.host_memory.value is not None
+    assert found.host_memory.value.offloaded == 1.5 * (16 * learns + 2 * (PARAMETERS + learns))
 
 
 def test_the_trainers_of_transformers_take_such_settings_too() -> None:

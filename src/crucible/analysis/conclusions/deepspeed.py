@@ -55,6 +55,9 @@ class Zero:
     live: float = LIVE
     group: float = GROUP
     rooms: float = ROOMS * ROOM
+    shared: bool = False
+    """`batch` is what all GPUs do together, and nobody says how many they are."""
+
     alone: bool = False
     """The program hands its model to DeepSpeed itself; else a trainer settles with it what the settings leave open."""
 
@@ -69,7 +72,7 @@ def settings(seen: Seen, gpus: int | None = None) -> Zero | None:
         if found is not None:
             name = given if isinstance(given, str) else "its settings"
             alone = bool(seen.calls("deepspeed.initialize"))
-            return replace(_zero(found, gpus or 1), alone=alone, where=where, name=name)
+            return replace(_zero(found, gpus), alone=alone, where=where, name=name)
     return None
 
 
@@ -130,11 +133,12 @@ def _of_strategy(strategy: Value) -> Value:
     return {"zero_optimization": {"stage": stage, "offload_optimizer": device, "offload_param": weights}}
 
 
-def _zero(found: Mapping[str, Value], gpus: int) -> Zero:
+def _zero(found: Mapping[str, Value], gpus: int | None) -> Zero:
     part = _inner(found, "zero_optimization")
     steps = max(1, whole(found.get("gradient_accumulation_steps")) or 1)
     together = whole(found.get("train_batch_size"))
-    batch = whole(found.get("train_micro_batch_size_per_gpu")) or (together and max(1, together // (steps * gpus)))
+    each = whole(found.get("train_micro_batch_size_per_gpu"))
+    batch = each or (together and max(1, together // (steps * (gpus or 1))))
     kind = settled(_inner(found, "optimizer").get("type"))
     away = _inner(part, "offload_param")
     return Zero(
@@ -149,6 +153,7 @@ def _zero(found: Mapping[str, Value], gpus: int) -> Zero:
         _number(part.get("stage3_max_live_parameters"), LIVE),
         _number(part.get("sub_group_size"), GROUP),
         _number(away.get("buffer_count"), ROOMS) * _number(away.get("buffer_size"), ROOM),
+        not each and bool(together) and gpus is None,
     )
 
 
@@ -187,7 +192,7 @@ def told_by(seen: Seen, zero: Zero, learned: Profile) -> Profile:
     precision: Conclusion[Precision] = learned.precision
     if zero.precision is not None:
         precision = seen.say(zero.precision, [zero.where], Confidence.HIGH, why)
-    batch = learned.batch_size if zero.batch is None else seen.say(zero.batch, [zero.where], Confidence.HIGH, why)
+    batch = learned.batch_size if zero.batch is None else _batch(seen, zero.batch, zero, why)
     return replace(
         learned,
         distribution=spread,
@@ -196,6 +201,12 @@ def told_by(seen: Seen, zero: Zero, learned: Profile) -> Profile:
         optimizer=optimizer,
         optimizer_bytes_per_parameter=state,
     )
+
+
+def _batch(seen: Seen, size: int, zero: Zero, why: str) -> Conclusion[int]:
+    if not zero.shared:
+        return seen.say(size, [zero.where], Confidence.HIGH, why)
+    return seen.say(size, [zero.where], Confidence.LOW, f"{why} That is of all GPUs together, told for one.")
 
 
 def split(parts: Memory, zero: Zero, learned: Profile) -> Memory:
@@ -218,9 +229,9 @@ def split(parts: Memory, zero: Zero, learned: Profile) -> Memory:
 
 def on_host(zero: Zero, learned: Profile) -> float:
     """Bytes of the machine's memory, once for all of its GPUs."""
-    learns = learned.trainable_parameters.value or 0
+    count, learns = learned.parameters.value or 0, learned.trainable_parameters.value or 0
     states = _in_memory(zero.states, ON_HOST, learns, zero.group)
-    return states + _in_memory(zero.weights, WEIGHTS_ON_HOST, learns, zero.rooms)
+    return states + _in_memory(zero.weights, WEIGHTS_ON_HOST, count, zero.rooms)
 
 
 def _in_memory(kept: Kept, each: float, count: int, most: float) -> float:
