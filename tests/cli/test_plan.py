@@ -86,6 +86,15 @@ def test_the_time_of_what_uses_no_gpu_is_told_for_processors(cli: Cli, server: F
     assert "Runs:       about 2h 30m on 8 processors (low" in cli("plan", "train.py").err
 
 
+def test_what_is_not_known_of_what_it_needs_is_asked_for(cli: Cli, server: FakeServer) -> None:
+    asked = "How large is sales.csv, which is read whole?"
+    server.plan = {
+        **plan(HERE, HERE),
+        "profile": {**PROFILE, "host_memory_gb": 0.4, "unknown": {"host_memory_gb": asked}},
+    }
+    assert f"Not known: {asked}\n" in cli("plan", "train.py").err
+
+
 def test_as_json_it_is_the_servers_answer(cli: Cli, server: FakeServer) -> None:
     server.plan = plan(CLOUD, CLOUD)
     ran = cli("plan", "train.py", "--json")

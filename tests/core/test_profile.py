@@ -46,6 +46,11 @@ def test_json_has_plain_values_by_name_and_evidence_beside_them() -> None:
     assert json.loads(json.dumps(document)) == document
 
 
+def test_what_a_value_leaves_out_is_asked_for_in_the_json() -> None:
+    document = Profile(host_memory_gb=Conclusion(0.4, Confidence.LOW, question="How large is it?")).as_json()
+    assert (document["host_memory_gb"], document["unknown"]) == (0.4, {"host_memory_gb": "How large is it?"})
+
+
 def test_every_field_is_in_the_json_also_of_an_empty_profile() -> None:
     document = Profile().as_json()
     assert {"frameworks", "gpu", "gpus", "gpu_memory_gb", "runtime_hours", "parameters", "interruptible"} <= set(

@@ -160,7 +160,7 @@ def _value(name: str, value: Any, profile: Mapping[str, Any]) -> str:
 
 def _questions(profile: Mapping[str, Any]) -> Iterator[str]:
     asked = profile.get("unknown", {})
-    for name in ("gpu", "gpus", "gpu_memory_gb", "runtime_hours"):
+    for name in ("gpu", "gpus", "gpu_memory_gb", "host_memory_gb", "runtime_hours"):
         if name in asked:
             yield asked[name]
 

@@ -100,7 +100,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Conclusion(Generic[T]):
-    """One thing that was learned; without a value it is unknown and `question` would settle it."""
+    """One thing that was learned; unknown without a value. `question` would settle it, or what its value leaves out."""
 
     value: T | None = None
     confidence: Confidence = Confidence.LOW
@@ -219,7 +219,7 @@ class Profile:
             "assumed": [name for name, each in known.items() if each.assumed],
             "evidence": {name: [plain(line) for line in each.evidence] for name, each in known.items()},
             "why": {name: each.why for name, each in every.items() if each.why},
-            "unknown": {name: each.question for name, each in every.items() if not each.known and each.question},
+            "unknown": {name: each.question for name, each in every.items() if each.question},
             "notes": list(self.notes),
         }
 

@@ -7,7 +7,7 @@ import json
 import pytest
 from tests.analysis.programs import read
 
-from crucible.core.profile import Distribution, Memory, Precision, Profile
+from crucible.core.profile import Confidence, Distribution, Memory, Precision, Profile
 from crucible.core.resources import Resources
 from crucible.core.routing.reading import Said, work_of
 
@@ -78,10 +78,18 @@ def test_what_is_offloaded_is_in_the_memory_of_the_machine() -> None:
     assert (parts(profile).optimizer, parts(profile).gradients) == (0, 0)
     assert profile.host_memory.value is not None
     assert profile.host_memory.value.offloaded == 1.5 * 16 * PARAMETERS
-    weights = told(zero(3, offload_optimizer={"device": "cpu"}, offload_param={"device": "nvme"}))
+    weights = told(zero(3, offload_optimizer={"device": "cpu"}, offload_param={"device": "cpu"}))
     assert parts(weights).weights == 0
     assert weights.host_memory.value is not None
     assert weights.host_memory.value.offloaded == 1.5 * 18 * PARAMETERS
+
+
+def test_of_what_is_on_nvme_only_buffers_are_in_the_memory_of_the_machine() -> None:
+    weights = {"device": "nvme", "buffer_count": 4, "buffer_size": 1e6}
+    found = told(zero(3, offload_optimizer={"device": "nvme"}, offload_param=weights, sub_group_size=1e7))
+    assert (parts(found).weights, parts(found).gradients, parts(found).optimizer) == (0, 0, 0)
+    assert found.host_memory.value is not None
+    assert found.host_memory.value.offloaded == 16 * 1e7 + 2 * 4e6
 
 
 def test_what_is_split_takes_less_of_each_gpu() -> None:
@@ -109,6 +117,29 @@ def test_the_batch_of_a_gpu_is_what_is_left_of_the_whole(given: dict[str, object
     assert told(given).batch_size.value == batch
 
 
+def test_a_batch_of_all_gpus_is_not_sure_where_nobody_says_how_many_they_are() -> None:
+    whole: dict[str, object] = {"train_batch_size": 64}
+    assert told(whole).batch_size.confidence is Confidence.LOW
+    assert "of all GPUs together" in told(whole).batch_size.why
+    known = read(f"num_gpus = 8\n{PROGRAM.format(more=f', config={whole!r}')}")
+    assert (known.batch_size.value, known.batch_size.confidence) == (8, Confidence.HIGH)
+    assert told(config()).batch_size.confidence is Confidence.HIGH
+
+
+def test_weights_that_do_not_learn_are_offloaded_too() -> None:
+    given = zero(3, offload_optimizer={"device": "cpu"}, offload_param={"device": "cpu"})
+    program = PROGRAM.replace(
+        "model = torch.nn.Linear(10_000, 10_000, bias=False)",
+        "model = torch.nn.Sequential(torch.nn.Linear(10_000, 10_000, bias=False), torch.nn.Linear(10_000, 10))\n"
+        "for each in model[0].parameters():\n    each.requires_grad = False",
+    )
+    found = read(program.format(more=f", config={given!r}"))
+    learns = 100_010
+    assert found.trainable_parameters.value == learns
+    assert found.host_memory.value is not None
+    assert found.host_memory.value.offloaded == 1.5 * (16 * learns + 2 * (PARAMETERS + learns))
+
+
 def test_the_trainers_of_transformers_take_such_settings_too() -> None:
     program = """
     from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
@@ -121,6 +152,45 @@ def test_the_trainers_of_transformers_take_such_settings_too() -> None:
     assert (found.distribution.value, found.batch_size.value) == (Distribution.DEEPSPEED, 2)
     assert parts(found).sharded == pytest.approx(16 * 124e6, rel=0.02)
     assert "As ds.json of DeepSpeed says." in found.distribution.why
+
+
+TRAINER = """
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+model = AutoModelForCausalLM.from_pretrained("gpt2")
+Trainer(model, TrainingArguments("out", bf16=True, deepspeed="ds.json")).train()
+"""
+LIGHTNING = """
+import lightning as L, torch
+trainer = L.Trainer(strategy="deepspeed_stage_3", devices=4, precision="bf16-mixed")
+model = torch.nn.Linear(10_000, 10_000, bias=False)
+optimizer = torch.optim.Adam(model.parameters())
+"""
+ACCELERATE = """
+import torch
+from accelerate import Accelerator, DeepSpeedPlugin
+accelerator = Accelerator(mixed_precision="bf16", deepspeed_plugin=DeepSpeedPlugin(zero_stage=2))
+model = torch.nn.Linear(10_000, 10_000, bias=False)
+model, optimizer = accelerator.prepare(model, torch.optim.Adam(model.parameters()))
+for step in range(100):
+    accelerator.backward(model(torch.randn(4, 10_000, device=accelerator.device)).sum())
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("program", [TRAINER, LIGHTNING, ACCELERATE], ids=["a Trainer", "Lightning", "Accelerate"])
+def test_a_trainer_says_the_precision_that_settings_leave_open(program: str) -> None:
+    auto = {"zero_optimization": {"stage": 2}, "bf16": {"enabled": "auto"}}
+    found = read(program, **{"ds.json": json.dumps(auto)})
+    count = found.parameters.value or 0
+    assert (parts(found).weights, parts(found).gradients, parts(found).optimizer) == (2 * count, 2 * count, 12 * count)
+
+
+def test_autocast_beside_deepspeed_leaves_weights_in_full_precision() -> None:
+    given = {name: value for name, value in zero(1).items() if name != "bf16"}
+    program = PROGRAM.format(more=f", config={given!r}")
+    program = program.replace("    engine.backward", "    with torch.autocast('cuda', torch.bfloat16): engine.backward")
+    found = read(program)
+    assert (found.precision.value, parts(found).weights) == (Precision.BF16, 4 * PARAMETERS)
 
 
 def test_lightning_names_a_stage() -> None:

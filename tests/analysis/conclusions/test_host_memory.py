@@ -87,6 +87,28 @@ def test_a_model_takes_all_of_its_memory_here_where_no_gpu_does_the_work() -> No
     assert parts(on_a_gpu).base > parts(here).base
 
 
+LOADED = """
+import torch
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+model = AutoModelForCausalLM.from_pretrained("mistralai/Mistral-7B-v0.1", {given})
+model{move}.generate(**inputs)
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "move", "size"),
+    [
+        ("quantization_config=BitsAndBytesConfig(load_in_4bit=True)", "", 7.24e9 / 2),
+        ("load_in_8bit=True, device_map='auto'", "", 5e9),
+        ("torch_dtype=torch.float16, device_map={'': 0}", "", 5e9),
+        ("torch_dtype=torch.float16", ".cuda()", 2 * 7.24e9),
+        ("torch_dtype=torch.float16, device_map='cpu'", ".cuda()", 2 * 7.24e9),
+    ],
+)
+def test_weights_that_go_to_the_gpu_file_by_file_are_not_here_all_at_once(given: str, move: str, size: float) -> None:
+    assert parts(read(LOADED.format(given=given, move=move))).model == pytest.approx(size, rel=0.01)
+
+
 def test_workers_that_load_data_count_with_the_batches_they_hold_ready() -> None:
     program = """
     import torch

@@ -5,6 +5,7 @@ They are a dict in the program, or a JSON file that the program or its command l
 
 from __future__ import annotations
 
+import enum
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -23,7 +24,20 @@ ON_HOST, WEIGHTS_ON_HOST = 16, 2
 """Bytes of a parameter in the machine's memory where the optimizer works there, and more for weights kept there."""
 BUFFERS = 1.5
 """What is pinned and copied beside that, as DeepSpeed's own estimate has it."""
+GROUP = 1e9
+ROOM = 1e8
+"""Of what is on NVMe so many parameters are in memory at once: of the optimizer, and in each buffer of weights."""
+ROOMS = 5
+"""Buffers of weights."""
 _OPTIONS = ("--deepspeed_config", "--deepspeed-config", "--deepspeed")
+
+
+class Kept(enum.Enum):
+    """Where DeepSpeed keeps a part."""
+
+    GPU = enum.auto()
+    HOST = enum.auto()
+    NVME = enum.auto()
 
 
 @dataclass(frozen=True)
@@ -31,14 +45,22 @@ class Zero:
     """`stage` 1 splits the optimizer's states, 2 gradients too, 3 weights too. `batch` is that of one GPU."""
 
     stage: int = 0
-    optimizer_on_host: bool = False
-    weights_on_host: bool = False
+    states: Kept = Kept.GPU
+    weights: Kept = Kept.GPU
     precision: Precision | None = None
     batch: int | None = None
     accumulate: int = 1
     optimizer: str = ""
     bucket: float = BUCKET
     live: float = LIVE
+    group: float = GROUP
+    rooms: float = ROOMS * ROOM
+    shared: bool = False
+    """`batch` is what all GPUs do together, and nobody says how many they are."""
+
+    alone: bool = False
+    """The program hands its model to DeepSpeed itself; else a trainer settles with it what the settings leave open."""
+
     where: Where = NOWHERE
     name: str = "its settings"
 
@@ -49,7 +71,8 @@ def settings(seen: Seen, gpus: int | None = None) -> Zero | None:
         found = _read(seen, given)
         if found is not None:
             name = given if isinstance(given, str) else "its settings"
-            return replace(_zero(found, gpus or 1), where=where, name=name)
+            alone = bool(seen.calls("deepspeed.initialize"))
+            return replace(_zero(found, gpus), alone=alone, where=where, name=name)
     return None
 
 
@@ -110,22 +133,27 @@ def _of_strategy(strategy: Value) -> Value:
     return {"zero_optimization": {"stage": stage, "offload_optimizer": device, "offload_param": weights}}
 
 
-def _zero(found: Mapping[str, Value], gpus: int) -> Zero:
+def _zero(found: Mapping[str, Value], gpus: int | None) -> Zero:
     part = _inner(found, "zero_optimization")
     steps = max(1, whole(found.get("gradient_accumulation_steps")) or 1)
     together = whole(found.get("train_batch_size"))
-    batch = whole(found.get("train_micro_batch_size_per_gpu")) or (together and max(1, together // (steps * gpus)))
+    each = whole(found.get("train_micro_batch_size_per_gpu"))
+    batch = each or (together and max(1, together // (steps * (gpus or 1))))
     kind = settled(_inner(found, "optimizer").get("type"))
+    away = _inner(part, "offload_param")
     return Zero(
         whole(part.get("stage")) or 0,
-        _away(part, "offload_optimizer") or settled(part.get("cpu_offload")) is True,
-        _away(part, "offload_param"),
+        Kept.HOST if settled(part.get("cpu_offload")) is True else _kept(_inner(part, "offload_optimizer")),
+        _kept(away),
         _precision(found),
         batch,
         steps,
         kind if isinstance(kind, str) else "",
         _number(part.get("reduce_bucket_size"), BUCKET),
         _number(part.get("stage3_max_live_parameters"), LIVE),
+        _number(part.get("sub_group_size"), GROUP),
+        _number(away.get("buffer_count"), ROOMS) * _number(away.get("buffer_size"), ROOM),
+        not each and bool(together) and gpus is None,
     )
 
 
@@ -134,8 +162,9 @@ def _inner(found: Mapping[str, Value], name: str) -> Mapping[str, Value]:
     return value if isinstance(value, dict) else {}
 
 
-def _away(part: Mapping[str, Value], name: str) -> bool:
-    return settled(_inner(part, name).get("device")) in ("cpu", "nvme")
+def _kept(away: Mapping[str, Value]) -> Kept:
+    device = settled(away.get("device"))
+    return Kept.HOST if device == "cpu" else Kept.NVME if device == "nvme" else Kept.GPU
 
 
 def _precision(found: Mapping[str, Value]) -> Precision | None:
@@ -163,7 +192,7 @@ def told_by(seen: Seen, zero: Zero, learned: Profile) -> Profile:
     precision: Conclusion[Precision] = learned.precision
     if zero.precision is not None:
         precision = seen.say(zero.precision, [zero.where], Confidence.HIGH, why)
-    batch = learned.batch_size if zero.batch is None else seen.say(zero.batch, [zero.where], Confidence.HIGH, why)
+    batch = learned.batch_size if zero.batch is None else _batch(seen, zero.batch, zero, why)
     return replace(
         learned,
         distribution=spread,
@@ -174,18 +203,25 @@ def told_by(seen: Seen, zero: Zero, learned: Profile) -> Profile:
     )
 
 
+def _batch(seen: Seen, size: int, zero: Zero, why: str) -> Conclusion[int]:
+    if not zero.shared:
+        return seen.say(size, [zero.where], Confidence.HIGH, why)
+    return seen.say(size, [zero.where], Confidence.LOW, f"{why} That is of all GPUs together, told for one.")
+
+
 def split(parts: Memory, zero: Zero, learned: Profile) -> Memory:
     """As DeepSpeed lays it out: weights and gradients in half precision, the optimizer with a copy in full."""
     count, learns = learned.parameters.value or 0, learned.trainable_parameters.value or 0
-    item = 2.0 if zero.precision is not None else 4.0
+    half = zero.precision if zero.alone else learned.precision.value
+    item = 2.0 if half in (Precision.FP16, Precision.BF16) else 4.0
     states = learns * ((learned.optimizer_bytes_per_parameter.value or 0.0) + (4.0 if item < 4 else 0.0))
     weights, gradients = count * item, learns * item
     buffers = 2 * min(zero.bucket, learns) * item
-    if zero.optimizer_on_host:
+    if zero.states is not Kept.GPU:
         gradients = states = 0.0
     if zero.stage >= 3:
         buffers += min(zero.live, count) * item
-    if zero.weights_on_host:
+    if zero.weights is not Kept.GPU:
         weights = 0.0
     shared = (states, gradients, weights)[: max(0, min(zero.stage, 3))]
     return Memory(weights, gradients, states, parts.activations, parts.workspace + buffers, sum(shared))
@@ -193,6 +229,13 @@ def split(parts: Memory, zero: Zero, learned: Profile) -> Memory:
 
 def on_host(zero: Zero, learned: Profile) -> float:
     """Bytes of the machine's memory, once for all of its GPUs."""
-    learns = learned.trainable_parameters.value or 0
-    each = (ON_HOST if zero.optimizer_on_host else 0) + (WEIGHTS_ON_HOST if zero.weights_on_host else 0)
-    return BUFFERS * each * learns
+    count, learns = learned.parameters.value or 0, learned.trainable_parameters.value or 0
+    states = _in_memory(zero.states, ON_HOST, learns, zero.group)
+    return states + _in_memory(zero.weights, WEIGHTS_ON_HOST, count, zero.rooms)
+
+
+def _in_memory(kept: Kept, each: float, count: int, most: float) -> float:
+    """Of what is on NVMe only what passes through the buffers."""
+    if kept is Kept.NVME:
+        return each * min(count, most)
+    return BUFFERS * each * count if kept is Kept.HOST else 0.0

@@ -24,6 +24,8 @@ WORKER = 0.25e9
 """A process that loads data, or one of several that fit estimators."""
 AHEAD = 2
 """Batches that each worker holds ready."""
+SHARD = 5e9
+"""The largest file of weights as Hugging Face splits them: what is read at once where each goes on to the GPU."""
 COPIES = 2
 """Data, and the copy that is shuffled, split, scaled or turned into floats."""
 
@@ -47,7 +49,7 @@ def host_memory(
     unknown = next((each for each in data if each.bytes is None), None)
     workers, lines = _workers(seen)
     size = COPIES * sum(each.bytes or 0 for each in data)
-    found = HostMemory(_base(learned), _model(learned, parts), size, workers, offloaded)
+    found = HostMemory(_base(learned), _model(seen, learned, parts), size, workers, offloaded)
     sure = _sure(learned, parts, data, unknown)
     question = f"How large is {unknown.name}, which is read whole?" if unknown else ""
     shown = [each.where for each in sorted(data, key=lambda each: -(each.bytes or 0))] + lines
@@ -65,14 +67,26 @@ def _base(learned: Profile) -> float:
     return INTERPRETER + libraries + (DRIVER if learned.gpu.value is GpuNeed.REQUIRED else 0.0)
 
 
-def _model(learned: Profile, parts: Memory | None) -> float:
-    """All that it takes where no GPU does the work; else its weights, which are made or read here first."""
+def _model(seen: Seen, learned: Profile, parts: Memory | None) -> float:
+    """All that it takes where no GPU does the work; else its weights, which are made or read here first, at once or
+    file by file.
+    """
     if parts is None:
         return 0.0
     if learned.gpu.value is GpuNeed.NONE:
         return parts.total - parts.workspace
     half = learned.precision.value or Precision.FP32
+    if _by_file(seen, half):
+        return min(parts.weights, SHARD)
     return max(parts.weights, (learned.parameters.value or 0) * min(4.0, max(2.0, half.bytes)))
+
+
+def _by_file(seen: Seen, half: Precision) -> bool:
+    """Weights go to the GPU as they are read: quantized ones always, others where `device_map` says so."""
+    if half in (Precision.INT4, Precision.INT8):
+        return True
+    made = seen.calls_where(lambda path: path.endswith("from_pretrained"))
+    return any(settled(call.kwargs.get("device_map")) not in (None, "cpu") for call in made)
 
 
 def _workers(seen: Seen) -> tuple[float, list[Where]]:
