@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field, fields, replace
-from typing import Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 T = TypeVar("T")
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
@@ -138,8 +138,11 @@ class HostMemory:
     """Memory of the machine itself in bytes, for one process and those that it starts to load data or to fit.
 
     `base` is the interpreter with its libraries; `model` all that the model takes where no GPU does the work, else its
-    weights on their way to the GPU. `offloaded` is what GPUs put there, once for all processes of a machine.
+    weights on their way to the GPU. `offloaded` is what GPUs put there, once for all processes of a machine. `data` is
+    counted `COPIES` times: itself, and the copy that is shuffled, split, scaled or turned into floats.
     """
+
+    COPIES: ClassVar[int] = 2
 
     base: float = 0.0
     model: float = 0.0
@@ -153,6 +156,11 @@ class HostMemory:
 
     def of_processes(self, count: int) -> float:
         return count * (self.base + self.model + self.data + self.workers) + self.offloaded
+
+    @property
+    def least(self) -> HostMemory:
+        """What it takes for certain: each array once, and no helpers."""
+        return replace(self, data=self.data / self.COPIES, workers=0.0)
 
     def with_model(self, size: float) -> HostMemory:
         """With a model that takes so much, at the least."""

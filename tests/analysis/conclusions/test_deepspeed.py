@@ -98,6 +98,12 @@ def test_what_is_split_takes_less_of_each_gpu() -> None:
     assert one - eight == pytest.approx(16 * PARAMETERS * 7 / 8, rel=0.01)
 
 
+def test_weights_are_not_counted_twice_where_they_end_in_the_memory_of_the_machine() -> None:
+    host = told(zero(3, offload_optimizer={"device": "cpu"}, offload_param={"device": "cpu"})).host_memory.value
+    assert host is not None
+    assert (host.model, host.offloaded) == (0.0, 1.5 * 18 * PARAMETERS)
+
+
 def test_offloaded_states_are_there_once_however_many_processes_there_are() -> None:
     profile = told(zero(2, offload_optimizer={"device": "cpu"}))
     host = profile.host_memory.value

@@ -26,8 +26,6 @@ AHEAD = 2
 """Batches that each worker holds ready."""
 SHARD = 5e9
 """The largest file of weights as Hugging Face splits them: what is read at once where each goes on to the GPU."""
-COPIES = 2
-"""Data, and the copy that is shuffled, split, scaled or turned into floats."""
 
 _SEARCHES = (
     "GridSearchCV",
@@ -48,8 +46,9 @@ def host_memory(
     data = held(seen)
     unknown = next((each for each in data if each.bytes is None), None)
     workers, lines = _workers(seen)
-    size = COPIES * sum(each.bytes or 0 for each in data)
-    found = HostMemory(_base(learned), _model(seen, learned, parts), size, workers, offloaded)
+    size = HostMemory.COPIES * sum(each.bytes or 0 for each in data)
+    model = max(0.0, _model(seen, learned, parts) - offloaded)  # on their way to the GPU before anything is put there
+    found = HostMemory(_base(learned), model, size, workers, offloaded)
     sure = _sure(learned, parts, data, unknown)
     question = f"How large is {unknown.name}, which is read whole?" if unknown else ""
     shown = [each.where for each in sorted(data, key=lambda each: -(each.bytes or 0))] + lines

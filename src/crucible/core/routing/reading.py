@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from crucible.core.profile import Confidence, Distribution, GpuNeed, HostMemory, Profile
 from crucible.core.resources import Resources
@@ -130,13 +130,11 @@ def _model(profile: Profile) -> int:
 
 
 def _host(need: Resources, profile: Profile) -> HostMemory:
-    """What its owner says stands. Where it is not sure, what it takes at the least: each array once, and no helpers."""
+    """What its owner says stands. Where it is not sure, what it takes at the least."""
     found = profile.host_memory
     if found.value is None or need.memory_bytes:
         return HostMemory()
-    if found.confidence is not Confidence.LOW:
-        return found.value
-    return replace(found.value, data=found.value.data / 2, workers=0.0)
+    return found.value.least if found.confidence is Confidence.LOW else found.value
 
 
 def _between(profile: Profile, compute: Compute | None) -> float | None:
