@@ -121,7 +121,7 @@ def test_what_a_library_is_told_decides(code: str, need: GpuNeed) -> None:
     assert read(code).gpu.value is need
 
 
-TRY = "import torch\nnet = torch.nn.Linear(3, 3)\ntry:\n    net = net.cuda()\nexcept {}:\n    {}\n"
+TRY = "import sys, torch\nnet = torch.nn.Linear(3, 3)\ntry:\n    net = net.cuda()\nexcept {}:\n    {}\n"
 
 
 @pytest.mark.parametrize(
@@ -131,6 +131,9 @@ TRY = "import torch\nnet = torch.nn.Linear(3, 3)\ntry:\n    net = net.cuda()\nex
         ("(AssertionError, RuntimeError)", "pass", GpuNeed.OPTIONAL),
         ("Exception as error", "raise SystemExit(1)", GpuNeed.REQUIRED),
         ("KeyboardInterrupt", "pass", GpuNeed.REQUIRED),
+        ("RuntimeError", "print('no GPU')\n    sys.exit(1)", GpuNeed.REQUIRED),
+        ("RuntimeError", "exit()", GpuNeed.REQUIRED),
+        ("RuntimeError as e", "if 'memory' in str(e):\n        skip()\n    else:\n        raise e", GpuNeed.REQUIRED),
     ],
 )
 def test_what_is_tried_is_needed_only_if_there_is_no_other_way(kind: str, then: str, need: GpuNeed) -> None:

@@ -14,6 +14,8 @@ _SHORT = 3
 _FITTING = ("Exception", "RuntimeError", "AssertionError", "IndexError")
 """What a missing GPU raises, or what catches that."""
 
+_EXITS = frozenset({"sys.exit", "exit", "quit", "os._exit"})
+
 
 def caught(seen: Seen, where: Where) -> bool:
     """The line stands in a `try` that lets errors pass."""
@@ -50,7 +52,11 @@ def _holds(block: ast.Try, where: Where) -> bool:
 
 
 def _goes_on(block: ast.Try) -> bool:
-    return any(_fits(each) and not any(isinstance(one, ast.Raise) for one in each.body) for each in block.handlers)
+    return any(_fits(each) and not any(map(_ends, ast.walk(each))) for each in block.handlers)
+
+
+def _ends(node: ast.AST) -> bool:
+    return isinstance(node, ast.Raise) or (isinstance(node, ast.Call) and ast.unparse(node.func) in _EXITS)
 
 
 def _fits(handler: ast.ExceptHandler) -> bool:
