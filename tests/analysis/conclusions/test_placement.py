@@ -140,7 +140,9 @@ def test_what_is_tried_is_needed_only_if_there_is_no_other_way(kind: str, then: 
     assert read(TRY.format(kind, then)).gpu.value is need
 
 
-def test_a_program_that_only_says_nicely_that_it_failed_needs_a_gpu() -> None:
-    lines = "".join(f"    net{place} = net.cuda()\n" for place in range(5))
+@pytest.mark.parametrize("head", ["", "    for epoch in range(3):\n", "    with open('log') as log:\n"])
+def test_a_program_that_only_says_nicely_that_it_failed_needs_a_gpu(head: str) -> None:
+    space = "        " if head else "    "
+    lines = head + "".join(f"{space}net{place} = net.cuda()\n" for place in range(5))
     code = f"import torch\nnet = torch.nn.Linear(3, 3)\ntry:\n{lines}except RuntimeError as error:\n    print(error)\n"
     assert read(code).gpu.value is GpuNeed.REQUIRED
