@@ -31,6 +31,8 @@ def pictures(high: int, wide: int, colours: int) -> int:
         f"x = np.reshape(x, (-1, 784))\n{ROW}model.fit(x=x, y=y, epochs=2)",
         f"x = np.reshape(np.concatenate([x, x_test]), (-1, 784))\n{ROW}model.fit(x, y)",
         f"data = tf.data.Dataset.from_tensor_slices((x.reshape(-1, 784), y)).batch(64)\n{ROW}model.fit(data)",
+        "data = tf.data.Dataset.from_tensor_slices((x.reshape(-1, 784), y))\ndata = tf.data.Dataset.shuffle(data, 9)\n"
+        f"data = tf.data.Dataset.batch(tf.data.Dataset.map(data, lambda x, y: (x, y)), 64)\n{ROW}model.fit(data)",
         f"{ROW}model.build((None, 784))",
         f"{ROW}model.build(input_shape=(None, 784))",
         f"{ROW}model(np.zeros((1, 784)))",
@@ -130,8 +132,11 @@ def test_an_input_layer_says_its_shape() -> None:
     assert read(HEAD + program).parameters.value == ROWS
 
 
+BY_CLASS = ("tf.data.Dataset.batch(unknown, 3)", "tf.data.Dataset.batch()", "tf.data.Dataset.map(3, f)")
+
+
 def test_data_that_nobody_knows_leaves_the_layers_open() -> None:
-    for data in ("np.load('x.npy')", "unknown", "tf.data.Dataset.from_tensor_slices(unknown).batch(3)"):
+    for data in ("np.load('x.npy')", "unknown", "tf.data.Dataset.from_tensor_slices(unknown).batch(3)", *BY_CLASS):
         assert not read(f"{HEAD}{ROW}model.fit({data})").parameters.known
 
 

@@ -55,8 +55,19 @@ def _item(value: Value, depth: int = 0) -> Value:
     return UNKNOWN
 
 
+def _of(act: Callable[[Asked], Value]) -> Callable[[Asked], Value]:
+    """A method of a dataset, which is its first argument where the method is called by its class."""
+
+    def bound(asked: Asked) -> Value:
+        by_class = asked.owner is None and asked.args
+        return act(asked._replace(owner=asked.args[0], args=asked.args[1:]) if by_class else asked)
+
+    return bound
+
+
 def _like(asked: Asked) -> Value:
-    return settled(asked.owner).attrs.get("like", UNKNOWN)
+    owner = settled(asked.owner)
+    return owner.attrs.get("like", UNKNOWN) if isinstance(owner, Thing) else UNKNOWN
 
 
 def _length(asked: Asked) -> int | None:
@@ -134,9 +145,9 @@ def _categories(asked: Asked) -> Value:
 HANDLERS: dict[str, Callable[[Asked], Value]] = {
     **dict.fromkeys(FOLDERS, _folder),
     f"{DATASET}.from_tensor_slices": _slices,
-    f"{DATASET}.batch": _batch,
-    f"{DATASET}.map": _mapped,
-    **{f"{DATASET}.{name}": _kept for name in _SAME},
+    f"{DATASET}.batch": _of(_batch),
+    f"{DATASET}.map": _of(_mapped),
+    **{f"{DATASET}.{name}": _of(_kept) for name in _SAME},
     **{f"{network}.{name}": _fit for network in NETWORKS for name in ("fit", "predict", "evaluate", "train_on_batch")},
     **{f"{network}.build": _build for network in NETWORKS if network.endswith("Sequential")},
     **{f"keras.{where}.pad_sequences": _padded for where in ("utils", "preprocessing.sequence")},
