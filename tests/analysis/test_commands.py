@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.analysis.programs import read
 
 from crucible.core.profile import GpuNeed
@@ -31,6 +32,11 @@ def test_methods_of_a_class_are_commands() -> None:
 def test_entries_of_a_dict_are_commands() -> None:
     found = read(FIRE.format("{'fit': Runner(device='cpu').train, 'show': Runner.show}"), "fit", "--epochs=2")
     assert found.epochs.value == 2
+
+
+@pytest.mark.parametrize("words", [(), ("1",)])
+def test_commands_may_be_numbers(words: tuple[str, ...]) -> None:
+    assert read(FIRE.format("{1: Runner(device='cpu').train}"), *words, "--epochs=2").epochs.value == 2
 
 
 MAIN = """

@@ -219,7 +219,7 @@ def _run_one_of(asked: Asked, target: Value) -> Value:
         target = dressed(asked, target)
     names = target.cls.names if isinstance(target, Instance) else target if isinstance(target, dict) else {}
     said = positionals(asked.machine.sources.arguments)[:1]
-    for name in [each for each in names if each in said] or [str(each) for each in names if str(each)[:1] != "_"]:
+    for name in [each for each in names if str(each) in said] or [each for each in names if str(each)[:1] != "_"]:
         each = asked.machine.attribute(target, name) if isinstance(target, Instance) else names[name]
         if isinstance(each, Bound | Function):
             function = each.function if isinstance(each, Bound) else each
