@@ -8,6 +8,7 @@ from tests.analysis.programs import read
 from crucible.core.profile import GpuNeed
 
 ARGUMENTS = "from transformers import Trainer, TrainingArguments\nTrainer(m, TrainingArguments('o', {}))"
+DETECTOR = "from ultralytics import YOLO\ny = YOLO('yolov8n.pt')\n"
 NEED = {
     "half precision of the Accelerator": (
         "from accelerate import Accelerator\nAccelerator(mixed_precision='fp16')",
@@ -37,6 +38,10 @@ NEED = {
         "p.enable_model_cpu_offload()",
         GpuNeed.REQUIRED,
     ),
+    "a detector on the CPU": (DETECTOR + "y.train(data='d.yaml', device='cpu')\ny.export(format='onnx')", GpuNeed.NONE),
+    "a detector that only trains on the CPU": (DETECTOR + "y.train(device='cpu')\ny.val()", GpuNeed.OPTIONAL),
+    "a detector that is called on the CPU": (DETECTOR + "y('a.jpg', device='cpu')", GpuNeed.NONE),
+    "a detector that is exported": (DETECTOR + "y.export(format='onnx')", GpuNeed.OPTIONAL),
     "a detector": ("from ultralytics import YOLO\nYOLO('yolov8n.pt').train(data='d.yaml')", GpuNeed.OPTIONAL),
     "a detector on numbered GPUs": (
         "from ultralytics import YOLO\nYOLO('yolov8n.pt').train(data='d.yaml', device=[0, 1])",

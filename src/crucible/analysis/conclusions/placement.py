@@ -66,7 +66,8 @@ _TAKES = frozenset(
 PLACED = frozenset({*_TF_PLACES, *_TAKES, _TENSOR_TYPE})
 
 _YOLO = "ultralytics."
-_YOLO_WORK = ("train", "val", "predict", "track", "export", "benchmark")
+_YOLO_RUNS = ("train", "val", "predict", "track", "benchmark", "YOLO()")
+_YOLO_WORK = (*_YOLO_RUNS, "export")
 BOOSTED = ("xgboost.", "lightgbm.", "catboost.")
 
 
@@ -160,7 +161,14 @@ def by_environment(seen: Seen) -> Iterator[Sign]:
 def kept_off(telling: list[Call]) -> list[Call]:
     """Trainers that are told to stay on the CPU."""
     off = any(call.path in ARGUMENTS and _off(call) and call.situation.certain for call in telling)
-    return [call for call in telling if _stays(call) or (off and _plain(call).startswith(_BY_ARGUMENTS))]
+    roots = (*(_BY_ARGUMENTS if off else ()), *((_YOLO,) if _detects_on_cpu(telling) else ()))
+    return [call for call in telling if _stays(call) or _plain(call).startswith(roots)]
+
+
+def _detects_on_cpu(telling: list[Call]) -> bool:
+    """All that a detector of ultralytics is asked to do; an export takes a GPU only by name."""
+    work = [call for call in telling if call.path.startswith(_YOLO) and call.last in _YOLO_RUNS]
+    return any(map(_stays, work)) and all(_stays(call) and call.situation.certain for call in work)
 
 
 def _plain(call: Call) -> str:
