@@ -35,6 +35,12 @@ def test_torch_lets_convolutions_alone() -> None:
     assert 0.1 < both < 0.9
 
 
+def test_a_step_of_torch_is_torchs_whatever_writes_its_summary() -> None:
+    summary = "import tensorflow as tf\ntf.summary.create_file_writer('logs')"
+    assert share(MATRIX, summary) == 0.0
+    assert share(CONVOLUTION, summary) == share(CONVOLUTION)
+
+
 @pytest.mark.parametrize(
     ("layers", "more", "wanted"),
     [

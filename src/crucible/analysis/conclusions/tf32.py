@@ -22,7 +22,8 @@ def tf32_share(seen: Seen, learned: Profile, work: Work | None) -> Conclusion[fl
         return seen.say(0.0)
     if work is None or not work.flops:
         return seen.ask("How much work is one step?")
-    if _ALL & set(learned.frameworks.value or ()):
+    frameworks = set(learned.frameworks.value or ())
+    if _ALL & frameworks and not ("torch" in frameworks and work.followed):
         return _all(seen)
     convolutions, matrices = _switch(seen, _CONVOLUTIONS), _switch(seen, _MATRICES)
     if matrices[0]:
