@@ -84,6 +84,13 @@ def test_half_precision_and_processors_have_none_of_it() -> None:
     assert read("import numpy as np\nnp.zeros(3)\n").tf32_share.value == 0.0
 
 
+def test_the_work_of_a_step_is_asked_for_once() -> None:
+    found = read("import torch\nfrom nets import net\nnet = net().cuda()\nnet(x).sum().backward()\n")
+    assert not found.tf32_share.known
+    questions = [each.question for each in found.conclusions().values()]
+    assert questions.count(found.flops_per_step.question) == 1
+
+
 TOLD = [run for run in runs() if run.program.startswith("imagenet.py") and "--tf32" in run.program]
 
 

@@ -21,7 +21,7 @@ def tf32_share(seen: Seen, learned: Profile, work: Work | None) -> Conclusion[fl
     if learned.precision.value is not Precision.FP32 or learned.gpu.value is GpuNeed.NONE:
         return seen.say(0.0)
     if work is None or not work.flops:
-        return seen.ask("How much work is one step?")
+        return Conclusion()  # the work of a step is asked for already
     frameworks = set(learned.frameworks.value or ())
     if _ALL & frameworks and not ("torch" in frameworks and work.followed):
         return _all(seen)
