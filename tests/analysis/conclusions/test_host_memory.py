@@ -24,6 +24,14 @@ def parts(profile: Profile) -> HostMemory:
         ("np.random.random((1_000_000, 100))", 100e6),
         ("np.ones((1_000_000, 100), dtype=np.float32)", 50e6),
         ("np.ones((1_000_000, 100), dtype='uint8')", 12.5e6),
+        ("np.ones((1_000_000, 100), np.float32)", 50e6),
+        ("np.zeros((1_000_000, 100), dtype=int)", 100e6),
+        ("np.full((1_000_000, 100), 0.5)", 100e6),
+        ("np.random.normal(0, 1, (1_000_000, 100))", 100e6),
+        ("np.random.randint(0, 2, (1_000_000, 100), dtype=np.int8)", 12.5e6),
+        ("np.random.default_rng(0).integers(0, 2, (1_000_000, 100))", 100e6),
+        ("np.random.default_rng(0).standard_normal((1_000_000, 100), 'float32')", 50e6),
+        ("np.random.choice(5, (1_000_000, 100))", 100e6),
     ],
 )
 def test_arrays_of_constant_shape_are_held_with_a_copy(made: str, numbers: float) -> None:

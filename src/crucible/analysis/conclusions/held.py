@@ -9,7 +9,8 @@ from typing import NamedTuple
 from crucible.analysis.conclusions.seen import Seen
 from crucible.analysis.facts import Call
 from crucible.analysis.knowledge.datasets import dataset as known_dataset
-from crucible.analysis.values import WIDTHS, Name, Tensor, Value, Where, settled, whole
+from crucible.analysis.library.numpy_arrays import DRAWN, FILLED, kind_told, size_told
+from crucible.analysis.values import WIDTHS, Tensor, Value, Where, settled, whole
 
 NUMBER = 8
 """Bytes of a number, as NumPy and scikit-learn make them."""
@@ -23,10 +24,6 @@ PACKED = 5
 LEAST = 1e6
 """Arrays below that are not worth a word."""
 
-_FILLED = frozenset(
-    {"numpy.zeros", "numpy.ones", "numpy.empty", "numpy.full", "numpy.random.random", "numpy.random.random_sample"}
-)
-_BY_SIZE = frozenset({"normal", "uniform", "integers", "randint", "choice", "standard_normal", "poisson", "binomial"})
 _MADE = "sklearn.datasets.make_"
 _FEATURES = {
     "make_classification": 20, "make_regression": 100, "make_blobs": 2, "make_hastie_10_2": 10, "make_moons": 2,
@@ -69,22 +66,21 @@ def _arrays(seen: Seen) -> Iterator[Held]:
             continue
         items = _items(call)
         if items is not None:
-            yield Held(f"{call.last} of {items:,} numbers", items * _width(call), call.where)
+            width = WIDTHS[kind_told(call.last, call.args, call.kwargs)]
+            yield Held(f"{call.last} of {items:,} numbers", items * width, call.where)
 
 
 def _makes_arrays(path: str) -> bool:
-    if path in _FILLED or path.startswith(_MADE):
-        return True
-    return path.startswith("numpy.random.") and path.rpartition(".")[2] in {*_BY_SIZE, "rand", "randn", "random"}
+    home, _, name = path.rpartition(".")
+    if home.startswith("numpy.random"):
+        return name in DRAWN
+    return (home == "numpy" and name in FILLED) or path.startswith(_MADE)
 
 
 def _items(call: Call) -> int | None:
     if call.path.startswith(_MADE):
         return _made_up(call)
-    if call.last in ("rand", "randn"):
-        return _product(call.args)
-    given = call.kwargs.get("size") if call.last in _BY_SIZE else call.argument(0, "shape", call.kwargs.get("size"))
-    shape = settled(given)
+    shape = settled(size_told(call.last, call.args, call.kwargs))
     if isinstance(shape, list | tuple):
         return _product(tuple(shape))
     return whole(shape)
@@ -102,12 +98,6 @@ def _made_up(call: Call) -> int | None:
 def _product(sizes: tuple[Value, ...]) -> int | None:
     known = [whole(each) for each in sizes]
     return None if None in known or not known else math.prod(each or 0 for each in known)
-
-
-def _width(call: Call) -> float:
-    kind = settled(call.kwargs.get("dtype"))
-    name = kind.path.rpartition(".")[2] if isinstance(kind, Name) else kind
-    return WIDTHS.get(name, NUMBER) if isinstance(name, str) and name != "float" else NUMBER
 
 
 def _datasets(seen: Seen) -> Iterator[Held]:
