@@ -37,9 +37,7 @@ def _fastai_default(seen: Seen) -> Iterator[tuple[int, Where]]:
 
 
 def _keywords(seen: Seen) -> Iterator[tuple[int, Where]]:
-    for call in seen.calls_where(
-        lambda path: path.endswith(_BATCHES), ("batch_size", "bs", "batch", "train_batch_size")
-    ):
+    for call in seen.calls_where(lambda path: path.endswith(_BATCHES), _SIZES):
         if call.last in _BATCHES:
             size = whole(call.argument(0, "batch_size"))
         elif call.path.startswith("fastai."):
