@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.analysis.programs import read
 
-from crucible.core.profile import GpuNeed
+from crucible.core.profile import GpuNeed, Precision
 
 ARGUMENTS = "from transformers import Trainer, TrainingArguments\nTrainer(m, TrainingArguments('o', {}))"
 DETECTOR = "from ultralytics import YOLO\ny = YOLO('yolov8n.pt')\n"
@@ -124,6 +124,16 @@ NEED = {
 @pytest.mark.parametrize(("code", "need"), NEED.values(), ids=NEED)
 def test_what_a_library_is_told_decides(code: str, need: GpuNeed) -> None:
     assert read(code).gpu.value is need
+
+
+@pytest.mark.parametrize(
+    "path", ["trl.PPOConfig", "trl.RewardConfig", "trl.KTOConfig", "transformers.TrainingArguments"]
+)
+def test_settings_of_every_trainer_say_where_it_works_and_how(path: str) -> None:
+    home, _, name = path.rpartition(".")
+    found = read(f"from {home} import {name}\n{name}('o', bf16=True, per_device_train_batch_size=6)")
+    assert (found.gpu.value, found.precision.value) == (GpuNeed.REQUIRED, Precision.BF16)
+    assert found.batch_size.value == 6
 
 
 TRY = "import sys, torch\nnet = torch.nn.Linear(3, 3)\ntry:\n    net = net.cuda()\nexcept {}:\n    {}\n"

@@ -13,9 +13,10 @@ Sign = tuple[Where, str]
 
 ARGUMENTS = frozenset(
     {
-        "transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments",
+        "transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments", "transformers.TFTrainingArguments",
         "sentence_transformers.SentenceTransformerTrainingArguments",
         "trl.SFTConfig", "trl.DPOConfig", "trl.GRPOConfig", "trl.RewardConfig", "trl.ORPOConfig", "trl.KTOConfig",
+        "trl.PPOConfig",
     }
 )  # fmt: skip
 """Settings of a Trainer."""
@@ -31,7 +32,7 @@ TRAINERS = frozenset(
     }
 )  # fmt: skip
 TRAINER_ROOTS = ("trl.", "stable_baselines3.", "sb3_contrib.")
-_BY_ARGUMENTS = ("transformers.", "trl.", "sentence_transformers.")
+BY_ARGUMENTS = ("transformers.", "trl.", "sentence_transformers.")
 """Trainers that go where their settings say."""
 
 DEEPSPEED = frozenset({"deepspeed.initialize", "deepspeed.init_distributed"})
@@ -161,7 +162,7 @@ def by_environment(seen: Seen) -> Iterator[Sign]:
 def kept_off(telling: list[Call]) -> list[Call]:
     """Trainers that are told to stay on the CPU."""
     off = any(call.path in ARGUMENTS and _off(call) and call.situation.certain for call in telling)
-    roots = (*(_BY_ARGUMENTS if off else ()), *((_YOLO,) if _detects_on_cpu(telling) else ()))
+    roots = (*(BY_ARGUMENTS if off else ()), *((_YOLO,) if _detects_on_cpu(telling) else ()))
     return [call for call in telling if _stays(call) or _plain(call).startswith(roots)]
 
 

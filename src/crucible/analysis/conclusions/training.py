@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from crucible.analysis.conclusions.placement import ARGUMENTS, BY_ARGUMENTS
 from crucible.analysis.conclusions.seen import Seen, number_named
 from crucible.analysis.conclusions.told import batch_told
 from crucible.analysis.contexts import AUTOCAST, half_of
@@ -19,16 +20,7 @@ STATES: dict[str, float] = {
     "adam8bit": 2, "adamw8bit": 2, "pagedadamw8bit": 2, "ftrl": 8, "muon": 4, "lars": 4, "adabelief": 8,
     "noisysgd": 4, "fromage": 0,
 }  # fmt: skip
-ARGUMENTS = (
-    "TrainingArguments",
-    "Seq2SeqTrainingArguments",
-    "SFTConfig",
-    "DPOConfig",
-    "GRPOConfig",
-    "PPOConfig",
-    "TFTrainingArguments",
-    "SentenceTransformerTrainingArguments",
-)
+_ARGUMENTS = tuple(sorted(path.rpartition(".")[2] for path in ARGUMENTS))
 BATCH_NAMES = (
     "per_device_train_batch_size",
     "train_batch_size",
@@ -168,12 +160,7 @@ def state_bytes(name: str, call: Call) -> float:
 
 
 def trainer_arguments(seen: Seen) -> list[Call]:
-    return seen.calls_where(
-        lambda path: (
-            path.startswith(("transformers.", "trl.", "sentence_transformers."))
-            and path.rpartition(".")[2] in ARGUMENTS
-        )
-    )
+    return seen.calls_where(lambda path: path.startswith(BY_ARGUMENTS) and path.rpartition(".")[2] in _ARGUMENTS)
 
 
 def recomputes(seen: Seen) -> bool:
@@ -242,7 +229,7 @@ _PRECISE = frozenset(
     }
 )  # fmt: skip
 _PRECISE_ENDS = (
-    *ARGUMENTS, "BitsAndBytesConfig", "set_global_policy", "set_policy", "set_dtype_policy", "half", "bfloat16",
+    *_ARGUMENTS, "BitsAndBytesConfig", "set_global_policy", "set_policy", "set_dtype_policy", "half", "bfloat16",
     "from_pretrained",
 )  # fmt: skip
 
@@ -261,7 +248,7 @@ def _precision_of(call: Call) -> Precision | None:
     if call.path in AUTOCAST and isinstance(call.result, Thing):
         half = half_of(call.result)
         return _kind(half) if half else None
-    if call.last in ARGUMENTS:
+    if call.last in _ARGUMENTS:
         return (
             Precision.BF16
             if call.kwargs.get("bf16") is True
