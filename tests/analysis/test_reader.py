@@ -352,6 +352,17 @@ def test_a_spare_that_was_killed_is_done_without(reader: Reader) -> None:
     assert reader.pid == pid
 
 
+def test_a_child_that_was_no_spare_has_one_socket_too(reader: Reader) -> None:
+    pid = idle(reader)
+    os.kill(spares(pid)[0].pid, signal.SIGKILL)
+    until(lambda: not children(pid), "its end")
+    with ThreadPoolExecutor() as pool:
+        answer = pool.submit(reader.profile, sources(CALLS))
+        descriptors = confined_child(pid).descriptors
+        assert answer.result().frameworks.value == ("torch",)
+    assert sorted(each.partition(":")[0] for each in descriptors.values()) == ["/dev/null"] * 3 + ["socket"]
+
+
 def test_a_spare_ends_with_the_warm_process(reader: Reader) -> None:
     pid = idle(reader)
     os.kill(pid, signal.SIGKILL)

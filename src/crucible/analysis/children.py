@@ -36,7 +36,7 @@ class Children:
         """Waits for word of the owner; False when there is none for so many seconds."""
         while True:
             if self._due and (not self._reading or processors_idle()):
-                self._spare, self._due = self._forked(early=True), False
+                self._spare, self._due = self._forked(), False
             heard, _, _ = select.select([self._owner, self._ended], [], [], idle)
             if self._ended in heard:
                 self._bury()
@@ -57,7 +57,7 @@ class Children:
 
     def hand_over(self, asker: socket.socket) -> None:
         """Closes it: an asker sees that nobody took its question when no child says that it did."""
-        child = self._spare or self._forked(early=False)
+        child = self._spare or self._forked(asker)
         self._spare, self._due = None, True  # one for each question, so that spares that die are not made for ever
         with asker:
             if child is None:
@@ -70,8 +70,11 @@ class Children:
                 except OSError:
                     return  # it was ended meanwhile
 
-    def _forked(self, early: bool) -> tuple[int, socket.socket] | None:
-        """A new child and the line to it; None when there can be none."""
+    def _forked(self, asker: socket.socket | None = None) -> tuple[int, socket.socket] | None:
+        """A new child and the line to it; None when there can be none. Without an asker it is a spare.
+
+        A child gets its asker over the line, and nowhere else.
+        """
         ours, theirs = socket.socketpair()
         with theirs:
             try:
@@ -81,17 +84,17 @@ class Children:
                 return None
             if pid == 0:
                 try:
-                    self._leave(ours)
-                    self._act(theirs, early)
+                    self._leave(ours, *([asker] if asker is not None else []))
+                    self._act(theirs, asker is None)
                 finally:
                     os._exit(0)
         return pid, ours
 
-    def _leave(self, line: socket.socket) -> None:
+    def _leave(self, *lines: socket.socket) -> None:
         """In a child: without what is its parent's."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        for each in (line, self._owner, self._ended, self._ending):
+        for each in (*lines, self._owner, self._ended, self._ending):
             each.close()
 
 
