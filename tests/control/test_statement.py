@@ -20,6 +20,7 @@ from sqlalchemy import (
     Text,
     bindparam,
     column,
+    create_engine,
     delete,
     select,
     update,
@@ -131,3 +132,9 @@ async def test_an_error_is_sqlalchemys_own_and_undoes_the_whole_function(rig: Ri
 async def test_a_parameter_that_is_missing_is_an_error(rig: Rig) -> None:
     with pytest.raises(Exception, match="name"):
         await rig.read(lambda conn: VALUE.value(conn))
+
+
+def test_an_engine_that_names_its_parameters_is_refused() -> None:
+    """What was compiled for it would be kept, and sent to connections that know no names."""
+    with create_engine("sqlite://", paramstyle="named").connect() as conn, pytest.raises(TypeError, match="by place"):
+        VALUE.value(conn, name="a")

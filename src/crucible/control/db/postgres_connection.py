@@ -10,7 +10,7 @@ import contextlib
 import enum
 from collections import deque
 from dataclasses import dataclass
-from typing import Any, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
@@ -24,6 +24,8 @@ from crucible.control.db.postgres_failures import breaks_line, cannot_connect, c
 
 Driver: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
 
+PARAMETERS: Final = "format"
+"""By place, as on SQLite: every engine of ours may be handed a Statement."""
 STATEMENT_SECONDS = 10
 LOCK_SECONDS = 5
 IDLE_SECONDS = 30
@@ -75,7 +77,7 @@ def make_engine(url: str) -> Engine:
         creator=lambda: connect(url),
         poolclass=NullPool,
         pool_reset_on_return=None,
-        paramstyle="format",  # by place, as on SQLite: see statement.py
+        paramstyle=PARAMETERS,
     )
     event.listen(engine, "commit", _refuse_to_end)
     event.listen(engine, "rollback", _refuse_to_end)

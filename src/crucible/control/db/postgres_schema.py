@@ -14,7 +14,7 @@ from sqlalchemy.pool import NullPool
 from crucible.control.db.locks import LOCKS, MIGRATION
 from crucible.control.db.migrate import STEPS, VERSION_TABLE, Steps, create, known_revision, run_migrations
 from crucible.control.db.port import DamagedDatabase, DatabaseError
-from crucible.control.db.postgres_connection import connect
+from crucible.control.db.postgres_connection import PARAMETERS, connect
 from crucible.control.db.postgres_failures import cannot_connect, cause_of, translated
 
 log = structlog.get_logger(__name__)
@@ -101,4 +101,4 @@ def _engine(url: str) -> Engine:
         driver.autocommit = False
         return driver
 
-    return create_engine("postgresql+psycopg://", creator=open_plainly, poolclass=NullPool)
+    return create_engine("postgresql+psycopg://", creator=open_plainly, poolclass=NullPool, paramstyle=PARAMETERS)

@@ -179,6 +179,8 @@ def _compile(
     clause: Clause, chosen: Mapping[str, ColumnElement[Any]], conn: Connection, values: Mapping[str, Any]
 ) -> _Compiled:
     """For as many items in each list as `values` have now."""
+    if not conn.dialect.positional:  # else it would be kept for connections that give them by place, and the reverse
+        raise TypeError("A Statement goes to connections whose engine gives parameters by place.")
     state = clause.compile(dialect=conn.dialect).construct_expanded_state(dict(values))
     names = state.positiontup or ()
     lists = {item: (name, n) for name, items in state.parameter_expansion.items() for n, item in enumerate(items)}
