@@ -78,7 +78,8 @@ def snippet(chance: random.Random) -> str:
 
 
 def long_program(lines: int) -> str:
-    """Classes, functions and calls as people write them, each under a name of its own."""
-    parts = [f"def part{n}():" + WHOLE.replace("\n", "\n    ") for n in range(lines // WHOLE.count("\n") + 1)]
-    text = "\n".join([*parts, "part0()", "part1()"])
-    return "\n".join(text.split("\n")[:lines])
+    """Trainings, each in a function under a name of its own, all of which are called at the end."""
+    body = WHOLE.replace("\n", "\n    ")
+    count = max(1, lines // (body.count("\n") + 2))
+    text = "\n".join([f"def part{n}():{body}" for n in range(count)] + [f"part{n}()" for n in range(count)])
+    return text + "\n#" * (lines - text.count("\n") - 1)

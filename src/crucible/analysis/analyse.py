@@ -26,21 +26,16 @@ from crucible.analysis.conclusions.activations import Inputs, step_work
 from crucible.analysis.conclusions.runtime import T4, Reference, runtime
 from crucible.analysis.conclusions.seen import Seen
 from crucible.analysis.expressions import evaluate
-from crucible.analysis.facts import Guard
-from crucible.analysis.functions import follow, guessed_arguments
 from crucible.analysis.imports import follow_file
 from crucible.analysis.machine import Exhausted, Machine, Verbs
 from crucible.analysis.sources import Sources
 from crucible.analysis.statements import assign, execute, set_attribute
-from crucible.analysis.values import Function, settled
+from crucible.analysis.sweeping import sweep
+from crucible.analysis.values import settled
 from crucible.core.profile import Conclusion, Precision, Profile
 
 STEPS = 80_000
 """How far a program is followed, in steps of the reader."""
-
-SWEEP_STEPS = 40_000
-SWEPT = 200
-"""Functions nobody was seen to call that are looked at all the same."""
 
 VERBS = Verbs(evaluate, execute, assign, call, attribute, set_attribute)
 
@@ -67,24 +62,7 @@ def _read(machine: Machine) -> None:
         machine.facts.notes.append("The program was not followed to its end, because it is very large.")
     except RecursionError:
         machine.facts.notes.append("The program is nested too deeply to be followed to its end.")
-    _sweep(machine)
-
-
-def _sweep(machine: Machine) -> None:
-    """Functions that no code was seen to call may still be called by a framework: each is followed once."""
-    machine.active.clear()
-    machine.facts.followed = len(machine.facts.made)
-    for function in list(machine.functions)[:SWEPT]:
-        if not isinstance(function, Function) or id(function.node) in machine.visited:
-            continue
-        machine.limit = machine.steps + SWEEP_STEPS // 20
-        machine.guards, machine.loops, machine.depth, machine.rounds = (Guard(swept=True),), (), 0, 0
-        machine.active.clear()
-        try:
-            follow(machine, function, (), guessed_arguments(machine, function))
-        except (Exhausted, RecursionError):
-            continue
-    machine.guards, machine.loops = (), ()
+    sweep(machine)
 
 
 def _profile(seen: Seen, reference: Reference) -> Profile:

@@ -58,14 +58,15 @@ def _rounds(machine: Machine, node: ast.For | ast.AsyncFor, items: list[Value], 
 
 def _builds(machine: Machine, node: ast.For | ast.AsyncFor, source: Value) -> bool:
     """Whether each round matters by itself. A loop over epochs is the same every time."""
+    counted = isinstance(source, Thing) and source.path == "range"
+    target = _target(node.target)
+    if counted and _TURNS.search(target.lower()):
+        return False
     called, names = _words(machine, node)
     if called & _TRAINS:
         return False
-    if not isinstance(source, Thing) or source.path != "range":
+    if not counted:
         return True
-    target = _target(node.target)
-    if _TURNS.search(target.lower()):
-        return False
     return bool(called & _BUILDS) or target in names or (length_of(source) or 0) <= FEW
 
 

@@ -21,7 +21,7 @@ _FRAMEWORK = ("torch.", "keras.", "transformers.", "tensorflow.", "jax.", "built
 MOST = 50
 """Models that are counted; a program with more makes them in turns."""
 
-_HOLDERS = frozenset({Thing, Instance, list, tuple, dict})
+_HOLDERS = frozenset({Thing, Instance, Either, list, tuple, dict})
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def _has_gaps(value: Value) -> bool:
         if isinstance(each, Thing) and (each.attrs.get("incomplete") or each.path == MODEL):
             return True
         if isinstance(each, Instance | Thing | list):
-            waiting.extend(_inside(each))
+            waiting += [inner for inner in _inside(each) if type(inner) in _HOLDERS]
     return False
 
 

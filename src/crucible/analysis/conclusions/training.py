@@ -64,6 +64,14 @@ SEQUENCE_NAMES = (
 _LENGTHS = frozenset(
     {"max_length", "max_seq_length", "maxlen", "output_sequence_length", "sequence_length", "block_size", "n_positions"}
 )
+_STEPPING = (
+    "jax.grad",
+    "jax.value_and_grad",
+    "transformers.Trainer",
+    "transformers.Seq2SeqTrainer",
+    "tensorflow.GradientTape",
+    "optax.apply_updates",
+)
 _ESTIMATORS = ("sklearn.", "scipy.", "xgboost.", "lightgbm.", "catboost.", "cuml.", "statsmodels.")
 """Libraries whose `fit` and `minimize` are no training in steps."""
 
@@ -175,21 +183,20 @@ def recomputes(seen: Seen) -> bool:
 
 def trains(seen: Seen) -> bool:
     """Whether weights change at all, step by step. To fit a forest or a scaler is something else."""
+    if goes_through_steps(seen):
+        return True
+    made = seen.calls("flax.training.train_state.TrainState.create")
+    return bool(made) or bool(trainer_arguments(seen)) or _optimizer(seen) is not None
+
+
+def goes_through_steps(seen: Seen) -> bool:
+    """Whether a step was seen, not only what is made for one."""
     ends = ["backward", "train_on_batch", "apply_gradients", "minimize", "fit_generator"]
     if _has_gradients(seen):
         ends.append("fit")
     if any(not call.path.startswith(_ESTIMATORS) for call in seen.calls_named(*ends)):
         return True
-    paths = (
-        "jax.grad",
-        "jax.value_and_grad",
-        "transformers.Trainer",
-        "transformers.Seq2SeqTrainer",
-        "tensorflow.GradientTape",
-        "optax.apply_updates",
-        "flax.training.train_state.TrainState.create",
-    )
-    return bool(seen.calls(*paths)) or bool(trainer_arguments(seen)) or _optimizer(seen) is not None
+    return bool(seen.calls(*_STEPPING))
 
 
 def _has_gradients(seen: Seen) -> bool:

@@ -1,0 +1,43 @@
+"""Sweeping: functions that no code was seen to call may still be called by a framework. Each is followed once."""
+
+from __future__ import annotations
+
+from crucible.analysis.conclusions import training
+from crucible.analysis.conclusions.seen import Seen
+from crucible.analysis.facts import Guard
+from crucible.analysis.functions import follow, guessed_arguments
+from crucible.analysis.machine import Exhausted, Machine
+from crucible.analysis.unused import unused
+from crucible.analysis.values import Function
+
+STEPS = 2_000
+"""For each of them."""
+
+SWEPT = 200
+"""Functions that are looked at."""
+
+
+def sweep(machine: Machine) -> None:
+    machine.facts.followed = len(machine.facts.made)
+    for function in _left(machine)[:SWEPT]:
+        if id(function.node) in machine.visited:
+            continue
+        machine.limit = machine.steps + STEPS
+        machine.guards, machine.loops, machine.depth, machine.rounds = (Guard(swept=True),), (), 0, 0
+        machine.active.clear()
+        try:
+            follow(machine, function, (), guessed_arguments(machine, function))
+        except (Exhausted, RecursionError):
+            continue
+    machine.active.clear()
+    machine.guards, machine.loops = (), ()
+
+
+def _left(machine: Machine) -> list[Function]:
+    """Of a program that was seen to train, only what something names; of one that is still being written, all."""
+    functions = (each for each in machine.functions if isinstance(each, Function))
+    found = [each for each in functions if id(each.node) not in machine.visited]
+    if not found or not training.goes_through_steps(Seen(machine)):
+        return found
+    never = unused(machine.trees.values())
+    return [each for each in found if (each.scope.file, each.node.lineno) not in never]

@@ -1,0 +1,68 @@
+"""Unused: functions and classes at the top of a file that nothing else in the program names. They cannot run."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Collection
+from typing import NamedTuple, TypeGuard
+
+from crucible.analysis.trees import Tree
+
+Lines = set[tuple[str, int]]
+"""By file and line."""
+
+_WORD = re.compile(r"[^\W\d]\w*")
+_ANY_NAME = ("eval(", "exec(", "globals(", "locals(", "__import__(")
+_ANY_WORD = frozenset({"import_module", "getmembers", "runpy", "Fire", "__subclasses__", "__init_subclass__"})
+_ANY_OF_A_FILE = frozenset({"getattr", "vars", "__dict__"})
+"""A program that says one of these may use what it never names."""
+
+
+class _Definition(NamedTuple):
+    words: set[str]
+    lines: Lines
+
+
+def unused(trees: Collection[Tree]) -> Lines:
+    """The lines of what is unused. Whatever a text says counts, also in strings and comments: `getattr` takes names."""
+    waiting = dict[str, list[_Definition]]()
+    said = new = set[str]().union(*(_divided(tree, waiting) for tree in trees))
+    while reached := [each for name in new & waiting.keys() for each in waiting.pop(name)]:
+        new = set[str]().union(*(each.words for each in reached))
+        said |= new
+    if said & _ANY_WORD or (len(trees) > 1 and said & _ANY_OF_A_FILE) or any(map(_asks_by_name, trees)):
+        return set()
+    return set[tuple[str, int]]().union(*(each.lines for rest in waiting.values() for each in rest))
+
+
+def _asks_by_name(tree: Tree) -> bool:
+    """Whether it calls one of Python's own functions that do; `model.eval()` is none."""
+    text = tree.text.whole
+    return "sys.modules" in text or any(text.count(each) > text.count(f".{each}") for each in _ANY_NAME)
+
+
+def _divided(tree: Tree, definitions: dict[str, list[_Definition]]) -> set[str]:
+    """Adds the definitions of a file to the others; gives the words of its other lines."""
+    name, lines = tree.text.name, tree.text.lines
+    rest: list[str] = []
+    after = 0
+    for each in tree.body:
+        if not _waits_to_be_named(each):
+            continue
+        begin, end = each.lineno - 1, each.end_lineno or each.lineno
+        words = set(_WORD.findall("\n".join(lines[begin:end])))
+        found = _Definition(words, {(name, line) for line in range(begin + 1, end + 1)})
+        definitions.setdefault(each.name, []).append(found)
+        rest += lines[after:begin]
+        after = end
+    return set(_WORD.findall("\n".join((*rest, *lines[after:]))))
+
+
+def _waits_to_be_named(statement: ast.stmt) -> TypeGuard[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
+    """A decorator, a metaclass or Python itself may use it at once."""
+    if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return False
+    if statement.decorator_list or statement.name.startswith("__"):
+        return False
+    return not (isinstance(statement, ast.ClassDef) and statement.keywords)
