@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
-# Runs the suites named one after the other, or all of them in two lanes, prints the time of each, and fails at the
-# end if any failed.
+# Runs the suites named one after the other, or all of them in lanes, prints the time of each, and fails at the end if
+# any failed.
 set -u
 cd "$(dirname "$0")/.." || exit
 . scripts/lib.sh
 
-# The first lane takes suites from the beginning, the second from the end: what computes stands before what waits.
 all=(lint types rooms unit stores postgres simulation templates e2e faults)
 bin=$PWD/.venv/bin
 run=.pytest_cache/run
@@ -18,19 +17,19 @@ suite_lint() {
 }
 suite_types() { "$bin/mypy"; }
 suite_rooms() { "$bin/lint-imports"; }
-# Tests wait, for processes and for deadlines: three or four workers keep two cores busy. With worksteal a worker takes
-# over from another only when it has nothing left, so that what a module starts is started once.
+# Tests wait, for processes and for deadlines: several workers keep two cores busy. With worksteal a worker takes over
+# from another only when it has nothing left, so that what a module starts is started once.
 suite_unit() {
-    run_pytest unit -n 3 --dist worksteal tests --ignore=tests/e2e --ignore=tests/faults --ignore=tests/simulation --ignore=tests/storage --ignore=tests/templates/nanogpt --ignore=tests/analysis/oracle
+    run_pytest unit -n 4 --dist worksteal tests --ignore=tests/e2e --ignore=tests/faults --ignore=tests/simulation --ignore=tests/storage --ignore=tests/templates/nanogpt --ignore=tests/analysis/oracle
 }
 suite_stores() {
     bring_azurite
     run_pytest stores -n 2 --dist loadfile tests/storage
 }
-suite_postgres() { run_pytest postgres -n 3 --dist worksteal --database postgres tests/control tests/hostile/test_nul.py tests/hostile/test_agents.py --ignore=tests/control/db; }
+suite_postgres() { run_pytest postgres -n 4 --dist worksteal --database postgres tests/control tests/hostile/test_nul.py tests/hostile/test_agents.py --ignore=tests/control/db; }
 suite_templates() { run_pytest templates -n 2 --dist worksteal tests/templates/nanogpt tests/analysis/oracle; }
 suite_e2e() { run_pytest e2e -n 4 --dist worksteal tests/e2e; }
-suite_faults() { run_pytest faults -n 3 --dist loadfile tests/faults; }
+suite_faults() { run_pytest faults -n 4 --dist loadfile tests/faults; }
 # The same every time: nothing here gets a second try.
 suite_simulation() { "$bin/python" -m pytest -q -n 2 tests/simulation && "$bin/crucible-sim" --seeds 200 --processes 2; }
 
@@ -87,18 +86,19 @@ run_lane() {
     done
 }
 
-# Two lanes keep both cores busy while faults and commands wait; they go before what only computes. What a suite wrote
-# is shown once it has ended.
+# Two lanes of tests that wait much of their time, and one behind them of what only computes, which takes the rest of
+# the processors. A lane that has done what it begins with takes over from the others. What a suite wrote is shown once
+# it has ended.
 run_lanes() {
-    local said open=2 backwards=() name
-    for name in "${all[@]}"; do backwards=("$name" "${backwards[@]}"); done
+    local said open=3
     mkfifo "$run/ended"
     exec 3<>"$run/ended"
     set -m # each is a process group, which is ended as a whole
     bring_azurite &
     warm_up &
-    run_lane "${backwards[@]}" >&3 &
-    { renice -n 5 -p "$BASHPID" >/dev/null; run_lane "${all[@]}"; } >&3 &
+    run_lane faults e2e stores postgres unit templates simulation >&3 &
+    run_lane unit postgres stores e2e faults templates simulation >&3 &
+    { renice -n 10 -p "$BASHPID" >/dev/null; run_lane lint types rooms simulation templates; } >&3 &
     set +m
     while [ "$open" != 0 ]; do
         read -r said <&3
@@ -161,6 +161,7 @@ failed=0
 total=0
 
 scripts/setup.sh dev || exit
+setup=$SECONDS
 case " ${suites[*]} " in *" unit "* | *" postgres "* | *" e2e "* | *" faults "*) bring_system_packages ;; esac
 if [ $# = 0 ]; then
     run_lanes
@@ -171,6 +172,7 @@ else
 fi
 for name in "${suites[@]}"; do conclude "$name"; done
 
+note_result setup "$setup" 0 "with its downloads"
 note_result all "$SECONDS" "$total" "$([ "$failed" = 0 ] && echo passed || echo FAILED)"
 skipped=$(skipped_by "${suites[@]}")
 printf '\n== skipped\n%s\n' "${skipped:-nothing}"

@@ -14,6 +14,11 @@ def read(code: str, *arguments: str, entry: str = "train.py", **files: str) -> P
     return analyse(Sources({name: textwrap.dedent(text).encode() for name, text in every.items()}, entry, arguments))
 
 
+def sources(code: str | bytes, name: str = "a.py") -> Sources:
+    """A program of one file, as it is."""
+    return Sources({name: code if isinstance(code, bytes) else code.encode()}, name)
+
+
 def _file(name: str) -> str:
     return name if "." in name else name.replace("__", "/").replace("_py", ".py").replace("_yaml", ".yaml")
 

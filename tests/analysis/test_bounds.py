@@ -12,6 +12,7 @@ import pytest
 from benchmarks.analysis.bounds import watched
 from benchmarks.analysis.hard import DEEP, HUGE
 from benchmarks.analysis.snippets import WHOLE, snippet
+from tests.analysis.programs import sources
 
 from crucible.analysis import Bounds, Reader, Sources, analyse
 from crucible.core.errors import BadInput
@@ -27,10 +28,6 @@ BUSY = 6.0
 def reader() -> Iterator[Reader]:
     with Reader(BOUNDS) as made:
         yield made
-
-
-def sources(code: str | bytes, name: str = "a.py") -> Sources:
-    return Sources({name: code if isinstance(code, bytes) else code.encode()}, name)
 
 
 @pytest.mark.parametrize("code", [*HUGE.values(), *DEEP.values()], ids=[*HUGE, *(f"deep {name}" for name in DEEP)])

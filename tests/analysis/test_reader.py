@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
@@ -18,22 +16,15 @@ from pathlib import Path
 import pytest
 from benchmarks.analysis.hard import HUGE
 from benchmarks.analysis.snippets import WHOLE
-from tests.analysis.processes import Process, alive, children, everyone, process, until
+from tests.analysis.processes import PATIENT, Process, alive, children, everyone, process, until
+from tests.analysis.programs import sources
 
-from crucible.analysis import Bounds, Reader, Sources, analyse, analyse_within
-from crucible.analysis.asking import ANSWERED, MAX_ANSWER, TAKEN, Answer, answers
+from crucible.analysis import Reader, Sources, analyse, analyse_within
 from crucible.analysis.conclusions.runtime import CPU
 from crucible.core.errors import BadInput
-from crucible.core.profile import Entrypoint, Profile
-
-PATIENT = Bounds(seconds=30.0, patience=60.0)
-"""Other work on this machine takes the processor for a while; here it is not time that is looked at."""
+from crucible.core.profile import Entrypoint
 
 CALLS = HUGE["calls"].encode()
-
-
-def sources(code: str | bytes, name: str = "a.py") -> Sources:
-    return Sources({name: code if isinstance(code, bytes) else code.encode()}, name)
 
 
 @pytest.fixture(scope="module")
@@ -402,90 +393,6 @@ def test_only_so_many_are_read_at_the_same_time(monkeypatch: pytest.MonkeyPatch)
         os.kill(made.pid, signal.SIGCONT)
         assert refused.pop().result().notes == ("a.py: Too many programs are being read at the same time.",)
         assert kept.pop().result().frameworks.value == ("torch",)
-
-
-# The other side cannot be trusted
-
-
-class Impostor:
-    """In the place of the warm process: whoever takes a question does what the test says."""
-
-    def __init__(self, act: Callable[[socket.socket], None]) -> None:
-        self._act = act
-        self.asked = 0
-
-    def hand_over(self, asker: socket.socket) -> bool:
-        self.asked += 1
-        threading.Thread(target=self._take, args=(asker.dup(),)).start()
-        return True
-
-    def _take(self, asker: socket.socket) -> None:
-        with asker:
-            try:
-                self._act(asker)
-            except OSError:
-                return  # nobody listens any more
-
-    def close(self) -> None:
-        return None
-
-
-def answered_by(act: Callable[[socket.socket], None], bounds: Bounds = PATIENT) -> tuple[Profile, Impostor]:
-    reader = Reader(bounds)
-    impostor = Impostor(act)
-    reader.__dict__["_warm"] = impostor
-    return reader.profile(sources("x = 1")), impostor
-
-
-def after_the_question(asker: socket.socket, answer: bytes) -> None:
-    asker.sendall(TAKEN)
-    while asker.recv(2**16):
-        pass
-    asker.sendall(answer)
-
-
-def flood(asker: socket.socket) -> None:
-    after_the_question(asker, ANSWERED)
-    while True:
-        asker.sendall(b" " * MAX_ANSWER)
-
-
-def test_an_answer_without_end_is_not_listened_to() -> None:
-    profile, _ = answered_by(flood)
-    assert profile.notes == ("a.py: What was read of it is more than 1 MiB.",)
-
-
-@pytest.mark.parametrize("answer", [b"", b"{", b"null", b'{"profile": {"gpu": {"value": "perhaps"}}}', b"\xff\xfe"])
-def test_an_answer_that_makes_no_sense_is_none(answer: bytes) -> None:
-    profile, _ = answered_by(lambda asker: after_the_question(asker, ANSWERED + answer))
-    assert "makes no sense" in profile.notes[0]
-
-
-def test_an_answer_cut_short_is_none() -> None:
-    whole = answers().dump_json(Answer(analyse(sources(WHOLE))))
-    profile, _ = answered_by(lambda asker: after_the_question(asker, ANSWERED + whole[:-20]))
-    assert "makes no sense" in profile.notes[0]
-
-
-def test_silence_is_waited_out_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crucible.analysis.reader._GRACE", 0.0)
-    over = threading.Event()
-
-    def silent(asker: socket.socket) -> None:
-        asker.sendall(TAKEN)
-        over.wait(60)
-
-    begun = time.monotonic()
-    profile, _ = answered_by(silent, Bounds(seconds=0.05, patience=0.1))
-    over.set()
-    assert time.monotonic() - begun < 30
-    assert profile.notes == ("a.py: Reading it took longer than 0.05 s.",)
-
-
-def test_a_question_that_nobody_takes_is_asked_again_a_few_times() -> None:
-    profile, impostor = answered_by(lambda asker: None)
-    assert impostor.asked == 3
-    assert profile.notes == ("a.py: No process could be started to read it.",)
 
 
 def test_where_nothing_can_be_forked_nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
