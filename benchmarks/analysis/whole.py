@@ -54,6 +54,7 @@ def parse_args():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", default="data", help="folder of the dataset")
     parser.add_argument("--output", default="runs")
+    parser.add_argument("--model", default="net0", help="one of MODELS")
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--depth", type=int, default=4)
     parser.add_argument("--epochs", type=int, default=30)
@@ -263,7 +264,7 @@ def main():
     set_seed(args.seed)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     train_loader, test_loader = loaders(args)
-    model = Net0(args.width, args.depth).to(device)
+    model = MODELS[args.model](args.width, args.depth).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr, weight_decay=args.weight_decay)
     total = args.epochs * len(train_loader)
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: schedule(step, args.warmup, total))
@@ -292,14 +293,21 @@ if __name__ == "__main__":
 
 def whole_program(lines: int) -> str:
     """One training with everything around it, in so many lines: what is not the loop and its model are variants of
-    models, data and metrics that a program collects over the years and one run does not use.
+    models, data and metrics that a program collects over the years, some of them to be chosen by name, and one run
+    does not use.
     """
     text, number = HEAD + METRIC.format(n=0, expand=5) + BLOCK.format(n=0, expand=2), 1
     kinds = (BLOCK, DATA, METRIC)
     while (more := text + kinds[number % 3].format(n=number, expand=number % 4 + 1)).count("\n") < lines - _COUNT:
         text, number = more, number + 1
     padding = lines - _COUNT - text.count("\n")
-    return text + "# A note on what was tried.\n" * padding + TAIL
+    return text + "# A note on what was tried.\n" * padding + _registry(number) + TAIL
 
 
-_COUNT = TAIL.count("\n")
+def _registry(count: int) -> str:
+    models = ", ".join(f'"net{n}": Net{n}' for n in range(0, count, 3))
+    datasets = ", ".join(f'"listed{n}": Listed{n}' for n in range(1, count, 3))
+    return f"\n\nMODELS = {{{models}}}\nDATASETS = {{{datasets}}}\n"
+
+
+_COUNT = (_registry(1) + TAIL).count("\n")

@@ -70,3 +70,11 @@ def test_methods_that_a_framework_calls_are_looked_at() -> None:
 
 def test_a_program_that_is_still_being_written_is_looked_at_as_a_whole() -> None:
     assert need(MOVES + TRAINS) is GpuNeed.REQUIRED
+
+
+def test_of_very_much_that_nobody_calls_what_speaks_of_a_gpu_is_looked_at_all_the_same() -> None:
+    layers = "\n".join(f"        self.layer{n} = torch.nn.Linear({n} + 1, 2 * {n} + 2)" for n in range(60))
+    network = "class Net{}(torch.nn.Module):\n    def __init__(self):\n        super().__init__()\n" + layers
+    every = "import torch\n" + "\n".join(network.format(n) for n in range(20))
+    assert need(every) is GpuNeed.NONE
+    assert need(every + MOVES) is GpuNeed.REQUIRED

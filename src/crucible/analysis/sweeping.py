@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from crucible.analysis.conclusions import training
 from crucible.analysis.conclusions.seen import Seen
 from crucible.analysis.facts import Guard
@@ -13,14 +15,20 @@ from crucible.analysis.values import Function
 STEPS = 2_000
 """For each of them."""
 
+PLENTY = 4_000
+"""For all of them; of what comes then, only functions that speak of a GPU are followed."""
+
 SWEPT = 200
 """Functions that are looked at."""
+
+_OF_GPUS = re.compile("cuda|gpu|device|nccl|distributed", re.IGNORECASE)
 
 
 def sweep(machine: Machine) -> None:
     machine.facts.followed = len(machine.facts.made)
+    plenty = machine.steps + PLENTY
     for function in _left(machine)[:SWEPT]:
-        if id(function.node) in machine.visited:
+        if id(function.node) in machine.visited or (machine.steps > plenty and not _of_gpus(machine, function)):
             continue
         machine.limit = machine.steps + STEPS
         machine.guards, machine.loops, machine.depth, machine.rounds = (Guard(swept=True),), (), 0, 0
@@ -41,3 +49,8 @@ def _left(machine: Machine) -> list[Function]:
         return found
     never = unused(machine.trees.values())
     return [each for each in found if (each.scope.file, each.node.lineno) not in never]
+
+
+def _of_gpus(machine: Machine, function: Function) -> bool:
+    lines = machine.tree(function.scope.file).text.lines[function.node.lineno - 1 : function.node.end_lineno]
+    return _OF_GPUS.search("\n".join(lines)) is not None

@@ -20,8 +20,9 @@ _ANY_OF_A_FILE = frozenset({"getattr", "vars", "__dict__"})
 
 
 class _Definition(NamedTuple):
+    file: str
+    lines: range
     words: set[str]
-    lines: Lines
 
 
 def unused(trees: Collection[Tree]) -> Lines:
@@ -33,7 +34,7 @@ def unused(trees: Collection[Tree]) -> Lines:
         said |= new
     if said & _ANY_WORD or (len(trees) > 1 and said & _ANY_OF_A_FILE) or any(map(_asks_by_name, trees)):
         return set()
-    return set[tuple[str, int]]().union(*(each.lines for rest in waiting.values() for each in rest))
+    return {(each.file, line) for rest in waiting.values() for each in rest for line in each.lines}
 
 
 def _asks_by_name(tree: Tree) -> bool:
@@ -52,8 +53,7 @@ def _divided(tree: Tree, definitions: dict[str, list[_Definition]]) -> set[str]:
             continue
         begin, end = each.lineno - 1, each.end_lineno or each.lineno
         words = set(_WORD.findall("\n".join(lines[begin:end])))
-        found = _Definition(words, {(name, line) for line in range(begin + 1, end + 1)})
-        definitions.setdefault(each.name, []).append(found)
+        definitions.setdefault(each.name, []).append(_Definition(name, range(begin + 1, end + 1), words))
         rest += lines[after:begin]
         after = end
     return set(_WORD.findall("\n".join((*rest, *lines[after:]))))
