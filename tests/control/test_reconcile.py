@@ -138,6 +138,25 @@ async def test_while_nobody_listened_nobody_was_silent(rig: Rig, gap: float) -> 
     assert (await rig.world(job)).job.conditions == {"unreachable"}
 
 
+async def test_a_process_that_stood_still_within_a_round_was_not_listening(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or its clock was set forward meanwhile."""
+    job, _ = await rig.running()
+    await rig.listen(NOTICE_AFTER - 1)
+    rig.clock.move(1.0)
+    claim = rig.reconciler._claim_due
+
+    async def stand_still() -> list[str]:
+        found = await claim()
+        rig.clock.move(3600.0)
+        return found
+
+    monkeypatch.setattr(rig.reconciler, "_claim_due", stand_still)
+    await rig.reconciler.round()
+    assert (await rig.world(job)).job.conditions == frozenset()
+
+
 async def test_a_new_process_counts_silence_anew(rig: Rig) -> None:
     job, _ = await rig.running()
     rig.clock.move(3600)

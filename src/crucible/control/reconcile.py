@@ -52,22 +52,26 @@ class Reconciler:
 
     async def round(self) -> None:
         """One round: contacts are stored, due jobs looked at, the queue served."""
-        self._notice_gap()
+        self._notice_gap(self._ports.clock.now())
         await self._flush()
         due = await self._claim_due()
-        self._last_round = self._ports.clock.now()
+        self._listen(self._ports.clock.now())
         for job in due:
             await self._look_safely(job)
         if await self._ports.db.read(self._anything_queued):
             await self._writer.write(self._scheduler.place)
 
-    def _notice_gap(self) -> None:
+    def _notice_gap(self, now: float) -> None:
         """After a start, a sleep of this computer or a loss of the database silence is counted anew: nobody
-        was listening.
+        was listening. The same holds where the clock was set forward.
         """
-        now = self._ports.clock.now()
         if now - self._last_round > GAP_SECONDS:
             self._listening_since = now
+
+    def _listen(self, now: float) -> None:
+        """The database answers, so whatever agents say is heard."""
+        self._notice_gap(now)
+        self._last_round = now
 
     async def _flush(self) -> None:
         if not self._contacts.waiting:
@@ -102,6 +106,7 @@ class Reconciler:
         world = repository.load_world(unit.conn, job)
         if world is None:
             return
+        self._listen(unit.now)  # this process may have stood still since the round began
         after = unit.advance(world, Tick(self._listening_since))
         _PUT_DOWN.run(unit.conn, job=job)
         if world.live is not None and after.live is None:
