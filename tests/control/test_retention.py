@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +19,7 @@ from crucible.control.room import Bounds, Room
 from crucible.core.errors import Conflict
 from crucible.core.ids import Prefix
 from crucible.core.retention import DAY
-from crucible.storage import Store, StoreDenied, StoreUnreachable
+from crucible.storage import HashMismatch, Store, StoreDenied, StoreUnreachable
 from crucible.storage.layout import artifact_key, bundle_key, checkpoint_key, log_segment_key
 from crucible.wire.messages import Kind
 
@@ -400,6 +401,40 @@ async def test_what_another_rank_is_storing_is_not_forgotten_with_the_first_ones
     await put_and_told(rig, runner, b"a third")
     await keeper.round()
     assert checkpoint_key(job, sha(b"again")) in stored(rig)
+
+
+async def test_bytes_that_are_sent_twice_go_though_the_second_come_after_they_were_removed(rig: Rig) -> None:
+    """A server that stood still meanwhile stores what another has stored, told of, pruned and removed."""
+    job, runner, keeper = await pruned_checkpoint(rig, b"again")
+    key, late = checkpoint_key(job, sha(b"again")), asyncio.Event()
+
+    async def slowly() -> AsyncIterator[bytes]:
+        await late.wait()
+        yield b"again"
+
+    sending = asyncio.create_task(rig.agents.put_checkpoint(runner.attempt, 0, sha(b"again"), slowly()))
+    await asyncio.sleep(0.05)
+    await put_and_told(rig, runner, b"again")
+    await put_and_told(rig, runner, b"a third")
+    await keeper.round()
+    rig.clock.move(3600.0)
+    await keeper.round()
+    late.set()
+    await sending
+    assert key in stored(rig)
+    await keeper.round()
+    assert stored(rig) == {checkpoint_key(job, sha(b"a third"))}
+    assert not [r for r in await rig.rows(t.meta) if r["key"].startswith((marks.ARRIVING, marks.REMOVING))]
+
+
+async def test_a_sending_that_failed_keeps_nothing(rig: Rig) -> None:
+    job, runner, keeper = await pruned_checkpoint(rig, b"again")
+    with pytest.raises(HashMismatch):
+        await rig.agents.put_checkpoint(runner.attempt, 0, sha(b"again"), pieces(b"other"))
+    await put_and_told(rig, runner, b"again")
+    await put_and_told(rig, runner, b"a third")
+    await keeper.round()
+    assert stored(rig) == {checkpoint_key(job, sha(b"a third"))}
 
 
 async def test_bytes_whose_sender_died_go_once_nobody_can_mean_them_any_more(rig: Rig) -> None:

@@ -232,9 +232,9 @@ class Agents:
     async def put_checkpoint(self, attempt: str, rank: int, sha256: str, chunks: AsyncIterator[bytes]) -> None:
         """Stores the bytes. They count as a checkpoint once the CHECKPOINT message has come."""
         key = checkpoint_key(await self._job_of(attempt), sha256)
-        await marks.announce(self._tools.ports, key, f"{attempt}:{rank}")
-        await self._uploads.object(key, sha256, chunks, LARGEST_CHECKPOINT)
-        crashpoint("checkpoint.after_put")
+        async with marks.sending(self._tools.ports, key, f"{attempt}:{rank}"):
+            await self._uploads.object(key, sha256, chunks, LARGEST_CHECKPOINT)
+            crashpoint("checkpoint.after_put")
 
     async def open_checkpoint(self, attempt: str, rank: int, sha256: str) -> StoredFile:
         """A kept checkpoint of the attempt's own job, or the one it starts from; NotFound for every other."""

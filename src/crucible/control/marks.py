@@ -2,21 +2,24 @@
 
 The same bytes may come again while an earlier use of them is being removed. Who stores such an object announces
 it first, and its row takes that back; who removes one claims it first. Both are rows of one database, so one of
-the two comes first, and the other sees it.
+the two comes first, and the other sees it. Bytes that are sent twice may arrive twice, the second time long after
+their row: each sending has a mark of its own, too, until it is over.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
 from crucible.control import meta
 from crucible.control.ports import Ports
-from crucible.core.errors import Trouble
+from crucible.core.errors import CrucibleError, TimedOut, Trouble, Unreachable
+from crucible.core.ids import Prefix
 
 ARRIVING = "arriving:"
 REMOVING = "removing:"
@@ -40,8 +43,25 @@ class Claimed:
     coming: list[str]
 
 
-async def announce(ports: Ports, key: str, who: str) -> None:
-    """From now on the object is not removed until `arrived`. Waits for a removal to end, or raises BeingRemoved."""
+@asynccontextmanager
+async def sending(ports: Ports, key: str, who: str) -> AsyncIterator[None]:
+    """Announces the object, and that it is under way inside. Where no answer came, it may still be."""
+    sent = f"{who}:{ports.ids.new(Prefix.CHECKPOINT)}"
+    await announce(ports, key, who, sent)
+    try:
+        yield
+    except (TimedOut, Unreachable):
+        raise
+    except CrucibleError:
+        await ports.db.write(lambda conn: arrived(conn, key, sent))
+        raise
+    await ports.db.write(lambda conn: arrived(conn, key, sent))
+
+
+async def announce(ports: Ports, key: str, *who: str) -> None:
+    """From now on the object is not removed until all have `arrived`. Waits for a removal to end, or raises
+    BeingRemoved.
+    """
     for _ in range(int(REMOVAL_SECONDS / WAIT) + 1):
         if await ports.db.write(lambda conn: _announce(conn, key, who, ports.clock.now())):
             return
@@ -54,7 +74,7 @@ async def announce(ports: Ports, key: str, who: str) -> None:
 
 
 def arrived(conn: Connection, key: str, who: str) -> None:
-    """Its row is there, which is reason enough to keep it."""
+    """Its row is there, which is reason enough to keep it; or the sending is over."""
     others = {name: at for name, at in _arriving(conn, key).items() if name != who}
     _note(conn, key, others)
 
@@ -90,10 +110,10 @@ def forget(conn: Connection, now: float) -> None:
     meta.drop(conn, *ended)
 
 
-def _announce(conn: Connection, key: str, who: str, now: float) -> bool:
+def _announce(conn: Connection, key: str, who: Iterable[str], now: float) -> bool:
     if _is_being_removed(conn, key, now):
         return False
-    _note(conn, key, {**_arriving(conn, key), who: now})
+    _note(conn, key, _arriving(conn, key) | dict.fromkeys(who, now))
     return True
 
 
