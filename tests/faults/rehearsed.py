@@ -14,6 +14,8 @@ from tests.harness import TERMINAL, Deployment, View, until
 from crucible.backends.rehearsal.connection import CallFailed
 
 LONG = 120.0
+BOOKS = 300.0
+"""What failed often is tried again after a minute, and an absence is believed at the second try."""
 """Seconds to wait for what usually takes a few: the computer may be busy."""
 
 STEPS = """\
@@ -110,7 +112,7 @@ class Rehearsed:
     def nothing_lives(self, *, others: frozenset[str] = frozenset()) -> None:
         """No machine at the cloud, none that we believe in, no process of any."""
         until(lambda: not self.alive(others=others), LONG, "every machine to end")
-        until(self._all_gone, LONG, "our books to say so")
+        until(self._all_gone, BOOKS, "our books to say so")
         dead = self.cloud.census().keys() - others
         assert not dead & all_processes().keys()
 
