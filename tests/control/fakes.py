@@ -42,15 +42,24 @@ class Killed(BaseException):
 class FakeClock:
     def __init__(self) -> None:
         self.time = START
+        self.ahead = 0.0
 
     def now(self) -> float:
         return self.time
+
+    def steady(self) -> float:
+        return self.time - START - self.ahead
 
     async def sleep(self, seconds: float) -> None:
         self.time += seconds
 
     def move(self, seconds: float) -> None:
         self.time += seconds
+
+    def set(self, seconds: float) -> None:
+        """Somebody sets it, so much forward or back: no time passes."""
+        self.time += seconds
+        self.ahead += seconds
 
 
 class CountedIds:

@@ -1,15 +1,17 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from tests.control.fakes import Gate
-from tests.control.world import Rig, with_calls
+from tests.control.world import Rig, other_worker, with_calls
 
 from crucible.backends.base import Seen
 from crucible.control.db import schema as t
 from crucible.core.errors import TimedOut, Unreachable
 from crucible.core.lifecycle import JobState, MachineState, Reason
+from crucible.core.lifecycle import facts as f
 from crucible.core.lifecycle.silence import SETTLE_WINDOW
 
 
@@ -35,6 +37,47 @@ async def test_a_machine_seen_again_in_between_starts_the_count_anew(rig: Rig) -
         await rig.poller.poll()
     found = await rig.machine()
     assert (found.state, found.gone_sightings) == (MachineState.UP, 1)
+
+
+async def seen_gone_once(rig: Rig) -> None:
+    """By a list that may be 100 seconds old."""
+    rig.backend.capabilities = replace(rig.backend.capabilities, settle_window=100.0)
+    await rig.running()
+    rig.backend.show((await rig.machine()).id, Seen.GONE)
+    await rig.poller.poll()
+
+
+async def test_two_lists_are_as_far_apart_as_time_has_passed_whatever_the_clock_was_set_to(rig: Rig) -> None:
+    await seen_gone_once(rig)
+    rig.clock.set(3600.0)
+    await rig.poller.poll()
+    assert (await rig.machine()).alive
+    rig.clock.set(-7200.0)
+    rig.clock.move(100.0)
+    await rig.poller.poll()
+    assert not (await rig.machine()).alive
+
+
+async def test_what_a_process_before_it_saw_is_no_first_list(rig: Rig) -> None:
+    """Its clock may have been another."""
+    await seen_gone_once(rig)
+    rig.clock.move(3600.0)
+    successor = await other_worker(rig, "w2")
+    await successor.poller.poll()
+    assert (await rig.machine()).alive
+    rig.clock.move(100.0)
+    await successor.poller.poll()
+    assert not (await rig.machine()).alive
+
+
+async def test_what_somebody_else_saw_again_in_between_starts_the_time_anew(rig: Rig) -> None:
+    await seen_gone_once(rig)
+    machine = (await rig.machine()).id
+    await rig.change_machine(machine, f.SeenUp())
+    rig.clock.move(100.0)
+    for _ in range(2):
+        await rig.poller.poll()
+    assert (await rig.machine()).alive
 
 
 async def test_a_list_that_lags_behind_a_launch_is_not_believed(rig: Rig) -> None:

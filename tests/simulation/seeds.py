@@ -7,5 +7,9 @@ BAD: dict[int, str] = {
     1481: "what was pruned under a clock set back was never removed",
     1596: "a list that was long on its way was taken for a new one, and a machine for gone",
     526: "the simulated successor of a runner that was fenced before its program began started that program",
+    1423: "a clock set forward while a server stood still in a round looked like silence, and an attempt was replaced",
+    2814: "the same, of another server",
+    8213: "bytes sent twice arrived a second time after they had been pruned and removed, and stayed for ever",
+    8639: "a clock set between two lists made them look far apart, and a new machine that neither showed was gone",
     16: "a host that ended before its first contact was never started again",
 }

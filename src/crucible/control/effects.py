@@ -18,6 +18,7 @@ import structlog
 
 from crucible.backends import base
 from crucible.control import repository, restored
+from crucible.control.absences import Absences
 from crucible.control.crashpoints import crashpoint
 from crucible.control.outbox import CALL_DEADLINE, Claimed, Outbox
 from crucible.control.places import Places
@@ -52,11 +53,12 @@ class Bearings:
 
 
 class Performer:
-    def __init__(self, ports: Ports, places: Places, writer: Writer, bearings: Bearings) -> None:
+    def __init__(self, ports: Ports, places: Places, writer: Writer, bearings: Bearings, absences: Absences) -> None:
         self._ports = ports
         self._places = places
         self._writer = writer
         self._bearings = bearings
+        self._absences = absences
         self._outbox = Outbox(ports.worker, places.names())
         self._under_way: set[asyncio.Task[None]] = set()
         self.launches: Counter[tuple[str, str]] = Counter()
@@ -194,10 +196,10 @@ class Performer:
         await self._call(effect, backend, lambda: backend.terminate(ref))
         crashpoint("terminate.after_call")
         for _ in range(SIGHTINGS):
-            asked_at = self._ports.clock.now()
+            asked = self._ports.clock.steady()
             seen = await self._call(effect, backend, lambda: backend.poll([ref]))
             if all(o.seen in (base.Seen.GONE, base.Seen.INTERRUPTED) for o in seen):
-                await self._note(effect, f.LaunchAnswered(native_id), f.SeenGone(asked_at=asked_at))
+                await self._note_gone(effect, native_id, asked, self._ports.clock.steady())
         await self._finish(effect)
 
     async def _find(self, effect: Claimed, backend: base.Backend) -> str | None:
@@ -232,10 +234,21 @@ class Performer:
     async def _note(self, effect: Claimed, *facts: f.MachineFact) -> Machine:
         return await self._writer.write(lambda unit: self._apply(unit, effect, facts))
 
+    async def _note_gone(self, effect: Claimed, native_id: str, asked: float, answered: float) -> None:
+        def note(unit: Unit) -> None:
+            machine = self._machine(unit, effect)
+            gone = f.SeenGone(absent_for=self._absences.lasting(machine, asked, answered))
+            unit.advance_machine(machine, f.LaunchAnswered(native_id), gone)
+
+        await self._writer.write(note)
+
     def _apply(self, unit: Unit, effect: Claimed, facts: tuple[f.MachineFact, ...]) -> Machine:
+        return unit.advance_machine(self._machine(unit, effect), *facts)
+
+    def _machine(self, unit: Unit, effect: Claimed) -> Machine:
         machine = repository.load_machine(unit.conn, effect.machine.id)
         assert machine is not None, "machines are never deleted"
-        return unit.advance_machine(machine, *facts)
+        return machine
 
     async def _later(self, effect: Claimed, why: str) -> None:
         longest = min(FIRST_WAIT * 2.0 ** min(effect.tries, 10), LONGEST_WAIT)

@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 from crucible.backends.base import Backend
 from crucible.catalog import Library
 from crucible.catalog.sources import Sources
+from crucible.control.absences import Absences
 from crucible.control.agents import Agents, Tools
 from crucible.control.backup import Backup, Source
 from crucible.control.bulk import Bulk
@@ -140,8 +141,9 @@ class Parts:
         invites = any(invitations.channel(backend).channel is Channel.STORE for backend in backends.values())
         self.storelink = StoreLink(ports, self.agents, postroom, deployment.key, backends, invites=invites)
         bearings = Bearings(deployment.key, deployment.agents_url, invitations.of)
-        self.performer = Performer(ports, self.places, self.writer, bearings)
-        self.poller = Poller(ports, self.places, self.writer)
+        absences = Absences()
+        self.performer = Performer(ports, self.places, self.writer, bearings, absences)
+        self.poller = Poller(ports, self.places, self.writer, absences)
         self.janitor = Janitor(ports, self.places, self.writer, deployment.id)
         self.reconciler = Reconciler(ports, self.writer, self.scheduler, self.contacts)
         self.ledger = Ledger(ports, self.places, self.writer, self.duties)

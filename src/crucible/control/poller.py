@@ -13,6 +13,7 @@ from sqlalchemy import select
 
 from crucible.backends.base import MachineRef, Observation, Seen
 from crucible.control import codec, repository
+from crucible.control.absences import Absences
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement
 from crucible.control.places import Places
@@ -29,10 +30,11 @@ _ALIVE = Statement(select(t.machines).where(t.machines.c.state != MachineState.G
 
 
 class Poller:
-    def __init__(self, ports: Ports, places: Places, writer: Writer) -> None:
+    def __init__(self, ports: Ports, places: Places, writer: Writer, absences: Absences) -> None:
         self._ports = ports
         self._places = places
         self._writer = writer
+        self._absences = absences
 
     async def poll(self) -> None:
         """One round over every machine that is not gone, all places at once."""
@@ -48,7 +50,9 @@ class Poller:
     async def _alive(self) -> dict[str, list[Machine]]:
         rows = await self._ports.db.read(_ALIVE.all)
         found: dict[str, list[Machine]] = {}
-        for machine in map(codec.machine_of, rows):
+        machines = [codec.machine_of(row) for row in rows]
+        self._absences.keep({machine.id for machine in machines})
+        for machine in machines:
             if machine.native_id is not None and self._places.has(machine.backend):
                 found.setdefault(machine.backend, []).append(machine)
         return found
@@ -56,31 +60,34 @@ class Poller:
     async def _poll_backend(self, name: str, machines: list[Machine]) -> None:
         backend = self._places.backend(name)
         refs = [MachineRef(name, m.id, m.native_id or "", m.region) for m in machines]
-        asked_at = self._ports.clock.now()
+        asked = self._ports.clock.steady()
         seen = await self._ports.calls.run(name, lambda: backend.poll(refs), POLL_DEADLINE)
-        known = {m.id: m for m in machines}
+        answered, known = self._ports.clock.steady(), {m.id: m for m in machines}
         for observation in seen:
             machine = known.get(observation.ref.machine)
             if machine is not None and _news(machine, observation):
-                await self._writer.write(lambda unit, o=observation: self._tell(unit, o, asked_at))  # type: ignore[misc]
+                await self._writer.write(lambda unit, o=observation: self._tell(unit, o, asked, answered))  # type: ignore[misc]
 
-    def _tell(self, unit: Unit, observation: Observation, asked_at: float) -> None:
+    def _tell(self, unit: Unit, observation: Observation, asked: float, answered: float) -> None:
         machine = repository.load_machine(unit.conn, observation.ref.machine)
-        fact = _fact(observation, asked_at)
-        if machine is not None and fact is not None:
+        if machine is None:
+            return
+        gone = observation.seen in (Seen.GONE, Seen.INTERRUPTED)
+        fact = _fact(observation, self._absences.lasting(machine, asked, answered) if gone else 0.0)
+        if fact is not None:
             unit.advance_machine(machine, fact)
 
 
-def _fact(observation: Observation, asked_at: float) -> f.MachineFact | None:
+def _fact(observation: Observation, absent_for: float) -> f.MachineFact | None:
     match observation.seen:
         case Seen.UP | Seen.STARTING:
             return f.SeenUp()
         case Seen.HALTED:
             return f.SeenHalted()
         case Seen.GONE:
-            return f.SeenGone(detail=observation.detail, asked_at=asked_at)
+            return f.SeenGone(detail=observation.detail, absent_for=absent_for)
         case Seen.INTERRUPTED:
-            return f.SeenGone(interrupted=True, detail=observation.detail, asked_at=asked_at)
+            return f.SeenGone(interrupted=True, detail=observation.detail, absent_for=absent_for)
         case Seen.UNREACHABLE:
             return None
 

@@ -23,6 +23,9 @@ class Clock(Protocol):
     def now(self) -> float:
         """Seconds since the epoch, UTC."""
 
+    def steady(self) -> float:
+        """Seconds on a clock that nobody sets. They mean something to this process alone."""
+
     async def sleep(self, seconds: float) -> None: ...
 
 

@@ -45,6 +45,9 @@ class SystemClock:
             self._tell(self._wall() - here)
         return self._ahead + here
 
+    def steady(self) -> float:
+        return self._steady()
+
     def _tell(self, ahead: float) -> None:
         self._told = ahead
         log.warning(

@@ -105,9 +105,9 @@ def test_absence_is_believed_when_it_was_seen_twice() -> None:
 def test_a_list_that_was_long_on_its_way_is_as_old_as_the_question() -> None:
     """Asked for within the settle window, it may show what was before the machine was made."""
     slow = replace(UP, settle_window=15.0)
-    once = advance_machine(slow, f.SeenGone(asked_at=NOW - 10), NOW).machine
-    assert advance_machine(once, f.SeenGone(asked_at=NOW + 14), NOW + 30).machine.alive
-    assert not advance_machine(once, f.SeenGone(asked_at=NOW + 15), NOW + 30).machine.alive
+    once = advance_machine(slow, f.SeenGone(absent_for=0.0), NOW).machine
+    assert advance_machine(once, f.SeenGone(absent_for=14.0), NOW + 3000).machine.alive
+    assert not advance_machine(once, f.SeenGone(absent_for=15.0), NOW).machine.alive
 
 
 def test_an_empty_find_is_as_old_as_the_question() -> None:

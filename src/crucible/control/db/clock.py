@@ -41,6 +41,9 @@ class ServerClock:
     def now(self) -> float:
         return time.time() if self._ahead is None else self._ahead + steady()
 
+    def steady(self) -> float:
+        return steady()
+
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 

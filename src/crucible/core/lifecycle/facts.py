@@ -168,7 +168,9 @@ class LaunchLost:
 
 @dataclass(frozen=True)
 class FoundNothing:
-    """A find by token came back empty; `asked_at` as in SeenGone."""
+    """A find by token came back empty. `asked_at`: when the place was asked, since an answer that was long on its way
+    is as old (None: just now).
+    """
 
     asked_at: float | None = None
 
@@ -190,11 +192,13 @@ class SeenHalted:
 
 @dataclass(frozen=True)
 class SeenGone:
-    """`asked_at`: when the place was asked, since an answer that was long on its way is as old (None: just now)."""
+    """`absent_for`: seconds from when who tells it first found nothing to when he asked again, on a clock that nobody
+    sets (None: from when it was first told, on the usual one).
+    """
 
     interrupted: bool = False
     detail: str = ""
-    asked_at: float | None = None
+    absent_for: float | None = None
 
 
 @dataclass(frozen=True)

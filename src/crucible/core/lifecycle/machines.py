@@ -48,9 +48,8 @@ def advance_machine(machine: Machine, fact: f.MachineFact, now: float) -> Machin
             return MachineStep(_there(machine))
         case f.SeenHalted():
             return _halted(machine, now)
-        case f.SeenGone(interrupted, detail, asked_at):
-            asked = now if asked_at is None else asked_at
-            return MachineStep(_seen_gone(machine, now, asked, interrupted, detail))
+        case f.SeenGone(interrupted, detail, absent_for):
+            return MachineStep(_seen_gone(machine, now, absent_for, interrupted, detail))
         case f.Unwanted(why):
             return _release(machine, why)
 
@@ -118,14 +117,15 @@ def _halted(machine: Machine, now: float) -> MachineStep:
     return MachineStep(again, (Effect(EffectKind.LAUNCH, machine.id),))
 
 
-def _seen_gone(machine: Machine, now: float, asked_at: float, interrupted: bool, detail: str) -> Machine:
+def _seen_gone(machine: Machine, now: float, absent_for: float | None, interrupted: bool, detail: str) -> Machine:
     """Believed when two lists agree and the second was asked for a settle window after the first was there."""
     if not machine.launch_settled:
         return machine
     since = machine.gone_since if machine.gone_since is not None else now
     sightings, taken_back = machine.gone_sightings + 1, machine.interrupted or interrupted
     counted = replace(machine, gone_sightings=sightings, gone_since=since, interrupted=taken_back)
-    believed = sightings >= SIGHTINGS and asked_at >= since + machine.settle_window
+    lasted = now - since if absent_for is None else absent_for
+    believed = sightings >= SIGHTINGS and lasted >= machine.settle_window
     return _gone(counted, now, detail) if believed else counted
 
 

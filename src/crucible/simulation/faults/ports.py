@@ -41,6 +41,9 @@ class WallClock:
     def now(self) -> float:
         return START + self._loop.time() + self.ahead
 
+    def steady(self) -> float:
+        return self._loop.time()
+
     def step(self, seconds: float) -> None:
         """Somebody sets it, far forward or some minutes back."""
         self.ahead += seconds

@@ -1,0 +1,26 @@
+"""Absences: since when this process has found nothing of a machine, on a clock that nobody sets.
+
+A clock that is set between two lists would make them look further apart than they are, and a list may be older than a
+new machine. What another process saw, or this one before it was started again, does not count here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from crucible.core.lifecycle import Machine
+
+
+class Absences:
+    def __init__(self) -> None:
+        self._since: dict[str, float] = {}
+
+    def lasting(self, machine: Machine, asked: float, answered: float) -> float:
+        """Seconds from the answer that first said so to this question. Both by the steady clock."""
+        if not machine.gone_sightings:
+            self._since.pop(machine.id, None)  # it was seen meanwhile, maybe by somebody else
+        return max(0.0, asked - self._since.setdefault(machine.id, answered))
+
+    def keep(self, machines: Collection[str]) -> None:
+        """Of all others nothing will be asked any more."""
+        self._since = {machine: since for machine, since in self._since.items() if machine in machines}
