@@ -47,14 +47,14 @@ bring_azurite() {
     [ -x .venv/node_modules/.bin/azurite ] && return
     if mkdir "$run/azurite" 2>/dev/null; then
         command -v npm >/dev/null || apt_install npm
-        install_azurite || install_azurite || say "missing: azurite; tests that need it will say so."
+        install_azurite || say "missing: azurite; tests that need it will say so."
         touch "$run/azurite/brought"
     fi
     until [ -e "$run/azurite/brought" ]; do sleep 0.5; done
 }
 
 install_azurite() {
-    timeout 180 npm install --silent --no-audit --no-fund --ignore-scripts --prefix .venv azurite@3.35.0 >&2
+    timeout 600 npm install --silent --no-audit --no-fund --ignore-scripts --prefix .venv azurite@3.35.0 >&2
 }
 
 # Rewrites the tests' asserts while the first suites leave a core idle, so that not every worker has to do it.

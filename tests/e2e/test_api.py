@@ -131,7 +131,7 @@ class TestSubmit:
             {"command": ["true"], "grace_seconds": -1},
             {"command": ["true"], "retries": {"user": -1}},
         ],
-        ids=str,
+        ids=lambda spec: str(spec)[:80],
     )
     def test_a_spec_that_is_not_right(self, client: httpx.Client, spec: View) -> None:
         problem_of(client.post("/api/v1/jobs", json=spec), 422, "bad_input")
