@@ -38,6 +38,16 @@ def both_ways(machine: Machine, test: Value, node: ast.If, scope: Scope) -> Flow
     return _afterwards(machine, gpu, yes, no)
 
 
+def perhaps(machine: Machine, before: Value, value: Value) -> Value:
+    """What an entry of a dict holds once it was set: under a condition that is open, either of the two.
+
+    Texts only: a number that is set only sometimes is still the best guess.
+    """
+    if type(value) is not str or not machine.guards or machine.situation().certain:
+        return value
+    return either([value, before], machine.guards[-1].gpu is not None)
+
+
 def _asks_rank(test: ast.expr) -> bool:
     """Of several processes each goes its own way, so both are gone."""
     names = (getattr(each, "id", getattr(each, "attr", "")) for each in nodes(test))

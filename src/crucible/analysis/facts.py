@@ -15,6 +15,9 @@ class Guard(NamedTuple):
     swept: bool = False
     """No condition on whether it runs: nobody was seen to call this code, or another process goes this way."""
 
+    tried: bool = False
+    """None either: it runs, and where that fails the program goes another way."""
+
 
 class Loop(NamedTuple):
     """`length` is how often it goes round, None if that is unknown; `data` where it goes over a loader of data."""
@@ -39,7 +42,11 @@ class Situation(NamedTuple):
 
     @property
     def certain(self) -> bool:
-        return not any(not guard.swept for guard in self.guards)
+        return not any(not (guard.swept or guard.tried) for guard in self.guards)
+
+    @property
+    def tried(self) -> bool:
+        return any(guard.tried for guard in self.guards)
 
     @property
     def with_gpu(self) -> bool:

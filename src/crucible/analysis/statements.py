@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from crucible.analysis.branches import both_ways
+from crucible.analysis.branches import both_ways, perhaps
 from crucible.analysis.calling import call
 from crucible.analysis.contexts import entered
 from crucible.analysis.definitions import define_class, define_function
@@ -19,6 +19,7 @@ from crucible.analysis.library.torch_models import HEADS, LAST
 from crucible.analysis.looping import for_loop, while_loop
 from crucible.analysis.machine import Exhausted, Machine
 from crucible.analysis.operators import binary, truth
+from crucible.analysis.rescues import goes_another_way
 from crucible.analysis.scope import Scope
 from crucible.analysis.switches import note_switched_off
 from crucible.analysis.tensors import tensor_arithmetic
@@ -36,6 +37,7 @@ from crucible.analysis.values import (
     Thing,
     Unknown,
     Value,
+    either,
 )
 
 
@@ -186,7 +188,7 @@ def _set_item(machine: Machine, target: ast.Subscript, value: Value, scope: Scop
         owner.owner.attrs[LAST] = value
     elif isinstance(owner, dict):
         if isinstance(key, str | int | float | bool):
-            owner[key] = value
+            owner[key] = perhaps(machine, owner.get(key, UNKNOWN), value)
     elif isinstance(owner, list) and isinstance(key, int) and -len(owner) <= key < len(owner):
         owner[key] = value
 
@@ -221,8 +223,12 @@ def _inside(machine: Machine, value: Value, scope: Scope) -> Value:
 
 
 def _try(machine: Machine, node: ast.Try, scope: Scope) -> Flow:
+    another = goes_another_way(node)
     if any(_lets_go_of_imports(handler) for handler in node.handlers):
         with machine.under(Guard()):
+            flow = execute(machine, node.body, scope)
+    elif another:
+        with machine.under(Guard(tried=True)):
             flow = execute(machine, node.body, scope)
     else:
         flow = execute(machine, node.body, scope)
@@ -234,11 +240,20 @@ def _try(machine: Machine, node: ast.Try, scope: Scope) -> Flow:
             execute(machine, handler.body, scope)
         # The body is what is meant to happen; a handler only adds what the body left open.
         for name, value in before.items():
-            scope.names[name] = value
+            scope.names[name] = _kept(value, scope.names.get(name), another)
     if flow is Flow.NEXT:
         flow = execute(machine, node.orelse, scope)
     final = execute(machine, node.finalbody, scope)
     return final if final is not Flow.NEXT else flow
+
+
+def _kept(meant: Value, instead: Value, another: bool) -> Value:
+    """A device is either of the two where the handler is another way."""
+    return either([meant, instead], True) if another and _may_be_device(meant) and _may_be_device(instead) else meant
+
+
+def _may_be_device(value: Value) -> bool:
+    return isinstance(value, str) or (isinstance(value, Thing) and value.path == "torch.device")
 
 
 def _lets_go_of_imports(handler: ast.ExceptHandler) -> bool:

@@ -48,6 +48,10 @@ REQUIRED = {
     "the driver's numbers": "import pynvml\npynvml.nvmlInit()",
     "numpyro": "import jax, numpyro\nnumpyro.set_platform('gpu')\njax.numpy.zeros(3)",
     "set_device": "import torch\ntorch.cuda.set_device(0)",
+    "jax asked for its platform": "import jax\nassert jax.default_backend() == 'gpu'\njax.numpy.zeros(3)",
+    "jax asked for its devices": (
+        "import jax, sys\nif jax.devices()[0].platform != 'gpu':\n    sys.exit('none')\njax.numpy.zeros(3)"
+    ),
     "a pipeline": "from transformers import pipeline\npipeline('text-generation', device=0)",
 }
 OPTIONAL = {
@@ -116,6 +120,23 @@ OPTIONAL = {
         "p.add_argument('--device', default='cpu')\na = p.parse_args()\n"
         "numpyro.set_platform(a.device)\njax.numpy.zeros(3)"
     ),
+    "a device that was asked for after it was made": (
+        "import torch\ndef best():\n    d = torch.device('cuda')\n    if not torch.cuda.is_available():\n"
+        "        return torch.device('cpu')\n    return d\ntorch.zeros(3).to(best())"
+    ),
+    "GPUs hidden unless an option says which": (
+        "import argparse, os\np = argparse.ArgumentParser()\np.add_argument('--gpu', default='-1')\n"
+        "os.environ['CUDA_VISIBLE_DEVICES'] = p.parse_args().gpu\nimport tensorflow as tf\ntf.zeros(3)"
+    ),
+    "an option that has it among its choices": (
+        "import argparse, xgboost as xgb\np = argparse.ArgumentParser()\n"
+        "p.add_argument('--method', choices=['hist', 'gpu_hist'], default='hist')\n"
+        "xgb.train({'tree_method': p.parse_args().method}, d)"
+    ),
+    "a variable of the environment": (
+        "import os, xgboost as xgb\nxgb.train({'device': os.environ.get('TREES_DEVICE', 'cpu')}, d)"
+    ),
+    "what jax runs on": "import jax\nhalf = jax.default_backend() == 'gpu'\njax.numpy.zeros(3)",
     "a library in a try": "try:\n    import cupy as np\nexcept ImportError:\n    import numpy as np",
 }
 NONE = {
@@ -127,6 +148,12 @@ NONE = {
     "data of keras": "from keras.datasets import mnist\nmnist.load_data()\nfrom sklearn.svm import SVC",
     "hidden from TensorFlow": "import tensorflow as tf\ntf.config.set_visible_devices([], 'GPU')\ntf.zeros(3)",
     "jax told so": "import jax\njax.config.update('jax_platform_name', 'cpu')\njax.numpy.zeros(3)",
+    "jax told so by a device": (
+        "import jax\njax.config.update('jax_default_device', jax.devices('cpu')[0])\njax.numpy.zeros(3)"
+    ),
+    "keras on NumPy": "import os\nos.environ['KERAS_BACKEND'] = 'numpy'\nimport keras\nkeras.layers.Dense(3)",
+    "TensorFlow Lite": "import tensorflow as tf\ntf.lite.Interpreter(model_path='a.tflite').invoke()",
+    "another program that is told so": "import subprocess\nsubprocess.run(['python', 'train.py', '--device', 'cuda'])",
     "numpyro told so": "import jax, numpyro\nnumpyro.set_platform('cpu')\njax.numpy.zeros(3)",
     "records of TensorFlow": (
         "import tensorflow as tf\nwith tf.io.TFRecordWriter('a') as w:\n"

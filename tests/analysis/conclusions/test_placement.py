@@ -29,6 +29,31 @@ NEED = {
         "from stable_baselines3 import PPO\nPPO('MlpPolicy', 'CartPole-v1', device='cpu').learn(10)",
         GpuNeed.NONE,
     ),
+    "an agent that is loaded": ("from stable_baselines3 import PPO\nPPO.load('a.zip').predict(o)", GpuNeed.OPTIONAL),
+    "environments alone": (
+        "from stable_baselines3.common.env_util import make_vec_env\nmake_vec_env('CartPole-v1', 4).reset()",
+        GpuNeed.NONE,
+    ),
+    "an actor of Ray with a share of a GPU": (
+        "import ray\n@ray.remote\nclass A:\n    pass\nA.options(num_gpus=0.5).remote()",
+        GpuNeed.REQUIRED,
+    ),
+    "an algorithm of Ray with a GPU": (
+        "from ray.rllib.algorithms.ppo import PPOConfig\nPPOConfig().resources(num_gpus=1).build().train()",
+        GpuNeed.REQUIRED,
+    ),
+    "an algorithm of Ray without": (
+        "from ray.rllib.algorithms.ppo import PPOConfig\nPPOConfig().resources(num_gpus=0).build().train()",
+        GpuNeed.NONE,
+    ),
+    "trees where there is a GPU": (
+        "import lightgbm, torch\np = {}\nif torch.cuda.is_available():\n    p['device'] = 'gpu'\nlightgbm.train(p, d)",
+        GpuNeed.OPTIONAL,
+    ),
+    "trees that are updated where there is a GPU": (
+        "import torch, xgboost as x\np = {}\nif torch.cuda.is_available():\n    p.update(device='cuda')\nx.train(p, d)",
+        GpuNeed.OPTIONAL,
+    ),
     "a learner of fastai": (
         "from fastai.vision.all import *\nlearn = vision_learner(dls, resnet34)\nlearn.fit(1)",
         GpuNeed.OPTIONAL,

@@ -21,16 +21,19 @@ from crucible.analysis.conclusions.placement import (
     by_environment,
     chosen_by_environment,
     demands,
+    fits_are_tried,
     is_trainer,
     is_trainers_class,
     kept_off,
     names_gpu,
+    perhaps_boosted,
 )
 from crucible.analysis.conclusions.seen import Seen
 from crucible.analysis.conclusions.tries import caught, unless_tried
 from crucible.analysis.facts import Assigned, Call, Situation
+from crucible.analysis.iteration import items_of
 from crucible.analysis.knowledge.frameworks import ONLY_GPU, PLAIN
-from crucible.analysis.library.standard import ASKS
+from crucible.analysis.library.standard import ASKS, JAX_DEVICE
 from crucible.analysis.values import Either, Instance, Thing, Value
 from crucible.core.profile import Conclusion, Confidence, GpuNeed
 
@@ -53,6 +56,7 @@ _ITSELF = (
     "keras_core.",
     "keras_rs.",
     "paddle.",
+    "brax.",
 )
 _DATA_ONLY = (
     "keras.datasets.", "keras.utils.", "tensorflow.data.", "tensorflow.io.", "tensorflow.random.set_seed",
@@ -60,7 +64,7 @@ _DATA_ONLY = (
     "tensorflow.config.", "tensorflow.get_logger", "tensorflow.compat.", "tensorflow.summary.", "jax.config.",
     "tensorflow.train.Bytes", "tensorflow.train.Int64", "tensorflow.train.Float", "tensorflow.train.Feature",
     "tensorflow.train.Example", "tensorflow.train.SequenceExample", "tensorflow.make_tensor_proto",
-    "tensorflow.make_ndarray", "numpyro.set_",
+    "tensorflow.make_ndarray", "numpyro.set_", "tensorflow.lite.",
     "tensorflow.autograph.", "paddle.io.", "paddle.vision.transforms.", "paddle.vision.datasets.", "paddle.set_device",
 )  # fmt: skip
 _GPU_MEMORY = (
@@ -98,8 +102,8 @@ def gpu_need(seen: Seen, unseen_model: bool = False) -> Conclusion[GpuNeed]:
 
 
 def _always(situation: Situation) -> bool:
-    """It happens on every run, as far as the conditions around it tell."""
-    return situation.certain
+    """It happens on every run, as far as the conditions around it tell, and nothing goes round it."""
+    return situation.certain and not situation.tried
 
 
 def is_cuda(value: Value) -> bool:
@@ -145,8 +149,13 @@ def _places(call: Call) -> Iterator[Value]:
 def _required(seen: Seen, telling: list[Call]) -> Iterator[Sign]:
     for where in seen.facts.refusals:
         yield where, "It gives up where there is no GPU."
+    asks = any(call.path in ASKS for call in telling)
     for call in telling:
         if not _always(call.situation) or call.situation.without_gpu:
+            continue
+        if asks and call.path == "torch.device":
+            continue  # To make one does not fail: what is put there says whether it was asked for first.
+        if fits_are_tried(seen, call):
             continue
         if call.last == "cuda" and call.path not in ("torch.cuda", "torch.version.cuda"):
             yield call.where, "It moves to a GPU without asking whether there is one."
@@ -184,7 +193,7 @@ def _names_device(call: Call) -> bool:
 
 def _hands_on(call: Call) -> bool:
     return call.last not in ("autocast", "GradScaler", "load") and not call.path.startswith(
-        ("builtins.", "argparse.", "os.")
+        ("builtins.", "argparse.", "os.", "subprocess.")
     )
 
 
@@ -229,15 +238,23 @@ def _optional(seen: Seen, telling: list[Call]) -> Iterator[Sign]:
         bases = each.bases if isinstance(each, Instance) else ()
         if any(base in TRAINERS or base.startswith(_ITSELF) for base in bases):
             yield each.where, "Its framework uses a GPU that is there."
-    yield from chosen_by_environment(seen)
+    yield from perhaps_boosted(seen)
     for where in seen.facts.switched_off:
         yield where, "A flag would switch GPU use on."
     if _imports_what_may_use_one(seen):
         for option in _device_options(seen):
             yield option.where, f"The option {option.name} chooses the device."
+        for call in seen.calls_where(lambda path: path.endswith(".add_argument"), ("choices",)):
+            if any(map(is_cuda, filter(_is_text, items_of(call.kwargs.get("choices")) or ()))):
+                yield call.where, "An option has the GPU among its choices."
+        yield from chosen_by_environment(seen)
     for each in seen.facts.imports:
         if each.module.partition(".")[0] in ONLY_GPU:
             yield each.situation.where, f"It imports {each.module} where it can."
+
+
+def _is_text(value: Value) -> bool:
+    return isinstance(value, str)
 
 
 def _device_options(seen: Seen) -> list[Assigned]:
@@ -264,14 +281,21 @@ _HIDING = frozenset(
 
 
 def _hides(name: Value = None, value: Value = None) -> bool:
+    if name == "KERAS_BACKEND":
+        return value in ("numpy", "openvino")
     return name in ("CUDA_VISIBLE_DEVICES", "JAX_PLATFORMS", "JAX_PLATFORM_NAME") and value in ("", "-1", "cpu")
 
 
 def _forbidden(seen: Seen) -> Sign | None:
     jax = any(each.module.partition(".")[0] in ("jax", "flax") for each in seen.facts.imports)
     for call in seen.calls_where(_HIDING.__contains__):
-        if call.path.startswith("os.") and call.situation.certain and _hides(*call.args[:2]):
-            return call.where, "It hides GPUs from itself."
+        if (
+            call.path.startswith("os.")
+            and call.situation.certain
+            and _hides(*call.args[:2])
+            and not _chosen(seen, call)
+        ):
+            return call.where, "It keeps itself off GPUs."
         if (
             call.path in _TF_HIDES
             and call.argument(0, "devices") == []
@@ -289,10 +313,22 @@ def _forbidden(seen: Seen) -> Sign | None:
     return None
 
 
+def _chosen(seen: Seen, call: Call) -> bool:
+    """An option says so, and could say otherwise."""
+    return any(option.value == call.args[1] for option in _device_options(seen))
+
+
 def _keeps_jax_off(call: Call) -> bool:
     if call.path == _NUMPYRO:
         return call.argument(0, "platform") == "cpu" and call.situation.certain
-    return call.path == "jax.config.update" and call.args[:2] in _ON_CPU
+    if call.path != "jax.config.update" or len(call.args) < 2:
+        return False
+    name, value = call.args[:2]
+    return (name, value) in _ON_CPU or (name == "jax_default_device" and _is_host(value))
+
+
+def _is_host(value: Value) -> bool:
+    return isinstance(value, Thing) and value.path == JAX_DEVICE and value.attrs.get("platform") == "cpu"
 
 
 def _only_tpus(seen: Seen, call: Call) -> bool:

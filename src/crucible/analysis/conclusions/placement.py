@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from crucible.analysis.conclusions.seen import Seen
 from crucible.analysis.facts import Call
-from crucible.analysis.values import Name, Thing, Value, Where, settled
+from crucible.analysis.values import Either, Name, Thing, Value, Where, settled
 
 Sign = tuple[Where, str]
 
@@ -56,7 +56,8 @@ NEEDS = frozenset(
 
 _TF_PLACES = frozenset({"tensorflow.distribute.MirroredStrategy", "tensorflow.distribute.OneDeviceStrategy"})
 _TENSOR_TYPE = "torch.set_default_tensor_type"
-WORDS = ("quantization_config", "providers", "use_gpu", "attn_implementation", "use_flash_attention_2")
+_RAY_SHARES = ("num_gpus", "num_gpus_per_env_runner", "num_gpus_per_learner", "num_gpus_per_worker")
+WORDS = ("quantization_config", "providers", "use_gpu", "attn_implementation", "use_flash_attention_2", *_RAY_SHARES)
 """Keywords that tell of a GPU in some library."""
 
 _TAKES = frozenset(
@@ -70,6 +71,7 @@ _YOLO = "ultralytics."
 _YOLO_RUNS = ("train", "val", "predict", "track", "benchmark", "YOLO()")
 _YOLO_WORK = (*_YOLO_RUNS, "export")
 BOOSTED = ("xgboost.", "lightgbm.", "catboost.")
+_TREE_SETTINGS = ("device", "tree_method", "device_type", "task_type", "predictor")
 
 
 def demands(call: Call) -> Iterator[Sign]:
@@ -98,6 +100,8 @@ def demands(call: Call) -> Iterator[Sign]:
         yield call.where, "Its tensors are on a GPU from the start."
     if call.last == "ScalingConfig" and call.kwargs.get("use_gpu") is True:
         yield call.where, "Its workers wait for GPUs."
+    if (call.path.startswith("ray.") or call.path == ".options") and call.path != "ray.init" and _takes_share(call):
+        yield call.where, "Ray waits until there is a GPU for it."
     if call.last == "from_pretrained" and _flash(call):
         yield call.where, "Flash attention runs on GPUs."
     if call.path in ARGUMENTS and "bnb" in _text(call.kwargs.get("optim")).replace("paged", "bnb"):
@@ -111,18 +115,42 @@ def demands(call: Call) -> Iterator[Sign]:
         yield call.where, "What is loaded in 8 or 4 bits is put on a GPU."
 
 
+def _takes_share(call: Call) -> bool:
+    shares = (settled(call.kwargs.get(name)) for name in _RAY_SHARES)
+    return any(isinstance(each, int | float) and each > 0 for each in shares)
+
+
 def boosted(seen: Seen) -> Iterator[Sign]:
     """Parameters of boosted trees that are given as a dict."""
+    for call, value in _tree_settings(seen):
+        if call.situation.certain and not call.situation.tried and _trees_on_gpu(value):
+            yield call.where, "Its parameters put the trees on a GPU."
+
+
+def fits_are_tried(seen: Seen, call: Call) -> bool:
+    """Trees are put somewhere when they are fitted, not when the estimator is made; that may be gone round."""
+    if not call.path.startswith(BOOSTED) or not isinstance(call.result, Thing):
+        return False
+    fits = [each.situation.tried for each in seen.calls_named("fit") if each.owner is call.result]
+    return bool(fits) and all(fits)
+
+
+def perhaps_boosted(seen: Seen) -> Iterator[Sign]:
+    for call, value in _tree_settings(seen):
+        if any(map(_trees_on_gpu, value.options if isinstance(value, Either) else (value,))):
+            yield call.where, "Its parameters put the trees on a GPU where a condition holds."
+
+
+def _tree_settings(seen: Seen) -> Iterator[tuple[Call, Value]]:
     for call in seen.calls_where(lambda path: path.startswith(BOOSTED)):
-        if not call.situation.certain:
-            continue
         for each in (*call.args, *call.kwargs.values()):
             given = settled(each)
             if isinstance(given, dict):
-                for name in ("device", "tree_method", "device_type", "task_type", "predictor"):
-                    value = given.get(name)
-                    if isinstance(value, str) and (value.startswith(("cuda", "gpu")) or value == "GPU"):
-                        yield call.where, "Its parameters put the trees on a GPU."
+                yield from ((call, given[name]) for name in _TREE_SETTINGS if name in given)
+
+
+def _trees_on_gpu(value: Value) -> bool:
+    return isinstance(value, str) and (value.startswith(("cuda", "gpu")) or value == "GPU")
 
 
 def is_trainer(call: Call) -> bool:
@@ -131,8 +159,9 @@ def is_trainer(call: Call) -> bool:
         return call.last.endswith(("earner", "DataLoaders", "dataloaders"))
     if call.path in _TAKES or "CUDA" in "".join(map(_text, _every(call.kwargs.get("providers")))):
         return True
+    made = call.path.removesuffix(".load")
     return call.path in TRAINERS or (
-        call.path.startswith(TRAINER_ROOTS) and call.path.count(".") <= 2 and call.last[:1].isupper()
+        made.startswith(TRAINER_ROOTS) and made.count(".") <= 2 and made.rpartition(".")[2][:1].isupper()
     )
 
 
@@ -141,7 +170,7 @@ def is_trainers_class(path: str) -> bool:
     return path.startswith("class ") and path.removeprefix("class ") in TRAINERS
 
 
-_SWITCH = re.compile(r"(use_|no_|enable_|disable_)?(cuda|gpus?|device|accelerator)")
+_SWITCH = re.compile(r"(\w+_)?(cuda|gpus?|device|accelerator)")
 
 
 def chosen_by_environment(seen: Seen) -> Iterator[Sign]:

@@ -45,7 +45,8 @@ PLAIN = frozenset(
     {
         "numpy", "pandas", "scipy", "polars", "pyarrow", "h5py", "matplotlib", "seaborn", "plotly", "PIL", "yaml",
         "tqdm", "rich", "tabulate", "requests", "psutil", "absl", "click", "typer", "fire", "tyro", "loguru", "gym",
-        "gymnasium",
+        "gymnasium", "tensorboard", "wandb", "joblib", "networkx", "statsmodels", "sympy", "bs4", "pydantic", "dotenv",
+        "boto3", "imageio", "skimage",
     }
 )  # fmt: skip
 """Packages that never use a GPU."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from crucible.analysis.branches import perhaps
 from crucible.analysis.iteration import items_of
 from crucible.analysis.library.asked import Asked
 from crucible.analysis.operators import MAX_LENGTH
@@ -100,8 +101,9 @@ def _of_dict(asked: Asked, owner: dict[Any, Value], name: str) -> Value:
     if name == "values":
         return list(owner.values())
     if name == "update":
-        owner.update(asked.args[0] if asked.args and isinstance(asked.args[0], dict) else {})
-        owner.update(asked.kwargs)
+        given = asked.args[0] if asked.args and isinstance(asked.args[0], dict) else {}
+        for key, value in (*given.items(), *asked.kwargs.items()):
+            owner[key] = perhaps(asked.machine, owner.get(key, UNKNOWN), value)
         return None
     if name == "copy":
         return dict(owner)

@@ -138,6 +138,21 @@ def _device_count(asked: Asked) -> Value:
     return Name("torch.cuda.device_count()")
 
 
+JAX_DEVICE = "jax.Device"
+
+
+def _jax_devices(asked: Asked) -> Value:
+    """As many as there are, all of one kind: GPUs, where there is one and no other kind is asked for."""
+    kind = asked.get(0, "backend", None)
+    return Thing(
+        "list", attrs={"like": Thing(JAX_DEVICE, attrs={"platform": _jax_kind(asked) if kind is None else kind})}
+    )
+
+
+def _jax_kind(asked: Asked) -> Value:
+    return Either(("gpu", "cpu"), gpu=True)
+
+
 def _partial(asked: Asked) -> Value:
     return asked.thing()
 
@@ -226,6 +241,7 @@ HANDLERS: dict[str, Callable[[Asked], Value]] = {
         "device_type") == "GPU" else UNKNOWN,
     "tensorflow.config.experimental.list_physical_devices": lambda asked: GPUS if asked.get(0,
         "device_type") == "GPU" else UNKNOWN,
+    "jax.default_backend": _jax_kind, "jax.devices": _jax_devices, "jax.local_devices": _jax_devices,
     "torch.multiprocessing.spawn": _spawn, "torch.multiprocessing.start_processes": _spawn,
     "multiprocessing.Process": _process,
     "torch.multiprocessing.Process": _process, "threading.Thread": _process,

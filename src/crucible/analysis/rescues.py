@@ -1,0 +1,88 @@
+"""Rescues: a `try` after which the program goes on without what failed."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+
+from crucible.analysis.trees import nodes
+
+_Part = ast.stmt | ast.ExceptHandler | ast.match_case
+
+_SHORT = 3
+"""Statements of a `try` that has another way at hand, with those inside of them. A whole program in one only says
+nicely that it failed."""
+
+_FITTING = (
+    "Exception",
+    "RuntimeError",
+    "AssertionError",
+    "IndexError",
+    "XGBoostError",
+    "LightGBMError",
+    "CatBoostError",
+)
+"""What a missing GPU raises, or what catches that."""
+
+_EXITS = frozenset({"sys.exit", "exit", "quit", "os._exit"})
+
+
+def goes_round(block: ast.Try) -> bool:
+    """It is short, and does not end the program where a GPU is missing."""
+    return _is_short(block) and any(map(_goes_on, block.handlers))
+
+
+def goes_another_way(block: ast.Try | ast.TryStar) -> bool:
+    """It goes round by what comes to the same: sets or returns what the `try` would have, or calls the same again.
+
+    That holds for all that the `try` calls; a handler that only reports may belong to a whole program.
+    """
+    if not isinstance(block, ast.Try) or not goes_round(block):
+        return False
+    meant = _results(block.body)
+    return any(_fits(each) and not meant.isdisjoint(_results(each.body)) for each in block.handlers)
+
+
+def below(body: Sequence[_Part]) -> Iterator[ast.stmt]:
+    """Statement by statement: what stands in expressions is none, and there are ten times as many of them."""
+    waiting: list[_Part] = list(body)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.stmt):
+            yield node
+        for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+            waiting.extend(getattr(node, name, ()))
+
+
+def _is_short(block: ast.Try) -> bool:
+    return sum(1 for _ in itertools.islice(below(block.body), _SHORT + 1)) <= _SHORT
+
+
+def _goes_on(handler: ast.ExceptHandler) -> bool:
+    return _fits(handler) and not any(map(_ends, nodes(handler)))
+
+
+def _ends(node: ast.AST) -> bool:
+    return isinstance(node, ast.Raise) or (isinstance(node, ast.Call) and ast.unparse(node.func) in _EXITS)
+
+
+def _fits(handler: ast.ExceptHandler) -> bool:
+    return handler.type is None or any(_last(each).endswith(_FITTING) for each in nodes(handler.type))
+
+
+def _last(node: ast.AST) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _results(body: Iterable[ast.stmt]) -> set[str]:
+    """What a block sets, that it returns, and what it calls for its own sake."""
+    found: set[str] = set()
+    for each in body:
+        if isinstance(each, ast.Assign):
+            found.update(ast.unparse(target) for target in each.targets)
+        elif isinstance(each, ast.Return):
+            found.add("return")
+        elif isinstance(each, ast.Expr) and isinstance(each.value, ast.Call):
+            found.add(f"{ast.unparse(each.value.func)}()")
+    return found - {"print()"}
