@@ -250,6 +250,13 @@ def test_adapters_are_what_learns() -> None:
     assert found.trainable_parameters.value == 2 * 8 * 768 * 2 * 12
 
 
+def test_adapters_of_keras_are_what_learns() -> None:
+    code = "import keras_hub\nm = keras_hub.models.GemmaCausalLM.from_preset('gemma_2b_en')\n"
+    whole, adapted = read(code), read(code + "m.backbone.enable_lora(rank=4)\n")
+    assert adapted.parameters.value == whole.parameters.value == whole.trainable_parameters.value
+    assert 0 < (adapted.trainable_parameters.value or 0) < (whole.parameters.value or 0) / 100
+
+
 def test_keras_networks() -> None:
     sequential = (
         "import keras\nfrom keras import layers\n"

@@ -22,7 +22,7 @@ def both_ways(machine: Machine, test: Value, node: ast.If, scope: Scope) -> Flow
     holder = scope.lookup("self")
     kept = holder.attrs if isinstance(holder, Instance) else {}
     names, attrs = dict(scope.names), dict(kept)
-    yes = _one_way(machine, Guard(gpu, both_happen), node.body, scope)
+    yes = _one_way(machine, Guard(gpu, both_happen, every=_every(machine, node.test, scope)), node.body, scope)
     names_yes, attrs_yes = dict(scope.names), dict(kept)
     _put(scope.names, names)
     _put(kept, attrs)
@@ -52,6 +52,18 @@ def _asks_rank(test: ast.expr) -> bool:
     """Of several processes each goes its own way, so both are gone."""
     names = (getattr(each, "id", getattr(each, "attr", "")) for each in nodes(test))
     return any("rank" in name.lower() for name in names)
+
+
+def _every(machine: Machine, test: ast.expr, scope: Scope) -> int:
+    """How many rounds go by until the rest of a division is nothing."""
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+        return max(_every(machine, each, scope) for each in test.values)
+    if not (isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Eq) and isinstance(test.left, ast.BinOp)):
+        return 1
+    if not isinstance(test.left.op, ast.Mod) or machine.evaluate(test.comparators[0], scope) != 0:
+        return 1
+    rounds = machine.evaluate(test.left.right, scope)
+    return rounds if type(rounds) is int and rounds > 0 else 1
 
 
 def _one_way(machine: Machine, guard: Guard, body: Sequence[ast.stmt], scope: Scope) -> Flow:

@@ -18,6 +18,9 @@ class Guard(NamedTuple):
     tried: bool = False
     """None either: it runs, and where that fails the program goes another way."""
 
+    every: int = 1
+    """It holds in one round out of so many: `if step % 4 == 0`."""
+
 
 class Loop(NamedTuple):
     """`length` is how often it goes round, None if that is unknown; `data` where it goes over a loader of data."""

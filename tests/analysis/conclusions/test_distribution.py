@@ -44,6 +44,7 @@ def test_how_work_is_spread(code: str, kind: Distribution) -> None:
         ("import torch\ntorch.zeros(3).cuda()", 1),
         ("import pytorch_lightning as pl\npl.Trainer(accelerator='gpu', devices=4, num_nodes=2)", 8),
         ("import torch\ntorch.nn.DataParallel(m.cuda(), device_ids=[0, 1, 2])", 3),
+        ("from dask_cuda import LocalCUDACluster\nLocalCUDACluster(n_workers=2)", 2),
         ("import torch.multiprocessing as mp\ndef f(rank, n):\n    m.to('cuda')\nmp.spawn(f, args=(4,), nprocs=4)", 4),
     ],
 )

@@ -135,3 +135,4 @@ def test_searches_fit_side_by_side() -> None:
 def test_the_least_is_an_interpreter() -> None:
     assert 0 < parts(read("print(1)\n")).total < 0.5e9
     assert parts(read("import torch\n")).base > parts(read("import numpy\n")).base
+    assert parts(read("import stable_baselines3\n")).base == parts(read("import torch\n")).base

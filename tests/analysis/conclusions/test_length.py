@@ -17,6 +17,8 @@ STEP = "    loss = net(torch.randn(8, 3)).sum()\n    loss.backward()\n    opt.st
         ("step = 0\nwhile step < 700:\n" + STEP + "    step += 1\n", 700),
         ("i = 0\nwhile True:\n" + STEP + "    i += 1\n    if i > 300:\n        break\n", 300),
         ("def train():\n" + STEP + "for epoch in range(6):\n    for i in range(10):\n        train()\n", 60),
+        ("k = 4\nfor i in range(100):\n  if i > 5 and i % k == 0:\n" + STEP, 25),
+        ("for i in range(5):\n  for part in torch.randperm(n).chunk(4):\n" + STEP, 20),
         (
             ("for epoch in range(3):\n  for x in torch.utils.data.DataLoader([1] * 100, batch_size=8):\n")
             + STEP.replace("    ", "      "),

@@ -158,3 +158,26 @@ model.fit(x, y, epochs=9, callbacks=[keras.callbacks.ModelCheckpoint("best.weigh
 )
 def test_keras_goes_on_where_it_loads_what_it_saves_before_it_trains(before: str, after: str, goes_on: bool) -> None:
     assert read(KERAS.format(before=before, after=after)).resume.value is goes_on
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import xgboost as xgb\nxgb.train({}, d, callbacks=[xgb.callback.TrainingCheckPoint(directory='c')])",
+        "from stable_baselines3.common.callbacks import CheckpointCallback as C\nmodel.learn(9, callback=C(1000, 'c'))",
+        "from catboost import CatBoost\nCatBoost({}).fit(d, save_snapshot=True)",
+    ],
+)
+def test_callbacks_of_libraries_save_as_they_go(code: str) -> None:
+    assert read(code).checkpointing.value
+
+
+def test_only_snapshots_are_gone_on_from_by_themselves() -> None:
+    assert read("from catboost import CatBoost\nCatBoost({}).fit(d, save_snapshot=True)").resume.value
+    assert not read("from catboost import CatBoost\nCatBoost({}).fit(d)").resume.value
+
+
+def test_arrays_that_are_written_before_training_are_no_checkpoints() -> None:
+    written = "import numpy as np\nfor i in range(9):\n    np.save(f'{i}.npy', x)\n"
+    assert not saving(written + LOOP).checkpointing.value
+    assert saving("import numpy as np\n" + LOOP + "    np.save('w.npy', x)\n").checkpointing.value

@@ -23,6 +23,8 @@ from crucible.core.profile import Confidence, Entrypoint
         "import torchvision\ntorchvision.models.resnet50(pretrained=True)",
         "import keras\nkeras.applications.ResNet50()",
         "import wandb\nwandb.init()",
+        "import pandas as pd\npd.read_csv('https://a.example/b.csv')",
+        "import dask.dataframe as dd\ndd.read_parquet('s3://bucket/rows')",
     ],
 )
 def test_what_fetches_or_sends_needs_the_network(code: str) -> None:

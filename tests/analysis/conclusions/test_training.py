@@ -106,6 +106,8 @@ def test_a_precision_chosen_by_name_is_found() -> None:
         ("import tensorflow as tf\nd = tf.data.Dataset.from_tensor_slices(x).shuffle(5).batch(24)", 24),
         ("import keras\nkeras.utils.image_dataset_from_directory('d')", 32),
         ("batch_size = 20", 20),
+        ("batch_size = 2048\nminibatch_size = batch_size // 16", 128),
+        ("import torch\nfor i in range(n):\n    rows = [torch.zeros(3)]\n    torch.stack(rows)", None),
         (
             (
                 "import argparse\np = argparse.ArgumentParser()\n"
@@ -139,6 +141,7 @@ def test_lengths_and_pictures() -> None:
     assert read("block_size = 256").sequence_length.value == 256
     assert read("tok(texts, max_length=128, truncation=True)").sequence_length.value == 128
     assert "tokens" in read("x = 1").sequence_length.question
+    assert not read("from collections import deque\nmemory = deque(maxlen=1000)").sequence_length.known
     assert (
         read(
             "from transformers import AutoTokenizer as A\nt = A.from_pretrained('x')\nt.encode(s, max_length=128)"

@@ -99,6 +99,7 @@ _COUNTED = frozenset(
         "torch.multiprocessing.spawn",
         "ray.train.ScalingConfig",
         "tensorflow.distribute.MirroredStrategy",
+        "dask_cuda.LocalCUDACluster",
     }
 )
 """Calls that are told how many GPUs there are, or which."""
@@ -115,6 +116,8 @@ def _counts(call: Call) -> list[Value]:
         return [call.kwargs.get("nprocs")]
     if call.path == "ray.train.ScalingConfig":
         return [call.kwargs.get("num_workers")]
+    if call.path == "dask_cuda.LocalCUDACluster":
+        return [call.kwargs.get("n_workers"), call.argument(0, "CUDA_VISIBLE_DEVICES")]
     if call.path == "tensorflow.distribute.MirroredStrategy":
         return [call.argument(0, "devices")]
     return []

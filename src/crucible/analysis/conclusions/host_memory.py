@@ -16,7 +16,11 @@ LIBRARIES = {
 }  # fmt: skip
 """What each takes once it is imported; as assumed, versions differ."""
 _BACKENDS = frozenset({"torch", "tensorflow", "jax"})
-_STAND_ON = {"transformers": "torch", "keras": "tensorflow", "diffusers": "torch", "trl": "torch"}
+_ON_TORCH = (
+    "transformers", "diffusers", "trl", "stable_baselines3", "sentence_transformers", "ultralytics", "accelerate",
+    "deepspeed",
+)  # fmt: skip
+_STAND_ON = {**dict.fromkeys(_ON_TORCH, "torch"), "keras": "tensorflow"}
 """What a library brings along where the program names none of the three."""
 DRIVER = 1.5e9
 """What the libraries of a GPU take of the machine's own memory."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 
 from crucible.analysis.conclusions.seen import Seen, number_named
 from crucible.analysis.conclusions.told import epochs_told
 from crucible.analysis.conclusions.training import trainer_arguments
-from crucible.analysis.facts import Call, Loop
+from crucible.analysis.facts import Call, Loop, Situation
 from crucible.analysis.iteration import length_of
 from crucible.analysis.values import Tensor, Thing, Where, settled, whole
 from crucible.core.profile import Conclusion, Confidence, Dataset
@@ -107,9 +108,12 @@ def _is_epochs(loop: Loop) -> bool:
 
 def _training_loops(seen: Seen) -> list[tuple[Loop, ...]]:
     """The loops around each place where weights change, the innermost places first."""
+    return sorted((situation.loops for situation in _step_ends(seen)), key=len, reverse=True)
+
+
+def _step_ends(seen: Seen) -> list[Situation]:
     ends = [call for call in seen.calls_named(*_ENDS, "step") if _ends_a_step(call)]
-    rows = [call.situation.loops for call in ends if call.situation.loops]
-    return sorted(rows, key=len, reverse=True)
+    return [call.situation for call in ends if call.situation.loops]
 
 
 def _ends_a_step(call: Call) -> bool:
@@ -158,15 +162,15 @@ def _in_batches(seen: Seen, most: int, call: Call) -> Conclusion[int]:
 
 
 def _counted(seen: Seen) -> tuple[int, list[Where], bool] | None:
-    """The product of the loops around the step, where all of them are known."""
+    """The product of the loops around the step, where all of them are known; in some it comes every few rounds."""
     best: tuple[int, list[Where], bool] | None = None
-    for loops in _training_loops(seen):
+    for situation in sorted(_step_ends(seen), key=lambda each: len(each.loops), reverse=True):
+        loops = situation.loops
         lengths = [loop.length for loop in loops]
         if None in lengths:
             continue
-        product = 1
-        for each in lengths:
-            product *= max(1, each or 1)
+        product = math.prod(max(1, each or 1) for each in lengths)
+        product = max(1, product // math.prod(guard.every for guard in situation.guards))
         if product > 1 and (best is None or product > best[0]):
             best = (product, [loop.where for loop in loops], True)
     return best

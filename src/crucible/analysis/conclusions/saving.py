@@ -39,6 +39,10 @@ _CALLBACKS = frozenset(
         "orbax.checkpoint.CheckpointManager",
         "tensorflow.train.CheckpointManager",
         "lightning.Trainer",
+        "xgboost.callback.TrainingCheckPoint",
+        "stable_baselines3.common.callbacks.CheckpointCallback",
+        "ray.train.xgboost.RayTrainReportCallback",
+        "ray.train.lightgbm.RayTrainReportCallback",
     }
 )
 _LOADS = frozenset(
@@ -59,12 +63,14 @@ _LOAD_METHODS = frozenset(
 
 def checkpointing(seen: Seen) -> Conclusion[bool]:
     saving = seen.calls_where(_saves)
-    during = [call.where for call in saving if call.situation.loops]
+    during = [call.where for call in saving if call.situation.loops and _is_progress(seen, call)]
     if during:
         return seen.say(True, during)
     for call in seen.calls_where(_CALLBACKS.__contains__):
         if call.kwargs.get("enable_checkpointing") is not False:
             return seen.say(True, [call.where])
+    for call in _snapshots(seen):
+        return seen.say(True, [call.where])
     for call in trainer_arguments(seen):
         if call.kwargs.get("save_strategy") != "no":
             return seen.say(True, [call.where], Confidence.HIGH, "The Trainer saves as it goes.")
@@ -75,11 +81,28 @@ def checkpointing(seen: Seen) -> Conclusion[bool]:
     return seen.say(False, (), Confidence.HIGH, "It saves nothing that training could go on from.")
 
 
+def _is_progress(seen: Seen, call: Call) -> bool:
+    """Arrays are written in loops that train nothing as well: those hold data."""
+    if call.path != "numpy.save":
+        return True
+    around = {loop.where for loop in call.situation.loops}
+    return any(loop.where in around for step in seen.calls_named(*_TRAINS, "step") for loop in step.situation.loops)
+
+
 def _saves(path: str) -> bool:
     return path in _SAVES or (path.startswith(_SAVING_ROOTS) and path.rpartition(".")[2] in _SAVE_METHODS)
 
 
 _GOES_ON = ("keras.callbacks.BackupAndRestore", "crucible.checkpoint.latest")
+
+
+def _snapshots(seen: Seen) -> list[Call]:
+    """CatBoost keeps them as it goes, and goes on from the last by itself."""
+    return [
+        call
+        for call in seen.calls_where(lambda path: False, ("save_snapshot",))
+        if call.kwargs["save_snapshot"] is True
+    ]
 
 
 def _loads(path: str) -> bool:
@@ -92,6 +115,8 @@ def resume(seen: Seen) -> Conclusion[bool]:
             return seen.say(True, [call.where])
         if call.path in _GOES_ON:
             return seen.say(True, [call.where])
+    for call in _snapshots(seen):
+        return seen.say(True, [call.where])
     loads = _loads_before_training(seen)
     found = [call.where for call in loads]
     if any(call.last == "load_state_dict" and call.path.startswith("torch.optim") for call in loads):

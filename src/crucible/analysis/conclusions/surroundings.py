@@ -6,6 +6,7 @@ import ast
 
 from crucible.analysis.conclusions.seen import Seen
 from crucible.analysis.facts import Call
+from crucible.analysis.values import settled
 from crucible.core.profile import Conclusion, Confidence, Entrypoint
 
 _NETWORK_ROOTS = (
@@ -63,6 +64,10 @@ _SERVES = frozenset(
 )
 
 
+_READERS = ("read_csv", "read_parquet", "read_json", "read_table", "read_excel", "read_images", "read_text")
+_ELSEWHERE = ("http://", "https://", "s3://", "gs://", "hdfs://", "hf://", "abfs://")
+
+
 def network(seen: Seen) -> Conclusion[bool]:
     found = [call for call in seen.calls_where(_may_reach_out, ("download",)) if _reaches_out(call)]
     if found:
@@ -72,12 +77,15 @@ def network(seen: Seen) -> Conclusion[bool]:
 
 
 def _may_reach_out(path: str) -> bool:
-    return path in _FETCHES or path.startswith(_ROOTS) or path.endswith(("from_pretrained", "from_preset"))
+    return path in _FETCHES or path.startswith(_ROOTS) or path.endswith(("from_pretrained", "from_preset", *_READERS))
 
 
 def _reaches_out(call: Call) -> bool:
     if call.path in _FETCHES or call.path.startswith(_NETWORK_ROOTS):
         return True
+    if call.last in _READERS:
+        name = settled(call.args[0]) if call.args else None
+        return isinstance(name, str) and name.startswith(_ELSEWHERE)
     if call.last in ("from_pretrained", "from_preset"):
         name = call.args[0] if call.args else None
         return not (isinstance(name, str) and name.startswith((".", "/")))

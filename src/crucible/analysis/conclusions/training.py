@@ -24,6 +24,8 @@ _ARGUMENTS = tuple(sorted(path.rpartition(".")[2] for path in ARGUMENTS))
 BATCH_NAMES = (
     "per_device_train_batch_size",
     "train_batch_size",
+    "minibatch_size",
+    "mini_batch_size",
     "batch_size",
     "batchsize",
     "bs",
@@ -33,8 +35,6 @@ BATCH_NAMES = (
     "TRAIN_BATCH_SIZE",
     "batchSize",
     "per_gpu_train_batch_size",
-    "minibatch_size",
-    "mini_batch_size",
     "device_batch_size",
     "per_device_batch_size",
     "per_replica_batch_size",
@@ -346,7 +346,7 @@ def _first_dimension(seen: Seen) -> tuple[int, Where] | None:
     for call in seen.calls("torch.randn", "torch.rand", "torch.randint", "torch.stack"):
         if isinstance(call.result, Tensor) and call.result.shape and len(call.result.shape) > 1:
             size = whole(call.result.shape[0])
-            if size and call.situation.loops:
+            if size and size > 1 and call.situation.loops:
                 return size, call.where
     return None
 
@@ -359,6 +359,8 @@ def sequence_length(seen: Seen) -> Conclusion[int]:
     if named is not None:
         return seen.say(named[0], [named[1]], Confidence.MEDIUM, f"Taken from {named[2]}.")
     for call in seen.calls_where(lambda path: False, _LENGTHS):
+        if call.path == "collections.deque":
+            continue  # a memory of so many entries
         for name, given in call.kwargs.items():
             size = whole(given) if name in _LENGTHS else None
             if size and size > 1:

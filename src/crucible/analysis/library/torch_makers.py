@@ -126,7 +126,7 @@ def _cat(asked: Asked) -> Value:
 _MAKERS: dict[str, Handler] = {
     **dict.fromkeys(("zeros", "ones", "rand", "randn", "empty", "Tensor", "FloatTensor"), _filled()),
     **dict.fromkeys(("zeros_like", "ones_like", "randn_like", "rand_like", "empty_like"), _like),
-    "full": _filled_with, "randint": _randint, "arange": _arange, "linspace": _steps, "tensor": _literal,
-    "as_tensor": _literal, "from_numpy": _from_numpy, "stack": _stack, "cat": _cat, "concat": _cat,
+    "full": _filled_with, "randint": _randint, "arange": _arange, "randperm": _arange, "linspace": _steps,
+    "tensor": _literal, "as_tensor": _literal, "from_numpy": _from_numpy, "stack": _stack, "cat": _cat, "concat": _cat,
 }  # fmt: skip
 HANDLERS: dict[str, Handler] = {f"torch.{name}": act for name, act in _MAKERS.items()}

@@ -89,6 +89,14 @@ def _peft(asked: Asked) -> Value:
     return model
 
 
+def _low_rank(asked: Asked) -> Value:
+    """As models of Keras are given adapters."""
+    model = asked.owner.owner if isinstance(asked.owner, Member) else asked.owner
+    if isinstance(model, Thing):
+        model.attrs["lora"] = settled(asked.get(0, "rank"))
+    return None
+
+
 HEADS = ("fc", "classifier", "head", "heads")
 """What libraries call the last layer, or the last few, of a model that tells pictures apart."""
 LAST = "last layer"
@@ -134,6 +142,8 @@ HANDLERS: dict[str, Callable[[Asked], Value]] = {
     "sentence_transformers.CrossEncoder": _by_argument(0, "model_name"),
     "torchvision.models.detection.fasterrcnn_resnet50_fpn": named,
     "peft.get_peft_model": _peft,
+    f"{MODEL}.enable_lora": _low_rank,
+    f"{MODEL}.backbone.enable_lora": _low_rank,
     "peft.prepare_model_for_kbit_training": lambda asked: asked.get(0, "model"),
     "unsloth.FastLanguageModel.from_pretrained": lambda asked: (
         _named(asked, asked.get(0, "model_name")),
