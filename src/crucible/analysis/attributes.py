@@ -52,6 +52,8 @@ def attribute(machine: Machine, value: Value, name: str) -> Value:
         return Member(value, name) if found is None else found
     if kind is tuple and len(value) == 2 and name in ("values", "indices") and isinstance(value[0], Tensor):
         return value[name == "indices"]  # what max, topk and sort give has these names
+    if name == "value" and kind in (str, int, float):
+        return value  # of a member of an Enum
     return Member(value, name)
 
 

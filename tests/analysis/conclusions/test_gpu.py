@@ -44,10 +44,18 @@ REQUIRED = {
     "boosted trees, then once more without": (
         "import xgboost as xgb\np = {'device': 'cuda'}\nxgb.train(p, d)\np['device'] = 'cpu'\nxgb.train(p, d)"
     ),
+    "a function that others call": (
+        "import torch\nfrom concurrent.futures import ThreadPoolExecutor\ndef f(d):\n    torch.zeros(3).to(d)\n"
+        "with ThreadPoolExecutor() as pool:\n    pool.submit(f, 'cuda:0')"
+    ),
     "kernels": "from numba import cuda\nx = cuda.to_device(y)",
     "the driver's numbers": "import pynvml\npynvml.nvmlInit()",
     "numpyro": "import jax, numpyro\nnumpyro.set_platform('gpu')\njax.numpy.zeros(3)",
     "set_device": "import torch\ntorch.cuda.set_device(0)",
+    "jax compiles for it": "import jax\njax.jit(f, backend='gpu')(x)",
+    "a device of an Enum": (
+        "import enum, torch\nclass D(enum.Enum):\n    FAST = 'cuda'\ntorch.zeros(3).to(D.FAST.value)"
+    ),
     "jax asked for its platform": "import jax\nassert jax.default_backend() == 'gpu'\njax.numpy.zeros(3)",
     "jax asked for its devices": (
         "import jax, sys\nif jax.devices()[0].platform != 'gpu':\n    sys.exit('none')\njax.numpy.zeros(3)"
@@ -153,6 +161,10 @@ NONE = {
     ),
     "keras on NumPy": "import os\nos.environ['KERAS_BACKEND'] = 'numpy'\nimport keras\nkeras.layers.Dense(3)",
     "TensorFlow Lite": "import tensorflow as tf\ntf.lite.Interpreter(model_path='a.tflite').invoke()",
+    "a word in a table": "import pandas as pd\nd = pd.read_csv('a.csv')\nd[d['device'].isin(['cuda', 'cpu'])]",
+    "a word in a picture": "import matplotlib.pyplot as plt\nplt.plot(x, label='cuda')\nplt.legend(['cuda', 'cpu'])",
+    "a word in a log": "import logging, torch\nlogging.getLogger('a').info('cuda')\ntorch.zeros(3)",
+    "a word that is compared": "import torch\ntorch.zeros(3)\nprint(somebody().startswith('cuda'))",
     "another program that is told so": "import subprocess\nsubprocess.run(['python', 'train.py', '--device', 'cuda'])",
     "numpyro told so": "import jax, numpyro\nnumpyro.set_platform('cpu')\njax.numpy.zeros(3)",
     "records of TensorFlow": (

@@ -42,6 +42,15 @@ NEED = {
         "from ray.rllib.algorithms.ppo import PPOConfig\nPPOConfig().resources(num_gpus=1).build().train()",
         GpuNeed.REQUIRED,
     ),
+    "trials of Ray with a GPU each": (
+        "from ray import tune\ntune.run(f, resources_per_trial={'cpu': 2, 'gpu': 1})",
+        GpuNeed.REQUIRED,
+    ),
+    "trials of Ray without": ("from ray import tune\ntune.run(f, resources_per_trial={'gpu': 0})", GpuNeed.NONE),
+    "an index on the GPUs that are there": (
+        "import faiss\nif faiss.get_num_gpus() > 0:\n    i = faiss.index_cpu_to_all_gpus(i)",
+        GpuNeed.OPTIONAL,
+    ),
     "an algorithm of Ray without": (
         "from ray.rllib.algorithms.ppo import PPOConfig\nPPOConfig().resources(num_gpus=0).build().train()",
         GpuNeed.NONE,

@@ -40,6 +40,7 @@ from crucible.core.profile import Conclusion, Confidence, GpuNeed
 _FLAG = re.compile(
     r"(^|_)(cuda|gpu|gpus|gpu_id|device|devices|accel|accelerator)($|_)|^(no|use|disable|enable)_?(cuda|gpu|accel)"
 )
+_NEVER = PLAIN | sys.stdlib_module_names
 _DEVICE = re.compile(r"cuda(:\d+)?")
 _ITSELF = (
     "keras.",
@@ -126,7 +127,7 @@ _DEVICE_WORDS = ("device", "device_map", "map_location", "device_type", "acceler
 _TELLING_WORDS = (*_DEVICE_WORDS, *BITS, *WORDS)
 _PLACING = frozenset({"torch.device", "jax.devices", "torch.set_default_device", "paddle.set_device", _NUMPYRO})
 _TELLING = frozenset({*_PLACING, *PLACED, *ARGUMENTS, *DEEPSPEED, *NEEDS, *_GPU_MEMORY, *ASKS, *TRAINERS})
-_TELLING_ROOTS = (*TRAINER_ROOTS, *_ITSELF, "torch.accelerator.", "fastai.", "ultralytics.")
+_TELLING_ROOTS = (*TRAINER_ROOTS, *_ITSELF, "torch.accelerator.", "fastai.", "ultralytics.", "ray.")
 _TELLING_ENDS = ("cuda", "to", "DistributedDataParallel", "init_process_group", *OFFLOADS)
 
 
@@ -141,6 +142,8 @@ def _places(call: Call) -> Iterator[Value]:
     """The arguments that may name a device."""
     if call.last == "to" or call.path in _PLACING:
         yield from call.args
+    if call.path.startswith("jax."):
+        yield call.kwargs.get("backend")
     for name in _DEVICE_WORDS:
         if name in call.kwargs and call.last not in ("load", "autocast"):
             yield call.kwargs[name]
@@ -191,10 +194,21 @@ def _names_device(call: Call) -> bool:
     return False
 
 
+_ONLY_TOLD = frozenset(
+    {
+        "autocast", "GradScaler", "load", "startswith", "endswith", "count", "index", "append", "add_text", "split",
+        "isin", "replace", "query", "eq",
+    }
+)  # fmt: skip
+"""Methods that do nothing with a device but compare, keep or show its name."""
+
+_PASSES_ON = frozenset({"concurrent", "multiprocessing", "functools", "asyncio", "threading", "collections", "types"})
+"""Of Python itself, what calls functions of the program with what it was given, or keeps it for them."""
+
+
 def _hands_on(call: Call) -> bool:
-    return call.last not in ("autocast", "GradScaler", "load") and not call.path.startswith(
-        ("builtins.", "argparse.", "os.", "subprocess.")
-    )
+    top = call.path.partition(".")[0]
+    return call.last not in _ONLY_TOLD and (top in _PASSES_ON or top not in _NEVER)
 
 
 def _spread(call: Call) -> bool:
@@ -346,4 +360,4 @@ def _computes(path: str) -> bool:
 def _imports_what_may_use_one(seen: Seen) -> bool:
     """With Python and packages such as NumPy alone there is nothing that could."""
     tops = {each.module.partition(".")[0] for each in seen.facts.imports}
-    return bool(tops - sys.stdlib_module_names - PLAIN)
+    return bool(tops - _NEVER)

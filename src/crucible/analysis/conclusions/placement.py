@@ -116,7 +116,11 @@ def demands(call: Call) -> Iterator[Sign]:
 
 
 def _takes_share(call: Call) -> bool:
-    shares = (settled(call.kwargs.get(name)) for name in _RAY_SHARES)
+    """As a keyword, or as one of the resources in a dict."""
+    shares = [settled(call.kwargs.get(name)) for name in _RAY_SHARES]
+    for given in (*call.args, *call.kwargs.values()):
+        if isinstance(given, dict):
+            shares += [settled(given.get(name)) for name in ("gpu", "GPU")]
     return any(isinstance(each, int | float) and each > 0 for each in shares)
 
 

@@ -46,7 +46,7 @@ PLAIN = frozenset(
         "numpy", "pandas", "scipy", "polars", "pyarrow", "h5py", "matplotlib", "seaborn", "plotly", "PIL", "yaml",
         "tqdm", "rich", "tabulate", "requests", "psutil", "absl", "click", "typer", "fire", "tyro", "loguru", "gym",
         "gymnasium", "tensorboard", "wandb", "joblib", "networkx", "statsmodels", "sympy", "bs4", "pydantic", "dotenv",
-        "boto3", "imageio", "skimage",
+        "boto3", "imageio", "skimage", "streamlit", "gradio",
     }
 )  # fmt: skip
 """Packages that never use a GPU."""

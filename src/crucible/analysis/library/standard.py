@@ -212,7 +212,7 @@ ASKS = (
     "torch.cuda.device_count", "tensorflow.test.is_gpu_available", "catboost.utils.get_gpu_device_count",
     "numba.cuda.is_available", "transformers.is_torch_cuda_available", "transformers.utils.is_torch_cuda_available",
     "transformers.is_torch_bf16_gpu_available", "transformers.utils.is_torch_bf16_gpu_available",
-    "accelerate.utils.is_cuda_available", "GPUtil.getAvailable",
+    "accelerate.utils.is_cuda_available", "GPUtil.getAvailable", "faiss.get_num_gpus",
     "cupy.is_available", "cupy.cuda.is_available", "onnxruntime.get_available_providers",
 )  # fmt: skip
 """How a program asks whether there is a GPU."""
@@ -235,7 +235,7 @@ HANDLERS: dict[str, Callable[[Asked], Value]] = {
     "torch.has_mps": _nowhere_else,
     "torch.xpu.is_available": _nowhere_else, "torch.cuda.device_count": _device_count,
     "catboost.utils.get_gpu_device_count": _device_count, "mxnet.context.num_gpus": _device_count,
-    "mxnet.num_gpus": _device_count, "mxnet.device.num_gpus": _device_count,
+    "faiss.get_num_gpus": _device_count, "mxnet.num_gpus": _device_count, "mxnet.device.num_gpus": _device_count,
     "tensorflow.test.gpu_device_name": lambda asked: Either(("/device:GPU:0", ""), gpu=True),
     "tensorflow.config.list_physical_devices": lambda asked: GPUS if asked.get(0,
         "device_type") == "GPU" else UNKNOWN,
