@@ -87,6 +87,10 @@ OPTIONAL = {
     "keras": "import keras\nkeras.Sequential([keras.layers.Dense(3)])",
     "tensorflow": "import tensorflow as tf\nx = tf.matmul(a, b)",
     "jax": "import jax.numpy as jnp\njnp.dot(a, b)",
+    "transformers in TensorFlow": (
+        "from transformers import TFAutoModel\nTFAutoModel.from_pretrained('t5-small').fit(d, epochs=1)"
+    ),
+    "transformers in JAX": ("from transformers import FlaxAutoModel as A\nA.from_pretrained('gpt2').generate(**batch)"),
     "accelerate": "from accelerate import Accelerator\na = Accelerator()",
     "the Trainer": "from transformers import Trainer\nTrainer(model=m).train()",
     "an own trainer": "from transformers import Trainer\nclass Mine(Trainer):\n    pass\nMine(model=m)",
@@ -225,5 +229,6 @@ FLAG = "import argparse\np = argparse.ArgumentParser()\np.add_argument('--gpu', 
 def test_a_flag_chooses_a_device_only_where_something_could_use_it() -> None:
     assert read(FLAG).gpu.value is GpuNeed.NONE
     assert read("import numpy as np\nimport pandas as pd\n" + FLAG).gpu.value is GpuNeed.NONE
+    assert read("import datasets, jiwer, tokenizers\n" + FLAG).gpu.value is GpuNeed.NONE
     assert read("import torch\n" + FLAG).gpu.value is GpuNeed.OPTIONAL
     assert read("import somebodys_package\n" + FLAG).gpu.value is GpuNeed.OPTIONAL

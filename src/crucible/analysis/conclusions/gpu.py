@@ -58,6 +58,8 @@ _ITSELF = (
     "keras_rs.",
     "paddle.",
     "brax.",
+    "transformers.TF",
+    "transformers.Flax",
 )
 _DATA_ONLY = (
     "keras.datasets.", "keras.utils.", "tensorflow.data.", "tensorflow.io.", "tensorflow.random.set_seed",

@@ -46,7 +46,9 @@ PLAIN = frozenset(
         "numpy", "pandas", "scipy", "polars", "pyarrow", "h5py", "matplotlib", "seaborn", "plotly", "PIL", "yaml",
         "tqdm", "rich", "tabulate", "requests", "psutil", "absl", "click", "typer", "fire", "tyro", "loguru", "gym",
         "gymnasium", "tensorboard", "wandb", "joblib", "networkx", "statsmodels", "sympy", "bs4", "pydantic", "dotenv",
-        "boto3", "imageio", "skimage", "streamlit", "gradio",
+        "boto3", "imageio", "skimage", "streamlit", "gradio", "datasets", "tokenizers", "tiktoken", "sentencepiece",
+        "nltk", "jiwer", "sacrebleu", "rouge_score", "seqeval", "soundfile", "huggingface_hub", "omegaconf",
+        "ml_collections",
     }
 )  # fmt: skip
 """Packages that never use a GPU."""
