@@ -14,6 +14,7 @@ from crucible.core.profile import Confidence
         ("import torchvision\ntorchvision.datasets.CIFAR10('data')", "CIFAR-10", 50_000),
         ("import keras\nkeras.datasets.mnist.load_data()", "MNIST", 60_000),
         ("from datasets import load_dataset\nload_dataset('imdb')", "IMDb", 25_000),
+        ("import tensorflow_datasets as tfds\ntfds.builder('cifar10')", "CIFAR-10", 50_000),
         ("from datasets import load_dataset\nload_dataset('glue', 'sst2')", "SST-2", 67_349),
     ],
 )

@@ -139,3 +139,18 @@ def test_datasets(code: str, name: str, samples: int | None) -> None:
     found = read(code).dataset.value
     assert found is not None
     assert (found.name, found.samples) == (name, samples)
+
+
+def test_an_optimizer_of_nnx_ends_a_step() -> None:
+    code = """
+    import optax
+    from flax import nnx
+    opt = nnx.Optimizer(nnx.Linear(2, 3, rngs=nnx.Rngs(0)), optax.adam(1e-3))
+    @nnx.jit
+    def step(opt, x):
+        opt.update(nnx.grad(loss)(opt.model, x))
+    for epoch in range(20):
+        for i in range(200):
+            step(opt, x)
+    """
+    assert read(code).steps.value == 4000

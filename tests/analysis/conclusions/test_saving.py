@@ -181,3 +181,16 @@ def test_arrays_that_are_written_before_training_are_no_checkpoints() -> None:
     written = "import numpy as np\nfor i in range(9):\n    np.save(f'{i}.npy', x)\n"
     assert not saving(written + LOOP).checkpointing.value
     assert saving("import numpy as np\n" + LOOP + "    np.save('w.npy', x)\n").checkpointing.value
+
+
+def test_pictures_are_no_checkpoints() -> None:
+    drawn = "from diffusers import DiffusionPipeline as D\npipe = D.from_pretrained('x')\n"
+    assert read(drawn + "for i in range(4):\n    pipe('a').images[0].save(f'{i:03d}.png')").checkpointing.value is False
+    assert saving(LOOP + "    image.save(f'epoch-{epoch}.png')\n").checkpointing.value is False
+    assert saving(LOOP + "    engine.save(name)\n").checkpointing.value
+
+
+def test_a_program_that_only_evaluates_resumes_nothing() -> None:
+    code = "import jax, orbax.checkpoint as ocp\nparams = ocp.PyTreeCheckpointer().restore('c')\n"
+    assert read(code + "print(jax.numpy.sum(params))").resume.value is False
+    assert read(code + "g = jax.grad(loss)(params)").resume.value

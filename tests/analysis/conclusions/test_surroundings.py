@@ -25,6 +25,8 @@ from crucible.core.profile import Confidence, Entrypoint
         "import wandb\nwandb.init()",
         "import pandas as pd\npd.read_csv('https://a.example/b.csv')",
         "import dask.dataframe as dd\ndd.read_parquet('s3://bucket/rows')",
+        "from transformers import pipeline\npipeline('fill-mask')",
+        "import tensorflow_datasets as tfds\ntfds.builder('mnist')",
     ],
 )
 def test_what_fetches_or_sends_needs_the_network(code: str) -> None:

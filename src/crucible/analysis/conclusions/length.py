@@ -112,11 +112,13 @@ def _training_loops(seen: Seen) -> list[tuple[Loop, ...]]:
 
 
 def _step_ends(seen: Seen) -> list[Situation]:
-    ends = [call for call in seen.calls_named(*_ENDS, "step") if _ends_a_step(call)]
+    ends = [call for call in seen.calls_named(*_ENDS, "step", "update") if _ends_a_step(call)]
     return [call.situation for call in ends if call.situation.loops]
 
 
 def _ends_a_step(call: Call) -> bool:
+    if call.last == "update":
+        return call.path.startswith("flax.nnx.")
     return call.last != "step" or (
         isinstance(call.owner, Thing)
         and call.owner.path.startswith("torch.optim.")

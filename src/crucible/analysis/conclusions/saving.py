@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 from crucible.analysis.conclusions.seen import Seen
-from crucible.analysis.conclusions.training import trainer_arguments
+from crucible.analysis.conclusions.training import trainer_arguments, trains
 from crucible.analysis.facts import Call
 from crucible.analysis.values import Thing, settled
 from crucible.core.profile import Conclusion, Confidence
@@ -29,6 +31,7 @@ _SAVING_ROOTS = (
 )  # fmt: skip
 """Libraries with methods that save; a dot begins a method of an unknown object."""
 
+_PICTURE = re.compile(r"""\.(png|jpe?g|gif|webp)["']""")
 _SAVE_METHODS = frozenset({"save", "save_weights", "save_pretrained", "save_checkpoint", "save_state", "save_model"})
 _CALLBACKS = frozenset(
     {
@@ -63,9 +66,9 @@ _LOAD_METHODS = frozenset(
 
 def checkpointing(seen: Seen) -> Conclusion[bool]:
     saving = seen.calls_where(_saves)
-    during = [call.where for call in saving if call.situation.loops and _is_progress(seen, call)]
-    if during:
-        return seen.say(True, during)
+    during = [call for call in saving if call.situation.loops and _is_progress(seen, call)]
+    if any(call.path != ".save" for call in during) or (during and trains(seen)):
+        return seen.say(True, (call.where for call in during))
     for call in seen.calls_where(_CALLBACKS.__contains__):
         if call.kwargs.get("enable_checkpointing") is not False:
             return seen.say(True, [call.where])
@@ -82,15 +85,21 @@ def checkpointing(seen: Seen) -> Conclusion[bool]:
 
 
 def _is_progress(seen: Seen, call: Call) -> bool:
-    """Arrays are written in loops that train nothing as well: those hold data."""
+    """Pictures are none. Arrays are written in loops that train nothing as well: those hold data."""
     if call.path != "numpy.save":
-        return True
+        return not _is_picture(seen, call)
     around = {loop.where for loop in call.situation.loops}
     return any(loop.where in around for step in seen.calls_named(*_TRAINS, "step") for loop in step.situation.loops)
 
 
 def _saves(path: str) -> bool:
     return path in _SAVES or (path.startswith(_SAVING_ROOTS) and path.rpartition(".")[2] in _SAVE_METHODS)
+
+
+def _is_picture(seen: Seen, call: Call) -> bool:
+    """By how its name ends on the line itself: what stands before differs from one round of the loop to the next."""
+    line = seen.evidence(call.where)
+    return line is not None and _PICTURE.search(line.text) is not None
 
 
 _GOES_ON = ("keras.callbacks.BackupAndRestore", "crucible.checkpoint.latest")
@@ -123,7 +132,7 @@ def resume(seen: Seen) -> Conclusion[bool]:
         return seen.say(True, found)
     weights = {"load_state_dict", "load_weights", "load_model"}
     whole_states = [call for call in loads if call.path not in _LOADS and call.last not in weights]
-    if found and (whole_states or _asked_to(seen) or _loads_what_it_saves(seen, loads)):
+    if found and trains(seen) and (whole_states or _asked_to(seen) or _loads_what_it_saves(seen, loads)):
         return seen.say(True, found, Confidence.MEDIUM)
     asked = [each.where for each in seen.facts.options if each.name.startswith("resume")]
     if asked:
