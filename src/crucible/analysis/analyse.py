@@ -181,6 +181,9 @@ def _pure_half(seen: Seen) -> bool:
     """The weights themselves are in half precision, not only the work on them."""
     return (
         any(not call.args for call in seen.calls_named("half", "bfloat16"))
-        or any("torch_dtype" in call.kwargs or "dtype" in call.kwargs for call in seen.calls_named("from_pretrained"))
+        or any(
+            "torch_dtype" in call.kwargs or "dtype" in call.kwargs
+            for call in seen.calls_named("from_pretrained", "LLM", "pipeline")
+        )
         or any(str(settled(call.kwargs.get("precision"))).endswith("-true") for call in seen.calls("lightning.Trainer"))
     )

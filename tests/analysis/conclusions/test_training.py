@@ -79,6 +79,22 @@ def test_what_is_fitted_without_gradients_has_no_optimizer_and_no_steps(code: st
         ("from transformers import BitsAndBytesConfig\nBitsAndBytesConfig(load_in_4bit=True)", Precision.INT4),
         ("from transformers import AutoModel as A\nA.from_pretrained('gpt2', load_in_8bit=True)", Precision.INT8),
         ("import torch\ntorch.set_float32_matmul_precision('high')", Precision.TF32),
+        (
+            (
+                "import torch\ntorch.set_float32_matmul_precision('high')\n"
+                "with torch.autocast(device.type, dtype=torch.bfloat16):\n    pass"
+            ),
+            Precision.BF16,
+        ),
+        (
+            (
+                "import torch\nfrom torch.distributed.fsdp import MixedPrecision\n"
+                "MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)"
+            ),
+            Precision.BF16,
+        ),
+        ("from transformers import pipeline\npipeline('fill-mask', torch_dtype='float16')", Precision.FP16),
+        ("from vllm import LLM\nLLM('facebook/opt-125m', dtype='bfloat16')", Precision.BF16),
         ("import torch", Precision.FP32),
     ],
 )
@@ -108,6 +124,7 @@ def test_a_precision_chosen_by_name_is_found() -> None:
         ("batch_size = 20", 20),
         ("batch_size = 2048\nminibatch_size = batch_size // 16", 128),
         ("import torch\nfor i in range(n):\n    rows = [torch.zeros(3)]\n    torch.stack(rows)", None),
+        ("batch_size = 512\ndevice_batch_size = 64", 64),
         (
             (
                 "import argparse\np = argparse.ArgumentParser()\n"

@@ -23,6 +23,10 @@ STATES: dict[str, float] = {
 _ARGUMENTS = tuple(sorted(path.rpartition(".")[2] for path in ARGUMENTS))
 BATCH_NAMES = (
     "per_device_train_batch_size",
+    "per_gpu_train_batch_size",
+    "device_batch_size",
+    "per_device_batch_size",
+    "per_replica_batch_size",
     "train_batch_size",
     "minibatch_size",
     "mini_batch_size",
@@ -34,10 +38,6 @@ BATCH_NAMES = (
     "batch_size_train",
     "TRAIN_BATCH_SIZE",
     "batchSize",
-    "per_gpu_train_batch_size",
-    "device_batch_size",
-    "per_device_batch_size",
-    "per_replica_batch_size",
 )
 SEQUENCE_NAMES = (
     "block_size",
@@ -220,10 +220,12 @@ def _kind(value: Value) -> Precision | None:
 
 
 def precision(seen: Seen) -> Conclusion[Precision]:
-    for call in seen.calls_where(_may_be_precise, ("load_in_4bit", "load_in_8bit")):
-        found = _precision_of(call)
-        if found is not None:
-            return seen.say(found, [call.where], Confidence.HIGH if call.situation.certain else Confidence.MEDIUM)
+    calls = seen.calls_where(_may_be_precise, ("load_in_4bit", "load_in_8bit"))
+    told = [(found, call) for call in calls if (found := _precision_of(call)) is not None]
+    if told:
+        # TF32 is how the rest is done, beside what is in half precision.
+        found, call = next((each for each in told if each[0] is not Precision.TF32), told[0])
+        return seen.say(found, [call.where], Confidence.HIGH if call.situation.certain else Confidence.MEDIUM)
     return seen.say(
         Precision.FP32, (), Confidence.MEDIUM, "Nothing says otherwise, and it is what frameworks start with."
     )
@@ -232,12 +234,12 @@ def precision(seen: Seen) -> Conclusion[Precision]:
 _PRECISE = frozenset(
     {
         *AUTOCAST, "lightning.Trainer", "accelerate.Accelerator", "torch.set_float32_matmul_precision",
-        "torch.set_default_dtype",
+        "torch.set_default_dtype", "vllm.LLM", "transformers.pipeline",
     }
 )  # fmt: skip
 _PRECISE_ENDS = (
     *_ARGUMENTS, "BitsAndBytesConfig", "set_global_policy", "set_policy", "set_dtype_policy", "half", "bfloat16",
-    "from_pretrained",
+    "from_pretrained", "fsdp.MixedPrecision",
 )  # fmt: skip
 
 
@@ -272,7 +274,9 @@ def _precision_of(call: Call) -> Precision | None:
         return _kind(call.argument(0, "policy"))
     if call.last in ("half", "bfloat16") and not call.args and not isinstance(call.owner, Tensor):
         return Precision.BF16 if call.last == "bfloat16" else Precision.FP16
-    if call.last == "from_pretrained":
+    if call.last == "MixedPrecision":
+        return _kind(settled(call.argument(0, "param_dtype")))
+    if call.last in ("from_pretrained", "LLM", "pipeline"):
         return _kind(call.kwargs.get("torch_dtype", call.kwargs.get("dtype")))
     if call.path == "torch.set_float32_matmul_precision" and call.argument(0, "precision") in ("high", "medium"):
         return Precision.TF32
