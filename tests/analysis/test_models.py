@@ -257,6 +257,46 @@ def test_adapters_of_keras_are_what_learns() -> None:
     assert 0 < (adapted.trainable_parameters.value or 0) < (whole.parameters.value or 0) / 100
 
 
+ADAPTERS = """
+import trl
+from peft import LoraConfig
+from transformers import AutoModelForCausalLM
+lora = LoraConfig(r=8, target_modules=['q', 'v'])
+"""
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "trl.SFTTrainer(AutoModelForCausalLM.from_pretrained('gpt2'), peft_config=lora)",
+        "trl.GRPOTrainer(model='gpt2', peft_config=lora)",
+        "trl.AutoModelForCausalLMWithValueHead.from_pretrained('gpt2', peft_config=lora)",
+        "AutoModelForCausalLM.from_pretrained('gpt2').add_adapter(lora)",
+    ],
+)
+def test_adapters_that_a_library_puts_in(code: str) -> None:
+    found = read(ADAPTERS + code)
+    assert found.parameters.value == 124_400_000
+    assert found.trainable_parameters.value == 2 * 8 * 768 * 2 * 12
+
+
+def test_a_trainer_that_is_told_of_no_adapters_trains_all() -> None:
+    for config in ("", ", peft_config=None", ", peft_config=trl.get_peft_config(args)"):
+        assert read(f"{ADAPTERS}trl.SFTTrainer('gpt2'{config})").trainable_parameters.value == 124_400_000
+
+
+def test_parts_of_a_pipeline_are_counted_by_themselves() -> None:
+    code = (
+        "from diffusers import AutoencoderKL, UNet2DConditionModel\nname = 'runwayml/stable-diffusion-v1-5'\n"
+        "vae = AutoencoderKL.from_pretrained(name, subfolder='vae').requires_grad_(False)\n"
+        "unet = UNet2DConditionModel.from_pretrained(name, subfolder='unet')\n"
+    )
+    found = read(code)
+    assert (found.parameters.value, found.trainable_parameters.value) == (944_000_000, 860_000_000)
+    whole = "from diffusers import FlaxStableDiffusionPipeline as P\np, w = P.from_pretrained('stable-diffusion-v1-5')"
+    assert read(whole).parameters.value == 1_066_000_000
+
+
 def test_keras_networks() -> None:
     sequential = (
         "import keras\nfrom keras import layers\n"

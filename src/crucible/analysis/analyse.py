@@ -159,14 +159,15 @@ def _assumed(learned: Profile, made: tuple[models.Model, ...]) -> tuple[Inputs, 
     sizes = next((each.sizes for each in made if each.sizes is not None), None)
     block = sizes.block if sizes is not None else 0
     assumed = []
+    most = block or (sizes.longest if sizes is not None else 0)
     tokens = learned.sequence_length.value or block or _ASSUMED_LENGTH
-    if block and learned.sequence_length.value:
-        tokens = min(learned.sequence_length.value, block)
+    if most:
+        tokens = min(tokens, most)
     usual = _ASSUMED_BATCH if sizes is None else _ASSUMED_TEXTS
     if learned.batch_size.value is None:
         assumed.append(f"batches of {usual}")
     if learned.sequence_length.value is None and not block and sizes is not None:
-        assumed.append(f"sequences of {_ASSUMED_LENGTH}")
+        assumed.append(f"sequences of {tokens}")
     inputs = Inputs(
         learned.batch_size.value or usual,
         tokens,

@@ -240,3 +240,14 @@ for x, y in batches:
 def test_noise_of_one_pixel_is_no_picture() -> None:
     found = read("import torch\nimage_size = 64\nnoise = torch.randn(64, 100, 1, 1)\n")
     assert found.image_size.value == 64
+
+
+def test_no_more_tokens_are_assumed_than_a_model_can_take() -> None:
+    code = (
+        "from transformers import AutoModel, TrainingArguments\nTrainingArguments('o')\n"
+        "AutoModel.from_pretrained('{}').to('cuda')"
+    )
+    assert "sequences of 512" in read(code.format("bert-base-cased")).memory.why
+    assert "sequences of 1024" in read(code.format("opt-125m")).memory.why
+    longer = read("max_length = 10_000\n" + code.format("gpt2"))
+    assert total(longer) == total(read("max_length = 1024\n" + code.format("gpt2")))

@@ -156,12 +156,13 @@ def _named_model(thing: Thing, doubtful: bool) -> Model:
     known = pretrained(name) if isinstance(name, str) else None
     config = thing.attrs.get("config")
     sizes = sizes_in(config) if isinstance(config, dict) else None
-    if known is not None:
-        sizes = Sizes(known.layers, known.width, known.heads, known.vocabulary)
+    part = known.part(str(thing.kwargs.get("subfolder"))) if known is not None else None
+    if known is not None and (part is None or part > known.parameters / 2):
+        sizes = Sizes(known.layers, known.width, known.heads, known.vocabulary, longest=known.longest)
     shape = shape_of(thing) if known is None else None
     count: float | None = None
     if known is not None:
-        count = known.parameters * 1e6
+        count = (part or known.parameters) * 1e6
     elif shape is not None:
         count = shape.with_classes(classes_of(thing)) * 1e6
     elif sizes is not None:

@@ -37,6 +37,8 @@ class Sizes:
     kv_heads: int = 0
     gated: bool = False
     tied: bool = True
+    longest: int = 0
+    """Tokens that it takes at the most, where that says nothing about how many it is given."""
 
     @property
     def parameters(self) -> int:

@@ -17,6 +17,33 @@ class Pretrained:
     heads: int
     vocabulary: int
 
+    @property
+    def longest(self) -> int:
+        """Tokens that it has positions for, or patches that it takes; 0 where that is more than most programs use."""
+        begins = self.name.lower().startswith
+        return next((length for length, names in _POSITIONS if begins(names)), 0)
+
+    def part(self, folder: str) -> float | None:
+        """Millions of parameters of one part of a pipeline."""
+        begins = self.name.lower().startswith
+        return next((parts.get(folder) for name, parts in _PARTS.items() if begins(name)), None)
+
+
+_PARTS: dict[str, dict[str, float]] = {
+    "stable-diffusion-v1": {"unet": 860, "text_encoder": 123, "vae": 84},
+    "stable-diffusion-2": {"unet": 866, "text_encoder": 340, "vae": 84},
+    "stable-diffusion-xl": {"unet": 2567, "text_encoder": 123, "text_encoder_2": 695, "vae": 84},
+    "flux": {"transformer": 11901, "text_encoder": 123, "text_encoder_2": 4762, "vae": 84},
+}
+"""Pipelines of diffusers by their folders, in millions."""
+
+_POSITIONS = (
+    (1024, ("gpt2", "distilgpt2", "bart", "mbart")),
+    (512, ("bert", "prajjwal1/", "distil", "roberta", "xlm-roberta", "albert", "deberta", "electra", "layoutlm")),
+    (512, ("all-", "pegasus", "marian", "opus-mt")),
+    (197, ("vit-", "deit-", "beit-")),
+    (257, ("clip-", "dinov2-")),
+)
 
 _ROWS = """
 bert-base-uncased 110 12 768 12 30522

@@ -66,6 +66,8 @@ _PREFIXES: tuple[tuple[str, Handler], ...] = (
     ("torchvision.models.", torch_models.named),
     ("keras.applications.", torch_models.named),
     ("transformers.", torch_models.transformers_call),
+    ("trl.", torch_models.trl_call),
+    ("diffusers.", torch_models.diffusers_call),
     ("flax.linen.", flax_layers.linen),
     ("flax.nnx.", flax_layers.nnx),
     *((prefix, arrays.call) for prefix in arrays.PREFIXES),

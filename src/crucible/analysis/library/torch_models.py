@@ -73,14 +73,27 @@ def _from_config(asked: Asked, config: Value) -> Value:
     return _named(asked, attrs.get("name"), config=dict(attrs))
 
 
-def _pretrained(asked: Asked) -> Value:
-    return _named(asked, asked.get(0, "pretrained_model_name_or_path"))
+def diffusers_call(asked: Asked) -> Value:
+    """A pipeline, or one part of it; those in Flax come with their weights beside them."""
+    owner = asked.path.split(".")[-2]
+    if asked.name != "from_pretrained" or any(word in owner for word in _NOT_MODELS):
+        return asked.thing()
+    model = _named(asked, asked.get(0, "pretrained_model_name_or_path"))
+    return (model, asked.thing()) if owner.startswith("Flax") else model
+
+
+def _requires_grad(asked: Asked) -> Value:
+    if isinstance(asked.owner, Thing):
+        asked.owner.attrs["frozen"] = asked.get(0, "requires_grad", True) is False
+    return asked.owner
 
 
 def _peft(asked: Asked) -> Value:
     """The model with adapters: only they learn."""
-    model = settled(asked.get(0, "model"))
-    config = settled(asked.get(1, "peft_config"))
+    return _adapted(settled(asked.get(0, "model")), settled(asked.get(1, "peft_config")))
+
+
+def _adapted(model: Value, config: Value) -> Value:
     if isinstance(model, Thing) and model.path == MODEL:
         rank = config.argument(-1, "r", 8) if isinstance(config, Thing) else 8
         targets = config.argument(-1, "target_modules") if isinstance(config, Thing) else None
@@ -95,6 +108,23 @@ def _low_rank(asked: Asked) -> Value:
     if isinstance(model, Thing):
         model.attrs["lora"] = settled(asked.get(0, "rank"))
     return None
+
+
+def trl_call(asked: Asked) -> Value:
+    """A Trainer loads the model that it is told by name; what is given settings of peft gets adapters."""
+    config = settled(asked.get(-1, "peft_config"))
+    adapts = isinstance(config, Thing) and config.path.startswith("peft.")
+    if asked.name == "from_pretrained":
+        model = transformers_call(asked)
+        return _adapted(model, config) if adapts else model
+    if asked.name.endswith("Trainer"):
+        model = settled(asked.get(0, "model"))
+        if isinstance(model, str):
+            loaded, model = (model,), _named(asked, model)
+            asked.machine.note_call("transformers.AutoModel.from_pretrained", loaded, {}, None, model)
+        if adapts:
+            _adapted(model, config)
+    return asked.thing()
 
 
 HEADS = ("fc", "classifier", "head", "heads")
@@ -141,6 +171,7 @@ HANDLERS: dict[str, Callable[[Asked], Value]] = {
     "sentence_transformers.SentenceTransformer": _by_argument(0, "model_name_or_path"),
     "sentence_transformers.CrossEncoder": _by_argument(0, "model_name"),
     "torchvision.models.detection.fasterrcnn_resnet50_fpn": named,
+    "vllm.LLM": _by_argument(0, "model"),
     "peft.get_peft_model": _peft,
     f"{MODEL}.enable_lora": _low_rank,
     f"{MODEL}.backbone.enable_lora": _low_rank,
@@ -150,16 +181,8 @@ HANDLERS: dict[str, Callable[[Asked], Value]] = {
         asked.thing(),
     ),
     "unsloth.FastLanguageModel.get_peft_model": _peft,
-    **{
-        f"diffusers.{name}.from_pretrained": _pretrained
-        for name in (
-            "StableDiffusionPipeline",
-            "DiffusionPipeline",
-            "UNet2DConditionModel",
-            "AutoPipelineForText2Image",
-            "StableDiffusionXLPipeline",
-        )
-    },
+    f"{MODEL}.requires_grad_": _requires_grad,
+    f"{MODEL}.add_adapter": lambda asked: _adapted(asked.owner, settled(asked.get(0, "adapter_config"))),
     **{
         f"{package}.models.{name}.from_preset": _by_argument(0, "preset")
         for package in ("keras_nlp", "keras_hub")
