@@ -15,6 +15,7 @@ REQUIRED = {
     "told": "import torch\ntorch.nn.Linear(1, 2).to('cuda')",
     "told with a number": "import torch\ntorch.nn.Linear(1, 2).to(0)",
     "a keyword": "import torch\ntorch.zeros(3, device='cuda:1')",
+    "weights loaded onto one": "import torch\nstate = torch.load('m.pt', map_location='cuda')",
     "a default": (
         "import argparse, torch\np = argparse.ArgumentParser()\n"
         "p.add_argument('--device', default='cuda')\na = p.parse_args()\n"

@@ -147,7 +147,7 @@ def _places(call: Call) -> Iterator[Value]:
     if call.path.startswith("jax."):
         yield call.kwargs.get("backend")
     for name in _DEVICE_WORDS:
-        if name in call.kwargs and call.last not in ("load", "autocast"):
+        if name in call.kwargs and call.last != "autocast":
             yield call.kwargs[name]
 
 
@@ -198,7 +198,7 @@ def _names_device(call: Call) -> bool:
 
 _ONLY_TOLD = frozenset(
     {
-        "autocast", "GradScaler", "load", "startswith", "endswith", "count", "index", "append", "add_text", "split",
+        "autocast", "GradScaler", "startswith", "endswith", "count", "index", "append", "add_text", "split",
         "isin", "replace", "query", "eq",
     }
 )  # fmt: skip
