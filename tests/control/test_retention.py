@@ -406,14 +406,15 @@ async def test_what_another_rank_is_storing_is_not_forgotten_with_the_first_ones
 async def test_bytes_that_are_sent_twice_go_though_the_second_come_after_they_were_removed(rig: Rig) -> None:
     """A server that stood still meanwhile stores what another has stored, told of, pruned and removed."""
     job, runner, keeper = await pruned_checkpoint(rig, b"again")
-    key, late = checkpoint_key(job, sha(b"again")), asyncio.Event()
+    key, begun, late = checkpoint_key(job, sha(b"again")), asyncio.Event(), asyncio.Event()
 
     async def slowly() -> AsyncIterator[bytes]:
+        begun.set()
         await late.wait()
         yield b"again"
 
     sending = asyncio.create_task(rig.agents.put_checkpoint(runner.attempt, 0, sha(b"again"), slowly()))
-    await asyncio.sleep(0.05)
+    await begun.wait()
     await put_and_told(rig, runner, b"again")
     await put_and_told(rig, runner, b"a third")
     await keeper.round()
@@ -427,12 +428,36 @@ async def test_bytes_that_are_sent_twice_go_though_the_second_come_after_they_we
     assert not [r for r in await rig.rows(t.meta) if r["key"].startswith((marks.ARRIVING, marks.REMOVING))]
 
 
-async def test_a_sending_that_failed_keeps_nothing(rig: Rig) -> None:
+async def broken_off() -> AsyncIterator[bytes]:
+    yield b"ag"
+    raise ConnectionResetError
+
+
+@pytest.mark.parametrize(
+    ("sent", "error"), [(lambda: pieces(b"other"), HashMismatch), (broken_off, ConnectionResetError)]
+)
+async def test_a_sending_that_failed_keeps_nothing(
+    rig: Rig, sent: Callable[[], AsyncIterator[bytes]], error: type[Exception]
+) -> None:
     job, runner, keeper = await pruned_checkpoint(rig, b"again")
-    with pytest.raises(HashMismatch):
-        await rig.agents.put_checkpoint(runner.attempt, 0, sha(b"again"), pieces(b"other"))
+    with pytest.raises(error):
+        await rig.agents.put_checkpoint(runner.attempt, 0, sha(b"again"), sent())
     await put_and_told(rig, runner, b"again")
     await put_and_told(rig, runner, b"a third")
+    await keeper.round()
+    assert stored(rig) == {checkpoint_key(job, sha(b"a third"))}
+
+
+async def test_a_sending_that_died_with_its_server_is_over_when_that_is_up_again(rig: Rig) -> None:
+    job, runner, keeper = await pruned_checkpoint(rig, b"again")
+    key = checkpoint_key(job, sha(b"again"))
+    dies = marks.sending(rig.ports, key, f"{runner.attempt}:0", 7)
+    await dies.__aenter__()
+    await put_and_told(rig, runner, b"again")
+    await put_and_told(rig, runner, b"a third")
+    await keeper.round()
+    assert key in stored(rig), "it may still be under way"
+    await rig.agents.start()
     await keeper.round()
     assert stored(rig) == {checkpoint_key(job, sha(b"a third"))}
 

@@ -6,7 +6,7 @@ new machine. What another process saw, or this one before it was started again, 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Set as AbstractSet
 
 from crucible.core.lifecycle import Machine
 
@@ -21,6 +21,12 @@ class Absences:
             self._since.pop(machine.id, None)  # it was seen meanwhile, maybe by somebody else
         return max(0.0, asked - self._since.setdefault(machine.id, answered))
 
-    def keep(self, machines: Collection[str]) -> None:
-        """Of all others nothing will be asked any more."""
-        self._since = {machine: since for machine, since in self._since.items() if machine in machines}
+    def forget(self, machine: Machine) -> None:
+        """Once it is gone by the books."""
+        if not machine.alive:
+            self._since.pop(machine.id, None)
+
+    def keep(self, machines: AbstractSet[str]) -> None:
+        """Of all others nothing will be asked any more. Transactions add some meanwhile, in threads of their own."""
+        for machine in self._since.keys() - machines:
+            self._since.pop(machine, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import itertools
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -81,6 +82,12 @@ class Agents:
         self._uploads = uploads
         self._bundles = bundles
         self._jobs: dict[str, str] = {}
+        self._sendings = itertools.count()
+
+    async def start(self) -> None:
+        """Before anything is taken from agents."""
+        ports = self._tools.ports
+        await ports.db.write(lambda conn: marks.unsent(conn, ports.worker))
 
     @property
     def store(self) -> Store:
@@ -232,8 +239,8 @@ class Agents:
     async def put_checkpoint(self, attempt: str, rank: int, sha256: str, chunks: AsyncIterator[bytes]) -> None:
         """Stores the bytes. They count as a checkpoint once the CHECKPOINT message has come."""
         key = checkpoint_key(await self._job_of(attempt), sha256)
-        async with marks.sending(self._tools.ports, key, f"{attempt}:{rank}"):
-            await self._uploads.object(key, sha256, chunks, LARGEST_CHECKPOINT)
+        async with marks.sending(self._tools.ports, key, f"{attempt}:{rank}", next(self._sendings)) as sent:
+            await self._uploads.object(key, sha256, chunks, LARGEST_CHECKPOINT, sent.begin)
             crashpoint("checkpoint.after_put")
 
     async def open_checkpoint(self, attempt: str, rank: int, sha256: str) -> StoredFile:

@@ -238,7 +238,7 @@ class Performer:
         def note(unit: Unit) -> None:
             machine = self._machine(unit, effect)
             gone = f.SeenGone(absent_for=self._absences.lasting(machine, asked, answered))
-            unit.advance_machine(machine, f.LaunchAnswered(native_id), gone)
+            self._absences.forget(unit.advance_machine(machine, f.LaunchAnswered(native_id), gone))
 
         await self._writer.write(note)
 

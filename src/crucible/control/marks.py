@@ -18,8 +18,7 @@ from sqlalchemy import Connection
 
 from crucible.control import meta
 from crucible.control.ports import Ports
-from crucible.core.errors import CrucibleError, TimedOut, Trouble, Unreachable
-from crucible.core.ids import Prefix
+from crucible.core.errors import TimedOut, Trouble, Unreachable
 
 ARRIVING = "arriving:"
 REMOVING = "removing:"
@@ -43,19 +42,34 @@ class Claimed:
     coming: list[str]
 
 
+@dataclass
+class Sending:
+    """`begun`: the store has been asked to take the object."""
+
+    begun: bool = False
+
+    def begin(self) -> None:
+        self.begun = True
+
+
 @asynccontextmanager
-async def sending(ports: Ports, key: str, who: str) -> AsyncIterator[None]:
-    """Announces the object, and that it is under way inside. Where no answer came, it may still be."""
-    sent = f"{who}:{ports.ids.new(Prefix.CHECKPOINT)}"
+async def sending(ports: Ports, key: str, who: str, number: int) -> AsyncIterator[Sending]:
+    """Announces the object, and that this worker's sending of that number is under way. It may still be where the
+    store gave no answer.
+    """
+    sent, state = f"{_of_worker(ports.worker)}{number}", Sending()
     await announce(ports, key, who, sent)
     try:
-        yield
-    except (TimedOut, Unreachable):
-        raise
-    except CrucibleError:
-        await ports.db.write(lambda conn: arrived(conn, key, sent))
+        yield state
+    except Exception as error:
+        if not (state.begun and isinstance(error, TimedOut | Unreachable)):
+            await ports.db.write(lambda conn: arrived(conn, key, sent))
         raise
     await ports.db.write(lambda conn: arrived(conn, key, sent))
+
+
+def _of_worker(worker: str) -> str:
+    return f"sent by {worker}:"
 
 
 async def announce(ports: Ports, key: str, *who: str) -> None:
@@ -101,6 +115,15 @@ def release(conn: Connection, worker: str) -> None:
     meta.drop(conn, *(name for name, noted in claims if json.loads(noted)["worker"] == worker))
 
 
+def unsent(conn: Connection, worker: str) -> None:
+    """The same for sendings: what a process of this name was sending when it died, nobody is sending now."""
+    for name, noted in meta.below(conn, ARRIVING).items():
+        arriving = json.loads(noted)
+        left = {who: at for who, at in arriving.items() if not who.startswith(_of_worker(worker))}
+        if len(left) < len(arriving):
+            _put(conn, name, left)
+
+
 def forget(conn: Connection, now: float) -> None:
     """Drops marks whose time is over."""
     ended = [name for name, noted in meta.below(conn, REMOVING).items() if not _goes_on(noted, now)]
@@ -113,7 +136,8 @@ def forget(conn: Connection, now: float) -> None:
 def _announce(conn: Connection, key: str, who: Iterable[str], now: float) -> bool:
     if _is_being_removed(conn, key, now):
         return False
-    _note(conn, key, _arriving(conn, key) | dict.fromkeys(who, now))
+    known = {name: at for name, at in _arriving(conn, key).items() if _fresh(at, now)}
+    _note(conn, key, known | dict.fromkeys(who, now))
     return True
 
 
@@ -133,10 +157,14 @@ def _arriving(conn: Connection, key: str) -> dict[str, float]:
 
 
 def _note(conn: Connection, key: str, arriving: dict[str, float]) -> None:
+    _put(conn, _name(ARRIVING, key), arriving)
+
+
+def _put(conn: Connection, name: str, arriving: dict[str, float]) -> None:
     if arriving:
-        meta.put(conn, _name(ARRIVING, key), json.dumps(arriving))
+        meta.put(conn, name, json.dumps(arriving))
     else:
-        meta.drop(conn, _name(ARRIVING, key))
+        meta.drop(conn, name)
 
 
 def _fresh(at: float, now: float) -> bool:

@@ -75,7 +75,7 @@ class Poller:
         gone = observation.seen in (Seen.GONE, Seen.INTERRUPTED)
         fact = _fact(observation, self._absences.lasting(machine, asked, answered) if gone else 0.0)
         if fact is not None:
-            unit.advance_machine(machine, fact)
+            self._absences.forget(unit.advance_machine(machine, fact))
 
 
 def _fact(observation: Observation, absent_for: float) -> f.MachineFact | None:

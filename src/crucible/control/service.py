@@ -43,6 +43,7 @@ class Control(Reading, Changing, Entering):
 
     async def start(self) -> None:
         await self._parts.vault.settle()
+        await self.agents.start()
         await self._rounds.start()
         self._ready = True
 

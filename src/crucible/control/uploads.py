@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from io import FileIO
 from pathlib import Path
@@ -36,6 +36,10 @@ def put_deadline(size: int) -> float:
     return PUT_DEADLINE + size / SLOWEST
 
 
+def _nothing() -> None:
+    """Who stores it need not know when."""
+
+
 class Uploads:
     """`scratch` should be on the store's own file system: then nothing is ever copied. `room`: None is no limit."""
 
@@ -55,14 +59,20 @@ class Uploads:
         new = not await self._ports.calls.run(LANE, lambda: bundles.has(sha256), PUT_DEADLINE)
         return await self.object(key, sha256, chunks, limit), new
 
-    async def object(self, key: str, sha256: str, chunks: AsyncIterator[bytes], limit: int) -> int:
-        """Stores any object; its size. HashMismatch when the bytes are other ones, StoreFull without room."""
+    async def object(
+        self, key: str, sha256: str, chunks: AsyncIterator[bytes], limit: int, begin: Callable[[], None] = _nothing
+    ) -> int:
+        """Stores any object; its size. HashMismatch when the bytes are other ones, StoreFull without room.
+
+        `begin` is called right before the store is asked to take it.
+        """
         if self._room is not None:
             await self._room.check()
         store = self._ports.store
         async with self._arriving() as file:
             await self._fill(file, chunks, limit)
             _check(file, sha256)
+            begin()
             stored = await self._ports.calls.run(
                 LANE,
                 lambda: file.hand_over(lambda path: store.adopt(key, path, sha256)),
