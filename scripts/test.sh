@@ -57,7 +57,7 @@ install_azurite() {
     timeout 600 npm install --silent --no-audit --no-fund --ignore-scripts --prefix .venv azurite@3.35.0 >&2
 }
 
-# Rewrites the tests' asserts while the first suites leave a core idle, so that not every worker has to do it.
+# Rewrites the tests' asserts beside the first suites, so that not every worker has to do it.
 warm_up() { "$bin/python" -m pytest -q --collect-only -p no:cacheprovider tests >/dev/null 2>&1; }
 
 # run_suite SUITE: in a process of its own, whose children are the suite's alone, so that it knows their time.

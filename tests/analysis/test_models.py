@@ -374,3 +374,9 @@ def test_known_models_with_another_last_layer(code: str, expected: int) -> None:
 def test_a_known_model_learns_unless_all_of_it_is_told_not_to(frozen: str, learns: int) -> None:
     code = f"import torchvision\nm = torchvision.models.resnet18()\n{frozen}\nm.fc = nn.Linear(m.fc.in_features, 2)"
     assert read(HEAD + code).trainable_parameters.value == pytest.approx(learns, rel=0.006)
+
+
+def test_an_argument_that_holds_itself_many_times_over_is_not_put_into_words() -> None:
+    grown = "x = [1]\n" + "x = [x, x]\n" * 40
+    made = "U.from_pretrained('runwayml/stable-diffusion-v1-5', subfolder=x)"
+    assert read(f"from diffusers import UNet2DConditionModel as U\n{grown}{made}").frameworks.known

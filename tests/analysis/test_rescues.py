@@ -33,6 +33,14 @@ THROUGH = {
     "a whole program that says how it failed": MOVES + "try:\n    main()\nexcept Exception as error:\n    print(error)",
     "what a missing GPU does not raise": MOVES + "try:\n    main()\nexcept KeyboardInterrupt:\n    main()",
     "once tried, once not": TREES + "try:\n    b = fit('cuda')\nexcept Exception:\n    b = fit('cpu')\nfit('cuda')",
+    "a code that says that it failed": MOVES + "try:\n    code = main()\nexcept Exception:\n    code = 1\nexit(code)",
+    "a number that says that it failed": MOVES + "try:\n    s = main()\nexcept RuntimeError:\n    s = float('nan')",
+    "what is tidied up either way": (
+        MOVES + "import wandb\ntry:\n    main()\n    wandb.finish()\nexcept Exception:\n    wandb.finish()"
+    ),
+    "a code that is returned": (
+        MOVES + "def run():\n    try:\n        return main()\n    except Exception:\n        return 1\nrun()"
+    ),
     "another error after it": TREES + "try:\n    b = fit('cuda')\nexcept Exception:\n    b = None\n    raise",
 }
 

@@ -78,3 +78,10 @@ def test_of_very_much_that_nobody_calls_what_speaks_of_a_gpu_is_looked_at_all_th
     every = "import torch\n" + "\n".join(network.format(n) for n in range(20))
     assert need(every) is GpuNeed.NONE
     assert need(every + MOVES) is GpuNeed.REQUIRED
+
+
+@pytest.mark.parametrize(
+    "files", [{"c_yaml": "made: {_target_: train.fast}"}, {"other_py": "import train\ntrain.fast()"}]
+)
+def test_what_settings_or_other_programs_name_is_looked_at(files: dict[str, str]) -> None:
+    assert need(MOVES + TRAINS + LOOP, **files) is GpuNeed.REQUIRED

@@ -13,9 +13,9 @@ from tests.harness import TERMINAL, Deployment, View, until
 
 from crucible.backends.rehearsal.connection import CallFailed
 
-LONG = 120.0
 BOOKS = 300.0
 """What failed often is tried again after a minute, and an absence is believed at the second try."""
+LONG = 120.0
 """Seconds to wait for what usually takes a few: the computer may be busy."""
 
 STEPS = """\

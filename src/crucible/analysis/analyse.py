@@ -31,7 +31,7 @@ from crucible.analysis.machine import Exhausted, Machine, Verbs
 from crucible.analysis.sources import Sources
 from crucible.analysis.statements import assign, execute, set_attribute
 from crucible.analysis.sweeping import sweep
-from crucible.analysis.values import settled
+from crucible.analysis.values import worded
 from crucible.core.profile import Conclusion, Precision, Profile
 
 STEPS = 80_000
@@ -186,5 +186,5 @@ def _pure_half(seen: Seen) -> bool:
             "torch_dtype" in call.kwargs or "dtype" in call.kwargs
             for call in seen.calls_named("from_pretrained", "LLM", "pipeline")
         )
-        or any(str(settled(call.kwargs.get("precision"))).endswith("-true") for call in seen.calls("lightning.Trainer"))
+        or any(worded(call.kwargs.get("precision")).endswith("-true") for call in seen.calls("lightning.Trainer"))
     )

@@ -62,6 +62,8 @@ def _every(machine: Machine, test: ast.expr, scope: Scope) -> int:
         return 1
     if not isinstance(test.left.op, ast.Mod) or machine.evaluate(test.comparators[0], scope) != 0:
         return 1
+    if not isinstance(test.left.right, ast.Constant | ast.Name | ast.Attribute):
+        return 1  # what it calls would be followed twice
     rounds = machine.evaluate(test.left.right, scope)
     return rounds if type(rounds) is int and rounds > 0 else 1
 

@@ -1,4 +1,4 @@
-"""Contexts: what a `with` changes while it lasts: no gradients, half precision."""
+"""Contexts: what a `with` changes while it lasts: no gradients, half precision, a device."""
 
 from __future__ import annotations
 
@@ -28,6 +28,8 @@ def entered(machine: Machine, values: list[Value]) -> Iterator[None]:
             machine.tape.recording = False
         elif found.path in AUTOCAST:
             machine.tape.half = half_of(found)
+        elif found.path == "torch.device":
+            machine.note_call("torch.set_default_device", (value,), {}, None, None)
     try:
         yield
     finally:

@@ -61,6 +61,9 @@ class Machine:
     words: dict[int, tuple[set[str], set[str]]] = field(default_factory=dict)
     """What the bodies of loops are about, by the loop."""
 
+    rescued: dict[int, bool] = field(default_factory=dict)
+    """Whether a `try` goes another way where it fails, by the `try`."""
+
     active: list[int] = field(default_factory=list)
     depth: int = 0
     steps: int = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from crucible.analysis.trees import nodes
 
@@ -25,6 +25,7 @@ _FITTING = (
 )
 """What a missing GPU raises, or what catches that."""
 
+_PLAIN = frozenset({"print", "float", "int", "str", "repr", "dict", "list", "tuple", "bool"})
 _EXITS = frozenset({"sys.exit", "exit", "quit", "os._exit"})
 
 
@@ -34,14 +35,20 @@ def goes_round(block: ast.Try) -> bool:
 
 
 def goes_another_way(block: ast.Try | ast.TryStar) -> bool:
-    """It goes round by what comes to the same: sets or returns what the `try` would have, or calls the same again.
+    """It goes round by what comes to the same: makes what the `try` would have set or returned, or calls it again.
 
     That holds for all that the `try` calls; a handler that only reports may belong to a whole program.
     """
     if not isinstance(block, ast.Try) or not goes_round(block):
         return False
-    meant = _results(block.body)
-    return any(_fits(each) and not meant.isdisjoint(_results(each.body)) for each in block.handlers)
+    meant, only = _results(block.body), _calls(block.body) if len(block.body) == 1 else set()
+    return any(_fits(each) and _comes_to_the_same(each.body, meant, only) for each in block.handlers)
+
+
+def _comes_to_the_same(body: Sequence[ast.stmt], meant: Mapping[str, ast.expr], only: set[str]) -> bool:
+    instead = _results(body)
+    made = any(_is_made(value) for name, value in instead.items() if name in meant)
+    return made or not only.isdisjoint(_calls(body))
 
 
 def below(body: Sequence[_Part]) -> Iterator[ast.stmt]:
@@ -75,14 +82,27 @@ def _last(node: ast.AST) -> str:
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
-def _results(body: Iterable[ast.stmt]) -> set[str]:
-    """What a block sets, that it returns, and what it calls for its own sake."""
-    found: set[str] = set()
+def _is_made(value: ast.expr) -> bool:
+    """Not a number or nothing at all, by which a program tells that it failed."""
+    if isinstance(value, ast.Call):
+        return ast.unparse(value.func) not in _PLAIN
+    return isinstance(value, ast.Name | ast.Attribute) or (
+        isinstance(value, ast.Constant) and isinstance(value.value, str)
+    )
+
+
+def _results(body: Iterable[ast.stmt]) -> dict[str, ast.expr]:
+    """What a block sets, and what it returns."""
+    found: dict[str, ast.expr] = {}
     for each in body:
         if isinstance(each, ast.Assign):
-            found.update(ast.unparse(target) for target in each.targets)
-        elif isinstance(each, ast.Return):
-            found.add("return")
-        elif isinstance(each, ast.Expr) and isinstance(each.value, ast.Call):
-            found.add(f"{ast.unparse(each.value.func)}()")
-    return found - {"print()"}
+            found |= {ast.unparse(target): each.value for target in each.targets}
+        elif isinstance(each, ast.Return) and each.value is not None:
+            found["return"] = each.value
+    return found
+
+
+def _calls(body: Iterable[ast.stmt]) -> set[str]:
+    """What a block calls for its own sake."""
+    values = (each.value for each in body if isinstance(each, ast.Expr))
+    return {ast.unparse(each.func) for each in values if isinstance(each, ast.Call)} - _PLAIN

@@ -223,7 +223,9 @@ def _inside(machine: Machine, value: Value, scope: Scope) -> Value:
 
 
 def _try(machine: Machine, node: ast.Try, scope: Scope) -> Flow:
-    another = goes_another_way(node)
+    another = machine.rescued.get(id(node))
+    if another is None:
+        another = machine.rescued[id(node)] = goes_another_way(node)
     if any(_lets_go_of_imports(handler) for handler in node.handlers):
         with machine.under(Guard()):
             flow = execute(machine, node.body, scope)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from crucible.analysis.conclusions import training
 from crucible.analysis.conclusions.seen import Seen
@@ -20,6 +21,9 @@ PLENTY = 4_000
 
 SWEPT = 200
 """Functions that are looked at."""
+
+MOST = 100_000
+"""Bytes of a file that is no program which are looked at for names."""
 
 _OF_GPUS = re.compile("cuda|gpu|device|nccl|distributed", re.IGNORECASE)
 
@@ -47,8 +51,16 @@ def _left(machine: Machine) -> list[Function]:
     found = [each for each in functions if id(each.node) not in machine.visited]
     if not found or not training.goes_through_steps(Seen(machine)):
         return found
-    never = unused(machine.trees.values())
+    never = unused(machine.trees.values(), _others(machine))
     return [each for each in found if (each.scope.file, each.node.lineno) not in never]
+
+
+def _others(machine: Machine) -> Iterator[str]:
+    sources = machine.sources
+    yield from sources.arguments
+    for name, data in sources.files.items():
+        if name not in machine.trees:
+            yield data[:MOST].decode(errors="replace")
 
 
 def _of_gpus(machine: Machine, function: Function) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import NamedTuple, TypeGuard
 
 from crucible.analysis.trees import Tree
@@ -14,7 +14,7 @@ Lines = set[tuple[str, int]]
 
 _WORD = re.compile(r"[^\W\d]\w*")
 _ANY_NAME = ("eval(", "exec(", "globals(", "locals(", "__import__(")
-_ANY_WORD = frozenset({"import_module", "getmembers", "runpy", "Fire", "__subclasses__", "__init_subclass__"})
+_ANY_WORD = frozenset({"import_module", "getmembers", "runpy", "Fire", "locate", "__subclasses__", "__init_subclass__"})
 _ANY_OF_A_FILE = frozenset({"getattr", "vars", "__dict__"})
 """A program that says one of these may use what it never names."""
 
@@ -25,10 +25,13 @@ class _Definition(NamedTuple):
     words: set[str]
 
 
-def unused(trees: Collection[Tree]) -> Lines:
-    """The lines of what is unused. Whatever a text says counts, also in strings and comments: `getattr` takes names."""
+def unused(trees: Collection[Tree], others: Iterable[str] = ()) -> Lines:
+    """The lines of what is unused. Whatever a text says counts, also in strings and comments: `getattr` takes names.
+
+    `others` are texts that may name what is in the trees: settings, the command line, programs that were not followed.
+    """
     waiting = dict[str, list[_Definition]]()
-    said = new = set[str]().union(*(_divided(tree, waiting) for tree in trees))
+    said = new = set[str]().union(*(_divided(tree, waiting) for tree in trees), *map(_WORD.findall, others))
     while reached := [each for name in new & waiting.keys() for each in waiting.pop(name)]:
         new = set[str]().union(*(each.words for each in reached))
         said |= new

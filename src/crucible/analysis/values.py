@@ -245,6 +245,12 @@ def settled(value: Value) -> Value:
     return value
 
 
+def worded(value: Value) -> str:
+    """The value in words; nothing where it is no text or number: a list may hold itself, or be endless."""
+    found = settled(value)
+    return str(found) if isinstance(found, str | int | float) else ""
+
+
 def whole(value: Value) -> int | None:
     """The value as a count, if it is one."""
     if type(value) is int:

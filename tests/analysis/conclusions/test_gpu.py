@@ -233,3 +233,36 @@ def test_a_flag_chooses_a_device_only_where_something_could_use_it() -> None:
     assert read("import datasets, jiwer, tokenizers\n" + FLAG).gpu.value is GpuNeed.NONE
     assert read("import torch\n" + FLAG).gpu.value is GpuNeed.OPTIONAL
     assert read("import somebodys_package\n" + FLAG).gpu.value is GpuNeed.OPTIONAL
+
+
+HANDED = {
+    "to a job": "from joblib import Parallel, delayed\nParallel()(delayed(train)('cuda:0') for _ in range(2))",
+    "by chance": "import random, torch\ntorch.nn.Linear(1, 2).to(random.choice(['cuda:0', 'cuda:1']))",
+    "over a queue": "import queue, torch\nq = queue.Queue()\nq.put('cuda:0')\ntorch.nn.Linear(1, 2).to(q.get())",
+}
+
+
+@pytest.mark.parametrize("code", HANDED.values(), ids=HANDED)
+def test_a_device_that_is_handed_on_by_python_or_a_package_is_needed(code: str) -> None:
+    assert read(f"import torch\n{code}").gpu.value is GpuNeed.REQUIRED
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import jax\njax.config.update('jax_default_device', jax.devices('cpu')[0])\n",
+        "import os\nos.environ['KERAS_BACKEND'] = 'numpy'\nimport keras\n",
+    ],
+)
+def test_what_keeps_one_library_off_keeps_no_other(code: str) -> None:
+    assert read(code + "import torch\ntorch.nn.Linear(1, 2).cuda()").gpu.value is GpuNeed.REQUIRED
+
+
+def test_a_device_for_all_that_is_made_is_needed() -> None:
+    code = "import torch\nprint(torch.cuda.is_available())\nwith torch.device('cuda'):\n    m = torch.nn.Linear(1, 2)"
+    assert read(code).gpu.value is GpuNeed.REQUIRED
+
+
+def test_the_first_argument_of_local_devices_is_a_process() -> None:
+    code = "import jax\nif jax.local_devices(0)[0].platform == 'gpu':\n    jax.jit(f)(x)"
+    assert read(code).gpu.value is GpuNeed.OPTIONAL

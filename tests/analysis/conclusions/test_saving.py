@@ -194,3 +194,8 @@ def test_a_program_that_only_evaluates_resumes_nothing() -> None:
     code = "import jax, orbax.checkpoint as ocp\nparams = ocp.PyTreeCheckpointer().restore('c')\n"
     assert read(code + "print(jax.numpy.sum(params))").resume.value is False
     assert read(code + "g = jax.grad(loss)(params)").resume.value
+
+
+def test_a_picture_beside_a_checkpoint_hides_it_not() -> None:
+    both = LOOP + "    torch.save(model.state_dict(), f'{epoch}.pt'); figure.savefig(f'{epoch}.png')\n"
+    assert saving(both).checkpointing.value

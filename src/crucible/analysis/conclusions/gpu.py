@@ -89,7 +89,7 @@ def gpu_need(seen: Seen, unseen_model: bool = False) -> Conclusion[GpuNeed]:
     telling = seen.calls_where(_may_tell, _TELLING_WORDS, _names_device)
     required = unless_tried(seen, _required(seen, telling))
     optional = list(_optional(seen, telling))
-    forbidden = _forbidden(seen)
+    forbidden = _forbidden(seen, bool(required))
     if forbidden is not None:
         return seen.say(GpuNeed.NONE, [forbidden[0]], Confidence.HIGH, forbidden[1])
     if required:
@@ -204,13 +204,15 @@ _ONLY_TOLD = frozenset(
 )  # fmt: skip
 """Methods that do nothing with a device but compare, keep or show its name."""
 
-_PASSES_ON = frozenset({"concurrent", "multiprocessing", "functools", "asyncio", "threading", "collections", "types"})
-"""Of Python itself, what calls functions of the program with what it was given, or keeps it for them."""
+_TELLS = (PLAIN - {"joblib"}) | {
+    "builtins", "argparse", "os", "sys", "subprocess", "logging", "warnings", "re", "json", "csv", "pathlib", "string",
+    "textwrap", "time", "datetime", "platform", "shutil", "glob", "sqlite3", "pickle", "configparser", "unittest",
+}  # fmt: skip
+"""What writes, shows or looks for the name of a device; other modules may keep it for functions that use it."""
 
 
 def _hands_on(call: Call) -> bool:
-    top = call.path.partition(".")[0]
-    return call.last not in _ONLY_TOLD and (top in _PASSES_ON or top not in _NEVER)
+    return call.last not in _ONLY_TOLD and call.path.partition(".")[0] not in _TELLS
 
 
 def _spread(call: Call) -> bool:
@@ -281,6 +283,7 @@ _TF_HIDES = ("tensorflow.config.set_visible_devices", "tensorflow.config.experim
 _ON_CPU = (("jax_platform_name", "cpu"), ("jax_platforms", "cpu"))
 
 
+_KERAS_ON_CPU = (("KERAS_BACKEND", "numpy"), ("KERAS_BACKEND", "openvino"))
 _HIDING = frozenset(
     {
         "os.environ[]",
@@ -297,18 +300,17 @@ _HIDING = frozenset(
 
 
 def _hides(name: Value = None, value: Value = None) -> bool:
-    if name == "KERAS_BACKEND":
-        return value in ("numpy", "openvino")
     return name in ("CUDA_VISIBLE_DEVICES", "JAX_PLATFORMS", "JAX_PLATFORM_NAME") and value in ("", "-1", "cpu")
 
 
-def _forbidden(seen: Seen) -> Sign | None:
+def _forbidden(seen: Seen, required: bool) -> Sign | None:
+    """`required`: something needs a GPU all the same, so what speaks for one library alone does not count."""
     jax = any(each.module.partition(".")[0] in ("jax", "flax") for each in seen.facts.imports)
     for call in seen.calls_where(_HIDING.__contains__):
         if (
             call.path.startswith("os.")
             and call.situation.certain
-            and _hides(*call.args[:2])
+            and (_hides(*call.args[:2]) or (call.args[:2] in _KERAS_ON_CPU and not required))
             and not _chosen(seen, call)
         ):
             return call.where, "It keeps itself off GPUs."
@@ -322,7 +324,7 @@ def _forbidden(seen: Seen) -> Sign | None:
             return call.where, "It hides GPUs from itself."
         if call.path == "paddle.set_device" and call.argument(0, "device") == "cpu" and call.situation.certain:
             return call.where, "It runs on the CPU only."
-        if _keeps_jax_off(call) and not _device_options(seen):
+        if (_keeps_jax_off(call) or (_defaults_to_host(call) and not required)) and not _device_options(seen):
             return call.where, "It runs on the CPU only."
         if _only_tpus(seen, call):
             return call.where, "It runs on TPUs only."
@@ -337,13 +339,13 @@ def _chosen(seen: Seen, call: Call) -> bool:
 def _keeps_jax_off(call: Call) -> bool:
     if call.path == _NUMPYRO:
         return call.argument(0, "platform") == "cpu" and call.situation.certain
-    if call.path != "jax.config.update" or len(call.args) < 2:
+    return call.path == "jax.config.update" and call.args[:2] in _ON_CPU
+
+
+def _defaults_to_host(call: Call) -> bool:
+    if call.path != "jax.config.update" or call.args[:1] != ("jax_default_device",):
         return False
-    name, value = call.args[:2]
-    return (name, value) in _ON_CPU or (name == "jax_default_device" and _is_host(value))
-
-
-def _is_host(value: Value) -> bool:
+    value = call.argument(1, "")
     return isinstance(value, Thing) and value.path == JAX_DEVICE and value.attrs.get("platform") == "cpu"
 
 

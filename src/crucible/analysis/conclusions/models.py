@@ -14,7 +14,7 @@ from crucible.analysis.knowledge.pretrained import pretrained, size_in_name
 from crucible.analysis.library.torch_layers import is_module, parameters_of
 from crucible.analysis.library.torch_models import MODEL, classes_of, shape_of
 from crucible.analysis.networks import is_network
-from crucible.analysis.values import Either, Instance, Thing, Value, Where, settled, whole
+from crucible.analysis.values import Either, Instance, Thing, Value, Where, settled, whole, worded
 from crucible.core.profile import Conclusion, Confidence
 
 _FRAMEWORK = ("torch.", "keras.", "transformers.", "tensorflow.", "jax.", "builtins.", "numpy.", "argparse.", "flax.")
@@ -156,7 +156,7 @@ def _named_model(thing: Thing, doubtful: bool) -> Model:
     known = pretrained(name) if isinstance(name, str) else None
     config = thing.attrs.get("config")
     sizes = sizes_in(config) if isinstance(config, dict) else None
-    part = known.part(str(thing.kwargs.get("subfolder"))) if known is not None else None
+    part = known.part(worded(thing.kwargs.get("subfolder"))) if known is not None else None
     if known is not None and (part is None or part > known.parameters / 2):
         sizes = Sizes(known.layers, known.width, known.heads, known.vocabulary, longest=known.longest)
     shape = shape_of(thing) if known is None else None

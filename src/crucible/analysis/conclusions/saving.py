@@ -87,7 +87,7 @@ def checkpointing(seen: Seen) -> Conclusion[bool]:
 def _is_progress(seen: Seen, call: Call) -> bool:
     """Pictures are none. Arrays are written in loops that train nothing as well: those hold data."""
     if call.path != "numpy.save":
-        return not _is_picture(seen, call)
+        return call.path != ".save" or not _is_picture(seen, call)
     around = {loop.where for loop in call.situation.loops}
     return any(loop.where in around for step in seen.calls_named(*_TRAINS, "step") for loop in step.situation.loops)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from crucible.analysis.iteration import items_of, length_of
 from crucible.analysis.library.asked import Asked
 from crucible.analysis.tensors import broadcast
-from crucible.analysis.values import UNKNOWN, Tensor, Thing, Value, settled, whole
+from crucible.analysis.values import UNKNOWN, Tensor, Thing, Value, settled, whole, worded
 
 Shape = tuple[Value, ...]
 PREFIXES = (
@@ -295,7 +295,7 @@ def _patches(asked: Asked) -> Value:
     channels = whole(source.shape[3])
     if not side or not step or None in space or channels is None:
         return made((source.shape[0], UNKNOWN, UNKNOWN, UNKNOWN), source)
-    same = str(settled(asked.kwargs.get("padding", "valid"))).lower() == "same"
+    same = worded(asked.kwargs.get("padding", "valid")).lower() == "same"
     down, across = (-(-(each or 0) // step) if same else ((each or 0) - side) // step + 1 for each in space)
     return made((source.shape[0], down, across, side * side * channels), source)
 

@@ -10,7 +10,7 @@ from crucible.analysis.library.asked import Asked
 from crucible.analysis.library.datasets import TF_DATASET as DATASET
 from crucible.analysis.library.datasets import batched
 from crucible.analysis.library.keras_layers import FED, NETWORKS
-from crucible.analysis.values import UNKNOWN, Instance, Tensor, Thing, Value, settled, whole
+from crucible.analysis.values import UNKNOWN, Instance, Tensor, Thing, Value, settled, whole, worded
 
 FOLDERS = tuple(
     f"keras.{where}.image_dataset_from_directory" for where in ("utils", "preprocessing", "preprocessing.image")
@@ -31,7 +31,7 @@ def _dataset(asked: Asked, like: Value, length: int | None) -> Thing:
 def _folder(asked: Asked) -> Value:
     """Pictures of a folder, brought to one size."""
     size = dims(asked.kwargs.get("image_size", (_SIDE, _SIDE))) or (UNKNOWN, UNKNOWN)
-    channels = _CHANNELS.get(str(settled(asked.kwargs.get("color_mode", "rgb"))), UNKNOWN)
+    channels = _CHANNELS.get(worded(asked.kwargs.get("color_mode", "rgb")), UNKNOWN)
     count = settled(asked.kwargs.get("batch_size", 32))
     sizes = (*size, channels) if count is None else (UNKNOWN, *size, channels)
     made = _dataset(asked, (Tensor(sizes, library="keras"), Tensor(None, "int32", library="keras")), None)

@@ -11,7 +11,7 @@ from crucible.analysis.iteration import item_like, length_of
 from crucible.analysis.library.asked import Asked
 from crucible.analysis.library.torch_methods import backward
 from crucible.analysis.machine import Machine
-from crucible.analysis.values import UNKNOWN, Bound, Instance, Thing, Value, Where, settled, whole
+from crucible.analysis.values import UNKNOWN, Bound, Instance, Thing, Value, Where, settled, whole, worded
 
 EPOCHS = 1000
 """How often a Trainer goes over the data that is told neither epochs nor steps."""
@@ -56,7 +56,7 @@ def _loader(asked: Asked, module: Instance) -> Value:
 @contextmanager
 def _half(machine: Machine, trainer: Thing) -> Iterator[None]:
     before, recording = machine.tape.half, machine.tape.recording
-    kind = str(settled(trainer.kwargs.get("precision", ""))).partition("-")[0]
+    kind = worded(trainer.kwargs.get("precision", "")).partition("-")[0]
     machine.tape.half, machine.tape.recording = _HALF.get(kind), True
     try:
         yield

@@ -143,7 +143,7 @@ JAX_DEVICE = "jax.Device"
 
 def _jax_devices(asked: Asked) -> Value:
     """As many as there are, all of one kind: GPUs, where there is one and no other kind is asked for."""
-    kind = asked.get(0, "backend", None)
+    kind = asked.get(1 if asked.name == "local_devices" else 0, "backend", None)
     return Thing(
         "list", attrs={"like": Thing(JAX_DEVICE, attrs={"platform": _jax_kind(asked) if kind is None else kind})}
     )
