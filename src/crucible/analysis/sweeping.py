@@ -16,8 +16,9 @@ from crucible.analysis.values import Function
 STEPS = 2_000
 """For each of them."""
 
-PLENTY = 4_000
-"""For all of them; of what comes then, only functions that speak of a GPU are followed."""
+PLENTY = 1_500
+"""For all of them; of what comes then, only functions that speak of a GPU are followed. Of 589 programs none says more
+about itself with more of them."""
 
 SWEPT = 200
 """Functions that are looked at."""
