@@ -138,22 +138,38 @@ async def test_while_nobody_listened_nobody_was_silent(rig: Rig, gap: float) -> 
     assert (await rig.world(job)).job.conditions == {"unreachable"}
 
 
-async def test_a_process_that_stood_still_within_a_round_was_not_listening(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+class StillDb:
+    """A database whose next write takes its process an hour, once somebody says so."""
+
+    def __init__(self, rig: Rig) -> None:
+        self._rig = rig
+        self.stands_still = False
+
+    async def write(self, fn: Callable[[Connection], T]) -> T:
+        answer = await self._rig.ports.db.write(fn)
+        if self.stands_still:
+            self.stands_still = False
+            self._rig.clock.move(3600.0)
+        return answer
+
+    async def read(self, fn: Callable[[Connection], T]) -> T:
+        return await self._rig.ports.db.read(fn)
+
+    async def close(self) -> None:
+        await self._rig.ports.db.close()
+
+
+async def test_a_process_that_stood_still_within_a_round_was_not_listening(rig: Rig) -> None:
     """Or its clock was set forward meanwhile."""
     job, _ = await rig.running()
-    await rig.listen(NOTICE_AFTER - 1)
-    rig.clock.move(1.0)
-    claim = rig.reconciler._claim_due
-
-    async def stand_still() -> list[str]:
-        found = await claim()
-        rig.clock.move(3600.0)
-        return found
-
-    monkeypatch.setattr(rig.reconciler, "_claim_due", stand_still)
-    await rig.reconciler.round()
+    still = StillDb(rig)
+    reconciler = Reconciler(replace(rig.ports, db=still), rig.writer, rig.scheduler, rig.contacts)
+    for _ in range(9):
+        await reconciler.round()
+        rig.clock.move(NOTICE_AFTER / 9)
+    still.stands_still = True
+    await reconciler.round()
+    assert not still.stands_still, "the job was due, and claimed"
     assert (await rig.world(job)).job.conditions == frozenset()
 
 
