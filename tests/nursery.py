@@ -18,6 +18,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from typing import BinaryIO, NoReturn
@@ -58,6 +59,7 @@ class Forked:
         self.returncode: int | None = None
         self._nursery = nursery
         self._handle = os.pidfd_open(pid)
+        self._asking = threading.Lock()
 
     def poll(self) -> int | None:
         return self._ended(0)
@@ -80,9 +82,13 @@ class Forked:
 
     def _ended(self, seconds: float | None) -> int | None:
         if self.returncode is None and select.select([self._handle], [], [], seconds)[0]:
-            self.returncode = self._nursery.code_of(self.pid)
-            os.close(self._handle)
+            with self._asking:  # its parent can tell the code once
+                if self.returncode is None:
+                    self.returncode = self._nursery.code_of(self.pid)
         return self.returncode
+
+    def __del__(self) -> None:
+        os.close(self._handle)
 
 
 class Nursery:
@@ -91,6 +97,7 @@ class Nursery:
     def __init__(self, program: str) -> None:
         self._line, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._line.settimeout(LOAD_SECONDS)
+        self._talking = threading.Lock()
         with far:
             command = [sys.executable, "-m", __name__, program, str(far.fileno())]
             self._process = subprocess.Popen(command, pass_fds=[far.fileno()], stdin=subprocess.DEVNULL)
@@ -107,8 +114,10 @@ class Nursery:
     ) -> Forked:
         """The program with these arguments, this environment and no other, and these three streams."""
         asked = json.dumps({"arguments": arguments, "env": dict(env), "cwd": str(cwd or os.getcwd())}).encode()
-        socket.send_fds(self._line, [asked], [stream.fileno() for stream in streams])
-        return Forked(self, int(self._line.recv(LONGEST)))
+        with self._talking:
+            socket.send_fds(self._line, [asked], [stream.fileno() for stream in streams])
+            pid = int(self._line.recv(LONGEST))
+        return Forked(self, pid)
 
     def run(
         self,
@@ -133,8 +142,9 @@ class Nursery:
 
     def code_of(self, pid: int) -> int:
         """The exit code of one that has ended, negative for the signal that ended it."""
-        self._line.send(json.dumps({"ended": pid}).encode())
-        return int(self._line.recv(LONGEST))
+        with self._talking:
+            self._line.send(json.dumps({"ended": pid}).encode())
+            return int(self._line.recv(LONGEST))
 
 
 def _text(written: BinaryIO) -> str:

@@ -127,9 +127,11 @@ class Rehearsed:
                 theirs[line["tags"]["crucible-machine"]] += line["micro_dollars"]
         billed = {machine: micros for machine, micros in theirs.items() if micros}
         try:
-            until(lambda: self._ledger() == billed, LONG, "the ledger")
+            until(lambda: self._ledger() == billed, BOOKS, "the ledger")
         except AssertionError:
-            assert self._ledger() == billed
+            ours = self._ledger()
+            apart = {id: (ours.get(id), billed.get(id)) for id in ours.keys() | billed.keys()}
+            raise AssertionError(f"(ours, theirs): { {id: two for id, two in apart.items() if two[0] != two[1]} }") from None
         return billed
 
     def _ledger(self) -> dict[str, int]:

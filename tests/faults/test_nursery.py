@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import signal
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx2 as httpx
 import pytest
 from tests.harness import Deployment, shell
 from tests.nursery import Forked
+
+ASKING = 8
 
 
 def test_it_runs_jobs_is_killed_and_comes_back(crucible: Deployment) -> None:
@@ -28,6 +31,17 @@ def test_it_runs_jobs_is_killed_and_comes_back(crucible: Deployment) -> None:
     crucible.stop()
     assert crucible.server.returncode == 0
     assert crucible.servers() == []
+
+
+def test_many_may_ask_at_once_how_it_ended(crucible: Deployment) -> None:
+    server = crucible.server
+    assert isinstance(server, Forked)
+    with ThreadPoolExecutor(ASKING) as askers:
+        asked = [askers.submit(server.wait, 30) for _ in range(ASKING)]
+        server.kill()
+        assert {each.result() for each in asked} == {-signal.SIGKILL}
+    crucible.start()
+    assert crucible.wait(crucible.submit(shell("true")))["status"] == "completed"
 
 
 def test_its_variables_and_its_output_are_its_own(tmp_path: Path) -> None:
