@@ -130,8 +130,8 @@ class Rehearsed:
             until(lambda: self._ledger() == billed, BOOKS, "the ledger")
         except AssertionError:
             ours = self._ledger()
-            apart = {id: (ours.get(id), billed.get(id)) for id in ours.keys() | billed.keys()}
-            raise AssertionError(f"(ours, theirs): { {id: two for id, two in apart.items() if two[0] != two[1]} }") from None
+            apart = dict(ours.items() ^ billed.items())
+            raise AssertionError({id: (ours.get(id), billed.get(id)) for id in apart}) from None
         return billed
 
     def _ledger(self) -> dict[str, int]:
