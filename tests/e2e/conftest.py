@@ -14,23 +14,15 @@ SHOWN = 4000
 
 
 @pytest.fixture(scope="session", autouse=True)
-def commands() -> Iterator[None]:
-    """Commands that are run to their end are forked; those that a test talks to are new interpreters."""
-    with pytest.MonkeyPatch.context() as patch, Nursery(COMMAND) as made:
-        patch.setattr(Deployment, "commands", made)
+def nurseries() -> Iterator[None]:
+    """Forked are the servers that a test starts itself, and commands that it runs to their end.
+
+    Commands that it talks to are new interpreters, and so are the servers that commands start.
+    """
+    with pytest.MonkeyPatch.context() as patch, Nursery(COMMAND) as commands, Nursery(SERVER) as servers:
+        patch.setattr(Deployment, "commands", commands)
+        patch.setattr(Deployment, "nursery", servers)
         yield
-
-
-@pytest.fixture(scope="session")
-def servers() -> Iterator[Nursery]:
-    with Nursery(SERVER) as made:
-        yield made
-
-
-@pytest.fixture
-def forked_servers(servers: Nursery, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For tests that kill theirs and start it again."""
-    monkeypatch.setattr(Deployment, "nursery", servers)
 
 
 @pytest.fixture

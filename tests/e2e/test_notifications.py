@@ -154,7 +154,6 @@ def shown(crucible: Deployment, hook: str) -> dict[str, Any]:
     return dict(crucible.get(f"/api/v1/projects/default/hooks/{hook}"))
 
 
-@pytest.mark.usefixtures("forked_servers")
 def test_a_receiver_that_was_down_is_told_when_it_is_up_again(tmp_path: Path) -> None:
     with Deployment(tmp_path, ALLOWED) as crucible:
         with Receiver() as receiver:
@@ -176,7 +175,6 @@ def test_a_receiver_that_was_down_is_told_when_it_is_up_again(tmp_path: Path) ->
         until(lambda: shown(crucible, hook["id"])["state"] == "enabled", 20, "the hook to be well")
 
 
-@pytest.mark.usefixtures("forked_servers")
 @pytest.mark.parametrize(("point", "times"), [("hook.before_call", 1), ("hook.after_call", 2)])
 def test_a_server_that_is_killed_around_a_call_loses_none(tmp_path: Path, point: str, times: int) -> None:
     with Deployment(tmp_path, ALLOWED) as crucible, Receiver() as receiver:
@@ -196,7 +194,6 @@ def test_a_server_that_is_killed_around_a_call_loses_none(tmp_path: Path, point:
         assert [one["data"]["job"]["id"] for one in told[:times]] == [job] * times
 
 
-@pytest.mark.usefixtures("forked_servers")
 def test_a_receiver_that_hangs_holds_up_nobody(tmp_path: Path) -> None:
     with Deployment(tmp_path, ALLOWED) as crucible, Receiver() as stuck, Receiver() as well:
         stuck.usual = Answer(silent=True)

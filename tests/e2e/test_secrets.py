@@ -145,7 +145,6 @@ def test_keys_are_rotated_while_jobs_use_them(terminal: Terminal) -> None:
     assert f"{len(VALUE)} ***" in terminal.ok("run", "--code", SHOW, "--secret", "TOKEN")
 
 
-@pytest.mark.usefixtures("forked_servers")
 @pytest.mark.parametrize("point", POINTS)
 def test_a_server_that_dies_while_it_rotates_loses_nothing(tmp_path: Path, point: str) -> None:
     with Deployment(tmp_path) as crucible:

@@ -151,7 +151,6 @@ def test_a_reader_that_comes_back_misses_and_doubles_nothing(crucible: Deploymen
     check_whole(crucible, job, reader)
 
 
-@pytest.mark.usefixtures("forked_servers")
 def test_a_server_that_is_killed_in_the_middle(crucible: Deployment, tmp_path: Path) -> None:
     job = crucible.submit(steps(tmp_path))
     reader = Reader()
