@@ -13,6 +13,7 @@ Lines = set[tuple[str, int]]
 """By file and line."""
 
 _WORD = re.compile(r"[^\W\d]\w*")
+_BLANKS = {code: " " for code in range(128) if not (chr(code).isalnum() or chr(code) == "_")}
 _ANY_NAME = ("eval(", "exec(", "globals(", "locals(", "__import__(")
 _ANY_WORD = frozenset({"import_module", "getmembers", "runpy", "Fire", "locate", "__subclasses__", "__init_subclass__"})
 _ANY_OF_A_FILE = frozenset({"getattr", "vars", "__dict__"})
@@ -31,7 +32,7 @@ def unused(trees: Collection[Tree], others: Iterable[str] = ()) -> Lines:
     `others` are texts that may name what is in the trees: settings, the command line, programs that were not followed.
     """
     waiting = dict[str, list[_Definition]]()
-    said = new = set[str]().union(*(_divided(tree, waiting) for tree in trees), *map(_WORD.findall, others))
+    said = new = set[str]().union(*(_divided(tree, waiting) for tree in trees), *map(_words, others))
     while reached := [each for name in new & waiting.keys() for each in waiting.pop(name)]:
         new = set[str]().union(*(each.words for each in reached))
         said |= new
@@ -55,11 +56,16 @@ def _divided(tree: Tree, definitions: dict[str, list[_Definition]]) -> set[str]:
         if not _waits_to_be_named(each):
             continue
         begin, end = each.lineno - 1, each.end_lineno or each.lineno
-        words = set(_WORD.findall("\n".join(lines[begin:end])))
+        words = _words("\n".join(lines[begin:end]))
         definitions.setdefault(each.name, []).append(_Definition(name, range(begin + 1, end + 1), words))
         rest += lines[after:begin]
         after = end
-    return set(_WORD.findall("\n".join((*rest, *lines[after:]))))
+    return _words("\n".join((*rest, *lines[after:])))
+
+
+def _words(text: str) -> set[str]:
+    """Every name in it, and more: `1e5` is none. What is plain needs no pattern, which takes four times as long."""
+    return set(text.translate(_BLANKS).split() if text.isascii() else _WORD.findall(text))
 
 
 def _waits_to_be_named(statement: ast.stmt) -> TypeGuard[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
