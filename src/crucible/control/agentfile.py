@@ -119,7 +119,9 @@ def _bytecode(sources: Mapping[str, str]) -> dict[str, bytes]:
     """Python keeps bytecode beside the files of a package; only where it is not there has it to be made."""
     package = resources.files("crucible")
     found: dict[str, bytes] = {}
-    for name, source in sources.items() if isinstance(package, Path) else ():
+    if not isinstance(package, Path):
+        return found
+    for name, source in sources.items():
         if source in (_MAIN, _PACKAGE):
             continue  # two lines
         module = name.removesuffix(".py").replace("/", ".")
