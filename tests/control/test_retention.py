@@ -462,6 +462,28 @@ async def test_a_sending_that_died_with_its_server_is_over_when_that_is_up_again
     assert stored(rig) == {checkpoint_key(job, sha(b"a third"))}
 
 
+async def test_what_was_on_its_way_goes_though_the_store_is_down_when_it_could(rig: Rig) -> None:
+    job, runner, keeper = await pruned_checkpoint(rig, b"again")
+    key = checkpoint_key(job, sha(b"again"))
+    dies = marks.sending(rig.ports, key, f"{runner.attempt}:0", 7)
+    await dies.__aenter__()
+    await put_and_told(rig, runner, b"again")
+    await put_and_told(rig, runner, b"a third")
+    for _ in range(2):
+        await keeper.round()
+        rig.clock.move(3600.0)
+    await rig.agents.start()
+
+    def down(key: str) -> None:
+        raise StoreUnreachable("No answer.")
+
+    await retention(rig, Watched(rig.ports.store, down)).round()  # type: ignore[arg-type]
+    rig.clock.move(marks.REMOVAL_SECONDS)
+    await keeper.round()
+    assert stored(rig) == {checkpoint_key(job, sha(b"a third"))}
+    assert await rig.read(retention_module._coming) == []
+
+
 async def test_bytes_whose_sender_died_go_once_nobody_can_mean_them_any_more(rig: Rig) -> None:
     job, runner, keeper = await pruned_checkpoint(rig, b"again")
     await put_and_told(rig, runner, b"again", told=False)
