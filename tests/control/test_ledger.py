@@ -100,6 +100,61 @@ async def test_what_was_made_without_our_knowing_is_paid_for_too(rig: Rig, cloud
     assert await cost(rig, machine.id) == 60_000
 
 
+async def test_what_lived_unknown_is_paid_for_though_its_provider_tells_no_more(rig: Rig, cloud: FakeCloud) -> None:
+    """A list forgets what has ended; before anybody is sure that nothing was made, that may be long ago."""
+    cloud.answers = ["nothing"]
+    job = await rig.submit(backend="cloud")
+    await rig.performer.perform_due()
+    await service(rig).cancel(job)
+    machine = await rig.machine()
+    assert (machine.alive, machine.native_id) == (True, None)
+    cloud.meter[machine.id] = (Segment(0.0, 60.0, 3_600_000),)
+    await rig.ledger.round()
+    cloud.meter.clear()
+    for _ in range(4):
+        rig.clock.move(200)
+        await rig.performer.perform_due()
+        await rig.ledger.round()
+    assert not (await rig.machine()).alive
+    assert (await rig.rows(t.machines))[-1]["metered"]
+    assert await cost(rig, machine.id) == 60_000
+
+
+async def test_a_machine_that_was_metered_before_it_is_known_costs_what_the_meter_says(
+    rig: Rig, cloud: FakeCloud
+) -> None:
+    cloud.answers = ["lost"]
+    await rig.submit(backend="cloud")
+    await rig.performer.perform_due()
+    machine = await rig.machine()
+    assert machine.native_id is None
+    cloud.meter[machine.id] = (Segment(0.0, 60.0, 3_600_000),)
+    await rig.ledger.round()
+    for _ in range(4):
+        rig.clock.move(10)
+        await rig.performer.perform_due()
+    assert (await rig.machine()).native_id is not None
+    assert await cost(rig, machine.id) == 60_000
+
+
+async def test_an_instance_that_its_provider_forgot_stays_on_the_bill(
+    rig: Rig, cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await rig.running(backend="cloud")
+    machine = (await rig.machine()).id
+
+    def tells(**instances: Segment) -> None:
+        found = [Metered(MachineRef("cloud", machine, name, ""), (segment,)) for name, segment in instances.items()]
+        monkeypatch.setattr(cloud, "metered", lambda refs: found)
+
+    tells(double=Segment(0.0, 60.0, 3_600_000), first=Segment(0.0, 100.0, 3_600_000))
+    await rig.ledger.round()
+    assert await cost(rig, machine) == 160_000
+    tells(first=Segment(0.0, 500.0, 3_600_000))
+    await rig.ledger.round()
+    assert await cost(rig, machine) == 560_000
+
+
 async def test_who_lost_the_duty_writes_nothing(rig: Rig, cloud: FakeCloud) -> None:
     await rig.running(backend="cloud")
     machine = (await rig.machine()).id

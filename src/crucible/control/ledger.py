@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 import structlog
-from sqlalchemy import bindparam, delete, or_, select, update
+from sqlalchemy import bindparam, delete, select, update
 
 from crucible.backends.base import MachineRef, Metered, Meters
 from crucible.control import codec
@@ -19,6 +19,8 @@ from crucible.control.unit import Unit, Writer
 from crucible.core.errors import CrucibleError
 from crucible.core.lifecycle import Machine, MachineState
 
+Row = dict[str, object]
+
 log = structlog.get_logger(__name__)
 
 METER_DEADLINE = 30.0
@@ -26,22 +28,25 @@ FINAL_AFTER = 60.0
 """Seconds after a machine's end until its bill is believed complete."""
 BATCH = 200
 
-_OPEN = (
-    t.machines.c.metered.is_(False),
-    or_(t.machines.c.native_id.is_not(None), t.machines.c.state == MachineState.GONE.value),
-)
-"""Bills that may change. What is gone without a name may have been made by a call whose answer never came."""
 _c = t.machines.c
+_OPEN = _c.metered.is_(False)
+"""A bill that may change. What has no name may have been made by a call whose answer never came, and may have ended."""
 _UNSETTLED = Statement(
     select(t.machines)
-    .where(_c.backend == bindparam("backend"), _c.id > bindparam("after"), *_OPEN)
+    .where(_c.backend == bindparam("backend"), _c.id > bindparam("after"), _OPEN)
     .order_by(_c.id)
     .limit(BATCH)
 )
-_STILL_OPEN = Statement(select(t.machines).where(_c.id.in_(bindparam("machines", expanding=True)), *_OPEN))
+_STILL_OPEN = Statement(select(t.machines).where(_c.id.in_(bindparam("machines", expanding=True)), _OPEN))
+_KNOWN = Statement(
+    select(t.price_segments)
+    .where(t.price_segments.c.machine.in_(bindparam("machines", expanding=True)))
+    .order_by(t.price_segments.c.machine, t.price_segments.c.n)
+)
 _CLOSE = Statement(update(t.machines).where(_c.id == bindparam("machine")).values(metered=True))
 _FORGET = Statement(delete(t.price_segments).where(t.price_segments.c.machine == bindparam("machine")))
-_ADD = Statement(inserting(t.price_segments, ["machine", "n", "starts_at", "ends_at", "rate", "native_id"]))
+_SEGMENT = ("starts_at", "ends_at", "rate", "native_id")
+_ADD = Statement(inserting(t.price_segments, ["machine", "n", *_SEGMENT]))
 
 
 class Ledger:
@@ -90,29 +95,28 @@ def _write(unit: Unit, machines: Sequence[Machine], metered: Sequence[Metered], 
     told: dict[str, list[Metered]] = {}
     for entry in metered:
         told.setdefault(entry.ref.machine, []).append(entry)
+    known: dict[str, list[Row]] = {}
+    for row in _KNOWN.all(unit.conn, machines=list(told)) if told else ():
+        segment = {name: row[name] for name in _SEGMENT}
+        known.setdefault(row["machine"], []).append(segment)
     for machine in machines:
         entries = told.get(machine.id, [])
         if entries:
-            _replace(unit, machine.id, entries)
+            _replace(unit, machine.id, known.get(machine.id, []), entries)
         if _final(machine, entries, asked_at):
             _CLOSE.run(unit.conn, machine=machine.id)
 
 
-def _replace(unit: Unit, machine: str, entries: Sequence[Metered]) -> None:
-    rows = [
-        {
-            "machine": machine,
-            "starts_at": s.starts_at,
-            "ends_at": s.ends_at,
-            "rate": s.rate,
-            "native_id": e.ref.native_id,
-        }
-        for e in entries
-        for s in e.segments
-    ]
-    _FORGET.run(unit.conn, machine=machine)
-    if rows:
-        _ADD.run_each(unit.conn, [{**row, "n": n} for n, row in enumerate(rows)])
+def _replace(unit: Unit, machine: str, known: Sequence[Row], entries: Sequence[Metered]) -> None:
+    """Our own count ends where the provider tells. Of what ended long ago it tells no more: that stays as it was."""
+    named = {entry.ref.native_id for entry in entries}
+    rows = [row for row in known if row["native_id"] and row["native_id"] not in named]
+    for entry in entries:
+        told = ((s.starts_at, s.ends_at, s.rate, entry.ref.native_id) for s in entry.segments)
+        rows += [dict(zip(_SEGMENT, each, strict=True)) for each in told]
+    if rows != known:
+        _FORGET.run(unit.conn, machine=machine)
+        _ADD.run_each(unit.conn, [{**row, "machine": machine, "n": n} for n, row in enumerate(rows)])
 
 
 def _final(machine: Machine, entries: Sequence[Metered], asked_at: float) -> bool:

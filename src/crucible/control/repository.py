@@ -55,6 +55,7 @@ _SAVE_MACHINE = Statement(
     .values({**_named(codec.MACHINE_CHANGES), "desired_version": t.machines.c.desired_version + bindparam("touched")})
 )
 _ADD_PRICE = Statement(inserting(t.price_segments, ["machine", "n", "starts_at", "ends_at", "rate", "native_id"]))
+_HAS_PRICE = Statement(select(t.price_segments.c.n).where(t.price_segments.c.machine == bindparam("machine")).limit(1))
 _END_PRICE = Statement(
     update(t.price_segments)
     .where(t.price_segments.c.machine == bindparam("its_machine"), t.price_segments.c.ends_at.is_(None))
@@ -184,8 +185,9 @@ def _save_machine(
 
 
 def _save_price(conn: Connection, before: Machine, after: Machine, now: float) -> None:
-    """A machine costs from the moment its place answered until it is gone."""
-    if before.native_id is None and after.native_id is not None:
+    """A machine costs from the moment its place answered, or from when its provider's meter says, until it is gone."""
+    named = before.native_id is None and after.native_id is not None
+    if named and _HAS_PRICE.value(conn, machine=after.id) is None:
         first = {"machine": after.id, "n": 0, "starts_at": now, "ends_at": None, "rate": after.rate, "native_id": ""}
         _ADD_PRICE.run(conn, **first)
     if before.gone_at is None and after.gone_at is not None:

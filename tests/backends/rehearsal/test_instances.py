@@ -124,6 +124,7 @@ class TestLife:
         cloud.advance(3601)
         assert cloud.listed() == []
         assert cloud.bill()[id]["micro_dollars"] > 0
+        assert [found["id"] for found in cloud.listed(segments="true")] == [id], "a meter forgets nothing"
 
 
 class TestTokens:

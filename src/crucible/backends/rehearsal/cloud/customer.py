@@ -93,11 +93,11 @@ def index(world: World, request: Request, now: float) -> Answer:
     after = _whole(request, "cursor", 0)
     _check_filters(request)
     tags = {name[4:]: wanted.split(",") for name, wanted in request.query.items() if name.startswith("tag:")}
-    found = world.shown(now, tags)
+    metered = request.query.get("segments") == "true"
+    found = world.shown(now, tags, metered)
     matching = [shown for shown in found if shown.instance.n > after and _matches(shown, request)]
     page = matching[:limit]
     following = str(page[-1].instance.n) if len(matching) > limit else None
-    metered = request.query.get("segments") == "true"
     return Answer(200, {"instances": [_document(world, shown, metered) for shown in page], "next": following})
 
 
