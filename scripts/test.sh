@@ -26,7 +26,9 @@ suite_stores() {
     bring_azurite
     run_pytest stores -n 2 --dist loadfile tests/storage
 }
-suite_postgres() { run_pytest postgres -n 4 --dist worksteal --database postgres tests/control tests/hostile/test_nul.py tests/hostile/test_agents.py --ignore=tests/control/db; }
+suite_postgres() {
+    run_pytest postgres -n 4 --dist worksteal --database postgres tests/control tests/hostile/test_nul.py tests/hostile/test_agents.py --ignore=tests/control/db
+}
 suite_templates() { run_pytest templates -n 2 --dist worksteal tests/templates/nanogpt tests/analysis/oracle; }
 suite_e2e() { run_pytest e2e -n 4 --dist worksteal tests/e2e; }
 suite_faults() { run_pytest faults -n 4 --dist loadfile tests/faults; }
@@ -57,7 +59,7 @@ install_azurite() {
     timeout 600 npm install --silent --no-audit --no-fund --ignore-scripts --prefix .venv azurite@3.35.0 >&2
 }
 
-# Rewrites the tests' asserts beside the first suites, so that not every worker has to do it.
+# Rewrites the tests' asserts once, or every worker that begins meanwhile would do it for itself.
 warm_up() { "$bin/python" -m pytest -q --collect-only -p no:cacheprovider tests >/dev/null 2>&1; }
 
 # run_suite SUITE: in a process of its own, whose children are the suite's alone, so that it knows their time.
@@ -95,9 +97,8 @@ run_lanes() {
     exec 3<>"$run/ended"
     set -m # each is a process group, which is ended as a whole
     bring_azurite &
-    warm_up &
     run_lane faults e2e stores postgres unit templates simulation >&3 &
-    run_lane unit postgres stores e2e faults templates simulation >&3 &
+    { warm_up; run_lane unit postgres stores e2e faults templates simulation; } >&3 &
     { renice -n 10 -p "$BASHPID" >/dev/null; run_lane lint types rooms simulation templates; } >&3 &
     set +m
     while [ "$open" != 0 ]; do
