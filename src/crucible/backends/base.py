@@ -169,7 +169,7 @@ class Meters(Protocol):
     """A backend whose provider says what it meters: its word is the ledger."""
 
     def metered(self, refs: Sequence[MachineRef]) -> Sequence[Metered]:
-        """One for every instance of these machines that the provider still knows."""
+        """One for every instance of these machines that the provider still knows, by their tags: some have no name."""
 
 
 @runtime_checkable
