@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import io
-import marshal
 import os
 import sys
 import zipfile
@@ -20,6 +19,7 @@ from collections.abc import Mapping
 from importlib import resources
 from importlib.machinery import SourceFileLoader
 from importlib.resources.abc import Traversable
+from marshal import dumps
 from pathlib import Path
 from types import CodeType
 
@@ -128,7 +128,7 @@ def _bytecode(sources: Mapping[str, str]) -> dict[str, bytes]:
         code = SourceFileLoader(module, str(package.parent / name)).get_code(module)
         assert code is not None, "it is a source"
         head = importlib.util.MAGIC_NUMBER + _UNCHECKED + importlib.util.source_hash(source.encode())
-        found[f"{name}c"] = head + marshal.dumps(_moved(code, f"agent.pyz/{name}"), _WITHOUT_REFERENCES)
+        found[f"{name}c"] = head + dumps(_moved(code, f"agent.pyz/{name}"), _WITHOUT_REFERENCES)
     return found
 
 
