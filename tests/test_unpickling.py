@@ -20,9 +20,12 @@ def imported(path: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name.partition(".")[0] for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            if {alias.name for alias in node.names} - WRITES:
-                yield node.module.partition(".")[0]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level and not _only_writes(node):
+            yield node.module.partition(".")[0]
+
+
+def _only_writes(node: ast.ImportFrom) -> bool:
+    return {alias.name for alias in node.names} <= WRITES
 
 
 def files(room: str) -> list[Path]:
