@@ -20,7 +20,7 @@ suite_rooms() { "$bin/lint-imports"; }
 # Tests wait, for processes and for deadlines: several workers keep two cores busy. With worksteal a worker takes over
 # from another only when it has nothing left, so that what a module starts is started once.
 suite_unit() {
-    run_pytest unit -n 4 --dist worksteal tests --ignore=tests/e2e --ignore=tests/faults --ignore=tests/simulation --ignore=tests/storage --ignore=tests/templates/nanogpt --ignore=tests/analysis/oracle
+    run_pytest unit -n 3 --dist worksteal tests --ignore=tests/e2e --ignore=tests/faults --ignore=tests/simulation --ignore=tests/storage --ignore=tests/templates/nanogpt --ignore=tests/analysis/oracle
 }
 suite_stores() {
     bring_azurite

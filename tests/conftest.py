@@ -16,7 +16,7 @@ from tests.scale import add_options, record, scale
 __all__ = ["record", "scale"]
 
 TESTS = Path(__file__).parent
-WITH_SOCKETS = (TESTS / "e2e", TESTS / "faults")
+WITH_SOCKETS = (f"{TESTS / 'e2e'}/", f"{TESTS / 'faults'}/")
 LOOPBACK = ["127.0.0.1", "::1"]
 LONGEST_ID = 1_000
 SELDOM = 700, 10, 100
@@ -53,7 +53,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         # pytest tells it to every process that a test starts, in a variable, for which there is little room.
         assert len(item.nodeid) < LONGEST_ID, f"{item.nodeid[:100]}… needs a shorter id"
-        if any(folder in item.path.parents for folder in WITH_SOCKETS):
+        if str(item.path).startswith(WITH_SOCKETS):
             item.add_marker(pytest.mark.enable_socket)
 
 

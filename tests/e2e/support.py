@@ -44,7 +44,7 @@ def printed(crucible: Deployment, spec: View) -> Any:
 
 def wait_for(path: Path) -> str:
     """A piece of shell that waits until the path is there, for half a minute at most."""
-    return f"n=0; while [ ! -e '{path}' ] && [ $n -lt 600 ]; do sleep 0.05; n=$((n+1)); done; [ -e '{path}' ]"
+    return f"n=0; while [ ! -e '{path}' ] && [ $n -lt 300 ]; do sleep 0.1; n=$((n+1)); done; [ -e '{path}' ]"
 
 
 def make_wheel(folder: Path, name: str, code: str) -> Path:
