@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tests.control.fakes import FakeBackend
 
@@ -61,4 +61,5 @@ class FakeCloud(FakeBackend):
 
     def metered(self, refs: Sequence[MachineRef]) -> Sequence[Metered]:
         self._reach()
-        return [Metered(ref, self.meter[ref.machine]) for ref in refs if ref.machine in self.meter]
+        known = [replace(ref, native_id=f"i-{ref.machine}") for ref in refs if ref.machine in self.meter]
+        return [Metered(ref, self.meter[ref.machine]) for ref in known]

@@ -155,6 +155,56 @@ async def test_an_instance_that_its_provider_forgot_stays_on_the_bill(
     assert await cost(rig, machine) == 560_000
 
 
+async def test_an_instance_that_was_forgotten_while_it_was_thought_to_run_costs_no_more(
+    rig: Rig, cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await rig.running(backend="cloud")
+    machine, begun = (await rig.machine()).id, rig.clock.now()
+    double = Metered(MachineRef("cloud", machine, "double", ""), (Segment(begun, None, 3_600_000),))
+    first = Metered(MachineRef("cloud", machine, f"i-{machine}", ""), (Segment(begun, begun + 1.0, 3_600_000),))
+    monkeypatch.setattr(cloud, "metered", lambda refs: [double, first])
+    await rig.ledger.round()
+    rig.clock.move(100)
+    monkeypatch.setattr(cloud, "metered", lambda refs: [first])
+    for _ in range(3):
+        await rig.ledger.round()
+        rig.clock.move(1000)
+    assert await cost(rig, machine) == 101_000
+
+
+async def test_a_closed_bill_does_not_grow(rig: Rig, cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was read when its machine still ran is written after that has gone; then its provider tells no more."""
+    begun = rig.clock.now()
+    machine = await ended(rig)
+    gone = (await rig.machine()).gone_at
+    assert gone is not None
+    cloud.meter[machine] = (Segment(begun, None, 3_600_000),)
+    await rig.ledger.round()
+    cloud.meter.clear()
+    rig.clock.move(FINAL_AFTER)
+    await rig.ledger.round()
+    assert (await rig.rows(t.machines))[-1]["metered"]
+    rig.clock.move(5000)
+    assert await cost(rig, machine) == round((gone - begun) * 1000)
+
+
+async def test_a_second_instance_counts_though_the_meter_has_told_of_the_first_alone(
+    rig: Rig, cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cloud.answers = ["nothing", "ok"]
+    await rig.submit(backend="cloud")
+    await rig.performer.perform_due()
+    machine = (await rig.machine()).id
+    first = Metered(MachineRef("cloud", machine, "i-lost", ""), (Segment(0.0, 60.0, 3_600_000),))
+    monkeypatch.setattr(cloud, "metered", lambda refs: [first])
+    await rig.ledger.round()
+    for _ in range(4):
+        rig.clock.move(10)
+        await rig.performer.perform_due()
+    assert (await rig.machine()).native_id == f"i-{machine}"
+    assert [row["native_id"] for row in await rig.rows(t.price_segments)] == ["i-lost", ""]
+
+
 async def test_who_lost_the_duty_writes_nothing(rig: Rig, cloud: FakeCloud) -> None:
     await rig.running(backend="cloud")
     machine = (await rig.machine()).id

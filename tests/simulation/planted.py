@@ -24,6 +24,7 @@ from crucible.control.unit import Unit
 from crucible.core.errors import CrucibleError, NotFound, Unreachable
 from crucible.core.lifecycle import EffectKind, Event, Machine, MachineState, Step, World, machines, silence
 from crucible.core.lifecycle import facts as f
+from crucible.core.pricing import Segment
 from crucible.core.states import AttemptState
 from crucible.simulation.faults.elastic import ElasticBackend
 from crucible.simulation.faults.servers import KEY
@@ -289,18 +290,18 @@ def only_the_last_event(patch: pytest.MonkeyPatch) -> None:
 
 def our_own_count_is_the_bill(patch: pytest.MonkeyPatch) -> None:
     """What the provider metered is read, and not written down."""
-    patch.setattr(ledger, "_replace", lambda unit, machine, known, entries: None)
+    patch.setattr(ledger, "_merged", lambda known, entries, asked_at: known)
 
 
 def prices_never_change(patch: pytest.MonkeyPatch) -> None:
     """A machine costs for all its time what it cost when it was made."""
-    real = ledger._replace
+    real = ledger._merged
 
-    def keep(unit: Unit, machine: str, known: Sequence[ledger.Row], entries: Iterable[base.Metered]) -> None:
+    def keep(known: Sequence[Segment], entries: Sequence[base.Metered], asked_at: float) -> list[Segment]:
         first = [tuple(replace(s, rate=entry.segments[0].rate) for s in entry.segments) for entry in entries]
-        real(unit, machine, known, [replace(e, segments=s) for e, s in zip(entries, first, strict=True)])
+        return real(known, [replace(e, segments=s) for e, s in zip(entries, first, strict=True)], asked_at)
 
-    patch.setattr(ledger, "_replace", keep)
+    patch.setattr(ledger, "_merged", keep)
 
 
 def who_stood_still_writes_on(patch: pytest.MonkeyPatch) -> None:

@@ -169,7 +169,11 @@ class Meters(Protocol):
     """A backend whose provider says what it meters: its word is the ledger."""
 
     def metered(self, refs: Sequence[MachineRef]) -> Sequence[Metered]:
-        """One for every instance of these machines that the provider still knows, by their tags: some have no name."""
+        """One for every instance of these machines that the provider still knows.
+
+        They are found by the machines' tags: a machine whose launch was not answered has no `native_id`. An instance
+        that it tells of no more has ended.
+        """
 
 
 @runtime_checkable

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 import structlog
 from sqlalchemy import bindparam, delete, select, update
 
 from crucible.backends.base import MachineRef, Metered, Meters
-from crucible.control import codec
+from crucible.control import codec, queries
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement, inserting
 from crucible.control.places import Places
@@ -18,8 +19,7 @@ from crucible.control.roles import Duties, Duty
 from crucible.control.unit import Unit, Writer
 from crucible.core.errors import CrucibleError
 from crucible.core.lifecycle import Machine, MachineState
-
-Row = dict[str, object]
+from crucible.core.pricing import Segment
 
 log = structlog.get_logger(__name__)
 
@@ -38,15 +38,9 @@ _UNSETTLED = Statement(
     .limit(BATCH)
 )
 _STILL_OPEN = Statement(select(t.machines).where(_c.id.in_(bindparam("machines", expanding=True)), _OPEN))
-_KNOWN = Statement(
-    select(t.price_segments)
-    .where(t.price_segments.c.machine.in_(bindparam("machines", expanding=True)))
-    .order_by(t.price_segments.c.machine, t.price_segments.c.n)
-)
 _CLOSE = Statement(update(t.machines).where(_c.id == bindparam("machine")).values(metered=True))
 _FORGET = Statement(delete(t.price_segments).where(t.price_segments.c.machine == bindparam("machine")))
-_SEGMENT = ("starts_at", "ends_at", "rate", "native_id")
-_ADD = Statement(inserting(t.price_segments, ["machine", "n", *_SEGMENT]))
+_ADD = Statement(inserting(t.price_segments, ["machine", "n", "starts_at", "ends_at", "rate", "native_id"]))
 
 
 class Ledger:
@@ -95,28 +89,44 @@ def _write(unit: Unit, machines: Sequence[Machine], metered: Sequence[Metered], 
     told: dict[str, list[Metered]] = {}
     for entry in metered:
         told.setdefault(entry.ref.machine, []).append(entry)
-    known: dict[str, list[Row]] = {}
-    for row in _KNOWN.all(unit.conn, machines=list(told)) if told else ():
-        segment = {name: row[name] for name in _SEGMENT}
-        known.setdefault(row["machine"], []).append(segment)
+    known = queries.segments_of(unit.conn, [machine.id for machine in machines])
     for machine in machines:
-        entries = told.get(machine.id, [])
-        if entries:
-            _replace(unit, machine.id, known.get(machine.id, []), entries)
+        entries, before = told.get(machine.id, []), known.get(machine.id, [])
+        after = _merged(before, entries, asked_at) if entries else before
         if _final(machine, entries, asked_at):
+            after = [_ended(segment, machine.gone_at or asked_at) for segment in after]
             _CLOSE.run(unit.conn, machine=machine.id)
+        if after != before:
+            _replace(unit, machine.id, after)
 
 
-def _replace(unit: Unit, machine: str, known: Sequence[Row], entries: Sequence[Metered]) -> None:
-    """Our own count ends where the provider tells. Of what ended long ago it tells no more: that stays as it was."""
+def _merged(known: Sequence[Segment], entries: Sequence[Metered], asked_at: float) -> list[Segment]:
+    """Our own count goes as soon as the provider tells of any instance. Those that it told of and tells of no more have
+    ended, and stay.
+    """
     named = {entry.ref.native_id for entry in entries}
-    rows = [row for row in known if row["native_id"] and row["native_id"] not in named]
-    for entry in entries:
-        told = ((s.starts_at, s.ends_at, s.rate, entry.ref.native_id) for s in entry.segments)
-        rows += [dict(zip(_SEGMENT, each, strict=True)) for each in told]
-    if rows != known:
-        _FORGET.run(unit.conn, machine=machine)
-        _ADD.run_each(unit.conn, [{**row, "machine": machine, "n": n} for n, row in enumerate(rows)])
+    forgotten = [_ended(each, asked_at) for each in known if each.instance and each.instance not in named]
+    return forgotten + [replace(each, instance=entry.ref.native_id) for entry in entries for each in entry.segments]
+
+
+def _ended(segment: Segment, at: float) -> Segment:
+    return replace(segment, ends_at=at) if segment.ends_at is None else segment
+
+
+def _replace(unit: Unit, machine: str, segments: Sequence[Segment]) -> None:
+    _FORGET.run(unit.conn, machine=machine)
+    rows = [
+        {
+            "machine": machine,
+            "n": n,
+            "starts_at": each.starts_at,
+            "ends_at": each.ends_at,
+            "rate": each.rate,
+            "native_id": each.instance,
+        }
+        for n, each in enumerate(segments)
+    ]
+    _ADD.run_each(unit.conn, rows)
 
 
 def _final(machine: Machine, entries: Sequence[Metered], asked_at: float) -> bool:

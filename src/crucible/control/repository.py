@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import BindParameter, Connection, bindparam, select, update
+from sqlalchemy import BindParameter, Connection, bindparam, func, select, update
 
 from crucible.control import codec, labels
 from crucible.control.db import schema as t
@@ -55,7 +55,11 @@ _SAVE_MACHINE = Statement(
     .values({**_named(codec.MACHINE_CHANGES), "desired_version": t.machines.c.desired_version + bindparam("touched")})
 )
 _ADD_PRICE = Statement(inserting(t.price_segments, ["machine", "n", "starts_at", "ends_at", "rate", "native_id"]))
-_HAS_PRICE = Statement(select(t.price_segments.c.n).where(t.price_segments.c.machine == bindparam("machine")).limit(1))
+_p = t.price_segments.c
+_IS_METERED = Statement(
+    select(_p.n).where(_p.machine == bindparam("machine"), _p.native_id == bindparam("native_id")).limit(1)
+)
+_NEXT_PRICE = Statement(select(func.coalesce(func.max(_p.n) + 1, 0)).where(_p.machine == bindparam("machine")))
 _END_PRICE = Statement(
     update(t.price_segments)
     .where(t.price_segments.c.machine == bindparam("its_machine"), t.price_segments.c.ends_at.is_(None))
@@ -187,8 +191,9 @@ def _save_machine(
 def _save_price(conn: Connection, before: Machine, after: Machine, now: float) -> None:
     """A machine costs from the moment its place answered, or from when its provider's meter says, until it is gone."""
     named = before.native_id is None and after.native_id is not None
-    if named and _HAS_PRICE.value(conn, machine=after.id) is None:
-        first = {"machine": after.id, "n": 0, "starts_at": now, "ends_at": None, "rate": after.rate, "native_id": ""}
+    if named and _IS_METERED.value(conn, machine=after.id, native_id=after.native_id) is None:
+        n = _NEXT_PRICE.value(conn, machine=after.id)
+        first = {"machine": after.id, "n": n, "starts_at": now, "ends_at": None, "rate": after.rate, "native_id": ""}
         _ADD_PRICE.run(conn, **first)
     if before.gone_at is None and after.gone_at is not None:
         _END_PRICE.run(conn, its_machine=after.id, ends_at=after.gone_at)

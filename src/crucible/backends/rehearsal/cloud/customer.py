@@ -94,7 +94,7 @@ def index(world: World, request: Request, now: float) -> Answer:
     _check_filters(request)
     tags = {name[4:]: wanted.split(",") for name, wanted in request.query.items() if name.startswith("tag:")}
     metered = request.query.get("segments") == "true"
-    found = world.shown(now, tags, metered)
+    found = world.shown(now, tags, metered=metered)
     matching = [shown for shown in found if shown.instance.n > after and _matches(shown, request)]
     page = matching[:limit]
     following = str(page[-1].instance.n) if len(matching) > limit else None

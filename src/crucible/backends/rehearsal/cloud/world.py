@@ -123,9 +123,10 @@ class World:
             raise Refused(404, "instance_not_found", f"there is no instance {id!r}")
         return instance
 
-    def shown(self, now: float, tags: Mapping[str, Sequence[str]], metered: bool = False) -> list[Shown]:
+    def shown(self, now: float, tags: Mapping[str, Sequence[str]], *, metered: bool = False) -> list[Shown]:
         """What a list shows: with the lag, and without what ended long ago. A meter forgets nothing."""
-        return self.store.shown(now - self.faults.list_lag, 0.0 if metered else now - LISTED_SECONDS, tags)
+        ended_after = -math.inf if metered else now - LISTED_SECONDS
+        return self.store.shown(now - self.faults.list_lag, ended_after, tags)
 
     # Done by the provider
 
