@@ -8,6 +8,7 @@ import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from types import CodeType
 
 import pytest
 
@@ -98,6 +99,30 @@ def test_its_python_runs_the_bytecode(tmp_path: Path) -> None:
 
     done = run(changed(build_agent(tmp_path), tmp_path, without_sources), "version")
     assert (done.returncode, done.stdout.strip()) == (0, crucible.__version__), done.stderr
+
+
+def test_what_marshal_cannot_write_goes_as_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A later Python has slices among its constants."""
+    real = agentfile.dumps
+
+    def refuses(code: CodeType, version: int) -> bytes:
+        if code.co_filename.endswith("redaction.py"):
+            raise ValueError("unmarshallable object")
+        return real(code, version)
+
+    monkeypatch.setattr(agentfile, "dumps", refuses)
+    assert "crucible/agent/redaction.py" in names()
+    assert "crucible/agent/redaction.pyc" not in names()
+    assert "crucible/agent/host.pyc" in names()
+    assert run(build_agent(tmp_path), "version").returncode == 0
+
+
+def test_without_asserts_no_bytecode_goes_along(tmp_path: Path) -> None:
+    code = (
+        "import io, sys, zipfile; from crucible.control.agentfile import agent_bytes;"
+        "names = zipfile.ZipFile(io.BytesIO(agent_bytes())).namelist(); sys.exit(any(n.endswith('c') for n in names))"
+    )
+    subprocess.run([sys.executable, "-O", "-c", code], check=True, timeout=60)
 
 
 def test_bytecode_belongs_to_its_source(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import os
 import sys
 import zipfile
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib import resources
 from importlib.machinery import SourceFileLoader
 from importlib.resources.abc import Traversable
@@ -29,10 +30,13 @@ ROOMS = ("wire", "agent", "inside")
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _MAIN = "from crucible.agent.__main__ import main\n\nraise SystemExit(main())\n"
 _PACKAGE = f'"""Crucible, as far as an agent needs it."""\n\n__version__ = "{__version__}"\n'
+_GENERATED = ("__main__.py", "crucible/__init__.py")
+_QUICK = 1
+"""The level of compression."""
 _UNCHECKED = (0b01).to_bytes(4, "little")
-"""Of bytecode that is not compared with its source each time it is loaded: they came together."""
+"""The flags of bytecode that is not compared with its source each time it is loaded: they came together."""
 _WITHOUT_REFERENCES = 2
-"""Of marshal's formats the last that says nothing about the process that writes it."""
+"""The last of marshal's formats that says nothing about the process that writes it."""
 
 
 def build_agent(folder: Path) -> Path:
@@ -56,16 +60,17 @@ def build_agent(folder: Path) -> Path:
 def agent_bytes(sources: Mapping[str, str] | None = None) -> bytes:
     sources = _sources(resources.files("crucible")) if sources is None else sources
     out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+    with zipfile.ZipFile(out, "w") as archive:
         files = {**{name: source.encode() for name, source in sources.items()}, **_bytecode(sources)}
         for name in sorted(files):
-            archive.writestr(zipfile.ZipInfo(name, _EPOCH), files[name], zipfile.ZIP_DEFLATED)
+            archive.writestr(zipfile.ZipInfo(name, _EPOCH), files[name], zipfile.ZIP_DEFLATED, _QUICK)
     return b"#!/usr/bin/env python3\n" + out.getvalue()
 
 
 def _hash_of_all(sources: Mapping[str, str]) -> str:
-    """Of the sources, and of the Python whose bytecode is beside them."""
-    return _hash(repr((importlib.util.MAGIC_NUMBER, sys.flags.optimize, sorted(sources.items()))).encode())
+    """Of the sources, of the Python whose bytecode is beside them, and of how the file is made."""
+    here = Path(__file__).read_bytes() if Path(__file__).exists() else b""
+    return _hash(repr((importlib.util.MAGIC_NUMBER, sys.flags.optimize, here, sorted(sources.items()))).encode())
 
 
 def _hash(data: bytes) -> str:
@@ -116,23 +121,30 @@ def _sources_in(folder: Traversable, prefix: str) -> dict[str, str]:
 
 
 def _bytecode(sources: Mapping[str, str]) -> dict[str, bytes]:
-    """Python keeps bytecode beside the files of a package; only where it is not there has it to be made."""
+    """By its name in the file. It only saves time: where it cannot be had, as from a Python without asserts, the source
+    alone goes along.
+    """
     package = resources.files("crucible")
+    if not isinstance(package, Path) or sys.flags.optimize:
+        return {}
     found: dict[str, bytes] = {}
-    if not isinstance(package, Path):
-        return found
     for name, source in sources.items():
-        if source in (_MAIN, _PACKAGE):
-            continue  # two lines
-        module = name.removesuffix(".py").replace("/", ".")
-        code = SourceFileLoader(module, str(package.parent / name)).get_code(module)
-        assert code is not None, "it is a source"
-        head = importlib.util.MAGIC_NUMBER + _UNCHECKED + importlib.util.source_hash(source.encode())
-        found[f"{name}c"] = head + dumps(_moved(code, f"agent.pyz/{name}"), _WITHOUT_REFERENCES)
+        code = None if name in _GENERATED else _code(package.parent / name, source)
+        if code is not None:
+            head = importlib.util.MAGIC_NUMBER + _UNCHECKED + importlib.util.source_hash(source.encode())
+            with suppress(ValueError):  # what a later Python has among its constants
+                found[f"{name}c"] = head + dumps(_moved(code, f"agent.pyz/{name}"), _WITHOUT_REFERENCES)
     return found
 
 
+def _code(path: Path, source: str) -> CodeType | None:
+    """Of the file, from what Python keeps beside it where that is there; None if it was changed meanwhile."""
+    loader = SourceFileLoader(path.stem, str(path))
+    code = loader.get_code(path.stem)
+    return code if loader.get_data(str(path)) == source.encode() else None
+
+
 def _moved(code: CodeType, file: str) -> CodeType:
-    """Says that it is of that file, all that is in it, too."""
+    """The same code, and all code within it, as if it were compiled from `file`."""
     inner = tuple(_moved(each, file) if isinstance(each, CodeType) else each for each in code.co_consts)
     return code.replace(co_filename=file, co_consts=inner)
