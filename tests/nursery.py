@@ -20,6 +20,7 @@ import sys
 import tempfile
 import threading
 import time
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import BinaryIO, NoReturn
 
@@ -59,6 +60,7 @@ class Forked:
         self.returncode: int | None = None
         self._nursery = nursery
         self._handle = os.pidfd_open(pid)
+        weakref.finalize(self, os.close, self._handle)
         self._asking = threading.Lock()
 
     def poll(self) -> int | None:
@@ -86,9 +88,6 @@ class Forked:
                 if self.returncode is None:
                     self.returncode = self._nursery.code_of(self.pid)
         return self.returncode
-
-    def __del__(self) -> None:
-        os.close(self._handle)
 
 
 class Nursery:

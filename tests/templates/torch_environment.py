@@ -67,14 +67,17 @@ def _key(content: bytes) -> str:
 
 
 def _install(python: Path, *what: str) -> None:
-    """With uv, or with pip where uv finds no way to the packages."""
-    try:
-        _run(find_uv_bin(), "pip", "install", "--quiet", "--python", str(python), *what)
-    except AssertionError:
-        _run(str(python), "-m", "pip", "install", "--quiet", "--no-input", *what)
+    """With uv, or with pip where uv finds no way to the packages; pip replaces what uv has left half done."""
+    uv = (find_uv_bin(), "pip", "install", "--quiet", "--python", str(python), *what)
+    if _done(*uv).returncode:
+        _run(str(python), "-m", "pip", "install", "--quiet", "--no-input", "--upgrade", *what)
+
+
+def _done(*command: str) -> subprocess.CompletedProcess[str]:
+    env = {**for_uv(os.environ), **os.environ}
+    return subprocess.run(command, capture_output=True, text=True, timeout=BUILD_SECONDS, env=env)
 
 
 def _run(*command: str) -> None:
-    env = {**for_uv(os.environ), **os.environ}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_SECONDS, env=env)
+    done = _done(*command)
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}\n{done.stderr}"

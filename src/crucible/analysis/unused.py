@@ -64,7 +64,9 @@ def _divided(tree: Tree, definitions: dict[str, list[_Definition]]) -> set[str]:
 
 
 def _words(text: str) -> set[str]:
-    """Every name in it, and more: `1e5` is none. What is plain needs no pattern, which takes four times as long."""
+    """Every name in it, and such as `1e5`, which names nothing. Plain text needs no pattern, which takes four times as
+    long.
+    """
     return set(text.translate(_BLANKS).split() if text.isascii() else _WORD.findall(text))
 
 

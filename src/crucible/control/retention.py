@@ -298,7 +298,7 @@ def _tidied(conn: Connection, done: Removal, now: float) -> None:
         meta.put(conn, PENDING, json.dumps(rest))
     coming = _coming(conn)
     later = [dead for dead in coming if dead not in done.asked or dead.key in done.failed]
-    later += sorted(done.coming, key=lambda dead: dead.key)
+    later += sorted(done.coming - set(later), key=lambda dead: dead.key)
     if later != coming:
         meta.put(conn, COMING, json.dumps([[dead.key, dead.job, dead.sha256] for dead in later]))
     marks.forget(conn, now)
