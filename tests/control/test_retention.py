@@ -448,27 +448,27 @@ async def test_a_sending_that_failed_keeps_nothing(
     assert stored(rig) == {checkpoint_key(job, sha(b"a third"))}
 
 
-async def test_a_sending_that_died_with_its_server_is_over_when_that_is_up_again(rig: Rig) -> None:
+async def sent_by_one_that_died(rig: Rig) -> tuple[str, Retention]:
+    """The job of a pruned checkpoint that came a second time, and that a server was sending when it died."""
     job, runner, keeper = await pruned_checkpoint(rig, b"again")
-    key = checkpoint_key(job, sha(b"again"))
-    dies = marks.sending(rig.ports, key, f"{runner.attempt}:0", 7)
+    dies = marks.sending(rig.ports, checkpoint_key(job, sha(b"again")), f"{runner.attempt}:0", 7)
     await dies.__aenter__()
     await put_and_told(rig, runner, b"again")
     await put_and_told(rig, runner, b"a third")
+    return job, keeper
+
+
+async def test_a_sending_that_died_with_its_server_is_over_when_that_is_up_again(rig: Rig) -> None:
+    job, keeper = await sent_by_one_that_died(rig)
     await keeper.round()
-    assert key in stored(rig), "it may still be under way"
+    assert checkpoint_key(job, sha(b"again")) in stored(rig), "it may still be under way"
     await rig.agents.start()
     await keeper.round()
     assert stored(rig) == {checkpoint_key(job, sha(b"a third"))}
 
 
 async def test_what_was_on_its_way_goes_though_the_store_is_down_when_it_could(rig: Rig) -> None:
-    job, runner, keeper = await pruned_checkpoint(rig, b"again")
-    key = checkpoint_key(job, sha(b"again"))
-    dies = marks.sending(rig.ports, key, f"{runner.attempt}:0", 7)
-    await dies.__aenter__()
-    await put_and_told(rig, runner, b"again")
-    await put_and_told(rig, runner, b"a third")
+    job, keeper = await sent_by_one_that_died(rig)
     for _ in range(2):
         await keeper.round()
         rig.clock.move(3600.0)
@@ -477,7 +477,7 @@ async def test_what_was_on_its_way_goes_though_the_store_is_down_when_it_could(r
     def down(key: str) -> None:
         raise StoreUnreachable("No answer.")
 
-    await retention(rig, Watched(rig.ports.store, down)).round()  # type: ignore[arg-type]
+    await retention(rig, Watched(rig.ports.store, down)).round()
     rig.clock.move(marks.REMOVAL_SECONDS)
     await keeper.round()
     assert stored(rig) == {checkpoint_key(job, sha(b"a third"))}
