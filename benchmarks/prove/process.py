@@ -7,8 +7,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
@@ -26,20 +26,23 @@ def perform(words: Sequence[str], folder: Path, log: Path, *, at_most: float = A
     Ctrl-C comes to the command once, from here, so that it is not disturbed as it takes things down; a second one
     kills it. KeyboardInterrupt is raised when the command has ended.
     """
-    process = subprocess.Popen(
-        words,
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        start_new_session=True,
-    )
-    assert process.stdout is not None
-    reader = threading.Thread(target=_tee, args=(process.stdout, log), daemon=True)
-    reader.start()
+    with _noting_interruptions() as came:
+        process = subprocess.Popen(
+            words,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+        assert process.stdout is not None
+        reader = threading.Thread(target=_tee, args=(process.stdout, log), daemon=True)
+        reader.start()
     try:
+        if came:
+            raise KeyboardInterrupt
         return process.wait(at_most)
     except subprocess.TimeoutExpired:
         _end(process)
@@ -49,6 +52,21 @@ def perform(words: Sequence[str], folder: Path, log: Path, *, at_most: float = A
         raise
     finally:
         reader.join(LAST_OUTPUT)
+
+
+@contextmanager
+def _noting_interruptions() -> Iterator[list[int]]:
+    """Those that come while a command is being started: raised there, they would leave it behind."""
+    came: list[int] = []
+    before = {
+        number: signal.signal(number, lambda number, _: came.append(number))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield came
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _tee(output: TextIO, log: Path) -> None:
