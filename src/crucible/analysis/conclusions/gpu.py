@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
+from itertools import chain
 
 from crucible.analysis.conclusions.placement import (
     ARGUMENTS,
@@ -22,11 +23,12 @@ from crucible.analysis.conclusions.placement import (
     chosen_by_environment,
     demands,
     fits_are_tried,
+    is_kept_off,
     is_trainer,
     is_trainers_class,
-    kept_off,
     names_gpu,
     perhaps_boosted,
+    roots_kept_off,
 )
 from crucible.analysis.conclusions.seen import Seen
 from crucible.analysis.conclusions.tries import caught, unless_tried
@@ -88,14 +90,16 @@ def gpu_need(seen: Seen, unseen_model: bool = False) -> Conclusion[GpuNeed]:
     """`unseen_model`: the class of the model is not among the files, so it may well move to a GPU itself."""
     telling = seen.calls_where(_may_tell, _TELLING_WORDS, _names_device)
     required = unless_tried(seen, _required(seen, telling))
-    optional = list(_optional(seen, telling))
     forbidden = _forbidden(seen, bool(required))
     if forbidden is not None:
         return seen.say(GpuNeed.NONE, [forbidden[0]], Confidence.HIGH, forbidden[1])
     if required:
         return seen.say(GpuNeed.REQUIRED, (where for where, _ in required), Confidence.HIGH, required[0][1])
-    if optional:
-        return seen.say(GpuNeed.OPTIONAL, (where for where, _ in optional), Confidence.HIGH, optional[0][1])
+    optional = _optional(seen, telling)
+    first = next(optional, None)
+    if first is not None:
+        places = (where for where, _ in chain((first,), optional))
+        return seen.say(GpuNeed.OPTIONAL, places, Confidence.HIGH, first[1])
     if unseen_model:
         return seen.assume(
             GpuNeed.OPTIONAL, "The model's own code is not here; it is assumed to use a GPU that is there."
@@ -187,13 +191,16 @@ def _required(seen: Seen, telling: list[Call]) -> Iterator[Sign]:
 
 def _names_device(call: Call) -> bool:
     """`"cuda:0"` among the arguments, or in a list among them. Half precision "for cuda" works without one."""
-    for given in (*call.args, *call.kwargs.values()):
+    for given in (*call.args, *call.kwargs.values()) if call.kwargs else call.args:
         kind = type(given)
-        if kind is str or kind is list or kind is tuple:
-            many = (given,) if kind is str else given[:16]
-            if any(isinstance(each, str) and len(each) < 12 and _DEVICE.fullmatch(each) for each in many):
-                return _hands_on(call)
+        many = given[:16] if kind is list or kind is tuple else (given,) if kind is str else ()
+        if many and any(map(_is_device, many)):
+            return _hands_on(call)
     return False
+
+
+def _is_device(value: Value) -> bool:
+    return isinstance(value, str) and len(value) < 12 and _DEVICE.fullmatch(value) is not None
 
 
 _ONLY_TOLD = frozenset(
@@ -234,9 +241,9 @@ def _nccl(call: Call) -> bool:
 
 
 def _optional(seen: Seen, telling: list[Call]) -> Iterator[Sign]:
-    off = {id(call) for call in kept_off(telling)}
+    off = roots_kept_off(telling)
     for call in telling:
-        if id(call) in off:
+        if is_kept_off(call, off):
             continue
         if call.path in ASKS:
             yield call.where, "It asks whether there is a GPU."

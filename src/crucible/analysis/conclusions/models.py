@@ -11,7 +11,7 @@ from crucible.analysis.conclusions.keras_models import keras_models
 from crucible.analysis.conclusions.seen import Seen
 from crucible.analysis.conclusions.sizes import DEPTHS, Sizes, sizes_in, sizes_in_order
 from crucible.analysis.knowledge.pretrained import pretrained, size_in_name
-from crucible.analysis.library.torch_layers import is_module, parameters_of
+from crucible.analysis.library.torch_layers import MODULES, is_module, parameters_of
 from crucible.analysis.library.torch_models import MODEL, classes_of, shape_of
 from crucible.analysis.networks import is_network
 from crucible.analysis.values import Either, Instance, Thing, Value, Where, settled, whole, worded
@@ -50,10 +50,9 @@ def _made_for_certain(seen: Seen, found: list[Model]) -> list[Model]:
     """Without those of functions that nobody was seen to call, where the program itself makes a model, too."""
     if len(found) < 2:
         return found
-    made = {id(each) for each in seen.facts.made[: seen.facts.followed]}
-    for call in seen.facts.calls:
-        if not call.situation.swept:
-            made.update(map(id, call.result) if isinstance(call.result, tuple) else (id(call.result),))
+    results = [call.result for call in seen.facts.calls if not call.situation.swept]
+    made = {*map(id, seen.facts.made[: seen.facts.followed]), *map(id, results)}
+    made.update(id(each) for result in results if isinstance(result, tuple) for each in result)
     followed = [each for each in found if id(each.value) in made]
     return followed if any(each.parameters for each in followed) else found
 
@@ -98,22 +97,31 @@ def _parts(values: list[Value]) -> set[int]:
 
 
 def _inside(value: Value) -> Collection[Value]:
-    if isinstance(value, Instance):
-        return value.attrs.values()
-    if isinstance(value, Thing):
-        if value.path.endswith("DataParallel"):
-            return ()
-        return [*value.attrs.values(), *value.children, *(value.args if is_module(value) else ())]
-    if isinstance(value, (list, tuple)):
-        return value
-    return value.values() if isinstance(value, dict) else ()
+    kind = type(value)
+    if kind is Thing:
+        return _inside_thing(value)
+    if kind is Instance:
+        return value.attrs.values()  # type: ignore[no-any-return]
+    if kind is list or kind is tuple:
+        return value  # type: ignore[no-any-return]
+    return value.values() if kind is dict else ()
+
+
+def _inside_thing(thing: Thing) -> Collection[Value]:
+    path = thing.path
+    if path.endswith("DataParallel"):
+        return ()
+    args = thing.args if path in MODULES else ()
+    if thing.children or args:
+        return (*thing.attrs.values(), *thing.children, *args)
+    return thing.attrs.values()
 
 
 def _torch_model(seen: Seen, value: Value) -> Model:
     weights = parameters_of(value)
     counts = [each.items for each in weights]
     total = sum(each or 0 for each in counts)
-    learns = sum(each.items or 0 for each in weights if each.grad)
+    learns = sum(count or 0 for count, each in zip(counts, weights, strict=True) if each.grad)
     name = value.cls.name if isinstance(value, Instance) else value.path.rpartition(".")[2]
     complete = None not in counts and not _has_gaps(value)
     return Model(name, value, value.where, total, learns, complete, None, id(value) in seen.facts.doubtful)
@@ -128,9 +136,10 @@ def _has_gaps(value: Value) -> bool:
         if id(each) in seen:
             continue
         seen.add(id(each))
-        if isinstance(each, Thing) and (each.attrs.get("incomplete") or each.path == MODEL):
+        kind = type(each)
+        if kind is Thing and (each.attrs.get("incomplete") or each.path == MODEL):
             return True
-        if isinstance(each, Instance | Thing | list):
+        if kind is Thing or kind is Instance or kind is list:
             waiting += [inner for inner in _inside(each) if type(inner) in _HOLDERS]
     return False
 

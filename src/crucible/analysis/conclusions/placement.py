@@ -192,11 +192,15 @@ def by_environment(seen: Seen) -> Iterator[Sign]:
             yield call.where, "JAX is told to use a GPU and nothing else."
 
 
-def kept_off(telling: list[Call]) -> list[Call]:
-    """Trainers that are told to stay on the CPU."""
+def roots_kept_off(telling: list[Call]) -> tuple[str, ...]:
+    """How the paths of libraries begin that are told to stay on the CPU."""
     off = any(call.path in ARGUMENTS and _off(call) and call.situation.certain for call in telling)
-    roots = (*(BY_ARGUMENTS if off else ()), *((_YOLO,) if _detects_on_cpu(telling) else ()))
-    return [call for call in telling if _stays(call) or _plain(call).startswith(roots)]
+    return (*(BY_ARGUMENTS if off else ()), *((_YOLO,) if _detects_on_cpu(telling) else ()))
+
+
+def is_kept_off(call: Call, roots: tuple[str, ...]) -> bool:
+    """A trainer that is told to stay on the CPU, or of a library that is."""
+    return _stays(call) or _plain(call).startswith(roots)
 
 
 def _detects_on_cpu(telling: list[Call]) -> bool:

@@ -107,11 +107,7 @@ _GOES_ON = ("keras.callbacks.BackupAndRestore", "crucible.checkpoint.latest")
 
 def _snapshots(seen: Seen) -> list[Call]:
     """CatBoost keeps them as it goes, and goes on from the last by itself."""
-    return [
-        call
-        for call in seen.calls_where(lambda path: False, ("save_snapshot",))
-        if call.kwargs["save_snapshot"] is True
-    ]
+    return [call for call in seen.calls_with("save_snapshot") if call.kwargs["save_snapshot"] is True]
 
 
 def _loads(path: str) -> bool:

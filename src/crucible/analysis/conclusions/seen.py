@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TypeVar
 
 from crucible.analysis.facts import Assigned, Call, Facts
@@ -44,17 +46,25 @@ class Seen:
     @functools.cached_property
     def _by_path(self) -> dict[str, list[int]]:
         """Where the calls of each path stand among all. Most conclusions ask for a few paths, of few that there are."""
-        found: dict[str, list[int]] = {}
+        found: dict[str, list[int]] = defaultdict(list)
         for place, call in enumerate(self.facts.calls):
-            found.setdefault(call.path, []).append(place)
+            found[call.path].append(place)
+        return found
+
+    @functools.cached_property
+    def _by_last(self) -> dict[str, list[list[int]]]:
+        """The same by the last part of the path, with a row for each path that ends so."""
+        found: dict[str, list[list[int]]] = defaultdict(list)
+        for path, places in self._by_path.items():
+            found[path.rpartition(".")[2]].append(places)
         return found
 
     @functools.cached_property
     def _by_keyword(self) -> dict[str, list[int]]:
-        found: dict[str, list[int]] = {}
+        found: dict[str, list[int]] = defaultdict(list)
         for place, call in enumerate(self.facts.calls):
             for name in call.kwargs:
-                found.setdefault(name, []).append(place)
+                found[name].append(place)
         return found
 
     @functools.cached_property
@@ -77,17 +87,25 @@ class Seen:
 
         `fits` is asked once for each path, of which there are few; `tells` of every call.
         """
-        every = self.facts.calls
         rows = [places for path, places in self._by_path.items() if fits(path)]
         rows += [places for name in keywords if (places := self._by_keyword.get(name))]
         if tells is not None:
-            rows.append([place for place, call in enumerate(every) if tells(call)])
-        found = rows[0] if len(rows) == 1 else sorted({place for places in rows for place in places})
-        return [every[place] for place in found]
+            rows.append([place for place, call in enumerate(self.facts.calls) if tells(call)])
+        return self._at(rows)
 
     def calls_named(self, *names: str) -> list[Call]:
         """By the last part of their paths, in the order they were seen."""
-        return self.calls_where(lambda path: path.rpartition(".")[2] in names)
+        return self._at([places for name in names for places in self._by_last.get(name, ())])
+
+    def calls_with(self, *keywords: str) -> list[Call]:
+        """By the keywords they have, in the order they were seen."""
+        return self._at([places for name in keywords if (places := self._by_keyword.get(name))])
+
+    def _at(self, rows: list[list[int]]) -> list[Call]:
+        """The calls at these places, each once and in order; a row is in order itself."""
+        every = self.facts.calls
+        found = rows[0] if len(rows) == 1 else sorted({place for places in rows for place in places})
+        return [every[place] for place in found]
 
     @functools.cached_property
     def _settings(self) -> tuple[Settings, ...]:
@@ -111,7 +129,8 @@ class Seen:
         why: str = "",
         assumed: bool = False,
     ) -> Conclusion[T]:
-        lines = [self.evidence(where) for where in dict.fromkeys(wheres) if where != NOWHERE][:SHOWN]
+        """`wheres` are gone through as far as lines are shown."""
+        lines = map(self.evidence, islice(_distinct(wheres), SHOWN))
         return Conclusion(value, confidence, tuple(line for line in lines if line is not None), assumed, why)
 
     def assume(self, value: T, why: str) -> Conclusion[T]:
@@ -129,6 +148,14 @@ class Seen:
             for rows in self._settings:
                 for each in rows.called(name):
                     yield name, settled(each.value), each.where
+
+
+def _distinct(wheres: Iterable[Where]) -> Iterator[Where]:
+    done = {NOWHERE}
+    for where in wheres:
+        if where not in done:
+            done.add(where)
+            yield where
 
 
 def number_named(seen: Seen, names: Iterable[str], low: float = 1, high: float = 1e9) -> tuple[int, Where, str] | None:

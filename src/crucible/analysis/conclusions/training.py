@@ -362,7 +362,7 @@ def sequence_length(seen: Seen) -> Conclusion[int]:
     named = number_named(seen, SEQUENCE_NAMES, 2, 1e7)
     if named is not None:
         return seen.say(named[0], [named[1]], Confidence.MEDIUM, f"Taken from {named[2]}.")
-    for call in seen.calls_where(lambda path: False, _LENGTHS):
+    for call in seen.calls_with(*_LENGTHS):
         if call.path == "collections.deque":
             continue  # a memory of so many entries
         for name, given in call.kwargs.items():

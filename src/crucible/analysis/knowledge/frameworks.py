@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 FRAMEWORKS: dict[str, tuple[str, ...]] = {
     "torch": ("torch",), "torchvision": ("torch",), "torchaudio": ("torch",), "torchtext": ("torch",),
     "torchrl": ("torch",),
@@ -62,6 +64,7 @@ _FAMILIES = (("tensorflow_", "tensorflow"), ("keras", "keras"), ("torch", "torch
 """Packages whose name begins like that belong to it, also those that are not listed."""
 
 
+@lru_cache(maxsize=1024)
 def of_module(module: str) -> tuple[str, ...]:
     """The frameworks that an import of this module brings."""
     top, _, rest = module.partition(".")

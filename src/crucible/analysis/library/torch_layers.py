@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Reversible
 
 from crucible.analysis.iteration import items_of
 from crucible.analysis.library import torch_attention, torch_forward
@@ -177,7 +177,9 @@ def forward(machine: Machine, thing: Thing, args: tuple[Value, ...], kwargs: dic
     if not inputs or not isinstance(inputs[0], Tensor):
         return lost(machine, *inputs)
     act = torch_attention.ACTS.get(thing.path.rpartition(".")[2], torch_forward.layer)
-    return act(machine, thing, {**read(thing), **kwargs}, inputs)
+    given = read(thing)
+    given.update(kwargs)
+    return act(machine, thing, given, inputs)
 
 
 def _wrapped(asked: Asked) -> Value:
@@ -194,7 +196,7 @@ def named_parameters(value: Value) -> list[tuple[str, Tensor]]:
     waiting: list[tuple[str, Value, int]] = [("", settled(value), 0)]
     while waiting:
         name, each, depth = waiting.pop()
-        if depth > 60 or id(each) in seen:
+        if depth > DEEPEST or id(each) in seen:
             continue
         if isinstance(each, Tensor):
             if each.store is not None and each.store.weight and id(each.store) not in seen:
@@ -202,8 +204,7 @@ def named_parameters(value: Value) -> list[tuple[str, Tensor]]:
                 found.append((name, each))
             continue
         seen.add(id(each))
-        names, values = _below(each)
-        for key, inner in zip(names, values, strict=True):
+        for key, inner in zip(_names_below(each), _values_below(each), strict=True):
             if type(inner) in _HOLDERS:
                 waiting.append((f"{name}.{key}" if name else str(key), settled(inner), depth + 1))
     return found
@@ -213,35 +214,60 @@ _HOLDERS = frozenset({Tensor, Instance, Thing, Either, list, tuple, dict})
 """What may have weights in it."""
 
 
-def _below(value: Value) -> tuple[Iterable[Value], Iterable[Value]]:
-    """What is right below, with its names."""
-    if isinstance(value, Instance):
-        return value.attrs, value.attrs.values()
-    if isinstance(value, Thing) and (value.path in MODULES or value.children):
-        return (*value.attrs, *range(len(value.children))), (*value.attrs.values(), *value.children)
-    if isinstance(value, (list, tuple)):
-        return range(min(len(value), 2_000)), value[:2_000]
-    if isinstance(value, dict):
-        return value, value.values()
-    return (), ()
+DEEPEST = 60
+"""How far below a model its weights are looked for."""
+
+MOST = 2_000
+"""Items of a list that are looked at."""
+
+
+def _names_below(value: Value) -> Iterable[Value]:
+    """What is right below, by name or place."""
+    kind = type(value)
+    if kind is Thing and (value.path in MODULES or value.children):
+        return (*value.attrs, *range(len(value.children)))
+    if kind is Instance:
+        return value.attrs  # type: ignore[no-any-return]
+    if kind is list or kind is tuple:
+        return range(min(len(value), MOST))
+    return value if kind is dict else ()
+
+
+def _values_below(value: Value) -> Reversible[Value]:
+    """What these names stand for."""
+    kind = type(value)
+    if kind is Thing:
+        if value.children:
+            return (*value.attrs.values(), *value.children)
+        return value.attrs.values() if value.path in MODULES else ()
+    if kind is Instance:
+        return value.attrs.values()  # type: ignore[no-any-return]
+    if kind is list or kind is tuple:
+        return value[:MOST]  # type: ignore[no-any-return]
+    return value.values() if kind is dict else ()
 
 
 def parameters_of(value: Value) -> list[Tensor]:
     """The same without the names, which take longer than the rest."""
-    found: list[Tensor] = []
-    seen: set[int] = set()
-    waiting: list[tuple[Value, int]] = [(settled(value), 0)]
-    while waiting:
-        each, depth = waiting.pop()
-        if isinstance(each, Tensor):
+    found: dict[int, Tensor] = {}
+    _gather((value,), found, set(), 0)
+    return list(found.values())
+
+
+def _gather(values: Reversible[Value], found: dict[int, Tensor], seen: set[int], depth: int) -> None:
+    """Adds the weights in and below the values to those that were found, by their memory."""
+    for each in reversed(values):
+        kind = type(each)
+        if kind is Either:
+            each = settled(each)
+            kind = type(each)
+        if kind is Tensor:
             store = each.store
-            if store is not None and store.weight and id(store) not in seen and depth <= 60:
-                seen.add(id(store))
-                found.append(each)
-        elif depth <= 60 and id(each) not in seen:
+            if store is not None and store.weight and id(store) not in found:
+                found[id(store)] = each
+        elif kind in _HOLDERS and depth < DEEPEST and id(each) not in seen:
             seen.add(id(each))
-            waiting += [(settled(inner), depth + 1) for inner in _below(each)[1] if type(inner) in _HOLDERS]
-    return found
+            _gather(_values_below(each), found, seen, depth + 1)
 
 
 MODULES = frozenset(
