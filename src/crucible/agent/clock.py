@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+
+from crucible.wire.values import dataclass
 
 JUMP_SECONDS = 60.0
 AWAKE_SECONDS = 30.0

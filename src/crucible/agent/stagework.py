@@ -11,11 +11,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Callable
 
 from crucible.agent.files import Lock
+from crucible.wire.values import dataclass
 
 LAST_LINES = 20
 _TURN = 0.2

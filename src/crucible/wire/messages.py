@@ -12,7 +12,8 @@ import hashlib
 import hmac
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from crucible.wire.values import dataclass
 
 VERSION = 1
 MAX_BATCH_BYTES = 4 * 1024 * 1024

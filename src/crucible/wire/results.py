@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from crucible.wire.values import dataclass
 
 MAX_BYTES = 64 * 1024
 """Of the encoded result. What is larger is an artifact."""

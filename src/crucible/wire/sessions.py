@@ -19,8 +19,10 @@ import enum
 import json
 import struct
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any, Optional, Union
+
+from crucible.wire.values import dataclass
 
 CHUNK = 32 * 1024
 """Bytes of data in one frame at most."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 
 from crucible.agent.backoff import Backoff
@@ -14,6 +13,7 @@ from crucible.agent.stagework import StageError, StageWork
 from crucible.wire.archive import BadArchive, unpack
 from crucible.wire.desired import Resume
 from crucible.wire.paths import UnsafePath, safe_name
+from crucible.wire.values import dataclass
 
 MAX_BYTES = 1024**4
 MAX_FILES = 1_000_000

@@ -8,7 +8,6 @@ import os
 import shutil
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -17,6 +16,7 @@ from crucible.agent.checkpoints.whole import why_folder_torn, why_torn
 from crucible.wire.archive import BadArchive, Folder, Link, pack
 from crucible.wire.archive import Entry as Packed
 from crucible.wire.paths import UnsafePath, safe_name
+from crucible.wire.values import dataclass
 
 _CHUNK = 1024 * 1024
 

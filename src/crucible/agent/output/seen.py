@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Optional, Union
+
+from crucible.wire.values import dataclass
 
 Epoch = Union[int, float]
 Metrics = tuple[tuple[str, float], ...]
