@@ -9,12 +9,16 @@ Nothing here sleeps for a fixed time: `until` looks again and again until a dead
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -23,6 +27,8 @@ from typing import Any, TypeVar
 import httpx2 as httpx
 import psutil
 from tests.nursery import Forked, Nursery
+
+from crucible.control.agentfile import build_agent
 
 T = TypeVar("T")
 View = dict[str, Any]
@@ -76,7 +82,7 @@ class Deployment:
         """Starts the server, waits until it is ready; how long that took. `prefix` runs it under a tool."""
         nonce = os.urandom(8).hex()
         began = time.monotonic()
-        self.home.mkdir(parents=True, exist_ok=True)
+        self.settle()
         arguments, given = ("serve", "--embedded", "--nonce", nonce), {**self.env, **env}
         with open(self.home / "server.log", "ab") as log, open(os.devnull, "rb") as nothing:
             if self.nursery is not None and not prefix and not _for_interpreters(given):
@@ -86,6 +92,13 @@ class Deployment:
                 self.server = subprocess.Popen(command, env=given, stdout=log, stderr=log)
         until(lambda: self._ready(nonce), seconds, "the server")
         return time.monotonic() - began
+
+    def settle(self) -> None:
+        """Its folder as a server left it that ended before it had any job: with the agent's file, which takes time to
+        make.
+        """
+        if not self.home.exists():
+            shutil.copytree(_agent(), self.home / "agent")
 
     def kill(self) -> None:
         """kill -9 of the server."""
@@ -241,6 +254,14 @@ class Deployment:
         except (OSError, httpx.HTTPError):
             return None
         return view if view["phase"] in phases else None
+
+
+@functools.cache
+def _agent() -> Path:
+    """The folder with the agent's file, for all deployments of this process."""
+    folder = Path(tempfile.mkdtemp(prefix="crucible-agent-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return build_agent(folder).parent
 
 
 def _for_interpreters(env: Mapping[str, str]) -> bool:
