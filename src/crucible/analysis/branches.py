@@ -6,13 +6,13 @@ import ast
 from collections.abc import Sequence
 
 from crucible.analysis.facts import Guard
-from crucible.analysis.flow import Flow
+from crucible.analysis.flow import BREAK, CONTINUE, NEXT, RAISE, RETURN, Flow
 from crucible.analysis.machine import Machine
 from crucible.analysis.scope import Scope
 from crucible.analysis.trees import nodes
 from crucible.analysis.values import MISSING, Instance, Unknown, Value, either
 
-_LEAVES = (Flow.RETURN, Flow.RAISE, Flow.BREAK, Flow.CONTINUE)
+_LEAVES = (RETURN, RAISE, BREAK, CONTINUE)
 
 
 def both_ways(machine: Machine, test: Value, node: ast.If, scope: Scope) -> Flow | Guard:
@@ -27,10 +27,10 @@ def both_ways(machine: Machine, test: Value, node: ast.If, scope: Scope) -> Flow
     _put(scope.names, names)
     _put(kept, attrs)
     no = _one_way(machine, Guard(None if gpu is None else not gpu, both_happen), node.orelse, scope)
-    if yes is Flow.NEXT and no in _LEAVES:
+    if yes is NEXT and no in _LEAVES:
         _keep(scope.names, names_yes)
         _put(kept, attrs_yes)
-    elif yes is Flow.NEXT:
+    elif yes is NEXT:
         _merge(scope.names, names_yes, gpu)
         _merge(kept, attrs_yes, gpu)
     else:
@@ -70,7 +70,7 @@ def _every(machine: Machine, test: ast.expr, scope: Scope) -> int:
 
 def _one_way(machine: Machine, guard: Guard, body: Sequence[ast.stmt], scope: Scope) -> Flow:
     if not body:
-        return Flow.NEXT
+        return NEXT
     with machine.under(guard):
         return machine.execute(body, scope)
 
@@ -105,11 +105,11 @@ def _afterwards(machine: Machine, gpu: bool | None, yes: Flow, no: Flow) -> Flow
         return yes
     if gpu is not None and not any(guard.gpu is not None or not guard.swept for guard in machine.guards):
         refused = no if gpu else yes
-        if refused is Flow.RAISE:
+        if refused is RAISE:
             machine.facts.refusals.append(machine.line)
-            return Flow.NEXT
-    if yes in (Flow.RETURN, Flow.RAISE) and gpu is not None:
+            return NEXT
+    if yes in (RETURN, RAISE) and gpu is not None:
         return Guard(not gpu)
-    if no in (Flow.RETURN, Flow.RAISE) and gpu is not None:
+    if no in (RETURN, RAISE) and gpu is not None:
         return Guard(gpu)
-    return Flow.NEXT
+    return NEXT

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from crucible.analysis.functions import follow, method
 from crucible.analysis.library import called_library, called_member, called_thing, own_layers
-from crucible.analysis.machine import Machine
+from crucible.analysis.machine import Exhausted, Machine
 from crucible.analysis.networks import is_network
 from crucible.analysis.scope import Scope
 from crucible.analysis.values import (
@@ -26,7 +26,9 @@ Kwargs = dict[str, Value]
 
 
 def call(machine: Machine, function: Value, args: tuple[Value, ...], kwargs: Kwargs, scope: Scope) -> Value:
-    machine.tick()
+    machine.steps = steps = machine.steps + 1
+    if steps > machine.limit:
+        raise Exhausted
     kind = type(function)
     if kind is Name:
         return called_library(machine, function.path, args, kwargs, scope)

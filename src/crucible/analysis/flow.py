@@ -11,3 +11,7 @@ class Flow(enum.Enum):
     BREAK = enum.auto()
     CONTINUE = enum.auto()
     RAISE = enum.auto()
+
+
+NEXT, RETURN, BREAK, CONTINUE, RAISE = Flow
+"""The same by plain names: Python 3.11 takes ten times as long to ask the class for one, at every statement."""

@@ -14,10 +14,11 @@ MAX_AGAIN = 2
 
 
 def defaults_of(machine: Machine, arguments: ast.arguments, scope: Scope) -> dict[str, Value]:
-    places = [*arguments.posonlyargs, *arguments.args]
     found: dict[str, Value] = {}
-    for argument, default in zip(reversed(places), reversed(arguments.defaults), strict=False):
-        found[argument.arg] = machine.evaluate(default, scope)
+    if arguments.defaults:
+        places = [*arguments.posonlyargs, *arguments.args]
+        for argument, default in zip(reversed(places), reversed(arguments.defaults), strict=False):
+            found[argument.arg] = machine.evaluate(default, scope)
     for argument, keyword_default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
         if keyword_default is not None:
             found[argument.arg] = machine.evaluate(keyword_default, scope)

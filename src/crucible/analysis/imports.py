@@ -82,7 +82,9 @@ def _member(machine: Machine, local: Module | None, module: str, name: str, rela
 
 def local_module(machine: Machine, name: str) -> Module | None:
     """A file of the program as a module, followed when it is first imported."""
-    file = machine.sources.module(name)
+    if name not in machine.places:
+        machine.places[name] = machine.sources.module(name)
+    file = machine.places[name]
     if file is None:
         return None
     if file not in machine.modules:

@@ -11,20 +11,21 @@ UNROLLED = 512
 """Rounds of a loop that are followed one by one, at most."""
 
 
+_SIZED = frozenset({list, tuple, dict, str})
+
+
 def items_of(value: Value) -> list[Value] | None:
     """The items in order, None where they are not known one by one."""
-    if isinstance(value, list | tuple):
-        return list(value)
-    if isinstance(value, dict):
-        return list(value)
-    if isinstance(value, str):
-        return list(value) if len(value) <= UNROLLED else None
-    if isinstance(value, Thing):
+    kind = type(value)
+    if kind is Thing:
         if value.path == "range":
             return _range(value)
-        if value.children:
-            return list(value.children)
-    if isinstance(value, Tensor) and value.shape and isinstance(value.shape[0], int) and value.shape[0] <= 16:
+        return list(value.children) if value.children else None
+    if kind is list or kind is tuple or kind is dict:
+        return list(value)
+    if kind is str:
+        return list(value) if len(value) <= UNROLLED else None
+    if kind is Tensor and value.shape and isinstance(value.shape[0], int) and value.shape[0] <= 16:
         return [Tensor(value.shape[1:], value.kind, value.grad, value.store) for _ in range(value.shape[0])]
     return None
 
@@ -40,11 +41,12 @@ def _range(value: Thing) -> list[Value] | None:
 def length_of(value: Value) -> int | None:
     """How many items there are, also where they are not known one by one."""
     value = settled(value)
-    if isinstance(value, list | tuple | dict | str):
+    kind = type(value)
+    if kind in _SIZED:
         return len(value)
-    if isinstance(value, Tensor):
+    if kind is Tensor:
         return whole(value.shape[0]) if value.shape else None
-    if not isinstance(value, Thing):
+    if kind is not Thing:
         return None
     if value.path == "range":
         return _range_length([settled(each) for each in value.args])

@@ -6,7 +6,7 @@ import ast
 import re
 
 from crucible.analysis.facts import Loop
-from crucible.analysis.flow import Flow
+from crucible.analysis.flow import BREAK, NEXT, RAISE, RETURN, Flow
 from crucible.analysis.iteration import UNROLLED, item_like, items_of, length_of
 from crucible.analysis.machine import Machine
 from crucible.analysis.operators import truth
@@ -30,7 +30,7 @@ def for_loop(machine: Machine, node: ast.For | ast.AsyncFor, scope: Scope) -> Fl
     source = machine.evaluate(node.iter, scope)
     items = items_of(source)
     loop = Loop(_target(node.target), length_of(source), (scope.file, node.lineno), _data(source))
-    if items is not None and len(items) <= UNROLLED and _builds(machine, node, source):
+    if items is not None and len(items) <= UNROLLED and _builds(machine, node, source, loop):
         with machine.around(loop):
             flow = _rounds(machine, node, items, scope)
     else:
@@ -39,7 +39,7 @@ def for_loop(machine: Machine, node: ast.For | ast.AsyncFor, scope: Scope) -> Fl
             machine.assign(node.target, item_like(source), scope)
             flow = machine.execute(node.body, scope)
         machine.rounds -= 1
-    if flow in (Flow.RETURN, Flow.RAISE) and items != [] and isinstance(source, (list, tuple, Thing)):
+    if flow in (RETURN, RAISE) and items != [] and isinstance(source, (list, tuple, Thing)):
         return flow
     return machine.execute(node.orelse, scope)
 
@@ -49,25 +49,24 @@ def _rounds(machine: Machine, node: ast.For | ast.AsyncFor, items: list[Value], 
     for item in items:
         machine.assign(node.target, item, scope)
         flow = machine.execute(node.body, scope)
-        if flow in (Flow.RETURN, Flow.RAISE):
+        if flow in (RETURN, RAISE):
             return flow
-        if flow is Flow.BREAK or machine.steps - begun > ROUND_STEPS:
+        if flow is BREAK or machine.steps - begun > ROUND_STEPS:
             break
-    return Flow.NEXT
+    return NEXT
 
 
-def _builds(machine: Machine, node: ast.For | ast.AsyncFor, source: Value) -> bool:
+def _builds(machine: Machine, node: ast.For | ast.AsyncFor, source: Value, loop: Loop) -> bool:
     """Whether each round matters by itself. A loop over epochs is the same every time."""
     counted = isinstance(source, Thing) and source.path == "range"
-    target = _target(node.target)
-    if counted and _TURNS.search(target.lower()):
+    if counted and _TURNS.search(loop.target.lower()):
         return False
     called, names = _words(machine, node)
     if called & _TRAINS:
         return False
     if not counted:
         return True
-    return bool(called & _BUILDS) or target in names or (length_of(source) or 0) <= FEW
+    return bool(called & _BUILDS) or loop.target in names or (loop.length or 0) <= FEW
 
 
 def _words(machine: Machine, node: ast.For | ast.AsyncFor) -> tuple[set[str], set[str]]:
@@ -108,7 +107,7 @@ def while_loop(machine: Machine, node: ast.While, scope: Scope) -> Flow:
     ):
         flow = machine.execute(node.body, scope)
     machine.rounds -= 1
-    return flow if flow in (Flow.RETURN, Flow.RAISE) and isinstance(node.test, ast.Constant) else Flow.NEXT
+    return flow if flow in (RETURN, RAISE) and isinstance(node.test, ast.Constant) else NEXT
 
 
 def _breaks(node: ast.If) -> bool:

@@ -25,7 +25,7 @@ MAX_CALLS = 3_000
 MAX_SETTINGS = 64
 """Entries of a dict that is kept as a call was given it: programs change a setting and call again."""
 
-_TOLD = (int, float, str)
+_TOLD = frozenset({bool, int, float, str})
 
 
 class Exhausted(Exception):
@@ -53,6 +53,9 @@ class Machine:
     facts: Facts = field(default_factory=Facts)
     tape: Tape = field(default_factory=Tape)
     trees: dict[str, Tree] = field(default_factory=dict)
+    places: dict[str, str | None] = field(default_factory=dict)
+    """The files of modules by their names, None for those of libraries: programs import the same ones over and over."""
+
     modules: dict[str, Scope] = field(default_factory=dict)
     functions: list[Value] = field(default_factory=list)
     visited: set[int] = field(default_factory=set)
@@ -95,11 +98,6 @@ class Machine:
         """For a call that is made by a library: it sees no names, only the file it is made from."""
         return Scope(self.line[0])
 
-    def tick(self, amount: int = 1) -> None:
-        self.steps += amount
-        if self.steps > self.limit:
-            raise Exhausted
-
     def situation(self) -> Situation:
         return Situation(self.line, self.guards, self.loops)
 
@@ -123,7 +121,7 @@ class Machine:
             self.facts.imports.append(Import(module, self.situation()))
 
     def note_assigned(self, name: str, value: Value) -> None:
-        if isinstance(value, _TOLD) and len(self.facts.assigned) < MAX_CALLS:
+        if type(value) in _TOLD and len(self.facts.assigned) < MAX_CALLS:
             self.facts.assigned.append(Assigned(name, value, self.line))
 
     def under(self, guard: Guard) -> Within:

@@ -12,7 +12,7 @@ from crucible.analysis.contexts import entered
 from crucible.analysis.definitions import define_class, define_function
 from crucible.analysis.expressions import evaluate
 from crucible.analysis.facts import Guard
-from crucible.analysis.flow import Flow
+from crucible.analysis.flow import BREAK, CONTINUE, NEXT, RAISE, RETURN, Flow
 from crucible.analysis.imports import import_from, import_plain
 from crucible.analysis.iteration import PART, items_of
 from crucible.analysis.library.torch_models import HEADS, LAST
@@ -53,21 +53,21 @@ def execute(machine: Machine, body: Sequence[ast.stmt], scope: Scope) -> Flow:
             if act is None:
                 continue
             flow = act(machine, statement, scope)
-            if flow is Flow.NEXT:
+            if flow is NEXT:
                 continue
             if not isinstance(flow, Guard):
                 return flow
             machine.guards = (*machine.guards, flow)
     finally:
         machine.guards = guards
-    return Flow.NEXT
+    return NEXT
 
 
 def _expression(machine: Machine, node: ast.Expr, scope: Scope) -> Flow:
     if isinstance(node.value, ast.Constant):
-        return Flow.NEXT
+        return NEXT
     evaluate(machine, node.value, scope)
-    return Flow.RAISE if isinstance(node.value, ast.Call) and _exits(node.value.func) else Flow.NEXT
+    return RAISE if isinstance(node.value, ast.Call) and _exits(node.value.func) else NEXT
 
 
 def _exits(function: ast.expr) -> bool:
@@ -81,7 +81,7 @@ def _assign(machine: Machine, node: ast.Assign, scope: Scope) -> Flow:
     machine.line = (scope.file, node.lineno)
     for target in node.targets:
         assign(machine, target, value, scope)
-    return Flow.NEXT
+    return NEXT
 
 
 def _annotated(machine: Machine, node: ast.AnnAssign, scope: Scope) -> Flow:
@@ -89,7 +89,7 @@ def _annotated(machine: Machine, node: ast.AnnAssign, scope: Scope) -> Flow:
         value = evaluate(machine, node.value, scope)
         machine.line = (scope.file, node.lineno)
         assign(machine, node.target, value, scope)
-    return Flow.NEXT
+    return NEXT
 
 
 def _augmented(machine: Machine, node: ast.AugAssign, scope: Scope) -> Flow:
@@ -106,7 +106,7 @@ def _augmented(machine: Machine, node: ast.AugAssign, scope: Scope) -> Flow:
     else:
         value = binary(type(node.op), before, change)
     assign(machine, target, value, scope)
-    return Flow.NEXT
+    return NEXT
 
 
 def _loaded(target: ast.expr) -> ast.expr:
@@ -243,10 +243,10 @@ def _try(machine: Machine, node: ast.Try, scope: Scope) -> Flow:
         # The body is what is meant to happen; a handler only adds what the body left open.
         for name, value in before.items():
             scope.names[name] = _kept(value, scope.names.get(name), another)
-    if flow is Flow.NEXT:
+    if flow is NEXT:
         flow = execute(machine, node.orelse, scope)
     final = execute(machine, node.finalbody, scope)
-    return final if final is not Flow.NEXT else flow
+    return final if final is not NEXT else flow
 
 
 def _kept(meant: Value, instead: Value, another: bool) -> Value:
@@ -266,20 +266,20 @@ def _lets_go_of_imports(handler: ast.ExceptHandler) -> bool:
 def _return(machine: Machine, node: ast.Return, scope: Scope) -> Flow:
     value = evaluate(machine, node.value, scope)
     scope.names.setdefault("\0returns", []).append(value)
-    return Flow.RETURN
+    return RETURN
 
 
 def _raise(machine: Machine, node: ast.Raise, scope: Scope) -> Flow:
     evaluate(machine, node.exc, scope)
     machine.line = (scope.file, node.lineno)
-    return Flow.RAISE
+    return RAISE
 
 
 def _assert(machine: Machine, node: ast.Assert, scope: Scope) -> Flow:
     test = evaluate(machine, node.test, scope)
     if isinstance(test, Unknown) and test.gpu is True and not machine.guards:
         machine.facts.refusals.append((scope.file, node.lineno))
-    return Flow.NEXT
+    return NEXT
 
 
 def _delete(machine: Machine, node: ast.Delete, scope: Scope) -> Flow:
@@ -290,16 +290,16 @@ def _delete(machine: Machine, node: ast.Delete, scope: Scope) -> Flow:
             owner = evaluate(machine, target.value, scope)
             if isinstance(owner, Instance | Thing):
                 owner.attrs.pop(target.attr, None)
-    return Flow.NEXT
+    return NEXT
 
 
 def _global(machine: Machine, node: ast.Global, scope: Scope) -> Flow:
     scope.global_names.update(node.names)
-    return Flow.NEXT
+    return NEXT
 
 
 def _nonlocal(machine: Machine, node: ast.Nonlocal, scope: Scope) -> Flow:
-    return Flow.NEXT
+    return NEXT
 
 
 def _match(machine: Machine, node: ast.Match, scope: Scope) -> Flow:
@@ -309,7 +309,7 @@ def _match(machine: Machine, node: ast.Match, scope: Scope) -> Flow:
             scope.bind(name, UNKNOWN)
         with machine.under(Guard()):
             execute(machine, case.body, scope)
-    return Flow.NEXT
+    return NEXT
 
 
 def _captures(pattern: ast.pattern) -> list[str]:
@@ -319,22 +319,22 @@ def _captures(pattern: ast.pattern) -> list[str]:
 
 def _definition(machine: Machine, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> Flow:
     scope.bind(node.name, define_function(machine, node, scope))
-    return Flow.NEXT
+    return NEXT
 
 
 def _class(machine: Machine, node: ast.ClassDef, scope: Scope) -> Flow:
     scope.bind(node.name, define_class(machine, node, scope))
-    return Flow.NEXT
+    return NEXT
 
 
 def _import(machine: Machine, node: ast.Import, scope: Scope) -> Flow:
     import_plain(machine, node, scope)
-    return Flow.NEXT
+    return NEXT
 
 
 def _import_from(machine: Machine, node: ast.ImportFrom, scope: Scope) -> Flow:
     import_from(machine, node, scope)
-    return Flow.NEXT
+    return NEXT
 
 
 def _leave(flow: Flow) -> Callable[[Machine, Any, Scope], Flow]:
@@ -348,5 +348,5 @@ _ACTS: dict[type, Act] = {
     ast.Try: _try, ast.TryStar: _try, ast.Return: _return, ast.Raise: _raise, ast.Assert: _assert, ast.Delete: _delete,
     ast.Global: _global, ast.Nonlocal: _nonlocal, ast.Match: _match, ast.FunctionDef: _definition,
     ast.AsyncFunctionDef: _definition, ast.ClassDef: _class, ast.Import: _import, ast.ImportFrom: _import_from,
-    ast.Break: _leave(Flow.BREAK), ast.Continue: _leave(Flow.CONTINUE),
+    ast.Break: _leave(BREAK), ast.Continue: _leave(CONTINUE),
 }  # fmt: skip

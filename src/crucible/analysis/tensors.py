@@ -5,7 +5,19 @@ from __future__ import annotations
 import ast
 
 from crucible.analysis.machine import Machine
-from crucible.analysis.values import UNKNOWN, Member, Name, Store, Tensor, Thing, Value, settled, whole
+from crucible.analysis.values import (
+    UNKNOWN,
+    WIDTHS,
+    Member,
+    Name,
+    Store,
+    Tensor,
+    Thing,
+    Value,
+    counted,
+    settled,
+    whole,
+)
 
 Shape = tuple[Value, ...]
 _FLOATS = ("float64", "float32", "float16", "bfloat16")
@@ -13,11 +25,9 @@ _FLOATS = ("float64", "float32", "float16", "bfloat16")
 
 def tensor(shape: Shape | None, kind: str = "float32", grad: bool = False, library: str = "torch") -> Tensor:
     """A tensor with memory of its own."""
-    made = Tensor(shape, kind, grad, None, library)
-    items = made.items
-    if items is not None:
-        made.store = Store(items * made.width)
-    return made
+    items = counted(shape)
+    store = None if items is None else Store(items * WIDTHS.get(kind, 4))
+    return Tensor(shape, kind, grad, store, library)
 
 
 def weight(*shape: Value) -> Tensor:

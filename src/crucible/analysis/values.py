@@ -1,6 +1,7 @@
 """Values: what the reader knows about a variable. Plain Python values stand for themselves.
 
-Lists and dicts are the reader's own; nothing in here comes from running the program.
+Lists and dicts are the reader's own; nothing in here comes from running the program. What is made in numbers is not
+frozen: to make a frozen object takes Python four times as long.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class Thing:
         return self.args[place] if 0 <= place < len(self.args) else default
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(eq=False, slots=True)
 class Member:
     """An attribute that only its owner knows: a method, mostly."""
 
@@ -94,7 +95,7 @@ class Function:
     owner: Class | None = None
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(eq=False, slots=True)
 class Bound:
     """A method together with what it belongs to."""
 
@@ -188,14 +189,7 @@ class Tensor:
     @property
     def items(self) -> int | None:
         """None where a dimension is unknown."""
-        if self.shape is None:
-            return None
-        count = 1
-        for each in self.shape:
-            if type(each) is not int:
-                return None
-            count *= each if each > 0 else 0
-        return count
+        return counted(self.shape)
 
     @property
     def width(self) -> float:
@@ -207,6 +201,18 @@ WIDTHS = {
     "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "half": 2, "double": 8, "float": 4, "long": 8,
     "int64": 8, "int32": 4, "int": 4, "int16": 2, "int8": 1, "uint8": 1, "bool": 1, "complex64": 8, "complex128": 16,
 }  # fmt: skip
+
+
+def counted(shape: tuple[Value, ...] | None) -> int | None:
+    """The items of a tensor of this shape, None where a dimension is unknown."""
+    if shape is None:
+        return None
+    count = 1
+    for each in shape:
+        if type(each) is not int:
+            return None
+        count *= each if each > 0 else 0
+    return count
 
 
 class Missing:
@@ -240,7 +246,7 @@ def same(one: Value, other: Value) -> bool:
 
 def settled(value: Value) -> Value:
     """The value to go by when one is wanted: the first of a few that is known."""
-    if isinstance(value, Either):
+    if type(value) is Either:
         return next((each for each in value.options if each is not None and not isinstance(each, Unknown)), UNKNOWN)
     return value
 

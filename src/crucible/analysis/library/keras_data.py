@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from crucible.analysis.iteration import length_of
 from crucible.analysis.library.arrays import dims
@@ -60,7 +61,7 @@ def _of(act: Callable[[Asked], Value]) -> Callable[[Asked], Value]:
 
     def bound(asked: Asked) -> Value:
         by_class = asked.owner is None and asked.args
-        return act(asked._replace(owner=asked.args[0], args=asked.args[1:]) if by_class else asked)
+        return act(replace(asked, owner=asked.args[0], args=asked.args[1:]) if by_class else asked)
 
     return bound
 

@@ -52,7 +52,9 @@ _FUSED = {"LSTM": 4, "GRU": 3, "RNN": 1}
 def read(thing: Thing) -> dict[str, Value]:
     """The arguments of a layer by name."""
     names = _ARGUMENTS.get(thing.path.rpartition(".")[2], ())
-    return {**dict(zip(names, thing.args, strict=False)), **thing.kwargs}
+    given = dict(zip(names, thing.args, strict=False))
+    given.update(thing.kwargs)
+    return given
 
 
 def sizes(value: Value, count: int) -> tuple[Value, ...]:
