@@ -23,7 +23,7 @@ _ANY_OF_A_FILE = frozenset({"getattr", "vars", "__dict__"})
 class _Definition(NamedTuple):
     file: str
     lines: range
-    words: set[str]
+    text: str
 
 
 def unused(trees: Collection[Tree], others: Iterable[str] = ()) -> Lines:
@@ -34,7 +34,7 @@ def unused(trees: Collection[Tree], others: Iterable[str] = ()) -> Lines:
     waiting = dict[str, list[_Definition]]()
     said = new = set[str]().union(*(_divided(tree, waiting) for tree in trees), *map(_words, others))
     while reached := [each for name in new & waiting.keys() for each in waiting.pop(name)]:
-        new = set[str]().union(*(each.words for each in reached))
+        new = set[str]().union(*(_words(each.text) for each in reached))
         said |= new
     if said & _ANY_WORD or (len(trees) > 1 and said & _ANY_OF_A_FILE) or any(map(_asks_by_name, trees)):
         return set()
@@ -44,7 +44,12 @@ def unused(trees: Collection[Tree], others: Iterable[str] = ()) -> Lines:
 def _asks_by_name(tree: Tree) -> bool:
     """Whether it calls one of Python's own functions that do; `model.eval()` is none."""
     text = tree.text.whole
-    return "sys.modules" in text or any(text.count(each) > text.count(f".{each}") for each in _ANY_NAME)
+    return "sys.modules" in text or any(_calls(text, each) for each in _ANY_NAME)
+
+
+def _calls(text: str, name: str) -> bool:
+    count = text.count(name)
+    return count > 0 and count > text.count(f".{name}")
 
 
 def _divided(tree: Tree, definitions: dict[str, list[_Definition]]) -> set[str]:
@@ -56,8 +61,8 @@ def _divided(tree: Tree, definitions: dict[str, list[_Definition]]) -> set[str]:
         if not _waits_to_be_named(each):
             continue
         begin, end = each.lineno - 1, each.end_lineno or each.lineno
-        words = _words("\n".join(lines[begin:end]))
-        definitions.setdefault(each.name, []).append(_Definition(name, range(begin + 1, end + 1), words))
+        text = "\n".join(lines[begin:end])
+        definitions.setdefault(each.name, []).append(_Definition(name, range(begin + 1, end + 1), text))
         rest += lines[after:begin]
         after = end
     return _words("\n".join((*rest, *lines[after:])))
