@@ -83,9 +83,14 @@ def _is_torch_network(value: Value) -> bool:
 def _parts(values: list[Value]) -> set[int]:
     """Ids of everything inside of them."""
     found: set[int] = set()
+    done: set[int] = set()
     waiting = list(values)
     while waiting and len(found) < 20_000:
-        for inner in _inside(waiting.pop()):
+        each = waiting.pop()
+        if id(each) in done:
+            continue
+        done.add(id(each))
+        for inner in _inside(each):
             kind = type(inner)
             if kind is Either:
                 inner = settled(inner)

@@ -141,6 +141,8 @@ def _loads_before_training(seen: Seen) -> list[Call]:
     after all else, whenever it would run: there the order says nothing.
     """
     found: list[Call] = []
+    if not seen.calls(*_LOADS) and not seen.calls_named(*_LOAD_METHODS):
+        return found
     trained = False
     for call in seen.facts.calls:
         if (call.path in _LOADS or call.last in _LOAD_METHODS) and (not trained or call.situation.swept):
