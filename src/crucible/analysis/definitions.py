@@ -68,6 +68,6 @@ def define_class(machine: Machine, node: ast.ClassDef, scope: Scope) -> Class:
         each.target.id for each in rest if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
     )
     made.dataclass = any(_path(each).rpartition(".")[2] in _DATACLASSES for each in decorators) or any(
-        path in _FIELDED or path.rpartition(".")[2] in _FIELD_BASES[:5] for path in made.outside()
+        path in _FIELDED or path.rpartition(".")[2] in _FIELD_BASES[:5] for path in made.outside
     )
     return made

@@ -16,4 +16,4 @@ NETWORKS = frozenset(
 
 def is_network(value: Value) -> bool:
     """An object of a class that derives from a framework's module."""
-    return isinstance(value, Instance) and any(path in NETWORKS for path in value.bases)
+    return isinstance(value, Instance) and not NETWORKS.isdisjoint(value.bases)

@@ -113,6 +113,7 @@ class Class:
     """Of a dataclass or the like: annotated names, in order."""
 
     dataclass: bool = False
+    _outside: tuple[str, ...] | None = None
 
     def lookup(self, name: str, depth: int = 0) -> Value:
         """The attribute of the class or its bases, MISSING if it is none of ours."""
@@ -125,11 +126,17 @@ class Class:
                     return found
         return MISSING
 
-    def outside(self, depth: int = 0) -> Iterator[str]:
-        """The paths of the library classes it derives from."""
+    @property
+    def outside(self) -> tuple[str, ...]:
+        """The paths of the library classes it derives from; its bases stay what they are, so they are told once."""
+        if self._outside is None:
+            self._outside = tuple(self._paths(0))
+        return self._outside
+
+    def _paths(self, depth: int) -> Iterator[str]:
         for base in self.bases if depth < 20 else ():
             if isinstance(base, Class):
-                yield from base.outside(depth + 1)
+                yield from base._paths(depth + 1)
             elif isinstance(base, Name):
                 yield base.path
 
@@ -140,8 +147,8 @@ class Class:
         return tuple(dict.fromkeys((*inherited, *self.fields)))
 
     def is_dataclass(self, depth: int = 0) -> bool:
-        inherited = (base for base in self.bases if isinstance(base, Class) and depth < 20)
-        return self.dataclass or any(base.is_dataclass(depth + 1) for base in inherited)
+        inherited = [base for base in self.bases if isinstance(base, Class)] if depth < 20 else []
+        return self.dataclass or (bool(inherited) and any(base.is_dataclass(depth + 1) for base in inherited))
 
 
 @dataclass(eq=False, slots=True)
@@ -152,7 +159,7 @@ class Instance:
 
     @property
     def bases(self) -> tuple[str, ...]:
-        return tuple(self.cls.outside())
+        return self.cls.outside
 
 
 @dataclass(eq=False, slots=True)

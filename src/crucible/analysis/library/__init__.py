@@ -178,7 +178,7 @@ def path_of(owner: Value) -> str:
     if kind is Thing or kind is Name:
         return str(owner.path)
     if kind is Instance:
-        return next(owner.cls.outside(), "")
+        return str(owner.bases[0]) if owner.bases else ""
     if kind is Tensor:
         return "tensor"
     if kind is Member:

@@ -151,7 +151,7 @@ def dressed(asked: Asked, cls: Value) -> Value:
             if name in given:
                 filled.attrs[name] = given[name]
             note_option(asked.machine, name, filled.attrs.get(name, UNKNOWN))
-        for base in cls.outside():
+        for base in cls.outside:
             asked.machine.note_call(base, (), {**_for_library(asked), **filled.attrs}, None, filled)
     return filled
 

@@ -14,7 +14,7 @@ from crucible.analysis.values import UNKNOWN, Function, Instance, Tensor, Value,
 if TYPE_CHECKING:
     from crucible.analysis.machine import Machine
 
-BASES = ("keras.layers.Layer", "keras.Layer", "keras.Model", "keras.models.Model")
+BASES = frozenset({"keras.layers.Layer", "keras.Layer", "keras.Model", "keras.models.Model"})
 BUILT = "\0built"
 
 
@@ -23,7 +23,7 @@ def built(machine: Machine, owner: Instance, args: tuple[Value, ...]) -> None:
     from crucible.analysis.functions import follow
 
     begin = owner.cls.lookup("build")
-    if BUILT in owner.attrs or not args or not any(base in BASES for base in owner.bases):
+    if BUILT in owner.attrs or not args or BASES.isdisjoint(owner.bases):
         return
     owner.attrs[BUILT] = True
     if isinstance(begin, Function):
