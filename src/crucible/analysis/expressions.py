@@ -38,6 +38,8 @@ ALIKE = 16
 
 
 _Name, _Constant, _Starred = ast.Name, ast.Constant, ast.Starred
+_PRINTED = frozenset({str, int, float, bool})
+"""Values that read the same in a text, and that are the keys of dicts."""
 
 
 def evaluate(machine: Machine, node: ast.expr | None, scope: Scope) -> Value:
@@ -184,13 +186,15 @@ _COUNTED = Name("torch.cuda.device_count()")
 
 
 def _compared(operator: ast.cmpop, left: Value, right: Value) -> Value:
-    for one, other in ((left, right), (right, left)):
-        if type(one) is Name and one == _COUNTED and isinstance(other, int):
-            positive = (
-                isinstance(operator, ast.Gt | ast.GtE | ast.NotEq) if one is left else isinstance(operator, ast.Lt)
-            )
-            return Unknown(positive)
-    if isinstance(left, Tensor) or isinstance(right, Tensor):
+    kinds = type(left), type(right)
+    if Name in kinds:
+        for one, other in ((left, right), (right, left)):
+            if type(one) is Name and one == _COUNTED and isinstance(other, int):
+                positive = (
+                    isinstance(operator, ast.Gt | ast.GtE | ast.NotEq) if one is left else isinstance(operator, ast.Lt)
+                )
+                return Unknown(positive)
+    if Tensor in kinds:
         return tensor_comparison(type(operator), left, right)
     return compare(type(operator), left, right)
 
@@ -233,7 +237,7 @@ def _dict(machine: Machine, node: ast.Dict, scope: Scope) -> Value:
             found.update(each if isinstance(each, dict) else {})
             continue
         name = evaluate(machine, key, scope)
-        if isinstance(name, str | int | float | bool | Name):
+        if type(name) in _PRINTED or type(name) is Name:
             found[name] = each
     return found
 
@@ -260,7 +264,7 @@ def _dict_comprehension(machine: Machine, node: ast.DictComp, scope: Scope) -> V
     def add() -> None:
         key = evaluate(machine, node.key, inner)
         value = evaluate(machine, node.value, inner)
-        if isinstance(key, str | int | float | bool):
+        if type(key) in _PRINTED:
             found[key] = value
 
     return found if _generate(machine, node.generators, inner, add) else UNKNOWN
@@ -304,7 +308,7 @@ def _text(machine: Machine, node: ast.JoinedStr, scope: Scope) -> Value:
         value = evaluate(machine, each.value if isinstance(each, ast.FormattedValue) else each, scope)
         if isinstance(each, ast.FormattedValue) and each.format_spec is not None:
             value = UNKNOWN
-        parts.append(str(value) if isinstance(value, str | int | float | bool) else "\0")
+        parts.append(str(value) if type(value) in _PRINTED else "\0")
     text = "".join(parts)
     return UNKNOWN if "\0" in text or len(text) > MAX_LENGTH else text
 

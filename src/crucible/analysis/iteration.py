@@ -12,6 +12,7 @@ UNROLLED = 512
 
 
 _SIZED = frozenset({list, tuple, dict, str})
+_WHOLE = frozenset({int, bool})
 
 
 def items_of(value: Value) -> list[Value] | None:
@@ -32,7 +33,7 @@ def items_of(value: Value) -> list[Value] | None:
 
 def _range(value: Thing) -> list[Value] | None:
     numbers = value.args
-    if not all(isinstance(each, int) for each in numbers) or not numbers or (len(numbers) == 3 and numbers[2] == 0):
+    if not _WHOLE.issuperset(map(type, numbers)) or not numbers or (len(numbers) == 3 and numbers[2] == 0):
         return None
     first = list(range(*numbers)[: UNROLLED + 1])  # the length of a range may be more than Python can say
     return first if len(first) <= UNROLLED else None
@@ -61,7 +62,7 @@ def _range_length(numbers: list[Value]) -> int | None:
         return None
     if len(counts) == 2 and counts[0] is None and counts[1] is not None:
         return counts[1]  # from where it was interrupted to the end
-    if any(each is None for each in counts) or (len(counts) == 3 and counts[2] == 0):
+    if None in counts or (len(counts) == 3 and counts[2] == 0):
         return None
     start, stop, step = (
         (0, counts[0], 1) if len(counts) == 1 else (counts[0], counts[1], counts[2] if len(counts) == 3 else 1)

@@ -122,10 +122,10 @@ def assign(machine: Machine, target: ast.expr, value: Value, scope: Scope) -> No
     if isinstance(target, ast.Name):
         scope.bind(target.id, value)
         machine.note_assigned(target.id, value)
-    elif isinstance(target, (ast.Tuple, ast.List)):
-        _unpack(machine, target.elts, value, scope)
     elif isinstance(target, ast.Attribute):
         set_attribute(machine, evaluate(machine, target.value, scope), target.attr, value)
+    elif isinstance(target, (ast.Tuple, ast.List)):
+        _unpack(machine, target.elts, value, scope)
     elif isinstance(target, ast.Subscript):
         _set_item(machine, target, value, scope)
     elif isinstance(target, ast.Starred):
@@ -148,7 +148,8 @@ def _unpack(machine: Machine, targets: list[ast.expr], value: Value, scope: Scop
 
 def set_attribute(machine: Machine, owner: Value, name: str, value: Value) -> None:
     machine.note_assigned(name, value)
-    if isinstance(owner, (Instance, Thing)):
+    kind = type(owner)
+    if kind is Instance or kind is Thing:
         owner.attrs[name] = value
         if name in ("requires_grad", "trainable"):
             freeze(owner, truth(value) is not False)

@@ -32,10 +32,9 @@ def tensor(shape: Shape | None, kind: str = "float32", grad: bool = False, libra
 
 def weight(*shape: Value) -> Tensor:
     """A parameter, with the dimensions that are known."""
-    made = tensor(tuple([_dimension(each) for each in shape]), grad=True)
-    made.store = made.store or Store(0.0)
-    made.store.weight = True
-    return made
+    known = tuple([_dimension(each) for each in shape])
+    items = counted(known)
+    return Tensor(known, "float32", True, Store(0.0 if items is None else items * WIDTHS["float32"], True))
 
 
 def _dimension(size: Value) -> Value:
@@ -63,6 +62,8 @@ def lost(machine: Machine, *sources: Value) -> Tensor:
 def broadcast(one: Shape | None, other: Shape | None) -> Shape | None:
     if one is None or other is None:
         return None
+    if one == other:
+        return other
     size = max(len(one), len(other))
     pairs = zip(((1,) * (size - len(one))) + one, ((1,) * (size - len(other))) + other, strict=True)
     return tuple(

@@ -234,7 +234,7 @@ def either(values: Iterable[Value], gpu: bool = False) -> Value:
     flat: list[Value] = []
     for value in values:
         for each in value.options if isinstance(value, Either) else (value,):
-            if not any(same(each, known) for known in flat):
+            if not flat or not any(same(each, known) for known in flat):
                 flat.append(each)
     if len(flat) == 1:
         return flat[0]
@@ -269,7 +269,7 @@ def whole(value: Value) -> int | None:
     if type(value) is int:
         return value if abs(value) <= 1e18 else None
     found = settled(value)
-    if isinstance(found, bool) or not isinstance(found, int | float):
+    if type(found) is not int and type(found) is not float:
         return None
     if found != found or abs(found) > 1e18:
         return None

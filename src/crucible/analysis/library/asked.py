@@ -32,4 +32,4 @@ class Asked:
 
     def thing(self, **attrs: Value) -> Thing:
         """The object that such a call gives, if nothing more is known of it."""
-        return Thing(self.path, self.args, self.kwargs, self.machine.line, dict(attrs))
+        return Thing(self.path, self.args, self.kwargs, self.machine.line, attrs)

@@ -161,9 +161,13 @@ def is_module(value: Value) -> bool:
     return isinstance(value, Thing) and value.path in MODULES
 
 
+_IN_TURN = frozenset({"torch.nn.Sequential", "torch.nn.parallel.DistributedDataParallel", "torch.nn.DataParallel"})
+"""What hands its inputs to what it holds, and that on to the next."""
+
+
 def forward(machine: Machine, thing: Thing, args: tuple[Value, ...], kwargs: dict[str, Value]) -> Value:
     """What a layer gives for these inputs."""
-    if thing.path in ("torch.nn.Sequential", "torch.nn.parallel.DistributedDataParallel", "torch.nn.DataParallel"):
+    if thing.path in _IN_TURN:
         value: Value = args[0] if args else UNKNOWN
         for place, each in enumerate(thing.children):
             value = machine.call(
@@ -173,7 +177,7 @@ def forward(machine: Machine, thing: Thing, args: tuple[Value, ...], kwargs: dic
                 machine.nowhere(),
             )
         return value
-    inputs = [settled(each) for each in args] or [settled(each) for each in kwargs.values()]
+    inputs = [settled(each) for each in args or kwargs.values()]
     if not inputs or not isinstance(inputs[0], Tensor):
         return lost(machine, *inputs)
     act = torch_attention.ACTS.get(thing.path.rpartition(".")[2], torch_forward.layer)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from crucible.analysis.library.standard import copied
 from crucible.analysis.tensors import weight
-from crucible.analysis.values import UNKNOWN, Tensor, Thing, Value, settled, whole
+from crucible.analysis.values import UNKNOWN, Either, Tensor, Thing, Value, settled, whole
 
 SIGNATURES = {
     "Linear": "in_features out_features bias",
@@ -68,7 +68,10 @@ def sizes(value: Value, count: int) -> tuple[Value, ...]:
 def build(thing: Thing) -> None:
     """Gives the layer its weights; a dimension that is not known stays unknown."""
     name = thing.path.rpartition(".")[2]
-    given = {key: settled(each) for key, each in read(thing).items()}
+    given = read(thing)
+    for key, each in given.items():
+        if type(each) is Either:
+            given[key] = settled(each)
     maker = _WEIGHTS.get(name)
     if maker is None:
         for start, act in _FAMILIES:
