@@ -32,14 +32,12 @@ def tensor(shape: Shape | None, kind: str = "float32", grad: bool = False, libra
 
 def weight(*shape: Value) -> Tensor:
     """A parameter, with the dimensions that are known."""
-    known = tuple([_dimension(each) for each in shape])
+    known = tuple([each if type(each) is int else _dimension(each) for each in shape])
     items = counted(known)
     return Tensor(known, "float32", True, Store(0.0 if items is None else items * WIDTHS["float32"], True))
 
 
 def _dimension(size: Value) -> Value:
-    if type(size) is int:
-        return size
     number = whole(size)
     return size if number is None and isinstance(size, int) else UNKNOWN if number is None else number
 
@@ -78,6 +76,8 @@ def _wider(left: Value, right: Value) -> Value:
 
 
 def promoted(one: Tensor, other: Tensor) -> str:
+    if one.kind == other.kind:
+        return one.kind
     kinds = [each.kind for each in (one, other)]
     for kind in _FLOATS:
         if kind in kinds:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 
 from crucible.analysis.library.torch_moves import pad
 from crucible.analysis.machine import Machine
@@ -13,16 +14,22 @@ from crucible.analysis.values import UNKNOWN, Tensor, Thing, Value, settled, who
 Given = dict[str, Value]
 
 
-def layer(machine: Machine, thing: Thing, given: Given, inputs: list[Value]) -> Value:
-    name = thing.path.rpartition(".")[2]
-    act = _ACTS.get(name)
-    if act is None:
-        act = next((each for start, each in _FAMILIES if name.startswith(start)), None)
-    if act is None and name.endswith("Loss"):
-        return loss(machine, name, inputs)
-    if act is None:
-        return lost(machine, *inputs)
-    return act(machine, thing, given, inputs)
+Act = Callable[[Machine, Thing, Given, list[Value]], Value]
+
+
+@lru_cache(maxsize=1024)
+def act_of(name: str) -> Act:
+    """What a layer of this name does with its inputs."""
+    act = _ACTS.get(name) or next((each for start, each in _FAMILIES if name.startswith(start)), None)
+    return act or (_loss if name.endswith("Loss") else _lost)
+
+
+def _loss(machine: Machine, thing: Thing, given: Given, inputs: list[Value]) -> Value:
+    return loss(machine, thing.path.rpartition(".")[2], inputs)
+
+
+def _lost(machine: Machine, thing: Thing, given: Given, inputs: list[Value]) -> Value:
+    return lost(machine, *inputs)
 
 
 def linear_layer(machine: Machine, thing: Thing, given: Given, inputs: list[Value]) -> Value:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Reversible
+from functools import lru_cache
 
 from crucible.analysis.iteration import items_of
 from crucible.analysis.library import torch_attention, torch_forward
@@ -180,10 +181,15 @@ def forward(machine: Machine, thing: Thing, args: tuple[Value, ...], kwargs: dic
     inputs = [settled(each) for each in args or kwargs.values()]
     if not inputs or not isinstance(inputs[0], Tensor):
         return lost(machine, *inputs)
-    act = torch_attention.ACTS.get(thing.path.rpartition(".")[2], torch_forward.layer)
     given = read(thing)
     given.update(kwargs)
-    return act(machine, thing, given, inputs)
+    return _act(thing.path)(machine, thing, given, inputs)
+
+
+@lru_cache(maxsize=1024)
+def _act(path: str) -> torch_forward.Act:
+    name = path.rpartition(".")[2]
+    return torch_attention.ACTS.get(name) or torch_forward.act_of(name)
 
 
 def _wrapped(asked: Asked) -> Value:

@@ -18,8 +18,8 @@ def shape_from(asked: Asked) -> tuple[Value, ...] | None:
     args = (size,) if size is not None else asked.args
     if len(args) == 1 and isinstance(settled(args[0]), list | tuple):
         args = tuple(settled(args[0]))
-    numbers = tuple(whole(each) if whole(each) is not None else UNKNOWN for each in args)
-    return numbers if args else None
+    numbers = [whole(each) for each in args]
+    return tuple([UNKNOWN if each is None else each for each in numbers]) if args else None
 
 
 def kind_of(asked: Asked, default: str) -> str:

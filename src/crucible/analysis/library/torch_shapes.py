@@ -14,9 +14,8 @@ Method = Callable[[Asked, Tensor], Value]
 
 
 def dims_of(args: tuple[Value, ...]) -> tuple[Value, ...]:
-    if len(args) == 1 and isinstance(settled(args[0]), list | tuple):
-        return tuple(settled(args[0]))
-    return tuple(settled(each) for each in args)
+    found = [settled(each) for each in args]
+    return tuple(found[0] if len(found) == 1 and isinstance(found[0], list | tuple) else found)
 
 
 def _reshaped(asked: Asked, source: Tensor) -> Value:
@@ -27,12 +26,12 @@ def _reshaped(asked: Asked, source: Tensor) -> Value:
         return lost(asked.machine, source)
     numbers = [whole(each) for each in dims]
     if -1 in numbers:
-        rest = product(tuple(each for each in numbers if each != -1)) if None not in numbers else None
+        rest = product(tuple([each for each in numbers if each != -1])) if None not in numbers else None
         items = source.items
         missing = items // rest if items is not None and rest else None
         numbers = [missing if each == -1 else each for each in numbers]
-    shape = tuple(UNKNOWN if each is None else each for each in numbers)
-    if asked.name == "reshape" and source.strided:
+    shape = tuple([UNKNOWN if each is None else each for each in numbers])
+    if source.strided and asked.name == "reshape":
         return like(Tensor(shape, source.kind, source.grad))
     return view(source, shape)
 

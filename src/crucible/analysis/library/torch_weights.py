@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 from crucible.analysis.library.standard import copied
 from crucible.analysis.tensors import weight
@@ -51,10 +52,14 @@ _FUSED = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
 def read(thing: Thing) -> dict[str, Value]:
     """The arguments of a layer by name."""
-    names = _ARGUMENTS.get(thing.path.rpartition(".")[2], ())
-    given = dict(zip(names, thing.args, strict=False))
+    given = dict(zip(_arguments(thing.path), thing.args, strict=False))
     given.update(thing.kwargs)
     return given
+
+
+@lru_cache(maxsize=1024)
+def _arguments(path: str) -> tuple[str, ...]:
+    return _ARGUMENTS.get(path.rpartition(".")[2], ())
 
 
 def sizes(value: Value, count: int) -> tuple[Value, ...]:
