@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
+from typing import NamedTuple
 
 from crucible.analysis.conclusions.flax_models import flax_models
 from crucible.analysis.conclusions.keras_models import keras_models
@@ -40,7 +41,9 @@ class Model:
 
 def models(seen: Seen) -> tuple[Model, ...]:
     """Those that stand by themselves, not parts of others."""
-    own = (_torch_model(seen, each) for each in list(_torch_roots(seen)))
+    candidates = _torch_candidates(seen)
+    parts = _parts(candidates)
+    own = (_torch_model(seen, each, parts.gaps) for each in _roots(candidates, parts.ids))
     counted = (each for each in own if each.parameters or not each.complete)
     found = list(islice(chain(counted, _named(seen), _built(seen)), MOST))
     return tuple(_made_for_certain(seen, found)) if found else tuple(_from_sizes(seen))
@@ -50,21 +53,27 @@ def _made_for_certain(seen: Seen, found: list[Model]) -> list[Model]:
     """Without those of functions that nobody was seen to call, where the program itself makes a model, too."""
     if len(found) < 2:
         return found
-    results = [call.result for call in seen.facts.calls if not call.situation.swept]
+    wanted = {id(each.value) for each in found}
+    giving = [call for call in seen.facts.calls if id(call.result) in wanted or type(call.result) is tuple]
+    results = [call.result for call in giving if not call.situation.swept]
     made = {*map(id, seen.facts.made[: seen.facts.followed]), *map(id, results)}
-    made.update(id(each) for result in results if isinstance(result, tuple) for each in result)
+    made.update(id(each) for result in results if type(result) is tuple for each in result)
     followed = [each for each in found if id(each.value) in made]
     return followed if any(each.parameters for each in followed) else found
 
 
-def _torch_roots(seen: Seen) -> Iterator[Value]:
+def _torch_candidates(seen: Seen) -> list[Value]:
+    """Models and layers of torch, whether they stand by themselves or not."""
     candidates: list[Value] = [each for each in seen.facts.made if _is_torch_network(each)]
     for call in seen.results:
         if is_module(call.result) and not call.path.startswith("."):
             candidates.append(call.result)
             if not call.situation.certain:
                 seen.facts.doubtful.add(id(call.result))
-    inner = _parts(candidates)
+    return candidates
+
+
+def _roots(candidates: list[Value], inner: set[int]) -> Iterator[Value]:
     done: set[int] = set()
     for each in candidates:
         if (
@@ -80,8 +89,15 @@ def _is_torch_network(value: Value) -> bool:
     return is_network(value) and any(base.startswith(("torch.", "lightning.")) for base in value.bases)
 
 
-def _parts(values: list[Value]) -> set[int]:
-    """Ids of everything inside of them."""
+class _Parts(NamedTuple):
+    """The ids of everything inside of some values, and whether there may be gaps in any of those."""
+
+    ids: set[int]
+    gaps: bool
+
+
+def _parts(values: list[Value]) -> _Parts:
+    gaps = False
     found: set[int] = set()
     done: set[int] = set()
     waiting = list(values)
@@ -90,6 +106,7 @@ def _parts(values: list[Value]) -> set[int]:
         if id(each) in done:
             continue
         done.add(id(each))
+        gaps = gaps or _is_gap(each)
         for inner in _inside(each):
             kind = type(inner)
             if kind is Either:
@@ -98,7 +115,7 @@ def _parts(values: list[Value]) -> set[int]:
             if kind in _HOLDERS and id(inner) not in found:
                 found.add(id(inner))
                 waiting.append(inner)
-    return found
+    return _Parts(found, gaps or bool(waiting))
 
 
 def _inside(value: Value) -> Collection[Value]:
@@ -122,13 +139,14 @@ def _inside_thing(thing: Thing) -> Collection[Value]:
     return thing.attrs.values()
 
 
-def _torch_model(seen: Seen, value: Value) -> Model:
+def _torch_model(seen: Seen, value: Value, gaps: bool) -> Model:
+    """`gaps`: some model of the program has some."""
     weights = parameters_of(value)
     counts = [each.items for each in weights]
     total = sum(each or 0 for each in counts)
     learns = sum(count or 0 for count, each in zip(counts, weights, strict=True) if each.grad)
     name = value.cls.name if isinstance(value, Instance) else value.path.rpartition(".")[2]
-    complete = None not in counts and not _has_gaps(value)
+    complete = None not in counts and not (gaps and _has_gaps(value))
     return Model(name, value, value.where, total, learns, complete, None, id(value) in seen.facts.doubtful)
 
 
@@ -141,12 +159,15 @@ def _has_gaps(value: Value) -> bool:
         if id(each) in seen:
             continue
         seen.add(id(each))
-        kind = type(each)
-        if kind is Thing and (each.attrs.get("incomplete") or each.path == MODEL):
+        if _is_gap(each):
             return True
-        if kind is Thing or kind is Instance or kind is list:
+        if isinstance(each, (Instance, Thing, list)):
             waiting += [inner for inner in _inside(each) if type(inner) in _HOLDERS]
     return False
+
+
+def _is_gap(value: Value) -> bool:
+    return type(value) is Thing and bool(value.attrs.get("incomplete") or value.path == MODEL)
 
 
 def _named(seen: Seen) -> Iterator[Model]:

@@ -70,7 +70,7 @@ class Seen:
     @functools.cached_property
     def results(self) -> list[Call]:
         """The calls that gave an object of a library, in the order they were seen."""
-        return [call for call in self.facts.calls if isinstance(call.result, Thing)]
+        return [call for call in self.facts.calls if type(call.result) is Thing]
 
     def calls(self, *paths: str) -> list[Call]:
         """By their full paths; where several are asked for, those of the first path come first."""

@@ -168,7 +168,7 @@ def state_bytes(name: str, call: Call) -> float:
 
 
 def trainer_arguments(seen: Seen) -> list[Call]:
-    return seen.calls_where(lambda path: path.startswith(BY_ARGUMENTS) and path.rpartition(".")[2] in _ARGUMENTS)
+    return [call for call in seen.calls_named(*_ARGUMENTS) if call.path.startswith(BY_ARGUMENTS)]
 
 
 def recomputes(seen: Seen) -> bool:
