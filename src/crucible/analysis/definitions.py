@@ -20,8 +20,8 @@ _FIELDED = frozenset(
 def define_function(
     machine: Machine, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope, owner: Class | None = None
 ) -> Value:
-    decorators = [machine.evaluate(each, scope) for each in node.decorator_list]
-    plain = tuple(_undressed(each) for each in decorators)
+    decorators = [machine.evaluate(each, scope) for each in node.decorator_list] if node.decorator_list else []
+    plain = tuple(map(_undressed, decorators))
     function = Function(node, scope, node.name, defaults_of(machine, node.args, scope), plain, owner)
     machine.functions.append(function)
     result: Value = function
@@ -47,7 +47,7 @@ def _path(decorator: Value) -> str:
 
 
 def define_class(machine: Machine, node: ast.ClassDef, scope: Scope) -> Class:
-    bases = tuple(machine.evaluate(each, scope) for each in node.bases)
+    bases = tuple([machine.evaluate(each, scope) for each in node.bases])
     for base in bases:
         if isinstance(base, Name):
             machine.line = (scope.file, node.lineno)
@@ -57,17 +57,22 @@ def define_class(machine: Machine, node: ast.ClassDef, scope: Scope) -> Class:
     made = Class(node.name, (scope.file, node.lineno), bases, inner.names)
     rest: list[ast.stmt] = []
     for statement in node.body:
-        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+        if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
             # Methods do not see the names of their class, only those around it.
             function = define_function(machine, statement, scope, made)
             inner.names[statement.name] = function
         else:
             rest.append(statement)
             machine.execute([statement], inner)
-    made.fields = tuple(
-        each.target.id for each in rest if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
-    )
-    made.dataclass = any(_path(each).rpartition(".")[2] in _DATACLASSES for each in decorators) or any(
-        path in _FIELDED or path.rpartition(".")[2] in _FIELD_BASES[:5] for path in made.outside
-    )
+    annotated = [each.target for each in rest if isinstance(each, ast.AnnAssign)]
+    made.fields = tuple([target.id for target in annotated if isinstance(target, ast.Name)])
+    made.dataclass = any(map(_makes_dataclass, decorators)) or any(map(_has_fields, made.outside))
     return made
+
+
+def _makes_dataclass(decorator: Value) -> bool:
+    return _path(decorator).rpartition(".")[2] in _DATACLASSES
+
+
+def _has_fields(path: str) -> bool:
+    return path in _FIELDED or path.rpartition(".")[2] in _FIELD_BASES[:5]

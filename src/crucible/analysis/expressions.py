@@ -49,7 +49,7 @@ def evaluate(machine: Machine, node: ast.expr | None, scope: Scope) -> Value:
     kind = type(node)
     if kind is _Name:
         found = scope.names.get(node.id, MISSING)  # type: ignore[union-attr]
-        return _name(machine, node, scope) if found is MISSING else found  # type: ignore[arg-type]
+        return _beyond(machine, node.id, scope) if found is MISSING else found  # type: ignore[union-attr]
     if kind is _Constant:
         return node.value  # type: ignore[union-attr]
     act = _ACTS.get(kind)
@@ -63,9 +63,9 @@ def evaluate(machine: Machine, node: ast.expr | None, scope: Scope) -> Value:
         machine.depth = depth
 
 
-def _name(machine: Machine, node: ast.Name, scope: Scope) -> Value:
-    found = scope.lookup(node.id)
-    return _outside(machine, node.id, scope) if found is MISSING else found
+def _beyond(machine: Machine, name: str, scope: Scope) -> Value:
+    found = scope.beyond(name)
+    return _outside(machine, name, scope) if found is MISSING else found
 
 
 def _outside(machine: Machine, name: str, scope: Scope) -> Value:
@@ -345,7 +345,7 @@ def _slice(machine: Machine, node: ast.Slice, scope: Scope) -> Value:
 
 
 _ACTS: dict[type, Callable[[Machine, Any, Scope], Value]] = {
-    ast.Name: _name, ast.Attribute: _attribute, ast.Call: _call, ast.BinOp: _binary, ast.BoolOp: _boolean,
+    ast.Attribute: _attribute, ast.Call: _call, ast.BinOp: _binary, ast.BoolOp: _boolean,
     ast.Compare: _compare, ast.UnaryOp: _unary, ast.IfExp: _choice, ast.Tuple: _sequence, ast.List: _sequence,
     ast.Set: _sequence, ast.Dict: _dict, ast.ListComp: _comprehension, ast.SetComp: _comprehension,
     ast.GeneratorExp: _comprehension, ast.DictComp: _dict_comprehension, ast.Lambda: _lambda, ast.JoinedStr: _text,

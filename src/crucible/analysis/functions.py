@@ -19,9 +19,10 @@ def defaults_of(machine: Machine, arguments: ast.arguments, scope: Scope) -> dic
         places = [*arguments.posonlyargs, *arguments.args]
         for argument, default in zip(reversed(places), reversed(arguments.defaults), strict=False):
             found[argument.arg] = machine.evaluate(default, scope)
-    for argument, keyword_default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
-        if keyword_default is not None:
-            found[argument.arg] = machine.evaluate(keyword_default, scope)
+    if arguments.kwonlyargs:
+        for argument, keyword_default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+            if keyword_default is not None:
+                found[argument.arg] = machine.evaluate(keyword_default, scope)
     return found
 
 

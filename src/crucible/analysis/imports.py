@@ -60,7 +60,7 @@ def _absolute(machine: Machine, node: ast.ImportFrom, file: str) -> str:
 
 def _star(local: Module | None, module: str, scope: Scope) -> None:
     if local is None:
-        scope.top.stars.append(canonical(module))
+        scope.top.stars = (*scope.top.stars, canonical(module))
         return
     for name, value in local.scope.names.items():
         if not name.startswith(("_", "\0")):

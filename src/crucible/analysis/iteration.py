@@ -50,14 +50,13 @@ def length_of(value: Value) -> int | None:
     if kind is not Thing:
         return None
     if value.path == "range":
-        return _range_length([settled(each) for each in value.args])
+        return _range_length([whole(each) for each in value.args])
     if "length" in value.attrs:
         return whole(value.attrs["length"])
     return len(value.children) if value.children else None
 
 
-def _range_length(numbers: list[Value]) -> int | None:
-    counts = [whole(each) for each in numbers]
+def _range_length(counts: list[int | None]) -> int | None:
     if not counts or len(counts) > 3:
         return None
     if len(counts) == 2 and counts[0] is None and counts[1] is not None:

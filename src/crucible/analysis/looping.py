@@ -61,23 +61,25 @@ def _builds(machine: Machine, node: ast.For | ast.AsyncFor, source: Value, loop:
     counted = isinstance(source, Thing) and source.path == "range"
     if counted and _TURNS.search(loop.target.lower()):
         return False
-    called, names = _words(machine, node)
-    if called & _TRAINS:
+    called = _called(machine, node)
+    if not called.isdisjoint(_TRAINS):
         return False
-    if not counted:
+    if not counted or (loop.length or 0) <= FEW or not called.isdisjoint(_BUILDS):
         return True
-    return bool(called & _BUILDS) or loop.target in names or (loop.length or 0) <= FEW
+    return any(each.id == loop.target for each in _below(node) if type(each) is ast.Name)
 
 
-def _words(machine: Machine, node: ast.For | ast.AsyncFor) -> tuple[set[str], set[str]]:
-    """The methods that the body calls and the names it uses; looked up once, however often the loop is met."""
-    found = machine.words.get(id(node))
+def _called(machine: Machine, node: ast.For | ast.AsyncFor) -> set[str]:
+    """The methods that the body calls; looked up once, however often the loop is met."""
+    found = machine.called.get(id(node))
     if found is None:
-        below = [each for statement in node.body for each in nodes(statement)]
-        calls = [each.func for each in below if type(each) is ast.Call]
-        called = {each.attr for each in calls if type(each) is ast.Attribute}
-        found = machine.words[id(node)] = (called, {each.id for each in below if type(each) is ast.Name})
+        functions = [each.func for each in _below(node) if type(each) is ast.Call]
+        found = machine.called[id(node)] = {each.attr for each in functions if type(each) is ast.Attribute}
     return found
+
+
+def _below(node: ast.For | ast.AsyncFor) -> list[ast.AST]:
+    return [each for statement in node.body for each in nodes(statement)]
 
 
 def _target(node: ast.expr) -> str:

@@ -61,8 +61,8 @@ class Machine:
     visited: set[int] = field(default_factory=set)
     guards: tuple[Guard, ...] = ()
     loops: tuple[Loop, ...] = ()
-    words: dict[int, tuple[set[str], set[str]]] = field(default_factory=dict)
-    """What the bodies of loops are about, by the loop."""
+    called: dict[int, set[str]] = field(default_factory=dict)
+    """The methods that the bodies of loops call, by the loop."""
 
     rescued: dict[int, bool] = field(default_factory=dict)
     """Whether a `try` goes another way where it fails, by the `try`."""

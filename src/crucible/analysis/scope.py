@@ -15,11 +15,16 @@ class Scope:
         self.names: dict[str, Value] = {}
         self.outer = outer
         self.top = top or self
-        self.stars: list[str] = []
-        self.global_names: set[str] = set()
+        self.stars: tuple[str, ...] = ()
+        self.global_names: frozenset[str] = frozenset()
 
     def lookup(self, name: str) -> Value:
-        scope: Scope | None = self
+        found = self.names.get(name, MISSING)
+        return self.beyond(name) if found is MISSING else found
+
+    def beyond(self, name: str) -> Value:
+        """What the name means around this scope, where it is none of its own."""
+        scope = self.outer
         while scope is not None:
             found = scope.names.get(name, MISSING)
             if found is not MISSING:

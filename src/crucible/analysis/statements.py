@@ -71,7 +71,9 @@ def _expression(machine: Machine, node: ast.Expr, scope: Scope) -> Flow:
 
 
 def _exits(function: ast.expr) -> bool:
-    if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
+    if isinstance(function, ast.Attribute):
+        if function.attr not in ("exit", "_exit") or not isinstance(function.value, ast.Name):
+            return False
         return (function.value.id, function.attr) in (("sys", "exit"), ("os", "_exit"))
     return isinstance(function, ast.Name) and function.id in ("exit", "quit")
 
@@ -295,7 +297,7 @@ def _delete(machine: Machine, node: ast.Delete, scope: Scope) -> Flow:
 
 
 def _global(machine: Machine, node: ast.Global, scope: Scope) -> Flow:
-    scope.global_names.update(node.names)
+    scope.global_names = scope.global_names.union(node.names)
     return NEXT
 
 
