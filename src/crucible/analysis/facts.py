@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from crucible.analysis.values import NOWHERE, Value, Where
+from crucible.analysis.values import Value, Where
 
 
 class Guard(NamedTuple):
@@ -42,9 +42,9 @@ class Situation:
     Its questions are asked of every call. Most have no guards: those are told without a generator.
     """
 
-    where: Where = NOWHERE
-    guards: tuple[Guard, ...] = ()
-    loops: tuple[Loop, ...] = ()
+    where: Where
+    guards: tuple[Guard, ...]
+    loops: tuple[Loop, ...]
 
     @property
     def swept(self) -> bool:
@@ -69,14 +69,13 @@ class Situation:
         return bool(self.guards) and any(guard.gpu is False for guard in self.guards)
 
 
-@dataclass(slots=True)
-class Import:
+@dataclass(eq=False, slots=True)
+class Import(Situation):
     module: str
-    situation: Situation
 
 
 @dataclass(eq=False, slots=True)
-class Call:
+class Call(Situation):
     """A call of something outside the program. A method of an unknown object has a path like `.cuda`."""
 
     path: str
@@ -85,13 +84,8 @@ class Call:
 
     args: tuple[Value, ...]
     kwargs: dict[str, Value]
-    situation: Situation
     owner: Value
     result: Value
-
-    @property
-    def where(self) -> Where:
-        return self.situation.where
 
     def argument(self, place: int, name: str, default: Value = None) -> Value:
         if name in self.kwargs:

@@ -111,14 +111,15 @@ class Machine:
         self, path: str, args: tuple[Value, ...], kwargs: dict[str, Value], owner: Value, result: Value
     ) -> None:
         if len(self.facts.calls) < MAX_CALLS:
-            situation = Situation(self.line, self.guards, self.loops)
             if args and type(args[0]) is dict and len(args[0]) <= MAX_SETTINGS:
                 args = (dict(args[0]), *args[1:])
-            self.facts.calls.append(Call(path, path.rpartition(".")[2], args, kwargs, situation, owner, result))
+            last = path.rpartition(".")[2]
+            call = Call(self.line, self.guards, self.loops, path, last, args, kwargs, owner, result)
+            self.facts.calls.append(call)
 
     def note_import(self, module: str) -> None:
         if len(self.facts.imports) < MAX_CALLS:
-            self.facts.imports.append(Import(module, self.situation()))
+            self.facts.imports.append(Import(self.line, self.guards, self.loops, module))
 
     def note_assigned(self, name: str, value: Value) -> None:
         if type(value) in _TOLD and len(self.facts.assigned) < MAX_CALLS:

@@ -35,7 +35,7 @@ def distribution(seen: Seen) -> Conclusion[Distribution]:
     for kind, paths in _KINDS:
         found = seen.calls(*paths)
         if found:
-            sure = any(call.situation.certain for call in found)
+            sure = any(call.certain for call in found)
             return seen.say(kind, (call.where for call in found), Confidence.HIGH if sure else Confidence.MEDIUM)
     for call in seen.calls("lightning.Trainer"):
         strategy = settled(call.kwargs.get("strategy"))

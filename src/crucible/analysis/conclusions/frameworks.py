@@ -12,7 +12,7 @@ def frameworks(seen: Seen) -> Conclusion[tuple[str, ...]]:
     found: dict[str, Where] = {}
     for each in seen.facts.imports:
         for name in of_module(each.module):
-            found.setdefault(name, each.situation.where)
+            found.setdefault(name, each.where)
     if "tensorflow" in found and "keras" not in found:
         # `import tensorflow as tf` and then `tf.keras`: the second is only seen where it is used.
         used = [call.where for call in seen.calls_where(lambda path: path.startswith("keras."))]

@@ -160,7 +160,7 @@ def _required(seen: Seen, telling: list[Call]) -> Iterator[Sign]:
         yield where, "It gives up where there is no GPU."
     asks = any(call.path in ASKS for call in telling)
     for call in telling:
-        if not _always(call.situation) or call.situation.without_gpu:
+        if not _always(call) or call.without_gpu:
             continue
         if asks and call.path == "torch.device":
             continue  # To make one does not fail: what is put there says whether it was asked for first.
@@ -183,8 +183,8 @@ def _required(seen: Seen, telling: list[Call]) -> Iterator[Sign]:
         else:
             yield from demands(call)
     for each in seen.facts.imports:
-        if each.module.partition(".")[0] in ONLY_GPU and each.situation.certain and not _tried(seen, each.situation):
-            yield each.situation.where, f"It imports {each.module}, which needs a GPU."
+        if each.module.partition(".")[0] in ONLY_GPU and each.certain and not _tried(seen, each):
+            yield each.where, f"It imports {each.module}, which needs a GPU."
     yield from boosted(seen)
     yield from by_environment(seen)
 
@@ -275,7 +275,7 @@ def _optional(seen: Seen, telling: list[Call]) -> Iterator[Sign]:
         yield from chosen_by_environment(seen)
     for each in seen.facts.imports:
         if each.module.partition(".")[0] in ONLY_GPU:
-            yield each.situation.where, f"It imports {each.module} where it can."
+            yield each.where, f"It imports {each.module} where it can."
 
 
 def _is_text(value: Value) -> bool:
@@ -316,7 +316,7 @@ def _forbidden(seen: Seen, required: bool) -> Sign | None:
     for call in seen.calls_where(_HIDING.__contains__):
         if (
             call.path.startswith("os.")
-            and call.situation.certain
+            and call.certain
             and (_hides(*call.args[:2]) or (call.args[:2] in _KERAS_ON_CPU and not required))
             and not _chosen(seen, call)
         ):
@@ -329,7 +329,7 @@ def _forbidden(seen: Seen, required: bool) -> Sign | None:
         ):
             # With JAX this only keeps TensorFlow from taking the memory that JAX needs.
             return call.where, "It hides GPUs from itself."
-        if call.path == "paddle.set_device" and call.argument(0, "device") == "cpu" and call.situation.certain:
+        if call.path == "paddle.set_device" and call.argument(0, "device") == "cpu" and call.certain:
             return call.where, "It runs on the CPU only."
         if (_keeps_jax_off(call) or (_defaults_to_host(call) and not required)) and not _device_options(seen):
             return call.where, "It runs on the CPU only."
@@ -345,7 +345,7 @@ def _chosen(seen: Seen, call: Call) -> bool:
 
 def _keeps_jax_off(call: Call) -> bool:
     if call.path == _NUMPYRO:
-        return call.argument(0, "platform") == "cpu" and call.situation.certain
+        return call.argument(0, "platform") == "cpu" and call.certain
     return call.path == "jax.config.update" and call.args[:2] in _ON_CPU
 
 
@@ -359,9 +359,9 @@ def _defaults_to_host(call: Call) -> bool:
 def _only_tpus(seen: Seen, call: Call) -> bool:
     """Without fail: many programs try for a TPU first and take what there is."""
     asks = call.path in _TPUS or (call.path in _JAX_DEVICES and call.argument(0, "backend") == "tpu")
-    if not asks or not call.situation.certain or caught(seen, call.where):
+    if not asks or not call.certain or caught(seen, call.where):
         return False
-    return not call.situation.swept or all(each.situation.swept for each in seen.calls_where(_computes))
+    return not call.swept or all(each.swept for each in seen.calls_where(_computes))
 
 
 def _computes(path: str) -> bool:

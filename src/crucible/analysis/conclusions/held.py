@@ -62,7 +62,7 @@ def held(seen: Seen) -> list[Held]:
 
 def _arrays(seen: Seen) -> Iterator[Held]:
     for call in seen.calls_where(_makes_arrays):
-        if not call.situation.certain:
+        if not call.certain:
             continue
         items = _items(call)
         if items is not None:
@@ -128,7 +128,7 @@ def _named(call: Call) -> tuple[str, int | None]:
 
 def _files(seen: Seen) -> Iterator[Held]:
     for call in seen.calls(*_TABLES):
-        if call.kwargs.keys() & {"mmap_mode", "chunksize", "iterator"} or not call.situation.certain:
+        if call.kwargs.keys() & {"mmap_mode", "chunksize", "iterator"} or not call.certain:
             continue
         path = settled(call.args[0]) if call.args else None
         name = path if isinstance(path, str) else "files"

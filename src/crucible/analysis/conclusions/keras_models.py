@@ -92,7 +92,7 @@ def _elsewhere(seen: Seen) -> list[Tensor]:
 
 
 def _runs(call: Call) -> bool:
-    return not call.situation.guards and call.result.path.startswith("keras.layers.")
+    return not call.guards and call.result.path.startswith("keras.layers.")
 
 
 def _open(seen: Seen) -> bool:

@@ -84,7 +84,7 @@ def epochs(seen: Seen) -> Conclusion[int]:
     around = next((loop for loops in _training_loops(seen) for loop in _around_data(loops)), None)
     if around is not None:
         return seen.say(around.length or 1, [around.where], Confidence.MEDIUM, "It goes over all the data in each.")
-    called = (loop for call in seen.facts.calls for loop in call.situation.loops if loop.length and _is_epochs(loop))
+    called = (loop for call in seen.facts.calls for loop in call.loops if loop.length and _is_epochs(loop))
     named_so = next(called, None)
     if named_so is not None:
         return seen.say(named_so.length or 1, [named_so.where], Confidence.MEDIUM)
@@ -113,7 +113,7 @@ def _training_loops(seen: Seen) -> list[tuple[Loop, ...]]:
 
 def _step_ends(seen: Seen) -> list[Situation]:
     ends = [call for call in seen.calls_named(*_ENDS, "step", "update") if _ends_a_step(call)]
-    return [call.situation for call in ends if call.situation.loops]
+    return [call for call in ends if call.loops]
 
 
 def _ends_a_step(call: Call) -> bool:

@@ -55,7 +55,7 @@ def _made_for_certain(seen: Seen, found: list[Model]) -> list[Model]:
         return found
     wanted = {id(each.value) for each in found}
     giving = [call for call in seen.facts.calls if id(call.result) in wanted or type(call.result) is tuple]
-    results = [call.result for call in giving if not call.situation.swept]
+    results = [call.result for call in giving if not call.swept]
     made = {*map(id, seen.facts.made[: seen.facts.followed]), *map(id, results)}
     made.update(id(each) for result in results if type(result) is tuple for each in result)
     followed = [each for each in found if id(each.value) in made]
@@ -68,7 +68,7 @@ def _torch_candidates(seen: Seen) -> list[Value]:
     for call in seen.results:
         if is_module(call.result) and not call.path.startswith("."):
             candidates.append(call.result)
-            if not call.situation.certain:
+            if not call.certain:
                 seen.facts.doubtful.add(id(call.result))
     return candidates
 
@@ -179,7 +179,7 @@ def _named(seen: Seen) -> Iterator[Model]:
         for thing in result if isinstance(result, tuple) else (result,):
             if not isinstance(thing, Thing) or thing.path != MODEL or thing.where != call.where:
                 continue
-            made = _named_model(thing, not call.situation.certain)
+            made = _named_model(thing, not call.certain)
             key = f"{made.name}{made.where}"
             if key not in done:
                 done.add(key)

@@ -127,7 +127,7 @@ def _takes_share(call: Call) -> bool:
 def boosted(seen: Seen) -> Iterator[Sign]:
     """Parameters of boosted trees that are given as a dict."""
     for call, value in _tree_settings(seen):
-        if call.situation.certain and not call.situation.tried and _trees_on_gpu(value):
+        if call.certain and not call.tried and _trees_on_gpu(value):
             yield call.where, "Its parameters put the trees on a GPU."
 
 
@@ -135,7 +135,7 @@ def fits_are_tried(seen: Seen, call: Call) -> bool:
     """Trees are put somewhere when they are fitted, not when the estimator is made; that may be gone round."""
     if not call.path.startswith(BOOSTED) or not isinstance(call.result, Thing):
         return False
-    fits = [each.situation.tried for each in seen.calls_named("fit") if each.owner is call.result]
+    fits = [each.tried for each in seen.calls_named("fit") if each.owner is call.result]
     return bool(fits) and all(fits)
 
 
@@ -188,13 +188,13 @@ def chosen_by_environment(seen: Seen) -> Iterator[Sign]:
 def by_environment(seen: Seen) -> Iterator[Sign]:
     for call in seen.calls("os.environ[]"):
         named = call.args[0] in ("JAX_PLATFORMS", "JAX_PLATFORM_NAME") and call.args[1] in ("cuda", "gpu")
-        if named and call.situation.certain:
+        if named and call.certain:
             yield call.where, "JAX is told to use a GPU and nothing else."
 
 
 def roots_kept_off(telling: list[Call]) -> tuple[str, ...]:
     """How the paths of libraries begin that are told to stay on the CPU."""
-    off = any(call.path in ARGUMENTS and _off(call) and call.situation.certain for call in telling)
+    off = any(call.path in ARGUMENTS and _off(call) and call.certain for call in telling)
     return (*(BY_ARGUMENTS if off else ()), *((_YOLO,) if _detects_on_cpu(telling) else ()))
 
 
@@ -206,7 +206,7 @@ def is_kept_off(call: Call, roots: tuple[str, ...]) -> bool:
 def _detects_on_cpu(telling: list[Call]) -> bool:
     """All that a detector of ultralytics is asked to do; an export takes a GPU only by name."""
     work = [call for call in telling if call.path.startswith(_YOLO) and call.last in _YOLO_RUNS]
-    return any(map(_stays, work)) and all(_stays(call) and call.situation.certain for call in work)
+    return any(map(_stays, work)) and all(_stays(call) and call.certain for call in work)
 
 
 def _plain(call: Call) -> str:

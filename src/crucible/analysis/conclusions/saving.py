@@ -66,7 +66,7 @@ _LOAD_METHODS = frozenset(
 
 def checkpointing(seen: Seen) -> Conclusion[bool]:
     saving = seen.calls_where(_saves)
-    during = [call for call in saving if call.situation.loops and _is_progress(seen, call)]
+    during = [call for call in saving if call.loops and _is_progress(seen, call)]
     if any(call.path != ".save" for call in during) or (during and trains(seen)):
         return seen.say(True, (call.where for call in during))
     for call in seen.calls_where(_CALLBACKS.__contains__):
@@ -88,8 +88,8 @@ def _is_progress(seen: Seen, call: Call) -> bool:
     """Pictures are none. Arrays are written in loops that train nothing as well: those hold data."""
     if call.path != "numpy.save":
         return call.path != ".save" or not _is_picture(seen, call)
-    around = {loop.where for loop in call.situation.loops}
-    return any(loop.where in around for step in seen.calls_named(*_TRAINS, "step") for loop in step.situation.loops)
+    around = {loop.where for loop in call.loops}
+    return any(loop.where in around for step in seen.calls_named(*_TRAINS, "step") for loop in step.loops)
 
 
 def _saves(path: str) -> bool:
@@ -145,9 +145,9 @@ def _loads_before_training(seen: Seen) -> list[Call]:
         return found
     trained = False
     for call in seen.facts.calls:
-        if (call.path in _LOADS or call.last in _LOAD_METHODS) and (not trained or call.situation.swept):
+        if (call.path in _LOADS or call.last in _LOAD_METHODS) and (not trained or call.swept):
             found.append(call)
-        trained = trained or (call.last in _TRAINS and not call.situation.swept)
+        trained = trained or (call.last in _TRAINS and not call.swept)
     return found
 
 

@@ -75,7 +75,7 @@ _ELSEWHERE = ("http://", "https://", "s3://", "gs://", "hdfs://", "hf://", "abfs
 def network(seen: Seen) -> Conclusion[bool]:
     found = [call for call in seen.calls_where(_may_reach_out, ("download",)) if _reaches_out(call)]
     if found:
-        sure = Confidence.HIGH if any(call.situation.certain for call in found) else Confidence.MEDIUM
+        sure = Confidence.HIGH if any(call.certain for call in found) else Confidence.MEDIUM
         return seen.say(True, (call.where for call in found), sure, f"{found[0].path} fetches or sends.")
     return seen.say(False, (), Confidence.MEDIUM)
 

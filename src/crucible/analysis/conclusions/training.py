@@ -108,7 +108,7 @@ def optimizer(seen: Seen) -> tuple[Conclusion[str], Conclusion[float]]:
     found = _optimizer(seen)
     if found is not None:
         name, call = found
-        sure = Confidence.HIGH if call.situation.certain else Confidence.MEDIUM
+        sure = Confidence.HIGH if call.certain else Confidence.MEDIUM
         return seen.say(name, [call.where], sure), seen.say(state_bytes(name, call), [call.where], sure)
     trainers = trainer_arguments(seen)
     if trainers:
@@ -175,7 +175,7 @@ def recomputes(seen: Seen) -> bool:
     """Whether a model of transformers keeps only what goes into its blocks, and does each again on the way back."""
     if any(settled(call.kwargs.get("gradient_checkpointing")) is True for call in trainer_arguments(seen)):
         return True
-    if any(call.situation.certain for call in seen.calls_named("gradient_checkpointing_enable")):
+    if any(call.certain for call in seen.calls_named("gradient_checkpointing_enable")):
         return True
     prepared = seen.calls("peft.prepare_model_for_kbit_training")
     return any(call.argument(1, "use_gradient_checkpointing", True) is True for call in prepared)
@@ -225,7 +225,7 @@ def precision(seen: Seen) -> Conclusion[Precision]:
     if told:
         # TF32 is how the rest is done, beside what is in half precision.
         found, call = next((each for each in told if each[0] is not Precision.TF32), told[0])
-        return seen.say(found, [call.where], Confidence.HIGH if call.situation.certain else Confidence.MEDIUM)
+        return seen.say(found, [call.where], Confidence.HIGH if call.certain else Confidence.MEDIUM)
     return seen.say(
         Precision.FP32, (), Confidence.MEDIUM, "Nothing says otherwise, and it is what frameworks start with."
     )
@@ -305,7 +305,7 @@ def batch_size(seen: Seen) -> Conclusion[int]:
 def _loader_batch(seen: Seen) -> tuple[int, Where] | None:
     """The loader that the training loop goes over, else the first one."""
     for call in seen.calls_named("backward", "step"):
-        for loop in reversed(call.situation.loops):
+        for loop in reversed(call.loops):
             size = _batch_of(loop.data)
             if size is not None:
                 return size, loop.data.where
@@ -350,7 +350,7 @@ def _first_dimension(seen: Seen) -> tuple[int, Where] | None:
     for call in seen.calls("torch.randn", "torch.rand", "torch.randint", "torch.stack"):
         if isinstance(call.result, Tensor) and call.result.shape and len(call.result.shape) > 1:
             size = whole(call.result.shape[0])
-            if size and size > 1 and call.situation.loops:
+            if size and size > 1 and call.loops:
                 return size, call.where
     return None
 
