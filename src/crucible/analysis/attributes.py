@@ -46,7 +46,7 @@ def attribute(machine: Machine, value: Value, name: str) -> Value:
     if kind is Class:
         return _of_class(value, name)
     if kind is Either:
-        return either([attribute(machine, each, name) for each in value.options], value.gpu)
+        return _of_options(machine, value, name)
     if kind is Member and name == "in_features":
         found = head_features(value)
         return Member(value, name) if found is None else found
@@ -55,6 +55,10 @@ def attribute(machine: Machine, value: Value, name: str) -> Value:
     if name == "value" and kind in (str, int, float):
         return value  # of a member of an Enum
     return Member(value, name)
+
+
+def _of_options(machine: Machine, value: Either, name: str) -> Value:
+    return either([attribute(machine, each, name) for each in value.options], value.gpu)
 
 
 def _of_name(machine: Machine, value: Name, name: str) -> Value:

@@ -45,8 +45,13 @@ def call(machine: Machine, function: Value, args: tuple[Value, ...], kwargs: Kwa
     if kind is Instance:
         return _called_object(machine, function, args, kwargs)
     if kind is Either:
-        return either([call(machine, each, args, kwargs, scope) for each in function.options[:2]], function.gpu)
+        return _called_options(machine, function, args, kwargs, scope)
     return UNKNOWN
+
+
+def _called_options(machine: Machine, function: Either, args: tuple[Value, ...], kwargs: Kwargs, scope: Scope) -> Value:
+    """By itself: a comprehension makes cells of what it uses of a function around it, at every call of that one."""
+    return either([call(machine, each, args, kwargs, scope) for each in function.options[:2]], function.gpu)
 
 
 def make(machine: Machine, cls: Class, args: tuple[Value, ...], kwargs: Kwargs) -> Value:

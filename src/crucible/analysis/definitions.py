@@ -20,7 +20,7 @@ _FIELDED = frozenset(
 def define_function(
     machine: Machine, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope, owner: Class | None = None
 ) -> Value:
-    decorators = [machine.evaluate(each, scope) for each in node.decorator_list] if node.decorator_list else []
+    decorators = _evaluated(machine, node.decorator_list, scope)
     plain = tuple(map(_undressed, decorators))
     function = Function(node, scope, node.name, defaults_of(machine, node.args, scope), plain, owner)
     machine.functions.append(function)
@@ -37,6 +37,10 @@ def define_function(
     return result
 
 
+def _evaluated(machine: Machine, nodes: list[ast.expr], scope: Scope) -> list[Value]:
+    return [machine.evaluate(each, scope) for each in nodes] if nodes else []
+
+
 def _undressed(decorator: Value) -> Value:
     """`@decorator(options)` as `@decorator`."""
     return Name(decorator.path) if isinstance(decorator, Thing) else decorator
@@ -47,12 +51,12 @@ def _path(decorator: Value) -> str:
 
 
 def define_class(machine: Machine, node: ast.ClassDef, scope: Scope) -> Class:
-    bases = tuple([machine.evaluate(each, scope) for each in node.bases])
+    bases = tuple(_evaluated(machine, node.bases, scope))
     for base in bases:
         if isinstance(base, Name):
             machine.line = (scope.file, node.lineno)
             machine.note_call(f"class {base.path}", (), {}, None, None)
-    decorators = [_undressed(machine.evaluate(each, scope)) for each in node.decorator_list]
+    decorators = _evaluated(machine, node.decorator_list, scope)
     inner = Scope(scope.file, scope, scope.top)
     made = Class(node.name, (scope.file, node.lineno), bases, inner.names)
     rest: list[ast.stmt] = []

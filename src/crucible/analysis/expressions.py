@@ -94,19 +94,24 @@ def _call(machine: Machine, node: ast.Call, scope: Scope) -> Value:
             args.append(evaluate(machine, each, scope))
     kwargs: dict[str, Value] = {}
     for keyword in node.keywords:
-        value = evaluate(machine, keyword.value, scope)
-        if keyword.arg is not None:
-            kwargs[keyword.arg] = value
-        elif isinstance(value, dict):
-            kwargs.update((str(name), each) for name, each in value.items())
-        elif isinstance(value, Thing) and value.path == "namespace":
-            kwargs.update(value.attrs)
+        name, value = keyword.arg, evaluate(machine, keyword.value, scope)
+        if name is not None:
+            kwargs[name] = value
         else:
-            kwargs.update((name, UNKNOWN) for name in _accepted(function)[len(args) :] if name not in kwargs)
+            kwargs.update(_spread_by_name(value, _accepted(function)[len(args) :], kwargs))
     machine.line = (scope.file, node.lineno)
     if function is UNKNOWN and isinstance(node.func, ast.Name):
         machine.note_call(f"?.{node.func.id}", tuple(args), kwargs, None, UNKNOWN)
     return call(machine, function, tuple(args), kwargs, scope)
+
+
+def _spread_by_name(value: Value, accepted: list[str], known: dict[str, Value]) -> dict[str, Value]:
+    """What `**value` hands over; where that is not known, all that is accepted may be among it."""
+    if isinstance(value, dict):
+        return {str(name): each for name, each in value.items()}
+    if isinstance(value, Thing) and value.path == "namespace":
+        return value.attrs
+    return {name: UNKNOWN for name in accepted if name not in known}
 
 
 def _accepted(function: Value) -> list[str]:

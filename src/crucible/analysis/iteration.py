@@ -26,9 +26,14 @@ def items_of(value: Value) -> list[Value] | None:
         return list(value)
     if kind is str:
         return list(value) if len(value) <= UNROLLED else None
-    if kind is Tensor and value.shape and isinstance(value.shape[0], int) and value.shape[0] <= 16:
-        return [Tensor(value.shape[1:], value.kind, value.grad, value.store) for _ in range(value.shape[0])]
-    return None
+    return _rows(value) if kind is Tensor else None
+
+
+def _rows(value: Tensor) -> list[Value] | None:
+    """Views of a tensor along its first dimension."""
+    if not value.shape or not isinstance(value.shape[0], int) or value.shape[0] > 16:
+        return None
+    return [Tensor(value.shape[1:], value.kind, value.grad, value.store) for _ in range(value.shape[0])]
 
 
 def _range(value: Thing) -> list[Value] | None:
