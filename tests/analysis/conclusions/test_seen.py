@@ -45,6 +45,13 @@ def test_calls_with_a_keyword_and_calls_that_tell_stand_among_those_whose_path_f
     rows = found.calls_where(lambda path: path == "one.x", ("k", "none"), lambda call: call.args == (5,))
     assert [call.args for call in rows] == [(1,), (3,), (4,), (5,)]
     assert [call.args for call in found.calls_named("z", "y")] == [(2,), (3,), (5,)]
+    assert [call.args for call in found.calls_with("none", "k")] == [(3,), (4,)]
+
+
+def test_calls_by_the_last_part_of_their_paths_come_as_they_were_seen_each_once() -> None:
+    found = seen("import one, two\none.fit(1)\ntwo.fit(2)\none.inner.fit(3)\ntwo.step(4)\none.fit(5)\n")
+    assert [call.args for call in found.calls_named("step", "fit", "step", "none")] == [(1,), (2,), (3,), (4,), (5,)]
+    assert found.calls_named("none") == []
 
 
 def test_settings_that_come_later_are_found_too() -> None:
@@ -64,6 +71,12 @@ def test_a_conclusion_shows_each_line_once_and_three_at_the_most() -> None:
         "a.py:5: one.first(3)",
     ]
     assert said.confidence is Confidence.HIGH
+
+
+def test_signs_are_looked_for_as_far_as_they_are_shown() -> None:
+    places = iter([("a.py", 3), ("", 0), ("a.py", 4), ("a.py", 3), ("a.py", 5), ("a.py", 7)])
+    assert len(seen(CALLS).say(1, places).evidence) == 3
+    assert list(places) == [("a.py", 7)]
 
 
 def test_a_place_that_is_no_line_of_the_program_is_no_evidence() -> None:
