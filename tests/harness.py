@@ -33,8 +33,8 @@ from crucible.control.agentfile import build_agent
 T = TypeVar("T")
 View = dict[str, Any]
 TERMINAL = {"completed", "failed", "cancelled"}
-SOON, LATER = 0.02, 0.1
-"""Seconds between two looks: at first, and after a second. Whoever looks takes from what it waits for."""
+SOON, LATER = 0.02, 0.25
+"""Seconds between two looks: at first, and later. Whoever looks takes from what it waits for."""
 
 
 def until(look: Callable[[], T | None], seconds: float = 30.0, what: str = "it") -> T:
