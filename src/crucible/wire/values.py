@@ -1,9 +1,10 @@
-"""`@dataclass(frozen=True)`, made quickly: the same fields, order, defaults, comparison, words and refusals.
+"""`@dataclass(frozen=True)`, made quickly: the same order, defaults, comparison, hash, words and refusals.
 
 The standard library compiles six functions for every class of the kind each time a program starts. An agent has more
 than a hundred such classes, and that was a third of a host's start. Here one is compiled, the one whose parameters are
 the class's own; the others are closures. Type checkers are told that it is the standard library's; its `replace`,
-`asdict` and `fields` know these classes too.
+`asdict` and `fields` know these classes too, and each kind may go on from the other. Of what a field can be told,
+`default`, `default_factory`, `repr` and `compare` are known here, and anything else is refused.
 """
 
 from __future__ import annotations
@@ -29,8 +30,11 @@ else:
 def _made(cls: type[T]) -> type[T]:
     # Else the standard library writes the signature there, which takes as long as all the rest.
     cls.__doc__ = cls.__doc__ or cls.__name__
-    made = dataclasses.dataclass(init=False, repr=False, eq=False)(cls)
+    goes_on = any(map(dataclasses.is_dataclass, cls.__mro__[1:]))
+    made = dataclasses.dataclass(init=False, repr=False, eq=False, frozen=goes_on)(cls)
+    made.__dataclass_params__.frozen = True  # type: ignore[attr-defined]
     given = dataclasses.fields(made)  # type: ignore[arg-type]
+    _refuse_unknown(made, given)
     compared = _values_of([field.name for field in given if field.compare])
     for name, function in (
         ("__init__", _initialiser(made, given)),
@@ -45,9 +49,17 @@ def _made(cls: type[T]) -> type[T]:
     return made
 
 
+def _refuse_unknown(cls: type, given: tuple[Field[Any], ...]) -> None:
+    for field in given:
+        if not field.init or field.hash is not None or getattr(field, "kw_only", False):
+            raise TypeError(f"{cls.__name__}.{field.name}: use dataclasses.dataclass for init, hash and kw_only")
+    if len(given) != len(cls.__dataclass_fields__):  # type: ignore[attr-defined]
+        raise TypeError(f"{cls.__name__}: use dataclasses.dataclass for ClassVar and InitVar")
+
+
 def _initialiser(cls: type, given: tuple[Field[Any], ...]) -> Callable[..., None]:
     known: dict[str, Any] = {"_MISSING": MISSING}
-    parameters, lines = ["self"], ["_values = self.__dict__"]
+    parameters, lines = ["self"], ["__values__ = self.__dict__"]
     for field in given:
         name, default = field.name, f"_default_{field.name}"
         parameter, value = name, name
@@ -57,7 +69,7 @@ def _initialiser(cls: type, given: tuple[Field[Any], ...]) -> Callable[..., None
             parameter, known[default] = f"{name}=_MISSING", field.default_factory
             value = f"{default}() if {name} is _MISSING else {name}"
         parameters.append(parameter)
-        lines.append(f"_values[{name!r}] = {value}")
+        lines.append(f"__values__[{name!r}] = {value}")
     if hasattr(cls, "__post_init__"):
         lines.append("self.__post_init__()")
     made: dict[str, Callable[..., None]] = {}
@@ -67,8 +79,11 @@ def _initialiser(cls: type, given: tuple[Field[Any], ...]) -> Callable[..., None
     return made["__init__"]
 
 
-def _values_of(names: list[str]) -> Callable[[Any], Any]:
-    return attrgetter(*names) if names else lambda self: ()
+def _values_of(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
+    """Always as a tuple, whose comparison takes what is the same object for equal."""
+    if len(names) > 1:
+        return attrgetter(*names)
+    return lambda self: tuple([getattr(self, name) for name in names])
 
 
 def _words(names: list[str]) -> Callable[[Any], str]:
@@ -78,14 +93,14 @@ def _words(names: list[str]) -> Callable[[Any], str]:
     return __repr__
 
 
-def _comparison(compared: Callable[[Any], Any]) -> Callable[[Any, object], Any]:
+def _comparison(compared: Callable[[Any], tuple[Any, ...]]) -> Callable[[Any, object], Any]:
     def __eq__(self: Any, other: object) -> Any:
         return compared(self) == compared(other) if type(other) is type(self) else NotImplemented
 
     return __eq__
 
 
-def _hash(compared: Callable[[Any], Any]) -> Callable[[Any], int]:
+def _hash(compared: Callable[[Any], tuple[Any, ...]]) -> Callable[[Any], int]:
     def __hash__(self: Any) -> int:
         return hash((type(self), compared(self)))
 
