@@ -13,6 +13,10 @@ HUGE = {
     "comments": "# torch.cuda\n" * 100_000,
     "broken lines": "x = (\n" * 100_000,
     "broken words": "import torch torch\n" * 100_000,
+    "a loop met often": "def f():\n    for i in range(200):\n        return\n"
+    + f"        x = [{', '.join(f'q{n}' for n in range(200))}]\n" * 500
+    + "for letter in 'abcdefghijklmnopqrst' * 25:\n"
+    + "    f()\n" * 20,
     "a string": '"""' + "import torch\n" * 100_000 + '"""\n',
 }
 DEEP = {

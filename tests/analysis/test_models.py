@@ -122,6 +122,18 @@ def test_of_two_branches_that_may_be_taken_the_larger_counts() -> None:
     assert count(code) == 10_100
 
 
+def test_an_object_and_its_super_have_the_same_attributes() -> None:
+    code = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(10, 20)
+        self.second = nn.Linear(len(vars(super())), 5)
+net = Net()
+"""
+    assert count(code) == 10 * 20 + 20 + 1 * 5 + 5
+
+
 def test_frozen_weights_do_not_learn() -> None:
     code = """
 class Net(nn.Module):

@@ -66,7 +66,7 @@ def _builds(machine: Machine, node: ast.For | ast.AsyncFor, source: Value, loop:
         return False
     if not counted or (loop.length or 0) <= FEW or not called.isdisjoint(_BUILDS):
         return True
-    return any(each.id == loop.target for each in _below(node) if type(each) is ast.Name)
+    return _names_its_target(machine, node)
 
 
 def _called(machine: Machine, node: ast.For | ast.AsyncFor) -> set[str]:
@@ -75,6 +75,16 @@ def _called(machine: Machine, node: ast.For | ast.AsyncFor) -> set[str]:
     if found is None:
         functions = [each.func for each in _below(node) if type(each) is ast.Call]
         found = machine.called[id(node)] = {each.attr for each in functions if type(each) is ast.Attribute}
+    return found
+
+
+def _names_its_target(machine: Machine, node: ast.For | ast.AsyncFor) -> bool:
+    """Whether the body asks which round it is; looked up once, too."""
+    found = machine.named.get(id(node))
+    if found is None:
+        target = _target(node.target)
+        found = any(each.id == target for each in _below(node) if type(each) is ast.Name)
+        machine.named[id(node)] = found
     return found
 
 

@@ -64,6 +64,9 @@ class Machine:
     called: dict[int, set[str]] = field(default_factory=dict)
     """The methods that the bodies of loops call, by the loop."""
 
+    named: dict[int, bool] = field(default_factory=dict)
+    """Whether they name what the loop counts with, where that was asked."""
+
     rescued: dict[int, bool] = field(default_factory=dict)
     """Whether a `try` goes another way where it fails, by the `try`."""
 

@@ -265,23 +265,7 @@ def _super(asked: Asked) -> Value:
     if not isinstance(owner, Instance) or not isinstance(written, Class):
         return UNKNOWN
     rest = Class(f"super of {written.name}", written.where, written.bases, {})
-    return Instance(rest, owner.where, _Shared(owner.attrs))
-
-
-class _Shared(dict[str, Value]):
-    """The attributes of the object itself, for reading and writing."""
-
-    def __init__(self, real: dict[str, Value]) -> None:
-        super().__init__(real)
-        self.real = real
-
-    def __setitem__(self, key: str, value: Value) -> None:
-        super().__setitem__(key, value)
-        self.real[key] = value
-
-    def update(self, *args: Any, **kwargs: Value) -> None:
-        for key, value in dict(*args, **kwargs).items():
-            self[key] = value
+    return Instance(rest, owner.where, owner.attrs)
 
 
 def _map(asked: Asked) -> Value:
