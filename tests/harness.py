@@ -81,8 +81,8 @@ class Deployment:
     def start(self, *prefix: str, seconds: float = 60.0, **env: str) -> float:
         """Starts the server, waits until it is ready; how long that took. `prefix` runs it under a tool."""
         nonce = os.urandom(8).hex()
-        began = time.monotonic()
         self.settle()
+        began = time.monotonic()
         arguments, given = ("serve", "--embedded", "--nonce", nonce), {**self.env, **env}
         with open(self.home / "server.log", "ab") as log, open(os.devnull, "rb") as nothing:
             if self.nursery is not None and not prefix and not _for_interpreters(given):

@@ -38,7 +38,7 @@ def seeds(first: int) -> Iterator[int]:
 
 @cache
 def broken_without_it(seed: int) -> str:
-    """What the seed breaks in clean code; bugs that the same seed shows are told from it once."""
+    """What the seed breaks in clean code, asked once for all bugs that the same seed shows."""
     return run(seed).broken
 
 

@@ -98,20 +98,20 @@ def _call(machine: Machine, node: ast.Call, scope: Scope) -> Value:
         if name is not None:
             kwargs[name] = value
         else:
-            kwargs.update(_spread_by_name(value, _accepted(function)[len(args) :], kwargs))
+            kwargs.update(_spread_by_name(value, function, len(args), kwargs))
     machine.line = (scope.file, node.lineno)
     if function is UNKNOWN and isinstance(node.func, ast.Name):
         machine.note_call(f"?.{node.func.id}", tuple(args), kwargs, None, UNKNOWN)
     return call(machine, function, tuple(args), kwargs, scope)
 
 
-def _spread_by_name(value: Value, accepted: list[str], known: dict[str, Value]) -> dict[str, Value]:
+def _spread_by_name(value: Value, function: Value, placed: int, known: dict[str, Value]) -> dict[str, Value]:
     """What `**value` hands over; where that is not known, all that is accepted may be among it."""
     if isinstance(value, dict):
         return {str(name): each for name, each in value.items()}
     if isinstance(value, Thing) and value.path == "namespace":
         return value.attrs
-    return {name: UNKNOWN for name in accepted if name not in known}
+    return {name: UNKNOWN for name in _accepted(function)[placed:] if name not in known}
 
 
 def _accepted(function: Value) -> list[str]:

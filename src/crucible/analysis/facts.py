@@ -93,7 +93,7 @@ class Call(Situation):
         return self.args[place] if 0 <= place < len(self.args) else default
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
 class Assigned:
     name: str
     value: Value

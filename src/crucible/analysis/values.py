@@ -113,7 +113,7 @@ class Class:
     """Of a dataclass or the like: annotated names, in order."""
 
     dataclass: bool = False
-    _outside: tuple[str, ...] | None = None
+    _outside: tuple[str, ...] | None = field(default=None, init=False)
 
     def lookup(self, name: str, depth: int = 0) -> Value:
         """The attribute of the class or its bases, MISSING if it is none of ours."""

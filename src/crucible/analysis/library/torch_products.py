@@ -46,8 +46,8 @@ def _convolved(count: int) -> Callable[[Asked], Value]:
             name: asked.get(place, name) for place, name in enumerate(names, 2) if asked.get(place, name) is not None
         }
         layer = Thing(f"torch.nn.Conv{count}d", attrs={"weight": matrix})
-        act = torch_forward.act_of(layer.path.rpartition(".")[2])
-        return act(asked.machine, layer, {**given, "out_channels": matrix.shape[0]}, [source])
+        convolve = torch_forward.act_of(f"Conv{count}d")
+        return convolve(asked.machine, layer, {**given, "out_channels": matrix.shape[0]}, [source])
 
     return act
 
