@@ -22,10 +22,7 @@ suite_rooms() { "$bin/lint-imports"; }
 suite_unit() {
     run_pytest unit -n 3 --dist worksteal tests --ignore=tests/e2e --ignore=tests/faults --ignore=tests/simulation --ignore=tests/storage --ignore=tests/templates/nanogpt --ignore=tests/analysis/oracle
 }
-suite_stores() {
-    bring_azurite
-    run_pytest stores -n 2 --dist loadfile tests/storage
-}
+suite_stores() { run_pytest stores -n 2 --dist loadfile tests/storage; }
 suite_postgres() {
     run_pytest postgres -n 4 --dist worksteal --database postgres tests/control tests/hostile/test_nul.py tests/hostile/test_agents.py --ignore=tests/control/db
 }
@@ -44,19 +41,30 @@ run_pytest() {
     return "${PIPESTATUS[0]}"
 }
 
-# Tests of the Azure store run Azurite, which comes by npm. Who asks second waits for the first.
+# bring SUITE...: what they need besides ./.venv, side by side. All of it is set-up, so that no suite waits for downloads.
+bring() {
+    set -m # each is a process group, which is ended as a whole
+    case " $* " in *" stores "*) bring_azurite & ;; esac
+    case " $* " in *" templates "* | *" faults "*) bring_torch & ;; esac
+    case " $* " in *" unit "* | *" postgres "* | *" e2e "* | *" faults "*) bring_system_packages & ;; esac
+    set +m
+    wait
+}
+
+# Tests of the Azure store run Azurite, which comes by npm.
 bring_azurite() {
     [ -x .venv/node_modules/.bin/azurite ] && return
-    if mkdir "$run/azurite" 2>/dev/null; then
-        command -v npm >/dev/null || apt_install npm
-        install_azurite || say "missing: azurite; tests that need it will say so."
-        touch "$run/azurite/brought"
-    fi
-    until [ -e "$run/azurite/brought" ]; do sleep 0.5; done
+    command -v npm >/dev/null || apt_install npm
+    install_azurite || say "missing: azurite; tests that need it will say so."
 }
 
 install_azurite() {
     timeout 600 npm install --silent --no-audit --no-fund --ignore-scripts --prefix .venv azurite@3.35.0 >&2
+}
+
+# The templates train with torch in an environment of their own.
+bring_torch() {
+    "$bin/python" -m tests.templates.torch_environment >&2 || say "missing: torch; tests that need it will say so."
 }
 
 # Rewrites the tests' asserts once, or every worker that begins meanwhile would do it for itself.
@@ -96,7 +104,6 @@ run_lanes() {
     mkfifo "$run/ended"
     exec 3<>"$run/ended"
     set -m # each is a process group, which is ended as a whole
-    bring_azurite &
     run_lane faults e2e stores postgres unit templates simulation >&3 &
     { warm_up; run_lane unit postgres stores e2e faults templates simulation; } >&3 &
     { renice -n 10 -p "$BASHPID" >/dev/null; run_lane lint types rooms simulation templates; } >&3 &
@@ -162,8 +169,8 @@ failed=0
 total=0
 
 scripts/setup.sh dev || exit
+bring "${suites[@]}"
 setup=$SECONDS
-case " ${suites[*]} " in *" unit "* | *" postgres "* | *" e2e "* | *" faults "*) bring_system_packages ;; esac
 if [ $# = 0 ]; then
     run_lanes
 else

@@ -81,3 +81,7 @@ def _done(*command: str) -> subprocess.CompletedProcess[str]:
 def _run(*command: str) -> None:
     done = _done(*command)
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}\n{done.stderr}"
+
+
+if __name__ == "__main__":
+    tensorboard_path(torch_python())
