@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import pytest
@@ -90,13 +90,47 @@ async def test_who_held_a_claim_too_long_does_not_put_down_anothers(rig: Rig) ->
     rig.clock.move(CLAIM_SECONDS)
     (held,) = await rig.sql(lambda conn: other.claim(conn, rig.clock.now()))
     assert (held.tries, held.until) == (1, rig.clock.now() + CLAIM_SECONDS)
-    await rig.sql(lambda conn: mine.done(conn, late))
+    assert await rig.sql(lambda conn: mine.done(conn, late)) is False
     await rig.sql(lambda conn: mine.later(conn, late, "too late", 0))
     row = await effect(rig)
     assert (row["claimed_by"], row["done"], row["error"]) == ("w2", False, None)
-    await rig.sql(lambda conn: other.done(conn, held))
+    assert await rig.sql(lambda conn: other.done(conn, held)) is True
     row = await effect(rig)
     assert (row["claimed_by"], row["claimed_until"], row["done"]) == (None, None, True)
+
+
+class Meanwhile(InlineCalls):
+    """Something happens between the first answer of a place and whoever asked for it."""
+
+    def __init__(self, happens: Callable[[], Awaitable[None]]) -> None:
+        super().__init__()
+        self._happens: Callable[[], Awaitable[None]] | None = happens
+
+    async def run(self, lane: str, work: Callable[[], T], deadline: float) -> T:
+        try:
+            return await super().run(lane, work, deadline)
+        finally:
+            happens, self._happens = self._happens, None
+            if happens is not None:
+                await happens()
+
+
+@pytest.mark.parametrize("answer", ["ok", "lost"])
+async def test_a_refusal_held_until_another_has_sent_the_call_again_says_nothing(rig: Rig, answer: str) -> None:
+    """Who stood still with it in hand knows of his own call alone: the other's made a machine."""
+    rig.backend.answers = ["refused", answer, "ok"]
+    other = await other_worker(rig, "w2")
+    machine = await intended(rig)
+
+    async def taken_over() -> None:
+        rig.clock.move(CLAIM_SECONDS)
+        assert await other.performer.perform_due() == 1
+
+    await with_calls(rig, Meanwhile(taken_over)).performer.perform_due()
+    assert len(rig.backend.made) == 1
+    assert (await rig.machine(machine.id)).alive
+    await settle(rig)
+    assert (await rig.machine(machine.id)).native_id is not None
 
 
 async def test_what_is_begun_delays_nothing_else(two_places: Rig) -> None:

@@ -12,5 +12,6 @@ BAD: dict[int, str] = {
     8213: "bytes sent twice arrived a second time after they had been pruned and removed, and stayed for ever",
     8639: "a clock set between two lists made them look far apart, and a new machine that neither showed was gone",
     41: "bytes on their way when they were pruned stayed for ever where the store was down when they could go",
+    6887: "a refusal, held by a server that stood still, was believed after another server had sent the call again",
     16: "a host that ended before its first contact was never started again",
 }

@@ -222,11 +222,14 @@ class Performer:
         return await self._ports.calls.run(backend.name, work, CALL_DEADLINE)
 
     async def _answered(self, effect: Claimed, *facts: f.MachineFact) -> None:
-        """Records the answer and that the effect is done, in one commit."""
+        """Records the answer and that the effect is done, in one commit.
+
+        A refusal counts only under the claim that it was met with: who took that over may have sent the call again.
+        """
 
         def record(unit: Unit) -> None:
-            self._apply(unit, effect, facts)
-            self._outbox.done(unit.conn, effect)
+            ours = self._outbox.done(unit.conn, effect)
+            self._apply(unit, effect, tuple(fact for fact in facts if ours or not isinstance(fact, f.LaunchRefused)))
             unit.changes.effects = True
 
         await self._writer.write(record)

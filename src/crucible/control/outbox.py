@@ -74,8 +74,9 @@ class Outbox:
         machines = repository.load_machines(conn, {row["machine"] for row in rows})
         return [_claimed(row, machines[row["machine"]], now) for row in rows]
 
-    def done(self, conn: Connection, effect: Claimed) -> None:
-        self._put_down(conn, effect, _DONE)
+    def done(self, conn: Connection, effect: Claimed) -> bool:
+        """Whether it was still ours: else another may have begun it anew, and what we know of it is old."""
+        return self._put_down(conn, effect, _DONE)
 
     def later(self, conn: Connection, effect: Claimed, why: str, not_before: float) -> None:
         self._put_down(conn, effect, _LATER, error=why, not_before=not_before)
@@ -90,9 +91,9 @@ class Outbox:
         hold = {"claimed_by": self._worker, "claimed_until": now + CLAIM_SECONDS}
         return _TAKE.run(conn, effect=effect, now=now, **hold) == 1
 
-    def _put_down(self, conn: Connection, effect: Claimed, statement: Statement, **values: object) -> None:
+    def _put_down(self, conn: Connection, effect: Claimed, statement: Statement, **values: object) -> bool:
         """Ends the claim, unless another worker has taken it over meanwhile."""
-        statement.run(conn, effect=effect.id, worker=self._worker, until=effect.until, **values)
+        return statement.run(conn, effect=effect.id, worker=self._worker, until=effect.until, **values) == 1
 
 
 def _claimed(row: Row, machine: Machine, now: float) -> Claimed:
