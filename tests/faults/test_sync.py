@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.harness import Deployment, shell
+from tests.harness import Deployment, shell, until
 
 SUBMITS = 5
 CALLS = "recvfrom,read,sendto,sendmsg,write,writev,pwrite64,fsync,fdatasync"
@@ -58,12 +58,18 @@ def test_an_answer_comes_after_the_sync(tmp_path: Path) -> None:
 
 
 def _end_traced(crucible: Deployment) -> None:
-    """strace writes everything down once all it follows has ended; that is the host too."""
+    """strace writes everything down once all it follows has ended; that is hosts and runners too, also those that were
+    just being started.
+    """
+    until(lambda: _ended(crucible), 30, "strace to end")
+
+
+def _ended(crucible: Deployment) -> bool:
     for process in [*crucible.servers(), *crucible.processes()]:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
     assert crucible.server is not None
-    crucible.server.wait(30)
+    return crucible.server.poll() is not None
 
 
 def _check(calls: list[Call], answer: Call) -> None:
