@@ -13,6 +13,8 @@ import socket
 from collections.abc import Callable
 from types import FrameType
 
+from crucible.analysis.processors import Processors
+
 Act = Callable[[socket.socket, bool], None]
 """What a child does, with the end of the line on which its question comes, and whether there is time to prepare."""
 
@@ -27,6 +29,7 @@ class Children:
         self._spare: tuple[int, socket.socket] | None = None
         self._due = True
         self._reading: set[int] = set()
+        self._processors = Processors()
         for each in (self._ended, self._ending):
             each.setblocking(False)
         signal.signal(signal.SIGCHLD, _noted)
@@ -35,7 +38,7 @@ class Children:
     def asked(self, idle: float) -> bool:
         """Waits for word of the owner; False when there is none for so many seconds."""
         while True:
-            if self._due and (not self._reading or processors_idle()):
+            if self._due and (not self._reading or self._processors.free()):
                 self._spare, self._due = self._forked(), False
             heard, _, _ = select.select([self._owner, self._ended], [], [], idle)
             if self._ended in heard:
@@ -100,12 +103,3 @@ class Children:
 
 def _noted(number: int, frame: FrameType | None) -> None:
     """That a child ended is heard on the socket to which Python writes the number of a signal."""
-
-
-def processors_idle(load: Callable[[], tuple[float, float, float]] = os.getloadavg) -> bool:
-    """Whether others leave one for it, so that a spare does not take from a reading what it saves the next."""
-    there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    try:
-        return load()[0] < there
-    except OSError:
-        return False  # a sandbox does not say
