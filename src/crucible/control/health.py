@@ -10,7 +10,6 @@ from crucible.control import points
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement
 from crucible.control.views import View, iso
-from crucible.core.errors import NotFound
 from crucible.core.health import SYSTEM, Finding, Judgement, Part, Point, Signs, Stage, judge, wanted
 from crucible.core.ids import short
 from crucible.core.lifecycle import Attempt, Job, JobState, World
@@ -37,10 +36,8 @@ _STAGES = {
 }
 
 
-def job_health(conn: Connection, world: World | None, progress: object, now: float) -> View:
+def job_health(conn: Connection, world: World, progress: object, now: float) -> View:
     """The judgement of a job. Reads a bounded number of points, however many there are."""
-    if world is None:
-        raise NotFound("There is no such job.", fix="`crucible jobs` lists them.")
     return health_view(judge(signs_of(conn, world, progress, now)), now)
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, Connection, select
+from sqlalchemy import Connection, bindparam, select
 
 from crucible.control.db import schema as t
+from crucible.control.db.statement import Statement
 from crucible.control.ports import Ports
 from crucible.control.tails import Tails
 from crucible.core.errors import NotFound
@@ -18,6 +19,18 @@ from crucible.storage.layout import log_segment_key
 
 READ_DEADLINE = 30.0
 LARGEST_PAGE = 4 * 1024 * 1024
+
+_a, _s = t.attempts.c, t.log_segments.c
+_MINE = (_s.attempt == bindparam("of_attempt"), _s.rank == 0)
+_STATE = Statement(select(t.jobs.c.state).where(t.jobs.c.id == bindparam("job")))
+_ATTEMPTS = Statement(select(_a.id, _a.number, _a.state).where(_a.job == bindparam("of_job")).order_by(_a.number))
+_END = Statement(select(_s.end).where(*_MINE).order_by(_s.end.desc()).limit(1))
+_WITHIN = Statement(
+    select(_s.n, _s.start, _s.end)
+    .where(*_MINE, _s.end > bindparam("first"), _s.start < bindparam("last"))
+    .order_by(_s.start)
+)
+_SINCE = Statement(select(_s.start).where(*_MINE, _s.stored_at >= bindparam("since")).order_by(_s.start).limit(1))
 
 
 @dataclass(frozen=True)
@@ -72,7 +85,7 @@ class Logs:
 
 
 def _over(conn: Connection, job: str) -> bool:
-    state = conn.execute(select(t.jobs.c.state).where(t.jobs.c.id == job)).scalar()
+    state = _STATE.value(conn, job=job)
     return state is not None and JobState(state).terminal
 
 
@@ -85,35 +98,27 @@ def _extent(
     since: float | None,
     reach: Callable[[str, int], int],
 ) -> _Extent | None:
-    c = t.attempts.c
-    rows = conn.execute(select(c.id, c.number, c.state).where(c.job == job).order_by(c.number)).all()
+    rows = _ATTEMPTS.all(conn, of_job=job)
     if not rows:
         return None
-    chosen = rows[-1] if number is None else next((r for r in rows if r.number == number), None)
+    chosen = rows[-1] if number is None else next((row for row in rows if row["number"] == number), None)
     if chosen is None:
         raise NotFound(
             f"Job {short(job)} has no attempt {number}.",
             fix=f"It has {len(rows)}: crucible status {short(job)}",
         )
-    segments = t.log_segments.c
-    mine = (segments.attempt == chosen.id, segments.rank == 0)
-    end = conn.execute(select(segments.end).where(*mine).order_by(segments.end.desc()).limit(1)).scalar() or 0
-    ended = chosen.state == AttemptState.ENDED.value
-    known = end if ended or since is not None else reach(chosen.id, end)
-    start = _start(conn, mine, offset, since, known)
-    found = conn.execute(
-        select(segments.n, segments.start, segments.end)
-        .where(*mine, segments.end > start, segments.start < start + size)
-        .order_by(segments.start)
-    ).all()
-    keys = tuple(Segment(log_segment_key(job, chosen.id, 0, r.n), r.start, r.end) for r in found)
-    return _Extent(chosen.id, chosen.number, len(rows), ended, end, start, keys)
+    attempt = chosen["id"]
+    end = _END.value(conn, of_attempt=attempt) or 0
+    ended = chosen["state"] == AttemptState.ENDED.value
+    known = end if ended or since is not None else reach(attempt, end)
+    start = _start(conn, attempt, offset, since, known)
+    found = _WITHIN.all(conn, of_attempt=attempt, first=start, last=start + size)
+    keys = tuple(Segment(log_segment_key(job, attempt, 0, row["n"]), row["start"], row["end"]) for row in found)
+    return _Extent(attempt, chosen["number"], len(rows), ended, end, start, keys)
 
 
-def _start(conn: Connection, mine: tuple[ColumnElement[bool], ...], offset: int, since: float | None, end: int) -> int:
+def _start(conn: Connection, attempt: str, offset: int, since: float | None, end: int) -> int:
     if since is not None:
-        segments = t.log_segments.c
-        query = select(segments.start).where(*mine, segments.stored_at >= since).order_by(segments.start).limit(1)
-        first = conn.execute(query).scalar()
+        first = _SINCE.value(conn, of_attempt=attempt, since=since)
         return max(end if first is None else int(first), offset)
     return max(end + offset, 0) if offset < 0 else offset

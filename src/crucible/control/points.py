@@ -13,9 +13,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sqlalchemy import CTE, Column, Connection, Row, Select, bindparam, func, insert, select, update
+from sqlalchemy import CTE, Column, Connection, Select, bindparam, func, insert, select, update
 
 from crucible.control.db import schema as t
+from crucible.control.db.statement import Row, Statement
 
 BLOCK = 1024
 STRETCH = 32
@@ -79,8 +80,14 @@ def _last_rows() -> Select[Any]:
     return rows.join(names, _c.series == names.c.name).where(*_OF_RANK, _c.n == newest).order_by(_c.series)
 
 
-_NAMES = select(_names().c.name)
-_LAST = _last_rows()
+def _parts(column: Column[Any]) -> Statement:
+    """One packed part of the rows of a series, from one of them on."""
+    return Statement(select(column).where(*_OF_SERIES, _c.n >= bindparam("first")).order_by(_c.n))
+
+
+_NAMES = Statement(select(_names().c.name))
+_LAST = Statement(_last_rows())
+_DATA, _LEVELS, _EXTREMES = _parts(_c.data), _parts(_c.levels), _parts(_c.extremes)
 _TAIL = select(t.metric_blocks).where(*_OF_SERIES).order_by(_c.n.desc()).limit(1)
 _REPLACE = update(t.metric_blocks).where(*_OF_SERIES, _c.n == bindparam("of_n"))
 _ADD = insert(t.metric_blocks)
@@ -109,24 +116,23 @@ def read(conn: Connection, attempt: str, names: Sequence[str], most: int) -> dic
     Each with at most about `most` points that keep its extremes. A `most` below 0 counts from the end: the
     last `-most` points, every one.
     """
-    rows = [row for row in _last(conn, attempt) if not names or row.series in names]
-    return {row.series: _read(conn, attempt, row, most) for row in rows}
+    rows = [row for row in _last(conn, attempt) if not names or row["series"] in names]
+    return {row["series"]: _read(conn, attempt, row, most) for row in rows}
 
 
 def names_of(conn: Connection, attempt: str, rank: int) -> set[str]:
     """The names of the series that a rank has reported."""
-    found = conn.execute(_NAMES, {"of_attempt": attempt, "of_rank": rank}).scalars()
-    return {name for name in found if name is not None}
+    return {name for name in _NAMES.column(conn, of_attempt=attempt, of_rank=rank) if name is not None}
 
 
 def latest(conn: Connection, attempt: str) -> dict[str, float | None]:
     """The last value of every series."""
-    return {row.series: row.last for row in _last(conn, attempt)}
+    return {row["series"]: row["last"] for row in _last(conn, attempt)}
 
 
 def summaries(conn: Connection, attempt: str) -> dict[str, tuple[float | None, float | None, float | None]]:
     """The last, lowest and highest value of every series, without reading its points."""
-    return {row.series: (row.last, row.low, row.high) for row in _last(conn, attempt)}
+    return {row["series"]: (row["last"], row["low"], row["high"]) for row in _last(conn, attempt)}
 
 
 def pack(points: Iterable[Point]) -> bytes:
@@ -150,33 +156,32 @@ def thin(data: bytes, most: int, least: int = 1) -> list[Point]:
     return [Point._make(_POINT.unpack_from(data, i * _POINT.size)) for i in kept]
 
 
-def _last(conn: Connection, attempt: str) -> Sequence[Row[Any]]:
+def _last(conn: Connection, attempt: str) -> Sequence[Row]:
     """The last row of each series of the first rank, without what is packed in it."""
-    return conn.execute(_LAST, {"of_attempt": attempt, "of_rank": 0}).all()
+    return _LAST.all(conn, of_attempt=attempt, of_rank=0)
 
 
-def _read(conn: Connection, attempt: str, last: Row[Any], most: int) -> Series:
-    count = last.n * BLOCK + last.points
-    points = _chosen(conn, {"of_attempt": attempt, "of_rank": 0, "of_series": last.series}, count, most)
-    return Series(count, last.last, last.low, last.high, _shown(points))
+def _read(conn: Connection, attempt: str, last: Row, most: int) -> Series:
+    count = last["n"] * BLOCK + last["points"]
+    points = _chosen(conn, {"of_attempt": attempt, "of_rank": 0, "of_series": last["series"]}, count, most)
+    return Series(count, last["last"], last["low"], last["high"], _shown(points))
 
 
 def _chosen(conn: Connection, key: Mapping[str, object], count: int, most: int) -> list[Point]:
     """The points to show, from the coarsest level that is fine enough."""
     if most < 0:
         first = max(count + most, 0)
-        return unpack(_joined(conn, key, _c.data, first // BLOCK)[first % BLOCK * _POINT.size :])
+        return unpack(_joined(conn, key, _DATA, first // BLOCK)[first % BLOCK * _POINT.size :])
     most = max(most, 2)
     if count <= RAW_SHARE * most:
-        return thin(_joined(conn, key, _c.data), most)
+        return thin(_joined(conn, key, _DATA), most)
     fine = math.ceil(count / STRETCH) * 2 <= LEVEL_SHARE * most
-    return thin(_joined(conn, key, _c.levels if fine else _c.extremes), most, least=2)
+    return thin(_joined(conn, key, _LEVELS if fine else _EXTREMES), most, least=2)
 
 
-def _joined(conn: Connection, key: Mapping[str, object], column: Column[Any], first: int = 0) -> bytes:
+def _joined(conn: Connection, key: Mapping[str, object], parts: Statement, first: int = 0) -> bytes:
     """One packed part of a series, from its row `first` on."""
-    query = select(column).where(*_OF_SERIES, _c.n >= first).order_by(_c.n)
-    return b"".join(conn.execute(query, dict(key)).scalars())
+    return b"".join(parts.column(conn, first=first, **key))
 
 
 def _shown(points: Iterable[Point]) -> tuple[tuple[float, float | None, float], ...]:

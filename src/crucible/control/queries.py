@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from crucible.control.db.statement import Row, Statement
 from crucible.control.views import MOST_AHEAD, View, event_view, job_view, machine_view
 from crucible.core.errors import Conflict, CrucibleError, Forbidden, NotFound
 from crucible.core.ids import is_id, short
-from crucible.core.lifecycle import JobState, MachineState
+from crucible.core.lifecycle import JobState, MachineState, World
 from crucible.core.people import OWNER, Identity, Permission
 from crucible.core.pricing import Segment
 from crucible.core.spec import JobSpec
@@ -24,6 +24,9 @@ from crucible.core.states import Status, states_of
 LARGEST_PAGE = 500
 TERMINAL = tuple(s.value for s in JobState if s.terminal)
 ACTIVE = tuple(s.value for s in JobState if not s.terminal)
+
+Details = Mapping[str, Mapping[str, object]]
+"""By the attempt."""
 
 _j = t.jobs.c
 _BEFORE = select(_j.id).where(t.QUEUED, _j.backend == bindparam("backend"), _j.id < bindparam("job"))
@@ -103,22 +106,36 @@ def try_to_find(conn: Connection, ref: str, who: Identity, permission: Permissio
 
 
 def one_job(conn: Connection, job: str, now: float) -> View:
-    world = repository.load_world(conn, job)
-    if world is None:
-        raise NotFound(f"There is no job {short(job)}.", fix="`crucible jobs` lists them.")
-    attempts = [a.id for a in world.attempts]
-    ahead = _ahead(conn, job, world.job.backend) if world.job.state is JobState.QUEUED else 0
-    newest = checkpoints.newest_of(conn, job)
-    called = labels.of(conn, [job]).get(job)
-    return job_view(world, details_of(conn, attempts), segments_of(conn, world.machines), ahead, now, newest, called)
+    world = existing(conn, job)
+    return shown(conn, world, details_of(conn, [a.id for a in world.attempts]), now)
 
 
 def job_health(conn: Connection, job: str, now: float) -> View:
     """How a job does, judged from what is stored of it."""
+    world = existing(conn, job)
+    return judged(conn, world, details_of(conn, [a.id for a in world.attempts[-1:]]), now)
+
+
+def existing(conn: Connection, job: str) -> World:
     world = repository.load_world(conn, job)
-    last = world.attempts[-1].id if world and world.attempts else None
-    details = details_of(conn, [last]) if last else {}
-    return health.job_health(conn, world, details.get(last or "", {}).get("progress"), now)
+    if world is None:
+        raise NotFound(f"There is no job {short(job)}.", fix="`crucible jobs` lists them.")
+    return world
+
+
+def shown(conn: Connection, world: World, details: Details, now: float) -> View:
+    """The job of this world, `details` being those of all its attempts."""
+    job = world.job
+    ahead = _ahead(conn, job.id, job.backend) if job.state is JobState.QUEUED else 0
+    newest = checkpoints.newest_of(conn, job.id)
+    called = labels.of(conn, [job.id]).get(job.id)
+    return job_view(world, details, segments_of(conn, world.machines), ahead, now, newest, called)
+
+
+def judged(conn: Connection, world: World, details: Details, now: float) -> View:
+    """How it does, by what its last attempt told and all that is stored of it."""
+    last = world.attempts[-1].id if world.attempts else ""
+    return health.job_health(conn, world, details.get(last, {}).get("progress"), now)
 
 
 def list_events(conn: Connection, job: str | None, after: int, limit: int, who: Identity = OWNER) -> list[View]:

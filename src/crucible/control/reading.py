@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
+from sqlalchemy import Connection
+
 from crucible.control import (
     checkpoints,
     comparing,
@@ -15,7 +17,6 @@ from crucible.control import (
     predictions,
     queries,
     restored,
-    results,
     training,
 )
 from crucible.control.bundles import StoredFile
@@ -25,6 +26,7 @@ from crucible.control.feed import Watch
 from crucible.control.grep import Pattern
 from crucible.control.logs import LogPage
 from crucible.control.logsearch import Query
+from crucible.control.portrait import portrait
 from crucible.control.views import View, backend_view
 from crucible.core.errors import NotFound
 from crucible.core.ids import short
@@ -40,15 +42,13 @@ RECENT_LINES = 20
 
 class Reading(Face):
     async def job(self, ref: str) -> View:
-        job = await self.find_job(ref)
-        view = await self._view(job)
-        latest = await self._ports.db.read(lambda conn: queries.latest_metrics(conn, job))
-        result = await self._ports.db.read(lambda conn: results.result_of_job(conn, job))
-        said = await self._ports.db.read(lambda conn: notes.listed(conn, job))
-        expected = await self._ports.db.read(lambda conn: predictions.predicted(conn, job))
-        told = {"metrics": latest, "health": await self.health(job), "result": result, "notes": said}
-        told["predicted_seconds"] = expected
-        return {**view, "recent_logs": await self._recent(job), **told}
+        now = self._ports.clock.now()
+
+        def drawn(conn: Connection) -> View:
+            return portrait(conn, queries.find_job(conn, ref, self._who).id, now)
+
+        view = await self._ports.db.read(drawn)
+        return {**view, "recent_logs": await self._recent(str(view["id"]))}
 
     async def health(self, ref: str) -> View:
         """How the job does, with evidence and advice."""

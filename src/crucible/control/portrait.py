@@ -1,0 +1,21 @@
+"""A portrait: all that is stored of one job but its output, read in one snapshot."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection
+
+from crucible.control import notes, points, predictions, queries, results
+from crucible.control.views import View
+
+
+def portrait(conn: Connection, job: str, now: float) -> View:
+    world = queries.existing(conn, job)
+    details = queries.details_of(conn, [attempt.id for attempt in world.attempts])
+    return {
+        **queries.shown(conn, world, details, now),
+        "metrics": points.latest(conn, world.attempts[-1].id) if world.attempts else {},
+        "health": queries.judged(conn, world, details, now),
+        "result": results.result_of_job(conn, job),
+        "notes": notes.listed(conn, job),
+        "predicted_seconds": predictions.predicted(conn, job),
+    }
