@@ -70,6 +70,7 @@ class Deployment:
         self.home = folder / "home"
         self.env = {**os.environ, "CRUCIBLE_HOME": str(self.home), **(env or {})}
         self.server: subprocess.Popen[bytes] | Forked | None = None
+        self._line: tuple[View, httpx.Client] | None = None
 
     def __enter__(self) -> Deployment:
         self.start()
@@ -118,6 +119,7 @@ class Deployment:
 
     def close(self) -> None:
         """Ends everything of this deployment: server, hosts, runners, users' processes."""
+        self._hang_up()
         if self.server is not None and self.server.poll() is None:
             self.server.kill()
             self.server.wait()
@@ -177,10 +179,22 @@ class Deployment:
         )
 
     def get(self, path: str, **params: object) -> Any:
-        with self.client() as client:
-            answer = client.get(path, params=params)  # type: ignore[arg-type]
-            answer.raise_for_status()
-            return answer.json()
+        answer = self._kept().get(path, params=params)  # type: ignore[arg-type]
+        answer.raise_for_status()
+        return answer.json()
+
+    def _kept(self) -> httpx.Client:
+        """One client for all looks at the same server: to make one and to connect takes longer than a look."""
+        found = self.discovery
+        if self._line is None or self._line[0] != found:
+            self._hang_up()
+            self._line = found, self.client()
+        return self._line[1]
+
+    def _hang_up(self) -> None:
+        if self._line is not None:
+            self._line[1].close()
+            self._line = None
 
     def submit(self, spec: View, key: str | None = None) -> str:
         with self.client() as client:
