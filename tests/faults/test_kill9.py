@@ -40,6 +40,8 @@ MOST = 3
 """Jobs that one client may have under way while they run; more would only lengthen the end."""
 RUNNING_SHARE = 0.4
 """Of the kills, those that happen while jobs run as they come."""
+BETWEEN_KILLS = 0.1, 0.7
+"""Seconds from when a server is ready; clients submit a few hundred jobs in one."""
 READY_SECONDS = 3.0
 READY_AT_WORST = 6.0
 """Without the time in which the server could have run and other programs had the processors."""
@@ -90,7 +92,7 @@ class Start:
 
 
 def _kill_and_start(crucible: Deployment) -> Start:
-    time.sleep(random.uniform(0.2, 2.0))
+    time.sleep(random.uniform(*BETWEEN_KILLS))
     crucible.kill()
     seconds = crucible.start(seconds=START_AT_WORST)
     assert crucible.server is not None
