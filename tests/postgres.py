@@ -13,7 +13,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +26,9 @@ from psycopg.sql import SQL, Identifier
 BINARIES = "/usr/lib/postgresql"
 MISSING = "PostgreSQL's server programs are not installed. To fix it: apt-get install postgresql"
 START_SECONDS = 60
+UNSYNCED = "fsync=off"
+MEMORY, MEMORY_BYTES = Path("/dev/shm"), 4 * 1024**3
+"""Where folders are in memory, and how much room there must be: some dozens of databases take half of it."""
 _names = itertools.count(1)
 
 GUARD = 'exec 3<&0; "$@" & child=$!; (read -r _ <&3; kill -QUIT $child) 2>/dev/null & wait $child'
@@ -118,12 +121,17 @@ class Server:
     @contextmanager
     def database(self) -> Iterator[str]:
         """The URL of an empty database of its own."""
-        name = f"test_{os.getpid()}_{next(_names)}"
-        with psycopg.connect(self.url(), autocommit=True) as admin:
-            admin.execute(SQL("CREATE DATABASE {}").format(Identifier(name)))
+        name = self.new_database()
         yield self.url(name)
         with psycopg.connect(self.url(), autocommit=True) as admin:
             admin.execute(SQL("DROP DATABASE {} WITH (FORCE)").format(Identifier(name)))
+
+    def new_database(self) -> str:
+        """The name of an empty database, which lives as long as the server."""
+        name = f"test_{os.getpid()}_{next(_names)}"
+        with psycopg.connect(self.url(), autocommit=True) as admin:
+            admin.execute(SQL("CREATE DATABASE {}").format(Identifier(name)))
+        return name
 
     def _answers(self, port: int) -> bool:
         assert self.process is not None
@@ -165,13 +173,20 @@ def _new_cluster(programs: Path) -> Path:
 def server(*options: str) -> Iterator[Server]:
     """A new server with these settings. It dies with the process that started it."""
     programs = need_postgres()
-    made = Server(Path(tempfile.mkdtemp(prefix="crucible-pg-")), programs, options)
+    made = Server(Path(tempfile.mkdtemp(prefix="crucible-pg-", dir=_where(options))), programs, options)
     try:
         made.create()
         made.start()
         yield made
     finally:
         made.remove()
+
+
+def _where(options: Sequence[str]) -> Path | None:
+    """In memory what need not be on a disk, which takes its time to remove thousands of files; None is the usual."""
+    if UNSYNCED not in options or not os.access(MEMORY, os.W_OK):
+        return None
+    return MEMORY if shutil.disk_usage(MEMORY).free > MEMORY_BYTES else None
 
 
 def _owner() -> tuple[int, int]:
@@ -195,7 +210,7 @@ def _as_postgres() -> list[str]:
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[Server]:
     """One server for all tests of a session: quick, because a test's database need not survive the computer."""
-    with server("fsync=off") as made:
+    with server(UNSYNCED) as made:
         yield made
 
 

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 
@@ -60,12 +59,8 @@ def database(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
         return
     server: Server = request.getfixturevalue("postgres_server")
-    with ExitStack() as databases, pytest.MonkeyPatch.context() as patch:
-
-        def new_database() -> PostgresDb:
-            return PostgresDb(databases.enter_context(server.database()), server_clock=False)
-
-        patch.setattr(world, "new_database", new_database)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(world, "new_database", lambda: PostgresDb(server.url(server.new_database()), server_clock=False))
         yield
 
 
