@@ -28,6 +28,9 @@ from crucible.analysis.values import (
     either,
 )
 
+SPECIAL = frozenset({"sys", "absl.flags.FLAGS"})
+"""Names whose attributes may be more than names."""
+
 _STATIC, _OF_CLASS = Name("builtins.staticmethod"), Name("builtins.classmethod")
 
 

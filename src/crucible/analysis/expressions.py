@@ -6,13 +6,14 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
-from crucible.analysis.attributes import attribute
+from crucible.analysis.attributes import SPECIAL, attribute
 from crucible.analysis.calling import call
 from crucible.analysis.facts import Guard
 from crucible.analysis.functions import defaults_of
 from crucible.analysis.iteration import UNROLLED, item_like, items_of
-from crucible.analysis.library import BUILTIN_NAMES
+from crucible.analysis.library import BUILTIN_NAMES, called_library
 from crucible.analysis.machine import Exhausted, Machine
+from crucible.analysis.names import member_of
 from crucible.analysis.operators import MAX_LENGTH, binary, compare, negated, truth, unary
 from crucible.analysis.scope import Scope
 from crucible.analysis.subscripts import subscript
@@ -81,28 +82,65 @@ def _outside(machine: Machine, name: str, scope: Scope) -> Value:
 
 
 def _attribute(machine: Machine, node: ast.Attribute, scope: Scope) -> Value:
-    return attribute(machine, evaluate(machine, node.value, scope), node.attr)
+    written = node.value
+    if type(written) is _Name:  # nearly always: told here, as `evaluate` would
+        machine.steps = steps = machine.steps + 1
+        if steps > machine.limit:
+            raise Exhausted
+        owner = scope.names.get(written.id, MISSING)
+        if owner is MISSING:
+            owner = _beyond(machine, written.id, scope)
+    else:
+        owner = evaluate(machine, written, scope)
+    if type(owner) is Name and owner.path not in SPECIAL:
+        return member_of(owner.path, node.attr)
+    return attribute(machine, owner, node.attr)
 
 
 def _call(machine: Machine, node: ast.Call, scope: Scope) -> Value:
+    """Names and constants among the arguments, half of all expressions, are told here, with a step counted for each.
+    What comes next, at the latest the call itself, asks whether that was one too many.
+    """
     function = evaluate(machine, node.func, scope)
     args: list[Value] = []
     for each in node.args:
-        if type(each) is _Starred:
-            args.extend(_spread(evaluate(machine, each.value, scope)))
+        kind = type(each)
+        if kind is _Name:
+            machine.steps += 1
+            found = scope.names.get(each.id, MISSING)  # type: ignore[attr-defined]
+            args.append(_beyond(machine, each.id, scope) if found is MISSING else found)  # type: ignore[attr-defined]
+        elif kind is _Constant:
+            machine.steps += 1
+            args.append(each.value)  # type: ignore[attr-defined]
+        elif kind is _Starred:
+            args.extend(_spread(evaluate(machine, each.value, scope)))  # type: ignore[attr-defined]
         else:
             args.append(evaluate(machine, each, scope))
+    kwargs: dict[str, Value] = _keywords(machine, node.keywords, function, len(args), scope) if node.keywords else {}
+    machine.line = (scope.file, node.lineno)
+    if function is UNKNOWN and isinstance(node.func, ast.Name):
+        if machine.steps > machine.limit:
+            raise Exhausted
+        machine.note_call(f"?.{node.func.id}", tuple(args), kwargs, None, UNKNOWN)
+    if type(function) is Name:  # half of all calls: as `call` would
+        machine.steps = steps = machine.steps + 1
+        if steps > machine.limit:
+            raise Exhausted
+        return called_library(machine, function.path, tuple(args), kwargs, scope)
+    return call(machine, function, tuple(args), kwargs, scope)
+
+
+def _keywords(
+    machine: Machine, keywords: list[ast.keyword], function: Value, placed: int, scope: Scope
+) -> dict[str, Value]:
     kwargs: dict[str, Value] = {}
-    for keyword in node.keywords:
+    for keyword in keywords:
         name, value = keyword.arg, evaluate(machine, keyword.value, scope)
         if name is not None:
             kwargs[name] = value
         else:
-            kwargs.update(_spread_by_name(value, function, len(args), kwargs))
-    machine.line = (scope.file, node.lineno)
-    if function is UNKNOWN and isinstance(node.func, ast.Name):
-        machine.note_call(f"?.{node.func.id}", tuple(args), kwargs, None, UNKNOWN)
-    return call(machine, function, tuple(args), kwargs, scope)
+            kwargs.update(_spread_by_name(value, function, placed, kwargs))
+    return kwargs
 
 
 def _spread_by_name(value: Value, function: Value, placed: int, known: dict[str, Value]) -> dict[str, Value]:
@@ -217,10 +255,14 @@ def _choice(machine: Machine, node: ast.IfExp, scope: Scope) -> Value:
     if answer is not None:
         return evaluate(machine, node.body if answer else node.orelse, scope)
     gpu = test.gpu if isinstance(test, Unknown) else None
-    with machine.under(Guard(gpu)):
+    guards = machine.guards
+    try:
+        machine.guards = (*guards, Guard(gpu))
         yes = evaluate(machine, node.body, scope)
-    with machine.under(Guard(None if gpu is None else not gpu)):
+        machine.guards = (*guards, Guard(None if gpu is None else not gpu))
         no = evaluate(machine, node.orelse, scope)
+    finally:
+        machine.guards = guards
     return either([no, yes] if gpu is False else [yes, no], gpu is not None)
 
 

@@ -39,7 +39,7 @@ def follow(machine: Machine, function: Function, args: tuple[Value, ...], kwargs
     try:
         if isinstance(function.node, ast.Lambda):
             return machine.evaluate(function.node.body, scope)
-        machine.execute(function.node.body, scope)
+        machine.verbs.execute(machine, function.node.body, scope)
     finally:
         machine.depth = depth
         machine.active.pop()
@@ -58,24 +58,26 @@ def _given_back(scope: Scope) -> Value:
 
 
 def bind(function: Function, scope: Scope, args: tuple[Value, ...], kwargs: dict[str, Value]) -> None:
-    arguments = function.node.args
-    names = [each.arg for each in (*arguments.posonlyargs, *arguments.args)]
+    arguments, names = function.node.args, scope.names
+    places = [*arguments.posonlyargs, *arguments.args] if arguments.posonlyargs else arguments.args
     rest = dict(kwargs)
-    for place, name in enumerate(names):
-        if place < len(args):
-            scope.names[name] = args[place]
+    given = len(args)
+    for place, each in enumerate(places):
+        name = each.arg
+        if place < given:
+            names[name] = args[place]
         elif name in rest:
-            scope.names[name] = rest.pop(name)
+            names[name] = rest.pop(name)
         else:
-            scope.names[name] = function.defaults.get(name, UNKNOWN)
+            names[name] = function.defaults.get(name, UNKNOWN)
     for each in arguments.kwonlyargs:
-        scope.names[each.arg] = rest.pop(each.arg, function.defaults.get(each.arg, UNKNOWN))
+        names[each.arg] = rest.pop(each.arg, function.defaults.get(each.arg, UNKNOWN))
     if arguments.vararg:
-        scope.names[arguments.vararg.arg] = tuple(args[len(names) :])
+        names[arguments.vararg.arg] = args[len(places) :]
     if arguments.kwarg:
-        scope.names[arguments.kwarg.arg] = rest
+        names[arguments.kwarg.arg] = rest
     if function.owner is not None:
-        scope.names.setdefault("__class__", function.owner)
+        names.setdefault("__class__", function.owner)
 
 
 def guessed_arguments(machine: Machine, function: Function) -> dict[str, Value]:

@@ -30,25 +30,34 @@ def for_loop(machine: Machine, node: ast.For | ast.AsyncFor, scope: Scope) -> Fl
     source = machine.evaluate(node.iter, scope)
     items = items_of(source)
     loop = Loop(_target(node.target), length_of(source), (scope.file, node.lineno), _data(source))
-    if items is not None and len(items) <= UNROLLED and _builds(machine, node, source, loop):
-        with machine.around(loop):
+    loops, machine.loops = machine.loops, (*machine.loops, loop)
+    try:
+        if items is not None and len(items) <= UNROLLED and _builds(machine, node, source, loop):
             flow = _rounds(machine, node, items, scope)
-    else:
-        machine.rounds += 1
-        with machine.around(loop):
-            machine.assign(node.target, item_like(source), scope)
-            flow = machine.execute(node.body, scope)
-        machine.rounds -= 1
+        else:
+            flow = _all_rounds(machine, node, item_like(source), scope)
+    finally:
+        machine.loops = loops
     if flow in (RETURN, RAISE) and items != [] and isinstance(source, (list, tuple, Thing)):
         return flow
-    return machine.execute(node.orelse, scope)
+    return machine.execute(node.orelse, scope) if node.orelse else NEXT
+
+
+def _all_rounds(machine: Machine, node: ast.For | ast.AsyncFor, item: Value, scope: Scope) -> Flow:
+    """Once for all of them."""
+    verbs = machine.verbs
+    machine.rounds += 1
+    verbs.assign(machine, node.target, item, scope)
+    flow = verbs.execute(machine, node.body, scope)
+    machine.rounds -= 1
+    return flow
 
 
 def _rounds(machine: Machine, node: ast.For | ast.AsyncFor, items: list[Value], scope: Scope) -> Flow:
-    begun = machine.steps
+    begun, verbs = machine.steps, machine.verbs
     for item in items:
-        machine.assign(node.target, item, scope)
-        flow = machine.execute(node.body, scope)
+        verbs.assign(machine, node.target, item, scope)
+        flow = verbs.execute(machine, node.body, scope)
         if flow in (RETURN, RAISE):
             return flow
         if flow is BREAK or machine.steps - begun > ROUND_STEPS:

@@ -25,7 +25,8 @@ MAX_CALLS = 3_000
 MAX_SETTINGS = 64
 """Entries of a dict that is kept as a call was given it: programs change a setting and call again."""
 
-_TOLD = frozenset({bool, int, float, str})
+TOLD = frozenset({bool, int, float, str})
+"""Values that are noted where they are assigned."""
 
 
 class Exhausted(Exception):
@@ -113,19 +114,19 @@ class Machine:
     def note_call(
         self, path: str, args: tuple[Value, ...], kwargs: dict[str, Value], owner: Value, result: Value
     ) -> None:
-        if len(self.facts.calls) < MAX_CALLS:
+        calls = self.facts.calls
+        if len(calls) < MAX_CALLS:
             if args and type(args[0]) is dict and len(args[0]) <= MAX_SETTINGS:
                 args = (dict(args[0]), *args[1:])
             last = path.rpartition(".")[2]
-            call = Call(self.line, self.guards, self.loops, path, last, args, kwargs, owner, result)
-            self.facts.calls.append(call)
+            calls.append(Call(self.line, self.guards, self.loops, path, last, args, kwargs, owner, result))
 
     def note_import(self, module: str) -> None:
         if len(self.facts.imports) < MAX_CALLS:
             self.facts.imports.append(Import(self.line, self.guards, self.loops, module))
 
     def note_assigned(self, name: str, value: Value) -> None:
-        if type(value) in _TOLD and len(self.facts.assigned) < MAX_CALLS:
+        if type(value) in TOLD and len(self.facts.assigned) < MAX_CALLS:
             self.facts.assigned.append(Assigned(name, value, self.line))
 
     def under(self, guard: Guard) -> Within:

@@ -6,7 +6,7 @@ from crucible.analysis.values import MISSING, Value
 
 
 class Scope:
-    """`file` is the one it is written in; `outer` the function around it, `top` the file's own scope."""
+    """`file` is the one it is written in; `outer` what is around it, and in the end `top`, the file's own scope."""
 
     __slots__ = ("file", "global_names", "names", "outer", "stars", "top")
 
@@ -30,7 +30,7 @@ class Scope:
             if found is not MISSING:
                 return found
             scope = scope.outer
-        return self.top.names.get(name, MISSING)
+        return MISSING
 
     def bind(self, name: str, value: Value) -> None:
         if name in self.global_names:

@@ -20,6 +20,7 @@ from crucible.analysis.values import (
 )
 
 Shape = tuple[Value, ...]
+_WHOLE = frozenset({int})
 _FLOATS = ("float64", "float32", "float16", "bfloat16")
 
 
@@ -27,14 +28,16 @@ def tensor(shape: Shape | None, kind: str = "float32", grad: bool = False, libra
     """A tensor with memory of its own."""
     items = counted(shape)
     store = None if items is None else Store(items * WIDTHS.get(kind, 4))
-    return Tensor(shape, kind, grad, store, library)
+    return Tensor(shape, kind, grad, store, library, False, None, items)
 
 
 def weight(*shape: Value) -> Tensor:
     """A parameter, with the dimensions that are known."""
-    known = tuple([each if type(each) is int else _dimension(each) for each in shape])
-    items = counted(known)
-    return Tensor(known, "float32", True, Store(0.0 if items is None else items * WIDTHS["float32"], True))
+    if not _WHOLE.issuperset(map(type, shape)):
+        shape = tuple(map(_dimension, shape))
+    items = counted(shape)
+    store = Store(0.0 if items is None else items * WIDTHS["float32"], True)
+    return Tensor(shape, "float32", True, store, "torch", False, None, items)
 
 
 def _dimension(size: Value) -> Value:

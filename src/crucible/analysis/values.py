@@ -193,10 +193,13 @@ class Tensor:
     origin: tuple[Thing, tuple[Tensor, ...]] | None = None
     """The layer that gave it, and what went in; for networks that are put together by calling layers."""
 
+    count: int | None = None
+    """Its items where whoever made it has counted them; `items` is the one to ask."""
+
     @property
     def items(self) -> int | None:
         """None where a dimension is unknown."""
-        return counted(self.shape)
+        return counted(self.shape) if self.count is None else self.count
 
     @property
     def width(self) -> float:

@@ -189,9 +189,16 @@ def _required(seen: Seen, telling: list[Call]) -> Iterator[Sign]:
     yield from by_environment(seen)
 
 
+_NAMING = frozenset({str, list, tuple})
+"""What may name a device; most calls are given nothing of the kind, which is told without a look at each."""
+
+
 def _names_device(call: Call) -> bool:
     """`"cuda:0"` among the arguments, or in a list among them. Half precision "for cuda" works without one."""
-    for given in (*call.args, *call.kwargs.values()) if call.kwargs else call.args:
+    everything = (*call.args, *call.kwargs.values()) if call.kwargs else call.args
+    if _NAMING.isdisjoint(map(type, everything)):
+        return False
+    for given in everything:
         kind = type(given)
         many = given[:16] if kind is list or kind is tuple else (given,) if kind is str else ()
         if many and any(map(_is_device, many)):

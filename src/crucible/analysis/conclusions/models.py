@@ -107,7 +107,10 @@ def _parts(values: list[Value]) -> _Parts:
             continue
         done.add(id(each))
         gaps = gaps or _is_gap(each)
-        for inner in _inside(each):
+        inside = _inside(each)
+        if _HOLDERS.isdisjoint(map(type, inside)):
+            continue  # a layer: weights and numbers
+        for inner in inside:
             kind = type(inner)
             if kind is Either:
                 inner = settled(inner)

@@ -182,7 +182,8 @@ def forward(machine: Machine, thing: Thing, args: tuple[Value, ...], kwargs: dic
     if not inputs or not isinstance(inputs[0], Tensor):
         return lost(machine, *inputs)
     given = read(thing)
-    given.update(kwargs)
+    if kwargs:
+        given.update(kwargs)
     return _act(thing.path)(machine, thing, given, inputs)
 
 
@@ -268,13 +269,15 @@ def _gather(values: Reversible[Value], found: dict[int, Tensor], seen: set[int],
     """Adds the weights in and below the values to those that were found, by their memory."""
     for each in reversed(values):
         kind = type(each)
+        if kind not in _HOLDERS:
+            continue
         if kind is Either:
             each = settled(each)
             kind = type(each)
         if kind is Tensor:
             store = each.store
-            if store is not None and store.weight and id(store) not in found:
-                found[id(store)] = each
+            if store is not None and store.weight:
+                found.setdefault(id(store), each)
         elif kind in _HOLDERS and depth < DEEPEST and id(each) not in seen:
             seen.add(id(each))
             _gather(_values_below(each), found, seen, depth + 1)

@@ -53,7 +53,8 @@ _FUSED = {"LSTM": 4, "GRU": 3, "RNN": 1}
 def read(thing: Thing) -> dict[str, Value]:
     """The arguments of a layer by name."""
     given = dict(zip(_arguments(thing.path), thing.args, strict=False))
-    given.update(thing.kwargs)
+    if thing.kwargs:
+        given.update(thing.kwargs)
     return given
 
 
@@ -72,33 +73,38 @@ def sizes(value: Value, count: int) -> tuple[Value, ...]:
 
 def build(thing: Thing) -> None:
     """Gives the layer its weights; a dimension that is not known stays unknown."""
-    name = thing.path.rpartition(".")[2]
-    given = read(thing)
-    for key, each in given.items():
-        if type(each) is Either:
-            given[key] = settled(each)
-    maker = _WEIGHTS.get(name)
-    if maker is None:
-        for start, act in _FAMILIES:
-            if name.startswith(start):
-                maker = act
+    name, maker = _maker(thing.path)
+    given, attrs = read(thing), thing.attrs
+    if Either in map(type, given.values()):
+        given = {key: settled(each) for key, each in given.items()}
     if maker is not None:
         for key, each in maker(given, name).items():
-            if isinstance(each, Tensor):
-                thing.attrs[key] = each
+            if type(each) is Tensor:
+                attrs[key] = each
             else:
                 thing.children.append(each)
-    thing.attrs.setdefault("in_features", given.get("in_features", UNKNOWN))
-    thing.attrs.setdefault("out_features", given.get("out_features", UNKNOWN))
+    attrs.setdefault("in_features", given.get("in_features", UNKNOWN))
+    attrs.setdefault("out_features", given.get("out_features", UNKNOWN))
+
+
+@lru_cache(maxsize=1024)
+def _maker(path: str) -> tuple[str, Maker | None]:
+    """The name of a layer, and what makes its weights."""
+    name = path.rpartition(".")[2]
+    families = [act for start, act in _FAMILIES if name.startswith(start)]
+    return name, _WEIGHTS.get(name) or (families[-1] if families else None)
 
 
 Given = dict[str, Value]
 Made = dict[str, Value]
+Maker = Callable[[Given, str], Made]
 
 
 def _linear(given: Given, name: str) -> Made:
     outs, ins = given.get("out_features", UNKNOWN), given.get("in_features", UNKNOWN)
-    return {"weight": weight(outs, ins), **_bias(given, outs)}
+    if given.get("bias", True) is False:
+        return {"weight": weight(outs, ins)}
+    return {"weight": weight(outs, ins), "bias": weight(outs)}
 
 
 def _bias(given: Given, size: Value, key: str = "bias") -> Made:
@@ -206,7 +212,7 @@ def _transformer(given: Given, name: str) -> Made:
     return made
 
 
-_WEIGHTS: dict[str, Callable[[Given, str], Made]] = {
+_WEIGHTS: dict[str, Maker] = {
     "Linear": _linear, "Bilinear": _bilinear, "Embedding": _embedding, "EmbeddingBag": _embedding, "LayerNorm": _norm,
     "RMSNorm": _norm, "GroupNorm": _norm, "SyncBatchNorm": _norm, "LSTM": _recurrent, "GRU": _recurrent,
     "RNN": _recurrent,
@@ -215,6 +221,6 @@ _WEIGHTS: dict[str, Callable[[Given, str], Made]] = {
     "TransformerDecoder": _stack, "Transformer": _transformer,
     "PReLU": lambda given, name: {"weight": weight(given.get("num_parameters", 1))},
 }  # fmt: skip
-_FAMILIES: tuple[tuple[str, Callable[[Given, str], Made]], ...] = (
+_FAMILIES: tuple[tuple[str, Maker], ...] = (
     ("Conv", _conv), ("BatchNorm", _norm), ("InstanceNorm", _norm),
 )  # fmt: skip
