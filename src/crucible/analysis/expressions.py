@@ -98,10 +98,17 @@ def _attribute(machine: Machine, node: ast.Attribute, scope: Scope) -> Value:
 
 
 def _call(machine: Machine, node: ast.Call, scope: Scope) -> Value:
-    """Names and constants among the arguments, half of all expressions, are told here, with a step counted for each.
-    What comes next, at the latest the call itself, asks whether that was one too many.
+    """Names, and constants among the arguments, are told here, with a step counted for each: they are half of all
+    expressions. What comes next, at the latest the call itself, asks whether that was one too many.
     """
-    function = evaluate(machine, node.func, scope)
+    written = node.func
+    if type(written) is _Name:
+        machine.steps += 1
+        function = scope.names.get(written.id, MISSING)
+        if function is MISSING:
+            function = _beyond(machine, written.id, scope)
+    else:
+        function = evaluate(machine, written, scope)
     args: list[Value] = []
     for each in node.args:
         kind = type(each)
@@ -118,15 +125,15 @@ def _call(machine: Machine, node: ast.Call, scope: Scope) -> Value:
             args.append(evaluate(machine, each, scope))
     kwargs: dict[str, Value] = _keywords(machine, node.keywords, function, len(args), scope) if node.keywords else {}
     machine.line = (scope.file, node.lineno)
-    if function is UNKNOWN and isinstance(node.func, ast.Name):
-        if machine.steps > machine.limit:
-            raise Exhausted
-        machine.note_call(f"?.{node.func.id}", tuple(args), kwargs, None, UNKNOWN)
     if type(function) is Name:  # half of all calls: as `call` would
         machine.steps = steps = machine.steps + 1
         if steps > machine.limit:
             raise Exhausted
         return called_library(machine, function.path, tuple(args), kwargs, scope)
+    if function is UNKNOWN and type(written) is _Name:
+        if machine.steps > machine.limit:
+            raise Exhausted
+        machine.note_call(f"?.{written.id}", tuple(args), kwargs, None, UNKNOWN)
     return call(machine, function, tuple(args), kwargs, scope)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from crucible.core.errors import BadInput
 from crucible.core.profile import Evidence
@@ -54,7 +55,7 @@ class Text:
     notes: tuple[str, ...] = ()
     places: tuple[tuple[str, int], ...] = field(default=(), repr=False)
 
-    @property
+    @cached_property
     def whole(self) -> str:
         return "\n".join(self.lines) + "\n"
 

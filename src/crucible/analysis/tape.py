@@ -48,7 +48,7 @@ class Tape:
 
     @property
     def saved(self) -> float:
-        return sum(store.bytes for store in self.kept.values())
+        return sum([store.bytes for store in self.kept.values()])
 
     def clear(self) -> None:
         self.kept, self.casts, self.flops, self.convolved, self.complete = {}, {}, 0.0, 0.0, True

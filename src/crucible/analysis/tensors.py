@@ -143,7 +143,8 @@ def matmul(machine: Machine, left: Value, right: Value) -> Value:
         return lost(machine, left, right)
     if not left.shape or not right.shape:
         return lost(machine, left, right)
-    left, right = cast(machine, left), cast(machine, right)
+    if machine.tape.half is not None:
+        left, right = cast(machine, left), cast(machine, right)
     assert left.shape
     assert right.shape
     if left.grad:
@@ -166,7 +167,8 @@ def linear(machine: Machine, source: Tensor, matrix: Tensor, out: Value) -> Tens
     """`source` through a weight of shape (out, in)."""
     if source.shape is None or not source.shape:
         return lost(machine, source)
-    source, matrix = cast(machine, source), cast(machine, matrix)
+    if machine.tape.half is not None:
+        source, matrix = cast(machine, source), cast(machine, matrix)
     assert source.shape
     if matrix.grad:
         machine.tape.save(source)

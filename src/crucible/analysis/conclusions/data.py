@@ -102,7 +102,7 @@ def _name(call: Call) -> str | None:
 
 
 def _made_up(seen: Seen) -> tuple[int | None, Where] | None:
-    for call in seen.calls_where(lambda path: path.startswith("sklearn.datasets.make_")):
+    for call in seen.calls_under("sklearn.datasets.make_"):
         return whole(call.argument(0, "n_samples", 100)), call.where
     for call in seen.calls("torch.randn", "torch.rand", "numpy.random.randn", "numpy.random.rand", "torch.randint"):
         if call.loops:

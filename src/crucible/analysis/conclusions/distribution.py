@@ -78,7 +78,7 @@ def told(seen: Seen) -> int | None:
 
 
 def _told(seen: Seen) -> tuple[int, Where] | None:
-    for call in seen.calls_where(_COUNTED.__contains__):
+    for call in seen.calls_among(_COUNTED):
         for value in _counts(call):
             value = settled(value)
             if isinstance(value, list | tuple):

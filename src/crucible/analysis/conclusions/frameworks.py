@@ -15,7 +15,7 @@ def frameworks(seen: Seen) -> Conclusion[tuple[str, ...]]:
             found.setdefault(name, each.where)
     if "tensorflow" in found and "keras" not in found:
         # `import tensorflow as tf` and then `tf.keras`: the second is only seen where it is used.
-        used = [call.where for call in seen.calls_where(lambda path: path.startswith("keras."))]
+        used = [call.where for call in seen.calls_under("keras.")]
         used += [each.where for each in seen.facts.made if _of_keras(each)]
         if used:
             found["keras"] = used[0]

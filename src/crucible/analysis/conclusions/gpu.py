@@ -320,7 +320,7 @@ def _hides(name: Value = None, value: Value = None) -> bool:
 def _forbidden(seen: Seen, required: bool) -> Sign | None:
     """`required`: something needs a GPU all the same, so what speaks for one library alone does not count."""
     jax = any(each.module.partition(".")[0] in ("jax", "flax") for each in seen.facts.imports)
-    for call in seen.calls_where(_HIDING.__contains__):
+    for call in seen.calls_among(_HIDING):
         if (
             call.path.startswith("os.")
             and call.certain

@@ -88,14 +88,14 @@ def _by_file(seen: Seen, half: Precision) -> bool:
     """Weights go to the GPU as they are read: quantized ones always, others where `device_map` says so."""
     if half in (Precision.INT4, Precision.INT8):
         return True
-    made = seen.calls_where(lambda path: path.endswith("from_pretrained"))
+    made = seen.calls_ending("from_pretrained")
     return any(settled(call.kwargs.get("device_map")) not in (None, "cpu") for call in made)
 
 
 def _workers(seen: Seen) -> tuple[float, list[Where]]:
     """Of the loader with most of them, and of searches that fit estimators side by side."""
     most, lines = 0.0, list[Where]()
-    for call in seen.calls_where(lambda path: path.endswith("DataLoader")):
+    for call in seen.calls_ending("DataLoader"):
         count = whole(call.argument(5, "num_workers", 0)) or 0
         takes = count * (WORKER + AHEAD * batch_bytes(call))
         if takes > most:

@@ -12,7 +12,7 @@ from crucible.analysis.conclusions.keras_models import keras_models
 from crucible.analysis.conclusions.seen import Seen
 from crucible.analysis.conclusions.sizes import DEPTHS, Sizes, sizes_in, sizes_in_order
 from crucible.analysis.knowledge.pretrained import pretrained, size_in_name
-from crucible.analysis.library.torch_layers import MODULES, is_module, parameters_of
+from crucible.analysis.library.torch_layers import MODULES, parameters_of
 from crucible.analysis.library.torch_models import MODEL, classes_of, shape_of
 from crucible.analysis.networks import is_network
 from crucible.analysis.values import Either, Instance, Thing, Value, Where, settled, whole, worded
@@ -53,20 +53,29 @@ def _made_for_certain(seen: Seen, found: list[Model]) -> list[Model]:
     """Without those of functions that nobody was seen to call, where the program itself makes a model, too."""
     if len(found) < 2:
         return found
-    wanted = {id(each.value) for each in found}
-    giving = [call for call in seen.facts.calls if id(call.result) in wanted or type(call.result) is tuple]
-    results = [call.result for call in giving if not call.swept]
-    made = {*map(id, seen.facts.made[: seen.facts.followed]), *map(id, results)}
-    made.update(id(each) for result in results if type(result) is tuple for each in result)
+    made = set(map(id, seen.facts.made[: seen.facts.followed]))
+    if not made.issuperset(id(each.value) for each in found):
+        made.update(_given_by_calls(seen, {id(each.value) for each in found}))
     followed = [each for each in found if id(each.value) in made]
     return followed if any(each.parameters for each in followed) else found
+
+
+def _given_by_calls(seen: Seen, wanted: set[int]) -> Iterator[int]:
+    """The ids of what calls gave that somebody was seen to make."""
+    for call in seen.facts.calls:
+        result = call.result
+        if type(result) is tuple:
+            if not call.swept:
+                yield from map(id, result)
+        elif id(result) in wanted and not call.swept:
+            yield id(result)
 
 
 def _torch_candidates(seen: Seen) -> list[Value]:
     """Models and layers of torch, whether they stand by themselves or not."""
     candidates: list[Value] = [each for each in seen.facts.made if _is_torch_network(each)]
     for call in seen.results:
-        if is_module(call.result) and not call.path.startswith("."):
+        if call.result.path in MODULES and not call.path.startswith("."):
             candidates.append(call.result)
             if not call.certain:
                 seen.facts.doubtful.add(id(call.result))
@@ -177,9 +186,10 @@ def _named(seen: Seen) -> Iterator[Model]:
     done: set[str] = set()
     for call in seen.facts.calls:
         result = call.result
-        if not isinstance(result, (Thing, tuple)):
+        kind = type(result)
+        if kind is not tuple and (kind is not Thing or result.path != MODEL):
             continue
-        for thing in result if isinstance(result, tuple) else (result,):
+        for thing in result if kind is tuple else (result,):
             if not isinstance(thing, Thing) or thing.path != MODEL or thing.where != call.where:
                 continue
             made = _named_model(thing, not call.certain)

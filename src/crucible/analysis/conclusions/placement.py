@@ -146,7 +146,7 @@ def perhaps_boosted(seen: Seen) -> Iterator[Sign]:
 
 
 def _tree_settings(seen: Seen) -> Iterator[tuple[Call, Value]]:
-    for call in seen.calls_where(lambda path: path.startswith(BOOSTED)):
+    for call in seen.calls_under(*BOOSTED):
         for each in (*call.args, *call.kwargs.values()):
             given = settled(each)
             if isinstance(given, dict):

@@ -69,7 +69,7 @@ def checkpointing(seen: Seen) -> Conclusion[bool]:
     during = [call for call in saving if call.loops and _is_progress(seen, call)]
     if any(call.path != ".save" for call in during) or (during and trains(seen)):
         return seen.say(True, (call.where for call in during))
-    for call in seen.calls_where(_CALLBACKS.__contains__):
+    for call in seen.calls_among(_CALLBACKS):
         if call.kwargs.get("enable_checkpointing") is not False:
             return seen.say(True, [call.where])
     for call in _snapshots(seen):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from itertools import islice
 from typing import TypeVar
@@ -92,6 +92,18 @@ class Seen:
         if tells is not None:
             rows.append([place for place, call in enumerate(self.facts.calls) if tells(call)])
         return self._at(rows)
+
+    def calls_among(self, paths: Set[str]) -> list[Call]:
+        """By their full paths, in the order they were seen."""
+        return self._at([self._by_path[path] for path in self._by_path.keys() & paths])
+
+    def calls_under(self, *starts: str) -> list[Call]:
+        """By how their paths begin, in the order they were seen."""
+        return self._at([places for path, places in self._by_path.items() if path.startswith(starts)])
+
+    def calls_ending(self, *ends: str) -> list[Call]:
+        """By how their paths end, in the order they were seen."""
+        return self._at([places for path, places in self._by_path.items() if path.endswith(ends)])
 
     def calls_named(self, *names: str) -> list[Call]:
         """By the last part of their paths, in the order they were seen."""

@@ -109,7 +109,7 @@ def entrypoint(seen: Seen) -> Conclusion[Entrypoint]:
     name = seen.machine.sources.entry
     if name.endswith(".ipynb"):
         return seen.say(Entrypoint.NOTEBOOK)
-    serving = [call.where for call in seen.calls_where(_SERVES.__contains__)]
+    serving = [call.where for call in seen.calls_among(_SERVES)]
     if serving:
         return seen.say(Entrypoint.SERVICE, serving)
     acts = [node for node in seen.machine.tree(name).body if _acts(node)]

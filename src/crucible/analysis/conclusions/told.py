@@ -30,7 +30,7 @@ def _batches(seen: Seen) -> Iterator[tuple[int, Where]]:
 
 
 def _fastai_default(seen: Seen) -> Iterator[tuple[int, Where]]:
-    for call in seen.calls_where(lambda path: path.startswith("fastai.")):
+    for call in seen.calls_under("fastai."):
         makes = call.last == "dataloaders" or ("DataLoaders." in call.path and call.last.startswith("from_"))
         if makes and "bs" not in call.kwargs:
             yield _FASTAI_BATCH, call.where
@@ -51,9 +51,7 @@ def _keywords(seen: Seen) -> Iterator[tuple[int, Where]]:
 
 
 def epochs_told(seen: Seen) -> tuple[int, Where] | None:
-    for call in seen.calls_where(
-        lambda path: path.startswith(("fastai.", "ultralytics.", "gensim.", "spacy.", "skorch."))
-    ):
+    for call in seen.calls_under("fastai.", "ultralytics.", "gensim.", "spacy.", "skorch."):
         told = call.kwargs.get("max_epochs" if call.path.startswith("skorch.") else "epochs")
         if call.path.startswith("fastai.") and call.last in _FASTAI_FITS:
             told = call.argument(0, "epochs" if call.last == "fine_tune" else "n_epoch")

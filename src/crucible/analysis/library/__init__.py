@@ -107,9 +107,9 @@ def called_member(
 ) -> Value:
     """A method of something that is not of the program's own making."""
     owner, name = member.owner, member.name
-    path = f"{path_of(owner)}.{name}"
-    asked = Asked(machine, path, args, kwargs, scope, owner)
     kind = type(owner)
+    path = f"{owner.path if kind is Thing else path_of(owner)}.{name}"
+    asked = Asked(machine, path, args, kwargs, scope, owner)
     if kind is Tensor:
         result = torch_methods.method(asked, owner, name)
     elif kind in _PLAIN:

@@ -93,7 +93,8 @@ def _conv(machine: Machine, thing: Thing, given: Given, inputs: list[Value]) -> 
 def convolved(
     machine: Machine, source: Tensor, matrix: Tensor, channels: Value, outs: tuple[Value, ...], up: bool
 ) -> Tensor:
-    source, matrix = cast(machine, source), cast(machine, matrix)
+    if machine.tape.half is not None:
+        source, matrix = cast(machine, source), cast(machine, matrix)
     assert source.shape is not None
     if matrix.grad or source.grad:
         machine.tape.save(source)

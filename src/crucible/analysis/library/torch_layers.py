@@ -178,7 +178,9 @@ def forward(machine: Machine, thing: Thing, args: tuple[Value, ...], kwargs: dic
                 machine.nowhere(),
             )
         return value
-    inputs = [settled(each) for each in args or kwargs.values()]
+    inputs = list(args or kwargs.values())
+    if Either in map(type, inputs):
+        inputs = [settled(each) for each in inputs]
     if not inputs or not isinstance(inputs[0], Tensor):
         return lost(machine, *inputs)
     given = read(thing)
