@@ -39,7 +39,7 @@ def attribute(machine: Machine, value: Value, name: str) -> Value:
     if kind is Name:
         return _of_name(machine, value, name)
     if kind is Instance:
-        return _of_instance(machine, value, name)
+        return value.attrs[name] if name in value.attrs else _of_instance(machine, value, name)
     if kind is Thing:
         return value.attrs[name] if name in value.attrs else _of_thing(value, name)
     if kind is Tensor:
@@ -92,8 +92,7 @@ def _of_path(value: Thing, name: str) -> Value:
 
 
 def _of_instance(machine: Machine, value: Instance, name: str) -> Value:
-    if name in value.attrs:
-        return value.attrs[name]
+    """What it has from its class."""
     if name == "__class__":
         return value.cls
     found = value.cls.lookup(name)

@@ -29,6 +29,11 @@ def call(machine: Machine, function: Value, args: tuple[Value, ...], kwargs: Kwa
     machine.steps = steps = machine.steps + 1
     if steps > machine.limit:
         raise Exhausted
+    return called(machine, function, args, kwargs, scope)
+
+
+def called(machine: Machine, function: Value, args: tuple[Value, ...], kwargs: Kwargs, scope: Scope) -> Value:
+    """What it gives; whoever calls has counted the step."""
     kind = type(function)
     if kind is Name:
         return called_library(machine, function.path, args, kwargs, scope)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from crucible.analysis.attributes import SPECIAL, attribute
-from crucible.analysis.calling import call
+from crucible.analysis.calling import called
 from crucible.analysis.facts import Guard
 from crucible.analysis.functions import defaults_of
 from crucible.analysis.iteration import UNROLLED, item_like, items_of
@@ -125,16 +125,16 @@ def _call(machine: Machine, node: ast.Call, scope: Scope) -> Value:
             args.append(evaluate(machine, each, scope))
     kwargs: dict[str, Value] = _keywords(machine, node.keywords, function, len(args), scope) if node.keywords else {}
     machine.line = (scope.file, node.lineno)
-    if type(function) is Name:  # half of all calls: as `call` would
-        machine.steps = steps = machine.steps + 1
-        if steps > machine.limit:
-            raise Exhausted
-        return called_library(machine, function.path, tuple(args), kwargs, scope)
     if function is UNKNOWN and type(written) is _Name:
         if machine.steps > machine.limit:
             raise Exhausted
         machine.note_call(f"?.{written.id}", tuple(args), kwargs, None, UNKNOWN)
-    return call(machine, function, tuple(args), kwargs, scope)
+    machine.steps = steps = machine.steps + 1
+    if steps > machine.limit:
+        raise Exhausted
+    if type(function) is Name:  # half of all calls
+        return called_library(machine, function.path, tuple(args), kwargs, scope)
+    return called(machine, function, tuple(args), kwargs, scope)
 
 
 def _keywords(

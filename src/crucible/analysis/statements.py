@@ -64,10 +64,11 @@ def execute(machine: Machine, body: Sequence[ast.stmt], scope: Scope) -> Flow:
 
 
 def _expression(machine: Machine, node: ast.Expr, scope: Scope) -> Flow:
-    if isinstance(node.value, ast.Constant):
+    value = node.value
+    if type(value) is ast.Constant:
         return NEXT
-    evaluate(machine, node.value, scope)
-    return RAISE if isinstance(node.value, ast.Call) and _exits(node.value.func) else NEXT
+    evaluate(machine, value, scope)
+    return RAISE if type(value) is ast.Call and _exits(value.func) else NEXT
 
 
 def _exits(function: ast.expr) -> bool:

@@ -21,6 +21,9 @@ from crucible.analysis.values import (
 
 Shape = tuple[Value, ...]
 _WHOLE = frozenset({int})
+_ATTRIBUTES = frozenset({"shape", "T", "mT", "H", "data", "real", "imag", "ndim", "dtype", "requires_grad"})
+"""Of a tensor, that are no methods."""
+
 _FLOATS = ("float64", "float32", "float16", "bfloat16")
 
 
@@ -233,6 +236,8 @@ def _sliced(size: Value, bounds: tuple[Value, ...]) -> Value:
 
 
 def tensor_attribute(source: Tensor, name: str) -> Value:
+    if name not in _ATTRIBUTES:
+        return Member(source, name)
     if name == "shape":
         return source.shape if source.shape is not None else UNKNOWN
     if name in ("T", "mT", "H"):
@@ -248,9 +253,8 @@ def tensor_attribute(source: Tensor, name: str) -> Value:
         return len(source.shape) if source.shape is not None else UNKNOWN
     if name == "dtype":
         return Name(f"torch.{source.kind}")
-    if name == "requires_grad":
-        return source.grad
-    return Member(source, name)
+    assert name == "requires_grad"
+    return source.grad
 
 
 def product(shape: Shape) -> int | None:

@@ -7,7 +7,7 @@ frozen: to make a frozen object takes Python four times as long.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -60,16 +60,29 @@ def named(path: str) -> Name:
     return Name(path)
 
 
-@dataclass(eq=False, slots=True)
 class Thing:
-    """What a call of a library gave: an object of `path`, made with these arguments."""
+    """What a call of a library gave: an object of `path`, made with these arguments.
 
-    path: str
-    args: tuple[Value, ...] = ()
-    kwargs: dict[str, Value] = field(default_factory=dict)
-    where: Where = NOWHERE
-    attrs: dict[str, Value] = field(default_factory=dict)
-    children: list[Value] = field(default_factory=list)
+    Written out: a dataclass calls `dict` and `list` for what is not given, which takes as long as all the rest.
+    """
+
+    __slots__ = ("args", "attrs", "children", "kwargs", "path", "where")
+
+    def __init__(
+        self,
+        path: str,
+        args: tuple[Value, ...] = (),
+        kwargs: dict[str, Value] | None = None,
+        where: Where = NOWHERE,
+        attrs: dict[str, Value] | None = None,
+        children: list[Value] | None = None,
+    ) -> None:
+        self.path = path
+        self.args = args
+        self.kwargs = {} if kwargs is None else kwargs
+        self.where = where
+        self.attrs = {} if attrs is None else attrs
+        self.children = [] if children is None else children
 
     def argument(self, place: int, name: str, default: Value = None) -> Value:
         if name in self.kwargs:
@@ -113,7 +126,11 @@ class Class:
     """Of a dataclass or the like: annotated names, in order."""
 
     dataclass: bool = False
-    _outside: tuple[str, ...] | None = field(default=None, init=False)
+    outside: tuple[str, ...] = field(init=False)
+    """The paths of the library classes it derives from; its bases stay what they are, so they are told once."""
+
+    def __post_init__(self) -> None:
+        self.outside = tuple(self._paths(0))
 
     def lookup(self, name: str, depth: int = 0) -> Value:
         """The attribute of the class or its bases, MISSING if it is none of ours."""
@@ -126,19 +143,14 @@ class Class:
                     return found
         return MISSING
 
-    @property
-    def outside(self) -> tuple[str, ...]:
-        """The paths of the library classes it derives from; its bases stay what they are, so they are told once."""
-        if self._outside is None:
-            self._outside = tuple(self._paths(0))
-        return self._outside
-
-    def _paths(self, depth: int) -> Iterator[str]:
+    def _paths(self, depth: int) -> list[str]:
+        found: list[str] = []
         for base in self.bases if depth < 20 else ():
             if isinstance(base, Class):
-                yield from base._paths(depth + 1)
+                found += base._paths(depth + 1)
             elif isinstance(base, Name):
-                yield base.path
+                found.append(base.path)
+        return found
 
     def all_fields(self, depth: int = 0) -> tuple[str, ...]:
         inherited = [

@@ -85,12 +85,13 @@ class Seen:
     ) -> list[Call]:
         """In the order they were seen, those whose path fits, or that have one of these keywords, or that tell.
 
-        `fits` is asked once for each path, of which there are few; `tells` of every call.
+        `fits` is asked once for each path, of which there are few; `tells` of every call that was given something.
         """
         rows = [places for path, places in self._by_path.items() if fits(path)]
         rows += [places for name in keywords if (places := self._by_keyword.get(name))]
         if tells is not None:
-            rows.append([place for place, call in enumerate(self.facts.calls) if tells(call)])
+            given = enumerate(self.facts.calls)
+            rows.append([place for place, call in given if (call.args or call.kwargs) and tells(call)])
         return self._at(rows)
 
     def calls_among(self, paths: Set[str]) -> list[Call]:

@@ -125,8 +125,11 @@ def _inherited(owner: Value, name: str) -> Handler | None:
     """The handler for one of the library classes that a class of the program derives from."""
     if not isinstance(owner, Instance):
         return None
-    found = (_HANDLERS.get(f"{base}.{name}") for base in owner.bases)
-    return next((each for each in found if each is not None), None)
+    for base in owner.cls.outside:
+        handler = _HANDLERS.get(f"{base}.{name}")
+        if handler is not None:
+            return handler
+    return None
 
 
 def _default(asked: Asked, owner: Value, name: str) -> Value:
@@ -178,7 +181,8 @@ def path_of(owner: Value) -> str:
     if kind is Thing or kind is Name:
         return str(owner.path)
     if kind is Instance:
-        return str(owner.bases[0]) if owner.bases else ""
+        bases = owner.cls.outside
+        return str(bases[0]) if bases else ""
     if kind is Tensor:
         return "tensor"
     if kind is Member:

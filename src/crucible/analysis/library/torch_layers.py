@@ -271,15 +271,12 @@ def _gather(values: Reversible[Value], found: dict[int, Tensor], seen: set[int],
     """Adds the weights in and below the values to those that were found, by their memory."""
     for each in reversed(values):
         kind = type(each)
-        if kind not in _HOLDERS:
-            continue
-        if kind is Either:
-            each = settled(each)
-            kind = type(each)
         if kind is Tensor:
             store = each.store
             if store is not None and store.weight:
                 found.setdefault(id(store), each)
+        elif kind is Either:
+            _gather((settled(each),), found, seen, depth)
         elif kind in _HOLDERS and depth < DEEPEST and id(each) not in seen:
             seen.add(id(each))
             _gather(_values_below(each), found, seen, depth + 1)
