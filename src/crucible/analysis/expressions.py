@@ -98,7 +98,7 @@ def _attribute(machine: Machine, node: ast.Attribute, scope: Scope) -> Value:
 
 
 def _call(machine: Machine, node: ast.Call, scope: Scope) -> Value:
-    """Names, and constants among the arguments, are told here, with a step counted for each: they are half of all
+    """Names, and constants among the arguments, are told here, with a step counted for each: they are a quarter of all
     expressions. What comes next, at the latest the call itself, asks whether that was one too many.
     """
     written = node.func
