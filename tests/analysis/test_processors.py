@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
+import psutil
 import pytest
 
-from crucible.analysis.processors import ENOUGH, WINDOW, Processors, spent_idle
+from crucible.analysis.processors import ENOUGH, LONG_AGO, WINDOW, Processors, spent_idle
 
 
 @dataclass
@@ -24,8 +26,8 @@ class Computer:
         return Processors(lambda: self.idle, lambda: self.time)
 
 
-def test_at_first_one_is_free() -> None:
-    assert Computer().processors().free()
+def test_at_first_nobody_knows() -> None:
+    assert not Computer().processors().free()
 
 
 @pytest.mark.parametrize(("idle", "free"), [(0.0, False), (ENOUGH / 2, False), (ENOUGH * 2, True), (2.0, True)])
@@ -39,9 +41,18 @@ def test_what_they_did_of_late_decides(idle: float, free: bool) -> None:
 def test_work_that_is_done_counts_no_more() -> None:
     computer = Computer()
     processors = computer.processors()
-    computer.pass_(60.0, 0.0)
+    computer.pass_(WINDOW, 0.0)
     assert not processors.free()
     computer.pass_(WINDOW, 1.0)
+    assert processors.free()
+
+
+def test_what_was_long_ago_says_nothing() -> None:
+    computer = Computer()
+    processors = computer.processors()
+    computer.pass_(LONG_AGO + 1, 2.0)
+    assert not processors.free()
+    computer.pass_(WINDOW, 2.0)
     assert processors.free()
 
 
@@ -54,6 +65,18 @@ def test_within_a_moment_the_answer_stays() -> None:
     assert not processors.free()
 
 
-def test_this_computer_counts_upwards() -> None:
-    first = spent_idle()
-    assert 0.0 < first <= spent_idle()
+def test_this_computer_tells_of_the_processors_that_we_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    both = spent_idle()
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0})
+    assert 0.0 < spent_idle() < both or os.cpu_count() == 1
+
+
+def test_where_nobody_tells_none_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    def untold(percpu: bool) -> None:
+        raise PermissionError("/proc/stat")
+
+    monkeypatch.setattr(psutil, "cpu_times", untold)
+    computer = Computer()
+    processors = Processors(clock=lambda: computer.time)
+    computer.pass_(WINDOW, 0.0)
+    assert not processors.free()
