@@ -66,10 +66,11 @@ def _of_options(machine: Machine, value: Either, name: str) -> Value:
 
 def _of_name(machine: Machine, value: Name, name: str) -> Value:
     path = value.path
-    if path == "sys" and name == "argv":
-        return [machine.sources.entry, *machine.sources.arguments]
-    if path == "absl.flags.FLAGS":
-        return absl_flags(machine).attrs.get(name, UNKNOWN)
+    if path in SPECIAL:
+        if path == "absl.flags.FLAGS":
+            return absl_flags(machine).attrs.get(name, UNKNOWN)
+        if name == "argv":
+            return [machine.sources.entry, *machine.sources.arguments]
     return member_of(path, name)
 
 

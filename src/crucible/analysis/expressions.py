@@ -8,9 +8,10 @@ from typing import Any
 
 from crucible.analysis.attributes import SPECIAL, attribute
 from crucible.analysis.calling import called
+from crucible.analysis.comprehensions import of_items, of_pairs
 from crucible.analysis.facts import Guard
 from crucible.analysis.functions import defaults_of
-from crucible.analysis.iteration import UNROLLED, item_like, items_of
+from crucible.analysis.iteration import UNROLLED, items_of
 from crucible.analysis.library import BUILTIN_NAMES, called_library
 from crucible.analysis.machine import Exhausted, Machine
 from crucible.analysis.names import member_of
@@ -20,6 +21,7 @@ from crucible.analysis.subscripts import subscript
 from crucible.analysis.tensors import tensor_arithmetic, tensor_comparison
 from crucible.analysis.values import (
     MISSING,
+    PRINTED,
     UNKNOWN,
     Class,
     Function,
@@ -34,13 +36,8 @@ from crucible.analysis.values import (
 
 MAX_DEPTH = 90
 """Of expressions and calls within each other; Python itself would stop the reader not far beyond."""
-ALIKE = 16
-"""Rounds of a comprehension that are looked at where nothing is learned from the first and the last of them."""
-
 
 _Name, _Constant, _Starred = ast.Name, ast.Constant, ast.Starred
-_PRINTED = frozenset({str, int, float, bool})
-"""Values that read the same in a text, and that are the keys of dicts."""
 
 
 def evaluate(machine: Machine, node: ast.expr | None, scope: Scope) -> Value:
@@ -291,65 +288,9 @@ def _dict(machine: Machine, node: ast.Dict, scope: Scope) -> Value:
             found.update(each if isinstance(each, dict) else {})
             continue
         name = evaluate(machine, key, scope)
-        if type(name) in _PRINTED or type(name) is Name:
+        if type(name) in PRINTED or type(name) is Name:
             found[name] = each
     return found
-
-
-def _comprehension(machine: Machine, node: ast.ListComp | ast.SetComp | ast.GeneratorExp, scope: Scope) -> Value:
-    inner = Scope(scope.file, scope, scope.top)
-    found: list[Value] = []
-
-    def add() -> None:
-        found.append(UNKNOWN if _all_alike(found) else evaluate(machine, node.elt, inner))
-
-    return found if _generate(machine, node.generators, inner, add) else _part(found)
-
-
-def _all_alike(found: list[Value]) -> bool:
-    """Nothing was learned from a few rounds: the losses of a hundred batches."""
-    return len(found) >= ALIKE and isinstance(found[0], Unknown) and isinstance(found[-1], Unknown)
-
-
-def _dict_comprehension(machine: Machine, node: ast.DictComp, scope: Scope) -> Value:
-    inner = Scope(scope.file, scope, scope.top)
-    found: dict[Any, Value] = {}
-
-    def add() -> None:
-        key = evaluate(machine, node.key, inner)
-        value = evaluate(machine, node.value, inner)
-        if type(key) in _PRINTED:
-            found[key] = value
-
-    return found if _generate(machine, node.generators, inner, add) else UNKNOWN
-
-
-def _part(found: list[Value]) -> Value:
-    """A list of unknown length whose items look like this one."""
-    return Thing("list", attrs={"like": found[0]}) if found else UNKNOWN
-
-
-def _generate(machine: Machine, generators: list[ast.comprehension], scope: Scope, act: Callable[[], object]) -> bool:
-    """Goes through the rounds of a comprehension; False where not all of them are known."""
-    if not generators:
-        act()
-        return True
-    first, rest = generators[0], generators[1:]
-    source = evaluate(machine, first.iter, scope)
-    items = items_of(source)
-    complete = items is not None and len(items) <= UNROLLED
-    rounds = items[:UNROLLED] if items is not None else _unknown_round(source)
-    for item in rounds:
-        machine.assign(first.target, item, scope)
-        answers = [truth(evaluate(machine, condition, scope)) for condition in first.ifs]
-        if False in answers:
-            continue
-        complete = _generate(machine, rest, scope, act) and complete and None not in answers
-    return complete
-
-
-def _unknown_round(source: Value) -> list[Value]:
-    return [item_like(source)]
 
 
 def _lambda(machine: Machine, node: ast.Lambda, scope: Scope) -> Value:
@@ -362,7 +303,7 @@ def _text(machine: Machine, node: ast.JoinedStr, scope: Scope) -> Value:
         value = evaluate(machine, each.value if isinstance(each, ast.FormattedValue) else each, scope)
         if isinstance(each, ast.FormattedValue) and each.format_spec is not None:
             value = UNKNOWN
-        parts.append(str(value) if type(value) in _PRINTED else "\0")
+        parts.append(str(value) if type(value) in PRINTED else "\0")
     text = "".join(parts)
     return UNKNOWN if "\0" in text or len(text) > MAX_LENGTH else text
 
@@ -401,8 +342,8 @@ def _slice(machine: Machine, node: ast.Slice, scope: Scope) -> Value:
 _ACTS: dict[type, Callable[[Machine, Any, Scope], Value]] = {
     ast.Attribute: _attribute, ast.Call: _call, ast.BinOp: _binary, ast.BoolOp: _boolean,
     ast.Compare: _compare, ast.UnaryOp: _unary, ast.IfExp: _choice, ast.Tuple: _sequence, ast.List: _sequence,
-    ast.Set: _sequence, ast.Dict: _dict, ast.ListComp: _comprehension, ast.SetComp: _comprehension,
-    ast.GeneratorExp: _comprehension, ast.DictComp: _dict_comprehension, ast.Lambda: _lambda, ast.JoinedStr: _text,
+    ast.Set: _sequence, ast.Dict: _dict, ast.ListComp: of_items, ast.SetComp: of_items,
+    ast.GeneratorExp: of_items, ast.DictComp: of_pairs, ast.Lambda: _lambda, ast.JoinedStr: _text,
     ast.NamedExpr: _walrus, ast.Subscript: _subscript, ast.Await: _inner, ast.Starred: _inner, ast.Yield: _yielded,
     ast.YieldFrom: _yielded, ast.FormattedValue: _formatted, ast.Slice: _slice,
 }  # fmt: skip

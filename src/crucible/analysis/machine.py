@@ -16,7 +16,7 @@ from crucible.analysis.scope import Scope
 from crucible.analysis.sources import Sources
 from crucible.analysis.tape import Tape
 from crucible.analysis.trees import Tree, tree_of
-from crucible.analysis.values import NOWHERE, Value, Where
+from crucible.analysis.values import NOWHERE, PRINTED, Value, Where
 
 MAX_CALLS = 3_000
 """Facts of each kind that are kept; a program with more says nothing new."""
@@ -24,9 +24,6 @@ MAX_CALLS = 3_000
 
 MAX_SETTINGS = 64
 """Entries of a dict that is kept as a call was given it: programs change a setting and call again."""
-
-TOLD = frozenset({bool, int, float, str})
-"""Values that are noted where they are assigned."""
 
 
 class Exhausted(Exception):
@@ -126,7 +123,7 @@ class Machine:
             self.facts.imports.append(Import(self.line, self.guards, self.loops, module))
 
     def note_assigned(self, name: str, value: Value) -> None:
-        if type(value) in TOLD and len(self.facts.assigned) < MAX_CALLS:
+        if type(value) in PRINTED and len(self.facts.assigned) < MAX_CALLS:
             self.facts.assigned.append(Assigned(name, value, self.line))
 
     def under(self, guard: Guard) -> Within:

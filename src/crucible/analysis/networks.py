@@ -16,4 +16,4 @@ NETWORKS = frozenset(
 
 def is_network(value: Value) -> bool:
     """An object of a class that derives from a framework's module."""
-    return type(value) is Instance and not NETWORKS.isdisjoint(value.cls.outside)
+    return type(value) is Instance and not NETWORKS.isdisjoint(value.bases)

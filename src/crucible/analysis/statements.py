@@ -17,7 +17,7 @@ from crucible.analysis.imports import import_from, import_plain
 from crucible.analysis.iteration import PART, items_of
 from crucible.analysis.library.torch_models import HEADS, LAST
 from crucible.analysis.looping import for_loop, while_loop
-from crucible.analysis.machine import TOLD, Exhausted, Machine
+from crucible.analysis.machine import Exhausted, Machine
 from crucible.analysis.operators import binary, truth
 from crucible.analysis.rescues import goes_another_way
 from crucible.analysis.scope import Scope
@@ -123,10 +123,8 @@ def _loaded(target: ast.expr) -> ast.expr:
 
 def assign(machine: Machine, target: ast.expr, value: Value, scope: Scope) -> None:
     if type(target) is ast.Name:
-        name = target.id
-        (scope.top if name in scope.global_names else scope).names[name] = value
-        if type(value) in TOLD:
-            machine.note_assigned(name, value)
+        scope.bind(target.id, value)
+        machine.note_assigned(target.id, value)
     elif isinstance(target, ast.Attribute):
         set_attribute(machine, evaluate(machine, target.value, scope), target.attr, value)
     elif isinstance(target, (ast.Tuple, ast.List)):
@@ -152,8 +150,7 @@ def _unpack(machine: Machine, targets: list[ast.expr], value: Value, scope: Scop
 
 
 def set_attribute(machine: Machine, owner: Value, name: str, value: Value) -> None:
-    if type(value) in TOLD:
-        machine.note_assigned(name, value)
+    machine.note_assigned(name, value)
     kind = type(owner)
     if kind is Instance or kind is Thing:
         owner.attrs[name] = value

@@ -33,6 +33,9 @@ class Unknown:
 
 
 UNKNOWN = Unknown()
+
+PRINTED = frozenset({str, int, float, bool})
+"""Values that read the same in a text, and that are the keys of dicts."""
 HAS_GPU = Unknown(True)
 GPUS = Unknown(True)
 """A list of the GPUs there are, known by being this object. As a condition it is like the one above."""

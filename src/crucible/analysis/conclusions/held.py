@@ -102,7 +102,7 @@ def _product(sizes: tuple[Value, ...]) -> int | None:
 
 def _datasets(seen: Seen) -> Iterator[Held]:
     starts = ("keras.datasets.", "sklearn.datasets.fetch_", "sklearn.datasets.load_", "torchvision.datasets.")
-    for call in seen.calls_where(lambda path: path.startswith(starts)):
+    for call in seen.calls_under(*starts):
         name, each = _named(call)
         known = known_dataset(name)
         if known is None or each is None:

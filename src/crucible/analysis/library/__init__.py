@@ -125,7 +125,7 @@ def _inherited(owner: Value, name: str) -> Handler | None:
     """The handler for one of the library classes that a class of the program derives from."""
     if not isinstance(owner, Instance):
         return None
-    for base in owner.cls.outside:
+    for base in owner.bases:
         handler = _HANDLERS.get(f"{base}.{name}")
         if handler is not None:
             return handler
@@ -181,7 +181,7 @@ def path_of(owner: Value) -> str:
     if kind is Thing or kind is Name:
         return str(owner.path)
     if kind is Instance:
-        bases = owner.cls.outside
+        bases = owner.bases
         return str(bases[0]) if bases else ""
     if kind is Tensor:
         return "tensor"

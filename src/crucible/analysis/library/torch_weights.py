@@ -102,9 +102,7 @@ Maker = Callable[[Given, str], Made]
 
 def _linear(given: Given, name: str) -> Made:
     outs, ins = given.get("out_features", UNKNOWN), given.get("in_features", UNKNOWN)
-    if given.get("bias", True) is False:
-        return {"weight": weight(outs, ins)}
-    return {"weight": weight(outs, ins), "bias": weight(outs)}
+    return {"weight": weight(outs, ins), **_bias(given, outs)}
 
 
 def _bias(given: Given, size: Value, key: str = "bias") -> Made:
