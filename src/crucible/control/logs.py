@@ -22,7 +22,7 @@ LARGEST_PAGE = 4 * 1024 * 1024
 
 _a, _s = t.attempts.c, t.log_segments.c
 _MINE = (_s.attempt == bindparam("of_attempt"), _s.rank == 0)
-_STATE = Statement(select(t.jobs.c.state).where(t.jobs.c.id == bindparam("job")))
+_STATE = Statement(select(t.jobs.c.state).where(t.jobs.c.id == bindparam("of_job")))
 _ATTEMPTS = Statement(select(_a.id, _a.number, _a.state).where(_a.job == bindparam("of_job")).order_by(_a.number))
 _END = Statement(select(_s.end).where(*_MINE).order_by(_s.end.desc()).limit(1))
 _WITHIN = Statement(
@@ -85,7 +85,7 @@ class Logs:
 
 
 def _over(conn: Connection, job: str) -> bool:
-    state = _STATE.value(conn, job=job)
+    state = _STATE.value(conn, of_job=job)
     return state is not None and JobState(state).terminal
 
 

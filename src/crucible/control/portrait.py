@@ -9,6 +9,7 @@ from crucible.control.views import View
 
 
 def portrait(conn: Connection, job: str, now: float) -> View:
+    """Raises NotFound for a job that is not there."""
     world = queries.existing(conn, job)
     details = queries.details_of(conn, [attempt.id for attempt in world.attempts])
     return {
