@@ -40,8 +40,10 @@ MOST = 3
 """Jobs that one client may have under way while they run; more would only lengthen the end."""
 RUNNING_SHARE = 0.4
 """Of the kills, those that happen while jobs run as they come."""
-BETWEEN_KILLS = 0.1, 0.7
-"""Seconds from when a server is ready; clients submit a few hundred jobs in one."""
+WHILE_THEY_RUN, WHILE_THEY_QUEUE = (0.2, 2.0), (0.1, 0.7)
+"""Seconds from when a server is ready to its end: jobs that run have to find it first, those that queue are taken by
+the hundred in one second.
+"""
 READY_SECONDS = 3.0
 READY_AT_WORST = 6.0
 """Without the time in which the server could have run and other programs had the processors."""
@@ -59,7 +61,7 @@ def test_nothing_acknowledged_is_lost_or_done_twice(
     run, wait = Ledger(tmp_path / "ran"), Ledger(tmp_path / "ran-too-soon")
     early = max(round(scale.kills * RUNNING_SHARE), 1)
     with load(CLIENTS, lambda: [crucible], run, most=MOST):
-        starts = [_kill_and_start(crucible) for _ in range(early)]
+        starts = [_kill_and_start(crucible, *WHILE_THEY_RUN) for _ in range(early)]
     whole = crucible.submit(shell(f"echo whole >> {tmp_path}/whole"))
     with load(CLIENTS, lambda: [crucible], wait):
         starts += _kill_while_they_queue(crucible, run, wait, scale)
@@ -91,8 +93,8 @@ class Start:
         return self.seconds - self.in_line
 
 
-def _kill_and_start(crucible: Deployment) -> Start:
-    time.sleep(random.uniform(*BETWEEN_KILLS))
+def _kill_and_start(crucible: Deployment, soonest: float, latest: float) -> Start:
+    time.sleep(random.uniform(soonest, latest))
     crucible.kill()
     seconds = crucible.start(seconds=START_AT_WORST)
     assert crucible.server is not None
@@ -113,7 +115,7 @@ def _kill_while_they_queue(crucible: Deployment, run: Ledger, wait: Ledger, scal
     submits = max(scale.submits - len(run.acknowledged), 0)
     for number in range(1, kills + 1):
         _taken(wait, submits * number // (kills + 1))
-        yield _kill_and_start(crucible)
+        yield _kill_and_start(crucible, *WHILE_THEY_QUEUE)
     _taken(wait, submits)
 
 
