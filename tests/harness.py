@@ -185,7 +185,7 @@ class Deployment:
 
     def _kept(self) -> httpx.Client:
         """One client for all looks at the same server: to make one and to connect takes longer than a look."""
-        found = self.discovery
+        found = {**self.discovery, "token": self.token}
         if self._line is None or self._line[0] != found:
             self._hang_up()
             self._line = found, self.client()

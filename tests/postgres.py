@@ -27,6 +27,7 @@ BINARIES = "/usr/lib/postgresql"
 MISSING = "PostgreSQL's server programs are not installed. To fix it: apt-get install postgresql"
 START_SECONDS = 60
 UNSYNCED = "fsync=off"
+PREFIX = "crucible-pg-"
 MEMORY, MEMORY_BYTES = Path("/dev/shm"), 4 * 1024**3
 """Where folders are in memory, and how much room there must be: some dozens of databases take half of it."""
 _names = itertools.count(1)
@@ -157,7 +158,7 @@ def _kill(postmaster: psutil.Process) -> None:
 @functools.cache
 def _new_cluster(programs: Path) -> Path:
     """The files of a server that never ran."""
-    folder = Path(tempfile.mkdtemp(prefix="crucible-pg-"))
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     os.chown(folder, *_owner())
     data = folder / "data"
@@ -173,7 +174,9 @@ def _new_cluster(programs: Path) -> Path:
 def server(*options: str) -> Iterator[Server]:
     """A new server with these settings. It dies with the process that started it."""
     programs = need_postgres()
-    made = Server(Path(tempfile.mkdtemp(prefix="crucible-pg-", dir=_where(options))), programs, options)
+    _clear_memory()
+    folder = tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=_where(options))
+    made = Server(Path(folder), programs, options)
     try:
         made.create()
         made.start()
@@ -187,6 +190,13 @@ def _where(options: Sequence[str]) -> Path | None:
     if UNSYNCED not in options or not os.access(MEMORY, os.W_OK):
         return None
     return MEMORY if shutil.disk_usage(MEMORY).free > MEMORY_BYTES else None
+
+
+def _clear_memory() -> None:
+    """Without what tests that were killed have left there."""
+    for folder in MEMORY.glob(f"{PREFIX}*"):
+        if not psutil.pid_exists(int(folder.name.removeprefix(PREFIX).partition("-")[0])):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _owner() -> tuple[int, int]:
