@@ -108,16 +108,15 @@ def _call(machine: Machine, node: ast.Call, scope: Scope) -> Value:
         function = evaluate(machine, written, scope)
     args: list[Value] = []
     for each in node.args:
-        kind = type(each)
-        if kind is _Name:
+        if type(each) is _Name:
             machine.steps += 1
-            found = scope.names.get(each.id, MISSING)  # type: ignore[attr-defined]
-            args.append(_beyond(machine, each.id, scope) if found is MISSING else found)  # type: ignore[attr-defined]
-        elif kind is _Constant:
+            found = scope.names.get(each.id, MISSING)
+            args.append(_beyond(machine, each.id, scope) if found is MISSING else found)
+        elif type(each) is _Constant:
             machine.steps += 1
-            args.append(each.value)  # type: ignore[attr-defined]
-        elif kind is _Starred:
-            args.extend(_spread(evaluate(machine, each.value, scope)))  # type: ignore[attr-defined]
+            args.append(each.value)
+        elif type(each) is _Starred:
+            args.extend(_spread(evaluate(machine, each.value, scope)))
         else:
             args.append(evaluate(machine, each, scope))
     kwargs: dict[str, Value] = _keywords(machine, node.keywords, function, len(args), scope) if node.keywords else {}
