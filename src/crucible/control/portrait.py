@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import Connection
 
-from crucible.control import notes, points, predictions, queries, results
+from crucible.control import notes, predictions, queries, results
 from crucible.control.views import View
 
 
@@ -14,7 +14,7 @@ def portrait(conn: Connection, job: str, now: float) -> View:
     details = queries.details_of(conn, [attempt.id for attempt in world.attempts])
     return {
         **queries.shown(conn, world, details, now),
-        "metrics": points.latest(conn, world.attempts[-1].id) if world.attempts else {},
+        "metrics": queries.latest_metrics(conn, job),
         "health": queries.judged(conn, world, details, now),
         "result": results.result_of_job(conn, job),
         "notes": notes.listed(conn, job),

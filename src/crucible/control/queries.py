@@ -40,6 +40,7 @@ _DETAILS = Statement(
     .join(t.checkpoints, _ck.id == _c.resume_from, isouter=True)
     .where(_c.id.in_(bindparam("attempts", expanding=True)))
 )
+_LAST_ATTEMPT = Statement(select(_c.id).where(_c.job == bindparam("of_job")).order_by(_c.number.desc()).limit(1))
 _SEGMENTS = Statement(
     select(t.price_segments)
     .where(t.price_segments.c.machine.in_(bindparam("machines", expanding=True)))
@@ -191,8 +192,8 @@ def metrics(conn: Connection, job: str, names: Sequence[str], most: int) -> View
 
 
 def latest_metrics(conn: Connection, job: str) -> dict[str, float | None]:
-    c = t.attempts.c
-    attempt = conn.execute(select(c.id).where(c.job == job).order_by(c.number.desc()).limit(1)).scalar()
+    """The last value of each series of its last attempt."""
+    attempt = _LAST_ATTEMPT.value(conn, of_job=job)
     return points.latest(conn, attempt) if attempt else {}
 
 
