@@ -13,7 +13,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,10 +26,7 @@ from psycopg.sql import SQL, Identifier
 BINARIES = "/usr/lib/postgresql"
 MISSING = "PostgreSQL's server programs are not installed. To fix it: apt-get install postgresql"
 START_SECONDS = 60
-UNSYNCED = "fsync=off"
 PREFIX = "crucible-pg-"
-MEMORY, MEMORY_BYTES = Path("/dev/shm"), 4 * 1024**3
-"""Where folders are in memory, and how much room there must be: some dozens of databases take half of it."""
 _names = itertools.count(1)
 
 GUARD = 'exec 3<&0; "$@" & child=$!; (read -r _ <&3; kill -QUIT $child) 2>/dev/null & wait $child'
@@ -174,29 +171,13 @@ def _new_cluster(programs: Path) -> Path:
 def server(*options: str) -> Iterator[Server]:
     """A new server with these settings. It dies with the process that started it."""
     programs = need_postgres()
-    _clear_memory()
-    folder = tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=_where(options))
-    made = Server(Path(folder), programs, options)
+    made = Server(Path(tempfile.mkdtemp(prefix=PREFIX)), programs, options)
     try:
         made.create()
         made.start()
         yield made
     finally:
         made.remove()
-
-
-def _where(options: Sequence[str]) -> Path | None:
-    """In memory what need not be on a disk, which takes its time to remove thousands of files; None is the usual."""
-    if UNSYNCED not in options or not os.access(MEMORY, os.W_OK):
-        return None
-    return MEMORY if shutil.disk_usage(MEMORY).free > MEMORY_BYTES else None
-
-
-def _clear_memory() -> None:
-    """Without what tests that were killed have left there."""
-    for folder in MEMORY.glob(f"{PREFIX}*"):
-        if not psutil.pid_exists(int(folder.name.removeprefix(PREFIX).partition("-")[0])):
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _owner() -> tuple[int, int]:
@@ -220,7 +201,7 @@ def _as_postgres() -> list[str]:
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[Server]:
     """One server for all tests of a session: quick, because a test's database need not survive the computer."""
-    with server(UNSYNCED) as made:
+    with server("fsync=off") as made:
         yield made
 
 
