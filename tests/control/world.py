@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -207,6 +208,8 @@ _WIPE_POSTGRES = f"DO $$ BEGIN {_EMPTY}{_RESTART} END $$"
 
 
 async def give_back(db: Db) -> None:
+    """For the next test, empty. What this one began and did not wait for is over first: it would write to that one."""
+
     def wipe(conn: Connection) -> None:
         if conn.dialect.name == "postgresql":
             conn.execute(text(_WIPE_POSTGRES))
@@ -214,6 +217,8 @@ async def give_back(db: Db) -> None:
         for statement in _WIPE_SQLITE:
             driver_of(conn).execute(statement)
 
+    if left := asyncio.all_tasks() - {asyncio.current_task()}:
+        await asyncio.wait(left, timeout=5)
     try:
         await db.write(wipe)
     except DatabaseClosed:

@@ -8,7 +8,7 @@ import os
 import resource
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -28,16 +28,20 @@ MOST_LINES = 100
 
 
 @contextlib.contextmanager
-def exhausted(pid: int) -> Iterator[None]:
-    """The process may open nothing more than what it has open now."""
+def exhausted(pid: int) -> Iterator[Callable[[], None]]:
+    """The process may open nothing more than what it has open now; called again, nor in place of what it closed."""
     if not hasattr(resource, "prlimit"):
         pytest.skip("only Linux lets another process's limits be changed")
     soft, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
-    taken = {int(name) for name in os.listdir(f"/proc/{pid}/fd")}
-    lowest_free = next(number for number in range(len(taken) + 1) if number not in taken)
-    resource.prlimit(pid, resource.RLIMIT_NOFILE, (lowest_free, hard))
+
+    def exhaust() -> None:
+        taken = {int(name) for name in os.listdir(f"/proc/{pid}/fd")}
+        lowest_free = next(number for number in range(len(taken) + 1) if number not in taken)
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (lowest_free, hard))
+
+    exhaust()
     try:
-        yield
+        yield exhaust
     finally:
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))
 
@@ -48,8 +52,8 @@ def test_a_server_that_can_open_nothing(crucible: Deployment, tmp_path: Path, re
     log = crucible.home / "server.log"
     with crucible.client() as known, _strangers(crucible) as strangers:
         known.get("/api/v1/jobs").raise_for_status()
-        with exhausted(crucible.server.pid):
-            refused = _upload(known)
+        with exhausted(crucible.server.pid) as exhaust:
+            refused = until(lambda: _refused(known, exhaust), 30, "a server that can open nothing")
             assert (refused["status"], refused["code"]) in {(503, "storage"), (503, "trouble")}
             assert "Too many open files" in refused["why"]
             assert refused["fix"]
@@ -103,9 +107,12 @@ def _strangers(crucible: Deployment) -> Iterator[object]:
         ]
 
 
-def _upload(client: httpx.Client) -> View:
+def _refused(client: httpx.Client, exhaust: Callable[[], None]) -> View | None:
+    """What is said of an upload. None where there was still something that could be opened in place of another."""
+    exhaust()
     code = os.urandom(1024)
-    return dict(client.put(f"/api/v1/bundles/{hashlib.sha256(code).hexdigest()}", content=code).json())
+    answer = client.put(f"/api/v1/bundles/{hashlib.sha256(code).hexdigest()}", content=code)
+    return None if answer.is_success else dict(answer.json())
 
 
 def _submit_within(crucible: Deployment, key: str, seconds: float) -> str | None:
