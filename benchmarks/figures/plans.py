@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from functools import partial
 
 from benchmarks.analysis.snippets import long_program
 from benchmarks.analysis.whole import whole_program
@@ -21,6 +20,9 @@ from crucible.core.routing.knowledge import DataSheets
 from crucible.core.routing.plan import route
 from crucible.core.routing.wishes import Wishes
 from crucible.core.routing.work import Compute, Work
+
+Numbered = Callable[[int], object]
+"""What is timed; it is told which time it is."""
 
 LINES = 2000
 TYPED = """\
@@ -49,15 +51,33 @@ def plans(server: Running, times: int) -> list[Figure]:
 
 
 def _read(times: int) -> list[Figure]:
-    """From question to answer as a server asks, in a fork of a warm process; and the reading alone."""
+    """From question to answer as a server asks, of somebody who types and of people who come once; the reading alone.
+
+    Each text is a little different from the one before.
+    """
     texts = {"one program": whole_program(LINES), "trainings": long_program(LINES)}
-    programs = {name: Sources({"main.py": text.encode()}, "main.py") for name, text in texts.items()}
     with Reader() as reader:
-        asked = [(name, _timed(partial(reader.profile, each), times)) for name, each in programs.items()]
+        typing = [(name, _timed(_asked(reader, text, "a person"), times)) for name, text in texts.items()]
+        coming = [(name, _timed(_asked(reader, text, "person {}"), times)) for name, text in texts.items()]
     with _uncollected():
-        bare = [(name, _timed(partial(analyse, each), times)) for name, each in programs.items()]
-    figures = [_figure(f"{LINES:,} lines of {name}, p95", took, 50) for name, took in asked]
-    return [*figures, *(_figure(f"the same of {name}, bare, p95", took, 50) for name, took in bare)]
+        bare = [(name, _timed(_read_here(text), times)) for name, text in texts.items()]
+    return [
+        *(_figure(f"{LINES:,} lines of {name}, p95", took, 50) for name, took in typing),
+        *(_figure(f"the same of {name}, newcomers, p95", took, 50) for name, took in coming),
+        *(_figure(f"the same of {name}, bare, p95", took, 50) for name, took in bare),
+    ]
+
+
+def _asked(reader: Reader, text: str, whose: str) -> Numbered:
+    return lambda number: reader.profile(_program(text, number), whose=whose.format(number))
+
+
+def _read_here(text: str) -> Numbered:
+    return lambda number: analyse(_program(text, number))
+
+
+def _program(text: str, number: int) -> Sources:
+    return Sources({"main.py": f"{text}# {number}\n".encode()}, "main.py")
 
 
 @contextmanager
@@ -73,28 +93,27 @@ def _uncollected() -> Iterator[None]:
 
 def _chosen(times: int) -> Figure:
     offers = Library().stock(datetime.now(UTC).date()).catalog.offers()
-    took = _timed(lambda: route(JOB, Wishes(), offers, DataSheets()), times)
+    took = _timed(lambda _: route(JOB, Wishes(), offers, DataSheets()), times)
     return _figure(f"choice of {len(offers):,} offers, p95", took, 10)
 
 
 def _typed(server: Running, times: int) -> Figure:
     """Over HTTP, each text a little different from the one before; from the second on the reader is warm."""
     with server.client() as client:
-        texts = iter(range(times + 1))
 
-        def ask() -> None:
-            body = {"code": TYPED.format(next(texts)), "limit": 10}
+        def ask(number: int) -> None:
+            body = {"code": TYPED.format(number), "limit": 10}
             client.post("/api/v1/plan", json=body).raise_for_status()
 
         return _figure("a plan while typing, p95", _timed(ask, times), 200)
 
 
-def _timed(work: Callable[[], object], times: int) -> list[float]:
+def _timed(work: Numbered, times: int) -> list[float]:
     """Milliseconds of each but the first, which only warms up."""
     took = []
-    for _ in range(times + 1):
+    for number in range(times + 1):
         began = time.perf_counter()
-        work()
+        work(number)
         took.append((time.perf_counter() - began) * 1000)
     return took[1:]
 

@@ -13,7 +13,17 @@ from tests.analysis.processes import PATIENT
 from tests.analysis.programs import sources
 
 from crucible.analysis import Bounds, Reader, analyse
-from crucible.analysis.asking import ANSWERED, MAX_ANSWER, TAKEN, Answer, answers
+from crucible.analysis.asking import (
+    ANSWERED,
+    AT_REST,
+    MAX_ANSWER,
+    MAX_QUESTION,
+    TAKEN,
+    Answer,
+    answers,
+    receive,
+    send,
+)
 from crucible.core.profile import Profile
 
 
@@ -47,15 +57,19 @@ def answered_by(act: Callable[[socket.socket], None], bounds: Bounds = PATIENT) 
     return reader.profile(sources("x = 1")), impostor
 
 
-def after_the_question(asker: socket.socket, answer: bytes) -> None:
+def take_question(asker: socket.socket) -> None:
     asker.sendall(TAKEN)
-    while asker.recv(2**16):
-        pass
-    asker.sendall(answer)
+    receive(asker, MAX_QUESTION)
+
+
+def after_the_question(asker: socket.socket, answer: bytes) -> None:
+    take_question(asker)
+    send(asker, answer)
 
 
 def flood(asker: socket.socket) -> None:
-    after_the_question(asker, ANSWERED)
+    take_question(asker)
+    asker.sendall(b"\xff\xff\xff\xff" + ANSWERED)
     while True:
         asker.sendall(b" " * MAX_ANSWER)
 
@@ -75,6 +89,35 @@ def test_an_answer_cut_short_is_none() -> None:
     whole = answers().dump_json(Answer(analyse(sources(WHOLE))))
     profile, _ = answered_by(lambda asker: after_the_question(asker, ANSWERED + whole[:-20]))
     assert "makes no sense" in profile.notes[0]
+
+
+@pytest.mark.parametrize("said", [b"", b"\0\0", b"\0\0\0\x09" + ANSWERED + b"{"])
+def test_a_line_that_ends_within_an_answer_is_none(said: bytes) -> None:
+    def act(asker: socket.socket) -> None:
+        take_question(asker)
+        asker.sendall(said)
+
+    profile, impostor = answered_by(act)
+    assert "broke down" in profile.notes[0]
+    assert impostor.asked == 1, "it was taken, and is not asked again"
+
+
+@pytest.mark.parametrize("at_last", [AT_REST, AT_REST + b"x", b"x", b""])
+def test_one_that_only_seems_to_be_at_rest_is_done_without(at_last: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("crucible.analysis.reader.KNOCKING", 0.05)
+    right = answers().dump_json(Answer(analyse(sources("x = 1"))))
+
+    def act(asker: socket.socket) -> None:
+        after_the_question(asker, ANSWERED + right)
+        asker.sendall(at_last)
+        asker.recv(1)  # whoever knocks is not let in
+
+    reader = Reader(PATIENT)
+    reader.__dict__["_warm"] = impostor = Impostor(act)
+    for _ in range(3):
+        assert reader.profile(sources("x = 1"), whose="ada") == analyse(sources("x = 1"))
+    reader.close()
+    assert impostor.asked == 3
 
 
 def test_silence_is_waited_out_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:

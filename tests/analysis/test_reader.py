@@ -19,7 +19,7 @@ from benchmarks.analysis.snippets import WHOLE
 from tests.analysis.processes import PATIENT, Process, alive, children, everyone, process, until
 from tests.analysis.programs import sources
 
-from crucible.analysis import Reader, Sources, analyse, analyse_within
+from crucible.analysis import Bounds, Reader, Sources, analyse, analyse_within
 from crucible.analysis.conclusions.runtime import CPU
 from crucible.core.errors import BadInput
 from crucible.core.profile import Entrypoint
@@ -364,6 +364,134 @@ def test_a_spare_ends_with_the_warm_process(reader: Reader) -> None:
     pid = idle(reader)
     os.kill(pid, signal.SIGKILL)
     until(lambda: not alive(pid), "the end of both")
+
+
+# Asked again
+
+
+def at_rest(reader: Reader, whose: str = "ada") -> Process:
+    """The child that has answered her and waits for more, beside the spare."""
+    before = {each.pid for each in confined(reader.pid or 0)}
+    reader.profile(sources("x = 1"), whose=whose)
+    pid = reader.pid
+    assert pid is not None
+    until(lambda: {each.pid for each in confined(pid)} - before and spares(pid), "a child that stays, and a spare")
+    [child] = [each for each in confined(pid) if each.pid not in before]
+    until(lambda: sleeps(child.pid), "its rest")
+    return child
+
+
+def sleeps(pid: int) -> bool:
+    found = process(pid)
+    return found is not None and found.state == "S"
+
+
+def asked(reader: Reader, whose: str | None) -> set[int]:
+    """Who has a share in an answer: the children there are afterwards or that have ended."""
+    before = {each.pid: each.ticks for each in confined(reader.pid or 0)}
+    profile = reader.profile(sources(CALLS), whose=whose)
+    assert profile.frameworks.value == ("torch",)
+    after = {each.pid: each.ticks for each in confined(reader.pid or 0)}
+    return {pid for pid in {*before, *after} if before.get(pid) != after.get(pid)}
+
+
+@pytest.fixture
+def own() -> Iterator[Reader]:
+    with Reader(PATIENT) as made:
+        yield made
+
+
+def test_whoever_asks_again_is_answered_by_the_same_child(own: Reader) -> None:
+    child = at_rest(own)
+    assert asked(own, "ada") == {child.pid}
+    assert own.profile(sources(WHOLE), whose="ada") == analyse(sources(WHOLE))
+
+
+def test_nobody_else_is_answered_by_it(own: Reader) -> None:
+    child = at_rest(own)
+    assert child.pid not in asked(own, "bob")
+    assert child.pid not in asked(own, None)
+
+
+def test_it_reads_one_program_after_the_other_as_if_each_were_the_first(own: Reader) -> None:
+    for name in (*PROGRAMS, *reversed(PROGRAMS)):
+        assert own.profile(PROGRAMS[name], whose="ada") == analyse(PROGRAMS[name]), name
+
+
+def test_it_has_its_limits_and_one_socket_while_it_rests(own: Reader) -> None:
+    child = at_rest(own)
+    assert _CONFINED in _limits(child.pid)
+    assert kinds_of_descriptors(child) == ["/dev/null"] * 3 + ["socket"]
+
+
+def test_one_that_died_at_rest_is_not_missed(own: Reader) -> None:
+    child = at_rest(own)
+    os.kill(child.pid, signal.SIGKILL)
+    until(lambda: process(child.pid) is None, "its end")
+    assert own.profile(sources(WHOLE), whose="ada") == analyse(sources(WHOLE))
+
+
+def test_one_that_does_not_answer_at_all_is_not_waited_for(own: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("crucible.analysis.reader.KNOCKING", 0.05)
+    child = at_rest(own)
+    os.kill(child.pid, signal.SIGSTOP)
+    assert own.profile(sources(WHOLE), whose="ada") == analyse(sources(WHOLE))
+    os.kill(child.pid, signal.SIGCONT)
+    until(lambda: process(child.pid) is None, "its end: nobody asks it any more")
+
+
+def test_each_program_has_the_time_of_one() -> None:
+    tick = 1 / os.sysconf("SC_CLK_TCK")
+    with Reader(replace(PATIENT, seconds=0.25)) as strict:
+        child = at_rest(strict)
+        while (found := process(child.pid)) is not None and found.ticks * tick < 0.5:
+            assert strict.profile(sources(WHOLE), whose="ada").frameworks.known
+            until(lambda: sleeps(child.pid), "its rest")
+        assert found is not None, "all that it read together took longer than one may"
+
+
+def test_one_that_takes_too_long_is_given_up_though_others_were_read_before() -> None:
+    with Reader(replace(PATIENT, seconds=0.05)) as strict:
+        child = at_rest(strict)
+        assert strict.profile(sources(CALLS), whose="ada").notes == ("a.py: Reading it took longer than 0.05 s.",)
+        until(lambda: process(child.pid) is None, "its end")
+
+
+@pytest.mark.parametrize("bounds", [replace(PATIENT, life=0.0), replace(PATIENT, memory=60 * 2**20)])
+def test_after_much_work_or_memory_another_takes_its_place(bounds: Bounds) -> None:
+    with Reader(bounds) as made:
+        assert made.profile(sources("x = 1"), whose="ada") == analyse(sources("x = 1"))
+        until(lambda: not confined(made.pid or 0), "its end")
+        assert made.profile(sources("x = 2"), whose="ada") == analyse(sources("x = 2"))
+
+
+def test_its_rest_is_over_some_time() -> None:
+    with Reader(PATIENT, idle=0.2) as made:
+        made.profile(sources("x = 1"), whose="ada")
+        until(lambda: made.pid is None, "the end of the child, and then of the process it comes from")
+        assert made.profile(sources(WHOLE), whose="ada") == analyse(sources(WHOLE))
+
+
+def test_only_so_many_are_kept() -> None:
+    with Reader(PATIENT, at_once=2) as made:
+        first, *_ = [at_rest(made, whose).pid for whose in ("ada", "bob", "eve")]
+        until(lambda: process(first) is None, "the end of the one that was asked longest ago")
+        assert len(confined(made.pid or 0)) == 2
+
+
+def test_closing_ends_those_at_rest() -> None:
+    made = Reader(PATIENT)
+    child = at_rest(made)
+    made.close()
+    until(lambda: process(child.pid) is None, "its end")
+
+
+def test_those_at_rest_end_with_their_owner_though_the_process_they_come_from_is_gone() -> None:
+    with Reader(PATIENT) as made:
+        child = at_rest(made)
+        os.kill(made.pid or 0, signal.SIGKILL)
+        assert made.profile(sources(WHOLE), whose="ada") == analyse(sources(WHOLE))
+    until(lambda: process(child.pid) is None, "its end")
 
 
 # Several at once

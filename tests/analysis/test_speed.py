@@ -11,7 +11,7 @@ from benchmarks.analysis.snippets import long_program
 from crucible.analysis import Sources, analyse
 
 LINES = 2_000
-PARSINGS = 10
+PARSINGS = 4
 TRIES = 15
 
 

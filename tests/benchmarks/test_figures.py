@@ -17,6 +17,8 @@ NAMES = {
     ("plans",): [
         "2,000 lines of one program, p95",
         "2,000 lines of trainings, p95",
+        "the same of one program, newcomers, p95",
+        "the same of trainings, newcomers, p95",
         "the same of one program, bare, p95",
         "the same of trainings, bare, p95",
         "choice of 1,796 offers, p95",

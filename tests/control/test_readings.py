@@ -7,11 +7,14 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from tests.authorisation.town import found_town
 from tests.control.fakes import InlineCalls
+from tests.control.world import Rig
 
+from crucible.analysis import Sources, analyse
 from crucible.control.readings import KEPT, LANE, Readings
-from crucible.core.planask import Program
-from crucible.core.profile import GpuNeed
+from crucible.core.planask import PlanAsk, Program
+from crucible.core.profile import GpuNeed, Profile
 
 
 @pytest.fixture
@@ -44,13 +47,19 @@ async def test_other_arguments_are_another_program(readings: Readings, calls: In
     assert len(calls.lanes) == 2
 
 
+async def test_what_was_read_for_one_is_not_told_to_another(readings: Readings, calls: InlineCalls) -> None:
+    for whose in ("ada", "bob", None, "ada", "bob", None):
+        await readings.of(program("1"), whose)
+    assert len(calls.lanes) == 3
+
+
 async def test_half_characters_are_read_too(readings: Readings) -> None:
     assert (await readings.of(program("import torch  # \ud83d"))).frameworks.value == ("torch",)
 
 
 async def test_only_so_many_are_remembered(readings: Readings, calls: InlineCalls) -> None:
     for number in range(KEPT + 1):
-        readings._kept[str(number)] = await readings.of(program("1"))
+        readings._kept[None, str(number)] = await readings.of(program("1"))
     await readings.of(program("2"))
     assert len(readings._kept) == KEPT
 
@@ -69,3 +78,30 @@ async def test_the_reader_ends_with_its_owner(readings: Readings) -> None:
     while os.path.exists(f"/proc/{pid}") and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not os.path.exists(f"/proc/{pid}")
+
+
+class Noting:
+    """A reader that notes for whom it reads."""
+
+    def __init__(self) -> None:
+        self.asked: list[str | None] = []
+
+    def profile(self, sources: Sources, whose: str | None = None) -> Profile:
+        self.asked.append(whose)
+        return analyse(sources)
+
+
+async def test_a_plan_is_read_for_whoever_asks_and_a_forecast_for_nobody(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noting = Noting()
+    monkeypatch.setattr(Readings, "_reader", noting)
+    town = await found_town(rig)
+    for name in ("member", "manager", "member"):
+        who = await town.identity(name)
+        await town.control.at(who).plan(PlanAsk(code=f"import torch  # {name} {len(noting.asked)}"))
+    member, manager = (await town.identity("member")).user, (await town.identity("manager")).user
+    assert noting.asked == [member, manager, member]
+    ask = PlanAsk(code="import torch  # of a job", backend="local")
+    await rig.parts.plans.forecast(ask, rig.clock.now())
+    assert noting.asked[3:] == [None]

@@ -12,11 +12,14 @@ MiB = 2**20
 
 @dataclass(frozen=True)
 class Bounds:
-    """`seconds` of processor time, `patience` in seconds that pass, `memory` in bytes of address space."""
+    """Of one program: `seconds` of processor time, `patience` in seconds that pass. Of the process that reads it, and
+    perhaps others after it: `memory` in bytes of address space, `life` in seconds of processor time before the last.
+    """
 
     seconds: float = 2.0
     patience: float = 10.0
     memory: int = 256 * MiB
+    life: float = 20.0
 
 
 USUAL = Bounds()
@@ -24,16 +27,19 @@ USUAL = Bounds()
 
 def confine(bounds: Bounds) -> None:
     """Puts the bounds on this process, for good. Beyond them it is ended, or out of memory."""
-    for ending, timer, seconds in (
-        (signal.SIGPROF, signal.ITIMER_PROF, bounds.seconds),
-        (signal.SIGALRM, signal.ITIMER_REAL, bounds.patience),
-    ):
+    for ending in (signal.SIGPROF, signal.SIGALRM):
         signal.signal(ending, signal.SIG_DFL)
-        signal.setitimer(timer, seconds)
-    _limit(resource.RLIMIT_CPU, math.ceil(bounds.seconds) + 1)
+    allow(bounds.seconds, bounds.patience)
+    _limit(resource.RLIMIT_CPU, math.ceil(bounds.life + bounds.seconds) + 1)
     _limit(resource.RLIMIT_AS, bounds.memory)
     for nothing in (resource.RLIMIT_CORE, resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE):
         _limit(nothing, 0)
+
+
+def allow(seconds: float, patience: float) -> None:
+    """So much from now on, of processor time and of time that passes; then this process is ended. 0 is without end."""
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    signal.setitimer(signal.ITIMER_REAL, patience)
 
 
 def _limit(kind: int, amount: int) -> None:

@@ -1,4 +1,4 @@
-"""Children: the forks of the warm process, one for each question, and the spare that waits for the next.
+"""Children: the forks of the warm process, one for each asker, and the spare that waits for the next.
 
 A question does not wait for a fork and for memory, where there was time to make a spare: while nothing is read, or a
 processor has nothing else to do.
@@ -10,13 +10,17 @@ import os
 import select
 import signal
 import socket
+import time
 from collections.abc import Callable
 from types import FrameType
 
 from crucible.analysis.processors import Processors
 
 Act = Callable[[socket.socket, bool], None]
-"""What a child does, with the end of the line on which its question comes, and whether there is time to prepare."""
+"""What a child does, with the end of the line on which its asker comes, and whether there is time to prepare."""
+
+SOON = 0.3
+"""Seconds until it is looked again whether a spare can be made."""
 
 
 class Children:
@@ -28,7 +32,7 @@ class Children:
         self._ended, self._ending = socket.socketpair()
         self._spare: tuple[int, socket.socket] | None = None
         self._due = True
-        self._reading: set[int] = set()
+        self._taken: set[int] = set()
         self._processors = Processors()
         for each in (self._ended, self._ending):
             each.setblocking(False)
@@ -36,24 +40,28 @@ class Children:
         signal.set_wakeup_fd(self._ending.fileno(), warn_on_full_buffer=False)
 
     def asked(self, idle: float) -> bool:
-        """Waits for word of the owner; False when there is none for so many seconds."""
+        """Waits for word of the owner; False when there is none for so many seconds, and no child left."""
+        until = time.monotonic() + idle
         while True:
-            if self._due and (not self._reading or self._processors.free()):
+            if self._due and (not self._taken or self._processors.free()):
                 self._spare, self._due = self._forked(), False
-            heard, _, _ = select.select([self._owner, self._ended], [], [], idle)
+            left = max(0.0, until - time.monotonic())
+            heard, _, _ = select.select([self._owner, self._ended], [], [], min(left, SOON) if self._due else left)
             if self._ended in heard:
                 self._bury()
-            if self._owner in heard or not heard:
-                return bool(heard)
+            if self._owner in heard:
+                return True
+            if time.monotonic() >= until and not self._taken:
+                return False
 
     def _bury(self) -> None:
         """Those that ended leave nothing behind."""
         self._ended.recv(4096)
-        while self._reading or self._spare:
+        while self._taken or self._spare:
             pid, _ = os.waitpid(-1, os.WNOHANG)
             if not pid:
                 return
-            self._reading.discard(pid)
+            self._taken.discard(pid)
             if self._spare is not None and self._spare[0] == pid:
                 self._spare[1].close()
                 self._spare = None
@@ -66,7 +74,7 @@ class Children:
             if child is None:
                 return
             pid, line = child
-            self._reading.add(pid)
+            self._taken.add(pid)
             with line:
                 try:
                     socket.send_fds(line, [b"?"], [asker.fileno()])

@@ -1,6 +1,6 @@
-"""The warm process: it has analysis loaded, and forks a child for each program.
+"""The warm process: it has analysis loaded, and forks a child for each asker.
 
-A child has one socket, its own, and whatever the program does to it ends with it. The warm process never reads
+A child has one socket, its own, and whatever a program does to it ends with it. The warm process never reads
 a program, an answer or anything else but the descriptors that its owner sends.
 """
 
@@ -12,26 +12,25 @@ import signal
 import socket
 
 from crucible.analysis.analyse import analyse
-from crucible.analysis.asking import ANSWERED, NO_ROOM, TAKEN, Answer, Question, answers, questions
-from crucible.analysis.bounds import Bounds, confine
+from crucible.analysis.answering import take
+from crucible.analysis.asking import Answer, Question, answers, questions
+from crucible.analysis.bounds import Bounds
 from crucible.analysis.children import Children
 from crucible.analysis.conclusions.runtime import T4
-from crucible.analysis.preparing import prepared
 from crucible.analysis.sample import SAMPLE
 from crucible.analysis.sources import Sources
 
 _BROKEN = b"import torch\nmodel = = torch.nn.Linear(2, 2)\nfor x in\n"
-_PIECE = 2**18
 _READINGS = 4
 """After so many, Python has made faster what most programs need."""
 
 
 def serve(descriptor: int, bounds: Bounds, idle: float) -> None:
-    """Until the owner is gone, which ends the children too, or has asked nothing for `idle` seconds."""
+    """Until the owner is gone, which ends the children too, or has had no use for it or them for `idle` seconds."""
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     owner = socket.socket(fileno=descriptor)
     _warm_up()
-    children = Children(owner, lambda line, early: _take(line, early, bounds))
+    children = Children(owner, lambda line, early: take(line, early, bounds, idle))
     while children.asked(idle):
         children.hand_over(_next(owner))
 
@@ -52,30 +51,3 @@ def _next(owner: socket.socket) -> socket.socket:
     if not word:
         os.killpg(0, signal.SIGKILL)  # a session of its own: itself and its children
     return socket.socket(fileno=given[0])
-
-
-def _take(line: socket.socket, early: bool, bounds: Bounds) -> None:
-    """In a child. What it holds of the memory it has prepared, it holds to its end."""
-    held = prepared(line) if early else []
-    with line:
-        word, given, _, _ = socket.recv_fds(line, 1, 1)
-    if word:
-        _read(socket.socket(fileno=given[0]), bounds)
-    held.clear()
-
-
-def _read(asker: socket.socket, bounds: Bounds) -> None:
-    asker.sendall(TAKEN)
-    confine(bounds)
-    try:
-        task = questions().validate_json(_whole(asker))
-        asker.sendall(ANSWERED + answers().dump_json(Answer(analyse(task.sources, task.reference))))
-    except MemoryError:
-        asker.sendall(NO_ROOM)
-
-
-def _whole(asker: socket.socket) -> bytes:
-    pieces = bytearray()
-    while piece := asker.recv(_PIECE):
-        pieces += piece
-    return bytes(pieces)

@@ -16,9 +16,9 @@ from crucible.analysis.sources import Sources
 _SMALL, _LARGE = 400, 8_000
 """Bytes: of the sizes that Python keeps in its own arenas, and of those that it has from the system."""
 
-_ROUNDS = 12
+_ROUNDS = 8
 _SMALLS, _LARGES = 2_400, 40
-"""Of each in a round: about a MiB, and a third of one."""
+"""Of each in a round: about a MiB, and a third of one. Together a little more than 2,000 lines need."""
 
 _SPARSE = 1_000
 """One in so many is held, so that what lies around it is not given back to the system."""

@@ -71,13 +71,14 @@ class Plans:
         self._readings = Readings(calls)
         self._known = DataSheets()
 
-    async def of(self, ask: PlanAsk, now: float) -> View:
+    async def of(self, ask: PlanAsk, now: float, whose: str | None = None) -> View:
         """Offers of every place, best first: those that can run it, then those that could once they are connected.
 
         `chosen` is what a submission with `job` added would be given now; None: nothing that is connected can run it,
         and `why` says so. Raises for an unknown place, tier or GPU type, and for wishes that contradict each other.
+        `whose`: who asks, and may ask again while he types.
         """
-        question = await self._understood(ask)
+        question = await self._understood(ask, whose)
         foreign = await self._prices.foreign()
         experience = await self._memory.lessons.known(now)
         return await self._calls.run(LANE, lambda: self._answer(question, foreign, experience, now), SECONDS)
@@ -90,8 +91,8 @@ class Plans:
         experience = await self._memory.lessons.known(now)
         return await self._calls.run(LANE, lambda: self._foretold(question, experience), SECONDS)
 
-    async def _understood(self, ask: PlanAsk) -> Question:
-        return self._question(ask, await self._readings.of(ask.program) if ask.program else None)
+    async def _understood(self, ask: PlanAsk, whose: str | None = None) -> Question:
+        return self._question(ask, await self._readings.of(ask.program, whose) if ask.program else None)
 
     def close(self) -> None:
         self._readings.close()

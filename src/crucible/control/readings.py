@@ -21,17 +21,21 @@ KEPT = 256
 class Readings:
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
-        self._kept: OrderedDict[str, Profile] = OrderedDict()
+        self._kept: OrderedDict[tuple[str | None, str], Profile] = OrderedDict()
 
-    async def of(self, program: Program) -> Profile:
-        name = program.digest
-        found = self._kept.get(name)
+    async def of(self, program: Program, whose: str | None = None) -> Profile:
+        """`whose`: the person who has it read, for whom the next one is read sooner then.
+
+        What was read for him is told to nobody else: a program of his could have had a say in it.
+        """
+        key = whose, program.digest
+        found = self._kept.get(key)
         if found is None:
-            found = await self._calls.run(LANE, lambda: self._read(program), SECONDS)
-            self._kept[name] = found
+            found = await self._calls.run(LANE, lambda: self._read(program, whose), SECONDS)
+            self._kept[key] = found
             while len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
-        self._kept.move_to_end(name)
+        self._kept.move_to_end(key)
         return found
 
     def close(self) -> None:
@@ -39,11 +43,11 @@ class Readings:
         if "_reader" in vars(self):
             self._reader.close()
 
-    def _read(self, program: Program) -> Profile:
+    def _read(self, program: Program, whose: str | None) -> Profile:
         from crucible.analysis import Sources
 
         files = {path: as_bytes(text) for path, text in program.files.items()}
-        return self._reader.profile(Sources(files, program.entry, program.arguments))
+        return self._reader.profile(Sources(files, program.entry, program.arguments), whose=whose)
 
     @cached_property
     def _reader(self) -> Reader:
