@@ -24,6 +24,8 @@ import weakref
 from collections.abc import Mapping, Sequence
 from typing import BinaryIO, NoReturn
 
+from crucible.wire.leaving import leave
+
 SERVER = "crucible.app"
 COMMAND = "crucible"
 LOADED = {
@@ -205,10 +207,10 @@ def _become(
     if program == SERVER:
         from crucible.app import leave_soon, main
 
-        sys.exit(main(leave=leave_soon))
+        leave(main(leave=leave_soon))
     from crucible.cli.main import run
 
-    sys.exit(run(arguments))
+    leave(run(arguments))
 
 
 if __name__ == "__main__":

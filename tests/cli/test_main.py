@@ -62,10 +62,9 @@ read = []
 sys.addaudithook(lambda name, values: read.append(str(values[0])) if name == "open" else None)
 from crucible.cli import main
 sys.argv[1:] = ["status", "--server", {url!r}]
-try:
-    main.main()
-finally:
-    print([name for name in read if name.endswith("entry_points.txt")], file=sys.stderr)
+main.leave = lambda code: code
+main.main()
+print([name for name in read if name.endswith("entry_points.txt")], file=sys.stderr)
 """
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-
 from crucible.app.command import leave_soon, main
+from crucible.wire.leaving import leave
 
 if __name__ == "__main__":
-    sys.exit(main(leave=leave_soon))
+    leave(main(leave=leave_soon))

@@ -13,6 +13,7 @@ import typer
 from crucible import __version__
 from crucible.cli.commands import Debug, Json, LazyGroup, Quiet, Server
 from crucible.core.errors import CrucibleError
+from crucible.wire.leaving import leave
 
 INTERRUPTED = 130
 NO_PLUGINS = "PYDANTIC_DISABLE_PLUGINS"
@@ -58,7 +59,7 @@ def main() -> None:
     given = dict(os.environ)
     # Pydantic would look through every installed package for plugins, for which no command has a use.
     os.environ[NO_PLUGINS] = "1"
-    sys.exit(run(sys.argv[1:], given))
+    leave(run(sys.argv[1:], given))
 
 
 def run(arguments: Sequence[str], environ: Mapping[str, str] | None = None) -> int:

@@ -28,7 +28,18 @@ from crucible import __version__
 
 ROOMS = ("wire", "agent", "inside")
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-_MAIN = "from crucible.agent.__main__ import main\n\nraise SystemExit(main())\n"
+_MAIN = """\
+import gc
+
+gc.disable()  # loading makes many objects and next to no garbage
+
+from crucible.agent.__main__ import main
+from crucible.wire.leaving import leave
+
+gc.freeze()
+gc.enable()
+leave(main())
+"""
 _PACKAGE = f'"""Crucible, as far as an agent needs it."""\n\n__version__ = "{__version__}"\n'
 _GENERATED = ("__main__.py", "crucible/__init__.py")
 _QUICK = 1
