@@ -68,16 +68,22 @@ bring_torch() {
     "$bin/python" -m tests.templates.torch_environment >&2 || say "missing: torch; tests that need it will say so."
 }
 
-# take_memory: sets `memory` to a new folder there for what tests write, where there is room. On a disk a tenth of their
-# processor time goes into making thousands of files and removing them again.
+# take_memory: sets `memory` to a new folder there for what tests write, where there is room and programs may be run. On
+# a disk a tenth of their processor time goes into making thousands of files and removing them again.
 take_memory() {
     local left folder=/dev/shm/crucible-test-$$
     for left in /dev/shm/crucible-test-*; do
         [ -e "/proc/${left##*-}" ] || rm -rf "$left" # of tests that were killed
     done
-    [ "$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 4000000 ] 2>/dev/null || return
-    mkdir -m 711 "$folder" && memory=$folder && trap 'rm -rf "$memory"' EXIT # a server of PostgreSQL is another user
+    has_room "$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" || return
+    has_room "$(awk '/^MemAvailable:/ { print $2 }' /proc/meminfo 2>/dev/null)" || return
+    mkdir -m 711 "$folder" || return # a server of PostgreSQL is another user
+    # shellcheck disable=SC2064 # this folder, whatever becomes of the name
+    trap "rm -rf '$folder'" EXIT
+    printf '#!/bin/sh\n' >"$folder/run" && chmod +x "$folder/run" && "$folder/run" 2>/dev/null && memory=$folder
 }
+
+has_room() { [ "${1:-0}" -gt 4000000 ] 2>/dev/null; } # KiB
 
 in_memory() { [[ -n $memory && $on_disk != *" $1 "* ]]; }
 

@@ -16,8 +16,10 @@ from crucible.analysis import Bounds, Reader, analyse
 from crucible.analysis.asking import (
     ANSWERED,
     AT_REST,
+    KNOCK,
     MAX_ANSWER,
     MAX_QUESTION,
+    NO_ROOM,
     TAKEN,
     Answer,
     answers,
@@ -118,6 +120,23 @@ def test_one_that_only_seems_to_be_at_rest_is_done_without(at_last: bytes, monke
         assert reader.profile(sources("x = 1"), whose="ada") == analyse(sources("x = 1"))
     reader.close()
     assert impostor.asked == 3
+
+
+def test_one_without_room_for_another_program_leaves_it_to_a_new_one() -> None:
+    right = answers().dump_json(Answer(analyse(sources("x = 1"))))
+
+    def act(asker: socket.socket) -> None:
+        after_the_question(asker, ANSWERED + right)
+        asker.sendall(AT_REST)
+        assert asker.recv(1) == KNOCK
+        after_the_question(asker, NO_ROOM)
+
+    reader = Reader(PATIENT)
+    reader.__dict__["_warm"] = impostor = Impostor(act)
+    for _ in range(2):
+        assert reader.profile(sources("x = 1"), whose="ada") == analyse(sources("x = 1"))
+    reader.close()
+    assert impostor.asked == 2
 
 
 def test_silence_is_waited_out_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import replace
@@ -20,6 +21,7 @@ from tests.analysis.processes import PATIENT, Process, alive, children, everyone
 from tests.analysis.programs import sources
 
 from crucible.analysis import Bounds, Reader, Sources, analyse, analyse_within
+from crucible.analysis.answering import is_worn
 from crucible.analysis.conclusions.runtime import CPU
 from crucible.core.errors import BadInput
 from crucible.core.profile import Entrypoint
@@ -370,12 +372,12 @@ def test_a_spare_ends_with_the_warm_process(reader: Reader) -> None:
 
 
 def at_rest(reader: Reader, whose: str = "ada") -> Process:
-    """The child that has answered her and waits for more, beside the spare."""
+    """The child that has answered her and waits for more."""
     before = {each.pid for each in confined(reader.pid or 0)}
     reader.profile(sources("x = 1"), whose=whose)
     pid = reader.pid
     assert pid is not None
-    until(lambda: {each.pid for each in confined(pid)} - before and spares(pid), "a child that stays, and a spare")
+    until(lambda: {each.pid for each in confined(pid)} - before, "a child that stays")
     [child] = [each for each in confined(pid) if each.pid not in before]
     until(lambda: sleeps(child.pid), "its rest")
     return child
@@ -457,12 +459,19 @@ def test_one_that_takes_too_long_is_given_up_though_others_were_read_before() ->
         until(lambda: process(child.pid) is None, "its end")
 
 
-@pytest.mark.parametrize("bounds", [replace(PATIENT, life=0.0), replace(PATIENT, memory=60 * 2**20)])
-def test_after_much_work_or_memory_another_takes_its_place(bounds: Bounds) -> None:
-    with Reader(bounds) as made:
+def test_after_much_work_another_takes_its_place() -> None:
+    with Reader(replace(PATIENT, life=0.0)) as made:
         assert made.profile(sources("x = 1"), whose="ada") == analyse(sources("x = 1"))
         until(lambda: not confined(made.pid or 0), "its end")
         assert made.profile(sources("x = 2"), whose="ada") == analyse(sources("x = 2"))
+
+
+@pytest.mark.parametrize(
+    ("bounds", "worn"),
+    [(Bounds(life=1e6, memory=2**50), False), (Bounds(life=0, memory=2**50), True), (Bounds(life=1e6, memory=1), True)],
+)
+def test_much_memory_wears_it_out_too(bounds: Bounds, worn: bool) -> None:
+    assert is_worn(bounds) is worn
 
 
 def test_its_rest_is_over_some_time() -> None:
@@ -483,7 +492,7 @@ def test_closing_ends_those_at_rest() -> None:
     made = Reader(PATIENT)
     child = at_rest(made)
     made.close()
-    until(lambda: process(child.pid) is None, "its end")
+    until(lambda: not alive(child.group), "its end")
 
 
 def test_those_at_rest_end_with_their_owner_though_the_process_they_come_from_is_gone() -> None:
@@ -491,7 +500,21 @@ def test_those_at_rest_end_with_their_owner_though_the_process_they_come_from_is
         child = at_rest(made)
         os.kill(made.pid or 0, signal.SIGKILL)
         assert made.profile(sources(WHOLE), whose="ada") == analyse(sources(WHOLE))
-    until(lambda: process(child.pid) is None, "its end")
+    until(lambda: not alive(child.group), "its end")
+
+
+def test_the_process_they_come_from_waits_for_them_and_does_nothing() -> None:
+    """Longer than it would wait for work: it does not end before them, nor go round and round."""
+    with Reader(PATIENT, idle=0.5) as made:
+        child = at_rest(made)
+        begun, warm = time.monotonic(), process(made.pid or 0)
+        assert warm is not None
+        while time.monotonic() - begun < 1.5:
+            assert made.profile(sources("x = 1"), whose="ada").entrypoint.known
+            until(lambda: sleeps(child.pid), "its rest")
+        after = process(warm.pid)
+        assert after is not None
+        assert (after.ticks - warm.ticks) / os.sysconf("SC_CLK_TCK") < 0.4
 
 
 # Several at once

@@ -91,6 +91,16 @@ def test_others_get_the_environment_that_the_command_was_given(given: dict[str, 
     assert done.stdout.split() == [str(given.get(NO_PLUGINS)), "1"]
 
 
+@pytest.mark.parametrize(("more", "told"), [((), False), (("--debug",), True)], ids=["usual", "debug"])
+def test_a_command_that_fails_tells_it_and_its_code(more: tuple[str, ...], told: bool, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "crucible", "status", "--server", "http://127.0.0.1:1", *more]
+    environ = {**os.environ, "CRUCIBLE_HOME": str(tmp_path)}
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == (1 if told else 9)
+    assert ("Traceback" in done.stderr) is told
+    assert "127.0.0.1:1" in done.stderr
+
+
 def test_a_command_goes_by_the_environment_it_was_given(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     environ = {"CRUCIBLE_HOME": str(tmp_path), "CRUCIBLE_REQUEST_SECONDS": "7"}
     assert run(["config", "show", "request_seconds"], environ) == 0

@@ -1,13 +1,13 @@
-"""Programs are read once each, by a reader that is made when it is needed and ended with its owner."""
+"""Programs are read once for each asker, by a reader that is made when it is needed and ended with its owner."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 
 import pytest
-from tests.authorisation.town import found_town
+from tests.authorisation.town import found_town, token_of
 from tests.control.fakes import InlineCalls
 from tests.control.world import Rig
 
@@ -84,9 +84,9 @@ class Noting:
     """A reader that notes for whom it reads."""
 
     def __init__(self) -> None:
-        self.asked: list[str | None] = []
+        self.asked: list[Hashable] = []
 
-    def profile(self, sources: Sources, whose: str | None = None) -> Profile:
+    def profile(self, sources: Sources, whose: Hashable = None) -> Profile:
         self.asked.append(whose)
         return analyse(sources)
 
@@ -97,11 +97,12 @@ async def test_a_plan_is_read_for_whoever_asks_and_a_forecast_for_nobody(
     noting = Noting()
     monkeypatch.setattr(Readings, "_reader", noting)
     town = await found_town(rig)
-    for name in ("member", "manager", "member"):
-        who = await town.identity(name)
-        await town.control.at(who).plan(PlanAsk(code=f"import torch  # {name} {len(noting.asked)}"))
-    member, manager = (await town.identity("member")).user, (await town.identity("manager")).user
-    assert noting.asked == [member, manager, member]
-    ask = PlanAsk(code="import torch  # of a job", backend="local")
-    await rig.parts.plans.forecast(ask, rig.clock.now())
-    assert noting.asked[3:] == [None]
+    member, manager = await town.identity("member"), await town.identity("manager")
+    narrow = await town.control.identify(await token_of(town.control, "member", project="alpha"))
+    assert narrow is not None
+    for who in (member, manager, narrow, member):
+        await town.control.at(who).plan(PlanAsk(code=f"import torch  # {len(noting.asked)}"))
+    assert noting.asked == [member.authority, manager.authority, narrow.authority, member.authority]
+    assert len({*noting.asked}) == 3, "a token for one project has been given to somebody"
+    await rig.parts.plans.forecast(PlanAsk(code="import torch  # of a job", backend="local"), rig.clock.now())
+    assert noting.asked[4:] == [None]

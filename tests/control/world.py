@@ -218,7 +218,8 @@ async def give_back(db: Db) -> None:
             driver_of(conn).execute(statement)
 
     if left := asyncio.all_tasks() - {asyncio.current_task()}:
-        await asyncio.wait(left, timeout=5)
+        _, endless = await asyncio.wait(left, timeout=5)
+        assert not endless, f"a test has left {endless}"
     try:
         await db.write(wipe)
     except DatabaseClosed:

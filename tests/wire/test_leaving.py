@@ -33,9 +33,16 @@ def test_whatever_still_runs() -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a file that is always full")
 def test_what_cannot_be_written_is_no_success(code: int, told: int) -> None:
     with open("/dev/full", "w") as full:
-        assert left("sys.stdout.write('out')", code, stdout=full).returncode == told
+        done = left("sys.stdout.write('out')", code, stdout=full)
+    assert done.returncode == told
+    assert "No space left" in done.stderr
 
 
-def test_streams_that_are_closed_or_not_there() -> None:
-    assert left("sys.stdout = None", 0).returncode == 0
-    assert left("sys.stdout.close()", 0).returncode == UNWRITTEN
+def test_nothing_is_said_where_nobody_reads_any_more() -> None:
+    done = left("import os\nread, write = os.pipe()\nos.close(read)\nos.dup2(write, 1)\nsys.stdout.write('out')", 0)
+    assert (done.returncode, done.stderr) == (UNWRITTEN, "")
+
+
+@pytest.mark.parametrize("before", ["sys.stdout = None", "sys.stdout.close()", "sys.stderr = None"])
+def test_streams_that_are_closed_or_not_there(before: str) -> None:
+    assert left(before, 0).returncode == 0

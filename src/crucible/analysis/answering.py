@@ -44,7 +44,7 @@ def _serve(asker: socket.socket, bounds: Bounds, rest: float, held: list[bytes])
     """Until the asker has gone, or it is better to begin anew. What is held keeps memory at hand, to its end."""
     asker.sendall(TAKEN)
     confine(bounds)
-    while _answered(asker) and not _is_worn(bounds):
+    while _answered(asker) and not is_worn(bounds):
         allow(0, rest)
         gc.collect()
         held = held or prepared(asker)
@@ -66,7 +66,7 @@ def _answered(asker: socket.socket) -> bool:
     return task.more
 
 
-def _is_worn(bounds: Bounds) -> bool:
+def is_worn(bounds: Bounds) -> bool:
     """What took much memory may leave it in pieces, and limits on processor time cannot be set back."""
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     return most > bounds.memory / 2 or time.process_time() > bounds.life

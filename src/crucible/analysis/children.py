@@ -1,7 +1,7 @@
 """Children: the forks of the warm process, one for each asker, and the spare that waits for the next.
 
-A question does not wait for a fork and for memory, where there was time to make a spare: while nothing is read, or a
-processor has nothing else to do.
+A question does not wait for a fork and for memory, where there was time to make a spare: while there is no other
+child, or a processor has nothing else to do. Whether a child reads or rests, only it and its asker know.
 """
 
 from __future__ import annotations
@@ -40,19 +40,24 @@ class Children:
         signal.set_wakeup_fd(self._ending.fileno(), warn_on_full_buffer=False)
 
     def asked(self, idle: float) -> bool:
-        """Waits for word of the owner; False when there is none for so many seconds, and no child left."""
+        """Waits for word of the owner; False when there is none for so many seconds, and no child either."""
         until = time.monotonic() + idle
         while True:
             if self._due and (not self._taken or self._processors.free()):
                 self._spare, self._due = self._forked(), False
-            left = max(0.0, until - time.monotonic())
-            heard, _, _ = select.select([self._owner, self._ended], [], [], min(left, SOON) if self._due else left)
+            heard, _, _ = select.select([self._owner, self._ended], [], [], self._patience(until))
             if self._ended in heard:
                 self._bury()
+                until = time.monotonic() + idle
             if self._owner in heard:
                 return True
-            if time.monotonic() >= until and not self._taken:
+            if not self._taken and time.monotonic() >= until:
                 return False
+
+    def _patience(self, until: float) -> float | None:
+        """Seconds to wait for anything to happen; None is without end. Whoever has children waits for theirs."""
+        left = None if self._taken else max(0.0, until - time.monotonic())
+        return left if not self._due else SOON if left is None else min(left, SOON)
 
     def _bury(self) -> None:
         """Those that ended leave nothing behind."""

@@ -36,7 +36,7 @@ def serve(descriptor: int, bounds: Bounds, idle: float) -> None:
 
 
 def _warm_up() -> None:
-    """Loads what a first question would load. A child ends before collecting its garbage would pay."""
+    """Loads what a first question would load. A child collects its garbage after its answer, if at all."""
     for code in (_BROKEN, *[SAMPLE.encode()] * _READINGS):
         asked = questions().dump_json(Question(Sources({"a.py": code}, "a.py"), T4))
         task = questions().validate_json(asked)

@@ -1,4 +1,4 @@
-"""Lines: those to children that have answered and may be asked again, by whom they have answered.
+"""Lines: those to children that have answered and may be asked again, by whoever they have answered.
 
 What a hostile program could do to its reader happens to the programs of whoever sent it, and to nobody else's.
 """
@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import socket
 import threading
+from collections.abc import Hashable
+from enum import Enum
 from typing import NamedTuple
 
 from crucible.analysis.asking import AT_REST
@@ -19,46 +21,53 @@ class Lines:
         self._most = most
         self._lock = threading.Lock()
         self._kept: list[_Line] = []
+        self._closed = False
 
-    def take(self, whose: str | None) -> socket.socket | None:
+    def take(self, whose: Hashable) -> socket.socket | None:
         """One over which the same has asked before, if its child is at rest. It is the taker's then."""
         with self._lock:
             for line in reversed([each for each in self._kept if each.whose == whose]):
-                at_rest = line.at_rest()
-                if at_rest is not None:
-                    self._kept.remove(line)
-                if at_rest:
+                state = line.state()
+                if state is _State.BUSY:
+                    continue
+                self._kept.remove(line)
+                if state is _State.AT_REST:
                     return line.socket
-                if at_rest is False:
-                    line.socket.close()
+                line.socket.close()
         return None
 
-    def keep(self, whose: str, line: socket.socket) -> None:
+    def keep(self, whose: Hashable, line: socket.socket) -> None:
         with self._lock:
             self._kept.append(_Line(whose, line))
-            self._drop(len(self._kept) - self._most)
+            self._drop(len(self._kept) - (0 if self._closed else self._most))
 
     def close(self) -> None:
+        """Those that are there, and those that come later."""
         with self._lock:
+            self._closed = True
             self._drop(len(self._kept))
 
     def _drop(self, count: int) -> None:
         """The oldest; their children end when they see it."""
-        while count > 0:
+        for _ in range(count):
             self._kept.pop(0).socket.close()
-            count -= 1
+
+
+class _State(Enum):
+    BUSY = "has not done with its last answer"
+    AT_REST = "can be asked"
+    GONE = "has ended, or says what it should not"
 
 
 class _Line(NamedTuple):
-    whose: str
+    whose: Hashable
     socket: socket.socket
 
-    def at_rest(self) -> bool | None:
-        """Whether the child can be asked; None while it has not done with its last answer, False when it is gone."""
+    def state(self) -> _State:
         self.socket.setblocking(False)
         try:
-            return self.socket.recv(1) == AT_REST
+            return _State.AT_REST if self.socket.recv(1) == AT_REST else _State.GONE
         except BlockingIOError:
-            return None
+            return _State.BUSY
         except OSError:
-            return False
+            return _State.GONE

@@ -9,6 +9,7 @@ import os
 import socket
 import threading
 import time
+from collections.abc import Hashable
 from types import TracebackType
 
 from pydantic import ValidationError
@@ -69,10 +70,11 @@ class Reader:
         """Of the warm process, None while there is none."""
         return self._warm.pid
 
-    def profile(self, sources: Sources, reference: Reference = T4, whose: str | None = None) -> Profile:
+    def profile(self, sources: Sources, reference: Reference = T4, whose: Hashable = None) -> Profile:
         """The profile, or one that says why there is none. Blocks: call it off the event loop.
 
-        What read a program reads others of the same person, if he is named: that is quicker. Nobody else's.
+        What has read a program reads the next one of the same asker, if he is named by `whose`, which is quicker, and
+        nobody else's.
         """
         sources.check()
         if not hasattr(os, "fork"):
@@ -84,19 +86,35 @@ class Reader:
         finally:
             self._turns.release()
 
-    def _asked(self, question: Question, whose: str | None) -> Profile:
-        line = self._kept_line(whose) or self._new_line()
+    def _asked(self, question: Question, whose: Hashable) -> Profile:
+        asked = questions().dump_json(question)
+        kept = self._kept_line(whose)
+        line = kept or self._new_line()
         if line is None:
             return unread(question.sources, "No process could be started to read it.")
         begun = time.monotonic()
-        answer = _exchanged(line, questions().dump_json(question), begun + self._bounds.patience + _GRACE)
+        answer = _exchanged(line, asked, begun + self._bounds.patience + _GRACE)
         if answer[:1] == ANSWERED and len(answer) <= MAX_ANSWER:
-            self._put_by(line, whose)
-            return _understood(question.sources, answer[1:])
+            return self._understood(question, answer[1:], line, whose)
         line.close()
+        if answer == NO_ROOM and kept is not None:
+            return self._asked(question, whose)  # what others have left of its memory says nothing about the program
         return unread(question.sources, self._why(answer, time.monotonic() - begun))
 
-    def _kept_line(self, whose: str | None) -> socket.socket | None:
+    def _understood(self, question: Question, answer: bytes, line: socket.socket, whose: Hashable) -> Profile:
+        """Who makes sense may be asked again."""
+        try:
+            profile = answers().validate_json(answer).profile
+        except ValidationError as error:
+            line.close()
+            return unread(question.sources, f"What was read of it makes no sense: {error.errors()[0]['msg']}.")
+        if question.more:
+            self._lines.keep(whose, line)
+        else:
+            line.close()
+        return profile
+
+    def _kept_line(self, whose: Hashable) -> socket.socket | None:
         while line := self._lines.take(whose):
             if _opened(line):
                 return line
@@ -106,18 +124,17 @@ class Reader:
     def _new_line(self) -> socket.socket | None:
         for _ in range(TRIES):
             ours, theirs = socket.socketpair()
-            with theirs:
-                sent = self._warm.hand_over(theirs)
-            if sent and _taken(ours, STARTING):
+            taken = False
+            try:
+                with theirs:
+                    sent = self._warm.hand_over(theirs)
+                taken = sent and _taken(ours, STARTING)
+            finally:
+                if not taken:
+                    ours.close()
+            if taken:
                 return ours
-            ours.close()
         return None
-
-    def _put_by(self, line: socket.socket, whose: str | None) -> None:
-        if whose is None:
-            line.close()
-        else:
-            self._lines.keep(whose, line)
 
     def _why(self, answer: bytes, taken: float) -> str:
         if answer == NO_ROOM:
@@ -155,13 +172,6 @@ def unread(sources: Sources, why: str) -> Profile:
         entrypoint=Conclusion(kind),
         notes=(f"{sources.entry}: {why}",),
     )
-
-
-def _understood(sources: Sources, data: bytes) -> Profile:
-    try:
-        return answers().validate_json(data).profile
-    except ValidationError as error:
-        return unread(sources, f"What was read of it makes no sense: {error.errors()[0]['msg']}.")
 
 
 def _opened(line: socket.socket) -> bool:

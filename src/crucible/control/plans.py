@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from crucible.backends.base import MachineOrder, Slots
@@ -71,7 +71,7 @@ class Plans:
         self._readings = Readings(calls)
         self._known = DataSheets()
 
-    async def of(self, ask: PlanAsk, now: float, whose: str | None = None) -> View:
+    async def of(self, ask: PlanAsk, now: float, whose: Hashable = None) -> View:
         """Offers of every place, best first: those that can run it, then those that could once they are connected.
 
         `chosen` is what a submission with `job` added would be given now; None: nothing that is connected can run it,
@@ -91,7 +91,7 @@ class Plans:
         experience = await self._memory.lessons.known(now)
         return await self._calls.run(LANE, lambda: self._foretold(question, experience), SECONDS)
 
-    async def _understood(self, ask: PlanAsk, whose: str | None = None) -> Question:
+    async def _understood(self, ask: PlanAsk, whose: Hashable = None) -> Question:
         return self._question(ask, await self._readings.of(ask.program, whose) if ask.program else None)
 
     def close(self) -> None:

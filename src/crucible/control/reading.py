@@ -139,7 +139,7 @@ class Reading(Face):
     async def plan(self, ask: PlanAsk) -> View:
         """Where the job would run, for how much, and the call that would be sent; nothing is sent."""
         self._need_work()
-        return await self._parts.plans.of(ask, self._ports.clock.now(), self._who.user)
+        return await self._parts.plans.of(ask, self._ports.clock.now(), self._who.authority)
 
     async def predictions(self, *, limit: int, cursor: str | None) -> View:
         """What was predicted of jobs beside what they took, newest first, and how good that was on the whole."""

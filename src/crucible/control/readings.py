@@ -1,8 +1,9 @@
-"""Readings: what programs need, each read once, in processes of their own and off the event loop."""
+"""Readings: what programs need, each read once for whoever asks, in processes of their own and off the event loop."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Hashable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -21,10 +22,10 @@ KEPT = 256
 class Readings:
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
-        self._kept: OrderedDict[tuple[str | None, str], Profile] = OrderedDict()
+        self._kept: OrderedDict[tuple[Hashable, str], Profile] = OrderedDict()
 
-    async def of(self, program: Program, whose: str | None = None) -> Profile:
-        """`whose`: the person who has it read, for whom the next one is read sooner then.
+    async def of(self, program: Program, whose: Hashable = None) -> Profile:
+        """`whose`: who has it read, and for whom the next one is read sooner then.
 
         What was read for him is told to nobody else: a program of his could have had a say in it.
         """
@@ -43,7 +44,7 @@ class Readings:
         if "_reader" in vars(self):
             self._reader.close()
 
-    def _read(self, program: Program, whose: str | None) -> Profile:
+    def _read(self, program: Program, whose: Hashable) -> Profile:
         from crucible.analysis import Sources
 
         files = {path: as_bytes(text) for path, text in program.files.items()}

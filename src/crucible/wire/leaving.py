@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from typing import NoReturn
@@ -17,10 +18,18 @@ def leave(code: int) -> NoReturn:
     closed what must be closed: neither threads nor `atexit` are waited for.
     """
     for stream in (sys.stdout, sys.stderr):
+        if stream is None or stream.closed:
+            continue
         try:
             stream.flush()
-        except (OSError, ValueError):  # nobody reads it any more, or it was closed
+        except OSError as error:
             code = code or UNWRITTEN
-        except AttributeError:
-            pass  # there is none
+            _say(error)
     os._exit(code)
+
+
+def _say(error: OSError) -> None:
+    """Unless it is that nobody reads any more, or nothing can be said either."""
+    with contextlib.suppress(OSError):
+        if not isinstance(error, BrokenPipeError):
+            os.write(2, f"What was written last could not be: {error}\n".encode())
