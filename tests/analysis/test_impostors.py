@@ -29,6 +29,9 @@ from crucible.analysis.asking import (
 from crucible.core.profile import Profile
 
 
+RIGHT = answers().dump_json(Answer(analyse(sources("x = 1"))))
+
+
 class Impostor:
     """In the place of the warm process: whoever takes a question does what the test says."""
 
@@ -57,6 +60,16 @@ def answered_by(act: Callable[[socket.socket], None], bounds: Bounds = PATIENT) 
     impostor = Impostor(act)
     reader.__dict__["_warm"] = impostor
     return reader.profile(sources("x = 1")), impostor
+
+
+def taken_for_ada(act: Callable[[socket.socket], None], times: int) -> int:
+    """How many lines it took to answer her so often, each time rightly."""
+    reader = Reader(PATIENT)
+    reader.__dict__["_warm"] = impostor = Impostor(act)
+    for _ in range(times):
+        assert reader.profile(sources("x = 1"), whose="ada") == analyse(sources("x = 1"))
+    reader.close()
+    return impostor.asked
 
 
 def take_question(asker: socket.socket) -> None:
@@ -107,36 +120,23 @@ def test_a_line_that_ends_within_an_answer_is_none(said: bytes) -> None:
 @pytest.mark.parametrize("at_last", [AT_REST, AT_REST + b"x", b"x", b""])
 def test_one_that_only_seems_to_be_at_rest_is_done_without(at_last: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("crucible.analysis.reader.KNOCKING", 0.05)
-    right = answers().dump_json(Answer(analyse(sources("x = 1"))))
 
     def act(asker: socket.socket) -> None:
-        after_the_question(asker, ANSWERED + right)
+        after_the_question(asker, ANSWERED + RIGHT)
         asker.sendall(at_last)
         asker.recv(1)  # whoever knocks is not let in
 
-    reader = Reader(PATIENT)
-    reader.__dict__["_warm"] = impostor = Impostor(act)
-    for _ in range(3):
-        assert reader.profile(sources("x = 1"), whose="ada") == analyse(sources("x = 1"))
-    reader.close()
-    assert impostor.asked == 3
+    assert taken_for_ada(act, 3) == 3
 
 
 def test_one_without_room_for_another_program_leaves_it_to_a_new_one() -> None:
-    right = answers().dump_json(Answer(analyse(sources("x = 1"))))
-
     def act(asker: socket.socket) -> None:
-        after_the_question(asker, ANSWERED + right)
+        after_the_question(asker, ANSWERED + RIGHT)
         asker.sendall(AT_REST)
         assert asker.recv(1) == KNOCK
         after_the_question(asker, NO_ROOM)
 
-    reader = Reader(PATIENT)
-    reader.__dict__["_warm"] = impostor = Impostor(act)
-    for _ in range(2):
-        assert reader.profile(sources("x = 1"), whose="ada") == analyse(sources("x = 1"))
-    reader.close()
-    assert impostor.asked == 2
+    assert taken_for_ada(act, 2) == 2
 
 
 def test_silence_is_waited_out_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
