@@ -25,6 +25,8 @@ Numbered = Callable[[int], object]
 """What is timed; it is told which time it is."""
 
 LINES = 2000
+BETWEEN = 0.1
+"""Seconds between people who come for the first time; whoever types is not given any."""
 TYPED = """\
 import torch
 from torchvision import datasets, models
@@ -58,7 +60,7 @@ def _read(times: int) -> list[Figure]:
     texts = {"one program": whole_program(LINES), "trainings": long_program(LINES)}
     with Reader() as reader:
         typing = [(name, _timed(_asked(reader, text, "a person"), times)) for name, text in texts.items()]
-        coming = [(name, _timed(_asked(reader, text, "person {}"), times)) for name, text in texts.items()]
+        coming = [(name, _timed(_asked(reader, text, "person {}"), times, BETWEEN)) for name, text in texts.items()]
     with _uncollected():
         bare = [(name, _timed(_read_here(text), times)) for name, text in texts.items()]
     return [
@@ -108,10 +110,11 @@ def _typed(server: Running, times: int) -> Figure:
         return _figure("a plan while typing, p95", _timed(ask, times), 200)
 
 
-def _timed(work: Numbered, times: int) -> list[float]:
-    """Milliseconds of each but the first, which only warms up."""
+def _timed(work: Numbered, times: int, between: float = 0.0) -> list[float]:
+    """Milliseconds of each but the first, which only warms up; with so many seconds before each."""
     took = []
     for number in range(times + 1):
+        time.sleep(between)
         began = time.perf_counter()
         work(number)
         took.append((time.perf_counter() - began) * 1000)

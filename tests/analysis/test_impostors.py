@@ -28,7 +28,6 @@ from crucible.analysis.asking import (
 )
 from crucible.core.profile import Profile
 
-
 RIGHT = answers().dump_json(Answer(analyse(sources("x = 1"))))
 
 
