@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, Select, insert, select
 
-from crucible.control import marks
+from crucible.control import marks, retention
 from crucible.control.crashpoints import crashpoint
 from crucible.control.db import schema as t
 from crucible.control.ports import Ports
+from crucible.control.pruning import Dead
 from crucible.control.uploads import Uploads
 from crucible.core.errors import NotFound
 from crucible.core.people import OWNER, Identity, Permission
@@ -39,8 +40,13 @@ class Bundles:
         return await self._ports.db.read(lambda conn: held(conn, sha256, who))
 
     async def put(self, sha256: str, chunks: AsyncIterator[bytes], who: Identity = OWNER) -> bool:
-        """Stores the bytes, then the row: a row means that the bundle is there whole. Whether it is new to him."""
-        await marks.announce(self._ports, bundle_key(sha256), MARK)
+        """Stores the bytes, then the row: a row means that the bundle is there whole. Whether it is new to him.
+
+        Bytes whose row never comes are removed by retention after a while.
+        """
+        key = bundle_key(sha256)
+        await marks.announce(self._ports, key, MARK)
+        await self._ports.db.write(lambda conn: retention.expect(conn, Dead(key, None, sha256)))
         size, _ = await self._uploads.bundle(sha256, chunks, self._limit)
         crashpoint("bundle.after_put")
         now = self._ports.clock.now()

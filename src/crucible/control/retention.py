@@ -217,6 +217,13 @@ class Retention:
             await self._ports.db.write(lambda conn, sha256=sha256: _drop_bundle(conn, sha256))  # type: ignore[misc]
 
 
+def expect(conn: Connection, dead: Dead) -> None:
+    """An object is on its way, and may never count: rounds look at it until a row needs it, or it is gone."""
+    coming = _coming(conn)
+    if dead not in coming:
+        _note_coming(conn, [*coming, dead])
+
+
 def plan_view(plan: Plan, dry_run: bool, failed: Mapping[str, CrucibleError] = _NOTHING) -> View:
     counts = {what: plan.count(what) for what in ("checkpoints", "artifacts", "logs", "bundles")}
     items = [_item_view(item) for item in plan.items]
@@ -300,8 +307,12 @@ def _tidied(conn: Connection, done: Removal, now: float) -> None:
     later = [dead for dead in coming if dead not in done.asked or dead.key in done.failed]
     later += sorted(done.coming - set(later), key=lambda dead: dead.key)
     if later != coming:
-        meta.put(conn, COMING, json.dumps([[dead.key, dead.job, dead.sha256] for dead in later]))
+        _note_coming(conn, later)
     marks.forget(conn, now)
+
+
+def _note_coming(conn: Connection, coming: Sequence[Dead]) -> None:
+    meta.put(conn, COMING, json.dumps([[dead.key, dead.job, dead.sha256] for dead in coming]))
 
 
 def _coming(conn: Connection) -> list[Dead]:
