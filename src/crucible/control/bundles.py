@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, Select, insert, select
+from sqlalchemy import Connection, bindparam, insert, select
 
 from crucible.control import marks, retention
 from crucible.control.crashpoints import crashpoint
 from crucible.control.db import schema as t
+from crucible.control.db.statement import Statement
 from crucible.control.ports import Ports
 from crucible.control.pruning import Dead
 from crucible.control.uploads import Uploads
@@ -19,6 +20,10 @@ from crucible.storage.layout import bundle_key
 
 MARK = "bundle"
 """Who stores a bundle is all one."""
+_SIZE = Statement(select(t.bundles.c.size).where(t.bundles.c.sha256 == bindparam("sha256")))
+_HOLDER = Statement(
+    select(t.holders.c.user).where(t.holders.c.sha256 == bindparam("sha256"), t.holders.c.user == bindparam("user"))
+)
 
 
 @dataclass(frozen=True)
@@ -59,29 +64,28 @@ class Bundles:
         return StoredFile(bundle_key(sha256), size, sha256)
 
     async def _size(self, sha256: str) -> int | None:
-        query = select(t.bundles.c.size).where(t.bundles.c.sha256 == sha256)
-        return await self._ports.db.read(lambda conn: conn.execute(query).scalar())
+        size: int | None = await self._ports.db.read(lambda conn: _SIZE.value(conn, sha256=sha256))
+        return size
 
 
 def held(conn: Connection, sha256: str, who: Identity) -> bool:
     """Whether it is there, and was brought by this user: who only knows its hash has no right to the code."""
-    if conn.execute(select(t.bundles.c.sha256).where(t.bundles.c.sha256 == sha256)).first() is None:
+    if _SIZE.value(conn, sha256=sha256) is None:
         return False
     if who.job is not None:  # a share link shows what its maker chose, not what he has
         return False
-    return who.may(Permission.OPERATE) or conn.execute(_holding(sha256, who)).first() is not None
+    return who.may(Permission.OPERATE) or _holds(conn, sha256, who)
 
 
-def _holding(sha256: str, who: Identity) -> Select[tuple[str]]:
-    c = t.holders.c
-    return select(c.user).where(c.sha256 == sha256, c.user == who.user)
+def _holds(conn: Connection, sha256: str, who: Identity) -> bool:
+    return _HOLDER.value(conn, sha256=sha256, user=who.user) is not None
 
 
 def _note(conn: Connection, sha256: str, size: int, who: Identity, now: float) -> bool:
     marks.arrived(conn, bundle_key(sha256), MARK)
     known = held(conn, sha256, who)
-    if who is not OWNER and conn.execute(_holding(sha256, who)).first() is None:
+    if who is not OWNER and not _holds(conn, sha256, who):
         conn.execute(insert(t.holders).values(sha256=sha256, user=who.user))
-    if conn.execute(select(t.bundles.c.sha256).where(t.bundles.c.sha256 == sha256)).first() is None:
+    if _SIZE.value(conn, sha256=sha256) is None:
         conn.execute(insert(t.bundles).values(sha256=sha256, size=size, created_at=now))
     return not known
