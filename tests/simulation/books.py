@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 from sqlalchemy import Connection
 
@@ -13,7 +14,9 @@ from crucible.simulation.faults.findings import Checkers
 from crucible.simulation.faults.loop import VirtualLoop
 from crucible.simulation.faults.machine import Ground
 from crucible.simulation.faults.network import Network
+from crucible.simulation.faults.notices import Notices
 from crucible.simulation.faults.ports import WallClock, WatchedDb
+from crucible.simulation.faults.safe import Safe
 from crucible.simulation.faults.store import MemoryStore
 from crucible.simulation.faults.trace import Trace
 from crucible.simulation.faults.truth import Truth
@@ -63,7 +66,9 @@ class Books:
 
 
 def checkers(books: Books) -> Checkers:
-    return Checkers(books.db, books.truth, books.cloud, books.store, books.loop.time, books.clock)
+    safe = Safe(books.db, Path("no keys"))
+    notices = Notices(books.db, books.truth)
+    return Checkers(books.db, books.truth, books.cloud, books.store, books.loop.time, books.clock, safe, notices)
 
 
 def make(books: Books, token: str, ends_at: float | None = 9e9) -> None:

@@ -15,15 +15,28 @@ from sqlalchemy import Connection, text
 
 from crucible.agent import runner_state
 from crucible.backends import base
-from crucible.control import agents, effects, janitor, ledger, orders, poller, repository, retention, scheduler
+from crucible.control import agents, effects, janitor, ledger, meta, orders, poller, repository, retention, scheduler
+from crucible.control.crashpoints import crashpoint
+from crucible.control.hooks import Notifier, Sender
+from crucible.control.hooks.sending import Sent
 from crucible.control.ingest import Ingest
 from crucible.control.outbox import Claimed
 from crucible.control.reconcile import Reconciler
+from crucible.control.secrets import Vault
+from crucible.control.secrets import rows as secret_rows
+from crucible.control.secrets.cipher import Cipher
+from crucible.control.secrets.keyring import new_key
 from crucible.control.submit import Accepted, Submit
 from crucible.control.unit import Unit
+from crucible.control.uploads import Uploads
+from crucible.control.views import View
 from crucible.core.errors import CrucibleError, NotFound, Unreachable
-from crucible.core.lifecycle import EffectKind, Event, Machine, MachineState, Step, World, machines, silence
+from crucible.core.hooks import Reply
+from crucible.core.lifecycle import EffectKind, Event, Machine, MachineState, Step, World, machines, reports, silence
 from crucible.core.lifecycle import facts as f
+from crucible.core.lifecycle.outcome import end_attempt
+from crucible.core.lifecycle.values import Attempt
+from crucible.core.people import Identity
 from crucible.core.pricing import Segment
 from crucible.core.states import AttemptState
 from crucible.simulation.faults.elastic import ElasticBackend
@@ -262,6 +275,86 @@ def checkpoints_are_acknowledged_first(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(agents.Agents, "put_checkpoint", put_checkpoint)
 
 
+def outputs_are_acknowledged_first(patch: pytest.MonkeyPatch) -> None:
+    """A file that a program left counts as stored, whether the store took it or not."""
+    real = agents.Agents.put_artifact
+
+    async def put_artifact(self: Any, *what: Any) -> None:
+        with suppress(CrucibleError):
+            await real(self, *what)
+
+    patch.setattr(agents.Agents, "put_artifact", put_artifact)
+
+
+def code_is_acknowledged_first(patch: pytest.MonkeyPatch) -> None:
+    """A bundle has its row, whether the store took it or not."""
+    real = Uploads.bundle
+
+    async def bundle(self: Any, sha256: str, *what: Any) -> tuple[int, bool]:
+        with suppress(CrucibleError):
+            return await real(self, sha256, *what)
+        return 1, True
+
+    patch.setattr(Uploads, "bundle", bundle)
+
+
+def who_exits_has_completed(patch: pytest.MonkeyPatch) -> None:
+    """A job is over when its program is, though what that left is still on its machine."""
+    real = reports._exited
+
+    def exited(world: World, attempt: Attempt, fact: f.RunnerExited, now: float) -> Step:
+        step = real(world, attempt, fact, now)
+        ended = next(a for a in step.world.attempts if a.id == attempt.id)
+        return step.then(end_attempt(step.world, ended, fact.reason, now)) if ended.live and ended.reason else step
+
+    patch.setattr(reports, "_exited", exited)
+
+
+def the_old_key_goes_first(patch: pytest.MonkeyPatch) -> None:
+    """A rotation writes the new key alone, and knows the old one by heart while it encrypts anew."""
+
+    async def rotate(self: Any, who: Identity) -> View:
+        old, new = self._keyring.read(), new_key()
+        await self._keep((new,))
+        crashpoint("secrets.key_added")
+
+        def anew(conn: Connection) -> None:
+            for row in secret_rows.every(conn):
+                named = row["project"], row["name"]
+                value = Cipher(old).unseal(*named, row["ciphertext"])
+                secret_rows.encrypted_anew(conn, *named, Cipher([new]).seal(*named, value))
+            meta.put(conn, secret_rows.KEY, new.fingerprint)
+
+        if old:
+            await self._ports.db.write(anew)
+        return {}
+
+    patch.setattr(Vault, "rotate", rotate)
+
+
+def notices_are_sent_once(patch: pytest.MonkeyPatch) -> None:
+    """What was sent was taken, whatever the receiver said, or did not say."""
+    real = Sender.send
+
+    async def send(self: Any, *what: Any) -> Sent:
+        return replace(await real(self, *what), reply=Reply(200))
+
+    patch.setattr(Sender, "send", send)
+
+
+def notices_are_passed_first(patch: pytest.MonkeyPatch) -> None:
+    """A hook's place in the feed moves on, and then the message is sent."""
+    real = Notifier._next
+
+    def passed(self: Any, conn: Connection, name: str) -> Any:
+        found = real(self, conn, name)
+        if found is not None and found.message is not None:
+            self._looked[name] = found.looked
+        return found
+
+    patch.setattr(Notifier, "_next", passed)
+
+
 def removals_are_tried_once(patch: pytest.MonkeyPatch) -> None:
     """What could not be removed is not looked at again."""
     real = retention._tidied
@@ -315,30 +408,36 @@ def who_stood_still_writes_on(patch: pytest.MonkeyPatch) -> None:
 
 
 ALL = (
-    Planted("a lost answer is a refusal", "dstack#707, #3453; skypilot#4431", lost_is_refused, first=4),
+    Planted("a lost answer is a refusal", "dstack#707, #3453; skypilot#4431", lost_is_refused, first=3),
     Planted("made before intended", "dstack#707, #3453; skypilot#4431", made_before_intended),
     Planted("one list is enough", "skypilot#4431", one_list_is_enough, first=3),
     Planted("told to end is gone", "dstack#1551, #3031, #3324", told_to_end_is_gone, first=3),
     Planted("deleting the deleted fails", "dstack#1551, #3031, #3324", deleting_the_deleted_fails),
-    Planted("old launches are sent", "skypilot#4410", old_launches_are_sent, first=11),
-    Planted("failed to end is gone", "skypilot#2990, #4392", failed_to_end_is_gone, first=3),
+    Planted("old launches are sent", "skypilot#4410", old_launches_are_sent, first=111),
+    Planted("failed to end is gone", "skypilot#2990, #4392", failed_to_end_is_gone, first=4),
     Planted("silence is death", "skypilot#10155, #10157, #10123", silence_is_death, first=3),
     Planted("nobody sweeps", "skypilot#5031, #7707", nobody_sweeps, first=2),
     Planted("the latest on the machine", "skypilot#10682", the_latest_on_the_machine),
     Planted("cancel comes too early", "dstack#2068, #3449", cancel_comes_too_early),
-    Planted("anybody claims", "dstack#2637", anybody_claims),
-    Planted("no place is avoided", "skypilot#10021", no_place_is_avoided),
+    Planted("anybody claims", "dstack#2637", anybody_claims, first=11),
+    Planted("no place is avoided", "skypilot#10021", no_place_is_avoided, first=3),
     Planted("output is acknowledged first", "dstack#2783, ray#44561", output_is_acknowledged_first),
-    Planted("checkpoints are acknowledged first", "promise 6", checkpoints_are_acknowledged_first, first=2),
-    Planted("removals are tried once", "promise 6", removals_are_tried_once, first=15),
+    Planted("checkpoints are acknowledged first", "promise 6", checkpoints_are_acknowledged_first),
+    Planted("outputs are acknowledged first", "promise 1", outputs_are_acknowledged_first, first=8),
+    Planted("code is acknowledged first", "promise 1", code_is_acknowledged_first, first=3),
+    Planted("who exits has completed", "promise 6", who_exits_has_completed),
+    Planted("the old key goes first", "promise 6", the_old_key_goes_first),
+    Planted("notices are sent once", "promise 6", notices_are_sent_once, first=2),
+    Planted("notices are passed first", "promise 6", notices_are_passed_first, first=2),
+    Planted("removals are tried once", "promise 6", removals_are_tried_once),
     Planted("nobody waits for what is coming", "promise 6", nobody_waits_for_what_is_coming, first=2),
-    Planted("keys are ignored", "promise 1", keys_are_ignored, first=10),
+    Planted("keys are ignored", "promise 1", keys_are_ignored, first=4),
     Planted("only the last event", "promise 6", only_the_last_event),
     Planted("our own count is the bill", "promise 3", our_own_count_is_the_bill),
     Planted("prices never change", "promise 3", prices_never_change, first=2),
-    Planted("who stood still writes on", "promise 3", who_stood_still_writes_on, first=63),
+    Planted("who stood still writes on", "promise 3", who_stood_still_writes_on, first=33),
     Planted("machines have no end", "promise 3", machines_have_no_end),
-    Planted("doubles take the healthy along", "promise 4", doubles_take_the_healthy_along, first=18),
+    Planted("doubles take the healthy along", "promise 4", doubles_take_the_healthy_along, first=8),
     Planted("room is not counted", "promise 2", room_is_not_counted, first=5),
     Planted("limits are not kept", "promise 3", limits_are_not_kept, first=24),
 )

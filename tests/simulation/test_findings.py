@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from contextlib import nullcontext
 
 import pytest
 from tests.simulation.books import Books, checkers, instance, make
@@ -14,8 +15,8 @@ from crucible.simulation.faults.choices import Choices
 from crucible.simulation.faults.findings import BOUND_SECONDS, LAUNCH_SECONDS
 from crucible.simulation.faults.shelf import Shelf
 from crucible.simulation.faults.story import Broken
-from crucible.simulation.faults.truth import Running, Saved, Segment
-from crucible.storage.layout import checkpoint_key, log_segment_key
+from crucible.simulation.faults.truth import Output, Running, Saved, Segment
+from crucible.storage.layout import artifact_key, bundle_key, checkpoint_key, log_segment_key
 
 DATA = b"one line\n"
 SHA = hashlib.sha256(DATA).hexdigest()
@@ -61,6 +62,64 @@ def test_an_object_that_no_row_knows_is_told(books: Books) -> None:
     mark = hashlib.sha256(key.encode()).hexdigest()[:40]
     books.put("meta", key=f"arriving:{mark}", value="{}")
     assert shelf.left() == "", "it comes again"
+
+
+def test_a_bundle_that_is_listed_is_there_and_one_that_a_job_needs_is_listed(books: Books) -> None:
+    shelf = Shelf(books.db, books.truth, books.store)
+    books.put("jobs", id="job-1", state="queued", spec=f'{{"bundle": "{SHA}"}}')
+    books.put("jobs", id="job-2", state="queued", spec="{}")
+    with pytest.raises(Broken, match="job-1 is kept, and its bundle is not"):
+        shelf.check()
+    books.put("bundles", sha256=SHA)
+    with pytest.raises(Broken, match="not in the store"):
+        shelf.check()
+    books.store.objects[bundle_key(SHA)] = DATA
+    shelf.check()
+    assert shelf.strangers() == []
+    books.change("DELETE FROM bundles")
+    books.change("UPDATE jobs SET pruned_at = 1.0")
+    shelf.check()
+    assert shelf.strangers() == [bundle_key(SHA)]
+
+
+def test_an_output_that_was_acknowledged_is_listed_and_there(books: Books) -> None:
+    shelf, key = Shelf(books.db, books.truth, books.store), artifact_key("job-1", "att-1", "model")
+    books.truth.output(Output("job-1", "att-1", "model", SHA))
+    with pytest.raises(Broken, match="model of att-1 was acknowledged"):
+        shelf.check()
+    books.put("artifacts", job="job-1", attempt="att-1", path="model", sha256=SHA)
+    with pytest.raises(Broken, match="not in the store"):
+        shelf.check()
+    books.store.objects[key] = b"other bytes"
+    with pytest.raises(Broken, match="other bytes"):
+        shelf.check()
+    books.store.objects[key] = DATA
+    shelf.check()
+    assert shelf.strangers() == []
+
+
+@pytest.mark.parametrize(
+    ("reason", "detail", "machine", "told"),
+    [
+        ("completed", "", "up", True),
+        ("completed", "nothing was heard of it", "up", False),
+        ("completed", "", "gone", False),
+        ("interrupted", "", "up", False),
+    ],
+)
+def test_a_try_that_completes_before_its_outputs_are_in_is_told(
+    books: Books, reason: str, detail: str, machine: str, told: bool
+) -> None:
+    shelf = Shelf(books.db, books.truth, books.store)
+    books.truth.complete(Running("job-1", "att-1", "i-1", 0))
+    books.put("machines", id="mch-1", call="{}", state=machine)
+    books.put("slots", attempt="att-1", machine="mch-1")
+    books.put("attempts", id="att-1", job="job-1", state="saving")
+    shelf.commit()
+    books.change(f"UPDATE attempts SET state = 'ended', reason = '{reason}', detail = '{detail}'")
+    with pytest.raises(Broken, match="before its outputs were in") if told else nullcontext():
+        shelf.commit()
+    assert books.truth.finishing == []
 
 
 def test_two_live_tries_of_a_generation_are_told(books: Books) -> None:

@@ -11,8 +11,8 @@ from crucible.simulation.faults.findings import Checkers
 from crucible.simulation.faults.run import run
 
 TWO_SERVERS = 33
-"""A seed with two of them."""
-CODE = "from crucible.simulation.faults.run import run; print(run(3).digest)"
+"""A seed with two of them, a receiver, and secrets."""
+CODE = f"from crucible.simulation.faults.run import run; print(run({TWO_SERVERS}).digest)"
 
 
 def digest_elsewhere(hash_seed: str) -> str:
@@ -27,9 +27,9 @@ def test_a_seed_has_one_trace_in_any_process() -> None:
 
 @pytest.mark.timeout(300)
 def test_a_seed_has_one_trace_whatever_ran_before() -> None:
-    first = run(3)
+    first = run(TWO_SERVERS)
     run(4)
-    again = run(3)
+    again = run(TWO_SERVERS)
     assert first.trace.lines == again.trace.lines
     assert first.digest == again.digest
 
@@ -44,10 +44,18 @@ def test_a_run_is_full_of_faults_and_comes_to_its_end() -> None:
     outcome = run(3)
     told = [f"{line.who} {line.what}" for line in outcome.trace.lines]
     assert outcome.ok
-    assert sum("is acknowledged" in line for line in told) == 5
+    assert sum("is acknowledged as job" in line for line in told) == 5
     assert any("dies at" in line for line in told)
     assert any("is cut off" in line for line in told)
     assert any("calm" in line for line in told)
+
+
+@pytest.mark.timeout(300)
+def test_hooks_are_made_and_keys_rotated() -> None:
+    told = [f"{line.who} {line.what}" for line in run(TWO_SERVERS).trace.lines]
+    assert any("steward https://receiver/" in line and "is acknowledged" in line for line in told)
+    assert any("steward rotate is acknowledged" in line for line in told)
+    assert any("steward HF_TOKEN is value" in line and "is acknowledged" in line for line in told)
 
 
 @pytest.mark.timeout(300)

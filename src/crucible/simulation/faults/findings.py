@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from crucible.simulation.faults.bills import Bills
 from crucible.simulation.faults.choices import Choices
 from crucible.simulation.faults.cloud import Cloud, Instance
+from crucible.simulation.faults.notices import Notices
 from crucible.simulation.faults.ports import WallClock, WatchedDb
+from crucible.simulation.faults.safe import Safe
 from crucible.simulation.faults.shelf import Shelf
 from crucible.simulation.faults.store import MemoryStore
 from crucible.simulation.faults.story import Broken, Story
@@ -42,6 +44,8 @@ class Checkers:
     store: MemoryStore
     now: Callable[[], float]
     clock: WallClock
+    safe: Safe
+    notices: Notices
     _releasing: dict[object, float] = field(default_factory=dict)
     _committed: object = None
     _looked: object = None
@@ -60,6 +64,7 @@ class Checkers:
         self._committed = state
         self._programs()
         self._choices.check()
+        self._shelf.commit()
         if self.cloud.honours_tokens:
             self._gone()
 
@@ -127,6 +132,8 @@ class Checkers:
         self._checkpoints()
         self._shelf.check()
         self._bills.check()
+        self.safe.check()
+        self.notices.check()
         self._note_releases()
 
     def _acknowledged(self) -> None:
@@ -197,12 +204,13 @@ class Checkers:
         living = [found.id for found in self.cloud.living()]
         if living:
             return f"{living[0]} lives"
-        return self._bills.open() or self._shelf.left()
+        return self._bills.open() or self._shelf.left() or self.notices.untold()
 
     def finish(self) -> None:
         self._outcomes()
         self._bills.finish()
         self._shelf.finish()
+        self.safe.check()
         for (job,) in self.db.look("SELECT id FROM jobs"):
             Story(self.db, self.truth).check(str(job))
 

@@ -17,6 +17,7 @@ class Folder:
     """`saved` are the steps of whole checkpoints; of those the first `uploaded` were announced.
 
     `segments` is the output, cut: the same bytes however often one is sent; the first `shipped` were announced.
+    `outputs` are the files that the program left for its user, by name.
     """
 
     assignment: Assignment
@@ -28,6 +29,7 @@ class Folder:
     uploaded: int = 0
     segments: list[bytes] = field(default_factory=list)
     shipped: int = 0
+    outputs: dict[str, bytes] = field(default_factory=dict)
     _open: bytes = b""
     began: bool = False
     done: bool = False

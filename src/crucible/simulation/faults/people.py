@@ -3,44 +3,39 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import hashlib
+from collections.abc import AsyncIterator
 from contextlib import suppress
-from typing import TypeVar
 
 from crucible.control.marks import ARRIVAL_SECONDS
-from crucible.control.service import Control
 from crucible.core.errors import CrucibleError
 from crucible.core.offers import Market
 from crucible.core.resources import GiB, Resources
 from crucible.core.spec import JobSpec, Keeping, Retries
 from crucible.simulation.faults.crew import Crew
+from crucible.simulation.faults.door import Door
 from crucible.simulation.faults.network import Lost
 from crucible.simulation.faults.ports import WallClock
-from crucible.simulation.faults.process import Crash
 from crucible.simulation.faults.program import Script
-from crucible.simulation.faults.servers import Servers, answered
 from crucible.simulation.faults.story import Broken
 from crucible.simulation.faults.trace import Trace
 from crucible.simulation.faults.truth import Truth
 from crucible.simulation.faults.weather import Dice, Weather
-
-T = TypeVar("T")
 
 AGAIN_SECONDS = 5.0
 PRUNE_TRIES = 60
 ROUNDS_SECONDS = 600.0
 """Several rounds of retention: what the last ones removed they do not look for again."""
 WISHES = ("cancel", "resume", "resume", "resume", "checkpoint")
-REQUEST_SECONDS = 30.0
+CODES = (b"train", b"fine-tune", b"evaluate")
+"""What bundles hold: several jobs have the same."""
 
 
 class People:
     """Each job has one person, who does not rest before the submission is acknowledged."""
 
-    def __init__(
-        self, servers: Servers, clock: WallClock, weather: Weather, truth: Truth, trace: Trace, dice: Dice
-    ) -> None:
-        self._servers = servers
+    def __init__(self, door: Door, clock: WallClock, weather: Weather, truth: Truth, trace: Trace, dice: Dice) -> None:
+        self._door = door
         self._clock = clock
         self._weather = weather
         self._truth = truth
@@ -52,7 +47,9 @@ class People:
     def start(self, jobs: int) -> None:
         for n in range(jobs):
             self.waiting += 1
-            self.crew.start(self._person(f"key-{n}", self._spec(n)))
+            code = self._dice.one(CODES)
+            self.crew.start(self._person(f"key-{n}", self._spec(n, code), code))
+        self.crew.start(self._visitor())
 
     def stop(self) -> None:
         self.crew.die()
@@ -67,14 +64,14 @@ class People:
     async def _prune(self) -> None:
         for _ in range(PRUNE_TRIES):
             with suppress(Lost, CrucibleError):
-                await self._ask(lambda control: control.prune(older_than=0.0, dry_run=False))
+                await self._door.ask(lambda control: control.prune(older_than=0.0, dry_run=False))
                 return
             await asyncio.sleep(AGAIN_SECONDS)
         raise Broken("nothing can be pruned")
 
-    async def _person(self, key: str, spec: JobSpec) -> None:
+    async def _person(self, key: str, spec: JobSpec, code: bytes) -> None:
         await asyncio.sleep(self._dice.between(0.0, 1200.0))
-        job = await self._submit(key, spec)
+        job = await self._submit(key, spec, code)
         self.waiting -= 1
         if self._dice.chance(0.3):
             await asyncio.sleep(self._dice.between(0.0, 60.0))
@@ -84,10 +81,17 @@ class People:
             if not self._weather.calm:
                 await self._wish(job, self._dice.one(WISHES))
 
-    async def _submit(self, key: str, spec: JobSpec) -> str:
+    async def _visitor(self) -> None:
+        """Brings code, gives up when there is no answer, and submits nothing."""
+        await asyncio.sleep(self._dice.between(0.0, 2400.0))
+        with suppress(Lost, CrucibleError):
+            await self._bring(b"a visitor's")
+
+    async def _submit(self, key: str, spec: JobSpec, code: bytes) -> str:
         while True:
             try:
-                done = await self._ask(lambda control: control.submit(spec, key))
+                await self._bring(code)
+                done = await self._door.ask(lambda control: control.submit(spec, key))
                 break
             except (Lost, CrucibleError) as error:
                 self._trace("people", f"{key} is not answered: {error}")
@@ -97,34 +101,28 @@ class People:
         self._truth.acknowledged(key, job)
         return job
 
+    async def _bring(self, code: bytes) -> None:
+        """As the client does: what is there already is not sent again."""
+        sha256 = _sha256(code)
+        if not await self._door.ask(lambda control: control.has_bundle(sha256)):
+            await self._door.ask(lambda control: control.put_bundle(sha256, _pieces(code)))
+
     async def _wish(self, job: str, wish: str) -> None:
         """Asks once; a refusal is an answer too."""
         try:
             if wish == "cancel":
-                await self._ask(lambda control: control.cancel(job))
+                await self._door.ask(lambda control: control.cancel(job))
                 self._truth.cancel(job)
             elif wish == "resume":
                 self._truth.resume(job)
-                await self._ask(lambda control: control.resume(job, checkpoint=None, backend=None))
+                await self._door.ask(lambda control: control.resume(job, checkpoint=None, backend=None))
             else:
-                await self._ask(lambda control: control.ask_checkpoint(job))
+                await self._door.ask(lambda control: control.ask_checkpoint(job))
             self._trace("people", f"{wish} {job}")
         except (Lost, CrucibleError) as error:
             self._trace("people", f"{wish} {job}: {error}")
 
-    async def _ask(self, request: Callable[[Control], Awaitable[T]]) -> T:
-        server = self._servers.any()
-        if server is None:
-            raise Lost("nobody listens")
-        task = server.process.start(answered(request, server.control))
-        done, _ = await asyncio.wait({task}, timeout=REQUEST_SECONDS)
-        if not done or task.cancelled():
-            raise Lost("there was no answer")
-        if isinstance(task.exception(), Crash) or self._weather.strikes("answer.lost"):
-            raise Lost("the answer was lost")
-        return task.result()
-
-    def _spec(self, n: int) -> JobSpec:
+    def _spec(self, n: int, code: bytes) -> JobSpec:
         dice = self._dice
         script = Script(
             steps=dice.whole(8, 50),
@@ -136,6 +134,7 @@ class People:
         backend = dice.one(("cloud", "cloud", "cloud", "cloud", "local"))
         return JobSpec(
             command=script.command(),
+            bundle=_sha256(code),
             name=f"job-{n}",
             backend=backend,
             fallback=dice.one(((), ("local",), ("cloud",))),
@@ -146,3 +145,11 @@ class People:
             retries=Retries(interruption=50, infrastructure=50),
             keep=Keeping(latest=dice.whole(1, 3)),
         )
+
+
+def _sha256(code: bytes) -> str:
+    return hashlib.sha256(code).hexdigest()
+
+
+async def _pieces(code: bytes) -> AsyncIterator[bytes]:
+    yield code

@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 
 from crucible.control.db.connection import driver_of
 from crucible.control.db.inline import InlineDb
+from crucible.control.db.transaction import read_snapshot
 from crucible.control.ports import guarded
 from crucible.control.system import EventListener
 from crucible.core.errors import DiskFull, TimedOut
@@ -25,6 +26,10 @@ T = TypeVar("T")
 
 START = 1_700_000_000.0
 """The virtual world's first instant, in seconds since the epoch."""
+
+
+AT_ONCE = frozenset({"store", "retention", "secrets"})
+"""Lanes of what is at hand: it is done at once, and by nobody once the process is dead."""
 
 
 class WallClock:
@@ -83,6 +88,10 @@ class WatchedDb(InlineDb):
     def look(self, sql: str, *values: object) -> list[tuple[object, ...]]:
         """Rows as they are now, outside of any transaction."""
         return driver_of(self._open()).execute(sql, values).fetchall()
+
+    def ask(self, fn: Callable[[Connection], T]) -> T:
+        """As `read`, for those who cannot await."""
+        return read_snapshot(self._reader, fn).unwrap()
 
     @property
     def changes(self) -> int:
@@ -151,7 +160,7 @@ class FlightCalls:
         pass
 
     def _times(self, lane: str) -> tuple[float, float]:
-        if lane in ("store", "retention"):
+        if lane in AT_ONCE:
             return 0.001, 0.0
         if self._weather.strikes("call.slow") or self._weather.storming(f"slow {lane}"):
             return self._dice.between(0.1, 15.0), self._dice.between(0.0, 25.0)
@@ -159,7 +168,7 @@ class FlightCalls:
 
     def _arrive(self, lane: str, work: Callable[[], T], answer: asyncio.Future[T], back: float) -> None:
         """The request is at the other side; it may have been under way when its sender died."""
-        if not self._process.alive and (lane in ("store", "retention") or self._dice.chance(0.5)):
+        if not self._process.alive and (lane in AT_ONCE or self._dice.chance(0.5)):
             return
         result: list[T] = []
         error: BaseException | None = None

@@ -88,7 +88,7 @@ class Program:
                 return self._exit(Exit(1, by_itself=not self._told))
             if self._step % script.every == 0:
                 self._save(self._step)
-        self._truth.completed.add(self._running.job)
+        self._truth.complete(self._running)
         self._exit(Exit(0, by_itself=not self._told))
 
     async def _give_up(self) -> None:

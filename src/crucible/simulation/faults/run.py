@@ -17,8 +17,10 @@ from sqlalchemy import Connection, delete, text
 from crucible.control import crashpoints
 from crucible.control.db import schema as t
 from crucible.control.db.migrate import create
+from crucible.control.secrets import KEYS_FILE
 from crucible.core.errors import CrucibleError
 from crucible.simulation.faults.cloud import Cloud
+from crucible.simulation.faults.door import Door
 from crucible.simulation.faults.elastic import ElasticBackend
 from crucible.simulation.faults.endings import Endings
 from crucible.simulation.faults.findings import Checkers
@@ -26,10 +28,14 @@ from crucible.simulation.faults.laptop import Laptop
 from crucible.simulation.faults.loop import Deadlock, VirtualLoop
 from crucible.simulation.faults.machine import Ground
 from crucible.simulation.faults.network import Gone, Lost, Network, Refused
+from crucible.simulation.faults.notices import Notices
 from crucible.simulation.faults.people import People
 from crucible.simulation.faults.ports import WallClock, WatchedDb
 from crucible.simulation.faults.process import Crash, arm_all
+from crucible.simulation.faults.receiver import Receiver
+from crucible.simulation.faults.safe import Safe
 from crucible.simulation.faults.servers import Estate, Servers
+from crucible.simulation.faults.steward import Steward
 from crucible.simulation.faults.store import MemoryStore
 from crucible.simulation.faults.storms import Storms
 from crucible.simulation.faults.story import Broken
@@ -41,6 +47,8 @@ JOBS = 5
 CHAOS_SECONDS = 3000.0
 CALM_SECONDS = 6 * 3600.0
 LOOK_SECONDS = 30.0
+RECEIVERS = 0.4
+"""The part of the seeds in which somebody is told how jobs end; to look for news for others is dear."""
 EXPECTED = (Crash, CrucibleError, Lost, Refused, Gone, Broken)
 """What a task may end in."""
 
@@ -91,7 +99,9 @@ class World:
         self._truth = Truth(self.break_)
         store = MemoryStore(self._weather)
         backends: dict[str, Any] = {}
-        estate = Estate(db, store, self._clock, backends, self._weather, self.trace, scratch)
+        notices = Notices(db, self._truth)
+        receiver = self._receiver(notices)
+        estate = Estate(db, store, self._clock, backends, self._weather, self.trace, scratch, receiver)
         dice = self._dice("servers")
         self._servers = Servers(estate, dice, 2 if dice.chance(0.25) else 1, self._committed)
         network = Network(self._servers, self._weather, self._dice("network"))
@@ -100,7 +110,8 @@ class World:
         self._laptop = Laptop(ground, self._weather)
         backends["cloud"] = ElasticBackend(self._cloud, self._weather, self._dice("api"))
         backends["local"] = self._laptop
-        self._people = People(self._servers, self._clock, self._weather, self._truth, self.trace, self._dice("people"))
+        door = Door(self._servers, self._weather)
+        self._people = People(door, self._clock, self._weather, self._truth, self.trace, self._dice("people"))
         self._storms = Storms(
             self._weather,
             self._cloud,
@@ -111,12 +122,19 @@ class World:
             self.trace,
             self._dice("storms"),
         )
-        self._checkers = Checkers(db, self._truth, self._cloud, store, loop.time, self._clock)
+        safe = Safe(db, scratch / KEYS_FILE)
+        self._checkers = Checkers(db, self._truth, self._cloud, store, loop.time, self._clock, safe, notices)
+        self._steward = Steward(door, receiver, notices, safe, self.trace, self._dice("steward"))
         endings = Endings(db, self._truth, self._clock)
         self._cloud.ending, self._laptop.ending = endings.of_instance, endings.of_programs
 
     def _dice(self, name: str) -> Dice:
         return Dice(self._seed, name)
+
+    def _receiver(self, notices: Notices) -> Receiver | None:
+        """Some projects have one."""
+        dice = self._dice("receiver")
+        return Receiver(self._weather, dice, notices) if dice.chance(RECEIVERS) else None
 
     def break_(self, what: str) -> None:
         """An invariant does not hold: the run ends soon."""
@@ -133,6 +151,7 @@ class World:
         """What broke, or nothing."""
         self._servers.start()
         self._people.start(JOBS)
+        self._steward.start(self._people.crew)
         self._storms.start()
         try:
             await self._chaos()

@@ -17,7 +17,7 @@ from crucible.simulation.faults.folder import Folder
 from crucible.simulation.faults.loop import virtual_loop
 from crucible.simulation.faults.network import Gone, Lost, Refused, Request
 from crucible.simulation.faults.program import Exit, Program, Script
-from crucible.simulation.faults.truth import Running, Saved, Segment
+from crucible.simulation.faults.truth import Output, Running, Saved, Segment
 from crucible.wire.messages import Batch, Cause, Kind, encode_batch
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ T = TypeVar("T")
 
 TURN_SECONDS, STOPPING_TURN_SECONDS = 10.0, 1.0
 ANSWER_SECONDS = 60.0
+RESULT = "model/weights.bin"
+"""What a program that completes leaves."""
 BATCH = 50
 
 
@@ -181,6 +183,8 @@ class Runner:
         self.happen(rs.Spawned(len(folder.spool) + 100))
 
     def _exited(self, how: Exit) -> None:
+        if how.code == 0:
+            self._folder.outputs[RESULT] = f"made by {self._assignment.attempt}".encode()
         self._folder.write(f"exits {how.code} {how.signal}", last=True)
         self._machine.trace(self._machine.native_id, f"{self._assignment.attempt} exits {how.code} {how.signal}")
         if self.alive:
@@ -188,21 +192,42 @@ class Runner:
 
     async def _prepare(self) -> None:
         await asyncio.sleep(self._machine.dice.between(1.0, 25.0))
-        resume = self._assignment.resume_from
-        if resume is not None:
-            attempt, rank = self._key
-            try:
-                await self._insist(lambda agents: agents.open_checkpoint(attempt, rank, resume.sha256))
-            except Refused as error:
-                return self.happen(rs.StageFailed(str(error)))
-            except Gone:
-                return self.happen(rs.AttemptGone())
+        try:
+            await self._fetch()
+        except Refused as error:
+            return self.happen(rs.StageFailed(str(error)))
+        except Gone:
+            return self.happen(rs.AttemptGone())
         self.happen(rs.Staged())
+
+    async def _fetch(self) -> None:
+        """The code, and what it goes on from."""
+        (attempt, rank), bundle, resume = self._key, self._assignment.bundle, self._assignment.resume_from
+        if bundle is not None:
+            await self._insist(lambda agents: agents.open_bundle(bundle))
+        if resume is not None:
+            await self._insist(lambda agents: agents.open_checkpoint(attempt, rank, resume.sha256))
 
     async def _store_outputs(self) -> None:
         while not self._folder.kept:  # a program may still save
             await self._folder.changed.wait()
-        self.happen(rs.OutputsStored(complete=True))
+        left_out = 0
+        try:
+            for path, data in self._folder.outputs.items():
+                left_out += not await self._store(path, data)
+        except Gone:
+            return self.happen(rs.AttemptGone())
+        self.happen(rs.OutputsStored(complete=not left_out))
+
+    async def _store(self, path: str, data: bytes) -> bool:
+        """Stores an output, then announces it; whether it was taken. Raises Gone."""
+        (attempt, rank), sha256 = self._key, hashlib.sha256(data).hexdigest()
+        try:
+            await self._insist(lambda agents: agents.put_artifact(attempt, rank, path, sha256, _pieces(data)))
+        except Refused:
+            return False
+        self._say(Kind.ARTIFACT, {"path": path, "size": len(data), "sha256": sha256})
+        return True
 
     # Threads of the real one
 
@@ -278,6 +303,8 @@ class Runner:
             elif message.kind is Kind.LOG:
                 n, start, end = (int(str(data[name])) for name in ("n", "start", "end"))
                 truth.written.append(Segment(job, attempt, n, start, end, sha256))
+            elif message.kind is Kind.ARTIFACT:
+                truth.output(Output(job, attempt, str(data["path"]), sha256))
         folder.acked = max(folder.acked, acked)
         self._news.set()
 

@@ -31,6 +31,7 @@ from crucible.simulation.faults.ports import (
     WatchedDb,
 )
 from crucible.simulation.faults.process import Process
+from crucible.simulation.faults.receiver import Receiver
 from crucible.simulation.faults.store import MemoryStore
 from crucible.simulation.faults.trace import Trace
 from crucible.simulation.faults.weather import Dice, Weather
@@ -58,7 +59,7 @@ IDLE = {
     "ledger": 60.0,
     "retention": 120.0,
     "mail": 240.0,
-    "hooks": 240.0,
+    "hooks": 60.0,
 }
 """Seconds between rounds that nothing has woken. Longer than a real process's, for the sake of the processor; within
 what the rounds rely on: a sweep every 20 seconds, a duty renewed within 20.
@@ -98,6 +99,7 @@ class Estate:
     weather: Weather
     trace: Trace
     scratch: Path
+    receiver: Receiver | None
 
 
 @dataclass
@@ -228,8 +230,9 @@ class Servers:
             wakeups=OrderedWakeups(),
             worker=name,
         )
+        shared, post = self._count > 1, estate.receiver
         deployment = Deployment(
-            DEPLOYMENT, KEY, "http://agents", estate.scratch, 1000, shared=self._count > 1, terms=TERMS
+            DEPLOYMENT, KEY, "http://agents", estate.scratch, 1000, shared=shared, terms=TERMS, post=post
         )
         return Server(process, PacedControl(ports, estate.backends, deployment))
 

@@ -10,13 +10,28 @@ from crucible.simulation.faults.ports import WatchedDb
 from crucible.simulation.faults.store import MemoryStore
 from crucible.simulation.faults.story import Broken
 from crucible.simulation.faults.truth import Truth
-from crucible.storage.layout import checkpoint_key, log_segment_key
+from crucible.storage.layout import artifact_key, bundle_key, checkpoint_key, log_segment_key
 
 _SEGMENTS = """
 SELECT a.job, s.attempt, s.n, s.start, s."end", s.sha256 FROM log_segments s JOIN attempts a ON a.id = s.attempt
 WHERE s.rank = 0 ORDER BY s.attempt, s.n
 """
 _CHECKPOINTS = "SELECT job, sha256 FROM checkpoints WHERE pruned_at IS NULL"
+_OUTPUTS = "SELECT job, attempt, path, sha256 FROM artifacts"
+_BUNDLES = "SELECT sha256 FROM bundles"
+_WITHOUT_CODE = """
+SELECT id FROM (SELECT id, json_extract(spec, '$.bundle') AS bundle FROM jobs WHERE pruned_at IS NULL)
+WHERE bundle IS NOT NULL AND bundle NOT IN (SELECT sha256 FROM bundles)
+"""
+_FINISHED = """
+SELECT a.reason, a.detail, m.state, EXISTS (SELECT 1 FROM artifacts o WHERE o.attempt = a.id)
+FROM attempts a JOIN slots s ON s.attempt = a.id JOIN machines m ON m.id = s.machine
+WHERE a.id = ? AND a.state = 'ended'
+"""
+_COUNTS = """
+SELECT (SELECT count(*) FROM log_segments), (SELECT count(*) FROM artifacts), (SELECT count(*) FROM bundles),
+(SELECT count(*) FROM jobs)
+"""
 
 
 @dataclass
@@ -33,10 +48,20 @@ class Shelf:
     def check(self) -> None:
         """At any time: what the books list is there, whole; what was acknowledged is in the books."""
         self._checkpoints()
-        count = self.db.look("SELECT count(*) FROM log_segments")[0][0]
-        if count != self._counted or self._told < len(self.truth.written):
+        counted = (self.db.look(_COUNTS), len(self.truth.written), len(self.truth.outputs))
+        if counted != self._counted:
             self._output()
-            self._counted = count
+            self._files()
+            self._code()
+            self._counted = counted
+
+    def commit(self) -> None:
+        """After every commit: a try completes when its outputs are in, or its machine is lost with them."""
+        for attempt in self.truth.finishing[:]:
+            for reason, detail, machine, there in self.db.look(_FINISHED, attempt):
+                self.truth.finishing.remove(attempt)
+                if reason == "completed" and not (there or detail or machine == "gone"):
+                    raise Broken(f"{attempt} has completed by the books before its outputs were in")
 
     def finish(self) -> None:
         self._whole.clear()
@@ -55,6 +80,8 @@ class Shelf:
         """Objects that no row knows."""
         known = {checkpoint_key(str(job), str(sha)) for job, sha in self.db.look(_CHECKPOINTS)}
         known |= {log_segment_key(str(row[0]), str(row[1]), 0, int(str(row[2]))) for row in self.db.look(_SEGMENTS)}
+        known |= {artifact_key(str(job), str(attempt), str(path)) for job, attempt, path, _ in self.db.look(_OUTPUTS)}
+        known |= {bundle_key(str(sha)) for (sha,) in self.db.look(_BUNDLES)}
         return sorted(self.store.objects.keys() - known)
 
     def _arriving(self, key: str) -> bool:
@@ -65,6 +92,22 @@ class Shelf:
     def _checkpoints(self) -> None:
         for job, sha256 in self.db.look(_CHECKPOINTS):
             self._there(checkpoint_key(str(job), str(sha256)), str(sha256))
+
+    def _code(self) -> None:
+        for (sha256,) in self.db.look(_BUNDLES):
+            self._there(bundle_key(str(sha256)), str(sha256))
+        without = self.db.look(_WITHOUT_CODE)
+        if without:
+            raise Broken(f"{without[0][0]} is kept, and its bundle is not in the books")
+
+    def _files(self) -> None:
+        """What programs left for their users."""
+        rows = {(attempt, path): (job, sha256) for job, attempt, path, sha256 in self.db.look(_OUTPUTS)}
+        for (attempt, path), (job, sha256) in rows.items():
+            self._there(artifact_key(str(job), str(attempt), str(path)), str(sha256))
+        for key, told in self.truth.outputs.items():
+            if rows.get(key) != (told.job, told.sha256):
+                raise Broken(f"{told.path} of {told.attempt} was acknowledged, and the books have it otherwise")
 
     def _output(self) -> None:
         rows = self.db.look(_SEGMENTS)

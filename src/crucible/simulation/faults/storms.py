@@ -14,6 +14,7 @@ from crucible.simulation.faults.machine import Machine
 from crucible.simulation.faults.network import Line
 from crucible.simulation.faults.people import People
 from crucible.simulation.faults.ports import WallClock
+from crucible.simulation.faults.receiver import STORM as RECEIVER
 from crucible.simulation.faults.servers import Servers
 from crucible.simulation.faults.trace import Trace
 from crucible.simulation.faults.weather import Dice, Weather
@@ -96,6 +97,7 @@ class Storms:
             self._price,
             self._full,
             self._store_away,
+            self._receiver,
             self._crash,
             self._crash,
             self._stop,
@@ -123,6 +125,9 @@ class Storms:
 
     def _store_away(self) -> None:
         self._storm("store away", self._dice.between(20.0, 600.0))
+
+    def _receiver(self) -> None:
+        self._storm(RECEIVER, self._dice.between(20.0, 300.0))
 
     def _storm(self, name: str, seconds: float) -> None:
         self._trace("weather", f"{name} for {seconds:.0f} s")

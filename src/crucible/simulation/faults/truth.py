@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from dataclasses import dataclass
 
 
@@ -39,12 +39,22 @@ class Segment:
     sha256: str
 
 
+@dataclass(frozen=True)
+class Output:
+    """A file that a program left, whose announcement was acknowledged."""
+
+    job: str
+    attempt: str
+    path: str
+    sha256: str
+
+
 TERMINAL = ("completed", "failed", "cancelled")
 """How a job may end."""
 
 
 class Truth:
-    """`broken` is told at once when two programs of one job run."""
+    """`broken` is told at once when two programs of one job run. `finishing` are tries whose program completed."""
 
     def __init__(self, broken: Callable[[str], None]) -> None:
         self._broken = broken
@@ -52,16 +62,26 @@ class Truth:
         self.began: dict[str, list[int]] = {}
         self.completed: set[str] = set()
         self.failed: set[str] = set()
+        self.finishing: list[str] = []
         self.submitted: dict[str, str] = {}
         self.saved: dict[tuple[str, str], Saved] = {}
         self.written: list[Segment] = []
+        self.outputs: dict[tuple[str, str], Output] = {}
         self.cancelled: set[str] = set()
         self.doubtful: set[str] = set()
 
     @property
     def size(self) -> tuple[int, ...]:
         """Changes whenever somebody was told something."""
-        return len(self.submitted), len(self.saved), len(self.written), len(self.cancelled), len(self.doubtful)
+        told: tuple[Sized, ...] = (
+            self.submitted,
+            self.saved,
+            self.written,
+            self.outputs,
+            self.cancelled,
+            self.doubtful,
+        )
+        return tuple(map(len, told))
 
     def broke(self, what: str) -> None:
         """For those who must not raise where they find it."""
@@ -78,6 +98,11 @@ class Truth:
 
     def ended(self, program: Running) -> None:
         self.live.remove(program)
+
+    def complete(self, program: Running) -> None:
+        """It did all it was to do; its try is over when what it left is in."""
+        self.completed.add(program.job)
+        self.finishing.append(program.attempt)
 
     def acknowledged(self, key: str, job: str) -> None:
         """A submission was answered: from now on it exists for ever."""
@@ -96,3 +121,6 @@ class Truth:
 
     def checkpoint(self, saved: Saved) -> None:
         self.saved[saved.attempt, saved.sha256] = saved
+
+    def output(self, stored: Output) -> None:
+        self.outputs[stored.attempt, stored.path] = stored

@@ -22,6 +22,7 @@ RATES = {
     "request.twice": 0.05,
     "store.failed": 0.03,
     "removal.failed": 0.15,
+    "notice.lost": 0.15,
 }
 """How often each single fault strikes in the chaos, storms apart."""
 
