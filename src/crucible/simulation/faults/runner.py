@@ -90,7 +90,7 @@ class Runner:
             self.happen(rs.StopWanted())
         while not self._may_leave():
             self._housekeep()
-            await self._pause(STOPPING_TURN_SECONDS if self._state.kill_at is not None else TURN_SECONDS)
+            await self._pause(self._turn())
         self._folder.done = True
         self.crew.die()
         self._ended()
@@ -113,6 +113,11 @@ class Runner:
             return state, (rs.StoreOutputs(),)
         lost = {"code": None, "signal": None, "cause": Cause.RUNNER_LOST.value, "text": "the runner died"}
         return state, (rs.Say(Kind.EXITED, dict(lost)), rs.StoreOutputs())
+
+    def _turn(self) -> float:
+        """A program that was told to stop is killed in time; nothing else has to be on the second."""
+        stopping = self._state.phase is rs.Phase.RUNNING and self._state.kill_at is not None
+        return STOPPING_TURN_SECONDS if stopping else TURN_SECONDS
 
     async def _pause(self, seconds: float) -> None:
         self._news.clear()
