@@ -30,6 +30,7 @@ import os, sys, time
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
+        print(os.getpid(), flush=True)
         {IDLE}
     os._exit(0)
 {IDLE}
@@ -151,9 +152,10 @@ def test_within_memory_nothing_happens(limiter: Limiter, attempt: str, start: St
 def test_kill_all_reaches_a_daemon_in_its_own_session(limiter: Limiter, attempt: str, start: Start) -> None:
     confinement = limiter.prepare(attempt)
     process = start(confinement, DAEMON)
-    assert eventually(lambda: len(confinement.pids()) == 2)
-    (daemon,) = [pid for pid in confinement.pids() if pid != process.pid]
-    assert eventually(lambda: os.getsid(daemon) != process.pid)
+    assert process.stdout is not None
+    daemon = int(process.stdout.readline())
+    assert os.getsid(daemon) != process.pid
+    assert eventually(lambda: set(confinement.pids()) == {process.pid, daemon})
     confinement.kill_all()
     assert process.wait(10) == -signal.SIGKILL
     assert eventually(lambda: not alive(daemon))
