@@ -27,6 +27,8 @@ T = TypeVar("T")
 HERE = "http://127.0.0.1"
 FREE = rates.Rate(1e9, 10**9)
 """Nobody is held up: a refusal for haste would hide what comes after it."""
+USUAL = ((b"accept", b"*/*"), (b"accept-encoding", b"gzip, deflate"), (b"user-agent", b"besieger"))
+"""Said by any client."""
 ELSEWHERE = frozenset({"no_such_route", "wrong_method"})
 """What the server says of an address that is none of its operations'."""
 LOUD = frozenset({"error", "critical"})
@@ -53,7 +55,6 @@ class Besieged:
     complaints: dict[str, str] = field(default_factory=dict)
     """What was wrong, and the shortest request that showed it."""
     statuses: dict[int, int] = field(default_factory=dict)
-    _clients: dict[int, httpx2.AsyncClient] = field(default_factory=dict)
 
     def ask(self, asked: Asked, identity: str = "owner", app: FastAPI | None = None) -> httpx2.Response | None:
         """The answer; None, with a complaint, where the application raised."""
@@ -96,13 +97,13 @@ class Besieged:
                 self.complain(wrong, asked)
 
     async def _sent(self, app: FastAPI, asked: Asked, headers: Mapping[str, str]) -> httpx2.Response:
-        """One client for each application: to make one takes longer than to ask."""
-        if id(app) not in self._clients:
-            self._clients[id(app)] = httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url=HERE)
-        client = self._clients[id(app)]
-        client.cookies.clear()
+        """Without a client, which would keep cookies, and takes as long about a request as the application."""
         sent = [(name.encode(), value.encode("utf-8", "surrogateescape")) for name, value in headers.items()]
-        return await client.request(asked.method, asked.url, headers=sent, content=asked.body)
+        url = f"{HERE}{asked.url}" if asked.url.startswith("/") else asked.url
+        request = httpx2.Request(asked.method, url, headers=[*USUAL, *sent], content=asked.body)
+        answer = await httpx2.ASGITransport(app).handle_async_request(request)
+        await answer.aread()
+        return answer
 
     async def _reinstate(self) -> None:
         """The administrator was disabled, or his token revoked, as was asked."""
