@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import pytest
 from tests.control.conftest import database, kept_reader
+from tests.hostile.besieged import Besieged, kept_town
+from tests.hostile.likely import settled
 from tests.postgres import postgres_server, postgres_url
 
 __all__ = ["database", "kept_reader", "postgres_server", "postgres_url"]
+
+
+@pytest.fixture(scope="module")
+def only_asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Besieged]:
+    """One for all that reads, or is refused before anything is done: nothing changes in it."""
+    with kept_town(tmp_path_factory.mktemp("town")) as found:
+        found.run(settled(found.town))
+        yield found

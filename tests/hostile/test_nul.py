@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.hostile.besieged import Asked, Besieged, besieged, kept_town
+from tests.hostile.besieged import Asked, Besieged, besieged
 from tests.hostile.bodies import JSON, SOUND, leaves, renamed, replaced
 from tests.hostile.likely import settled
 from tests.hostile.test_operations import entries, operations
@@ -30,14 +30,6 @@ KEPT = (
 @pytest.fixture
 def town(tmp_path: Path) -> Iterator[Besieged]:
     with besieged(tmp_path) as found:
-        found.run(settled(found.town))
-        yield found
-
-
-@pytest.fixture(scope="module")
-def only_asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Besieged]:
-    """One for all that is refused before anything is done: nothing changes in it."""
-    with kept_town(tmp_path_factory.mktemp("town")) as found:
         found.run(settled(found.town))
         yield found
 
