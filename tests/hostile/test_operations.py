@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,13 @@ from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 from tests.authorisation.test_matrix import ROWS
 from tests.hostile.besieged import ELSEWHERE, HERE, Asked, Besieged, besieged
-from tests.hostile.likely import ODD, Likely, settled
+from tests.hostile.likely import ODD, Likely, Words, settled
 from tests.scale import Record, Scale
 from tests.server.promised import document
 
 LONGEST = 5
+KEPT = object()
+"""In place of a value: the value itself."""
 HIDDEN = frozenset({"GET /openapi.json"})
 """Not told of in the document: it is the document."""
 SAFE_TO_FAIL = frozenset({("GET /readyz", 503)})
@@ -61,34 +63,41 @@ def cases(operation: Any, likely: Likely) -> st.SearchStrategy[Any]:
     wrong = operation.as_strategy(generation_mode=GenerationMode.NEGATIVE, feedback=none)
     sound = operation.as_strategy(generation_mode=GenerationMode.POSITIVE, feedback=none)
     has_input = bool(operation.body) or any(True for _ in operation.iter_parameters())
-    return st.one_of(sound, wrong).flatmap(lambda case: mixed(case, likely)) if has_input else sound
+    return mixed(st.one_of(sound, wrong), likely) if has_input else sound
 
 
 @st.composite
-def mixed(draw: st.DrawFn, case: Any, likely: Likely) -> Any:
+def mixed(draw: st.DrawFn, made: st.SearchStrategy[Any], likely: Likely) -> Any:
+    case = draw(made)
     for container in (case.path_parameters, case.query):
         for parameter in sorted(container or ()):
-            container[parameter] = draw(instead(parameter, container[parameter], likely))
+            word = draw(instead(likely.words(parameter), isinstance(container[parameter], str)))
+            container[parameter] = container[parameter] if word is KEPT else word
     if isinstance(case.body, dict):
-        case.body = draw(changed(case.body, likely))
+        case.body = changed(draw, case.body, likely)
     return case
 
 
-def instead(name: str, value: Any, likely: Likely) -> st.SearchStrategy[Any]:
-    known = likely.words(name)
-    given = [st.just(value)] + ([st.sampled_from(known)] * 3 if known else [])
-    return st.one_of(*given, st.sampled_from(ODD)) if isinstance(value, str) else st.one_of(*given)
+@cache
+def instead(known: Words, text: bool) -> st.SearchStrategy[Any]:
+    """Of a value, one that means something, or `KEPT`. Made once: hypothesis looks at each that it has not seen."""
+    given = [st.just(KEPT)] + ([word_of(known)] * 3 if known else [])
+    return st.one_of(*given, word_of(ODD)) if text else st.one_of(*given)
 
 
-@st.composite
+@cache
+def word_of(words: Words) -> st.SearchStrategy[Any]:
+    return st.sampled_from(words)
+
+
 def changed(draw: st.DrawFn, body: dict[str, Any], likely: Likely) -> dict[str, Any]:
     """Fields, at every depth that matters, with values that mean something."""
     found = dict(body)
     for name, value in body.items():
         if isinstance(value, dict):
-            found[name] = draw(changed(value, likely))
+            found[name] = changed(draw, value, likely)
         elif likely.words(name) and draw(st.booleans()):
-            word = draw(st.sampled_from(likely.words(name)))
+            word = draw(word_of(likely.words(name)))
             found[name] = [word] if isinstance(value, list) else word
     return found
 
