@@ -52,6 +52,23 @@ def _comes_to_rigs(module: str) -> bool:
     return any(_comes_to_rigs(name) for name in others)
 
 
+class KeptDb(PostgresDb):
+    """In virtual time, and its connections outlive `close`: to open one takes the server longer than most tests."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url, server_clock=False)
+        self.url = url
+
+    def _end(self) -> None:
+        self._writers.shutdown()
+        self._readers.shutdown()
+
+    def reopened(self) -> KeptDb:
+        fresh = KeptDb(self.url)
+        fresh._write_links, fresh._read_links = self._write_links, self._read_links
+        return fresh
+
+
 @pytest.fixture(scope="session", autouse=True)
 def database(request: pytest.FixtureRequest) -> Iterator[None]:
     """`pytest tests/control --database postgres` runs every rig on a real server, in virtual time all the same."""
@@ -60,7 +77,7 @@ def database(request: pytest.FixtureRequest) -> Iterator[None]:
         return
     server: Server = request.getfixturevalue("postgres_server")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(world, "new_database", lambda: PostgresDb(server.url(server.new_database()), server_clock=False))
+        patch.setattr(world, "new_database", lambda: KeptDb(server.near_url(server.new_database())))
         yield
 
 

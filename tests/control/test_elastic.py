@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from sqlalchemy import update
 from tests.control.clouds import FakeCloud
-from tests.control.world import FakeRunner, Rig, make_rig, service
+from tests.control.world import FakeRunner, Rig, give_back, make_rig, service
 
 from crucible.backends.base import Seen
 from crucible.control.db import schema as t
@@ -25,8 +26,10 @@ def cloud() -> FakeCloud:
 
 
 @pytest.fixture
-async def rig(cloud: FakeCloud, tmp_path: Path) -> Rig:
-    return await make_rig(tmp_path, cloud)
+async def rig(cloud: FakeCloud, tmp_path: Path) -> AsyncIterator[Rig]:
+    rig = await make_rig(tmp_path, cloud)
+    yield rig
+    await give_back(rig.ports.db)
 
 
 async def running(rig: Rig, **more: object) -> tuple[str, FakeRunner]:
@@ -233,6 +236,7 @@ async def test_a_place_that_was_not_asked_yet_is_waited_for(tmp_path: Path) -> N
     await rig.places.refresh()
     await rig.place()
     assert (await rig.attempt(job)).backend == "cloud"
+    await give_back(rig.ports.db)
 
 
 async def test_a_place_that_can_never_hold_it_is_left_for_one_that_can(rig: Rig) -> None:

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
 from tests.control.clouds import FakeCloud
-from tests.control.world import Rig, make_rig, other_worker, service
+from tests.control.world import Rig, give_back, make_rig, other_worker, service
 
 from crucible.backends.base import MachineRef, Metered
 from crucible.control.db import schema as t
@@ -20,8 +20,10 @@ def cloud() -> FakeCloud:
 
 
 @pytest.fixture
-async def rig(cloud: FakeCloud, tmp_path: Path) -> Rig:
-    return await make_rig(tmp_path, cloud)
+async def rig(cloud: FakeCloud, tmp_path: Path) -> AsyncIterator[Rig]:
+    rig = await make_rig(tmp_path, cloud)
+    yield rig
+    await give_back(rig.ports.db)
 
 
 async def cost(rig: Rig, machine: str) -> object:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from tests.control.clouds import FakeCloud
-from tests.control.world import FakeRunner, Rig, make_rig
+from tests.control.world import FakeRunner, Rig, give_back, make_rig
 
 from crucible.control.orders import Terms
 from crucible.control.reconcile import GAP_SECONDS
@@ -25,8 +26,10 @@ def cloud() -> FakeCloud:
 
 
 @pytest.fixture
-async def rig(cloud: FakeCloud, tmp_path: Path) -> Rig:
-    return await make_rig(tmp_path, cloud)
+async def rig(cloud: FakeCloud, tmp_path: Path) -> AsyncIterator[Rig]:
+    rig = await make_rig(tmp_path, cloud)
+    yield rig
+    await give_back(rig.ports.db)
 
 
 async def partition(rig: Rig, seconds: float) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from tests.control.clouds import FakeCloud
-from tests.control.world import Rig, job_spec, join, make_rig, service
+from tests.control.world import Rig, give_back, job_spec, join, make_rig, service
 
 from crucible.core.errors import Conflict, NotFound, UnknownName
 from crucible.core.lifecycle import JobState
@@ -64,6 +64,7 @@ async def test_a_place_that_is_no_longer_connected_is_refused(rig: Rig, tmp_path
     alone = join(both.ports, both.clock, both.calls, {"local": both.backend}, tmp_path)
     with pytest.raises(UnknownName):
         await service(alone).resume(job, checkpoint=None, backend=None)
+    await give_back(both.ports.db)
 
 
 async def test_resuming_twice_is_a_conflict_the_second_time(rig: Rig) -> None:

@@ -8,7 +8,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from obstore.store import MemoryStore
 from sqlalchemy import Connection, Table, insert, select, text
@@ -197,6 +197,13 @@ new_database: Callable[[], Db] = InlineDb
 """What the tests run on; `--database postgres` puts another here."""
 
 
+@runtime_checkable
+class Reopening(Protocol):
+    """A database that is still there when it was closed."""
+
+    def reopened(self) -> Db: ...
+
+
 _TABLES = [table.name for table in reversed(t.metadata.sorted_tables)]
 _WIPE_SQLITE = [f"DELETE FROM {name}" for name in (*_TABLES, "sqlite_sequence")]
 _EMPTY = "".join(f"DELETE FROM {name}; " for name in _TABLES)
@@ -223,7 +230,10 @@ async def give_back(db: Db) -> None:
     try:
         await db.write(wipe)
     except DatabaseClosed:
-        return
+        if not isinstance(db, Reopening):
+            return
+        db = db.reopened()
+        await db.write(wipe)
     _idle.append(db)
 
 
