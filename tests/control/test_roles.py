@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -36,6 +37,11 @@ async def test_the_first_has_it_and_keeps_its_epoch(rig: Rig) -> None:
     assert await take(rig, "a") == 1
     rig.clock.move(HOLD_SECONDS * 5)
     assert await take(rig, "a") == 1
+
+
+async def test_of_many_who_come_first_at_once_one_has_it(rig: Rig) -> None:
+    taken = await asyncio.gather(*(take(rig, f"holder {n}") for n in range(8)))
+    assert sorted(taken, key=str) == [1, *[None] * 7]
 
 
 async def test_another_waits_until_the_time_is_up(rig: Rig) -> None:

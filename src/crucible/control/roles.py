@@ -11,13 +11,12 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, bindparam, insert, select, update
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy import Connection, bindparam, select, update
 
 from crucible.control.db import schema as t
 from crucible.control.db.clock import now
 from crucible.control.db.port import Db
-from crucible.control.db.statement import Statement
+from crucible.control.db.statement import Statement, inserting
 from crucible.control.ports import Clock
 
 HOLD_SECONDS = 20.0
@@ -44,6 +43,7 @@ _TAKE = Statement(
     .where(_c.name == bindparam("duty"), _c.epoch == bindparam("old_epoch"), _c.holder == bindparam("old_holder"))
     .values(holder=bindparam("holder"), epoch=bindparam("epoch"), until=bindparam("until"))
 )
+_ADD = Statement(inserting(t.roles, ["name", "holder", "epoch", "until"]))
 _HELD = Statement(
     select(_c.epoch).where(
         _c.name == bindparam("duty"), _c.holder == bindparam("holder"), _c.epoch == bindparam("epoch")
@@ -119,12 +119,9 @@ def release(conn: Connection, holder: str) -> None:
     conn.execute(update(t.roles).where(t.roles.c.holder == holder).values(until=0.0))
 
 
-def _first(conn: Connection, duty: str, holder: str, now: float) -> int | None:
-    try:
-        with conn.begin_nested():
-            conn.execute(insert(t.roles).values(name=duty, holder=holder, epoch=1, until=now + HOLD_SECONDS))
-    except IntegrityError:
-        return None
+def _first(conn: Connection, duty: str, holder: str, now: float) -> int:
+    """Where another was first meanwhile, the whole function is run again, and finds its row."""
+    _ADD.run(conn, name=duty, holder=holder, epoch=1, until=now + HOLD_SECONDS)
     return 1
 
 
