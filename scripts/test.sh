@@ -18,14 +18,15 @@ suite_lint() {
 }
 suite_types() { "$bin/mypy"; }
 suite_rooms() { "$bin/lint-imports"; }
-# Tests wait, for processes and for deadlines: several workers keep two cores busy. With worksteal a worker takes over
-# from another only when it has nothing left, so that what a module starts is started once.
+# Tests that wait, for processes and for deadlines, have four workers; those that compute have two, for each costs its
+# start, and more of them than cores take from each other. With worksteal a worker takes over from another only when it
+# has nothing left, so that what a module starts is started once.
 suite_unit() {
-    run_pytest unit -n 3 --dist worksteal tests --ignore=tests/e2e --ignore=tests/faults --ignore=tests/simulation --ignore=tests/storage --ignore=tests/templates/nanogpt --ignore=tests/analysis/oracle
+    run_pytest unit -n 2 --dist worksteal tests --ignore=tests/e2e --ignore=tests/faults --ignore=tests/simulation --ignore=tests/storage --ignore=tests/templates/nanogpt --ignore=tests/analysis/oracle
 }
 suite_stores() { run_pytest stores -n 2 --dist loadfile tests/storage; }
 suite_postgres() {
-    run_pytest postgres -n 4 --dist worksteal --database postgres tests/control tests/hostile/test_nul.py tests/hostile/test_agents.py --ignore=tests/control/db
+    run_pytest postgres -n 2 --dist worksteal --database postgres tests/control tests/hostile/test_nul.py tests/hostile/test_agents.py --ignore=tests/control/db
 }
 suite_templates() { run_pytest templates -n 2 --dist worksteal tests/templates/nanogpt tests/analysis/oracle; }
 suite_e2e() { run_pytest e2e -n 4 --dist worksteal tests/e2e; }
