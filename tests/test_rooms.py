@@ -28,15 +28,20 @@ def imports(path: Path) -> frozenset[str]:
 
 
 def _imports(path: Path) -> Iterator[str]:
-    package = ["crucible", *path.relative_to(PACKAGE).parent.parts]
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            base = package[: len(package) - node.level + 1] if node.level else []
-            module = ".".join([*base, *([node.module] if node.module else [])])
+            module = _module(node, path)
             yield module
             yield from (f"{module}.{alias.name}" for alias in node.names)
+
+
+def _module(node: ast.ImportFrom, path: Path) -> str:
+    """What it imports from, as an absolute name."""
+    package = ["crucible", *path.relative_to(PACKAGE).parent.parts]
+    base = package[: len(package) - node.level + 1] if node.level else []
+    return ".".join([*base, *([node.module] if node.module else [])])
 
 
 def top_of(name: str) -> str:
@@ -100,3 +105,47 @@ def test_an_unknown_name_of_the_package_is_an_attribute_error() -> None:
 
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         _ = crucible.nonsense
+
+
+def loads(path: Path) -> set[str]:
+    """The modules of ours that a file needs before it can be imported: not those of its functions, or for types."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    found = {name for node in _first_run(tree.body) for name in _named(node, path)}
+    return {name for name in found if _file_of(name) is not None}
+
+
+def _first_run(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    for node in body:
+        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            yield from _first_run(node.orelse)
+        elif isinstance(node, ast.If | ast.Try | ast.With):
+            yield from _first_run([child for child in ast.iter_child_nodes(node) if isinstance(child, ast.stmt)])
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            yield node
+
+
+def _named(node: ast.stmt, path: Path) -> Iterator[str]:
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        module = _module(node, path)
+        named = [f"{module}.{alias.name}" for alias in node.names]
+        submodules = [name for name in named if _file_of(name) is not None]
+        yield from submodules if len(submodules) == len(named) else (module, *submodules)
+
+
+def _file_of(name: str) -> Path | None:
+    folder = PACKAGE.parent.joinpath(*name.split("."))
+    return next((path for path in (folder.with_suffix(".py"), folder / "__init__.py") if path.exists()), None)
+
+
+def module_of(path: Path) -> str:
+    return ".".join(("crucible", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__")
+
+
+def test_modules_load_in_any_order() -> None:
+    """Of two that need each other, the one that happens to come first finds the other half loaded."""
+    left = {module_of(path): loads(path) for path in PACKAGE.rglob("*.py")}
+    while ready := {name for name, needed in left.items() if not needed & left.keys() - {name}}:
+        left = {name: needed for name, needed in left.items() if name not in ready}
+    assert not left, f"they need each other: {sorted(left)}"

@@ -10,10 +10,9 @@ from sqlalchemy import update
 from tests.control.fakes import Killed
 from tests.control.world import FakeRunner, Rig, add_row, pieces, sha
 
-from crucible.control import marks, restored
+from crucible.control import coming, marks, restored
 from crucible.control import retention as retention_module
 from crucible.control.bundles import MARK
-from crucible.control.crashpoints import arm, disarm
 from crucible.control.db import schema as t
 from crucible.control.retention import Removal, Retention
 from crucible.control.room import Bounds, Room
@@ -28,10 +27,6 @@ from crucible.wire.messages import Kind
 def retention(rig: Rig, store: Store | None = None, **more: Any) -> Retention:
     ports = rig.ports if store is None else replace(rig.ports, store=store)
     return Retention(ports, rig.writer, Room(ports), rig.duties, **more)
-
-
-def die() -> None:
-    raise Killed
 
 
 class Dying:
@@ -486,7 +481,7 @@ async def test_what_was_on_its_way_goes_though_the_store_is_down_when_it_could(r
     rig.clock.move(marks.REMOVAL_SECONDS)
     await keeper.round()
     assert stored(rig) == {checkpoint_key(job, sha(b"a third"))}
-    assert await rig.read(retention_module._coming) == []
+    assert await rig.read(coming.listed) == []
 
 
 async def test_bytes_whose_sender_died_go_once_nobody_can_mean_them_any_more(rig: Rig) -> None:
@@ -499,7 +494,7 @@ async def test_bytes_whose_sender_died_go_once_nobody_can_mean_them_any_more(rig
     rig.clock.move(marks.ARRIVAL_SECONDS)
     await retention(rig).round()
     assert checkpoint_key(job, sha(b"again")) not in stored(rig)
-    assert await rig.read(retention_module._coming) == []
+    assert await rig.read(coming.listed) == []
 
 
 async def test_a_row_that_comes_while_a_round_is_under_way_keeps_its_object(rig: Rig) -> None:
@@ -544,28 +539,6 @@ async def test_a_bundle_that_comes_again_before_its_object_is_removed_stays(rig:
     await rig.bundles.put(bundle, pieces(b"code"))
     await keeper.round()
     assert stored(rig) == {bundle_key(bundle)}
-
-
-async def test_bytes_of_a_bundle_whose_row_never_came_go_once_nobody_can_send_it_any_more(rig: Rig) -> None:
-    bundle = sha(b"code")
-    arm("bundle.after_put", die)
-    with pytest.raises(Killed):
-        await rig.bundles.put(bundle, pieces(b"code"))
-    disarm()
-    await retention(rig).round()
-    assert stored(rig) == {bundle_key(bundle)}, "its sender may come again"
-    rig.clock.move(marks.ARRIVAL_SECONDS)
-    await retention(rig).round()
-    assert stored(rig) == set()
-    assert await rig.read(retention_module._coming) == []
-
-
-async def test_a_bundle_that_has_its_row_is_not_looked_for(rig: Rig) -> None:
-    await rig.bundles.put(sha(b"code"), pieces(b"code"))
-    assert len(await rig.read(retention_module._coming)) == 1
-    await retention(rig).round()
-    assert await rig.read(retention_module._coming) == []
-    assert stored(rig) == {bundle_key(sha(b"code"))}
 
 
 async def test_what_cannot_be_removed_is_told_and_stops_nothing_else(rig: Rig) -> None:

@@ -15,7 +15,19 @@ from sqlalchemy import Connection, text
 
 from crucible.agent import runner_state
 from crucible.backends import base
-from crucible.control import agents, effects, janitor, ledger, meta, orders, poller, repository, retention, scheduler
+from crucible.control import (
+    agents,
+    coming,
+    effects,
+    janitor,
+    ledger,
+    meta,
+    orders,
+    poller,
+    repository,
+    retention,
+    scheduler,
+)
 from crucible.control.crashpoints import crashpoint
 from crucible.control.hooks import Notifier, Sender
 from crucible.control.hooks.sending import Sent
@@ -367,7 +379,12 @@ def removals_are_tried_once(patch: pytest.MonkeyPatch) -> None:
 
 def nobody_waits_for_what_is_coming(patch: pytest.MonkeyPatch) -> None:
     """Bytes that were on their way when they were to be removed stay, though their sender has died."""
-    patch.setattr(retention, "_coming", lambda conn: [])
+    patch.setattr(coming, "listed", lambda conn: [])
+
+
+def nobody_expects_code(patch: pytest.MonkeyPatch) -> None:
+    """Bytes of a bundle whose row never comes are looked for by nobody."""
+    patch.setattr(coming, "expect", lambda conn, dead: None)
 
 
 def only_the_last_event(patch: pytest.MonkeyPatch) -> None:
@@ -431,6 +448,7 @@ ALL = (
     Planted("notices are passed first", "promise 6", notices_are_passed_first, first=2),
     Planted("removals are tried once", "promise 6", removals_are_tried_once),
     Planted("nobody waits for what is coming", "promise 6", nobody_waits_for_what_is_coming, first=2),
+    Planted("nobody expects code", "promise 6", nobody_expects_code, first=6),
     Planted("keys are ignored", "promise 1", keys_are_ignored, first=4),
     Planted("only the last event", "promise 6", only_the_last_event),
     Planted("our own count is the bill", "promise 3", our_own_count_is_the_bill),

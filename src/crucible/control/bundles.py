@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, bindparam, insert, select
 
-from crucible.control import marks, retention
+from crucible.control import coming, marks
 from crucible.control.crashpoints import crashpoint
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement
 from crucible.control.ports import Ports
-from crucible.control.pruning import Dead
 from crucible.control.uploads import Uploads
 from crucible.core.errors import NotFound
 from crucible.core.people import OWNER, Identity, Permission
 from crucible.storage.layout import bundle_key
 
 MARK = "bundle"
-"""Who stores a bundle is all one."""
+"""Who stores a bundle is all one; each sending of it has a mark of its own, too."""
 _SIZE = Statement(select(t.bundles.c.size).where(t.bundles.c.sha256 == bindparam("sha256")))
 _HOLDER = Statement(
     select(t.holders.c.user).where(t.holders.c.sha256 == bindparam("sha256"), t.holders.c.user == bindparam("user"))
@@ -40,6 +40,7 @@ class Bundles:
         self._ports = ports
         self._uploads = uploads
         self._limit = limit
+        self._sendings = itertools.count(1)
 
     async def has(self, sha256: str, who: Identity = OWNER) -> bool:
         return await self._ports.db.read(lambda conn: held(conn, sha256, who))
@@ -49,13 +50,17 @@ class Bundles:
 
         Bytes whose row never comes are removed by retention after a while.
         """
-        key = bundle_key(sha256)
-        await marks.announce(self._ports, key, MARK)
-        await self._ports.db.write(lambda conn: retention.expect(conn, Dead(key, None, sha256)))
-        size, _ = await self._uploads.bundle(sha256, chunks, self._limit)
-        crashpoint("bundle.after_put")
-        now = self._ports.clock.now()
-        return await self._ports.db.write(lambda conn: _note(conn, sha256, size, who, now))
+        expected = coming.Dead(bundle_key(sha256), None, sha256)
+        async with marks.sending(self._ports, expected.key, MARK, next(self._sendings)) as sent:
+
+            async def begin() -> None:
+                await self._ports.db.write(lambda conn: coming.expect(conn, expected))
+                await sent.begin()
+
+            size, _ = await self._uploads.bundle(sha256, chunks, self._limit, begin)
+            crashpoint("bundle.after_put")
+            now = self._ports.clock.now()
+            return await self._ports.db.write(lambda conn: _note(conn, sha256, size, who, now))
 
     async def open(self, sha256: str) -> StoredFile:
         size = await self._size(sha256)
@@ -70,11 +75,15 @@ class Bundles:
 
 def held(conn: Connection, sha256: str, who: Identity) -> bool:
     """Whether it is there, and was brought by this user: who only knows its hash has no right to the code."""
-    if _SIZE.value(conn, sha256=sha256) is None:
+    if not _is_there(conn, sha256):
         return False
     if who.job is not None:  # a share link shows what its maker chose, not what he has
         return False
     return who.may(Permission.OPERATE) or _holds(conn, sha256, who)
+
+
+def _is_there(conn: Connection, sha256: str) -> bool:
+    return _SIZE.value(conn, sha256=sha256) is not None
 
 
 def _holds(conn: Connection, sha256: str, who: Identity) -> bool:
@@ -86,6 +95,6 @@ def _note(conn: Connection, sha256: str, size: int, who: Identity, now: float) -
     known = held(conn, sha256, who)
     if who is not OWNER and not _holds(conn, sha256, who):
         conn.execute(insert(t.holders).values(sha256=sha256, user=who.user))
-    if _SIZE.value(conn, sha256=sha256) is None:
+    if not _is_there(conn, sha256):
         conn.execute(insert(t.bundles).values(sha256=sha256, size=size, created_at=now))
     return not known

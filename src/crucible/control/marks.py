@@ -48,7 +48,7 @@ class Sending:
 
     begun: bool = False
 
-    def begin(self) -> None:
+    async def begin(self) -> None:
         self.begun = True
 
 

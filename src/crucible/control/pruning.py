@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, bindparam, exists, func, select
 
+from crucible.control.coming import Dead
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement
 from crucible.control.queries import TERMINAL
@@ -69,17 +70,6 @@ class Plan:
 
     def count(self, what: str) -> int:
         return sum(item.count for item in self.items if item.what == what)
-
-
-@dataclass(frozen=True)
-class Dead:
-    """An object that no row needed when it was looked up. `sha256`: of content that may be stored again, for
-    `job`, or for nobody in particular (a bundle).
-    """
-
-    key: str
-    job: str | None = None
-    sha256: str | None = None
 
 
 @dataclass(frozen=True)

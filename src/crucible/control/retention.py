@@ -2,7 +2,8 @@
 
 A row that says `pruned` is the intent; the object goes after its commit. A process that dies in between leaves
 an object without use, and the next round removes it: rounds look at everything pruned since the last one that
-removed all it found. What is stored anew meanwhile stays (see marks.py). Live jobs, and what an attempt starts
+removed all it found. What is stored anew meanwhile stays (see marks.py); what is on its way is looked at until a
+row needs it (see coming.py). Live jobs, and what an attempt starts
 from, are never touched. After a restore nothing is removed until that is confirmed. Rows of tokens that ended long
 ago go too; what was done with them stays in the audit log.
 """
@@ -10,18 +11,19 @@ ago go too; what was done with them stays in the audit log.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import structlog
 from sqlalchemy import Connection, bindparam, delete, select, update
 
-from crucible.control import marks, meta, pruning, restored
+from crucible.control import coming, marks, meta, pruning, restored
+from crucible.control.coming import Dead
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement
 from crucible.control.people import tokens
 from crucible.control.ports import Ports
-from crucible.control.pruning import Dead, Item, Plan
+from crucible.control.pruning import Item, Plan
 from crucible.control.roles import Duties, Duty
 from crucible.control.room import Room
 from crucible.control.unit import Unit, Writer
@@ -44,8 +46,6 @@ UNUSED_SECONDS = 3600.0
 """How long a bundle may lie unused before a full store makes it go: its job may be on the way."""
 TIDIED = "retention_tidied_at"
 PENDING = "retention_bundles"
-COMING = "retention_coming"
-"""Objects that were on their way when they were to be removed: whoever sends one may die before it counts."""
 _JUDGE = Statement(
     update(t.checkpoints)
     .where(t.checkpoints.c.id == bindparam("checkpoint"), t.checkpoints.c.pruned_at.is_(None))
@@ -163,7 +163,7 @@ class Retention:
         done.removed |= set(claimed.free) - failed.keys()
         # Where no answer came it may still happen: that claim stays until it has no force.
         certain = [key for key in claimed.free if not isinstance(failed.get(key), TimedOut | Unreachable)]
-        await db.write(lambda conn: marks.removed(conn, certain))
+        await db.write(lambda conn: _removed(conn, certain, failed))
 
     async def _delete(self, keys: Sequence[str], until: float) -> dict[str, CrucibleError]:
         """Why some could not be removed; the others are gone. None is begun after `until`."""
@@ -215,13 +215,6 @@ class Retention:
         unused = await self._ports.db.read(lambda conn: pruning.unused_bundles(conn, before, ()))
         for sha256, _ in unused:
             await self._ports.db.write(lambda conn, sha256=sha256: _drop_bundle(conn, sha256))  # type: ignore[misc]
-
-
-def expect(conn: Connection, dead: Dead) -> None:
-    """An object is on its way, and may never count: rounds look at it until a row needs it, or it is gone."""
-    coming = _coming(conn)
-    if dead not in coming:
-        _note_coming(conn, [*coming, dead])
 
 
 def plan_view(plan: Plan, dry_run: bool, failed: Mapping[str, CrucibleError] = _NOTHING) -> View:
@@ -280,7 +273,7 @@ def _leftovers(conn: Connection) -> Leftovers:
     since = float(meta.get(conn, TIDIED) or 0.0) - OVERLAP
     objects = [Dead(bundle_key(sha256), None, sha256) for sha256 in _pending(conn)]
     objects += pruning.dead_checkpoints(conn, since)
-    objects += [dead for dead in _coming(conn) if dead not in objects]
+    objects += [dead for dead in coming.listed(conn) if dead not in objects]
     return Leftovers(tuple(objects), tuple(pruning.pruned_jobs(conn, since)))
 
 
@@ -295,28 +288,30 @@ def _claim(conn: Connection, objects: Iterable[Dead], worker: str, now: float) -
     return marks.claim(conn, [dead.key for dead in objects if not pruning.is_needed(conn, dead)], worker, now)
 
 
+def _removed(conn: Connection, keys: Iterable[str], failed: Collection[str]) -> None:
+    """Others may store these again. What is gone is forgotten in the same commit: whatever is noted later is new."""
+    gone = {key for key in keys if key not in failed}
+    left = [sha256 for sha256 in _pending(conn) if bundle_key(sha256) not in gone]
+    if len(left) < len(_pending(conn)):
+        meta.put(conn, PENDING, json.dumps(left))
+    coming.drop(conn, gone)
+    marks.removed(conn, keys)
+
+
 def _tidied(conn: Connection, done: Removal, now: float) -> None:
     """`now` is when the round began: what was pruned since is the next one's."""
     if not done.failed:
         meta.put(conn, TIDIED, repr(now))
-    pending = [Dead(bundle_key(sha256), None, sha256) for sha256 in _pending(conn)]
-    rest = [dead.sha256 for dead in pending if dead.key not in done.removed and not pruning.is_needed(conn, dead)]
+    pending = _pending(conn)
+    rest = [sha256 for sha256 in pending if not pruning.is_needed(conn, Dead(bundle_key(sha256), None, sha256))]
     if len(rest) < len(pending):
         meta.put(conn, PENDING, json.dumps(rest))
-    coming = _coming(conn)
-    later = [dead for dead in coming if dead not in done.asked or dead.key in done.failed]
-    later += sorted(done.coming - set(later), key=lambda dead: dead.key)
-    if later != coming:
-        _note_coming(conn, later)
+    known = coming.listed(conn)
+    later = [*known, *sorted(done.coming - set(known), key=lambda dead: dead.key)]
+    later = [dead for dead in later if not pruning.is_needed(conn, dead)]
+    if later != known:
+        coming.note(conn, later)
     marks.forget(conn, now)
-
-
-def _note_coming(conn: Connection, coming: Sequence[Dead]) -> None:
-    meta.put(conn, COMING, json.dumps([[dead.key, dead.job, dead.sha256] for dead in coming]))
-
-
-def _coming(conn: Connection) -> list[Dead]:
-    return [Dead(key, job, sha256) for key, job, sha256 in json.loads(meta.get(conn, COMING) or "[]")]
 
 
 def _pending(conn: Connection) -> list[str]:

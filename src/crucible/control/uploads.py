@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import tempfile
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from io import FileIO
 from pathlib import Path
@@ -36,7 +36,7 @@ def put_deadline(size: int) -> float:
     return PUT_DEADLINE + size / SLOWEST
 
 
-def _nothing() -> None:
+async def _nothing() -> None:
     """Who stores it need not know when."""
 
 
@@ -53,14 +53,21 @@ class Uploads:
         """Remove what killed processes left in the scratch folder. Uploads under way here are not touched."""
         await self._ports.calls.run(LANE, self._remove_left_over, WRITE_DEADLINE)
 
-    async def bundle(self, sha256: str, chunks: AsyncIterator[bytes], limit: int) -> tuple[int, bool]:
-        """Stores a bundle; its size and whether it is new. HashMismatch when the bytes are other ones."""
+    async def bundle(
+        self, sha256: str, chunks: AsyncIterator[bytes], limit: int, begin: Callable[[], Awaitable[None]] = _nothing
+    ) -> tuple[int, bool]:
+        """Stores a bundle, as `object` does; its size and whether it is new."""
         key, bundles = bundle_key(sha256), BundleStore(self._ports.store)
         new = not await self._ports.calls.run(LANE, lambda: bundles.has(sha256), PUT_DEADLINE)
-        return await self.object(key, sha256, chunks, limit), new
+        return await self.object(key, sha256, chunks, limit, begin), new
 
     async def object(
-        self, key: str, sha256: str, chunks: AsyncIterator[bytes], limit: int, begin: Callable[[], None] = _nothing
+        self,
+        key: str,
+        sha256: str,
+        chunks: AsyncIterator[bytes],
+        limit: int,
+        begin: Callable[[], Awaitable[None]] = _nothing,
     ) -> int:
         """Stores any object; its size. HashMismatch when the bytes are other ones, StoreFull without room.
 
@@ -72,7 +79,7 @@ class Uploads:
         async with self._arriving() as file:
             await self._fill(file, chunks, limit)
             _check(file, sha256)
-            begin()
+            await begin()
             stored = await self._ports.calls.run(
                 LANE,
                 lambda: file.hand_over(lambda path: store.adopt(key, path, sha256)),

@@ -48,7 +48,7 @@ class Shelf:
     def check(self) -> None:
         """At any time: what the books list is there, whole; what was acknowledged is in the books."""
         self._checkpoints()
-        counted = (self.db.look(_COUNTS), len(self.truth.written), len(self.truth.outputs))
+        counted = (self.db.look(_COUNTS), len(self.store.objects), len(self.truth.written), len(self.truth.outputs))
         if counted != self._counted:
             self._output()
             self._files()
@@ -56,9 +56,12 @@ class Shelf:
             self._counted = counted
 
     def commit(self) -> None:
-        """After every commit: a try completes when its outputs are in, or its machine is lost with them."""
+        """After every commit: a try completes when its outputs are in, or its machine is lost with them.
+
+        Of one that was given up because nothing more is heard of its machine, the row has a detail.
+        """
         for attempt in self.truth.finishing[:]:
-            for reason, detail, machine, there in self.db.look(_FINISHED, attempt):
+            for reason, detail, machine, there in self.db.look(_FINISHED, attempt)[:1]:
                 self.truth.finishing.remove(attempt)
                 if reason == "completed" and not (there or detail or machine == "gone"):
                     raise Broken(f"{attempt} has completed by the books before its outputs were in")
