@@ -88,9 +88,6 @@ has_room() { [ "${1:-0}" -gt 4000000 ] 2>/dev/null; } # KiB
 
 in_memory() { [[ -n $memory && $on_disk != *" $1 "* ]]; }
 
-# Rewrites the tests' asserts once, or every worker that begins meanwhile would do it for itself.
-warm_up() { "$bin/python" -m pytest -q --collect-only -p no:cacheprovider tests >/dev/null 2>&1; }
-
 # run_suite SUITE: in a process of its own, whose children are the suite's alone, so that it knows their time.
 run_suite() (
     name=$1 started=$SECONDS
@@ -118,17 +115,23 @@ run_lane() {
     done
 }
 
-# Two lanes of tests that wait much of their time, and one behind them of what only computes, which takes the rest of
-# the processors. A lane that has done what it begins with takes over from the others. What a suite wrote is shown once
-# it has ended.
+# behind SUITE...: a lane that gives way to the others.
+behind() {
+    renice -n 10 -p "$BASHPID" >/dev/null
+    run_lane "$@"
+}
+
+# One lane of tests that wait much of their time, and behind it one of tests that compute, which takes the rest of the
+# processors, beside what only reads the sources. More at a time take longer: they take each other's turns. A lane that
+# has done what it begins with takes over from the other. What a suite wrote is shown once it has ended.
 run_lanes() {
     local said open=3
     mkfifo "$run/ended"
     exec 3<>"$run/ended"
     set -m # each is a process group, which is ended as a whole
-    run_lane faults e2e stores postgres unit templates simulation >&3 &
-    { warm_up; run_lane unit postgres stores e2e faults templates simulation; } >&3 &
-    { renice -n 10 -p "$BASHPID" >/dev/null; run_lane lint types rooms simulation templates; } >&3 &
+    run_lane faults e2e stores simulation templates postgres unit >&3 &
+    behind unit postgres templates simulation stores e2e faults >&3 &
+    behind lint types rooms >&3 &
     set +m
     while [ "$open" != 0 ]; do
         read -r said <&3
