@@ -70,7 +70,7 @@ ROWS = (
     ),
     Row(
         "planted",
-        "planted bugs: one for each lifecycle row of peers' failures",
+        "planted bugs: for each lifecycle row of peers' failures, and for promises",
         promises=(1, 2, 3, 4, 5, 6),
         asks="each once",
         holds="each found within 200 seeds; the same seeds silent without them",
