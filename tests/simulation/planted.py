@@ -384,7 +384,7 @@ def nobody_waits_for_what_is_coming(patch: pytest.MonkeyPatch) -> None:
 
 def nobody_expects_code(patch: pytest.MonkeyPatch) -> None:
     """Bytes of a bundle whose row never comes are looked for by nobody."""
-    patch.setattr(coming, "expect", lambda conn, dead: None)
+    patch.setattr(coming, "expect", lambda conn, stray: None)
 
 
 def only_the_last_event(patch: pytest.MonkeyPatch) -> None:

@@ -50,7 +50,7 @@ class Bundles:
 
         Bytes whose row never comes are removed by retention after a while.
         """
-        expected = coming.Dead(bundle_key(sha256), None, sha256)
+        expected = coming.Stray(bundle_key(sha256), None, sha256)
         async with marks.sending(self._ports, expected.key, MARK, next(self._sendings)) as sent:
 
             async def begin() -> None:

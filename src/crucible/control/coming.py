@@ -18,9 +18,9 @@ COMING = "retention_coming"
 
 
 @dataclass(frozen=True)
-class Dead:
-    """An object that no row needed when it was looked up, or needs yet. `sha256`: of content that may be stored
-    again, for `job`, or for nobody in particular (a bundle).
+class Stray:
+    """An object that no row needs, yet or any more. `sha256`: of content that may be stored again, for `job`, or
+    for nobody in particular (a bundle).
     """
 
     key: str
@@ -28,24 +28,24 @@ class Dead:
     sha256: str | None = None
 
 
-def listed(conn: Connection) -> list[Dead]:
-    return [Dead(key, job, sha256) for key, job, sha256 in json.loads(meta.get(conn, COMING) or "[]")]
+def listed(conn: Connection) -> list[Stray]:
+    return [Stray(key, job, sha256) for key, job, sha256 in json.loads(meta.get(conn, COMING) or "[]")]
 
 
-def expect(conn: Connection, dead: Dead) -> None:
+def expect(conn: Connection, stray: Stray) -> None:
     """The store is about to be asked to take it."""
     known = listed(conn)
-    if dead not in known:
-        note(conn, [*known, dead])
+    if stray not in known:
+        note(conn, [*known, stray])
 
 
 def drop(conn: Connection, keys: Collection[str]) -> None:
     """They are gone, and nobody has sent them since."""
     known = listed(conn)
-    left = [dead for dead in known if dead.key not in keys]
+    left = [stray for stray in known if stray.key not in keys]
     if len(left) < len(known):
         note(conn, left)
 
 
-def note(conn: Connection, coming: Sequence[Dead]) -> None:
-    meta.put(conn, COMING, json.dumps([[dead.key, dead.job, dead.sha256] for dead in coming]))
+def note(conn: Connection, coming: Sequence[Stray]) -> None:
+    meta.put(conn, COMING, json.dumps([[stray.key, stray.job, stray.sha256] for stray in coming]))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, bindparam, exists, func, select
 
-from crucible.control.coming import Dead
+from crucible.control.coming import Stray
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement
 from crucible.control.queries import TERMINAL
@@ -126,19 +126,19 @@ def changed_jobs(conn: Connection, seen: int, limit: int) -> Changed:
     return Changed(tuple(r["job"] for r in rows[:limit]), rows[limit]["first"] - 1, True)
 
 
-def dead_checkpoints(conn: Connection, since: float) -> list[Dead]:
+def dead_checkpoints(conn: Connection, since: float) -> list[Stray]:
     """Objects that were pruned since then and that no kept checkpoint of the job shares."""
     rows = _DEAD.all(conn, since=since)
-    return [Dead(checkpoint_key(r["job"], r["sha256"]), r["job"], r["sha256"]) for r in rows]
+    return [Stray(checkpoint_key(r["job"], r["sha256"]), r["job"], r["sha256"]) for r in rows]
 
 
-def is_needed(conn: Connection, dead: Dead) -> bool:
+def is_needed(conn: Connection, stray: Stray) -> bool:
     """Whether a row has come since that needs it."""
-    if dead.sha256 is None:
+    if stray.sha256 is None:
         return False
-    if dead.job is None:
-        return conn.execute(select(t.bundles.c.sha256).where(t.bundles.c.sha256 == dead.sha256)).first() is not None
-    return _NEEDED.value(conn, job=dead.job, sha256=dead.sha256) is not None
+    if stray.job is None:
+        return conn.execute(select(t.bundles.c.sha256).where(t.bundles.c.sha256 == stray.sha256)).first() is not None
+    return _NEEDED.value(conn, job=stray.job, sha256=stray.sha256) is not None
 
 
 def pruned_jobs(conn: Connection, since: float) -> list[str]:

@@ -3,9 +3,9 @@
 A row that says `pruned` is the intent; the object goes after its commit. A process that dies in between leaves
 an object without use, and the next round removes it: rounds look at everything pruned since the last one that
 removed all it found. What is stored anew meanwhile stays (see marks.py); what is on its way is looked at until a
-row needs it (see coming.py). Live jobs, and what an attempt starts
-from, are never touched. After a restore nothing is removed until that is confirmed. Rows of tokens that ended long
-ago go too; what was done with them stays in the audit log.
+row needs it (see coming.py). Live jobs, and what an attempt starts from, are never touched. After a restore nothing
+is removed until that is confirmed. Rows of tokens that ended long ago go too; what was done with them stays in the
+audit log.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import structlog
 from sqlalchemy import Connection, bindparam, delete, select, update
 
 from crucible.control import coming, marks, meta, pruning, restored
-from crucible.control.coming import Dead
+from crucible.control.coming import Stray
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement
 from crucible.control.people import tokens
@@ -58,18 +58,17 @@ _NOTHING: Mapping[str, CrucibleError] = {}
 class Leftovers:
     """What may still be there though its rows are pruned: objects, and all of some jobs."""
 
-    objects: tuple[Dead, ...]
+    objects: tuple[Stray, ...]
     jobs: tuple[str, ...]
 
 
 @dataclass
 class Removal:
-    """Keys that are gone, and of the others why not. What is `coming`, of all that was `asked`, is neither."""
+    """Keys that are gone, and of the others why not. What is `coming` is neither."""
 
     removed: set[str] = field(default_factory=set)
     failed: dict[str, CrucibleError] = field(default_factory=dict)
-    asked: set[Dead] = field(default_factory=set)
-    coming: set[Dead] = field(default_factory=set)
+    coming: set[Stray] = field(default_factory=set)
 
 
 class Retention:
@@ -145,17 +144,16 @@ class Retention:
             return
         await self._remove([_dead(job, key) for key in keys], done)
 
-    async def _remove(self, objects: Sequence[Dead], done: Removal) -> None:
+    async def _remove(self, objects: Sequence[Stray], done: Removal) -> None:
         """A few at a time: each is asked about again right before it goes."""
         for start in range(0, len(objects), OBJECTS_AT_ONCE):
             await self._remove_some(objects[start : start + OBJECTS_AT_ONCE], done)
 
-    async def _remove_some(self, objects: Sequence[Dead], done: Removal) -> None:
+    async def _remove_some(self, objects: Sequence[Stray], done: Removal) -> None:
         db, now, worker = self._ports.db, self._ports.clock.now(), self._ports.worker
         claimed = await db.write(lambda conn: _claim(conn, objects, worker, now))
         done.failed |= {key: marks.BeingRemoved("Somebody else is removing it.") for key in claimed.busy}
-        done.asked |= set(objects)
-        done.coming |= {dead for dead in objects if dead.key in claimed.coming}
+        done.coming |= {stray for stray in objects if stray.key in claimed.coming}
         if not claimed.free:
             return
         failed = await self._delete(claimed.free, now + DELETE_DEADLINE)
@@ -271,28 +269,28 @@ def _look_from(conn: Connection, now: float) -> None:
 
 def _leftovers(conn: Connection) -> Leftovers:
     since = float(meta.get(conn, TIDIED) or 0.0) - OVERLAP
-    objects = [Dead(bundle_key(sha256), None, sha256) for sha256 in _pending(conn)]
+    objects = [Stray(bundle_key(sha256), None, sha256) for sha256 in _pending(conn)]
     objects += pruning.dead_checkpoints(conn, since)
-    objects += [dead for dead in coming.listed(conn) if dead not in objects]
+    objects += [stray for stray in coming.listed(conn) if stray not in objects]
     return Leftovers(tuple(objects), tuple(pruning.pruned_jobs(conn, since)))
 
 
-def _dead(job: str, key: str) -> Dead:
+def _dead(job: str, key: str) -> Stray:
     """What lies in a pruned job's folder: a late message may still make a checkpoint of it count."""
     name = key.rpartition("/")[2]
-    return Dead(key, job, name if key == f"{job_prefix(job)}/checkpoints/{name}" else None)
+    return Stray(key, job, name if key == f"{job_prefix(job)}/checkpoints/{name}" else None)
 
 
-def _claim(conn: Connection, objects: Iterable[Dead], worker: str, now: float) -> marks.Claimed:
+def _claim(conn: Connection, objects: Iterable[Stray], worker: str, now: float) -> marks.Claimed:
     """Those that still no row needs, and that nobody is storing anew."""
-    return marks.claim(conn, [dead.key for dead in objects if not pruning.is_needed(conn, dead)], worker, now)
+    return marks.claim(conn, [stray.key for stray in objects if not pruning.is_needed(conn, stray)], worker, now)
 
 
 def _removed(conn: Connection, keys: Iterable[str], failed: Collection[str]) -> None:
     """Others may store these again. What is gone is forgotten in the same commit: whatever is noted later is new."""
-    gone = {key for key in keys if key not in failed}
-    left = [sha256 for sha256 in _pending(conn) if bundle_key(sha256) not in gone]
-    if len(left) < len(_pending(conn)):
+    gone, pending = {key for key in keys if key not in failed}, _pending(conn)
+    left = [sha256 for sha256 in pending if bundle_key(sha256) not in gone]
+    if len(left) < len(pending):
         meta.put(conn, PENDING, json.dumps(left))
     coming.drop(conn, gone)
     marks.removed(conn, keys)
@@ -303,12 +301,12 @@ def _tidied(conn: Connection, done: Removal, now: float) -> None:
     if not done.failed:
         meta.put(conn, TIDIED, repr(now))
     pending = _pending(conn)
-    rest = [sha256 for sha256 in pending if not pruning.is_needed(conn, Dead(bundle_key(sha256), None, sha256))]
+    rest = [sha256 for sha256 in pending if not pruning.is_needed(conn, Stray(bundle_key(sha256), None, sha256))]
     if len(rest) < len(pending):
         meta.put(conn, PENDING, json.dumps(rest))
     known = coming.listed(conn)
-    later = [*known, *sorted(done.coming - set(known), key=lambda dead: dead.key)]
-    later = [dead for dead in later if not pruning.is_needed(conn, dead)]
+    later = [*known, *sorted(done.coming - set(known), key=lambda stray: stray.key)]
+    later = [stray for stray in later if not pruning.is_needed(conn, stray)]
     if later != known:
         coming.note(conn, later)
     marks.forget(conn, now)
