@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -101,3 +101,8 @@ def _told(error: BaseException) -> BaseException:
     if error.http_status == 410:
         return Gone(str(error))
     return Lost(str(error)) if error.http_status >= 500 else Refused(str(error))
+
+
+async def pieces(data: bytes) -> AsyncIterator[bytes]:
+    """A body, as it is sent."""
+    yield data

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator
 from contextlib import suppress
 
 from crucible.control.marks import ARRIVAL_SECONDS
@@ -14,7 +13,7 @@ from crucible.core.resources import GiB, Resources
 from crucible.core.spec import JobSpec, Keeping, Retries
 from crucible.simulation.faults.crew import Crew
 from crucible.simulation.faults.door import Door
-from crucible.simulation.faults.network import Lost
+from crucible.simulation.faults.network import Lost, pieces
 from crucible.simulation.faults.ports import WallClock
 from crucible.simulation.faults.program import Script
 from crucible.simulation.faults.story import Broken
@@ -105,7 +104,7 @@ class People:
         """As the client does: what is there already is not sent again."""
         sha256 = _sha256(code)
         if not await self._door.ask(lambda control: control.has_bundle(sha256)):
-            await self._door.ask(lambda control: control.put_bundle(sha256, _pieces(code)))
+            await self._door.ask(lambda control: control.put_bundle(sha256, pieces(code)))
 
     async def _wish(self, job: str, wish: str) -> None:
         """Asks once; a refusal is an answer too."""
@@ -149,7 +148,3 @@ class People:
 
 def _sha256(code: bytes) -> str:
     return hashlib.sha256(code).hexdigest()
-
-
-async def _pieces(code: bytes) -> AsyncIterator[bytes]:
-    yield code

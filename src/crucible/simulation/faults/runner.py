@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from crucible.agent import runner_state as rs
@@ -15,7 +15,7 @@ from crucible.control.ingest import Gap
 from crucible.simulation.faults.crew import Crew
 from crucible.simulation.faults.folder import Folder
 from crucible.simulation.faults.loop import virtual_loop
-from crucible.simulation.faults.network import Gone, Lost, Refused, Request
+from crucible.simulation.faults.network import Gone, Lost, Refused, Request, pieces
 from crucible.simulation.faults.program import Exit, Program, Script
 from crucible.simulation.faults.truth import Output, Running, Saved, Segment
 from crucible.wire.messages import Batch, Cause, Kind, encode_batch
@@ -228,7 +228,7 @@ class Runner:
         """Stores an output, then announces it; whether it was taken. Raises Gone."""
         (attempt, rank), sha256 = self._key, hashlib.sha256(data).hexdigest()
         try:
-            await self._insist(lambda agents: agents.put_artifact(attempt, rank, path, sha256, _pieces(data)))
+            await self._insist(lambda agents: agents.put_artifact(attempt, rank, path, sha256, pieces(data)))
         except Refused:
             return False
         self._say(Kind.ARTIFACT, {"path": path, "size": len(data), "sha256": sha256})
@@ -269,7 +269,7 @@ class Runner:
         attempt, rank = self._key
         data = f"{self._assignment.job} at step {step}".encode()
         sha256 = hashlib.sha256(data).hexdigest()
-        await self._insist(lambda agents: agents.put_checkpoint(attempt, rank, sha256, _pieces(data)))
+        await self._insist(lambda agents: agents.put_checkpoint(attempt, rank, sha256, pieces(data)))
         told = {"name": f"step-{step}.pt", "form": "file", "size": len(data), "sha256": sha256, "step": step}
         self._say(Kind.CHECKPOINT, dict(told))
 
@@ -352,7 +352,3 @@ class Runner:
 
     async def _call(self, request: Request[T]) -> T:
         return await self._machine.call(request, ANSWER_SECONDS)
-
-
-async def _pieces(data: bytes) -> AsyncIterator[bytes]:
-    yield data
