@@ -29,7 +29,7 @@ class Scale:
     sweeps: int = 1
     """Times that every crash point of every backend is reached."""
     launches: int = 100
-    """Machines launched through a faulty line to their provider."""
+    """Machines launched through a faulty line to their provider, which knows tokens again for half of them."""
     lines: int = 100_000
     """Lines of output over cut lines to the server."""
     restarts: int = 3
@@ -54,7 +54,7 @@ PROVE = Scale(
     kills=100,
     submits=50_000,
     sweeps=20,
-    launches=1000,
+    launches=2000,
     lines=1_000_000,
     restarts=30,
     kills_of_postgres=10,

@@ -111,7 +111,7 @@ ROWS = (
         asks="{launches:,} launches",
         holds="none alive at the end",
         commands=(pytest("tests/faults/test_rehearsal_storm.py"),),
-        piece=("launches", 250),
+        piece=("launches", 500),
     ),
     Row(
         "partition",

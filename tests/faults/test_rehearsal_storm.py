@@ -45,18 +45,20 @@ CLOUD = {"list_lag": 2 * SPEED, "boot_seconds": 2 * SPEED, "shutdown_seconds": 0
 def test_launches_over_a_faulty_line_leave_nothing_alive(
     tmp_path: Path, honoured: bool, scale: Scale, record: Record
 ) -> None:
+    """Half of the launches at a cloud that knows a token again, half at one that does not."""
+    launches = scale.launches // 2
     with behind_a_line(tmp_path) as (world, line):
         world.cloud.faults(**CLOUD, tokens_honoured=honoured)
-        work = Work(world, line, tmp_path, scale.launches)
+        work = Work(world, line, tmp_path, launches)
         work.be_done()
         line.rules(*LINE)  # nobody changes the weather from here on, and a storm would stay for good
         world.nothing_lives()
         work.check()
         made = Counter(i["tags"]["crucible-machine"] for i in world.cloud.census().values())
-        assert len(made) >= scale.launches
+        assert len(made) >= launches
         assert (max(made.values()) > 1) is not honoured, "tokens decide whether a lost answer makes a second machine"
         met = line.counts()
-        assert met["drop_answer POST"] > scale.launches / 10, met
+        assert met["drop_answer POST"] > launches / 20, met
         line.rules()
         money_agrees(world, work)
         record(
