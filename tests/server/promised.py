@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
-from jsonschema import Draft202012Validator
+from jsonschema_rs import Draft202012Validator, ValidationError, ValidationErrorKind
 from tests.server.fake_control import FakeControl
 
 from crucible.server.api import build_api, describe
@@ -44,6 +44,15 @@ def wrong_with_answer(label: str, status: int, content: bytes) -> Iterator[str]:
     if validator is None:
         return
     for error in validator.iter_errors(json.loads(content)):
-        for one in error.context or [error]:
-            where = "/".join(str(part) for part in one.absolute_path)
+        for one in _reasons(error):
+            where = "/".join(str(part) for part in one.instance_path)
             yield f"{label} answers {status} otherwise than documented: {where}: {one.message[:300]}"
+
+
+def _reasons(error: ValidationError) -> Iterator[ValidationError]:
+    """Of what fits none of several forms, why it fits none of them."""
+    if isinstance(error.kind, ValidationErrorKind.AnyOf | ValidationErrorKind.OneOfNotValid):
+        for form in error.kind.context:
+            yield from form
+    else:
+        yield error
