@@ -18,6 +18,8 @@ from crucible.control.readings import Readings
 __all__ = ["postgres_server", "postgres_url"]
 
 READER = vars(Readings)["_reader"]
+EVERYBODYS = frozenset({"database", "kept_reader"})
+"""Fixtures that every test has, whether it comes to a database or not."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -25,7 +27,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.getoption("--database", "sqlite") == "sqlite":
         return
     given = [vars(plugin) for plugin in config.pluginmanager.get_plugins() if _gives_rigs(plugin)]
-    fixtures = {name for names in given for name in names} - {"database"}
+    fixtures = {name for names in given for name in names} - EVERYBODYS
     left_out = {item for item in items if not _on_a_database(item, fixtures)}
     config.hook.pytest_deselected(items=list(left_out))
     items[:] = [item for item in items if item not in left_out]
