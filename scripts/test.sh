@@ -46,11 +46,17 @@ run_pytest() {
 # bring SUITE...: what they need besides ./.venv, side by side. All of it is set-up, so that no suite waits for downloads.
 bring() {
     set -m # each is a process group, which is ended as a whole
+    [ $# = ${#all[@]} ] && bring_bytecode &
     case " $* " in *" stores "*) bring_azurite & ;; esac
     case " $* " in *" templates "* | *" faults "*) bring_torch & ;; esac
     case " $* " in *" unit "* | *" postgres "* | *" e2e "* | *" faults "*) bring_system_packages & ;; esac
     set +m
     wait
+}
+
+# pytest compiles each test in its own way. Workers that begin together would all compile the same ones.
+bring_bytecode() {
+    compgen -G 'tests/__pycache__/conftest.*-pytest-*.pyc' >/dev/null || "$bin/python" -m pytest -q --collect-only >/dev/null 2>&1
 }
 
 # Tests of the Azure store run Azurite, which comes by npm.
