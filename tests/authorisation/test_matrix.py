@@ -10,6 +10,7 @@ import httpx2
 import pytest
 from tests.authorisation.town import CODE, Town, found_town
 from tests.control.world import Rig, give_back, job_spec, make_rig, sha
+from tests.passwords import quick_passwords
 from tests.server.asgi import SocketClient
 from tests.server.promised import wrong_with_answer
 from tests.server.test_auth import routes
@@ -17,6 +18,8 @@ from tests.server.test_auth import routes
 from crucible.core.hooks import ENDS, HookFormat
 from crucible.core.secret import Secret
 from crucible.core.signing import signing_secret
+
+__all__ = ["quick_passwords"]
 
 ALLOWED = Path(__file__).parent / "allowed.txt"
 OPENED = 101

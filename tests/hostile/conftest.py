@@ -8,9 +8,10 @@ import pytest
 from tests.control.conftest import database, kept_reader
 from tests.hostile.besieged import Besieged, kept_town
 from tests.hostile.likely import settled
+from tests.passwords import quick_passwords
 from tests.postgres import postgres_server, postgres_url
 
-__all__ = ["database", "kept_reader", "postgres_server", "postgres_url"]
+__all__ = ["database", "kept_reader", "postgres_server", "postgres_url", "quick_passwords"]
 
 
 @pytest.fixture(scope="module")

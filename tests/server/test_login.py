@@ -12,26 +12,18 @@ from urllib.parse import urlencode
 import httpx2
 import pytest
 from tests.authorisation.town import OWNERS, Town
+from tests.passwords import quick_passwords
 from tests.server.asgi import SocketClient
 
-from crucible.control.people import passwords
 from crucible.core.people import OWNER
 from crucible.server.envelope import CAREFUL
+
+__all__ = ["quick_passwords"]
 
 HOST = "127.0.0.1"
 OWN = {"Origin": f"http://{HOST}"}
 HTML = {"Accept": "text/html,application/xhtml+xml"}
 PASSWORD = "correct + horse & bätterie"
-
-
-@pytest.fixture(autouse=True)
-def quick_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
-    from argon2 import PasswordHasher
-
-    quick = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
-    nobodys = quick.hash("nobody's password")
-    monkeypatch.setattr(passwords, "_hasher", lambda: quick)
-    monkeypatch.setattr(passwords, "_nobodys", lambda: nobodys)
 
 
 @pytest.fixture

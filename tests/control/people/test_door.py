@@ -12,6 +12,7 @@ import pytest
 from tests.authorisation.town import Town, token_of
 from tests.control.world import Rig, service
 from tests.openid_provider import CLIENT, ISSUER
+from tests.passwords import quick_passwords
 
 from crucible.control.db import schema as t
 from crucible.control.people import passwords
@@ -22,18 +23,10 @@ from crucible.core.errors import BadInput, Forbidden, NotAllowed, NotFound, TooM
 from crucible.core.openid import Client
 from crucible.core.people import OWNER, Identity, Permission, Via
 
+__all__ = ["quick_passwords"]
+
 PASSWORD = "a long sentence that nobody guesses"
 T = TypeVar("T")
-
-
-@pytest.fixture(autouse=True)
-def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same algorithm, with less work."""
-    from argon2 import PasswordHasher
-
-    quick = PasswordHasher(time_cost=1, memory_cost=64, parallelism=1)
-    monkeypatch.setattr(passwords, "_hasher", lambda: quick)
-    passwords._nobodys.cache_clear()
 
 
 async def test_name_and_password_give_a_session(town: Town) -> None:

@@ -1,0 +1,21 @@
+"""The same algorithm with less work: what tests show of passwords is not how long it takes to guess one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from argon2 import PasswordHasher
+
+from crucible.control.people import passwords
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_passwords() -> Iterator[None]:
+    """For a module that names it."""
+    quick = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
+    nobodys = quick.hash("nobody's password")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(passwords, "_hasher", lambda: quick)
+        patch.setattr(passwords, "_nobodys", lambda: nobodys)
+        yield
