@@ -5,9 +5,12 @@ set -u
 cd "$(dirname "$0")/.." || exit
 . scripts/lib.sh
 
-all=(lint types rooms unit stores postgres simulation templates e2e faults)
+all=(lint types rooms unit hostile stores postgres simulation templates e2e faults)
 bin=$PWD/.venv/bin
 run=.pytest_cache/run
+# A suite that computes has as many workers as there are cores where it runs alone. Beside others it is one process:
+# each worker has to find all tests for itself, and to tell another process of each.
+each_core=(-n 2 --dist worksteal)
 on_disk=" stores faults " # what these show of stores and crashes, they show where people have them
 
 suite_lint() {
@@ -18,21 +21,21 @@ suite_lint() {
 }
 suite_types() { "$bin/mypy"; }
 suite_rooms() { "$bin/lint-imports"; }
-# Tests that wait, for processes and for deadlines, have four workers; those that compute have two, for each costs its
-# start, and more of them than cores take from each other. With worksteal a worker takes over from another only when it
-# has nothing left, so that what a module starts is started once.
+# Tests that wait, for processes and for deadlines, have four workers. With worksteal a worker takes over from another
+# only when it has nothing left, so that what a module starts is started once.
 suite_unit() {
-    run_pytest unit -n 2 --dist worksteal tests --ignore=tests/e2e --ignore=tests/faults --ignore=tests/simulation --ignore=tests/storage --ignore=tests/templates/nanogpt --ignore=tests/analysis/oracle
+    run_pytest unit "${each_core[@]}" tests --ignore=tests/e2e --ignore=tests/faults --ignore=tests/hostile --ignore=tests/simulation --ignore=tests/storage --ignore=tests/templates/nanogpt --ignore=tests/analysis/oracle
 }
+suite_hostile() { run_pytest hostile "${each_core[@]}" tests/hostile; }
 suite_stores() { run_pytest stores -n 2 --dist loadfile tests/storage; }
 suite_postgres() {
-    run_pytest postgres -n 2 --dist worksteal --database postgres tests/control tests/hostile/test_nul.py tests/hostile/test_agents.py --ignore=tests/control/db
+    run_pytest postgres "${each_core[@]}" --database postgres tests/control tests/hostile/test_nul.py tests/hostile/test_agents.py --ignore=tests/control/db
 }
-suite_templates() { run_pytest templates -n 2 --dist worksteal tests/templates/nanogpt tests/analysis/oracle; }
+suite_templates() { run_pytest templates "${each_core[@]}" tests/templates/nanogpt tests/analysis/oracle; }
 suite_e2e() { run_pytest e2e -n 4 --dist worksteal tests/e2e; }
 suite_faults() { run_pytest faults -n 4 --dist loadfile tests/faults; }
 # The same every time: nothing here gets a second try.
-suite_simulation() { "$bin/python" -m pytest -q -n 2 tests/simulation && "$bin/crucible-sim" --seeds 200 --processes 2; }
+suite_simulation() { "$bin/python" -m pytest -q "${each_core[@]}" tests/simulation && "$bin/crucible-sim" --seeds 200 --processes 2; }
 
 # run_pytest SUITE ARGUMENT...: keeps what it wrote, what failed and how to ask for it again.
 run_pytest() {
@@ -49,7 +52,7 @@ bring() {
     [ $# = ${#all[@]} ] && bring_bytecode &
     case " $* " in *" stores "*) bring_azurite & ;; esac
     case " $* " in *" templates "* | *" faults "*) bring_torch & ;; esac
-    case " $* " in *" unit "* | *" postgres "* | *" e2e "* | *" faults "*) bring_system_packages & ;; esac
+    case " $* " in *" unit "* | *" hostile "* | *" postgres "* | *" e2e "* | *" faults "*) bring_system_packages & ;; esac
     set +m
     wait
 }
@@ -127,16 +130,18 @@ behind() {
     run_lane "$@"
 }
 
-# One lane of tests that wait much of their time, and behind it one of tests that compute, which takes the rest of the
+# One lane of tests that wait much of their time, and behind it two of tests that compute, which take the rest of the
 # processors, beside what only reads the sources. More at a time take longer: they take each other's turns. A lane that
-# has done what it begins with takes over from the other. What a suite wrote is shown once it has ended.
+# has done what it begins with takes over from the others. What a suite wrote is shown once it has ended.
 run_lanes() {
-    local said open=3
+    local said open=4
+    each_core=()
     mkfifo "$run/ended"
     exec 3<>"$run/ended"
     set -m # each is a process group, which is ended as a whole
-    run_lane faults e2e stores simulation templates postgres unit >&3 &
-    behind unit postgres templates simulation stores e2e faults >&3 &
+    run_lane faults e2e stores templates simulation postgres hostile unit >&3 &
+    behind unit simulation templates postgres hostile stores e2e faults >&3 &
+    behind hostile postgres templates simulation unit stores e2e faults >&3 &
     behind lint types rooms >&3 &
     set +m
     while [ "$open" != 0 ]; do
