@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import logging
 import os
 import sys
@@ -18,32 +17,26 @@ from crucible.agent.machine import Machine
 from crucible.agent.sampling import Probe, detect_devices
 from crucible.agent.version import version
 
+_USAGE = "usage: agent.pyz host --bootstrap FILE | runner FOLDER | version\n"
 _FORMAT = "%(asctime)s %(process)d %(name)s %(message)s"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    wanted = _parser().parse_args(argv)
+    """By hand: a module that reads command lines would be loaded at every start, for these three."""
+    words = list(sys.argv[1:] if argv is None else argv)
     try:
-        if wanted.command == "host":
-            return _host(wanted.bootstrap)
-        if wanted.command == "runner":
-            return _runner(wanted.folder)
+        if len(words) == 3 and words[:2] == ["host", "--bootstrap"]:
+            return _host(Path(words[2]))
+        if len(words) == 2 and words[0] == "runner":
+            return _runner(Path(words[1]))
     except BadBootstrap as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    sys.stdout.write(f"{version()}\n")
-    return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="agent.pyz", description="Crucible's program on a machine.")
-    commands = parser.add_subparsers(dest="command", required=True)
-    host = commands.add_parser("host", help="serve one machine until it is no longer needed")
-    host.add_argument("--bootstrap", type=Path, required=True, metavar="FILE")
-    runner = commands.add_parser("runner", help="run, or finish, the attempt in a folder")
-    runner.add_argument("folder", type=Path)
-    commands.add_parser("version", help="print the version")
-    return parser
+    if words == ["version"]:
+        sys.stdout.write(f"{version()}\n")
+        return 0
+    sys.stderr.write(_USAGE)
+    return 2
 
 
 def _host(file: Path) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import platform
 import shutil
 import sys
 from collections.abc import Mapping
@@ -170,7 +169,7 @@ def _key(
         content,
         [base.version, base.implementation, base.platform]
         if base is not None
-        else [wanted, sys.platform, platform.machine()],
+        else [wanted, sys.platform, os.uname().machine],
         sorted((name, value) for name, value in env.items() if _is_of_the_build(name, job_env)),
     ]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Optional, Protocol
@@ -44,7 +43,8 @@ class Probe:
     """Asks this machine."""
 
     def system(self) -> tuple[str, str]:
-        return platform.system(), platform.machine()
+        about = os.uname()
+        return about.sysname, about.machine
 
     def allowed_cpus(self) -> int:
         if hasattr(os, "sched_getaffinity"):
