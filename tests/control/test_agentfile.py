@@ -9,17 +9,26 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from types import CodeType
+from zipimport import zipimporter
 
 import pytest
 
 import crucible
 from crucible.control import agentfile
 from crucible.control.agentfile import ROOMS, agent_bytes, build_agent
+from crucible.wire.bytecode import CODES, PIECE
 
 
 def names() -> list[str]:
     with zipfile.ZipFile(io.BytesIO(agent_bytes())) as archive:
         return archive.namelist()
+
+
+def codes(file: Path) -> dict[str, CodeType]:
+    """What the piece holds, by the source's name."""
+    held: dict[str, object] = {}
+    exec(zipimporter(str(file)).get_code(PIECE), held)
+    return dict(held[CODES])  # type: ignore[call-overload]
 
 
 def files_in(folder: Path) -> list[Path]:
@@ -38,7 +47,9 @@ def test_the_same_sources_give_the_same_bytes() -> None:
 
 def test_it_holds_what_runs_elsewhere_and_nothing_else() -> None:
     rooms = {tuple(name.split("/")[:2]) for name in names()}
-    assert rooms == {("__main__.py",), ("crucible", "__init__.py"), *(("crucible", room) for room in ROOMS)}
+    generated = {(f"{name}.{kind}",) for name in ("__main__", PIECE) for kind in ("py", "pyc")}
+    package = {("crucible", name) for name in ("__init__.py", "__init__.pyc", *ROOMS)}
+    assert rooms == generated | package
     assert all(name.endswith((".py", ".pyc")) for name in names())
     assert names() == sorted(set(names()))
 
@@ -93,14 +104,6 @@ def changed(file: Path, folder: Path, change: Callable[[str, bytes], bytes]) -> 
     return made
 
 
-def test_its_python_runs_the_bytecode(tmp_path: Path) -> None:
-    def without_sources(name: str, data: bytes) -> bytes:
-        return b"raise SystemExit('from its source')" if "/agent/" in name and name.endswith(".py") else data
-
-    done = run(changed(build_agent(tmp_path), tmp_path, without_sources), "version")
-    assert (done.returncode, done.stdout.strip()) == (0, crucible.__version__), done.stderr
-
-
 def test_what_marshal_cannot_write_goes_as_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A later Python has slices among its constants."""
     real = agentfile.dumps
@@ -111,10 +114,11 @@ def test_what_marshal_cannot_write_goes_as_source(tmp_path: Path, monkeypatch: p
         return real(code, version)
 
     monkeypatch.setattr(agentfile, "dumps", refuses)
+    file = build_agent(tmp_path)
     assert "crucible/agent/redaction.py" in names()
-    assert "crucible/agent/redaction.pyc" not in names()
-    assert "crucible/agent/host.pyc" in names()
-    assert run(build_agent(tmp_path), "version").returncode == 0
+    assert "crucible/agent/redaction.py" not in codes(file)
+    assert "crucible/agent/host.py" in codes(file)
+    assert run(file, "version").returncode == 0
 
 
 def test_without_asserts_no_bytecode_goes_along(tmp_path: Path) -> None:
@@ -126,9 +130,27 @@ def test_without_asserts_no_bytecode_goes_along(tmp_path: Path) -> None:
 
 
 def test_bytecode_belongs_to_its_source(tmp_path: Path) -> None:
-    """A Python that is told to look compares them, and finds no fault."""
+    file = build_agent(tmp_path)
+    with zipfile.ZipFile(file) as archive:
+        sources = {name: archive.read(name) for name in archive.namelist() if name.endswith(".py")}
+        beside = {name[:-1] for name in archive.namelist() if name.endswith(".pyc")}
+    assert not {*codes(file)} & beside
+    assert {*codes(file), *beside} == {name for name in sources if not name.startswith("crucible/inside/")}
+    for name, code in codes(file).items():
+        assert code == compile(sources[name], name, "exec", dont_inherit=True), name
+
+
+def test_a_python_that_is_told_to_compare_bytecode_with_its_source_finds_no_fault(tmp_path: Path) -> None:
     command = [sys.executable, "-I", "--check-hash-based-pycs", "always", str(build_agent(tmp_path)), "version"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout.strip()) == (0, crucible.__version__), done.stderr
+
+
+def test_a_host_loads_nothing_from_source(tmp_path: Path) -> None:
+    def unreadable(name: str, data: bytes) -> bytes:
+        return b"raise SystemExit('from its source')" if name.endswith(".py") else data
+
+    done = run(changed(build_agent(tmp_path), tmp_path, unreadable), "version")
     assert (done.returncode, done.stdout.strip()) == (0, crucible.__version__), done.stderr
 
 

@@ -1,7 +1,7 @@
 """The agent as one file: `agent-<sha256>.pyz`, built from the sources of wire, agent and inside.
 
-Beside each source is its bytecode for the Python that builds the file: a host that runs on the same Python starts in
-half the time, and any other reads the sources.
+With the sources goes their bytecode for the Python that builds the file, in one piece (`wire/bytecode.py`): a host that
+runs on the same Python starts in less than half the time, and any other reads the sources.
 
 Deterministic: the same sources give the same bytes, by the same Python, and the same name. A file of that name is read
 all the same: a crash may have torn it.
@@ -15,7 +15,7 @@ import io
 import os
 import sys
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from importlib import resources
 from importlib.machinery import SourceFileLoader
@@ -25,6 +25,7 @@ from pathlib import Path
 from types import CodeType
 
 from crucible import __version__
+from crucible.wire.bytecode import CODES, PIECE
 
 ROOMS = ("wire", "agent", "inside")
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -40,10 +41,25 @@ gc.freeze()
 gc.enable()
 leave(main())
 """
-_PACKAGE = f'"""Crucible, as far as an agent needs it."""\n\n__version__ = "{__version__}"\n'
-_GENERATED = ("__main__.py", "crucible/__init__.py")
-_QUICK = 1
-"""The level of compression."""
+_PACKAGE = f'''\
+"""Crucible, as far as an agent needs it."""
+
+from crucible.wire.bytecode import load_from
+
+__version__ = "{__version__}"
+load_from(__loader__)
+'''
+_COMPILED = f"{PIECE}.py"
+"""The piece. As a source it holds nothing; its bytecode has the code of the others in the place of this text."""
+_HERE = "the code of the others"
+_NOTHING_COMPILED = f"{CODES} = ()\n"
+_GENERATED = ("__main__.py", "crucible/__init__.py", _COMPILED)
+_FIRST = ("__main__.py", "crucible/__init__.py", "crucible/wire/__init__.py", "crucible/wire/bytecode.py")
+"""What a host has loaded before it can load from the piece: their bytecode is beside them, as Python knows it."""
+_ELSEWHERE = "crucible/inside/"
+"""What no host loads: the job's own Python does, from its source."""
+_QUICK, _SMALL = 1, 6
+"""Levels of compression. What every host reads whole is unpacked quicker the smaller it is."""
 _UNCHECKED = (0b01).to_bytes(4, "little")
 """The flags of bytecode that is not compared with its source each time it is loaded: they came together."""
 _WITHOUT_REFERENCES = 2
@@ -74,7 +90,8 @@ def agent_bytes(sources: Mapping[str, str] | None = None) -> bytes:
     with zipfile.ZipFile(out, "w") as archive:
         files = {**{name: source.encode() for name, source in sources.items()}, **_bytecode(sources)}
         for name in sorted(files):
-            archive.writestr(zipfile.ZipInfo(name, _EPOCH), files[name], zipfile.ZIP_DEFLATED, _QUICK)
+            level = _SMALL if name == f"{_COMPILED}c" else _QUICK
+            archive.writestr(zipfile.ZipInfo(name, _EPOCH), files[name], zipfile.ZIP_DEFLATED, level)
     return b"#!/usr/bin/env python3\n" + out.getvalue()
 
 
@@ -115,7 +132,7 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def _sources(package: Traversable) -> dict[str, str]:
-    found = {"__main__.py": _MAIN, "crucible/__init__.py": _PACKAGE}
+    found = {"__main__.py": _MAIN, "crucible/__init__.py": _PACKAGE, _COMPILED: _NOTHING_COMPILED}
     for room in ROOMS:
         found.update(_sources_in(package / room, f"crucible/{room}"))
     return found
@@ -132,20 +149,39 @@ def _sources_in(folder: Traversable, prefix: str) -> dict[str, str]:
 
 
 def _bytecode(sources: Mapping[str, str]) -> dict[str, bytes]:
-    """By its name in the file. It only saves time: where it cannot be had, as from a Python without asserts, the source
-    alone goes along.
+    """By its name in the file. It only saves time: where it cannot be had, as from a Python without asserts, sources
+    alone go along.
     """
+    codes = {} if sys.flags.optimize else dict(_codes(sources))
+    found = {name: codes.pop(name) for name in _FIRST if name in codes}
+    if codes:
+        found[_COMPILED] = _piece(codes)
+    return {f"{name}c": _head(sources[name]) + dumps(code, _WITHOUT_REFERENCES) for name, code in found.items()}
+
+
+def _codes(sources: Mapping[str, str]) -> Iterator[tuple[str, CodeType]]:
+    """What a host may load and marshal can write: a later Python has among its constants what it cannot."""
     package = resources.files("crucible")
-    if not isinstance(package, Path) or sys.flags.optimize:
-        return {}
-    found: dict[str, bytes] = {}
-    for name, source in sources.items():
-        code = None if name in _GENERATED else _code(package.parent / name, source)
+    for name in sorted(sources):
+        code = None
+        if name in _GENERATED:
+            code = compile(sources[name], name, "exec", dont_inherit=True) if name in _FIRST else None
+        elif isinstance(package, Path) and not name.startswith(_ELSEWHERE):
+            code = _code(package.parent / name, sources[name])
         if code is not None:
-            head = importlib.util.MAGIC_NUMBER + _UNCHECKED + importlib.util.source_hash(source.encode())
-            with suppress(ValueError):  # what a later Python has among its constants
-                found[f"{name}c"] = head + dumps(_moved(code, f"agent.pyz/{name}"), _WITHOUT_REFERENCES)
-    return found
+            code = _moved(code, f"agent.pyz/{name}")
+            with suppress(ValueError):
+                dumps(code, _WITHOUT_REFERENCES)
+                yield name, code
+
+
+def _piece(codes: Mapping[str, CodeType]) -> CodeType:
+    code = compile(f"{CODES} = {_HERE!r}", f"agent.pyz/{_COMPILED}", "exec", dont_inherit=True)
+    return code.replace(co_consts=tuple(tuple(codes.items()) if each == _HERE else each for each in code.co_consts))
+
+
+def _head(source: str) -> bytes:
+    return importlib.util.MAGIC_NUMBER + _UNCHECKED + importlib.util.source_hash(source.encode())
 
 
 def _code(path: Path, source: str) -> CodeType | None:
