@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 
 import httpx2 as httpx
 import psutil
-from tests.nursery import Forked, Nursery
+from tests.nursery import Forked, Nursery, for_interpreters
 
 from crucible.control.agentfile import build_agent
 
@@ -86,7 +86,7 @@ class Deployment:
         began = time.monotonic()
         arguments, given = ("serve", "--embedded", "--nonce", nonce), {**self.env, **env}
         with open(self.home / "server.log", "ab") as log, open(os.devnull, "rb") as nothing:
-            if self.nursery is not None and not prefix and not _for_interpreters(given):
+            if self.nursery is not None and not prefix and not for_interpreters(given):
                 self.server = self.nursery.fork(arguments, given, (nothing, log, log))
             else:
                 command = [*prefix, sys.executable, "-m", "crucible.app", *arguments]
@@ -234,7 +234,7 @@ class Deployment:
         self, arguments: Sequence[str], env: Mapping[str, str], seconds: float, **more: Any
     ) -> subprocess.CompletedProcess[str]:
         """The command, to its end; `more` is for `subprocess.run`."""
-        if self.commands is not None and more.keys() <= {"cwd", "input"} and not _for_interpreters(env):
+        if self.commands is not None and more.keys() <= {"cwd", "input"} and not for_interpreters(env):
             return self.commands.run(arguments, env, seconds, **more)
         command = [sys.executable, "-m", "crucible", *arguments]
         return subprocess.run(command, env=env, capture_output=True, text=True, timeout=seconds, check=False, **more)
@@ -276,12 +276,6 @@ def _agent() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="crucible-agent-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return build_agent(folder).parent
-
-
-def _for_interpreters(env: Mapping[str, str]) -> bool:
-    """Whether it holds what is read before any of our code runs."""
-    changed = {name for name, value in env.items() if os.environ.get(name) != value}
-    return any(name.startswith(("LANG", "LC_", "LD_", "PYTHON")) for name in changed)
 
 
 def _pages(client: httpx.Client, job: str, attempt: int | None) -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""Servers and commands of tests, forked from a process that has loaded already what they load.
+"""Servers, commands and hosts of tests, forked from a process that has loaded already what they load.
 
 A start costs a tenth of what a new interpreter takes, and tests start hundreds. Each is a process of its own all the
 same, with its own environment, folder and streams, and dies like any other. How a new interpreter starts, how long it
@@ -28,6 +28,7 @@ from crucible.wire.leaving import leave
 
 SERVER = "crucible.app"
 COMMAND = "crucible"
+HOST = "crucible.agent"
 LOADED = {
     SERVER: (
         "crucible.app",
@@ -52,6 +53,7 @@ LOADED = {
         "uvicorn.protocols.websockets.websockets_sansio_impl",
     ),
     COMMAND: ("crucible.cli", "crucible.client", "rich.console", "rich.table"),
+    HOST: ("crucible.agent.__main__",),
 }
 """By the program, as `python -m` calls it."""
 WHOLE = frozenset({"crucible.cli", "crucible.client"})
@@ -160,6 +162,12 @@ def _text(written: BinaryIO) -> str:
     return written.read().decode().replace("\r\n", "\n").replace("\r", "\n")
 
 
+def for_interpreters(env: Mapping[str, str]) -> bool:
+    """Whether it holds, beyond our own, what is read before any of our code runs: a fork would not heed it."""
+    changed = {name for name, value in env.items() if os.environ.get(name) != value}
+    return any(name.startswith(("LANG", "LC_", "LD_", "PYTHON")) for name in changed)
+
+
 def load(program: str) -> None:
     for name in LOADED[program]:
         module = importlib.import_module(name)
@@ -208,6 +216,11 @@ def _become(
         from crucible.app import leave_soon, main
 
         leave(main(leave=leave_soon))
+    if program == HOST:
+        from crucible.agent.__main__ import main as be_agent
+
+        os.setsid()  # as every host has its own
+        leave(be_agent(arguments))
     from crucible.cli.main import run
 
     leave(run(arguments))

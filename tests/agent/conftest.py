@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.agent.fake_control import FakeControl
 from tests.agent.machines import Machine
+from tests.nursery import HOST, Nursery
 
 
 @pytest.fixture
@@ -17,8 +19,19 @@ def control(tmp_path: Path) -> Iterator[FakeControl]:
     control.down()
 
 
+@pytest.fixture(scope="session")
+def hosts() -> Iterator[None]:
+    """Hosts are forked, unless another Python is to run them."""
+    if "AGENT_PYTHON" in os.environ:
+        yield
+        return
+    with pytest.MonkeyPatch.context() as patch, Nursery(HOST) as made:
+        patch.setattr(Machine, "nursery", made)
+        yield
+
+
 @pytest.fixture
-def machine(tmp_path: Path, control: FakeControl) -> Iterator[Machine]:
+def machine(tmp_path: Path, control: FakeControl, hosts: None) -> Iterator[Machine]:
     machine = Machine(tmp_path, control)
     machine.start_host()
     yield machine

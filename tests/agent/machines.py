@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.agent.fake_control import FakeControl, poll
+from tests.nursery import Forked, Nursery, for_interpreters
 
 import crucible
 from crucible.agent.limits import LimitsProbe, choose
@@ -41,11 +42,14 @@ def script(text: str, **changes: object) -> Assignment:
 class Machine:
     """Starts hosts as the local backend does; `close` ends whatever is left of them."""
 
+    nursery: Nursery | None = None
+    """Where hosts are forked, if they need not be new interpreters."""
+
     def __init__(self, folder: Path, control: FakeControl, **bootstrap: object) -> None:
         self.control = control
         self.work = folder / "machine"
         self.envs = folder / "envs"
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._processes: list[subprocess.Popen[bytes] | Forked] = []
         self._bootstrap = folder / "bootstrap.json"
         doc = {
             "machine": control.machine,
@@ -61,15 +65,20 @@ class Machine:
         }
         self._bootstrap.write_text(json.dumps({**doc, **bootstrap}))
 
-    def start_host(self, **env: str) -> subprocess.Popen[bytes]:
-        variables = {**os.environ, "PYTHONPATH": SOURCES, **env}
-        command = [os.environ.get("AGENT_PYTHON", sys.executable), "-m", "crucible.agent", "host"]
-        host = subprocess.Popen(
-            [*command, "--bootstrap", str(self._bootstrap)],
-            env=variables,
-            start_new_session=True,
-            stdin=subprocess.DEVNULL,
-        )
+    def start_host(self, **env: str) -> subprocess.Popen[bytes] | Forked:
+        arguments = ("host", "--bootstrap", str(self._bootstrap))
+        variables = {**os.environ, **env}
+        host: subprocess.Popen[bytes] | Forked
+        if self.nursery is not None and not for_interpreters(variables):
+            with open(os.devnull, "rb") as nothing, open(1, "wb", closefd=False) as out:
+                host = self.nursery.fork(arguments, variables, (nothing, out, out))
+        else:
+            host = subprocess.Popen(
+                [os.environ.get("AGENT_PYTHON", sys.executable), "-m", "crucible.agent", *arguments],
+                env={**variables, "PYTHONPATH": SOURCES},
+                start_new_session=True,
+                stdin=subprocess.DEVNULL,
+            )
         self._processes.append(host)
         return host
 

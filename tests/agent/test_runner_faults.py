@@ -18,7 +18,7 @@ pytestmark = pytest.mark.enable_socket
 
 
 @pytest.fixture
-def machine(tmp_path: Path, control: FakeControl) -> Iterator[Machine]:
+def machine(tmp_path: Path, control: FakeControl, hosts: None) -> Iterator[Machine]:
     machine = Machine(tmp_path, control)
     yield machine
     machine.close()

@@ -39,7 +39,7 @@ def metadata() -> Iterator[Metadata]:
 
 
 @pytest.fixture
-def machine(tmp_path: Path, control: FakeControl, metadata: Metadata) -> Iterator[Machine]:
+def machine(tmp_path: Path, control: FakeControl, metadata: Metadata, hosts: None) -> Iterator[Machine]:
     machine = Machine(tmp_path, control, interruption_url=metadata.url)
     yield machine
     machine.close()
