@@ -44,8 +44,12 @@ def crucible(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
 
 @pytest.fixture(scope="module")
 def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
-    """A user's terminal on a state folder of its own; nothing runs until a command starts it."""
+    """A user's terminal on a state folder of its own, with a server as an earlier command left it.
+
+    What a command does that finds none is shown where somebody is new, and where a server was stopped or killed.
+    """
     with Terminal(tmp_path_factory.mktemp("terminal")) as terminal:
+        terminal.crucible.start()
         yield terminal
 
 

@@ -1,4 +1,7 @@
-"""A user at a terminal: the real `crucible` command, a state folder of its own, and nothing running yet."""
+"""A user at a terminal: the real `crucible` command, a state folder of its own, and nothing running yet.
+
+A test that is not about the first command starts the server itself: that costs it a tenth.
+"""
 
 from __future__ import annotations
 

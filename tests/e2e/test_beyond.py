@@ -32,6 +32,7 @@ def free_port() -> int:
 
 def give_user(terminal: Terminal) -> str:
     """While only this computer reaches it, the owner lets somebody in."""
+    terminal.crucible.start()
     terminal.ok("users", "add", "ada")
     token = terminal.ok("tokens", "create", "laptop", "--user", "ada", "--scope", "read").strip()
     terminal.ok("down", "--yes")

@@ -27,6 +27,7 @@ METADATA = "http://169.254.169.254/latest/meta-data/"
 @pytest.fixture(scope="module")
 def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
     with Terminal(tmp_path_factory.mktemp("notifications"), **ALLOWED) as terminal:
+        terminal.crucible.start()
         yield terminal
 
 

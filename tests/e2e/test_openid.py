@@ -54,6 +54,7 @@ def terminal(tmp_path_factory: pytest.TempPathFactory, provider: OpenIdProvider)
         "CRUCIBLE_OIDC_NAME": "Example ID",
     }
     with Terminal(tmp_path_factory.mktemp("openid"), **env) as terminal:
+        terminal.crucible.start()
         terminal.ok("users", "add", "ada", "--email", str(ADA["email"]))
         terminal.ok("projects", "add", "vision")
         terminal.ok("projects", "grant", "vision", "ada", "member")
@@ -155,7 +156,7 @@ def test_ways_that_exclude_each_other(terminal: Terminal, url: str, words: tuple
 
 def test_a_server_that_has_no_provider(tmp_path: Path) -> None:
     with Terminal(tmp_path) as terminal:
-        terminal.ok("jobs")
+        terminal.crucible.start()
         url = json.loads(terminal.home.joinpath("server.json").read_text())["url"]
         done = terminal.run("login", url, "--oidc")
         assert (done.returncode, "has no OpenID provider" in done.stderr) == (2, True)

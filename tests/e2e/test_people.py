@@ -14,6 +14,7 @@ from tests.e2e.terminal import Done, Terminal
 def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
     """A server whose users trust each other, with a project `vision` and a member `ada`."""
     with Terminal(tmp_path_factory.mktemp("people"), CRUCIBLE_SHARED_COMPUTER="true") as terminal:
+        terminal.crucible.start()
         terminal.ok("projects", "add", "vision", "--about", "pictures")
         terminal.ok("users", "add", "ada", "--password-stdin", input="a long sentence nobody guesses\n")
         terminal.ok("projects", "grant", "vision", "ada", "member")

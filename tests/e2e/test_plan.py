@@ -35,6 +35,7 @@ for epoch in range(20):
 @pytest.fixture(scope="module")
 def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
     with Terminal(tmp_path_factory.mktemp("plan"), CRUCIBLE_BACKENDS="local,rehearsal") as terminal:
+        terminal.crucible.start()
         yield terminal
 
 

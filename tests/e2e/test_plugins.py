@@ -48,6 +48,7 @@ def terminal(tmp_path_factory: pytest.TempPathFactory, cloud: Cloud) -> Iterator
     }
     with Terminal(folder, **settings) as terminal:
         install(terminal.folder / ".venv")
+        terminal.crucible.start()
         yield terminal
 
 

@@ -50,6 +50,7 @@ class Story:
 @pytest.fixture(scope="module")
 def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     with Terminal(tmp_path_factory.mktemp("predictions")) as terminal:
+        terminal.crucible.start()
         terminal.write(train=TRAIN)
         before = json.loads(terminal.ok("plan", "train.py", "--json"))
         terminal.ok("run", "train.py", "--hours", "2")
@@ -86,6 +87,7 @@ def test_the_next_plan_is_corrected_also_by_a_server_that_was_started_anew(story
 def test_a_job_whose_place_is_named_is_predicted_while_it_runs(tmp_path: Path) -> None:
     """Nothing was asked for before it was submitted, and its owner waited for nothing."""
     with Terminal(tmp_path) as terminal:
+        terminal.crucible.start()
         terminal.write(train=TRAIN + "import time; time.sleep(1000)")
         plan = json.loads(terminal.ok("plan", "train.py", "--backend", "local", "--json"))
         job = terminal.ok("run", "train.py", "--backend", "local", "--detach", "--quiet").strip()

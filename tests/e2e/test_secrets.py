@@ -28,6 +28,7 @@ POINTS = ("secrets.key_added", "secrets.before_commit", "secrets.after_commit")
 @pytest.fixture(scope="module")
 def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
     with Terminal(tmp_path_factory.mktemp("secrets"), CRUCIBLE_SHARED_COMPUTER="true") as terminal:
+        terminal.crucible.start()
         terminal.ok("secrets", "set", "TOKEN", input=VALUE + "\n")
         yield terminal
 

@@ -40,6 +40,7 @@ server.serve_forever()
 @pytest.fixture(scope="module")
 def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
     with Terminal(tmp_path_factory.mktemp("sessions"), CRUCIBLE_BACKENDS="local,rehearsal") as terminal:
+        terminal.crucible.start()
         terminal.ok("secrets", "set", "TOKEN", input=VALUE + "\n")
         yield terminal
 

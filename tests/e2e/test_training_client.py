@@ -31,7 +31,7 @@ def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
     folder = tmp_path_factory.mktemp("terminal")
     install(make_python(folder / "venv"), "counting", COUNTER, {"counter": "counting:Counter"})
     with Terminal(folder, CRUCIBLE_MODELS_PYTHON=str(folder / "venv")) as found:
-        found.ok("up")
+        found.crucible.start()
         yield found
 
 
