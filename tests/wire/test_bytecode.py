@@ -93,3 +93,15 @@ def test_a_traceback_shows_lines_of_the_source(tmp_path: Path) -> None:
     said = run(archive(tmp_path), code)
     assert "    raise ValueError('of the leaf')" in said
     assert said[-1] == "another"
+
+
+def test_a_module_of_it_can_be_run(tmp_path: Path) -> None:
+    code = "import runpy\nfor _ in range(2): print(runpy.run_module('top.plain')['said'])"
+    assert run(archive(tmp_path), code) == ["from bytecode", "from bytecode"]
+
+
+def test_where_the_archive_was_unpacked_nothing_is_loaded_from_it(tmp_path: Path) -> None:
+    with zipfile.ZipFile(archive(tmp_path)) as made:
+        made.extractall(tmp_path / "unpacked")
+    code = "load_from(__loader__)\nsys.path[0] = sys.path[0].replace('archive.zip', 'unpacked')\nsys.meta_path.pop(0)\n"
+    assert run(tmp_path / "archive.zip", code + "import top.plain; print(top.plain.said)") == ["from source"]

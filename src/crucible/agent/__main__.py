@@ -22,7 +22,7 @@ _FORMAT = "%(asctime)s %(process)d %(name)s %(message)s"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """By hand: a module that reads command lines would be loaded at every start, for these three."""
+    # Read by hand: a module that reads command lines would be loaded at every start, for these three.
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         if len(words) == 3 and words[:2] == ["host", "--bootstrap"]:

@@ -47,14 +47,15 @@ _PACKAGE = f'''\
 from crucible.wire.bytecode import load_from
 
 __version__ = "{__version__}"
-load_from(__loader__)
+load_from(__spec__.loader)
 '''
 _COMPILED = f"{PIECE}.py"
-"""The piece. As a source it holds nothing; its bytecode has the code of the others in the place of this text."""
-_HERE = "the code of the others"
+"""The piece. As a source it holds nothing."""
 _NOTHING_COMPILED = f"{CODES} = ()\n"
-_GENERATED = ("__main__.py", "crucible/__init__.py", _COMPILED)
-_FIRST = ("__main__.py", "crucible/__init__.py", "crucible/wire/__init__.py", "crucible/wire/bytecode.py")
+_HERE = "the code of the others"
+"""In the piece's own code, where that of the others belongs."""
+_GENERATED = ("__main__.py", "crucible/__init__.py")
+_FIRST = (*_GENERATED, "crucible/wire/__init__.py", "crucible/wire/bytecode.py")
 """What a host has loaded before it can load from the piece: their bytecode is beside them, as Python knows it."""
 _ELSEWHERE = "crucible/inside/"
 """What no host loads: the job's own Python does, from its source."""
@@ -161,13 +162,8 @@ def _bytecode(sources: Mapping[str, str]) -> dict[str, bytes]:
 
 def _codes(sources: Mapping[str, str]) -> Iterator[tuple[str, CodeType]]:
     """What a host may load and marshal can write: a later Python has among its constants what it cannot."""
-    package = resources.files("crucible")
     for name in sorted(sources):
-        code = None
-        if name in _GENERATED:
-            code = compile(sources[name], name, "exec", dont_inherit=True) if name in _FIRST else None
-        elif isinstance(package, Path) and not name.startswith(_ELSEWHERE):
-            code = _code(package.parent / name, sources[name])
+        code = None if name == _COMPILED or name.startswith(_ELSEWHERE) else _code(name, sources[name])
         if code is not None:
             code = _moved(code, f"agent.pyz/{name}")
             with suppress(ValueError):
@@ -184,8 +180,14 @@ def _head(source: str) -> bytes:
     return importlib.util.MAGIC_NUMBER + _UNCHECKED + importlib.util.source_hash(source.encode())
 
 
-def _code(path: Path, source: str) -> CodeType | None:
-    """Of the file, from what Python keeps beside it where that is there; None if it was changed meanwhile."""
+def _code(name: str, source: str) -> CodeType | None:
+    """Of a file, from what Python keeps beside it where that is there; None if it was changed meanwhile, or is none."""
+    if name in _GENERATED:
+        return compile(source, name, "exec", dont_inherit=True)
+    package = resources.files("crucible")
+    if not isinstance(package, Path):
+        return None
+    path = package.parent / name
     loader = SourceFileLoader(path.stem, str(path))
     code = loader.get_code(path.stem)
     return code if loader.get_data(str(path)) == source.encode() else None

@@ -1,8 +1,8 @@
 """Loading modules from bytecode that came as one piece, as in an agent's file.
 
-Python's own import from an archive tries several names for each module, unpacks each by itself and reads each twice:
-that was a sixth of a host's start. The piece is a module of the archive that holds the code of others; Python reads it
-as it reads any, so it is empty where it was made by another Python. What it does not hold comes from its source.
+Python's own import from an archive tries several names for each module, unpacks each by itself and reads each twice.
+The piece is a module of the archive that holds the code of others; Python reads it as it reads any, so it is empty
+where it was made by another Python. What it does not hold comes from its source.
 """
 
 from __future__ import annotations
@@ -19,15 +19,20 @@ CODES = "CODES"
 """What it holds: pairs of a file's name in the archive and its code."""
 
 
-def load_from(archive: zipimporter) -> None:
-    """Let every later import find what the archive's piece holds."""
+def load_from(archive: object) -> None:
+    """Let every later import find what the archive's piece holds. Does nothing where it was unpacked."""
+    if not isinstance(archive, zipimporter):
+        return
     held: dict[str, Any] = {}
     exec(archive.get_code(PIECE), held)  # noqa: S102  an import would read it twice
     sys.meta_path.insert(0, Bytecode(dict(held[CODES]), archive))
 
 
 class Bytecode:
-    """A finder and loader. It forgets what it has loaded; should that be loaded once more, then from its source."""
+    """A finder and loader, of modules alone: it tells of no other files, which are the archive's to give.
+
+    It forgets what it has loaded; should that be loaded once more, then from its source.
+    """
 
     def __init__(self, codes: dict[str, CodeType], archive: zipimporter) -> None:
         self._codes = codes
@@ -47,6 +52,10 @@ class Bytecode:
 
     def exec_module(self, module: ModuleType) -> None:
         exec(self._codes.pop(self._files[module.__name__]), module.__dict__)  # noqa: S102  what an import is
+
+    def get_code(self, name: str) -> Optional[CodeType]:
+        """For `python -m`. Raises ImportError."""
+        return self._codes.get(self._files.get(name, "")) or self._archive.get_code(name.replace(".", "/"))
 
     def get_source(self, name: str) -> str:
         """For the lines that a traceback shows. Raises ImportError."""
