@@ -31,6 +31,12 @@ def hosts() -> Iterator[None]:
 
 
 @pytest.fixture
+def new_interpreters(monkeypatch: pytest.MonkeyPatch, hosts: None) -> None:
+    """Every host of the test is started as a place starts it."""
+    monkeypatch.setattr(Machine, "nursery", None)
+
+
+@pytest.fixture
 def machine(tmp_path: Path, control: FakeControl, hosts: None) -> Iterator[Machine]:
     machine = Machine(tmp_path, control)
     machine.start_host()

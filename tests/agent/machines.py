@@ -75,7 +75,7 @@ class Machine:
         else:
             host = subprocess.Popen(
                 [os.environ.get("AGENT_PYTHON", sys.executable), "-m", "crucible.agent", *arguments],
-                env={**variables, "PYTHONPATH": SOURCES},
+                env={**os.environ, "PYTHONPATH": SOURCES, **env},
                 start_new_session=True,
                 stdin=subprocess.DEVNULL,
             )

@@ -199,7 +199,7 @@ def test_a_released_host_leaves_when_its_work_is_done(machine: Machine, control:
     assert not machine.folder().exists()
 
 
-def test_an_idle_host_leaves_when_nobody_answers(tmp_path: Path, control: FakeControl) -> None:
+def test_an_idle_host_leaves_when_nobody_answers(tmp_path: Path, control: FakeControl, hosts: None) -> None:
     machine = Machine(tmp_path, control, idle_exit_seconds=0.5)
     host = machine.start_host()
     control.wait(lambda: any("desired" in path for _, path in control.requests))

@@ -47,6 +47,7 @@ def command_lines() -> str:
     return "\n".join(found)
 
 
+@pytest.mark.usefixtures("new_interpreters")
 def test_the_program_has_it_and_nobody_else(machine: Machine, control: FakeControl, tmp_path: Path) -> None:
     text = """
 import os, pathlib, time

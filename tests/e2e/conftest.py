@@ -27,8 +27,9 @@ def nurseries() -> Iterator[None]:
 
 @pytest.fixture
 def new_interpreters(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every command of the test is started as users start it."""
+    """Every command and server of the test is started as users start it."""
     monkeypatch.setattr(Deployment, "commands", None)
+    monkeypatch.setattr(Deployment, "nursery", None)
 
 
 @pytest.fixture(scope="module")
