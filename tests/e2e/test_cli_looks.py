@@ -149,6 +149,9 @@ def test_up_and_down(terminal: Terminal, job: str) -> None:
     assert not terminal.is_up()
     assert terminal.json("status", job)["status"] == "completed"
     assert terminal.is_up()
+    terminal.ok("down")
+    assert terminal.json("up")["url"]
+    assert terminal.is_up()
 
 
 def test_down_says_what_still_runs(terminal: Terminal) -> None:
