@@ -49,10 +49,7 @@ def wrong_with_answer(label: str, status: int, content: bytes) -> Iterator[str]:
             yield f"{label} answers {status} otherwise than documented: {where}: {one.message[:300]}"
 
 
-def _reasons(error: ValidationError) -> Iterator[ValidationError]:
+def _reasons(error: ValidationError) -> list[ValidationError]:
     """Of what fits none of several forms, why it fits none of them."""
-    if isinstance(error.kind, ValidationErrorKind.AnyOf | ValidationErrorKind.OneOfNotValid):
-        for form in error.kind.context:
-            yield from form
-    else:
-        yield error
+    forms = isinstance(error.kind, ValidationErrorKind.AnyOf | ValidationErrorKind.OneOfNotValid)
+    return [one for form in error.kind.context for one in form] or [error] if forms else [error]
