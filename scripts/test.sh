@@ -8,9 +8,9 @@ cd "$(dirname "$0")/.." || exit
 all=(lint types rooms unit hostile stores postgres simulation templates e2e faults)
 bin=$PWD/.venv/bin
 run=.pytest_cache/run
-# A suite that computes has as many workers as there are cores where it runs alone. Beside others it is one process:
-# each worker has to find all tests for itself, and to tell another process of each.
-each_core=(-n 2 --dist worksteal)
+# Of a suite that computes and runs alone. Beside others it is one process: each worker has to find all tests for itself,
+# and to tell another process of each.
+workers=(-n 2 --dist worksteal)
 on_disk=" stores faults " # what these show of stores and crashes, they show where people have them
 
 suite_lint() {
@@ -24,18 +24,18 @@ suite_rooms() { "$bin/lint-imports"; }
 # Tests that wait, for processes and for deadlines, have four workers. With worksteal a worker takes over from another
 # only when it has nothing left, so that what a module starts is started once.
 suite_unit() {
-    run_pytest unit "${each_core[@]}" tests --ignore=tests/e2e --ignore=tests/faults --ignore=tests/hostile --ignore=tests/simulation --ignore=tests/storage --ignore=tests/templates/nanogpt --ignore=tests/analysis/oracle
+    run_pytest unit "${workers[@]}" tests --ignore=tests/e2e --ignore=tests/faults --ignore=tests/hostile --ignore=tests/simulation --ignore=tests/storage --ignore=tests/templates/nanogpt --ignore=tests/analysis/oracle
 }
-suite_hostile() { run_pytest hostile "${each_core[@]}" tests/hostile; }
+suite_hostile() { run_pytest hostile "${workers[@]}" tests/hostile; }
 suite_stores() { run_pytest stores -n 2 --dist loadfile tests/storage; }
 suite_postgres() {
-    run_pytest postgres "${each_core[@]}" --database postgres tests/control tests/hostile/test_nul.py tests/hostile/test_agents.py --ignore=tests/control/db
+    run_pytest postgres "${workers[@]}" --database postgres tests/control tests/hostile/test_nul.py tests/hostile/test_agents.py --ignore=tests/control/db
 }
-suite_templates() { run_pytest templates "${each_core[@]}" tests/templates/nanogpt tests/analysis/oracle; }
+suite_templates() { run_pytest templates "${workers[@]}" tests/templates/nanogpt tests/analysis/oracle; }
 suite_e2e() { run_pytest e2e -n 4 --dist worksteal tests/e2e; }
 suite_faults() { run_pytest faults -n 4 --dist loadfile tests/faults; }
 # The same every time: nothing here gets a second try.
-suite_simulation() { "$bin/python" -m pytest -q "${each_core[@]}" tests/simulation && "$bin/crucible-sim" --seeds 200 --processes 2; }
+suite_simulation() { "$bin/python" -m pytest -q "${workers[@]}" tests/simulation && "$bin/crucible-sim" --seeds 200 --processes 2; }
 
 # run_pytest SUITE ARGUMENT...: keeps what it wrote, what failed and how to ask for it again.
 run_pytest() {
@@ -97,6 +97,9 @@ has_room() { [ "${1:-0}" -gt 4000000 ] 2>/dev/null; } # KiB
 
 in_memory() { [[ -n $memory && $on_disk != *" $1 "* ]]; }
 
+# processor_in NAME: the seconds of what a shell started, from what it wrote down with `times`.
+processor_in() { awk 'NR == 2 { gsub(/[ms]/, " "); print int($1 * 60 + $2 + $3 * 60 + $4) }' "$run/$1.times"; }
+
 # run_suite SUITE: in a process of its own, whose children are the suite's alone, so that it knows their time.
 run_suite() (
     name=$1 started=$SECONDS
@@ -107,7 +110,7 @@ run_suite() (
     "suite_$name"
     code=$?
     times >"$run/$name.times"
-    echo "$code $((SECONDS - started)) $(awk 'NR == 2 { gsub(/[ms]/, " "); print int($1 * 60 + $2 + $3 * 60 + $4) }' "$run/$name.times")" >"$run/$name.result"
+    echo "$code $((SECONDS - started)) $(processor_in "$name")" >"$run/$name.result"
     [ "$code" != 130 ]
 )
 
@@ -135,7 +138,7 @@ behind() {
 # has done what it begins with takes over from the others. What a suite wrote is shown once it has ended.
 run_lanes() {
     local said open=4
-    each_core=()
+    workers=()
     mkfifo "$run/ended"
     exec 3<>"$run/ended"
     set -m # each is a process group, which is ended as a whole
@@ -209,6 +212,7 @@ memory=
 scripts/setup.sh dev || exit
 bring "${suites[@]}"
 setup=$SECONDS
+times >"$run/setup.times"
 take_memory
 if [ $# = 0 ]; then
     run_lanes
@@ -219,7 +223,7 @@ else
 fi
 for name in "${suites[@]}"; do conclude "$name"; done
 
-note_result setup "$setup" 0 "with its downloads"
+note_result setup "$setup" "$(processor_in setup)" "with its downloads"
 note_result all "$SECONDS" "$total" "$([ "$failed" = 0 ] && echo passed || echo FAILED)"
 skipped=$(skipped_by "${suites[@]}")
 printf '\n== skipped\n%s\n' "${skipped:-nothing}"
