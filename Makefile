@@ -1,7 +1,7 @@
 # `make demo` and `make test` are all a newcomer needs; `make help` lists the rest.
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types rooms unit hostile stores postgres simulation templates e2e faults prove bench format install clean
+.PHONY: help demo test lint types rooms unit agent hostile stores postgres simulation templates e2e faults prove bench format install clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -23,6 +23,9 @@ rooms: ## import-linter: who imports whom
 
 unit: ## tests that start no process and reach no network
 	@scripts/test.sh unit
+
+agent: ## the program on a machine, as processes that run jobs, are killed and cut off
+	@scripts/test.sh agent
 
 hostile: ## requests, messages and files that nobody should send
 	@scripts/test.sh hostile

@@ -5,7 +5,7 @@ set -u
 cd "$(dirname "$0")/.." || exit
 . scripts/lib.sh
 
-all=(lint types rooms unit hostile stores postgres simulation templates e2e faults)
+all=(lint types rooms unit agent hostile stores postgres simulation templates e2e faults)
 bin=$PWD/.venv/bin
 run=.pytest_cache/run
 # Of a suite that computes and runs alone. Beside others it is one process: each worker has to find all tests for itself,
@@ -24,8 +24,9 @@ suite_rooms() { "$bin/lint-imports"; }
 # Tests that wait, for processes and for deadlines, have four workers. With worksteal a worker takes over from another
 # only when it has nothing left, so that what a module starts is started once.
 suite_unit() {
-    run_pytest unit "${workers[@]}" tests --ignore=tests/e2e --ignore=tests/faults --ignore=tests/hostile --ignore=tests/simulation --ignore=tests/storage --ignore=tests/templates/nanogpt --ignore=tests/analysis/oracle
+    run_pytest unit "${workers[@]}" tests --ignore=tests/agent --ignore=tests/e2e --ignore=tests/faults --ignore=tests/hostile --ignore=tests/simulation --ignore=tests/storage --ignore=tests/templates/nanogpt --ignore=tests/analysis/oracle
 }
+suite_agent() { run_pytest agent "${workers[@]}" tests/agent; }
 suite_hostile() { run_pytest hostile "${workers[@]}" tests/hostile; }
 suite_stores() { run_pytest stores -n 2 --dist loadfile tests/storage; }
 suite_postgres() {
@@ -52,7 +53,7 @@ bring() {
     [ $# = ${#all[@]} ] && bring_bytecode &
     case " $* " in *" stores "*) bring_azurite & ;; esac
     case " $* " in *" templates "* | *" faults "*) bring_torch & ;; esac
-    case " $* " in *" unit "* | *" hostile "* | *" postgres "* | *" e2e "* | *" faults "*) bring_system_packages & ;; esac
+    case " $* " in *" unit "* | *" agent "* | *" hostile "* | *" postgres "* | *" e2e "* | *" faults "*) bring_system_packages & ;; esac
     set +m
     wait
 }
@@ -142,9 +143,9 @@ run_lanes() {
     mkfifo "$run/ended"
     exec 3<>"$run/ended"
     set -m # each is a process group, which is ended as a whole
-    run_lane faults e2e stores templates simulation postgres hostile unit >&3 &
-    behind unit simulation templates postgres hostile stores e2e faults >&3 &
-    behind hostile postgres templates simulation unit stores e2e faults >&3 &
+    run_lane faults e2e stores templates simulation agent postgres hostile unit >&3 &
+    behind unit simulation templates agent postgres hostile stores e2e faults >&3 &
+    behind hostile postgres agent templates simulation unit stores e2e faults >&3 &
     behind lint types rooms >&3 &
     set +m
     while [ "$open" != 0 ]; do
