@@ -162,10 +162,12 @@ async def test_a_place_that_hangs_delays_no_other(two_places: Rig) -> None:
     rig = with_calls(two_places, Gate("local"))
     (made,) = rig.backends["ssh"].made.values()
     made.seen = Seen.GONE
-    for _ in range(2):
+    for seconds in (0.05, 0.05, 1, 1, 10, 10):  # two looks are enough, unless the computer is busy
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(rig.poller.poll(), 0.05)
-    states = {m["backend"]: m["state"] for m in await rig.rows(t.machines)}
+            await asyncio.wait_for(rig.poller.poll(), seconds)
+        states = {m["backend"]: m["state"] for m in await rig.rows(t.machines)}
+        if states["ssh"] == "gone":
+            break
     assert states == {"local": "creating", "ssh": "gone"}
 
 
