@@ -128,25 +128,27 @@ run_lane() {
     done
 }
 
-# behind SUITE...: a lane that gives way to the others.
+# behind NICENESS SUITE...: a lane that gives way to those with less of it.
 behind() {
-    renice -n 10 -p "$BASHPID" >/dev/null
-    run_lane "$@"
+    renice -n "$1" -p "$BASHPID" >/dev/null
+    run_lane "${@:2}"
 }
 
-# One lane of tests that wait much of their time, and behind it two of tests that compute, which take the rest of the
-# processors, beside what only reads the sources. More at a time take longer: they take each other's turns. A lane that
-# has done what it begins with takes over from the others. What a suite wrote is shown once it has ended.
+# One lane of tests that wait much of their time, and behind it three of tests that compute, one process each, which take
+# the rest of the processors, beside what only reads the sources. The longest goes before the others, or all would wait
+# for it at the end. A lane that has done what it begins with takes over from the others. What a suite wrote is shown
+# once it has ended.
 run_lanes() {
-    local said open=4
+    local said open=5
     workers=()
     mkfifo "$run/ended"
     exec 3<>"$run/ended"
     set -m # each is a process group, which is ended as a whole
     run_lane faults e2e stores templates simulation agent postgres hostile unit >&3 &
-    behind unit simulation templates agent postgres hostile stores e2e faults >&3 &
-    behind hostile postgres agent templates simulation unit stores e2e faults >&3 &
-    behind lint types rooms >&3 &
+    behind 5 unit simulation templates agent postgres hostile stores e2e faults >&3 &
+    behind 10 hostile agent templates simulation postgres unit stores e2e faults >&3 &
+    behind 10 postgres simulation templates agent hostile unit stores e2e faults >&3 &
+    behind 10 lint types rooms >&3 &
     set +m
     while [ "$open" != 0 ]; do
         read -r said <&3
