@@ -6,8 +6,7 @@ import ast
 from collections.abc import Sequence
 
 from crucible.analysis.facts import Guard
-from crucible.analysis.flow import BREAK, CONTINUE, NEXT, RAISE, RETURN, Flow
-from crucible.analysis.machine import Machine
+from crucible.analysis.machine import BREAK, CONTINUE, NEXT, RAISE, RETURN, Flow, Machine
 from crucible.analysis.scope import Scope
 from crucible.analysis.trees import nodes
 from crucible.analysis.values import MISSING, Instance, Unknown, Value, either

@@ -5,7 +5,6 @@ from __future__ import annotations
 from crucible.analysis.functions import follow, method
 from crucible.analysis.library import called_library, called_member, called_thing, own_layers
 from crucible.analysis.machine import Exhausted, Machine
-from crucible.analysis.networks import is_network
 from crucible.analysis.scope import Scope
 from crucible.analysis.values import (
     MISSING,
@@ -20,6 +19,7 @@ from crucible.analysis.values import (
     Thing,
     Value,
     either,
+    is_network,
 )
 
 Kwargs = dict[str, Value]

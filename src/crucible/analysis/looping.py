@@ -6,9 +6,8 @@ import ast
 import re
 
 from crucible.analysis.facts import Loop
-from crucible.analysis.flow import BREAK, NEXT, RAISE, RETURN, Flow
 from crucible.analysis.iteration import UNROLLED, item_like, items_of, length_of
-from crucible.analysis.machine import Machine
+from crucible.analysis.machine import BREAK, NEXT, RAISE, RETURN, Flow, Machine
 from crucible.analysis.operators import truth
 from crucible.analysis.scope import Scope
 from crucible.analysis.trees import nodes

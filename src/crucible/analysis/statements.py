@@ -12,12 +12,11 @@ from crucible.analysis.contexts import entered
 from crucible.analysis.definitions import define_class, define_function
 from crucible.analysis.expressions import evaluate
 from crucible.analysis.facts import Guard
-from crucible.analysis.flow import BREAK, CONTINUE, NEXT, RAISE, RETURN, Flow
 from crucible.analysis.imports import import_from, import_plain
 from crucible.analysis.iteration import PART, items_of
 from crucible.analysis.library.torch_models import HEADS, LAST
 from crucible.analysis.looping import for_loop, while_loop
-from crucible.analysis.machine import Exhausted, Machine
+from crucible.analysis.machine import BREAK, CONTINUE, NEXT, RAISE, RETURN, Exhausted, Flow, Machine
 from crucible.analysis.operators import binary, truth
 from crucible.analysis.rescues import goes_another_way
 from crucible.analysis.scope import Scope

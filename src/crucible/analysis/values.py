@@ -292,3 +292,18 @@ def whole(value: Value) -> int | None:
     if found != found or abs(found) > 1e18:
         return None
     return int(found)
+
+
+NETWORKS = frozenset(
+    {
+        "torch.nn.Module", "lightning.LightningModule", "lightning.pytorch.LightningModule", "torch.nn.Sequential",
+        "keras.Model", "keras.layers.Layer", "keras.Layer", "keras.models.Model", "keras.Sequential",
+        "flax.linen.Module",
+        "tensorflow.Module", "flax.nnx.Module", "equinox.Module", "transformers.PreTrainedModel",
+    }
+)  # fmt: skip
+
+
+def is_network(value: Value) -> bool:
+    """Tell whether it is an object of a class of the program that derives from a framework's module."""
+    return type(value) is Instance and not NETWORKS.isdisjoint(value.bases)

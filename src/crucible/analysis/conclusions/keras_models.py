@@ -9,8 +9,7 @@ from crucible.analysis.conclusions.seen import Seen
 from crucible.analysis.facts import Call
 from crucible.analysis.library.keras_layers import NETWORKS, network
 from crucible.analysis.library.own_layers import own_weights
-from crucible.analysis.networks import is_network
-from crucible.analysis.values import Instance, Tensor, Thing, Where
+from crucible.analysis.values import Instance, Tensor, Thing, Where, is_network
 
 _WEIGHTED = (
     "Dense", "Conv", "Embedding", "LSTM", "GRU", "SimpleRNN", "MultiHead", "BatchNorm", "LayerNorm", "Separable",

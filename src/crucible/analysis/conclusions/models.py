@@ -14,8 +14,7 @@ from crucible.analysis.conclusions.sizes import DEPTHS, Sizes, sizes_in, sizes_i
 from crucible.analysis.knowledge.pretrained import pretrained, size_in_name
 from crucible.analysis.library.torch_layers import MODULES, parameters_of
 from crucible.analysis.library.torch_models import MODEL, classes_of, shape_of
-from crucible.analysis.networks import is_network
-from crucible.analysis.values import Either, Instance, Thing, Value, Where, settled, whole, worded
+from crucible.analysis.values import Either, Instance, Thing, Value, Where, is_network, settled, whole, worded
 from crucible.core.profile import Conclusion, Confidence
 
 _FRAMEWORK = ("torch.", "keras.", "transformers.", "tensorflow.", "jax.", "builtins.", "numpy.", "argparse.", "flax.")

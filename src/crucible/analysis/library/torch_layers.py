@@ -10,9 +10,8 @@ from crucible.analysis.library import torch_attention, torch_forward
 from crucible.analysis.library.asked import Asked
 from crucible.analysis.library.torch_weights import SIGNATURES, build, read
 from crucible.analysis.machine import Machine
-from crucible.analysis.networks import is_network
 from crucible.analysis.tensors import lost, weight
-from crucible.analysis.values import UNKNOWN, Either, Instance, Tensor, Thing, Value, settled
+from crucible.analysis.values import UNKNOWN, Either, Instance, Tensor, Thing, Value, is_network, settled
 
 
 def _layer(asked: Asked) -> Value:
