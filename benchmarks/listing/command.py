@@ -67,8 +67,8 @@ class Figure:
     items: int
 
 
-def main(words: Sequence[str]) -> int:
-    """Exit code 0 when every filter is within its bound, 1 when one is not."""
+def main(words: Sequence[str]) -> None:
+    """Report: a filter over the bound says so, and is no failure."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.listing", description=__doc__)
     parser.add_argument("--jobs", type=int, default=JOBS)
     parser.add_argument("--times", type=int, default=TIMES, help="requests of each kind")
@@ -81,7 +81,7 @@ def main(words: Sequence[str]) -> int:
         with serving(database, Path(folder)) as client:
             figures = [measured(client, name, query, asked.times) for name, query in FILTERS]
             submits = submitted(client, asked.times)
-    return told(figures, submits)
+    tell(figures, submits)
 
 
 def _postgres(stack: contextlib.ExitStack) -> str:
@@ -140,12 +140,11 @@ def submitted(client: httpx2.Client, times: int) -> Figure:
     return Figure("submit", *_percentiles(took), 1)
 
 
-def told(figures: list[Figure], submits: Figure) -> int:
+def tell(figures: list[Figure], submits: Figure) -> None:
     sys.stdout.write(f"{'filter':<20}{'p50 ms':>9}{'p95 ms':>9}{'items':>7}\n")
     for figure in [*figures, submits]:
         mark = f"  over {BOUND_MS:g} ms" if _late(figure) else ""
         sys.stdout.write(f"{figure.name:<20}{figure.p50:>9.1f}{figure.p95:>9.1f}{figure.items:>7}{mark}\n")
-    return int(any(map(_late, figures)))
 
 
 def _late(figure: Figure) -> bool:

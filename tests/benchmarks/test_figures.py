@@ -33,11 +33,10 @@ def test_figures_are_measured_told_and_kept(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], only: tuple[str, ...]
 ) -> None:
     kept = tmp_path / "some" / "figures.json"
-    code = command.main([*SMALL, "--keep", str(kept), "--only", *only])
+    command.main([*SMALL, "--keep", str(kept), "--only", *only])
     measured = command.Measured.model_validate_json(kept.read_text())
     assert [figure.name for figure in measured.figures] == NAMES[only]
     assert all(figure.value > 0 for figure in measured.figures)
-    assert code == int(not all(figure.held for figure in measured.figures))
     told = capfd.readouterr().out
     assert all(figure.name in told for figure in measured.figures)
 
