@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import random
@@ -18,13 +17,12 @@ from benchmarks.analysis.hard import DEEP, HUGE
 from benchmarks.analysis.scores import percentile
 from benchmarks.analysis.snippets import long_program, snippet
 from benchmarks.analysis.whole import whole_program
-from crucible.analysis import Reader, Sources, analyse
-from crucible.analysis.bounds import MiB
+from crucible.analysis import Sources, analyse
+from crucible.analysis.process.child import MiB
 
 SECONDS = 1.0
 MEMORY = 256 * MiB
 LINES = 2_000
-LINES_SECONDS = 0.050
 READINGS = 100
 
 
@@ -45,12 +43,11 @@ class Taken:
 
 
 def taken(code: bytes) -> Taken:
-    """Read in a fork of this process, as a reader does it."""
+    """Read in a fork of this process, as a worker does it."""
     ours, theirs = os.pipe()
     child = os.fork()
     if child == 0:
         try:
-            gc.disable()
             os.write(theirs, json.dumps(_used(code)).encode())
         finally:
             os._exit(0)
@@ -59,7 +56,7 @@ def taken(code: bytes) -> Taken:
         used = answer.read()
     os.waitpid(child, 0)
     if not used:
-        raise ChildProcessError("its reader came to an end")
+        raise ChildProcessError("the process that read it died")
     return Taken(*json.loads(used))
 
 
@@ -129,38 +126,18 @@ def watched() -> Iterator[list[str]]:
         watching = False
 
 
-def long_programs() -> int:
-    """Two programs of 2,000 lines again and again; how many have a 95th percentile beyond the bound."""
-    beyond = 0
+def long_programs() -> None:
+    """Two programs of 2,000 lines again and again."""
     for name, text in (("one program", whole_program(LINES)), ("trainings", long_program(LINES))):
         seconds = [taken(text.encode()).seconds for _ in range(READINGS)]
         late, median = percentile(seconds, 0.95), percentile(seconds, 0.5)
         _say(f"{LINES} lines of {name}: median {median * 1e3:.1f} ms, p95 {late * 1e3:.1f} ms of processor time")
-        beyond += late >= LINES_SECONDS
-    return beyond
-
-
-def warm_reader() -> None:
-    """What whoever asks waits, the first time and then."""
-    sources = Sources({"a.py": long_program(200).encode()}, "a.py")
-    waited = []
-    with Reader() as reader:
-        for _ in range(READINGS):
-            begun = time.monotonic()
-            reader.profile(sources)
-            waited.append(time.monotonic() - begun)
-    first, rest = waited[0], waited[1:]
-    late = percentile(rest, 0.95)
-    _say(
-        f"200 lines by a reader: the first after {first * 1e3:.0f} ms, then a median of "
-        f"{percentile(rest, 0.5) * 1e3:.1f} ms, 95th percentile {late * 1e3:.1f} ms, of waiting"
-    )
 
 
 def bounds() -> int:
-    _say(f"bounds: {SECONDS:g} s and {MEMORY / MiB:g} MiB a program, {LINES_SECONDS * 1e3:g} ms for {LINES} lines")
-    beyond = hard_programs() + long_programs()
-    warm_reader()
+    _say(f"bounds: {SECONDS:g} s and {MEMORY / MiB:g} MiB a program")
+    beyond = hard_programs()
+    long_programs()
     return beyond
 
 

@@ -1,4 +1,4 @@
-"""What a program may do to its reader: nothing. It is never run, and reading it ends soon and small."""
+"""What a program may do to what reads it: nothing. It is never run, and reading it ends soon and small."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from benchmarks.analysis.hard import DEEP, HUGE
 from benchmarks.analysis.snippets import WHOLE, snippet
 from tests.analysis.programs import sources
 
-from crucible.analysis import Bounds, Reader, Sources, analyse
+from crucible.analysis import AnalysisWorker, Limits, Sources, analyse
 from crucible.core.errors import BadInput
 from crucible.core.profile import Profile
 
-BOUNDS = Bounds(seconds=2.0, patience=60.0, memory=256 * 2**20)
+LIMITS = Limits(cpu_seconds=2.0, wall_seconds=60.0, memory_bytes=256 * 2**20)
 """Of processor time twice what is promised: on a busy machine the same work takes more of it."""
 
 BUSY = 6.0
 
 
 @pytest.fixture(scope="module")
-def reader() -> Iterator[Reader]:
-    with Reader(BOUNDS) as made:
+def worker() -> Iterator[AnalysisWorker]:
+    with AnalysisWorker(LIMITS) as made:
         yield made
 
 
 @pytest.mark.parametrize("code", [*HUGE.values(), *DEEP.values()], ids=[*HUGE, *(f"deep {name}" for name in DEEP)])
-def test_huge_and_deep_programs_are_read_in_a_second_and_little_memory(reader: Reader, code: str) -> None:
-    """The kernel ends a reader that takes more; `python -m benchmarks.analysis --bounds` tells how much each takes."""
-    profile = reader.profile(sources(code))
+def test_huge_and_deep_programs_are_read_in_a_second_and_little_memory(worker: AnalysisWorker, code: str) -> None:
+    """The kernel ends a child that takes more; `python -m benchmarks.analysis --bounds` tells how much each takes."""
+    profile = worker.profile(sources(code))
     assert profile.frameworks.known, profile.notes
 
 
@@ -85,14 +85,14 @@ sys.exit(3)
 """
 
 
-def test_nothing_of_a_program_is_ever_run(reader: Reader, tmp_path: Path) -> None:
+def test_nothing_of_a_program_is_ever_run(worker: AnalysisWorker, tmp_path: Path) -> None:
     target, module = tmp_path / "canary", tmp_path / "canary_module.py"
     code = CANARY.format(path=str(target))
     module.write_text(code)
     before = sys.getrecursionlimit()
     profile = analyse(Sources({"a.py": code.encode(), "canary_module.py": code.encode()}, "a.py"))
     assert profile.frameworks.value == ("torch",)
-    assert isinstance(reader.profile(sources(code)), Profile)
+    assert isinstance(worker.profile(sources(code)), Profile)
     assert not target.exists()
     assert "canary_module" not in sys.modules
     assert sys.getrecursionlimit() == before

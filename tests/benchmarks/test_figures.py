@@ -15,14 +15,9 @@ NAMES = {
     ("starts", "commands"): ["server ready", "server idle", "crucible --help", "crucible status"],
     ("submits", "sockets", "search"): ["durable submit, p50", "an event to 5 sockets, p99", "search 200 lines"],
     ("plans",): [
-        "2,000 lines of one program, p95",
-        "2,000 lines of trainings, p95",
-        "the same of one program, newcomers, p95",
-        "the same of trainings, newcomers, p95",
-        "the same of one program, bare, p95",
-        "the same of trainings, bare, p95",
         "choice of 1,796 offers, p95",
         "a plan while typing, p95",
+        "a plan of 2,000 lines, p95",
     ],
 }
 

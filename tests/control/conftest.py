@@ -11,14 +11,14 @@ from tests.control.fakes import FakeBackend
 from tests.control.world import Rig, give_back, make_rig
 from tests.postgres import Server, postgres_server, postgres_url
 
-from crucible.analysis import Reader
+from crucible.analysis import AnalysisWorker
 from crucible.control.db.postgres import PostgresDb
-from crucible.control.readings import Readings
+from crucible.control.profiles import Profiles
 
 __all__ = ["postgres_server", "postgres_url"]
 
-READER = vars(Readings)["_reader"]
-EVERYBODYS = frozenset({"database", "kept_reader"})
+OWN_WORKER = vars(Profiles)["_worker"]
+EVERYBODYS = frozenset({"database", "shared_worker"})
 """Fixtures that every test has, whether it comes to a database or not."""
 
 
@@ -78,17 +78,17 @@ def database(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def kept_reader() -> Iterator[None]:
+def shared_worker() -> Iterator[None]:
     """One process that reads programs for all control planes: to start one takes longer than most tests."""
-    with pytest.MonkeyPatch.context() as patch, Reader() as reader:
-        patch.setattr(Readings, "_reader", reader)
+    with pytest.MonkeyPatch.context() as patch, AnalysisWorker() as worker:
+        patch.setattr(Profiles, "_worker", worker)
         yield
 
 
 @pytest.fixture
-def own_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+def own_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each control plane of the test starts a process of its own, and ends it."""
-    monkeypatch.setattr(Readings, "_reader", READER)
+    monkeypatch.setattr(Profiles, "_worker", OWN_WORKER)
 
 
 @pytest.fixture

@@ -195,9 +195,9 @@ async def test_a_program_is_understood(rig: Rig) -> None:
 async def test_the_same_program_is_read_once(rig: Rig) -> None:
     for _ in range(3):
         await plan(rig, {"code": NEEDS_GPU})
-    assert rig.calls.lanes.count("reading") == 1
+    assert rig.calls.lanes.count("analysis") == 1
     await plan(rig, {"code": NEEDS_GPU + "\n"})
-    assert rig.calls.lanes.count("reading") == 2
+    assert rig.calls.lanes.count("analysis") == 2
 
 
 async def test_a_gpu_that_nobody_connected_has_is_told_with_the_nearest(rig: Rig) -> None:

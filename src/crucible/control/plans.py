@@ -15,8 +15,8 @@ from crucible.control.places import Place, Places
 from crucible.control.ports import Calls
 from crucible.control.predictions import Lessons, accuracy_view
 from crucible.control.prices import Prices, ages
+from crucible.control.profiles import Profiles
 from crucible.control.questions import Question
-from crucible.control.readings import Readings
 from crucible.control.views import View, iso
 from crucible.core import affording, elastic
 from crucible.core.errors import BadInput, UnknownName
@@ -68,17 +68,17 @@ class Plans:
         self._prices = prices
         self._calls = calls
         self._memory = memory
-        self._readings = Readings(calls)
+        self._profiles = Profiles(calls)
         self._known = DataSheets()
 
-    async def of(self, ask: PlanAsk, now: float, whose: Hashable = None) -> View:
+    async def of(self, ask: PlanAsk, now: float, authority: Hashable = None) -> View:
         """Offers of every place, best first: those that can run it, then those that could once they are connected.
 
         `chosen` is what a submission with `job` added would be given now; None: nothing that is connected can run it,
         and `why` says so. Raises for an unknown place, tier or GPU type, and for wishes that contradict each other.
-        `whose`: who asks, and may ask again while he types.
+        `authority`: of the caller; what is cached of programs is cached for the same authority alone.
         """
-        question = await self._understood(ask, whose)
+        question = await self._understood(ask, authority)
         foreign = await self._prices.foreign()
         experience = await self._memory.lessons.known(now)
         return await self._calls.run(LANE, lambda: self._answer(question, foreign, experience, now), SECONDS)
@@ -91,11 +91,11 @@ class Plans:
         experience = await self._memory.lessons.known(now)
         return await self._calls.run(LANE, lambda: self._foretold(question, experience), SECONDS)
 
-    async def _understood(self, ask: PlanAsk, whose: Hashable = None) -> Question:
-        return self._question(ask, await self._readings.of(ask.program, whose) if ask.program else None)
+    async def _understood(self, ask: PlanAsk, authority: Hashable = None) -> Question:
+        return self._question(ask, await self._profiles.of(ask.program, authority) if ask.program else None)
 
     def close(self) -> None:
-        self._readings.close()
+        self._profiles.close()
 
     def _question(self, ask: PlanAsk, profile: Profile | None) -> Question:
         named = tuple(dict.fromkeys(name for name in (ask.backend, *ask.fallback) if name))

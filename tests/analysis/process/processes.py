@@ -1,4 +1,4 @@
-"""Processes as /proc shows them: for tests that ask what a reader leaves behind."""
+"""Processes as /proc shows them: for tests that look at what a worker leaves behind."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from crucible.analysis import Bounds
+from crucible.analysis import Limits
 
 PATIENCE = 60.0
-PATIENT = Bounds(seconds=30.0, patience=PATIENCE)
-"""Other work on this machine takes the processor for a while: for tests that look at other things than time."""
+GENEROUS = Limits(cpu_seconds=30.0, wall_seconds=PATIENCE)
+"""For tests that look at other things than time: other work on this computer takes the processor for a while."""
 
 
 @dataclass(frozen=True)

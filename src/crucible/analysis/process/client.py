@@ -1,0 +1,161 @@
+"""The owner's side: sends a program to a child of the worker process and waits for its profile."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from types import TracebackType
+
+from pydantic import ValidationError
+
+from crucible.analysis.conclusions.runtime import T4, Reference
+from crucible.analysis.process.child import Limits, MiB
+from crucible.analysis.process.launcher import WorkerProcess
+from crucible.analysis.process.protocol import (
+    MAX_RESPONSE,
+    OUT_OF_MEMORY,
+    PROFILE,
+    STARTED,
+    Request,
+    receive,
+    requests,
+    responses,
+    send,
+)
+from crucible.analysis.sources import Sources
+from crucible.core.profile import Conclusion, Entrypoint, Profile
+
+DEFAULT_LIMITS = Limits()
+MAX_CONCURRENT = 4
+IDLE_SECONDS = 300.0
+
+QUEUE_SECONDS = 30.0
+"""How long a request waits while `MAX_CONCURRENT` others are read."""
+
+START_SECONDS = 20.0
+"""How long the worker may take to load and fork a child."""
+
+START_ATTEMPTS = 3
+
+GRACE_SECONDS = 1.0
+"""How much longer than the child's own limit the owner waits for it."""
+
+_QUESTION = "What does it need? It could not be read."
+
+
+class AnalysisWorker:
+    """Analyses each program in a child process of its own, at most `max_concurrent` at the same time.
+
+    The worker process that forks the children is started by the first request, and again if it has ended. It ends with
+    its owner, however that ends, and after `idle_seconds` without a request. Safe to use from several threads.
+    """
+
+    def __init__(
+        self,
+        limits: Limits = DEFAULT_LIMITS,
+        max_concurrent: int = MAX_CONCURRENT,
+        idle_seconds: float = IDLE_SECONDS,
+    ) -> None:
+        self._limits = limits
+        self._process = WorkerProcess(limits, idle_seconds)
+        self._slots = threading.BoundedSemaphore(max_concurrent)
+
+    @property
+    def pid(self) -> int | None:
+        """The worker process, None while there is none."""
+        return self._process.pid
+
+    def profile(self, sources: Sources, reference: Reference = T4) -> Profile:
+        """Return the program's profile, or one that says why there is none. Blocks: call it off the event loop."""
+        sources.check()
+        if not hasattr(os, "fork"):
+            return unknown_profile(sources, "This system cannot limit a process that reads it, so none was started.")
+        if not self._slots.acquire(timeout=QUEUE_SECONDS):
+            return unknown_profile(sources, "Too many programs are being read at the same time.")
+        try:
+            return self._profile(Request(sources, reference))
+        finally:
+            self._slots.release()
+
+    def _profile(self, request: Request) -> Profile:
+        message = requests().dump_json(request)
+        child = self._start_child()
+        if child is None:
+            return unknown_profile(request.sources, "No process could be started to read it.")
+        with child:
+            started = time.monotonic()
+            answer = _exchange(child, message, started + self._limits.wall_seconds + GRACE_SECONDS)
+            seconds = time.monotonic() - started
+        if answer[:1] != PROFILE or len(answer) > MAX_RESPONSE:
+            return unknown_profile(request.sources, self._failure(answer, seconds))
+        try:
+            return responses().validate_json(answer[1:]).profile
+        except ValidationError as error:
+            return unknown_profile(request.sources, f"What was read of it makes no sense: {error.errors()[0]['msg']}.")
+
+    def _start_child(self) -> socket.socket | None:
+        """Return the connection to a new child; None if none said that it started."""
+        for _ in range(START_ATTEMPTS):
+            child = self._process.connect()
+            if child is None:
+                continue
+            if _started(child):
+                return child
+            child.close()
+        return None
+
+    def _failure(self, answer: bytes, seconds: float) -> str:
+        if answer == OUT_OF_MEMORY:
+            return f"Reading it took more than {self._limits.memory_bytes / MiB:g} MiB."
+        if answer:
+            return f"What was read of it is more than {MAX_RESPONSE / MiB:g} MiB."
+        if seconds >= min(self._limits.cpu_seconds, self._limits.wall_seconds):
+            return f"Reading it took longer than {self._limits.cpu_seconds:g} s."
+        return f"The process that read it died; it may need more than {self._limits.memory_bytes / MiB:g} MiB."
+
+    def close(self) -> None:
+        """End the processes; open and later requests get no profile. Idempotent."""
+        self._process.close()
+
+    def __enter__(self) -> AnalysisWorker:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+
+def analyse_isolated(sources: Sources, limits: Limits = DEFAULT_LIMITS, reference: Reference = T4) -> Profile:
+    """Analyse one program in processes that are gone afterwards. For several programs keep an `AnalysisWorker`."""
+    with AnalysisWorker(limits) as worker:
+        return worker.profile(sources, reference)
+
+
+def unknown_profile(sources: Sources, why: str) -> Profile:
+    kind = Entrypoint.NOTEBOOK if sources.entry.endswith(".ipynb") else Entrypoint.SCRIPT
+    return Profile(
+        gpu=Conclusion(question=_QUESTION, why=why),
+        gpu_memory_gb=Conclusion(question=_QUESTION, why=why),
+        runtime_hours=Conclusion(question=_QUESTION, why=why),
+        entrypoint=Conclusion(kind),
+        notes=(f"{sources.entry}: {why}",),
+    )
+
+
+def _started(child: socket.socket) -> bool:
+    child.settimeout(START_SECONDS)
+    try:
+        return child.recv(1) == STARTED
+    except OSError:
+        return False
+
+
+def _exchange(child: socket.socket, message: bytes, deadline: float) -> bytes:
+    """Return the child's answer, empty if none came in time."""
+    child.settimeout(max(0.001, deadline - time.monotonic()))
+    try:
+        send(child, message)
+        return receive(child, MAX_RESPONSE, deadline)
+    except OSError:
+        return b""
