@@ -16,6 +16,7 @@ from tests.server.promised import wrong_with_answer
 from tests.server.test_auth import routes
 
 from crucible.core.hooks import ENDS, HookFormat
+from crucible.core.people import OWNER
 from crucible.core.secret import Secret
 from crucible.core.signing import signing_secret
 
@@ -86,7 +87,9 @@ async def town(tmp_path: Path) -> AsyncIterator[Town]:
 async def path_of(town: Town, method: str, path: str) -> str:
     fill = {**FILL, "{id}": town.job, "{job_id}": town.job, "{name}": NAMES.get(method, "viewer")}
     if "/secrets/" in path and method == "DELETE":
-        await town.control.vault.set(await town.identity("manager"), "alpha", fill["{name}"], Secret("a value to keep"))
+        await town.control.secrets.set(
+            await town.identity("manager"), "alpha", fill["{name}"], Secret("a value to keep")
+        )
     if "{hook}" in path:
         fill["{hook}"] = await add_hook(town)
     if "{token}" in path:
@@ -106,7 +109,7 @@ async def add_hook(town: Town) -> str:
 
 async def query_of(town: Town, row: str) -> dict[str, Any] | None:
     if row == "GET /api/v1/compare":
-        another = await town.control.submit(job_spec(project="alpha"), None)
+        another = await town.control.jobs.submit(OWNER, job_spec(project="alpha"), None)
         return {"job": [town.job, another.view["id"]]}
     return {JOB_QUERIES[row]: town.job} if row in JOB_QUERIES else QUERIES.get(row)
 

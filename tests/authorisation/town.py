@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fastapi import FastAPI
+from tests.control.caller import As
 from tests.control.world import Rig, job_spec, pieces, secret, sha
 from tests.openid_provider import CLIENT, ISSUER, SECRET, OpenIdProvider, ProviderWeb
 
@@ -50,18 +51,17 @@ class Town:
         return {"authorization": f"Bearer {token}"} if token else {}
 
     async def identity(self, name: str) -> Identity:
-        found = await self.control.identify(self.tokens[name])
+        found = await self.control.people.identify(self.tokens[name])
         assert found is not None
         return found
 
-    async def faces(self, *names: str) -> list[Control]:
+    async def faces(self, *names: str) -> list[As]:
         """The control plane as each of them may use it."""
-        return [self.control.at(await self.identity(name)) for name in names]
+        return [As(self.control, await self.identity(name)) for name in names]
 
     async def seen_by(self, name: str) -> list[dict[str, Any]]:
         """The jobs that somebody finds in his list."""
-        control = self.control.at(await self.identity(name))
-        page: Any = await control.jobs(JobFilter(), limit=50, cursor=None)
+        page: Any = await As(self.control, await self.identity(name)).jobs.list_jobs(JobFilter(), limit=50, cursor=None)
         return list(page["items"])
 
 
@@ -76,12 +76,12 @@ async def found_town(rig: Rig) -> Town:
     tokens = {name: await token_of(control, name) for name in PEOPLE}
     tokens["revoked"] = await token_of(control, "member", revoked=True)
     tokens["owner"] = OWNERS
-    member = await control.identify(tokens["member"])
+    member = await control.people.identify(tokens["member"])
     assert member is not None
-    await control.at(member).put_bundle(sha(CODE), pieces(CODE))
-    job = str((await control.at(member).submit(job_spec(project="alpha", bundle=sha(CODE)), None)).view["id"])
+    await control.bundles.put(member, sha(CODE), pieces(CODE))
+    job = str((await control.jobs.submit(member, job_spec(project="alpha", bundle=sha(CODE)), None)).view["id"])
     tokens["agent"] = await _run(rig, control, job)
-    tokens["share"] = str((await control.at(member).share(job, name="for a friend", seconds=3600))["token"])
+    tokens["share"] = str((await control.jobs.share(member, job, name="for a friend", seconds=3600))["token"])
     stops: list[None] = []
     api = build_api(
         control, token=OWNERS, nonce="n", version="1", home="/h", on_stop=lambda: stops.append(None), pace=PACE

@@ -21,7 +21,7 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 from tests.catalog.serving import catalog_app
 
-from crucible.control.prices import Prices
+from crucible.control.resources.catalog import Catalog
 from crucible.core.jobfilter import JobFilter
 
 TOKEN = "t0ken"
@@ -147,7 +147,7 @@ class FakeServer:
     events: list[dict[str, Any]] = field(default_factory=list)
     artifacts: dict[str, bytes] = field(default_factory=dict)
     series: dict[str, Any] = field(default_factory=dict)
-    prices: Prices | None = None
+    prices: Catalog | None = None
     """Another catalog than the shipped one."""
 
     backends: list[dict[str, Any]] = field(default_factory=lambda: [{"name": "local", "connected": True}])

@@ -13,6 +13,7 @@ from crucible.control.ingest import AttemptGone
 from crucible.core.errors import Conflict, NotAllowed, NotFound
 from crucible.core.lifecycle import MachineState
 from crucible.core.lifecycle import facts as f
+from crucible.core.people import OWNER
 from crucible.storage import HashMismatch
 from crucible.storage.layout import artifact_key, checkpoint_key, log_segment_key
 from crucible.wire.desired import Desired
@@ -221,14 +222,14 @@ async def test_a_runner_hears_of_a_stop_at_once(rig: Rig) -> None:
     job, runner = await rig.running()
     waiting = asyncio.create_task(rig.agents.attempt_desired(runner.attempt, 0, False, 0, LONG))
     await begun(waiting)
-    await service(rig).cancel(job)
+    await service(rig).jobs.cancel(OWNER, job)
     assert await asyncio.wait_for(waiting, 5) == {"stop": True, "settled": False, "checkpoint": 0}
 
 
 async def test_a_runner_that_knows_everything_waits(rig: Rig) -> None:
     job, runner = await rig.running()
     assert await rig.agents.attempt_desired(runner.attempt, 0, False, 0, SOON) is None
-    await service(rig).cancel(job)
+    await service(rig).jobs.cancel(OWNER, job)
     assert await rig.agents.attempt_desired(runner.attempt, 0, True, 0, SOON) is None
 
 
@@ -365,7 +366,7 @@ async def test_bundles_are_opened_by_their_hash(rig: Rig) -> None:
     data = b"an archive"
     with pytest.raises(NotFound):
         await rig.agents.open_bundle(sha(data))
-    await rig.bundles.put(sha(data), pieces(data))
+    await rig.bundles.put(OWNER, sha(data), pieces(data))
     found = await rig.agents.open_bundle(sha(data))
     assert (found.size, rig.agents.store.get(found.key)) == (len(data), data)
 

@@ -12,6 +12,7 @@ from crucible.control.crashpoints import arm, disarm
 from crucible.control.db import schema as t
 from crucible.control.uploads import TooLarge, Uploads
 from crucible.core.errors import NotFound
+from crucible.core.people import OWNER
 from crucible.storage import HashMismatch, open_store
 from crucible.storage.layout import bundle_key
 
@@ -38,10 +39,10 @@ def nothing_left(rig: Rig) -> bool:
 
 
 async def test_a_bundle_is_stored_once(rig: Rig) -> None:
-    assert not await rig.bundles.has(sha(DATA))
-    assert await rig.bundles.put(sha(DATA), pieces(DATA[:5], DATA[5:]))
-    assert not await rig.bundles.put(sha(DATA), pieces(DATA))
-    assert await rig.bundles.has(sha(DATA))
+    assert not await rig.bundles.has(OWNER, sha(DATA))
+    assert await rig.bundles.put(OWNER, sha(DATA), pieces(DATA[:5], DATA[5:]))
+    assert not await rig.bundles.put(OWNER, sha(DATA), pieces(DATA))
+    assert await rig.bundles.has(OWNER, sha(DATA))
     found = await rig.bundles.open(sha(DATA))
     assert (found.size, found.sha256) == (len(DATA), sha(DATA))
     assert rig.ports.store.get(found.key) == DATA
@@ -50,8 +51,8 @@ async def test_a_bundle_is_stored_once(rig: Rig) -> None:
 
 async def test_other_bytes_than_announced_are_refused(rig: Rig) -> None:
     with pytest.raises(HashMismatch):
-        await rig.bundles.put(sha(DATA), pieces(b"something else"))
-    assert not await rig.bundles.has(sha(DATA))
+        await rig.bundles.put(OWNER, sha(DATA), pieces(b"something else"))
+    assert not await rig.bundles.has(OWNER, sha(DATA))
     assert rig.ports.store.size(bundle_key(sha(DATA))) is None
     assert nothing_left(rig)
 
@@ -66,7 +67,7 @@ async def test_too_much_is_refused_while_it_arrives(rig: Rig) -> None:
             yield b"x" * 100
 
     with pytest.raises(TooLarge) as raised:
-        await rig.bundles.put(sha(DATA), endless())
+        await rig.bundles.put(OWNER, sha(DATA), endless())
     assert raised.value.http_status == 413
     assert arrived == 11
     assert nothing_left(rig)
@@ -78,7 +79,7 @@ async def test_an_upload_that_breaks_off_leaves_nothing(rig: Rig) -> None:
         raise ConnectionError("the client went away")
 
     with pytest.raises(ConnectionError):
-        await rig.bundles.put(sha(DATA), broken())
+        await rig.bundles.put(OWNER, sha(DATA), broken())
     assert nothing_left(rig)
     assert await rig.rows(t.bundles) == []
 
@@ -88,12 +89,12 @@ async def test_a_crash_between_the_bytes_and_their_row_is_mended_by_the_next_upl
     bundles = Bundles(ports, Uploads(ports, tmp_path / "uploads"), 1000)
     arm("bundle.after_put", die)
     with pytest.raises(Killed):
-        await bundles.put(sha(DATA), pieces(DATA))
+        await bundles.put(OWNER, sha(DATA), pieces(DATA))
     disarm()
-    assert not await bundles.has(sha(DATA)), "without its row it is not there"
+    assert not await bundles.has(OWNER, sha(DATA)), "without its row it is not there"
     with pytest.raises(HashMismatch):
-        await bundles.put(sha(DATA), pieces(DATA[:3]))
-    await bundles.put(sha(DATA), pieces(DATA))
+        await bundles.put(OWNER, sha(DATA), pieces(DATA[:3]))
+    await bundles.put(OWNER, sha(DATA), pieces(DATA))
     assert (await bundles.open(sha(DATA))).size == len(DATA)
 
 

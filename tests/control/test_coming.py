@@ -16,6 +16,7 @@ from crucible.control import coming, marks
 from crucible.control import retention as retention_module
 from crucible.control.crashpoints import arm, disarm
 from crucible.control.retention import Removal
+from crucible.core.people import OWNER
 from crucible.storage import HashMismatch
 from crucible.storage.layout import bundle_key
 
@@ -44,7 +45,7 @@ class Slow:
 
     def __init__(self, rig: Rig) -> None:
         self._begun, self._rest = asyncio.Event(), asyncio.Event()
-        self._sending = asyncio.create_task(rig.bundles.put(BUNDLE, self._chunks()))
+        self._sending = asyncio.create_task(rig.bundles.put(OWNER, BUNDLE, self._chunks()))
 
     async def begun(self) -> None:
         await self._begun.wait()
@@ -67,7 +68,7 @@ async def weeks_pass(rig: Rig) -> None:
 
 async def test_bytes_whose_row_never_came_go_once_nobody_can_send_them_any_more(rig: Rig) -> None:
     with dying("bundle.after_put"):
-        await rig.bundles.put(BUNDLE, pieces(CODE))
+        await rig.bundles.put(OWNER, BUNDLE, pieces(CODE))
     await retention(rig).round()
     assert stored(rig) == {KEY}, "its sender may come again"
     await weeks_pass(rig)
@@ -76,7 +77,7 @@ async def test_bytes_whose_row_never_came_go_once_nobody_can_send_them_any_more(
 
 
 async def test_what_has_its_row_is_not_looked_for(rig: Rig) -> None:
-    await rig.bundles.put(BUNDLE, pieces(CODE))
+    await rig.bundles.put(OWNER, BUNDLE, pieces(CODE))
     assert len(await rig.read(coming.listed)) == 1
     await weeks_pass(rig)
     assert await rig.read(coming.listed) == []
@@ -85,12 +86,12 @@ async def test_what_has_its_row_is_not_looked_for(rig: Rig) -> None:
 
 async def test_nothing_is_expected_of_bytes_that_no_store_was_asked_to_take(rig: Rig) -> None:
     with pytest.raises(HashMismatch):
-        await rig.bundles.put(BUNDLE, pieces(b"other"))
+        await rig.bundles.put(OWNER, BUNDLE, pieces(b"other"))
     assert await rig.read(coming.listed) == []
 
 
 async def test_what_comes_again_while_the_round_that_removed_it_goes_on_is_expected_anew(rig: Rig) -> None:
-    await rig.bundles.put(BUNDLE, pieces(CODE))
+    await rig.bundles.put(OWNER, BUNDLE, pieces(CODE))
     keeper, done = retention(rig), Removal()
     rig.clock.move(10.0)
     await keeper._drop_bundles(0.0)
@@ -98,7 +99,7 @@ async def test_what_comes_again_while_the_round_that_removed_it_goes_on_is_expec
     await keeper._remove(left.objects, done)
     assert stored(rig) == set()
     with dying("bundle.after_put"):
-        await rig.bundles.put(BUNDLE, pieces(CODE))
+        await rig.bundles.put(OWNER, BUNDLE, pieces(CODE))
     await rig.sql(lambda conn: retention_module._tidied(conn, done, rig.clock.now()))
     await weeks_pass(rig)
     assert stored(rig) == set()
@@ -107,7 +108,7 @@ async def test_what_comes_again_while_the_round_that_removed_it_goes_on_is_expec
 async def test_bytes_of_a_slow_sender_go_though_those_of_another_were_pruned_before(rig: Rig) -> None:
     slow = Slow(rig)
     await slow.begun()
-    await rig.bundles.put(BUNDLE, pieces(CODE))
+    await rig.bundles.put(OWNER, BUNDLE, pieces(CODE))
     rig.clock.move(10.0)
     await retention(rig).prune(older_than=0.0, dry_run=False)
     with dying("bundle.after_put"):
@@ -129,13 +130,13 @@ async def test_a_row_is_never_without_its_bytes(rig: Rig, monkeypatch: pytest.Mo
 
     with monkeypatch.context() as patch:
         patch.setattr(uploads, "bundle", late)
-        sending = asyncio.create_task(rig.bundles.put(BUNDLE, pieces(CODE)))
+        sending = asyncio.create_task(rig.bundles.put(OWNER, BUNDLE, pieces(CODE)))
         await arrived.wait()
-    await rig.bundles.put(BUNDLE, pieces(CODE))
+    await rig.bundles.put(OWNER, BUNDLE, pieces(CODE))
     rig.clock.move(10.0)
     await retention(rig).prune(older_than=0.0, dry_run=False)
     rest.set()
     await sending
-    assert await rig.bundles.has(BUNDLE)
+    assert await rig.bundles.has(OWNER, BUNDLE)
     await weeks_pass(rig)
     assert stored(rig) == {KEY}

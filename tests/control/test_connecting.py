@@ -13,6 +13,7 @@ from crucible.catalog import PROVIDERS
 from crucible.control.connecting import unconnected, why_unconnected
 from crucible.core.errors import UnknownName
 from crucible.core.offerfilter import OfferFilter
+from crucible.core.people import OWNER
 from crucible.core.planask import PlanAsk
 
 HERE = ("local",)
@@ -46,7 +47,7 @@ def test_a_backends_row_says_which_command_connects_it(monkeypatch: pytest.Monke
 
 async def test_the_places_that_are_not_connected_are_listed(rig: Rig) -> None:
     control = service(rig)
-    others = {str(item["name"]): item["why"] for item in await control.other_backends()}
+    others = {str(item["name"]): item["why"] for item in await control.backends.list_unconnected()}
     assert set(others) == (set(PROVIDERS) | set(ROWS)) - {"local"} == set(unconnected(HERE))
     assert others["aws"] == f"{why_unconnected('aws', HERE)}."
 
@@ -54,13 +55,13 @@ async def test_the_places_that_are_not_connected_are_listed(rig: Rig) -> None:
 async def test_every_face_says_the_same(rig: Rig) -> None:
     control, said = service(rig), why_unconnected("aws", HERE)
     await control._parts.places.refresh()
-    plan: Any = await control.plan(PlanAsk.model_validate({"command": ["true"], "backend": "aws"}))
+    plan: Any = await control.plans.plan(OWNER, PlanAsk.model_validate({"command": ["true"], "backend": "aws"}))
     assert {(offer["runnable"], offer["why"]) for offer in plan["offers"]} == {(False, said)}
-    page: Any = await control.catalog(OfferFilter(provider=("aws",)), limit=3, cursor=None)
+    page: Any = await control.catalog.page(OfferFilter(provider=("aws",)), limit=3, cursor=None)
     assert {(offer["runnable"], offer["why"]) for offer in page["items"]} == {(False, said)}
     with pytest.raises(UnknownName) as refused:
-        await control.submit(job_spec(backend="aws"), None)
+        await control.jobs.submit(OWNER, job_spec(backend="aws"), None)
     assert refused.value.fix.endswith(f"{said}.")
     with pytest.raises(UnknownName) as refused:
-        await control.plan(PlanAsk.model_validate({"command": ["true"], "backend": "rehearsal"}))
+        await control.plans.plan(OWNER, PlanAsk.model_validate({"command": ["true"], "backend": "rehearsal"}))
     assert refused.value.fix.endswith(f"{why_unconnected('rehearsal', HERE)}.")

@@ -4,6 +4,7 @@ from tests.control.world import KEY, Rig, job_spec, pieces, secret, service, sha
 
 from crucible.control.desired import Wishes, attempt_wishes, desired_document, seed_of
 from crucible.core.lifecycle import facts as f
+from crucible.core.people import OWNER
 from crucible.core.resources import GiB
 from crucible.wire.desired import DataItem, Desired, Environment, Limits, decode_desired, encode_desired
 
@@ -21,7 +22,7 @@ async def known(rig: Rig) -> Desired:
 
 async def test_an_assignment_carries_all_a_runner_needs(rig: Rig) -> None:
     data = b"an archive"
-    await rig.bundles.put(sha(data), pieces(data))
+    await rig.bundles.put(OWNER, sha(data), pieces(data))
     spec = job_spec(
         command=("{python}", "train.py", "--lr", "0.1"),
         bundle=sha(data),
@@ -66,7 +67,7 @@ async def test_every_change_has_a_new_version(rig: Rig) -> None:
     versions.append((await known(rig)).version)
     other = await rig.submit()
     versions.append((await known(rig)).version)
-    await control.cancel(job)
+    await control.jobs.cancel(OWNER, job)
     versions.append((await known(rig)).version)
     await rig.host_up()
     await (await rig.runner(other)).end()
@@ -88,13 +89,13 @@ async def test_what_changes_nothing_keeps_the_version(rig: Rig) -> None:
 async def test_a_cancelled_job_is_to_stop_and_others_are_not(rig: Rig) -> None:
     job, other = await rig.submit(), await rig.submit()
     await rig.host_up()
-    await service(rig).cancel(job)
+    await service(rig).jobs.cancel(OWNER, job)
     assert {a.job: a.stop for a in (await known(rig)).assignments} == {job: True, other: False}
 
 
 async def test_what_was_cancelled_before_a_host_came_is_not_listed(rig: Rig) -> None:
     job, other = await rig.submit(), await rig.submit()
-    await service(rig).cancel(job)
+    await service(rig).jobs.cancel(OWNER, job)
     assert [a.job for a in (await known(rig)).assignments] == [other]
 
 
@@ -120,9 +121,9 @@ async def test_wishes_of_one_attempt(rig: Rig) -> None:
         return await rig.read(lambda conn: attempt_wishes(conn, runner.attempt))
 
     assert await wishes() == Wishes(stop=False, settled=False, checkpoint=0)
-    await service(rig).ask_checkpoint(job)
+    await service(rig).checkpoints.request(OWNER, job)
     assert await wishes() == Wishes(stop=False, settled=False, checkpoint=1)
-    await service(rig).cancel(job)
+    await service(rig).jobs.cancel(OWNER, job)
     assert await wishes() == Wishes(stop=True, settled=False, checkpoint=1)
     await runner.end()
     assert await wishes() == Wishes(stop=True, settled=True, checkpoint=1)

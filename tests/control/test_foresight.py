@@ -13,10 +13,11 @@ from tests.control.test_predictions import REAL, TRAIN, items, plan
 from tests.control.world import FakeRunner, Rig, give_back, job_spec, make_rig, pieces, service, sha
 
 from crucible.control import foresight
-from crucible.control.changing import Submitted
 from crucible.control.db import schema as t
 from crucible.control.foresight import is_foreseen
+from crucible.control.resources.jobs import Submitted
 from crucible.control.service import Control
+from crucible.core.people import OWNER
 from crucible.wire.archive import Entry, pack
 from crucible.wire.messages import Kind
 
@@ -46,13 +47,13 @@ async def bundled(control: Control, code: str = TRAIN) -> str:
     packed = io.BytesIO()
     pack([Entry.of_bytes("main.py", code.encode())], packed)
     name = sha(packed.getvalue())
-    await control.put_bundle(name, pieces(packed.getvalue()))
+    await control.bundles.put(OWNER, name, pieces(packed.getvalue()))
     return name
 
 
 async def submit(control: Control, **spec: Any) -> str:
     given = {"command": RUN, "backend": "local", "bundle": await bundled(control), **spec}
-    return str((await control.submit(job_spec(**given), None)).view["id"])
+    return str((await control.jobs.submit(OWNER, job_spec(**given), None)).view["id"])
 
 
 async def looked(control: Control) -> None:
@@ -94,9 +95,11 @@ async def test_a_full_place_is_foretold_of_too(rig: Rig, control: Control) -> No
 
 async def test_a_rerun_and_many_at_once_are_foretold(rig: Rig, control: Control) -> None:
     first = await submit(control)
-    again = await control.rerun(first, None)
+    again = await control.jobs.rerun(OWNER, first, None)
     spec = job_spec(command=RUN, backend="local", bundle=await bundled(control))
-    many = await control.submit_many([(spec, "key-1"), (spec, "key-1"), (spec.model_copy(update={"tier": "x"}), None)])
+    many = await control.jobs.submit_many(
+        OWNER, [(spec, "key-1"), (spec, "key-1"), (spec.model_copy(update={"tier": "x"}), None)]
+    )
     await looked(control)
     ids = {first, str(again.view["id"]), str(many[0].view["id"])}  # type: ignore[union-attr]
     assert {item["job"] for item in await items(rig)} == ids
@@ -104,7 +107,7 @@ async def test_a_rerun_and_many_at_once_are_foretold(rig: Rig, control: Control)
 
 async def test_a_job_that_has_ended_meanwhile_is_not_foretold(rig: Rig, control: Control) -> None:
     job = await submit(control, backend=None)
-    await control.cancel(job)
+    await control.jobs.cancel(OWNER, job)
     spec = job_spec(command=RUN, backend="local", bundle=await bundled(control))
     control._parts.foresight.submitted(job, spec)
     await looked(control)
@@ -119,7 +122,7 @@ async def test_a_program_of_which_nothing_can_be_said(rig: Rig, control: Control
 
 
 async def test_a_bundle_that_is_none_harms_nobody(rig: Rig, control: Control) -> None:
-    await control.put_bundle(sha(b"no archive"), pieces(b"no archive"))
+    await control.bundles.put(OWNER, sha(b"no archive"), pieces(b"no archive"))
     await submit(control, bundle=sha(b"no archive"))
     job = await submit(control)
     await looked(control)
@@ -130,7 +133,7 @@ async def test_of_too_many_the_newest_are_looked_at(rig: Rig, monkeypatch: pytes
     monkeypatch.setattr(foresight, "MOST", 2)
     control = await serving(rig)
     spec = job_spec(command=RUN, backend="local", bundle=await bundled(control))
-    done = await control.submit_many([(spec, None)] * 4)
+    done = await control.jobs.submit_many(OWNER, [(spec, None)] * 4)
     jobs = [one.view["id"] for one in done if isinstance(one, Submitted)]
     await looked(control)
     assert [item["job"] for item in await items(rig)] == [jobs[3], jobs[2]]

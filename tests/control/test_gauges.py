@@ -11,6 +11,7 @@ from crucible.backends.base import LaunchRefused
 from crucible.control import gauges
 from crucible.control.db.timed import TimedDb
 from crucible.control.service import Control
+from crucible.core.people import OWNER
 
 
 async def stored(rig: Rig) -> Any:
@@ -59,11 +60,11 @@ async def test_a_launch_that_was_refused_is_told_apart(rig: Rig, monkeypatch: py
 
 
 async def test_write_times_are_there_where_they_are_measured(rig: Rig) -> None:
-    assert (await service(rig).gauges())["writes"] is None
+    assert (await service(rig).maintenance.gauges(OWNER))["writes"] is None
     timed = TimedDb(rig.ports.db, rig.clock)
     control = Control(replace(rig.ports, db=timed), rig.backends, rig.deployment)
     await timed.write(lambda conn: None)
-    found: Any = (await control.gauges())["writes"]
+    found: Any = (await control.maintenance.gauges(OWNER))["writes"]
     assert found["counts"][-1] == 1
     assert len(found["counts"]) == len(found["bounds"]) + 1
 

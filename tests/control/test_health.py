@@ -11,6 +11,7 @@ from tests.core.health.curves import noisy
 from crucible.control import health, points, queries
 from crucible.core.errors import BadInput, NotFound
 from crucible.core.health import Signs, Stage, Verdict, judge
+from crucible.core.people import OWNER
 from crucible.wire.messages import Kind
 
 
@@ -61,7 +62,7 @@ async def test_a_bounded_number_of_points_is_read(rig: Rig) -> None:
 
 async def again(rig: Rig, job: str) -> FakeRunner:
     """The failed job goes on, and its program runs."""
-    await service(rig).resume(job, checkpoint=None, backend=None)
+    await service(rig).jobs.resume(OWNER, job, checkpoint=None, backend=None)
     await rig.place()
     runner = await rig.runner(job)
     await runner.say(Kind.STARTED, pid=78)
@@ -131,16 +132,16 @@ async def test_memory_is_held_against_what_the_job_got(rig: Rig) -> None:
 async def test_the_whole_job_tells_its_health_too(rig: Rig) -> None:
     job, _runner = await rig.running()
     control = service(rig)
-    shown = await control.job(job)
-    assert shown["health"] == await control.health(job)
-    assert "health" not in await control.view(job), "a list and every change would pay for it"
+    shown = await control.jobs.details(OWNER, job)
+    assert shown["health"] == await control.jobs.health(OWNER, job)
+    assert "health" not in await control.jobs.view(OWNER, job), "a list and every change would pay for it"
 
 
 async def test_a_job_that_is_not_there(rig: Rig) -> None:
     with pytest.raises(NotFound):
         await judged(rig, "job-00000000000000000000000009")
     with pytest.raises(NotFound):
-        await service(rig).health("zzzzzz")
+        await service(rig).jobs.health(OWNER, "zzzzzz")
 
 
 # Comparing
@@ -158,7 +159,7 @@ async def two(rig: Rig) -> tuple[str, str]:
 
 async def test_jobs_are_compared_by_settings_and_measures(rig: Rig) -> None:
     first, second = await two(rig)
-    found: Any = await service(rig).compare([first, second])
+    found: Any = await service(rig).jobs.compare(OWNER, [first, second])
     assert [job["id"] for job in found["jobs"]] == [first, second]
     assert [job["verdict"] for job in found["jobs"]] == ["finished_well", "too_early"]
     config = {line["name"]: line for line in found["config"]}
@@ -174,11 +175,11 @@ async def test_jobs_are_compared_by_settings_and_measures(rig: Rig) -> None:
 async def test_another_number_of_jobs_is_refused(rig: Rig, count: int) -> None:
     job = await rig.submit()
     with pytest.raises(BadInput):
-        await service(rig).compare([job] * count)
+        await service(rig).jobs.compare(OWNER, [job] * count)
 
 
 async def test_the_same_job_twice_is_one(rig: Rig) -> None:
     job = await rig.submit()
     with pytest.raises(BadInput) as raised:
-        await service(rig).compare([job, "last"])
+        await service(rig).jobs.compare(OWNER, [job, "last"])
     assert "1 job cannot be compared" in raised.value.what

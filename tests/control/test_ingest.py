@@ -12,6 +12,7 @@ from crucible.control.db import schema as t
 from crucible.control.feed import Hint
 from crucible.control.ingest import AttemptGone, Gap, progress_of
 from crucible.core.lifecycle import AttemptState, JobState, Reason
+from crucible.core.people import OWNER
 from crucible.wire.messages import Cause, Kind
 
 BLOCK = points.BLOCK
@@ -103,7 +104,7 @@ def test_every_cause_is_understood(cause: Cause) -> None:
 
 async def test_a_stop_that_was_asked_for_is_a_cancellation(rig: Rig) -> None:
     job, runner = await rig.running()
-    await service(rig).cancel(job)
+    await service(rig).jobs.cancel(OWNER, job)
     await runner.say(Kind.EXITED, signal=15, cause="stopped")
     assert (await rig.world(job)).job.state is JobState.STOPPING, "outputs are still coming"
     await runner.say(Kind.ENDED)

@@ -11,6 +11,7 @@ from crucible.backends.base import MachineRef, Metered
 from crucible.control.db import schema as t
 from crucible.control.ledger import FINAL_AFTER
 from crucible.core.errors import Unreachable
+from crucible.core.people import OWNER
 from crucible.core.pricing import Segment
 
 
@@ -27,7 +28,9 @@ async def rig(cloud: FakeCloud, tmp_path: Path) -> AsyncIterator[Rig]:
 
 
 async def cost(rig: Rig, machine: str) -> object:
-    return next(m["cost_micros"] for m in await service(rig).machines(all=True) if m["id"] == machine)
+    return next(
+        m["cost_micros"] for m in await service(rig).machines.list_machines(OWNER, all=True) if m["id"] == machine
+    )
 
 
 async def ended(rig: Rig) -> str:
@@ -91,7 +94,7 @@ async def test_what_was_made_without_our_knowing_is_paid_for_too(rig: Rig, cloud
     cloud.answers = ["nothing"]
     job = await rig.submit(backend="cloud")
     await rig.performer.perform_due()
-    await service(rig).cancel(job)
+    await service(rig).jobs.cancel(OWNER, job)
     for _ in range(4):
         rig.clock.move(200)
         await rig.performer.perform_due()
@@ -107,7 +110,7 @@ async def test_what_lived_unknown_is_paid_for_though_its_provider_tells_no_more(
     cloud.answers = ["nothing"]
     job = await rig.submit(backend="cloud")
     await rig.performer.perform_due()
-    await service(rig).cancel(job)
+    await service(rig).jobs.cancel(OWNER, job)
     machine = await rig.machine()
     assert (machine.alive, machine.native_id) == (True, None)
     cloud.meter[machine.id] = (Segment(0.0, 60.0, 3_600_000),)

@@ -11,6 +11,7 @@ from crucible.control.listing import read_cursor, write_cursor
 from crucible.core.errors import BadInput, UnknownName
 from crucible.core.ids import Prefix, make_id
 from crucible.core.jobfilter import JobFilter
+from crucible.core.people import OWNER
 from crucible.wire.messages import Kind
 
 
@@ -71,7 +72,7 @@ async def test_filters(rig: Rig) -> None:
     running, _ = await rig.running(cpus=3)
     queued = await rig.submit(cpus=4)
     cancelled = await rig.submit(cpus=4)
-    await service(rig).cancel(cancelled)
+    await service(rig).jobs.cancel(OWNER, cancelled)
 
     async def found(**given: Any) -> set[str]:
         return set(await ids(rig, **given))

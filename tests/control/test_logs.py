@@ -5,6 +5,7 @@ from tests.control.world import FakeRunner, Rig, service
 
 from crucible.control.logs import LogPage
 from crucible.core.errors import NotFound
+from crucible.core.people import OWNER
 from crucible.storage import StorageError
 from crucible.wire.messages import Kind
 
@@ -35,7 +36,7 @@ async def test_a_job_that_has_not_run_has_an_empty_log(rig: Rig) -> None:
     await rig.submit(cpus=4)
     waiting = await rig.submit(cpus=4)
     assert await page(rig, waiting) == LogPage(0, 0, 0, 0, False, b"")
-    await service(rig).cancel(waiting)
+    await service(rig).jobs.cancel(OWNER, waiting)
     assert await page(rig, waiting) == LogPage(0, 0, 0, 0, True, b"")
 
 

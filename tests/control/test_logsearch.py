@@ -13,12 +13,13 @@ from crucible.control.grep import Pattern
 from crucible.control.logsearch import LogSearch, Query, read_cursor
 from crucible.control.system import ThreadCalls
 from crucible.core.errors import BadInput, NotFound
+from crucible.core.people import OWNER
 from crucible.wire.messages import Kind
 
 
 async def found(rig: Rig, job: str, text: str, **more: Any) -> Any:
     wish = {"regex": False, "case": True, "attempt": None, "context": 0, "limit": 100, "cursor": None, **more}
-    return await service(rig).search_logs(job, text=text, **wish)
+    return await service(rig).outputs.search_logs(OWNER, job, text=text, **wish)
 
 
 async def test_lines_are_found_over_segments_and_in_the_live_tail(rig: Rig) -> None:

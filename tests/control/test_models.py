@@ -12,9 +12,10 @@ import pytest
 from tests.control.fakes import FakeClock
 from tests.plugin_packages import COUNTER, HEAD, install, make_python
 
-from crucible.control.models import KEPT_SECONDS, Models, ModelsPython
+from crucible.control.resources.models import KEPT_SECONDS, Models, ModelsPython
 from crucible.core.errors import BadInput, NotFound
 from crucible.core.models import Order
+from crucible.core.people import OWNER
 from crucible.core.spec import Kind
 
 
@@ -41,50 +42,50 @@ def order(**changes: Any) -> Order:
 
 async def test_a_server_without_a_python_for_models_has_none(clock: FakeClock) -> None:
     models = Models(ModelsPython(), clock)
-    assert await models.listed() == []
+    assert await models.list_models(OWNER) == []
     with pytest.raises(NotFound, match="There is no model 'counter'"):
-        await models.one("counter")
+        await models.model(OWNER, "counter")
 
 
 async def test_models_are_listed_and_described(models: Models) -> None:
-    (listed,) = await models.listed()
-    assert listed == await models.one("counter")
+    (listed,) = await models.list_models(OWNER)
+    assert listed == await models.model(OWNER, "counter")
     assert listed["methods"] == ["train", "infer", "benchmark"]
     assert "counting" not in sys.modules
 
 
 async def test_a_description_is_kept_for_a_while(models: Models, site: Path, clock: FakeClock) -> None:
-    assert len(await models.listed()) == 1
+    assert len(await models.list_models(OWNER)) == 1
     install(site, "second", COUNTER, {"second": "second:Counter"})
     clock.move(KEPT_SECONDS - 1)
-    assert len(await models.listed()) == 1
+    assert len(await models.list_models(OWNER)) == 1
     clock.move(2)
-    assert len(await models.listed()) == 2
+    assert len(await models.list_models(OWNER)) == 2
 
 
 async def test_one_that_hangs_holds_up_no_other(models: Models, site: Path, clock: FakeClock, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     waits = f"import os, time\nwhile not os.path.exists({str(gate)!r}): time.sleep(0.01)\n"
     install(site, "slow", waits + COUNTER, {"slow": "slow:Counter"})
-    listing = asyncio.create_task(models.listed())
-    asked = [asyncio.create_task(models.one("slow")) for _ in range(2)]
-    assert (await models.spec(order(), {})).name == "counter"
+    listing = asyncio.create_task(models.list_models(OWNER))
+    asked = [asyncio.create_task(models.model(OWNER, "slow")) for _ in range(2)]
+    assert (await models.job_spec(OWNER, order(), {})).name == "counter"
     assert not listing.done()
     clock.move(KEPT_SECONDS + 30)
     gate.touch()
     assert [item["name"] for item in await listing] == ["counter", "slow"]
     assert (await asked[0])["methods"] == (await asked[1])["methods"] == ["train", "infer", "benchmark"]
     install(site, "second", COUNTER, {"second": "second:Counter"})
-    assert len(await models.listed()) == 2, "kept from when it was known, not from when it was asked for"
+    assert len(await models.list_models(OWNER)) == 2, "kept from when it was known, not from when it was asked for"
 
 
 async def test_an_order_becomes_a_job(models: Models, tmp_path: Path) -> None:
-    spec = await models.spec(order(), {"backend": "local", "tags": ["a"], "resources": {"cpus": 1}})
+    spec = await models.job_spec(OWNER, order(), {"backend": "local", "tags": ["a"], "resources": {"cpus": 1}})
     assert (spec.kind, spec.name, spec.backend, spec.tags) == (Kind.TRAIN, "counter", "local", ("a",))
     assert spec.command == order().command
     assert spec.environment.interpreter == str(tmp_path / "venv" / "bin" / "python")
     assert spec.source.ref == "counting==1.0"
-    spec = await models.spec(order(method="infer", config={}, inputs={"x": 1}), {"name": "mine"})
+    spec = await models.job_spec(OWNER, order(method="infer", config={}, inputs={"x": 1}), {"name": "mine"})
     assert (spec.kind, spec.name, spec.command[-1]) == (Kind.INFERENCE, "mine", '{"x": 1}')
 
 
@@ -97,7 +98,7 @@ async def test_a_model_that_needs_a_gpu_asks_for_it(
 ) -> None:
     code = HEAD + "class M(BaseModel):\n    model_metadata = ModelMetadata(min_gpu_memory_gb=2)\n"
     install(site, "big", code + "    def infer(self, i): return 1\n", {"big": "big:M"})
-    spec = await models.spec(order(model="big", method="infer", config={}), job)
+    spec = await models.job_spec(OWNER, order(model="big", method="infer", config={}), job)
     assert ((spec.resources.gpus or 0), spec.resources.gpu_memory_bytes) == found
 
 
@@ -121,23 +122,23 @@ async def test_what_does_not_fit_is_refused(
     models: Models, changes: dict[str, Any], job: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(BadInput) as error:
-        await models.spec(order(**changes), job)
+        await models.job_spec(OWNER, order(**changes), job)
     assert says in str(error.value)
 
 
 async def test_a_name_a_method_and_a_plugin_that_are_not_there(models: Models, site: Path) -> None:
     with pytest.raises(NotFound, match=r"There is no model 'countre'. Did you mean 'counter'\?"):
-        await models.spec(order(model="countre"), {})
+        await models.job_spec(OWNER, order(model="countre"), {})
     install(site, "asks", HEAD + "class M(BaseModel):\n    def infer(self, i): return 1\n", {"asks": "asks:M"})
     install(site, "sick", "raise RuntimeError('no luck')", {"sick": "sick:M"})
     fresh = Models(models._source, FakeClock())
     with pytest.raises(BadInput, match=r"The model 'asks' has no train\(\). It has infer\(\)"):
-        await fresh.spec(order(model="asks"), {})
+        await fresh.job_spec(OWNER, order(model="asks"), {})
     with pytest.raises(BadInput, match="The model 'sick' cannot be used: RuntimeError: no luck"):
-        await fresh.spec(order(model="sick"), {})
-    assert [item["name"] for item in await fresh.listed() if item["error"]] == ["sick"]
+        await fresh.job_spec(OWNER, order(model="sick"), {})
+    assert [item["name"] for item in await fresh.list_models(OWNER) if item["error"]] == ["sick"]
 
 
 async def test_a_python_that_is_none_is_said(clock: FakeClock) -> None:
     with pytest.raises(BadInput, match="/no/python cannot be asked for its models"):
-        await Models(ModelsPython("/no/python"), clock).listed()
+        await Models(ModelsPython("/no/python"), clock).list_models(OWNER)

@@ -17,7 +17,7 @@ from crucible.control.predictions import FRESH_SECONDS, teaching
 from crucible.control.service import Control
 from crucible.core.errors import BadInput
 from crucible.core.lifecycle import Reason
-from crucible.core.people import Identity, Role, Via
+from crucible.core.people import OWNER, Identity, Role, Via
 from crucible.core.planask import PlanAsk
 from crucible.core.profile import Confidence
 from crucible.wire.messages import Kind
@@ -65,8 +65,8 @@ async def ran(rig: Rig, seconds: float, code: int = 0, **spec: Any) -> str:
     return job
 
 
-async def page(control: Control, limit: int = 50, cursor: str | None = None) -> Any:
-    return await control.predictions(limit=limit, cursor=cursor)
+async def page(control: Control, limit: int = 50, cursor: str | None = None, who: Identity = OWNER) -> Any:
+    return await control.plans.predictions(who, limit=limit, cursor=cursor)
 
 
 async def items(rig: Rig) -> Any:
@@ -225,7 +225,7 @@ async def test_each_is_shown_with_its_error(rig: Rig) -> None:
     assert item["took_seconds"] == pytest.approx(2 * item["predicted_seconds"])
     assert (item["error"], item["why_not"], found["next"]) == (0.5, None, None)
     assert found["accuracy"] == {"count": 1, "median_error": 0.5, "close": 0.0}
-    assert (await service(rig).job(job))["predicted_seconds"] == item["predicted_seconds"]
+    assert (await service(rig).jobs.details(OWNER, job))["predicted_seconds"] == item["predicted_seconds"]
 
 
 async def test_pages_follow_each_other_newest_first(rig: Rig) -> None:
@@ -242,17 +242,17 @@ async def test_those_of_other_projects_are_not_shown(rig: Rig) -> None:
     job = await ran(rig, 100.0)
     control = service(rig)
     for name in ("vision", "speech"):
-        await control.ensure_project(name)
+        await control.people.ensure_project(OWNER, name)
     theirs = await ran(rig, 100.0, project="vision")
     somebody = Identity("usr-1", "ann", Via.TOKEN, roles={"vision": Role.MEMBER})
     stranger = Identity("usr-2", "bob", Via.TOKEN, roles={"speech": Role.MEMBER})
     assert [item["job"] for item in await items(rig)] == [theirs, job]
-    seen = await page(control.at(somebody))
+    seen = await page(control, who=somebody)
     assert ([item["job"] for item in seen["items"]], seen["accuracy"]["count"]) == ([theirs], 1)
     nothing = {"items": [], "next": None, "accuracy": {"count": 0, "median_error": None, "close": None}}
-    assert await page(control.at(stranger)) == nothing
+    assert await page(control, who=stranger) == nothing
     shared = replace(somebody, via=Via.SHARE, job=job)
-    assert await page(control.at(shared)) == nothing
+    assert await page(control, who=shared) == nothing
 
 
 async def test_lessons_are_read_at_most_every_few_seconds(rig: Rig) -> None:

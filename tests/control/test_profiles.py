@@ -88,7 +88,7 @@ async def test_a_plan_is_cached_for_the_same_authority_alone(rig: Rig) -> None:
 
     async def analysed(who: Identity) -> bool:
         before = rig.calls.lanes.count(LANE)
-        await town.control.at(who).plan(PlanAsk(code="import torch"))
+        await town.control.plans.plan(who, PlanAsk(code="import torch"))
         return rig.calls.lanes.count(LANE) > before
 
     assert [await analysed(who) for who in (member, manager, narrow)] == [True] * 3, "a token may have been given away"

@@ -18,6 +18,7 @@ from crucible.control.retention import Removal, Retention
 from crucible.control.room import Bounds, Room
 from crucible.core.errors import Conflict
 from crucible.core.ids import Prefix
+from crucible.core.people import OWNER
 from crucible.core.retention import DAY
 from crucible.storage import HashMismatch, Store, StoreDenied, StoreUnreachable
 from crucible.storage.layout import artifact_key, bundle_key, checkpoint_key, log_segment_key
@@ -271,8 +272,8 @@ async def test_a_job_whose_machine_is_not_gone_waits(rig: Rig) -> None:
 
 async def test_bundles_go_once_no_kept_job_uses_them(rig: Rig) -> None:
     used, unused = sha(b"used"), sha(b"unused")
-    await rig.bundles.put(used, pieces(b"used"))
-    await rig.bundles.put(unused, pieces(b"unused"))
+    await rig.bundles.put(OWNER, used, pieces(b"used"))
+    await rig.bundles.put(OWNER, unused, pieces(b"unused"))
     await ended_job(rig, bundle=used)
     rig.clock.move(20 * DAY)
     view = await retention(rig).prune(older_than=10 * DAY, dry_run=False)
@@ -283,28 +284,28 @@ async def test_bundles_go_once_no_kept_job_uses_them(rig: Rig) -> None:
 
 async def test_a_bundle_of_a_live_job_stays_and_a_young_one_too(rig: Rig) -> None:
     used, young = sha(b"used"), sha(b"young")
-    await rig.bundles.put(used, pieces(b"used"))
+    await rig.bundles.put(OWNER, used, pieces(b"used"))
     await rig.submit(bundle=used)
     rig.clock.move(40 * DAY)
-    await rig.bundles.put(young, pieces(b"young"))
+    await rig.bundles.put(OWNER, young, pieces(b"young"))
     assert (await retention(rig).prune(older_than=None, dry_run=False))["bundles"] == 0
     assert stored(rig) == {bundle_key(used), bundle_key(young)}
 
 
 async def test_a_bundle_whose_removal_was_cut_off_and_that_came_back_stays(rig: Rig) -> None:
     bundle = sha(b"code")
-    await rig.bundles.put(bundle, pieces(b"code"))
+    await rig.bundles.put(OWNER, bundle, pieces(b"code"))
     rig.clock.move(40 * DAY)
     with pytest.raises(Killed):
         await retention(rig, Dying(rig.ports.store)).prune(older_than=None, dry_run=False)
-    await rig.bundles.put(bundle, pieces(b"code"))
+    await rig.bundles.put(OWNER, bundle, pieces(b"code"))
     await retention(rig).round()
     assert stored(rig) == {bundle_key(bundle)}
-    assert await rig.bundles.has(bundle)
+    assert await rig.bundles.has(OWNER, bundle)
 
 
 async def test_a_full_store_makes_unused_bundles_go(rig: Rig) -> None:
-    await rig.bundles.put(sha(b"x" * 100), pieces(b"x" * 100))
+    await rig.bundles.put(OWNER, sha(b"x" * 100), pieces(b"x" * 100))
     rig.clock.move(2 * 3600)
     room = Room(rig.ports, Bounds(quota=50))
     assert await room.tight() is not None
@@ -529,14 +530,14 @@ async def test_a_removal_that_ended_keeps_nobody_waiting(rig: Rig) -> None:
 
 async def test_a_bundle_that_comes_again_before_its_object_is_removed_stays(rig: Rig) -> None:
     bundle = sha(b"code")
-    await rig.bundles.put(bundle, pieces(b"code"))
+    await rig.bundles.put(OWNER, bundle, pieces(b"code"))
     rig.clock.move(40 * DAY)
     keeper = retention(rig)
     await keeper._drop_bundles(0.0)
     await marks.announce(rig.ports, bundle_key(bundle), MARK)  # the upload has begun
     await keeper.round()
     assert stored(rig) == {bundle_key(bundle)}
-    await rig.bundles.put(bundle, pieces(b"code"))
+    await rig.bundles.put(OWNER, bundle, pieces(b"code"))
     await keeper.round()
     assert stored(rig) == {bundle_key(bundle)}
 

@@ -8,13 +8,14 @@ from tests.control.world import Rig, give_back, job_spec, join, make_rig, servic
 
 from crucible.core.errors import Conflict, NotFound, UnknownName
 from crucible.core.lifecycle import JobState
+from crucible.core.people import OWNER
 from crucible.wire.messages import Kind
 
 
 async def test_a_failed_job_goes_on_as_the_same_job(rig: Rig) -> None:
     job, runner = await rig.running()
     await runner.end(code=1)
-    view = await service(rig).resume(job, checkpoint=None, backend=None)
+    view = await service(rig).jobs.resume(OWNER, job, checkpoint=None, backend=None)
     assert (view["id"], view["generation"], view["status"]) == (job, 2, "queued")
     await rig.place()
     assert [a.number for a in (await rig.world(job)).attempts] == [1, 2]
@@ -26,14 +27,14 @@ async def test_a_failed_job_goes_on_as_the_same_job(rig: Rig) -> None:
 async def test_a_cancelled_job_goes_on_too(rig: Rig) -> None:
     job = await rig.submit()
     control = service(rig)
-    await control.cancel(job)
-    assert (await control.resume(job, checkpoint=None, backend=None))["desired"] == "run"
+    await control.jobs.cancel(OWNER, job)
+    assert (await control.jobs.resume(OWNER, job, checkpoint=None, backend=None))["desired"] == "run"
 
 
 async def test_a_job_that_has_not_ended_is_a_conflict(rig: Rig) -> None:
     job, _ = await rig.running()
     with pytest.raises(Conflict, match="has not ended"):
-        await service(rig).resume(job, checkpoint=None, backend=None)
+        await service(rig).jobs.resume(OWNER, job, checkpoint=None, backend=None)
 
 
 async def test_a_completed_job_needs_a_checkpoint_to_go_on_from(rig: Rig) -> None:
@@ -42,8 +43,8 @@ async def test_a_completed_job_needs_a_checkpoint_to_go_on_from(rig: Rig) -> Non
     await runner.end()
     control = service(rig)
     with pytest.raises(Conflict, match="nothing left to do"):
-        await control.resume(job, checkpoint=None, backend=None)
-    assert (await control.resume(job, checkpoint="latest", backend=None))["status"] == "queued"
+        await control.jobs.resume(OWNER, job, checkpoint=None, backend=None)
+    assert (await control.jobs.resume(OWNER, job, checkpoint="latest", backend=None))["status"] == "queued"
 
 
 async def test_unknown_names_are_refused_and_nothing_changes(rig: Rig) -> None:
@@ -51,19 +52,19 @@ async def test_unknown_names_are_refused_and_nothing_changes(rig: Rig) -> None:
     await runner.end(code=1)
     control = service(rig)
     with pytest.raises(NotFound):
-        await control.resume(job, checkpoint="step-7", backend=None)
+        await control.jobs.resume(OWNER, job, checkpoint="step-7", backend=None)
     with pytest.raises(UnknownName):
-        await control.resume(job, checkpoint=None, backend="nowhere")
+        await control.jobs.resume(OWNER, job, checkpoint=None, backend="nowhere")
     assert (await rig.world(job)).job.state is JobState.FAILED
 
 
 async def test_a_place_that_is_no_longer_connected_is_refused(rig: Rig, tmp_path: Path) -> None:
     both = await make_rig(tmp_path, FakeCloud())
     job = await both.submit(backend="cloud")
-    await service(both).cancel(job)
+    await service(both).jobs.cancel(OWNER, job)
     alone = join(both.ports, both.clock, both.calls, {"local": both.backend}, tmp_path)
     with pytest.raises(UnknownName):
-        await service(alone).resume(job, checkpoint=None, backend=None)
+        await service(alone).jobs.resume(OWNER, job, checkpoint=None, backend=None)
     await give_back(both.ports.db)
 
 
@@ -71,16 +72,16 @@ async def test_resuming_twice_is_a_conflict_the_second_time(rig: Rig) -> None:
     job, runner = await rig.running()
     await runner.end(code=1)
     control = service(rig)
-    await control.resume(job, checkpoint=None, backend=None)
+    await control.jobs.resume(OWNER, job, checkpoint=None, backend=None)
     with pytest.raises(Conflict):
-        await control.resume(job, checkpoint=None, backend=None)
+        await control.jobs.resume(OWNER, job, checkpoint=None, backend=None)
 
 
 async def test_a_rerun_is_a_new_job_with_the_same_record(rig: Rig) -> None:
     spec = job_spec(command=("python", "train.py", "--lr", "0.1"), env={"A": "1"}, tags=("mine",))
     job = (await rig.accept(spec)).job
     control = service(rig)
-    again = await control.rerun(job, None)
+    again = await control.jobs.rerun(OWNER, job, None)
     world = await rig.world(str(again.view["id"]))
     assert again.created
     assert world.job.id != job
@@ -92,7 +93,7 @@ async def test_a_rerun_is_a_new_job_with_the_same_record(rig: Rig) -> None:
 
 async def test_a_rerun_has_the_seed_of_the_first(rig: Rig) -> None:
     job, _ = await rig.running()
-    again = await service(rig).rerun(job, None)
+    again = await service(rig).jobs.rerun(OWNER, job, None)
     await rig.place()
     machine = (await rig.machine()).id
     document = await rig.agents.desired(machine, 0, 0)
@@ -106,7 +107,7 @@ async def test_a_rerun_pins_the_packages_its_runner_told_of(rig: Rig) -> None:
     await rig.host_up()
     runner = await rig.runner(job)
     await runner.say(Kind.STARTED, pid=1, packages=["torch==2.13.0", "numpy==2.4.1"], python_version="3.11.7")
-    again = await service(rig).rerun(job, None)
+    again = await service(rig).jobs.rerun(OWNER, job, None)
     environment = (await rig.world(str(again.view["id"]))).job.spec.environment
     assert environment.requirements == ("torch==2.13.0", "numpy==2.4.1")
     assert environment.python == "3.11.7"
@@ -115,11 +116,11 @@ async def test_a_rerun_pins_the_packages_its_runner_told_of(rig: Rig) -> None:
 async def test_a_rerun_with_a_key_happens_once(rig: Rig) -> None:
     job = await rig.submit()
     control = service(rig)
-    first, second = await control.rerun(job, "k"), await control.rerun(job, "k")
+    first, second = await control.jobs.rerun(OWNER, job, "k"), await control.jobs.rerun(OWNER, job, "k")
     assert (first.view["id"], second.created) == (second.view["id"], False)
 
 
 async def test_only_a_running_program_can_be_asked_for_a_checkpoint(rig: Rig) -> None:
     job = await rig.submit()
     with pytest.raises(Conflict, match="is not running"):
-        await service(rig).ask_checkpoint(job)
+        await service(rig).checkpoints.request(OWNER, job)

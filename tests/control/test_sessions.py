@@ -12,7 +12,7 @@ from tests.control.world import FakeRunner, Rig, service
 from crucible.backends.base import Reach
 from crucible.control import sessions
 from crucible.control.db import schema as t
-from crucible.control.entering import MAX_NOTED, NOTED_AGAIN_SECONDS
+from crucible.control.resources.exec_access import MAX_NOTED, NOTED_AGAIN_SECONDS
 from crucible.control.service import Control
 from crucible.control.sessions import Sessions, Visit
 from crucible.control.system import LocalWakeups
@@ -65,7 +65,7 @@ async def test_an_agent_that_waits_hears_of_a_session_at_once(rig: Rig) -> None:
     control = service(rig)
     waiting = asyncio.create_task(control.agents.attempt_desired(runner.attempt, 0, False, 0, LONG, ()))
     await asyncio.sleep(0)
-    entrance = await control.enter(job)
+    entrance = await control.sessions.enter(OWNER, job)
     line = OneLine()
 
     async def visit() -> object:
@@ -108,7 +108,7 @@ async def test_an_agent_that_does_not_come_is_not_waited_for(rig: Rig, monkeypat
     job, _ = await rig.running()
     control = service(rig)
     with pytest.raises(TimedOut, match="did not open the line"):
-        async with (await control.enter(job)).session(LS):
+        async with (await control.sessions.enter(OWNER, job)).session(LS):
             raise AssertionError("nobody came")
     assert not control._parts.sessions._open
 
@@ -168,7 +168,7 @@ async def starting(rig: Rig, control: Control) -> tuple[str, FakeRunner]:
 
 
 async def enters(control: Control, job: str) -> object:
-    async with (await control.enter(job)).session(LS) as agent:
+    async with (await control.sessions.enter(OWNER, job)).session(LS) as agent:
         return agent
 
 
@@ -280,12 +280,12 @@ async def test_what_others_wait_for_is_bounded(rig: Rig, monkeypatch: pytest.Mon
 async def test_who_may_only_look_may_not_enter(rig: Rig) -> None:
     job, _ = await rig.running()
     control = Control(rig.ports, rig.backends, replace(rig.deployment, neighbours=True))
-    assert await control.at(somebody(Role.MEMBER)).enter(job)
+    assert await control.sessions.enter(somebody(Role.MEMBER), job)
     for who in (somebody(Role.VIEWER), somebody(Role.MEMBER, scopes=frozenset({Permission.READ}))):
         with pytest.raises(Forbidden):
-            await control.at(who).enter(job)
+            await control.sessions.enter(who, job)
     with pytest.raises(NotFound):
-        await control.at(replace(somebody(Role.MEMBER), roles={"other": Role.MEMBER})).enter(job)
+        await control.sessions.enter(replace(somebody(Role.MEMBER), roles={"other": Role.MEMBER}), job)
 
 
 async def test_the_servers_own_computer_is_entered_by_those_who_may_run_there(rig: Rig) -> None:
@@ -293,35 +293,35 @@ async def test_the_servers_own_computer_is_entered_by_those_who_may_run_there(ri
     job, _ = await rig.running()
     control = service(rig)
     with pytest.raises(RefusedByPolicy, match="several users"):
-        await control.at(somebody(Role.MEMBER)).enter(job)
-    assert await control.at(somebody(Role.MEMBER, admin=True)).enter(job)
+        await control.sessions.enter(somebody(Role.MEMBER), job)
+    assert await control.sessions.enter(somebody(Role.MEMBER, admin=True), job)
 
 
 async def test_a_job_that_does_not_run_has_no_entrance(rig: Rig) -> None:
     control = service(rig)
     job = await rig.submit()
     with pytest.raises(Conflict, match="does not run: the job is"):
-        await control.enter(job)
+        await control.sessions.enter(OWNER, job)
     await rig.host_up()
     runner = await rig.runner(job)
     await runner.end()
     with pytest.raises(Conflict, match="has ended: it is"):
-        await control.enter(job)
+        await control.sessions.enter(OWNER, job)
 
 
 async def test_through_the_store_no_line_leads_to_a_job(rig: Rig) -> None:
     job, _ = await rig.running()
     deployment = replace(rig.deployment, store_url="/somewhere", channel=Channel.STORE)
     with pytest.raises(Conflict, match="No line leads") as refused:
-        await Control(rig.ports, rig.backends, deployment).enter(job)
+        await Control(rig.ports, rig.backends, deployment).sessions.enter(OWNER, job)
     assert "agents_url" in refused.value.fix
 
 
 # What is written down
 
 
-async def visit(control: Control, job: str, attempt: str, wanted: s.Opening) -> None:
-    entrance = await control.enter(job)
+async def visit(control: Control, job: str, attempt: str, wanted: s.Opening, who: Identity = OWNER) -> None:
+    entrance = await control.sessions.enter(who, job)
 
     async def stay() -> None:
         async with entrance.session(wanted):
@@ -337,7 +337,8 @@ async def test_who_ran_what_is_written_down(rig: Rig) -> None:
     job, runner = await rig.running()
     control = service(rig)
     await visit(control, job, runner.attempt, LS)
-    await visit(control.at(somebody(Role.MEMBER, admin=True)), job, runner.attempt, s.Command(terminal=s.Size()))
+    admin = somebody(Role.MEMBER, admin=True)
+    await visit(control, job, runner.attempt, s.Command(terminal=s.Size()), admin)
     assert await audited(rig) == [
         (OWNER.name, "job.exec", '{"command": ["ls", "-l"], "terminal": false}'),
         ("ada", "job.exec", '{"command": [], "terminal": true}'),

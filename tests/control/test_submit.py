@@ -9,6 +9,7 @@ from tests.control.world import Rig, job_spec, pieces, sha
 from crucible.control.db import schema as t
 from crucible.core.errors import BadInput, Conflict, NoCapacity, UnknownName
 from crucible.core.lifecycle import AttemptState, JobState, MachineState
+from crucible.core.people import OWNER
 from crucible.core.resources import GiB
 from crucible.core.spec import JobSpec
 
@@ -80,7 +81,7 @@ async def test_a_bundle_has_to_be_there(rig: Rig) -> None:
     with pytest.raises(BadInput, match="uploaded"):
         await rig.accept(job_spec(bundle=sha(data)))
     assert await nothing_stored(rig)
-    await rig.bundles.put(sha(data), pieces(data))
+    await rig.bundles.put(OWNER, sha(data), pieces(data))
     assert (await rig.accept(job_spec(bundle=sha(data)))).created
 
 

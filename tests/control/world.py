@@ -35,6 +35,7 @@ from crucible.control.db.port import DatabaseClosed, Db
 from crucible.control.hooks import Post
 from crucible.control.parts import Deployment, Parts
 from crucible.control.ports import Ports
+from crucible.control.resources.machines import Machines
 from crucible.control.service import Control
 from crucible.control.submit import Accepted
 from crucible.control.system import LocalWakeups
@@ -68,7 +69,8 @@ class Rig:
         self.submitter, self.performer, self.poller = parts.submit, parts.performer, parts.poller
         self.janitor, self.contacts, self.reconciler = parts.janitor, parts.contacts, parts.reconciler
         self.tails, self.logs, self.bundles, self.agents = parts.tails, parts.logs, parts.bundles, parts.agents
-        self.uploads, self.ledger, self.fleet, self.revival = parts.uploads, parts.ledger, parts.fleet, parts.revival
+        self.uploads, self.ledger, self.revival = parts.uploads, parts.ledger, parts.revival
+        self.machines = Machines(parts.ports, parts.places, parts.writer, parts.janitor, parts.access)
 
     async def read(self, fn: Callable[[Connection], T]) -> T:
         return await self.ports.db.read(fn)

@@ -31,17 +31,19 @@ class Likely:
 
 async def settled(town: Town) -> Likely:
     """What the town has, with a secret, a note, an ended job and a second one added to it."""
-    control = town.control.at(OWNER)
-    await control.vault.set(OWNER, "alpha", "API_KEY", Secret("a value to keep"))
-    note = await control.add_note(town.job, text="a first note")
-    other = str((await control.submit(job_spec(project="beta"), "a-key")).view["id"])
-    ended = str((await control.submit(job_spec(project="alpha", name="ended", tags=("a=b",)), None)).view["id"])
-    await control.cancel(ended)
+    control = town.control
+    await control.secrets.set(OWNER, "alpha", "API_KEY", Secret("a value to keep"))
+    note = await control.labels.add_note(OWNER, town.job, text="a first note")
+    other = str((await control.jobs.submit(OWNER, job_spec(project="beta"), "a-key")).view["id"])
+    ended = str(
+        (await control.jobs.submit(OWNER, job_spec(project="alpha", name="ended", tags=("a=b",)), None)).view["id"]
+    )
+    await control.jobs.cancel(OWNER, ended)
     tokens: Any = await control.people.keys.listed(OWNER, everyones=True)
     jobs = (town.job, town.job[-6:], other, ended, "last", "ended")
-    checkpoints: Any = await control.checkpoints(town.job)
+    checkpoints: Any = await control.checkpoints.list_checkpoints(OWNER, town.job)
     machine = (await town.rig.machine()).id
-    page: Any = await control.jobs(_everything(), limit=1, cursor=None)
+    page: Any = await control.jobs.list_jobs(OWNER, _everything(), limit=1, cursor=None)
     projects, people = ("alpha", "beta", "default"), ("admin", "member", "viewer", "owner")
     found: dict[str, Words] = {
         **dict.fromkeys(("id", "job_id", "task_id", "job", "ids", "rerun_of"), jobs),

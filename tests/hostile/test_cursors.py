@@ -19,7 +19,7 @@ async def town(tmp_path: Path) -> AsyncIterator[Town]:
     rig = await make_rig(tmp_path)
     found = await found_town(rig)
     for project in ("alpha", "beta", "alpha", "beta"):
-        await found.control.submit(job_spec(project=project), None)
+        await found.control.jobs.submit(OWNER, job_spec(project=project), None)
     yield found
     await give_back(rig.ports.db)
 

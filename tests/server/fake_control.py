@@ -173,6 +173,16 @@ def _shown(found: list[Point], points: int) -> dict[str, Any]:
 class FakePeople:
     """Nobody but the owner; what is asked of real people is tested over real ones."""
 
+    def __init__(self) -> None:
+        self.tokens: dict[str, Identity] = {}
+        self.projects: list[str | None] = []
+
+    async def identify(self, token: str) -> Identity | None:
+        return self.tokens.get(token)
+
+    async def ensure_project(self, who: Identity, name: str) -> None:
+        self.projects.append(name)
+
     async def me(self, who: Identity) -> dict[str, Any]:
         return {"user": who.name}
 
@@ -218,10 +228,9 @@ class FakeControl:
         self.known: dict[str, FakeJob] = {}
         self.keys: dict[str, tuple[JobSpec, FakeJob]] = {}
         self.submitted: list[tuple[JobSpec, str | None]] = []
-        self.projects: list[str | None] = []
         self.asked: list[dict[str, Any]] = []
         self.whole_jobs = 0
-        self.bundles: dict[str, bytes] = {}
+        self.stored: dict[str, bytes] = {}
         self.watches: dict[str | None, list[FakeWatch]] = {}
         self.acked = 0
         self.batches: list[Batch] = []
@@ -237,27 +246,26 @@ class FakeControl:
         self.pruned: list[tuple[float | None, bool]] = []
         self.backups: list[str] = []
         self.confirmed = 0
-        self.askers: list[Identity] = []
-        self.tokens: dict[str, Identity] = {}
         self.people = FakePeople()
         self.searching: asyncio.Event | None = None
-        self.labels: dict[str, set[str]] = {}
+        self.tag_sets: dict[str, set[str]] = {}
         self.said: dict[str, list[dict[str, Any]]] = {}
-        self.vault = self.hooks = FakeVault()
+        self.hooks = FakeVault()
 
     @property
     def agents(self) -> FakeControl:
         return self
 
-    def at(self, who: Identity) -> FakeControl:
-        self.askers.append(who)
+    @property
+    def jobs(self) -> FakeControl:
+        """Every resource of the control plane is this one object."""
         return self
 
-    async def identify(self, token: str) -> Identity | None:
-        return self.tokens.get(token)
+    labels = outputs = checkpoints = sessions = bundles = plans = backends = catalog = machines = jobs
+    models = maintenance = jobs
 
-    async def share(self, ref: str, *, name: str, seconds: float) -> dict[str, Any]:
-        job = await self.find_job(ref)
+    async def share(self, who: Identity, ref: str, *, name: str, seconds: float) -> dict[str, Any]:
+        job = await self.find(who, ref)
         return {"job": job, "name": name, "seconds": seconds, "token": "crt_shared"}
 
     # what the public API asks
@@ -271,10 +279,7 @@ class FakeControl:
             for watch in self.watches.get(name, ()):
                 watch.tell(*hints)
 
-    async def ensure_project(self, name: str) -> None:
-        self.projects.append(name)
-
-    async def submit(self, spec: JobSpec, key: str | None) -> Submitted:
+    async def submit(self, who: Identity, spec: JobSpec, key: str | None) -> Submitted:
         if spec.backend not in (None, "local"):
             raise UnknownName("backend", spec.backend, ["local"])
         self.submitted.append((spec, key))
@@ -288,19 +293,19 @@ class FakeControl:
             self.keys[key] = spec, job
         return Submitted(job.view(), True)
 
-    async def models(self) -> list[dict[str, Any]]:
+    async def list_models(self, who: Identity) -> list[dict[str, Any]]:
         return [{"name": "counter", "error": None}]
 
-    async def model(self, name: str) -> dict[str, Any]:
+    async def model(self, who: Identity, name: str) -> dict[str, Any]:
         if name != "counter":
             raise NotFound(f"There is no model {name!r}.", fix="Did you mean 'counter'?")
         return {"name": name, "error": None}
 
-    async def model_spec(self, order: Order, job: Mapping[str, object]) -> JobSpec:
-        await self.model(order.model)
+    async def job_spec(self, who: Identity, order: Order, job: Mapping[str, object]) -> JobSpec:
+        await self.model(who, order.model)
         return JobSpec.model_validate({**job, "command": order.command, "kind": order.kind})
 
-    async def find_job(self, ref: str) -> str:
+    async def find(self, who: Identity, ref: str) -> str:
         if self.breaks:
             raise self.breaks
         found = [name for name in self.known if name.endswith(ref)]
@@ -310,18 +315,18 @@ class FakeControl:
             raise Conflict(f"{ref!r} names several jobs.", fix="Type more of it.", matches=found)
         return found[0]
 
-    async def job(self, ref: str) -> dict[str, Any]:
+    async def details(self, who: Identity, ref: str) -> dict[str, Any]:
         self.whole_jobs += 1
-        return {**await self.view(ref), "recent_logs": ["secret line"], "metrics": {}}
+        return {**await self.view(who, ref), "recent_logs": ["secret line"], "metrics": {}}
 
-    async def view(self, ref: str) -> dict[str, Any]:
-        return self.known[await self.find_job(ref)].view()
+    async def view(self, who: Identity, ref: str) -> dict[str, Any]:
+        return self.known[await self.find(who, ref)].view()
 
-    async def health(self, ref: str) -> dict[str, Any]:
-        verdict = self.known[await self.find_job(ref)].verdict
+    async def health(self, who: Identity, ref: str) -> dict[str, Any]:
+        verdict = self.known[await self.find(who, ref)].verdict
         return {"verdict": verdict, "level": "good", "message": "It runs.", "advice": None, "findings": []}
 
-    async def gauges(self) -> dict[str, Any]:
+    async def gauges(self, who: Identity) -> dict[str, Any]:
         if self.breaks:
             raise self.breaks
         return {
@@ -339,8 +344,8 @@ class FakeControl:
             "writes": {"bounds": [0.1, 1.0], "counts": [5, 6, 7], "sum": 3.5},
         }
 
-    async def training(self, ref: str) -> dict[str, Any]:
-        job = self.known[await self.find_job(ref)]
+    async def training_record(self, who: Identity, ref: str) -> dict[str, Any]:
+        job = self.known[await self.find(who, ref)]
         progress = job.progress or {}
         return {
             "job_id": job.id,
@@ -355,72 +360,78 @@ class FakeControl:
             "reason": None,
         }
 
-    async def compare(self, refs: Sequence[str]) -> dict[str, Any]:
+    async def compare(self, who: Identity, refs: Sequence[str]) -> dict[str, Any]:
         if len(refs) < 2:
             raise BadInput("1 job cannot be compared.", fix="Name two.")
-        return {"jobs": [{"id": await self.find_job(ref)} for ref in refs], "config": [], "metrics": {}}
+        return {"jobs": [{"id": await self.find(who, ref)} for ref in refs], "config": [], "metrics": {}}
 
-    async def jobs(self, wanted: JobFilter, *, limit: int, cursor: str | None) -> dict[str, Any]:
+    async def list_jobs(self, who: Identity, wanted: JobFilter, *, limit: int, cursor: str | None) -> dict[str, Any]:
         self.asked.append({"wanted": wanted, "limit": limit, "cursor": cursor})
         return {"items": [job.view() for job in self.known.values()], "next": None}
 
-    async def submit_many(self, orders: Sequence[tuple[JobSpec, str | None]]) -> list[Submitted | CrucibleError]:
+    async def submit_many(
+        self, who: Identity, orders: Sequence[tuple[JobSpec, str | None]]
+    ) -> list[Submitted | CrucibleError]:
         found: list[Submitted | CrucibleError] = []
         for spec, key in orders:
             try:
-                found.append(await self.submit(spec, key))
+                found.append(await self.submit(who, spec, key))
             except CrucibleError as error:
                 found.append(error)
         return found
 
-    async def cancel_many(self, wanted: JobFilter, *, limit: int, dry_run: bool) -> tuple[list[dict[str, Any]], bool]:
+    async def cancel_matching(
+        self, who: Identity, wanted: JobFilter, *, limit: int, dry_run: bool
+    ) -> tuple[list[dict[str, Any]], bool]:
         self.asked.append({"wanted": wanted, "limit": limit, "dry_run": dry_run})
         return [job.view() for job in self.known.values()], False
 
-    async def cancel_these(self, refs: Sequence[str], *, dry_run: bool) -> list[dict[str, Any] | CrucibleError]:
+    async def cancel_named(
+        self, who: Identity, refs: Sequence[str], *, dry_run: bool
+    ) -> list[dict[str, Any] | CrucibleError]:
         self.asked.append({"refs": list(refs), "dry_run": dry_run})
         found: list[dict[str, Any] | CrucibleError] = []
         for ref in refs:
             try:
-                found.append(await self.view(ref))
+                found.append(await self.view(who, ref))
             except CrucibleError as error:
                 found.append(error)
         return found
 
-    async def rename(self, ref: str, name: str | None) -> dict[str, Any]:
-        return {**await self.view(ref), "name": name}
+    async def rename(self, who: Identity, ref: str, name: str | None) -> dict[str, Any]:
+        return {**await self.view(who, ref), "name": name}
 
-    async def tags(self, ref: str) -> list[str]:
-        return sorted(self.labels.setdefault(await self.find_job(ref), set()))
+    async def tags(self, who: Identity, ref: str) -> list[str]:
+        return sorted(self.tag_sets.setdefault(await self.find(who, ref), set()))
 
-    async def change_tags(self, ref: str, *, add: Sequence[str], remove: Sequence[str]) -> list[str]:
-        known = self.labels.setdefault(await self.find_job(ref), set())
+    async def change_tags(self, who: Identity, ref: str, *, add: Sequence[str], remove: Sequence[str]) -> list[str]:
+        known = self.tag_sets.setdefault(await self.find(who, ref), set())
         known.difference_update(remove)
         known.update(str(tag) for tag in parse_tags(add))
         return sorted(known)
 
-    async def notes(self, ref: str) -> list[dict[str, Any]]:
-        return self.said.setdefault(await self.find_job(ref), [])
+    async def notes(self, who: Identity, ref: str) -> list[dict[str, Any]]:
+        return self.said.setdefault(await self.find(who, ref), [])
 
-    async def add_note(self, ref: str, *, text: str) -> dict[str, Any]:
-        notes, author = await self.notes(ref), self.askers[-1].name
+    async def add_note(self, who: Identity, ref: str, *, text: str) -> dict[str, Any]:
+        notes, author = await self.notes(who, ref), who.name
         notes.append({"id": f"nte-{len(notes)}", "author": author, "text": text})
         return notes[-1]
 
-    async def delete_note(self, ref: str, note: str) -> dict[str, Any]:
-        notes = await self.notes(ref)
+    async def delete_note(self, who: Identity, ref: str, note: str) -> dict[str, Any]:
+        notes = await self.notes(who, ref)
         found = next((item for item in notes if item["id"] == note), None)
         if found is None:
             raise NotFound(f"There is no note {note!r}.", fix="List them first.")
         notes.remove(found)
         return found
 
-    async def cancel(self, ref: str) -> tuple[dict[str, Any], bool]:
-        job = self.known[await self.find_job(ref)]
+    async def cancel(self, who: Identity, ref: str) -> tuple[dict[str, Any], bool]:
+        job = self.known[await self.find(who, ref)]
         return job.view(), job.status in ("queued", "running")
 
-    async def resume(self, ref: str, *, checkpoint: str | None, backend: str | None) -> dict[str, Any]:
-        job = self.known[await self.find_job(ref)]
+    async def resume(self, who: Identity, ref: str, *, checkpoint: str | None, backend: str | None) -> dict[str, Any]:
+        job = self.known[await self.find(who, ref)]
         self.asked.append({"checkpoint": checkpoint, "backend": backend})
         if job.status in ("queued", "running"):
             fix = "Wait for its end with `crucible logs -f`, or end it with `crucible cancel`."
@@ -430,23 +441,23 @@ class FakeControl:
         job.status = job.phase = "queued"
         return job.view()
 
-    async def rerun(self, ref: str, key: str | None) -> Submitted:
-        await self.find_job(ref)
-        return await self.submit(JobSpec(command=("true",), rerun_of=ref), key)
+    async def rerun(self, who: Identity, ref: str, key: str | None) -> Submitted:
+        await self.find(who, ref)
+        return await self.submit(who, JobSpec(command=("true",), rerun_of=ref), key)
 
-    async def ask_checkpoint(self, ref: str) -> dict[str, Any]:
-        job = self.known[await self.find_job(ref)]
+    async def request(self, who: Identity, ref: str) -> dict[str, Any]:
+        job = self.known[await self.find(who, ref)]
         if job.status != "running":
             raise Conflict("Nothing runs that could save a checkpoint.", fix="Start it first.")
         self.asked.append({"checkpoint_now": job.id})
         return job.view()
 
-    async def checkpoints(self, ref: str) -> list[dict[str, Any]]:
-        found = self.known[await self.find_job(ref)].checkpoints
+    async def list_checkpoints(self, who: Identity, ref: str) -> list[dict[str, Any]]:
+        found = self.known[await self.find(who, ref)].checkpoints
         return [item.view(latest=item is found[0]) for item in found]
 
-    async def checkpoint_file(self, ref: str, checkpoint: str) -> tuple[dict[str, Any], StoredFile]:
-        job = self.known[await self.find_job(ref)]
+    async def file(self, who: Identity, ref: str, checkpoint: str) -> tuple[dict[str, Any], StoredFile]:
+        job = self.known[await self.find(who, ref)]
         found = self._checkpoint(job, checkpoint)
         view = found.view(latest=found is job.checkpoints[0])
         return view, self.store.put(f"checkpoints/{found.id}", found.data)
@@ -458,8 +469,10 @@ class FakeControl:
                 return item
         raise NotFound(f"There is no checkpoint {ref!r}.", fix=f"`crucible checkpoints {job.id}` lists them.")
 
-    async def logs(self, ref: str, *, attempt: int | None, offset: int, limit: int, since: float | None) -> LogPage:
-        job = self.known[await self.find_job(ref)]
+    async def logs(
+        self, who: Identity, ref: str, *, attempt: int | None, offset: int, limit: int, since: float | None
+    ) -> LogPage:
+        job = self.known[await self.find(who, ref)]
         self.asked.append({"attempt": attempt, "offset": offset, "limit": limit, "since": since})
         count = len(job.outputs)
         if not count:
@@ -471,8 +484,8 @@ class FakeControl:
         complete = number <= job.ended and following >= len(output)
         return LogPage(number, count, offset, following, complete, data)
 
-    async def search_logs(self, ref: str, **wish: Any) -> dict[str, Any]:
-        await self.find_job(ref)
+    async def search_logs(self, who: Identity, ref: str, **wish: Any) -> dict[str, Any]:
+        await self.find(who, ref)
         self.asked.append(wish)
         if self.searching is not None:
             try:
@@ -482,69 +495,69 @@ class FakeControl:
                 raise
         return {"items": [{"attempt": 1, "line": 3, "offset": 9, "text": "found"}], "next": None, "complete": True}
 
-    async def metrics(self, ref: str, *, series: list[str], points: int) -> dict[str, Any]:
-        job = self.known[await self.find_job(ref)]
+    async def metrics(self, who: Identity, ref: str, *, series: list[str], points: int) -> dict[str, Any]:
+        job = self.known[await self.find(who, ref)]
         self.asked.append({"series": series, "points": points})
         known = {**job.series, **{name: _shown(found, points) for name, found in job.reported.items()}}
         wanted = {name: known[name] for name in known if not series or name in series}
         return {"attempt": job.reporter if known else None, "series": wanted}
 
-    async def events(self, ref: str | None, *, after: int, limit: int) -> list[dict[str, Any]]:
-        jobs = [self.known[await self.find_job(ref)]] if ref else self.known.values()
+    async def events(self, who: Identity, ref: str | None, *, after: int, limit: int) -> list[dict[str, Any]]:
+        jobs = [self.known[await self.find(who, ref)]] if ref else self.known.values()
         cursor = "n" if ref else "cursor"
         items = [event for job in jobs for event in job.events if event[cursor] > after]
         return sorted(items, key=lambda event: event[cursor])[:limit]
 
-    async def artifacts(self, ref: str) -> list[dict[str, Any]]:
-        job = self.known[await self.find_job(ref)]
+    async def artifacts(self, who: Identity, ref: str) -> list[dict[str, Any]]:
+        job = self.known[await self.find(who, ref)]
         return [{"path": path, "size": len(data)} for path, data in job.artifacts.items()]
 
-    async def artifact(self, ref: str, path: str) -> StoredFile:
-        job = self.known[await self.find_job(ref)]
+    async def artifact(self, who: Identity, ref: str, path: str) -> StoredFile:
+        job = self.known[await self.find(who, ref)]
         if path not in job.artifacts:
             raise NotFound(f"There is no artifact {path!r}.", fix="List them first.")
         return self.store.put(f"artifacts/{path}", job.artifacts[path])
 
-    async def plan(self, ask: PlanAsk) -> dict[str, Any]:
+    async def plan(self, who: Identity, ask: PlanAsk) -> dict[str, Any]:
         return {"chosen": None, "offers": [], "rejected": []}
 
-    async def predictions(self, *, limit: int, cursor: str | None) -> dict[str, Any]:
+    async def predictions(self, who: Identity, *, limit: int, cursor: str | None) -> dict[str, Any]:
         return {"items": [], "next": None, "accuracy": {"count": 0, "median_error": None, "close": None}}
 
-    async def backends(self) -> list[dict[str, Any]]:
+    async def list_backends(self) -> list[dict[str, Any]]:
         return [{"name": "local", "connected": True}]
 
-    async def other_backends(self) -> list[dict[str, Any]]:
+    async def list_unconnected(self) -> list[dict[str, Any]]:
         return [{"name": "aws", "why": "Not connected, and no command connects aws yet."}]
 
-    async def machines(self, *, all: bool = False) -> list[dict[str, Any]]:
+    async def list_machines(self, who: Identity, *, all: bool = False) -> list[dict[str, Any]]:
         known = [{"id": name, "state": state} for name, state in self.machine_states.items()]
         return [view for view in known if all or view["state"] != "gone"]
 
-    async def orphans(self) -> list[dict[str, Any]]:
+    async def list_orphans(self, who: Identity) -> list[dict[str, Any]]:
         return self.strangers
 
-    async def terminate_machine(self, ref: str) -> dict[str, Any]:
+    async def terminate(self, who: Identity, ref: str) -> dict[str, Any]:
         if ref not in self.machine_states:
             raise NotFound(f"There is no machine {ref!r}.", fix="`crucible machines` lists them.")
         self.machine_states[ref] = "gone" if self.machine_states[ref] == "gone" else "releasing"
         return {"id": ref, "state": self.machine_states[ref]}
 
-    async def prune(self, *, older_than: float | None, dry_run: bool) -> dict[str, Any]:
+    async def prune(self, who: Identity, *, older_than: float | None, dry_run: bool) -> dict[str, Any]:
         self.pruned.append((older_than, dry_run))
         return {"jobs": 1, "bytes": 7, "dry_run": dry_run, "items": []}
 
-    async def backup(self, target: str) -> dict[str, Any]:
+    async def backup(self, who: Identity, target: str) -> dict[str, Any]:
         if target in self.backups:
             raise Conflict(f"{target} is already there.", fix="Choose another name.")
         self.backups.append(target)
         return {"path": target, "bytes": 7, "sha256": "0" * 64}
 
-    async def confirm_restore(self) -> dict[str, Any]:
+    async def confirm_restore(self, who: Identity) -> dict[str, Any]:
         self.confirmed += 1
         return {"confirmed": True}
 
-    async def status(self) -> dict[str, Any]:
+    async def status(self, who: Identity) -> dict[str, Any]:
         return {
             "deployment": "dep-1",
             "running": 1,
@@ -552,15 +565,15 @@ class FakeControl:
             "billing": 0,
         }
 
-    async def has_bundle(self, sha: str) -> bool:
-        return sha in self.bundles
+    async def has(self, who: Identity, sha: str) -> bool:
+        return sha in self.stored
 
-    async def put_bundle(self, sha: str, chunks: AsyncIterator[bytes]) -> bool:
+    async def put(self, who: Identity, sha: str, chunks: AsyncIterator[bytes]) -> bool:
         data = b"".join([chunk async for chunk in chunks])
         if hashlib.sha256(data).hexdigest() != sha:
             raise HashMismatch("The bundle is not what was announced.", fix="Send it again.")
-        new = sha not in self.bundles
-        self.bundles[sha] = data
+        new = sha not in self.stored
+        self.stored[sha] = data
         return new
 
     def ready(self) -> bool:
@@ -623,8 +636,8 @@ class FakeControl:
         self.asked.append(asked)
         return self.wanted_of_attempt
 
-    async def enter(self, ref: str) -> FakeEntrance:
-        job = await self.find_job(ref)
+    async def enter(self, who: Identity, ref: str) -> FakeEntrance:
+        job = await self.find(who, ref)
         return FakeEntrance(self.meetings, job)
 
     @contextmanager
@@ -664,6 +677,6 @@ class FakeControl:
         return {}
 
     async def open_bundle(self, sha: str) -> StoredFile:
-        if sha not in self.bundles:
+        if sha not in self.stored:
             raise NotFound("There is no such bundle.")
-        return self.store.put(f"bundles/{sha}", self.bundles[sha])
+        return self.store.put(f"bundles/{sha}", self.stored[sha])

@@ -267,7 +267,7 @@ async def test_an_artifact_stays_in_its_folder(agent: httpx2.AsyncClient, contro
 
 
 async def test_a_bundle_comes_whole_or_in_ranges(agent: httpx2.AsyncClient, control: FakeControl) -> None:
-    control.bundles[SHA] = b"data"
+    control.stored[SHA] = b"data"
     url = f"/agent/v1/bundles/{SHA}?attempt={ATTEMPT}"
     assert (await agent.get(url, headers=AS_RUNNER)).content == b"data"
     answer = await agent.get(url, headers={**AS_RUNNER, "Range": "bytes=2-"})

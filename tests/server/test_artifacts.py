@@ -129,19 +129,19 @@ async def test_a_bundle_is_stored_once(http: httpx2.AsyncClient, control: FakeCo
     assert (await http.put(url, content=pieces(b"co", b"", b"de"))).status_code == 201
     assert (await http.put(url, content=b"code")).status_code == 200
     assert (await http.head(url)).status_code == 200
-    assert control.bundles == {sha(b"code"): b"code"}
+    assert control.stored == {sha(b"code"): b"code"}
 
 
 async def test_a_bundle_of_another_hash_is_refused(http: httpx2.AsyncClient, control: FakeControl) -> None:
     answer = await http.put(f"/api/v1/bundles/{sha(b'code')}", content=b"other")
     assert (answer.status_code, answer.json()["code"]) == (422, "hash_mismatch")
-    assert control.bundles == {}
+    assert control.stored == {}
 
 
 async def test_a_bundle_that_says_it_is_too_large_is_not_read(http: httpx2.AsyncClient, control: FakeControl) -> None:
     answer = await http.put(f"/api/v1/bundles/{sha(b'')}", content=b"x" * 1001)
     assert (answer.status_code, answer.json()["limit"]) == (413, 1000)
-    assert control.bundles == {}
+    assert control.stored == {}
 
 
 async def test_a_bundle_that_grows_too_large_is_cut_off(http: httpx2.AsyncClient, control: FakeControl) -> None:
@@ -155,7 +155,7 @@ async def test_a_bundle_that_grows_too_large_is_cut_off(http: httpx2.AsyncClient
     answer = await http.put(f"/api/v1/bundles/{sha(b'')}", content=endless())
     assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
     assert len(read) <= MOST_BYTES // 1024**2 + 3  # what is dropped, so that the answer gets through, has its bound
-    assert control.bundles == {}
+    assert control.stored == {}
 
 
 @pytest.mark.parametrize("name", ["x", "A" * 64, "a" * 63, "../" + "a" * 61])

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from types import MappingProxyType
+from typing import Any
 
 import pytest
 from fastapi import FastAPI
@@ -32,7 +32,10 @@ class Counting:
         self._control = control
         self.reads: list[str] = []
 
-    def __getattr__(self, name: str) -> Callable[..., Awaitable[object]]:
+    def __getattr__(self, name: str) -> Any:
+        if name in ("jobs", "outputs"):
+            return self
+
         async def read(*values: object, **more: object) -> object:
             self.reads.append(name)
             return await getattr(self._control, name)(*values, **more)
@@ -100,10 +103,10 @@ async def test_an_event_reaches_every_socket_of_the_feed_by_one_read(api: FastAP
     reads = 0
     events = control.events
 
-    async def counted(ref: str | None, *, after: int, limit: int) -> list[dict[str, object]]:
+    async def counted(who: Identity, ref: str | None, *, after: int, limit: int) -> list[dict[str, object]]:
         nonlocal reads
         reads += 1
-        return await events(ref, after=after, limit=limit)
+        return await events(who, ref, after=after, limit=limit)
 
     headers = {"Authorization": f"Bearer {TOKEN}"}
     sockets = [SocketClient(api, "/api/v1/stream", headers) for _ in range(30)]

@@ -52,8 +52,8 @@ def strict(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 async def client(api: FastAPI, control: FakeControl) -> AsyncIterator[httpx2.AsyncClient]:
-    control.tokens["crt_ada"] = Identity("usr-1", "ada", Via.TOKEN, token="tok-1")
-    control.tokens["crt_bob"] = Identity("usr-2", "bob", Via.TOKEN, token="tok-2")
+    control.people.tokens["crt_ada"] = Identity("usr-1", "ada", Via.TOKEN, token="tok-1")
+    control.people.tokens["crt_bob"] = Identity("usr-2", "bob", Via.TOKEN, token="tok-2")
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(api), base_url="http://127.0.0.1") as client:
         yield client
 
@@ -70,7 +70,7 @@ async def test_one_user_is_held_up_and_no_other(client: httpx2.AsyncClient) -> N
 
 
 async def test_further_tokens_of_a_user_are_no_way_round_it(client: httpx2.AsyncClient, control: FakeControl) -> None:
-    control.tokens["crt_ada_too"] = Identity("usr-1", "ada", Via.TOKEN, token="tok-3")
+    control.people.tokens["crt_ada_too"] = Identity("usr-1", "ada", Via.TOKEN, token="tok-3")
     await statuses(client, "crt_ada", 20)
     assert await statuses(client, "crt_ada_too", 1) == [429]
 
@@ -78,7 +78,7 @@ async def test_further_tokens_of_a_user_are_no_way_round_it(client: httpx2.Async
 async def test_who_looks_on_by_a_share_link_does_not_hold_up_the_one_who_gave_it(
     client: httpx2.AsyncClient, control: FakeControl
 ) -> None:
-    control.tokens["crt_shared"] = Identity("usr-1", "ada", Via.SHARE, job="job-1", token="tok-4")
+    control.people.tokens["crt_shared"] = Identity("usr-1", "ada", Via.SHARE, job="job-1", token="tok-4")
     await statuses(client, "crt_shared", 20)
     assert await statuses(client, "crt_ada", 1) == [200]
 

@@ -13,6 +13,7 @@ from tests.server.conftest import TOKEN
 from tests.server.fake_control import ATTEMPT, JOB, KEY, FakeControl, FakeJob
 
 from crucible.core.errors import Conflict
+from crucible.core.people import Identity
 from crucible.server import relay, sessions
 from crucible.wire import sessions as s
 from crucible.wire.messages import derive_secret
@@ -178,7 +179,7 @@ async def test_who_says_nothing_is_not_waited_for(
 async def test_a_refusal_comes_before_the_socket(
     control: FakeControl, api: FastAPI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def refuse(ref: str) -> None:
+    async def refuse(who: Identity, ref: str) -> None:
         raise Conflict("It does not run.", fix="Wait.")
 
     monkeypatch.setattr(control, "enter", refuse)

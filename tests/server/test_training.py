@@ -40,7 +40,7 @@ async def test_a_job_is_made_and_named(
     assert answer.headers["Location"] == f"/api/v1/training/{job}"
     [(spec, _key)] = control.submitted
     assert spec.bundle is not None
-    unpack(io.BytesIO(control.bundles[spec.bundle]), tmp_path / "code", max_bytes=10_000, max_files=10)
+    unpack(io.BytesIO(control.stored[spec.bundle]), tmp_path / "code", max_bytes=10_000, max_files=10)
     assert (tmp_path / "code" / "main.py").read_text() == CODE
 
 
@@ -51,7 +51,7 @@ async def test_the_same_key_gives_the_same_job_and_the_program_is_stored_once(
     answers = [await http.post("/api/v1/training", json=BODY, headers=headers) for _ in range(2)]
     assert [answer.status_code for answer in answers] == [201, 200]
     assert answers[0].json() == answers[1].json()
-    assert len(control.bundles) == 1
+    assert len(control.stored) == 1
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ async def test_a_tenants_task_is_made_in_its_project(http: httpx2.AsyncClient, c
     assert set(task) == {"task_id", "status", "created_at", "progress"}
     assert set(task["progress"]) == {"epoch", "total_epochs", "progress_percent", "message"}
     assert task["progress"]["message"] == "Waiting: for its turn"
-    assert control.projects == ["my-tenant"]
+    assert control.people.projects == ["my-tenant"]
     [(spec, _key)] = control.submitted
     assert (spec.name, spec.tags) == ("my-training-job", ("tag1", "tag2"))
     assert answer.headers["Location"] == f"/status?task_id={task['task_id']}"

@@ -11,13 +11,13 @@ from crucible.core.errors import BadInput
 from crucible.settings import Settings
 
 if TYPE_CHECKING:
+    from crucible.control.service import Control
     from crucible.core.openid import Client
     from crucible.server.home import Home
-    from crucible.server.ports import ControlPort
     from crucible.storage import StoreOptions
 
 
-def build_control(home: Home, settings: Settings) -> ControlPort:
+def build_control(home: Home, settings: Settings) -> Control:
     """The control plane that the settings describe. Opens the database and the store; starts nothing."""
     from crucible.control.compose import Embedded, embedded_control
     from crucible.control.orders import Terms

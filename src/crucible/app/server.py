@@ -11,21 +11,22 @@ from typing import TYPE_CHECKING, Any
 from crucible import __version__
 from crucible.app import collector
 from crucible.core.errors import Trouble
+from crucible.core.people import OWNER
 from crucible.settings import Settings
 from crucible.wire.process import this_process
 
 if TYPE_CHECKING:
     import socket
 
+    from crucible.control.service import Control
     from crucible.server.home import Home
     from crucible.server.listen import Listener
-    from crucible.server.ports import ControlPort
     from crucible.server.reach import Reach
 
 STOP_SECONDS = 2.0
 """How long control's loops get to end; the listeners have their own second."""
 
-Build = Callable[["Home", Settings], "ControlPort"]
+Build = Callable[["Home", Settings], "Control"]
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ class Server:
             raise Trouble("A listener ended by itself.", fix="Start the server again.")
         self.stopping()
 
-    def _listeners(self, control: ControlPort) -> tuple[Listener, Listener]:
+    def _listeners(self, control: Control) -> tuple[Listener, Listener]:
         from crucible.server.listen import Listener
         from crucible.server.loading import without
 
@@ -119,12 +120,12 @@ class Server:
         tls = self.reach.tls
         return Listener(api, self.api, tls=tls), Listener(agents, self.agents, connections=1000, tls=tls)
 
-    async def _announce(self, control: ControlPort) -> None:
+    async def _announce(self, control: Control) -> None:
         from crucible.server.home import Discovery, Ports
         from crucible.server.listen import port_of
 
         me = this_process()
-        deployment = str((await control.status()).get("deployment", ""))
+        deployment = str((await control.maintenance.status(OWNER)).get("deployment", ""))
         self.home.keep_ports(Ports(port_of(self.api), port_of(self.agents)))
         self.home.announce(
             Discovery(
@@ -139,7 +140,7 @@ class Server:
         )
 
     async def _end(
-        self, control: ControlPort, listeners: Sequence[Listener], running: Sequence[asyncio.Future[None]]
+        self, control: Control, listeners: Sequence[Listener], running: Sequence[asyncio.Future[None]]
     ) -> None:
         """Nobody finds us any more; those who wait are answered; then the loops end."""
         with contextlib.suppress(OSError):  # a disk that takes nothing; the next server does it

@@ -13,6 +13,7 @@ from crucible.control.crashpoints import crashpoint
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement
 from crucible.control.ports import Ports
+from crucible.control.resources.access import need_submitter
 from crucible.control.uploads import Uploads
 from crucible.core.errors import NotFound
 from crucible.core.people import OWNER, Identity, Permission
@@ -42,14 +43,15 @@ class Bundles:
         self._limit = limit
         self._sendings = itertools.count(1)
 
-    async def has(self, sha256: str, who: Identity = OWNER) -> bool:
+    async def has(self, who: Identity, sha256: str) -> bool:
         return await self._ports.db.read(lambda conn: held(conn, sha256, who))
 
-    async def put(self, sha256: str, chunks: AsyncIterator[bytes], who: Identity = OWNER) -> bool:
-        """Stores the bytes, then the row: a row means that the bundle is there whole. Whether it is new to him.
+    async def put(self, who: Identity, sha256: str, chunks: AsyncIterator[bytes]) -> bool:
+        """Store the bytes, then the row: a row means that the bundle is there whole. Returns whether it is new.
 
         Bytes whose row never comes are removed by retention after a while.
         """
+        need_submitter(who)
         expected = coming.Stray(bundle_key(sha256), None, sha256)
         async with marks.sending(self._ports, expected.key, MARK, next(self._sendings)) as sent:
 

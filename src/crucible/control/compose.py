@@ -21,10 +21,10 @@ from crucible.control.computer import this_computer
 from crucible.control.db import Db, open_database
 from crucible.control.db.migrate import is_postgres
 from crucible.control.db.timed import TimedDb
-from crucible.control.models import ModelsPython
 from crucible.control.orders import Terms
 from crucible.control.parts import Deployment
 from crucible.control.ports import Calls, Clock, Ports, Wakeups
+from crucible.control.resources.models import ModelsPython
 from crucible.control.room import Bounds
 from crucible.control.service import Control
 from crucible.control.signpost import Signpost

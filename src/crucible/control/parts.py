@@ -20,7 +20,6 @@ from crucible.control.bundles import Bundles
 from crucible.control.contacts import Contacts
 from crucible.control.effects import Bearings, Performer
 from crucible.control.feed import Feed
-from crucible.control.fleet import Fleet
 from crucible.control.forecasts import Forecasts
 from crucible.control.foresight import Foresight
 from crucible.control.hooks import Hooks, Notifier, Post, Sender
@@ -29,15 +28,17 @@ from crucible.control.janitor import Janitor
 from crucible.control.ledger import Ledger
 from crucible.control.logs import Logs
 from crucible.control.logsearch import LogSearch
-from crucible.control.models import ModelsPython
 from crucible.control.orders import Orders, Terms
+from crucible.control.people import People
 from crucible.control.places import Places
 from crucible.control.plans import Memory, Plans
 from crucible.control.poller import Poller
 from crucible.control.ports import Ports
 from crucible.control.predictions import Lessons
-from crucible.control.prices import Prices
 from crucible.control.reconcile import Reconciler
+from crucible.control.resources.access import Access
+from crucible.control.resources.catalog import Catalog
+from crucible.control.resources.models import ModelsPython
 from crucible.control.retention import Retention
 from crucible.control.revival import Revival
 from crucible.control.roles import Duties
@@ -55,7 +56,7 @@ from crucible.core.openid import Client
 from crucible.core.secret import Secret
 
 if TYPE_CHECKING:
-    from crucible.control.people.openid import Web
+    from crucible.control.people.openid import Entrance, Web
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,8 @@ class Parts:
     def __init__(self, ports: Ports, backends: Mapping[str, Backend], deployment: Deployment) -> None:
         self.ports = ports
         self.deployment = deployment
+        self.access = Access(ports.db, ports.clock)
+        self.people = People(ports, _entrance(ports, deployment))
         self.feed = Feed(ports.wakeups)
         self.tails = Tails()
         self.contacts = Contacts()
@@ -118,10 +121,10 @@ class Parts:
             *(self.places, self.scheduler, ports.ids, self.vault), neighbours=deployment.neighbours, forecasts=forecasts
         )
         library, sources = Library(deployment.catalog), Sources(deployment.price_keys)
-        self.prices = Prices(library, self.places, ports.calls, ports.clock, sources)
+        self.catalog = Catalog(library, self.places, ports.calls, ports.clock, self.access, sources)
         orders = Orders(ports.ids, deployment.id, deployment.terms)
         memory = Memory(Lessons(ports.db), forecasts)
-        self.plans = Plans(self.places, orders, deployment.id, self.prices, ports.calls, memory)
+        self.plans = Plans(self.places, orders, deployment.id, self.catalog, ports.calls, memory)
         self.foresight = Foresight(ports, self.plans)
         self.bulk = Bulk(self.writer, self.submit, self.scheduler)
         self.room = Room(ports, deployment.bounds)
@@ -147,7 +150,6 @@ class Parts:
         self.janitor = Janitor(ports, self.places, self.writer, deployment.id)
         self.reconciler = Reconciler(ports, self.writer, self.scheduler, self.contacts)
         self.ledger = Ledger(ports, self.places, self.writer, self.duties)
-        self.fleet = Fleet(ports, self.places, self.writer, self.janitor)
         self.retention = Retention(ports, self.writer, self.room, self.duties, prune_after=deployment.prune_after)
         source = Source(deployment.database, deployment.id, deployment.store_url, deployment.version)
         self.backup = Backup(ports, source)
@@ -155,3 +157,12 @@ class Parts:
         self.sender = Sender(ports, self.vault, deployment.post)
         self.hooks = Hooks(ports, self.sender)
         self.notifier = Notifier(ports, self.duties, self.sender)
+
+
+def _entrance(ports: Ports, deployment: Deployment) -> Entrance | None:
+    """Return how people of the OpenID provider sign in; loaded only if there is one."""
+    if deployment.openid is None:
+        return None
+    from crucible.control.people.openid import Entrance, HttpWeb
+
+    return Entrance(ports, deployment.openid, deployment.web or HttpWeb())

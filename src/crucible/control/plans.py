@@ -14,9 +14,9 @@ from crucible.control.orders import Orders
 from crucible.control.places import Place, Places
 from crucible.control.ports import Calls
 from crucible.control.predictions import Lessons, accuracy_view
-from crucible.control.prices import Prices, ages
 from crucible.control.profiles import Profiles
 from crucible.control.questions import Question
+from crucible.control.resources.catalog import Catalog, ages
 from crucible.control.views import View, iso
 from crucible.core import affording, elastic
 from crucible.core.errors import BadInput, UnknownName
@@ -60,7 +60,7 @@ class _Routed:
 
 class Plans:
     def __init__(
-        self, places: Places, orders: Orders, deployment: str, prices: Prices, calls: Calls, memory: Memory
+        self, places: Places, orders: Orders, deployment: str, prices: Catalog, calls: Calls, memory: Memory
     ) -> None:
         self._places = places
         self._orders = orders

@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
+from typing import Any
 
 from crucible.backends.base import Backend
 from crucible.control.labels import Labels
@@ -18,7 +19,7 @@ from crucible.core.people import OWNER
 from crucible.core.pricing import Segment
 from crucible.core.states import Condition
 
-View = dict[str, object]
+View = dict[str, Any]
 
 LONGEST_DETAIL = 300
 """Characters of a reason's detail that are shown on one line; the attempt has all of it."""

@@ -18,6 +18,7 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.websockets import WebSocket
 
+from crucible.control.agents import Agents
 from crucible.core.errors import BadInput
 from crucible.server import failures
 from crucible.server.addresses import Addresses
@@ -40,7 +41,6 @@ from crucible.server.limits import (
     whole,
 )
 from crucible.server.lingering import Lingering
-from crucible.server.ports import AgentsPort
 from crucible.server.relay import come
 from crucible.server.routes import add_routes
 from crucible.server.stored import send_file
@@ -90,7 +90,7 @@ attempts = _router("/attempts/{attempt}/{rank}", _attempt)
 code = _router("/bundles", _attempt_in_query)
 
 
-def build_agents_api(control: AgentsPort, closing: asyncio.Event | None = None) -> FastAPI:
+def build_agents_api(control: Agents, closing: asyncio.Event | None = None) -> FastAPI:
     """The agents' listener over `control`. Once `closing` is set, requests that wait are answered at once."""
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.state.control = control

@@ -11,6 +11,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from starlette.responses import Response
 
+from crucible.control.service import Control
 from crucible.server import (
     artifacts,
     backends,
@@ -54,7 +55,6 @@ from crucible.server.gathering import Gathering
 from crucible.server.limits import MAX_BUNDLE, BodyLimit
 from crucible.server.lingering import Lingering
 from crucible.server.meters import Meters, Stopwatch
-from crucible.server.ports import JobsPort
 from crucible.server.proxies import THIS_COMPUTER, Network, Proxies
 from crucible.server.routes import add_routes
 
@@ -99,7 +99,7 @@ WITH_BODY = (400, 413)
 
 
 def build_api(
-    control: JobsPort,
+    control: Control,
     *,
     token: str,
     nonce: str,
@@ -137,7 +137,7 @@ def build_api(
     app.add_middleware(BodyLimit, streams=STREAMED)
     app.add_middleware(Addresses)
     app.add_middleware(rates.RateLimit, users=rates.USERS, strangers=rates.STRANGERS)
-    app.add_middleware(Guard, token=token, identify=control.identify, hosts=LOOPBACK | hosts)
+    app.add_middleware(Guard, token=token, identify=control.people.identify, hosts=LOOPBACK | hosts)
     if secure:
         app.add_middleware(Proxies, trusted=proxies)
     app.add_middleware(Stopwatch, meters=app.state.meters)

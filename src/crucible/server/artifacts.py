@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from crucible.server.answers import answer
-from crucible.server.context import Control, JobRef
+from crucible.server.context import Control, JobRef, Who
 from crucible.server.problems import documented
 from crucible.server.stored import send_file
 
@@ -17,9 +17,9 @@ router = APIRouter(prefix="/api/v1/jobs", tags=["artifacts"])
 
 
 @router.get("/{id}/artifacts", responses=documented(404, 409))
-async def list_artifacts(id: JobRef, control: Control) -> Response:
+async def list_artifacts(id: JobRef, control: Control, who: Who) -> Response:
     """Path, size, SHA-256 and attempt of each file."""
-    return answer({"items": await control.artifacts(id)})
+    return answer({"items": await control.outputs.artifacts(who, id)})
 
 
 @router.head("/{id}/artifacts/{path:path}", include_in_schema=False)
@@ -33,7 +33,7 @@ async def list_artifacts(id: JobRef, control: Control) -> Response:
     },
 )
 async def download(
-    id: JobRef, path: Annotated[str, Path(max_length=4096)], request: Request, control: Control
+    id: JobRef, path: Annotated[str, Path(max_length=4096)], request: Request, control: Control, who: Who
 ) -> Response:
     """The file. A broken download goes on with Range; If-Range makes sure it is still the same file."""
-    return await send_file(request, control.store, await control.artifact(id, path), path)
+    return await send_file(request, control.store, await control.outputs.artifact(who, id, path), path)

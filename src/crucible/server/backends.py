@@ -8,7 +8,7 @@ from starlette.responses import Response
 from crucible.core.planask import PlanAsk
 from crucible.core.tiers import TIERS
 from crucible.server.answers import answer
-from crucible.server.context import Control
+from crucible.server.context import Control, Who
 from crucible.server.limits import Cursor, PageSize
 from crucible.server.problems import documented
 
@@ -16,17 +16,19 @@ router = APIRouter(prefix="/api/v1", tags=["places"])
 
 
 @router.get("/backends")
-async def backends(control: Control) -> Response:
+async def backends(control: Control, who: Who) -> Response:
     """Each backend of this server with its abilities and its offers.
 
     `others` are places that are known and not connected: `why` has the command that connects each, or says that there
     is none.
     """
-    return answer({"items": await control.backends(), "others": await control.other_backends()})
+    return answer(
+        {"items": await control.backends.list_backends(), "others": await control.backends.list_unconnected()}
+    )
 
 
 @router.post("/plan", responses=documented(413, 504))
-async def plan(ask: PlanAsk, control: Control) -> Response:
+async def plan(ask: PlanAsk, control: Control, who: Who) -> Response:
     """What a program needs (`profile`, with evidence), and where it would run and for how much. Changes nothing.
 
     Takes what `POST /api/v1/jobs` takes and the program's text, `{"code": "..."}` alone will do: it may be unfinished,
@@ -36,17 +38,17 @@ async def plan(ask: PlanAsk, control: Control) -> Response:
     that would be sent if what `job` says is added to the submission, or null, and `why`. `id` stands for how long it
     says that the program takes: a job whose `plan` it is teaches the next plans by how long it really took (`learned`).
     """
-    return answer(await control.plan(ask))
+    return answer(await control.plans.plan(who, ask))
 
 
 @router.get("/predictions")
-async def predictions(control: Control, limit: PageSize = 50, cursor: Cursor = None) -> Response:
+async def predictions(control: Control, who: Who, limit: PageSize = 50, cursor: Cursor = None) -> Response:
     """What plans said of jobs beside how long those took, newest first, and how good that was on the whole.
 
     `error` is the share of what it took; a job that does not count says in `why_not` why. `next` is the cursor of the
     following page.
     """
-    return answer(await control.predictions(limit=limit, cursor=cursor))
+    return answer(await control.plans.predictions(who, limit=limit, cursor=cursor))
 
 
 @router.get("/tiers")

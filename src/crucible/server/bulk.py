@@ -9,15 +9,16 @@ from pydantic import BaseModel, ConfigDict, Field, SkipValidation, ValidationErr
 from starlette.requests import Request
 from starlette.responses import Response
 
+from crucible.control.resources.jobs import Submitted
+from crucible.control.views import View
 from crucible.core.errors import CrucibleError
 from crucible.core.jobfilter import JobFilter
 from crucible.core.spec import JobSpec
 from crucible.server.answers import answer
-from crucible.server.context import Control
+from crucible.server.context import Control, Who
 from crucible.server.failures import bad_fields
 from crucible.server.filters import checked
 from crucible.server.limits import checked_key
-from crucible.server.ports import Submitted, View
 from crucible.server.problems import documented, members, request_id
 
 MOST_JOBS = 500
@@ -60,7 +61,7 @@ class Cancelling(_Wish):
 
 
 @router.post("/bulk", responses=documented(413))
-async def submit_many(batch: Batch, request: Request, control: Control) -> Response:
+async def submit_many(batch: Batch, request: Request, control: Control, who: Who) -> Response:
     """Submit up to 500 jobs. `items` says of each, in their order, what became of it.
 
     `status` is what a single submission would have answered: 201 with the new `job`, 200 with the one that its
@@ -68,7 +69,7 @@ async def submit_many(batch: Batch, request: Request, control: Control) -> Respo
     that is refused stops none of the others, and after a failure in between the keys make it safe to send all again.
     """
     read = [_read(item) for item in batch.jobs]
-    done = iter(await control.submit_many([one for one in read if not isinstance(one, CrucibleError)]))
+    done = iter(await control.jobs.submit_many(who, [one for one in read if not isinstance(one, CrucibleError)]))
     results = [one if isinstance(one, CrucibleError) else next(done) for one in read]
     items = [_told(n, result, request_id(request)) for n, result in enumerate(results)]
     counts = {"created": sum(item["status"] == 201 for item in items), "refused": sum("problem" in i for i in items)}
@@ -76,16 +77,18 @@ async def submit_many(batch: Batch, request: Request, control: Control) -> Respo
 
 
 @router.post("/cancel", responses=documented(413))
-async def cancel_many(wish: Annotated[Cancelling, Body()], request: Request, control: Control) -> Response:
+async def cancel_many(wish: Annotated[Cancelling, Body()], request: Request, control: Control, who: Who) -> Response:
     """Ask for the end of many jobs; of those a filter fits only the ones that have not ended are meant.
 
     At most 1,000 at once, newest first; `more` says that there are others. With `dry_run` nothing is asked, and the
     answer says which jobs are meant. Ids that name no job have a `problem`, and stop none of the others.
     """
     if wish.filter is not None:
-        views, more = await control.cancel_many(checked(wish.filter), limit=MOST_CANCELLED, dry_run=wish.dry_run)
+        views, more = await control.jobs.cancel_matching(
+            who, checked(wish.filter), limit=MOST_CANCELLED, dry_run=wish.dry_run
+        )
         return _cancelled([{"job": view} for view in views], more, wish)
-    found = await control.cancel_these(wish.ids or [], dry_run=wish.dry_run)
+    found = await control.jobs.cancel_named(who, wish.ids or [], dry_run=wish.dry_run)
     items: list[View] = [
         {"id": ref, "problem": members(one, request_id(request))} if isinstance(one, CrucibleError) else {"job": one}
         for ref, one in zip(wish.ids or [], found, strict=True)

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from crucible.core.errors import NotFound
 from crucible.server.answers import answer
-from crucible.server.context import Control, Server, Sha256
+from crucible.server.context import Control, Server, Sha256, Who
 from crucible.server.limits import bounded, check_length
 from crucible.server.problems import documented
 
@@ -18,16 +18,16 @@ router = APIRouter(prefix="/api/v1/bundles", tags=["bundles"])
 
 
 @router.head("/{sha256}", responses=documented(404), response_class=Response)
-async def has_bundle(sha256: Sha256, control: Control) -> Response:
+async def has_bundle(sha256: Sha256, control: Control, who: Who) -> Response:
     """Whether the server has this bundle, so that it need not be sent."""
-    if not await control.has_bundle(sha256):
+    if not await control.bundles.has(who, sha256):
         raise NotFound("There is no such bundle.", fix=f"PUT it to /api/v1/bundles/{sha256}.")
     return Response(status_code=200)
 
 
 @router.put("/{sha256}", status_code=201, responses={200: {"description": "it was there"}, **documented(413)})
-async def put_bundle(sha256: Sha256, request: Request, control: Control, server: Server) -> Response:
+async def put_bundle(sha256: Sha256, request: Request, control: Control, who: Who, server: Server) -> Response:
     """Store the archive in the body. Refused, and nothing kept, unless its SHA-256 is the one in the path."""
     check_length(request.headers, server.bundle_limit, THING)
-    created = await control.put_bundle(sha256, bounded(request, server.bundle_limit, THING))
+    created = await control.bundles.put(who, sha256, bounded(request, server.bundle_limit, THING))
     return answer({"sha256": sha256, "created": created}, 201 if created else 200)

@@ -15,7 +15,7 @@ from crucible.core.jobfilter import MAX_VALUES, Word
 from crucible.core.offerfilter import OfferFilter
 from crucible.core.offers import Market
 from crucible.server.answers import answer
-from crucible.server.context import Control
+from crucible.server.context import Control, Who
 from crucible.server.failures import bad_fields
 from crucible.server.limits import MAX_JSON, Cursor, PageSize, whole
 from crucible.server.problems import documented
@@ -71,7 +71,7 @@ async def list_offers(
 
     Those of a provider that is not connected have `runnable` false and say in `why` what connects it.
     """
-    return answer(await control.catalog(wanted, limit=limit, cursor=cursor))
+    return answer(await control.catalog.page(wanted, limit=limit, cursor=cursor))
 
 
 @router.get("/gpus")
@@ -83,19 +83,20 @@ async def gpus() -> Response:
 @router.get("/types/{type}", responses=documented(404))
 async def show(type: Annotated[str, Path(min_length=1, max_length=100)], control: Control) -> Response:
     """One instance type: its GPU, and its offers in all regions and markets, cheapest first."""
-    return answer(await control.catalog_type(type))
+    return answer(await control.catalog.type(type))
 
 
 @router.get("/audit")
 async def audit(control: Control) -> Response:
     """What is wrong with the prices in use: each finding with row, rule and fix. What is refused is not offered."""
-    return answer(await control.catalog_audit())
+    return answer(await control.catalog.audit())
 
 
 @router.post("/audit", responses=documented(413, 504))
 async def compare(
     request: Request,
     control: Control,
+    who: Who,
     provider: Annotated[str | None, Query(max_length=100, description="whose they are; told by the types")] = None,
     over: Annotated[float, Query(ge=0, le=MOST_PERCENT, description="percent from which two prices differ")] = 10.0,
 ) -> Response:
@@ -105,7 +106,7 @@ async def compare(
         text = body.decode()
     except UnicodeDecodeError:
         raise BadInput("The table is no text.", fix="Send CSV in UTF-8.") from None
-    return answer(await control.compare_prices(text, provider=provider, over=over / 100))
+    return answer(await control.catalog.compare(who, text, provider=provider, over=over / 100))
 
 
 class Refresh(BaseModel):
@@ -116,9 +117,9 @@ class Refresh(BaseModel):
 
 
 @router.post("/refresh", responses=documented(502, 503, 504))
-async def refresh(wish: Refresh, control: Control) -> Response:
+async def refresh(wish: Refresh, control: Control, who: Who) -> Response:
     """Ask a provider's price interface for the prices of today; for administrators.
 
     What it answers passes the audit before it is kept; what is refused of it (`items`) leaves the old prices in use.
     """
-    return answer(await control.refresh_prices(wish.provider, wish.regions))
+    return answer(await control.catalog.refresh(who, wish.provider, wish.regions))

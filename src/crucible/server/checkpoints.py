@@ -6,9 +6,9 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from crucible.control.views import View
 from crucible.server.answers import answer
-from crucible.server.context import CheckpointRef, Control, JobRef
-from crucible.server.ports import View
+from crucible.server.context import CheckpointRef, Control, JobRef, Who
 from crucible.server.problems import documented
 from crucible.server.stored import send_file
 
@@ -16,21 +16,21 @@ router = APIRouter(prefix="/api/v1/jobs", tags=["checkpoints"])
 
 
 @router.post("/{id}/checkpoint", status_code=202, responses=documented(404, 409))
-async def ask_checkpoint(id: JobRef, control: Control) -> Response:
+async def ask_checkpoint(id: JobRef, control: Control, who: Who) -> Response:
     """Ask the running program to save a checkpoint now; it is listed once it is stored. 409 if none runs."""
-    return answer(await control.ask_checkpoint(id), 202)
+    return answer(await control.checkpoints.request(who, id), 202)
 
 
 @router.get("/{id}/checkpoints", responses=documented(404, 409))
-async def list_checkpoints(id: JobRef, control: Control) -> Response:
+async def list_checkpoints(id: JobRef, control: Control, who: Who) -> Response:
     """Newest first: step, metric, size, SHA-256, attempt, and whether it was kept and why."""
-    return answer({"items": await control.checkpoints(id)})
+    return answer({"items": await control.checkpoints.list_checkpoints(who, id)})
 
 
 @router.get("/{id}/checkpoints/{checkpoint}", responses=documented(404, 409))
-async def show_checkpoint(id: JobRef, checkpoint: CheckpointRef, control: Control) -> Response:
+async def show_checkpoint(id: JobRef, checkpoint: CheckpointRef, control: Control, who: Who) -> Response:
     """One checkpoint. 404 also for one that was not kept."""
-    view, _file = await control.checkpoint_file(id, checkpoint)
+    view, _file = await control.checkpoints.file(who, id, checkpoint)
     return answer(view)
 
 
@@ -44,9 +44,9 @@ async def show_checkpoint(id: JobRef, checkpoint: CheckpointRef, control: Contro
         **documented(404, 409, 416),
     },
 )
-async def download(id: JobRef, checkpoint: CheckpointRef, request: Request, control: Control) -> Response:
+async def download(id: JobRef, checkpoint: CheckpointRef, request: Request, control: Control, who: Who) -> Response:
     """Its bytes; a folder as a tar archive. Goes on with Range and If-Range, as artifacts do."""
-    view, file = await control.checkpoint_file(id, checkpoint)
+    view, file = await control.checkpoints.file(who, id, checkpoint)
     return await send_file(request, control.store, file, file_name(view))
 
 

@@ -9,11 +9,11 @@ from typing import Annotated
 from fastapi import Depends, Path
 from starlette.requests import HTTPConnection
 
+from crucible.control import service
+from crucible.control.agents import Agents
 from crucible.core.people import NOBODY, Identity
 from crucible.server.auth import WHO
 from crucible.server.limits import MAX_BUNDLE
-from crucible.server.people_ports import HooksPort, PeoplePort, SecretsPort
-from crucible.server.ports import AgentsPort, JobsPort
 
 
 @dataclass(frozen=True)
@@ -34,34 +34,18 @@ class About:
 
 
 async def _who(connection: HTTPConnection) -> Identity:
-    """Who asks. At the open paths nobody is known, and nobody may do anything."""
+    """Return the caller. On open paths nobody is known, and nobody may do anything."""
     return connection.scope.get(WHO) or NOBODY
 
 
-async def _control(connection: HTTPConnection) -> JobsPort:
-    """The control plane as whoever asks may use it."""
-    control: JobsPort = connection.app.state.control
-    return control.at(await _who(connection))
-
-
-async def _people(connection: HTTPConnection) -> PeoplePort:
-    control: JobsPort = connection.app.state.control
-    return control.people
-
-
-async def _secrets(connection: HTTPConnection) -> SecretsPort:
-    control: JobsPort = connection.app.state.control
-    return control.vault
-
-
-async def _hooks(connection: HTTPConnection) -> HooksPort:
-    control: JobsPort = connection.app.state.control
-    return control.hooks
-
-
-async def _agents(connection: HTTPConnection) -> AgentsPort:
-    control: AgentsPort = connection.app.state.control
+async def _control(connection: HTTPConnection) -> service.Control:
+    control: service.Control = connection.app.state.control
     return control
+
+
+async def _agents(connection: HTTPConnection) -> Agents:
+    agents: Agents = connection.app.state.control
+    return agents
 
 
 async def _about(connection: HTTPConnection) -> About:
@@ -70,11 +54,8 @@ async def _about(connection: HTTPConnection) -> About:
 
 
 Who = Annotated[Identity, Depends(_who)]
-People = Annotated[PeoplePort, Depends(_people)]
-Secrets = Annotated[SecretsPort, Depends(_secrets)]
-Hooks = Annotated[HooksPort, Depends(_hooks)]
-Control = Annotated[JobsPort, Depends(_control)]
-AgentsControl = Annotated[AgentsPort, Depends(_agents)]
+Control = Annotated[service.Control, Depends(_control)]
+AgentsControl = Annotated[Agents, Depends(_agents)]
 Server = Annotated[About, Depends(_about)]
 JobRef = Annotated[
     str,

@@ -12,10 +12,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
+from crucible.control.feed import Watch
+from crucible.control.logs import LogPage
+from crucible.control.service import Control
+from crucible.control.views import View
 from crucible.core.people import Identity
 from crucible.server import frames
 from crucible.server.gathering import Gathering
-from crucible.server.ports import JobsPort, LogPage, View, Watch
 
 T = TypeVar("T")
 
@@ -45,23 +48,24 @@ class Events:
 class Crowd:
     """The control plane as followers use it, for one of them. Only who may do the same shares answers."""
 
-    def __init__(self, control: JobsPort, gathering: Gathering, who: Identity) -> None:
+    def __init__(self, control: Control, gathering: Gathering, who: Identity) -> None:
         self._control = control
         self._gathering = gathering
+        self._who = who
         self._authority = who.authority
 
     def watch(self, job: str | None) -> AbstractAsyncContextManager[Watch]:
-        return self._control.watch(job)
+        return self._control.jobs.watch(job)
 
     async def view(self, job: str) -> Seen:
         async def read() -> Seen:
-            return Seen(await self._control.view(job))
+            return Seen(await self._control.jobs.view(self._who, job))
 
         return await self._ask(("view", job), read)
 
     async def events(self, job: str | None, after: int) -> Events:
         async def read() -> Events:
-            items = await self._control.events(job, after=after, limit=EVENT_PAGE)
+            items = await self._control.outputs.events(self._who, job, after=after, limit=EVENT_PAGE)
             cursor = "cursor" if job is None else "n"
             last = items[-1][cursor] if items else after
             return Events(tuple(frames.event(item, cursor) for item in items), last, len(items) == EVENT_PAGE)
@@ -72,7 +76,7 @@ class Crowd:
         """The next events of all jobs, once there are any; without a hint it is looked every `look` seconds."""
 
         async def come() -> Events:
-            async with self._control.watch(None) as watch:
+            async with self._control.jobs.watch(None) as watch:
                 while not (found := await self.events(None, after)).frames:
                     while (hints := await watch.changed(look)) and "event" not in hints:
                         pass
@@ -82,18 +86,20 @@ class Crowd:
 
     async def logs(self, job: str, *, attempt: int | None, offset: int, limit: int) -> LogPage:
         async def read() -> LogPage:
-            return await self._control.logs(job, attempt=attempt, offset=offset, limit=limit, since=None)
+            return await self._control.outputs.logs(
+                self._who, job, attempt=attempt, offset=offset, limit=limit, since=None
+            )
 
         return await self._ask(("logs", job, attempt, offset, limit), read)
 
     async def metrics(self, job: str, *, series: list[str], points: int) -> View:
         async def read() -> View:
-            return await self._control.metrics(job, series=series, points=points)
+            return await self._control.outputs.metrics(self._who, job, series=series, points=points)
 
         return await self._ask(("metrics", job, tuple(series), points), read)
 
     async def health(self, job: str) -> View:
-        return await self._ask(("health", job), lambda: self._control.health(job))
+        return await self._ask(("health", job), lambda: self._control.jobs.health(self._who, job))
 
     async def _ask(self, key: Hashable, read: Callable[[], Awaitable[T]]) -> T:
         return await self._gathering.ask((self._authority, key), read)

@@ -11,9 +11,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
+from crucible.control.feed import Watch
+from crucible.control.logs import LogPage
+from crucible.control.views import View
 from crucible.server import frames
 from crucible.server.crowd import Crowd, Seen
-from crucible.server.ports import LogPage, View, Watch
 
 TERMINAL = frozenset({"completed", "failed", "cancelled"})
 ALL = frozenset({"event", "log", "points", "progress"})

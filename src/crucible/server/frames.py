@@ -6,8 +6,8 @@ import codecs
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from crucible.control.views import View
 from crucible.server.answers import to_json
-from crucible.server.ports import View
 
 
 def event(item: View, cursor: str) -> str:

@@ -8,25 +8,26 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from crucible.server.answers import answer
-from crucible.server.context import Control, JobRef
+from crucible.server.context import Control, JobRef, Who
 from crucible.server.problems import documented
 
 router = APIRouter(prefix="/api/v1", tags=["health"])
 
 
 @router.get("/jobs/{id}/health", responses=documented(404, 409))
-async def health(id: JobRef, control: Control) -> Response:
+async def health(id: JobRef, control: Control, who: Who) -> Response:
     """Whether a job does well: `verdict`, `level` (bad, warning, good), `message`, `advice`.
 
     `findings` has all that was seen, the worst first, each with its series, step and numbers.
     """
-    return answer(await control.health(id))
+    return answer(await control.jobs.health(who, id))
 
 
 @router.get("/compare", responses=documented(404, 409))
 async def compare(
     control: Control,
+    who: Who,
     job: Annotated[list[str], Query(min_length=1, max_length=50, description="2 to 20, each named as in paths")],
 ) -> Response:
     """Jobs side by side: config, last and best of each metric, duration, cost; what differs is marked."""
-    return answer(await control.compare(job))
+    return answer(await control.jobs.compare(who, job))

@@ -13,7 +13,7 @@ from crucible.core.hooks import ENDS, HookEvent, HookFormat
 from crucible.core.secret import Secret
 from crucible.core.signing import KEY_BYTES, signing_secret
 from crucible.server.answers import answer
-from crucible.server.context import Hooks, Who
+from crucible.server.context import Control, Who
 from crucible.server.people import ProjectName
 from crucible.server.problems import documented
 
@@ -45,59 +45,61 @@ class HookChange(_Wish):
 
 
 @router.get("", responses=documented(404))
-async def listed(project: ProjectName, hooks: Hooks, who: Who) -> Response:
+async def listed(project: ProjectName, control: Control, who: Who) -> Response:
     """The project's hooks, with how each does; never their secrets."""
-    return answer({"items": await hooks.listed(who, project)})
+    return answer({"items": await control.hooks.listed(who, project)})
 
 
 @router.post("", status_code=201, responses=documented(404, 503))
-async def add(project: ProjectName, wish: NewHook, hooks: Hooks, who: Who) -> Response:
+async def add(project: ProjectName, wish: NewHook, control: Control, who: Who) -> Response:
     """A new hook. The secret that its messages are signed with is in this answer, as `secret`, and nowhere else."""
-    made = await hooks.add(who, project, wish.url, events=wish.events, format=wish.format, secret=_new_secret())
+    made = await control.hooks.add(who, project, wish.url, events=wish.events, format=wish.format, secret=_new_secret())
     return answer(made, 201)
 
 
 @router.get("/{hook}", responses=documented(404, 409))
-async def one(project: ProjectName, hook: HookRef, hooks: Hooks, who: Who) -> Response:
+async def one(project: ProjectName, hook: HookRef, control: Control, who: Who) -> Response:
     """One hook: what it is told, and how it does."""
-    return answer(await hooks.one(who, project, hook))
+    return answer(await control.hooks.one(who, project, hook))
 
 
 @router.patch("/{hook}", responses=documented(404, 409))
-async def change(project: ProjectName, hook: HookRef, wish: HookChange, hooks: Hooks, who: Who) -> Response:
+async def change(project: ProjectName, hook: HookRef, wish: HookChange, control: Control, who: Who) -> Response:
     """Change a hook's address or events; enable or disable it. Enabling one that waits tries it at once."""
-    return answer(await hooks.change(who, project, hook, url=wish.url, events=wish.events, enabled=wish.enabled))
+    return answer(
+        await control.hooks.change(who, project, hook, url=wish.url, events=wish.events, enabled=wish.enabled)
+    )
 
 
 @router.delete("/{hook}", status_code=204, responses=documented(404, 409))
-async def remove(project: ProjectName, hook: HookRef, hooks: Hooks, who: Who) -> Response:
+async def remove(project: ProjectName, hook: HookRef, control: Control, who: Who) -> Response:
     """Remove a hook, its secret, and what is known of its deliveries."""
-    await hooks.remove(who, project, hook)
+    await control.hooks.remove(who, project, hook)
     return Response(status_code=204)
 
 
 @router.post("/{hook}/test", responses=documented(404, 409, 503))
-async def test(project: ProjectName, hook: HookRef, hooks: Hooks, who: Who) -> Response:
+async def test(project: ProjectName, hook: HookRef, control: Control, who: Who) -> Response:
     """Send a `ping` now, also to one that is disabled, and say what the receiver answered."""
-    return answer(await hooks.test(who, project, hook))
+    return answer(await control.hooks.test(who, project, hook))
 
 
 @router.post("/{hook}/rotate", responses=documented(404, 409, 503))
-async def rotate(project: ProjectName, hook: HookRef, hooks: Hooks, who: Who) -> Response:
+async def rotate(project: ProjectName, hook: HookRef, control: Control, who: Who) -> Response:
     """A new secret, in this answer and nowhere else. For a day messages are signed with the old one too."""
-    return answer(await hooks.rotate(who, project, hook, _new_secret()))
+    return answer(await control.hooks.rotate(who, project, hook, _new_secret()))
 
 
 @router.get("/{hook}/deliveries", responses=documented(404, 409))
 async def deliveries(
     project: ProjectName,
     hook: HookRef,
-    hooks: Hooks,
+    control: Control,
     who: Who,
     limit: Annotated[int, Query(ge=1, le=MOST_DELIVERIES)] = 50,
 ) -> Response:
     """The last tries to tell it something, newest first; 100 are kept."""
-    return answer({"items": await hooks.deliveries(who, project, hook, limit=limit)})
+    return answer({"items": await control.hooks.deliveries(who, project, hook, limit=limit)})
 
 
 def _new_secret() -> Secret:

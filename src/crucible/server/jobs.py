@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from crucible.core.spec import JobSpec
 from crucible.server.answers import answer
-from crucible.server.context import Control, JobRef
+from crucible.server.context import Control, JobRef, Who
 from crucible.server.filters import Wanted
 from crucible.server.limits import Cursor, PageSize, idempotency_key
 from crucible.server.problems import documented
@@ -19,26 +19,30 @@ router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"])
 
 
 @router.post("", status_code=201, responses={200: {"description": "the same key again"}, **documented(404, 409, 413)})
-async def submit(spec: JobSpec, control: Control, key: Annotated[str | None, Depends(idempotency_key)]) -> Response:
+async def submit(
+    spec: JobSpec, control: Control, who: Who, key: Annotated[str | None, Depends(idempotency_key)]
+) -> Response:
     """Submit a job. Once this answers, the job is stored and will run."""
-    submitted = await control.submit(spec, key)
+    submitted = await control.jobs.submit(who, spec, key)
     where = {"Location": f"/api/v1/jobs/{submitted.view['id']}"}
     return answer(submitted.view, 201 if submitted.created else 200, where)
 
 
 @router.get("")
-async def list_jobs(wanted: Wanted, control: Control, limit: PageSize = 50, cursor: Cursor = None) -> Response:
+async def list_jobs(
+    wanted: Wanted, control: Control, who: Who, limit: PageSize = 50, cursor: Cursor = None
+) -> Response:
     """Jobs that fit every filter, newest first.
 
     `next` of the answer is the cursor of the next page, for the same filters; null on the last.
     """
-    return answer(await control.jobs(wanted, limit=limit, cursor=cursor))
+    return answer(await control.jobs.list_jobs(who, wanted, limit=limit, cursor=cursor))
 
 
 @router.get("/{id}", responses=documented(404, 409))
-async def show(id: JobRef, control: Control) -> Response:
+async def show(id: JobRef, control: Control, who: Who) -> Response:
     """One job with its attempts, its last lines of output and the last value of each metric."""
-    return answer(await control.job(id))
+    return answer(await control.jobs.details(who, id))
 
 
 @router.post(
@@ -46,9 +50,9 @@ async def show(id: JobRef, control: Control) -> Response:
     status_code=202,
     responses={200: {"description": "it has ended before"}, **documented(404, 409)},
 )
-async def cancel(id: JobRef, control: Control) -> Response:
+async def cancel(id: JobRef, control: Control, who: Who) -> Response:
     """Ask for the end of a job. It is `cancelled` once its processes are confirmed to be gone."""
-    view, changed = await control.cancel(id)
+    view, changed = await control.jobs.cancel(who, id)
     return answer(view, 202 if changed else 200)
 
 
@@ -68,12 +72,12 @@ _AS_IT_WAS = Resumption()
 
 
 @router.post("/{id}/resume", status_code=202, responses=documented(404, 409))
-async def resume(id: JobRef, control: Control, wish: Annotated[Resumption, Body()] = _AS_IT_WAS) -> Response:
+async def resume(id: JobRef, control: Control, who: Who, wish: Annotated[Resumption, Body()] = _AS_IT_WAS) -> Response:
     """Reopen a job that has ended: the same job with one more attempt, from a checkpoint if it has any.
 
     409 while it has not ended, 404 for a checkpoint that it does not have.
     """
-    return answer(await control.resume(id, checkpoint=wish.checkpoint, backend=wish.backend), 202)
+    return answer(await control.jobs.resume(who, id, checkpoint=wish.checkpoint, backend=wish.backend), 202)
 
 
 @router.post(
@@ -81,8 +85,10 @@ async def resume(id: JobRef, control: Control, wish: Annotated[Resumption, Body(
     status_code=201,
     responses={200: {"description": "the same key again"}, **documented(404, 409)},
 )
-async def rerun(id: JobRef, control: Control, key: Annotated[str | None, Depends(idempotency_key)]) -> Response:
+async def rerun(
+    id: JobRef, control: Control, who: Who, key: Annotated[str | None, Depends(idempotency_key)]
+) -> Response:
     """A new job from what was recorded of this one: code, environment, arguments, seed."""
-    submitted = await control.rerun(id, key)
+    submitted = await control.jobs.rerun(who, id, key)
     where = {"Location": f"/api/v1/jobs/{submitted.view['id']}"}
     return answer(submitted.view, 201 if submitted.created else 200, where)

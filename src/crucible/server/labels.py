@@ -11,7 +11,7 @@ from starlette.responses import Response
 from crucible.core.spec import JobName
 from crucible.core.tags import MAX_KEY, MAX_TAGS, MAX_VALUE
 from crucible.server.answers import answer
-from crucible.server.context import Control, JobRef
+from crucible.server.context import Control, JobRef, Who
 from crucible.server.problems import documented
 
 MAX_NOTE = 2000
@@ -57,39 +57,39 @@ class Writing(_Wish):
 
 
 @router.patch("/{id}", responses=documented(404, 409, 413))
-async def rename(id: JobRef, control: Control, wish: Annotated[Naming, Body()]) -> Response:
+async def rename(id: JobRef, control: Control, who: Who, wish: Annotated[Naming, Body()]) -> Response:
     """Give a job another name. What it runs and how far it is stays as it is."""
-    return answer(await control.rename(id, wish.name))
+    return answer(await control.labels.rename(who, id, wish.name))
 
 
 @router.get("/{id}/tags", responses=documented(404, 409))
-async def list_tags(id: JobRef, control: Control) -> Response:
+async def list_tags(id: JobRef, control: Control, who: Who) -> Response:
     """The tags of a job, by key."""
-    return answer({"items": await control.tags(id)})
+    return answer({"items": await control.labels.tags(who, id)})
 
 
 @router.post("/{id}/tags", responses=documented(404, 409, 413))
-async def change_tags(id: JobRef, control: Control, wish: Annotated[Tagging, Body()]) -> Response:
+async def change_tags(id: JobRef, control: Control, who: Who, wish: Annotated[Tagging, Body()]) -> Response:
     """Add tags (`key` or `key=value`) and remove some (by `key`, or by `key=value` only where that is the value).
 
     Answers with all the job has then; a job has at most 50. Again is harmless.
     """
-    return answer({"items": await control.change_tags(id, add=wish.add, remove=wish.remove)})
+    return answer({"items": await control.labels.change_tags(who, id, add=wish.add, remove=wish.remove)})
 
 
 @router.get("/{id}/notes", responses=documented(404, 409))
-async def list_notes(id: JobRef, control: Control) -> Response:
+async def list_notes(id: JobRef, control: Control, who: Who) -> Response:
     """The notes on a job, oldest first, each with its author and time."""
-    return answer({"items": await control.notes(id)})
+    return answer({"items": await control.labels.notes(who, id)})
 
 
 @router.post("/{id}/notes", status_code=201, responses=documented(404, 409, 413))
-async def add_note(id: JobRef, control: Control, wish: Annotated[Writing, Body()]) -> Response:
+async def add_note(id: JobRef, control: Control, who: Who, wish: Annotated[Writing, Body()]) -> Response:
     """Leave a note on a job, of at most 2,000 characters. 409 where it has 100 already."""
-    return answer(await control.add_note(id, text=wish.text), 201)
+    return answer(await control.labels.add_note(who, id, text=wish.text), 201)
 
 
 @router.delete("/{id}/notes/{note}", responses=documented(404, 409))
-async def delete_note(id: JobRef, note: NoteRef, control: Control) -> Response:
+async def delete_note(id: JobRef, note: NoteRef, control: Control, who: Who) -> Response:
     """Delete a note; the answer is what it was."""
-    return answer(await control.delete_note(id, note))
+    return answer(await control.labels.delete_note(who, id, note))

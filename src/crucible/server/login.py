@@ -12,17 +12,17 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from crucible.control import service
 from crucible.core.errors import BadInput, CrucibleError
 from crucible.core.openid import VERIFIER_PATTERN
 from crucible.core.people import LONGEST_PASSWORD, MAX_USER
 from crucible.server.answers import answer
 from crucible.server.auth import COOKIE
-from crucible.server.context import People, Server, Who
+from crucible.server.context import Control, Server, Who
 from crucible.server.limits import PLAIN, whole
 from crucible.server.openid import PATH as OPENID
 from crucible.server.pages import login_form, remembered, told
 from crucible.server.pages import page as _html
-from crucible.server.people_ports import PeoplePort
 from crucible.server.problems import documented
 from crucible.server.proxies import own_address
 
@@ -69,35 +69,35 @@ class Credentials(BaseModel):
 
 
 @router.get("/api/v1/login")
-async def ways(people: People) -> Response:
+async def ways(control: Control) -> Response:
     """How people log in here: `password`, and `oidc`, which is the provider's name or null."""
-    return answer({"password": True, "oidc": people.door.provider})
+    return answer({"password": True, "oidc": control.people.door.provider})
 
 
 @router.post("/api/v1/login", responses=documented(404, 429))
-async def login(wish: Credentials, people: People, server: Server) -> Response:
+async def login(wish: Credentials, control: Control, server: Server) -> Response:
     """A session, as a token in the answer and as a cookie for a browser."""
     if wish.code is not None and wish.verifier is not None:
-        session = await people.door.entrance.fetch(wish.code, wish.verifier)
+        session = await control.people.door.entrance.fetch(wish.code, wish.verifier)
     elif wish.code is not None:
-        session = await people.door.redeem(wish.code)
+        session = await control.people.door.redeem(wish.code)
     else:
-        session = await people.door.login(str(wish.name), str(wish.password))
+        session = await control.people.door.login(str(wish.name), str(wish.password))
     return remembered(answer(session), session, server)
 
 
 @router.post("/api/v1/login/links", status_code=201)
-async def link(people: People, who: Who, request: Request, server: Server) -> Response:
+async def link(control: Control, who: Who, request: Request, server: Server) -> Response:
     """A link that logs a browser in, once, within five minutes."""
-    made = await people.door.link(who)
+    made = await control.people.door.link(who)
     url = f"{own_address(request, server.public_url)}/login?code={made['token']}"
     return answer({"url": url, "expires_at": made["expires_at"]}, 201)
 
 
 @router.post("/api/v1/logout", status_code=204)
-async def logout(people: People, who: Who) -> Response:
+async def logout(control: Control, who: Who) -> Response:
     """End this session; a token stays good until it is revoked."""
-    await people.door.logout(who)
+    await control.people.door.logout(who)
     gone = Response(status_code=204)
     gone.delete_cookie(COOKIE, path="/")
     return gone
@@ -105,7 +105,7 @@ async def logout(people: People, who: Who) -> Response:
 
 @router.get("/login", response_class=HTMLResponse)
 async def page(
-    people: People, code: Annotated[str | None, Query(min_length=1, max_length=MAX_CODE)] = None
+    control: Control, code: Annotated[str | None, Query(min_length=1, max_length=MAX_CODE)] = None
 ) -> Response:
     """A form for name and password, and the way to the OpenID provider where there is one.
 
@@ -113,7 +113,7 @@ async def page(
     up.
     """
     if code is None:
-        return _html(login_form(_elsewhere(people.door.provider)), title="Log in")
+        return _html(login_form(_elsewhere(control.people.door.provider)), title="Log in")
     button = f"""<h1>Log in to Crucible</h1>
 <form method="post" action="/login"><input type="hidden" name="code" value="{html.escape(code)}">
 <button>Log in to Crucible</button></form>"""
@@ -121,14 +121,14 @@ async def page(
 
 
 @router.post("/login", response_class=HTMLResponse, responses=documented(413), openapi_extra=_FORM)
-async def use(people: People, request: Request, server: Server) -> Response:
+async def use(control: Control, request: Request, server: Server) -> Response:
     """What the forms of the page send: name and password, or the code of a link."""
     form = parse_qs((await whole(request, MAX_FORM, "The form")).decode("ascii", "replace"))
     code, name, password = (form.get(field, [""])[0] for field in ("code", "name", "password"))
     try:
-        session = await (people.door.redeem(code) if code else _by_password(people, name, password))
+        session = await (control.people.door.redeem(code) if code else _by_password(control, name, password))
     except CrucibleError as error:
-        again = None if code else login_form(_elsewhere(people.door.provider), name[:MAX_USER], error)
+        again = None if code else login_form(_elsewhere(control.people.door.provider), name[:MAX_USER], error)
         return told(error, request, again)
     return remembered(_html(_come_in(session), title="Logged in"), session, server)
 
@@ -141,7 +141,7 @@ def _come_in(session: Mapping[str, object]) -> str:
     return f'<p>{user} lets you look at <a href="/api/v1/jobs/{shown}">{shown}</a>, and at nothing else.</p>'
 
 
-async def _by_password(people: PeoplePort, name: str, password: str) -> Mapping[str, object]:
+async def _by_password(control: service.Control, name: str, password: str) -> Mapping[str, object]:
     try:
         given = Credentials(name=name.strip(), password=password)
     except ValidationError:
@@ -150,7 +150,7 @@ async def _by_password(people: PeoplePort, name: str, password: str) -> Mapping[
             why=f"A name has 1 to {MAX_USER} characters, a password 1 to {LONGEST_PASSWORD}.",
             fix="Fill in both.",
         ) from None
-    return await people.door.login(str(given.name), str(given.password))
+    return await control.people.door.login(str(given.name), str(given.password))
 
 
 def _elsewhere(provider: str | None) -> str | None:

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from crucible.server.context import Control, JobRef
+from crucible.server.context import Control, JobRef, Who
 from crucible.server.limits import MAX_OFFSET, AttemptNumber, LogBytes, MiB
 from crucible.server.problems import documented
 
@@ -18,6 +18,7 @@ router = APIRouter(prefix="/api/v1/jobs", tags=["logs"])
 async def logs(
     id: JobRef,
     control: Control,
+    who: Who,
     attempt: AttemptNumber = None,
     offset: Annotated[int, Query(ge=-MAX_OFFSET, le=MAX_OFFSET, description="below 0: from the end")] = 0,
     limit: LogBytes = MiB,
@@ -27,7 +28,7 @@ async def logs(
 
     `X-Crucible-Next` is the offset to go on from; with `X-Crucible-Complete: true` nothing follows it.
     """
-    page = await control.logs(id, attempt=attempt, offset=offset, limit=limit, since=since)
+    page = await control.outputs.logs(who, id, attempt=attempt, offset=offset, limit=limit, since=since)
     headers = {
         "X-Crucible-Attempt": str(page.attempt),
         "X-Crucible-Attempts": str(page.attempts),

@@ -11,10 +11,10 @@ from pydantic import AfterValidator
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from crucible.control.views import View
 from crucible.server.answers import answer
-from crucible.server.context import Control, JobRef
+from crucible.server.context import Control, JobRef, Who
 from crucible.server.limits import AttemptNumber, Cursor
-from crucible.server.ports import View
 from crucible.server.problems import documented
 
 MAX_QUERY = 1000
@@ -42,6 +42,7 @@ async def search_logs(
     id: JobRef,
     request: Request,
     control: Control,
+    who: Who,
     q: Sought,
     regex: Annotated[bool, Query(description="`q` is an expression, not a text")] = False,
     case: Annotated[bool, Query(description="upper and lower case differ")] = True,
@@ -55,8 +56,8 @@ async def search_logs(
     `next` is the cursor to go on from, also when a request has searched for 8 seconds; null at the end.
     `complete` says that nothing will follow. Of a line longer than 2,000 bytes the part around the match is shown.
     """
-    work = control.search_logs(
-        id, text=q, regex=regex, case=case, attempt=attempt, context=context, limit=limit, cursor=cursor
+    work = control.outputs.search_logs(
+        who, id, text=q, regex=regex, case=case, attempt=attempt, context=context, limit=limit, cursor=cursor
     )
     return answer(await _while_read(request, work))
 

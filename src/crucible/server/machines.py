@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from crucible.server.answers import answer
-from crucible.server.context import Control, MachineRef
+from crucible.server.context import Control, MachineRef, Who
 from crucible.server.problems import documented
 
 router = APIRouter(prefix="/api/v1/machines", tags=["places"])
@@ -16,22 +16,22 @@ router = APIRouter(prefix="/api/v1/machines", tags=["places"])
 
 @router.get("")
 async def machines(
-    control: Control, all: Annotated[bool, Query(description="also those that are gone")] = False
+    control: Control, who: Who, all: Annotated[bool, Query(description="also those that are gone")] = False
 ) -> Response:
     """Machines that are not gone, and who occupies them."""
-    return answer({"items": await control.machines(all=all)})
+    return answer({"items": await control.machines.list_machines(who, all=all)})
 
 
 @router.get("/orphans")
-async def orphans(control: Control) -> Response:
+async def orphans(control: Control, who: Who) -> Response:
     """Machines that carry our tag at the places themselves, and that we do not know or that should be gone.
 
     Asks every connected place, so it may take a while. Nothing is ended.
     """
-    return answer({"items": await control.orphans()})
+    return answer({"items": await control.machines.list_orphans(who)})
 
 
 @router.post("/{machine}/terminate", status_code=202, responses=documented(404, 409))
-async def terminate(machine: MachineRef, control: Control) -> Response:
+async def terminate(machine: MachineRef, control: Control, who: Who) -> Response:
     """End a machine, whatever runs on it. Again, or for one that is gone, is harmless."""
-    return answer(await control.terminate_machine(machine), 202)
+    return answer(await control.machines.terminate(who, machine), 202)

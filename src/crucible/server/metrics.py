@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from crucible.server.answers import answer
-from crucible.server.context import Control, JobRef
+from crucible.server.context import Control, JobRef, Who
 from crucible.server.problems import documented
 
 router = APIRouter(prefix="/api/v1/jobs", tags=["metrics"])
@@ -18,8 +18,9 @@ router = APIRouter(prefix="/api/v1/jobs", tags=["metrics"])
 async def metrics(
     id: JobRef,
     control: Control,
+    who: Who,
     series: Annotated[list[str] | None, Query(max_length=200, description="names; all unless given")] = None,
     points: Annotated[int, Query(ge=1, le=10_000, description="at most this many of each series")] = 500,
 ) -> Response:
     """Each series with count, last, min, max and its points `[step, value, at]`."""
-    return answer(await control.metrics(id, series=series or [], points=points))
+    return answer(await control.outputs.metrics(who, id, series=series or [], points=points))

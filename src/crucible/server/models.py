@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from crucible.core.models import Order
 from crucible.server.answers import answer
-from crucible.server.context import Control
+from crucible.server.context import Control, Who
 from crucible.server.limits import idempotency_key
 from crucible.server.problems import documented
 
@@ -33,25 +33,25 @@ class ModelJob(BaseModel):
 
 
 @router.get("")
-async def list_models(control: Control) -> Response:
+async def list_models(control: Control, who: Who) -> Response:
     """All models, the broken ones with `error`. None where the setting `models_python` is not set."""
-    return answer({"items": await control.models()})
+    return answer({"items": await control.models.list_models(who)})
 
 
 @router.get("/{name}", responses=documented(404))
-async def show(name: ModelName, control: Control) -> Response:
+async def show(name: ModelName, control: Control, who: Who) -> Response:
     """One model: what it can do, and the schema of its config."""
-    return answer(await control.model(name))
+    return answer(await control.models.model(who, name))
 
 
 @router.post(
     "/{name}/jobs", status_code=201, responses={200: {"description": "the same key again"}, **documented(404, 409)}
 )
 async def submit(
-    name: ModelName, wish: ModelJob, control: Control, key: Annotated[str | None, Depends(idempotency_key)]
+    name: ModelName, wish: ModelJob, control: Control, who: Who, key: Annotated[str | None, Depends(idempotency_key)]
 ) -> Response:
     """Train, ask or measure a model. Once this answers, the job is stored and will run."""
     order = Order(name, wish.method, wish.config, wish.inputs, wish.callbacks)
-    submitted = await control.submit(await control.model_spec(order, wish.job), key)
+    submitted = await control.jobs.submit(who, await control.models.job_spec(who, order, wish.job), key)
     where = {"Location": f"/api/v1/jobs/{submitted.view['id']}"}
     return answer(submitted.view, 201 if submitted.created else 200, where)

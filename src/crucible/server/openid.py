@@ -11,7 +11,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from crucible.core.errors import BadInput, CrucibleError
 from crucible.core.openid import CHALLENGE_PATTERN, ECHO_PATTERN, MAX_PATH, Answer, Command, Landing
-from crucible.server.context import About, People, Server
+from crucible.server.context import About, Control, Server
 from crucible.server.pages import page, remembered, told
 from crucible.server.problems import documented
 
@@ -30,7 +30,7 @@ Word = Annotated[str | None, Query(max_length=MAX_WORD)]
 
 @router.get("", status_code=303, response_class=RedirectResponse, responses=documented(404, 503))
 async def begin(
-    people: People,
+    control: Control,
     request: Request,
     server: Server,
     next: Annotated[str | None, Query(max_length=MAX_PATH, description="path of this server to end at")] = None,
@@ -41,7 +41,7 @@ async def begin(
     """Sends a browser to the provider. With `port`, `challenge` and `state` it is a command that gets the session."""
     try:
         command = _command(port, challenge, state)
-        begun = await people.door.entrance.begin(_redirect_uri(request, server), path=next, command=command)
+        begun = await control.people.door.entrance.begin(_redirect_uri(request, server), path=next, command=command)
     except CrucibleError as error:
         return told(error, request)
     away = RedirectResponse(begun.url, 303)
@@ -59,7 +59,7 @@ async def begin(
 
 @router.get("/callback", response_class=HTMLResponse, responses=documented(404, 503))
 async def finish(
-    people: People,
+    control: Control,
     request: Request,
     server: Server,
     code: Word = None,
@@ -70,7 +70,7 @@ async def finish(
     """Where the provider sends the browser back to. A sign-in works once, in the browser that began it."""
     answer = Answer(state, code, error, iss, request.cookies.get(_cookie(server)))
     try:
-        landing = await people.door.entrance.finish(answer)
+        landing = await control.people.door.entrance.finish(answer)
     except CrucibleError as refused:
         response = told(refused, request)
     else:

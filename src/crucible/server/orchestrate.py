@@ -7,10 +7,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
+from crucible.control.views import View
 from crucible.core.training import Orchestration
 from crucible.server.answers import answer
-from crucible.server.context import Control
-from crucible.server.ports import View
+from crucible.server.context import Control, Who
 from crucible.server.problems import documented
 from crucible.server.training import Key, job_of, submit
 
@@ -20,21 +20,22 @@ _AGAIN: dict[int | str, dict[str, Any]] = {200: {"description": "the same key ag
 
 
 @router.post("/orchestrate", status_code=201, responses={**_AGAIN, **documented(404, 409, 413)})
-async def orchestrate(wish: Orchestration, control: Control, key: Key) -> Response:
+async def orchestrate(wish: Orchestration, control: Control, who: Who, key: Key) -> Response:
     """Submit a training task for a tenant, which is a project here; answers as `/status` does."""
-    submitted = await submit(control, wish.request(), key)
+    submitted = await submit(control, who, wish.request(), key)
     job = str(submitted.view["id"])
     where = {"Location": f"/status?task_id={job}"}
-    return answer(task_view(await control.training(job)), 201 if submitted.created else 200, where)
+    return answer(task_view(await control.jobs.training_record(who, job)), 201 if submitted.created else 200, where)
 
 
 @router.get("/status", responses=documented(404, 409))
 async def status(
     task_id: Annotated[str, Query(min_length=1, max_length=200, description="what /orchestrate answered")],
     control: Control,
+    who: Who,
 ) -> Response:
     """A task: status, when it was made, and its progress."""
-    return answer(task_view(await control.training(job_of(task_id))))
+    return answer(task_view(await control.jobs.training_record(who, job_of(task_id))))
 
 
 def task_view(record: View) -> View:

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from crucible.core.openid import MAX_SUBJECT
 from crucible.core.people import LONGEST_PASSWORD, MAX_EMAIL, MAX_PROJECT, MAX_USER, SHORTEST_PASSWORD, Role
 from crucible.server.answers import answer
-from crucible.server.context import People, Who
+from crucible.server.context import Control, Who
 from crucible.server.limits import MAX_OFFSET, PLAIN, PageSize
 from crucible.server.problems import documented
 
@@ -60,32 +60,32 @@ class Membership(_Wish):
 
 
 @router.get("/me")
-async def me(people: People, who: Who) -> Response:
+async def me(control: Control, who: Who) -> Response:
     """Who you are to this server, your projects, and what your token allows."""
-    return answer(await people.me(who))
+    return answer(await control.people.me(who))
 
 
 @router.get("/users")
-async def users(people: People, who: Who) -> Response:
+async def users(control: Control, who: Who) -> Response:
     """Everybody, with the projects that they are in; for administrators."""
-    return answer({"items": await people.users(who)})
+    return answer({"items": await control.people.users(who)})
 
 
 @router.post("/users", status_code=201, responses=documented(409))
-async def add_user(wish: NewUser, people: People, who: Who) -> Response:
+async def add_user(wish: NewUser, control: Control, who: Who) -> Response:
     """A new user. Without a password he can use tokens that an administrator makes for him."""
-    made = await people.add_user(who, wish.name, admin=wish.admin, password=wish.password, email=wish.email)
+    made = await control.people.add_user(who, wish.name, admin=wish.admin, password=wish.password, email=wish.email)
     return answer(made, 201)
 
 
 @router.patch("/users/{name}", responses=documented(404, 409))
-async def change_user(name: UserName, wish: UserChange, people: People, who: Who) -> Response:
+async def change_user(name: UserName, wish: UserChange, control: Control, who: Who) -> Response:
     """What is given changes. A new password ends the user's sessions and tokens; one's own needs the old one.
 
     A new e-mail address has the user tied anew to a person of the OpenID provider, at the next sign-in with it.
     """
     return answer(
-        await people.change_user(
+        await control.people.change_user(
             who,
             name,
             admin=wish.admin,
@@ -99,43 +99,43 @@ async def change_user(name: UserName, wish: UserChange, people: People, who: Who
 
 
 @router.get("/projects")
-async def projects(people: People, who: Who) -> Response:
+async def projects(control: Control, who: Who) -> Response:
     """The projects that you may see."""
-    return answer({"items": await people.projects(who)})
+    return answer({"items": await control.people.projects(who)})
 
 
 @router.post("/projects", status_code=201, responses=documented(409))
-async def add_project(wish: NewProject, people: People, who: Who) -> Response:
+async def add_project(wish: NewProject, control: Control, who: Who) -> Response:
     """A new project, without members; for administrators."""
-    return answer(await people.add_project(who, wish.name, wish.about), 201)
+    return answer(await control.people.add_project(who, wish.name, wish.about), 201)
 
 
 @router.get("/projects/{project}/members", responses=documented(404))
-async def members(project: ProjectName, people: People, who: Who) -> Response:
+async def members(project: ProjectName, control: Control, who: Who) -> Response:
     """Who belongs to a project, and in which role."""
-    return answer({"items": await people.members(who, project)})
+    return answer({"items": await control.people.members(who, project)})
 
 
 @router.put("/projects/{project}/members/{name}", responses=documented(404))
-async def set_member(project: ProjectName, name: UserName, wish: Membership, people: People, who: Who) -> Response:
+async def set_member(project: ProjectName, name: UserName, wish: Membership, control: Control, who: Who) -> Response:
     """Make a user a member with this role, or change his role."""
-    return answer(await people.set_member(who, project, name, wish.role))
+    return answer(await control.people.set_member(who, project, name, wish.role))
 
 
 @router.delete("/projects/{project}/members/{name}", status_code=204, responses=documented(404))
-async def remove_member(project: ProjectName, name: UserName, people: People, who: Who) -> Response:
+async def remove_member(project: ProjectName, name: UserName, control: Control, who: Who) -> Response:
     """End a membership. Jobs stay with the project."""
-    await people.remove_member(who, project, name)
+    await control.people.remove_member(who, project, name)
     return Response(status_code=204)
 
 
 @router.get("/audit", responses=documented(404))
 async def audit(
-    people: People,
+    control: Control,
     who: Who,
     project: Annotated[str | None, Query(min_length=1, max_length=MAX_PROJECT, description="of one project")] = None,
     before: Annotated[int | None, Query(ge=1, le=MAX_OFFSET, description="`next` of the page before")] = None,
     limit: PageSize = 50,
 ) -> Response:
     """What was done and by whom, newest first: everything for administrators, a project's for those who manage it."""
-    return answer(await people.audit(who, project=project, before=before, limit=limit))
+    return answer(await control.people.audit(who, project=project, before=before, limit=limit))

@@ -11,19 +11,19 @@ from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import Response
 
-from crucible.server.context import Control
+from crucible.control.views import View
+from crucible.server.context import Control, Who
 from crucible.server.meters import Meters
-from crucible.server.ports import View
 
 router = APIRouter(tags=["server"])
 
 
 @router.get("/metrics", response_class=Response)
-async def service_metrics(request: Request, control: Control) -> Response:
+async def service_metrics(request: Request, control: Control, who: Who) -> Response:
     """Jobs, queue, machines, launches, agents, webhooks, and how long requests, writes and the event loop take."""
     meters: Meters = request.app.state.meters
     snapshot = CollectorRegistry()
-    snapshot.register(Snapshot(await control.gauges()))
+    snapshot.register(Snapshot(await control.maintenance.gauges(who)))
     text = generate_latest(snapshot) + generate_latest(meters.registry)
     return Response(text, headers={"Content-Type": CONTENT_TYPE_LATEST})
 

@@ -8,8 +8,8 @@ from collections import deque
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from crucible.control.sessions import Line, Meeting
 from crucible.core.errors import Unreachable
-from crucible.server.session_ports import Line, Meeting
 from crucible.wire.sessions import FROM_AGENT, FROM_CLIENT, WINDOW, BadFrame, Kind, kind_of
 
 MAX_AHEAD = 2 * WINDOW

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from crucible.core.projectsecrets import LONGEST_SECRET, MAX_SECRET_NAME
 from crucible.core.secret import Secret
 from crucible.server.answers import answer
-from crucible.server.context import Secrets, Who
+from crucible.server.context import Control, Who
 from crucible.server.people import ProjectName
 from crucible.server.problems import documented
 
@@ -27,29 +27,29 @@ class NewValue(BaseModel):
 
 
 @router.get("/projects/{project}/secrets", responses=documented(404))
-async def secrets(project: ProjectName, vault: Secrets, who: Who) -> Response:
+async def secrets(project: ProjectName, control: Control, who: Who) -> Response:
     """Names of a project's secrets, when and by whom they were set; for those who may use them."""
-    return answer({"items": await vault.listed(who, project)})
+    return answer({"items": await control.secrets.listed(who, project)})
 
 
 @router.put(
     "/projects/{project}/secrets/{name}",
     responses={201: {"description": "it was not there before"}, **documented(404, 503)},
 )
-async def set_secret(project: ProjectName, name: SecretName, wish: NewValue, vault: Secrets, who: Who) -> Response:
+async def set_secret(project: ProjectName, name: SecretName, wish: NewValue, control: Control, who: Who) -> Response:
     """Set a secret, or give it a new value: jobs that start from now on get it. For admins of the project."""
-    view, created = await vault.set(who, project, name, Secret(wish.value))
+    view, created = await control.secrets.set(who, project, name, Secret(wish.value))
     return answer(view, 201 if created else 200)
 
 
 @router.delete("/projects/{project}/secrets/{name}", status_code=204, responses=documented(404))
-async def remove_secret(project: ProjectName, name: SecretName, vault: Secrets, who: Who) -> Response:
+async def remove_secret(project: ProjectName, name: SecretName, control: Control, who: Who) -> Response:
     """Remove a secret. Jobs that run keep what they were given; those that name it do not start again."""
-    await vault.remove(who, project, name)
+    await control.secrets.remove(who, project, name)
     return Response(status_code=204)
 
 
 @router.post("/secrets/rotate", responses=documented(409, 503))
-async def rotate(vault: Secrets, who: Who) -> Response:
+async def rotate(control: Control, who: Who) -> Response:
     """Encrypt every secret anew with a new key, and drop the old keys; for administrators."""
-    return answer(await vault.rotate(who))
+    return answer(await control.secrets.rotate(who))

@@ -12,12 +12,12 @@ import contextlib
 import structlog
 from fastapi import APIRouter, WebSocket
 
+from crucible.control.resources.exec_access import RunningJob
 from crucible.core.errors import BadInput, CrucibleError, TimedOut
 from crucible.server.auth import chosen_protocol
-from crucible.server.context import Control, JobRef
+from crucible.server.context import Control, JobRef, Who
 from crucible.server.failures import Internal
 from crucible.server.relay import LineLost, SocketLine, relay
-from crucible.server.session_ports import Entrance
 from crucible.server.streams import EXPELLED, end_all, pace_of, until_expelled
 from crucible.wire import sessions as s
 
@@ -30,12 +30,12 @@ router = APIRouter(prefix="/api/v1")
 
 
 @router.websocket("/jobs/{id}/session")
-async def session(socket: WebSocket, id: JobRef, control: Control) -> None:
+async def session(socket: WebSocket, id: JobRef, control: Control, who: Who) -> None:
     """One session at a running job. The first frame, OPEN, says what is wanted; the last, OVER, how it ended."""
-    entrance = await control.enter(id)
+    job = await control.sessions.enter(who, id)
     await socket.accept(chosen_protocol(socket.scope))
     line = SocketLine(socket)
-    holding = asyncio.ensure_future(_hold(line, entrance))
+    holding = asyncio.ensure_future(_hold(line, job))
     leaving = asyncio.ensure_future(until_expelled(socket, pace_of(socket).recheck))
     try:
         await asyncio.wait({holding, leaving}, return_when=asyncio.FIRST_COMPLETED)
@@ -45,14 +45,14 @@ async def session(socket: WebSocket, id: JobRef, control: Control) -> None:
     await _close(socket, line, error)
 
 
-async def _hold(line: SocketLine, entrance: Entrance) -> CrucibleError | None:
+async def _hold(line: SocketLine, job: RunningJob) -> CrucibleError | None:
     """Hold the session to its end; what was wrong with it."""
     try:
         async with asyncio.timeout(OPEN_SECONDS):
             frame = await line.receive()
         if frame is not None:
             s.kind_of(frame, frozenset({s.Kind.OPEN}))
-            await _meet(line, entrance, frame)
+            await _meet(line, job, frame)
     except s.BadFrame as error:
         return BadInput("A frame of the session is not right.", why=f"{error}.", fix="See docs/attach.md, Frames.")
     except TimeoutError:
@@ -67,10 +67,10 @@ async def _hold(line: SocketLine, entrance: Entrance) -> CrucibleError | None:
     return None
 
 
-async def _meet(line: SocketLine, entrance: Entrance, frame: bytes) -> None:
+async def _meet(line: SocketLine, job: RunningJob, frame: bytes) -> None:
     """From the opening to the end. Whoever leaves before his session has begun has asked for nothing."""
     async with contextlib.AsyncExitStack() as held:
-        coming = asyncio.ensure_future(held.enter_async_context(entrance.session(s.read_opening(frame))))
+        coming = asyncio.ensure_future(held.enter_async_context(job.session(s.read_opening(frame))))
         leaving = asyncio.ensure_future(line.left())
         try:
             await asyncio.wait({coming, leaving}, return_when=asyncio.FIRST_COMPLETED)

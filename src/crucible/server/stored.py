@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Protocol
 from urllib.parse import quote
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from crucible.control.bundles import StoredFile
 from crucible.server import ranges
-from crucible.server.ports import Store, StoredFile
 from crucible.server.problems import problem, request_id
+
+
+class Store(Protocol):
+    def open_range(self, key: str, start: int, end: int) -> Iterator[bytes]:
+        """Return the bytes from `start` up to, not including, `end`. Blocks; each step reads a bounded piece."""
+        ...
 
 
 async def send_file(request: Request, store: Store, file: StoredFile, name: str) -> Response:

@@ -10,6 +10,7 @@ import structlog
 from fastapi import APIRouter, WebSocket
 from starlette.websockets import WebSocketDisconnect
 
+from crucible.control.service import Control as ControlPlane
 from crucible.core.errors import CrucibleError, NotAllowed
 from crucible.core.people import Identity
 from crucible.server.auth import STILL, chosen_protocol
@@ -17,7 +18,6 @@ from crucible.server.context import Control, JobRef, Who
 from crucible.server.crowd import Crowd
 from crucible.server.follow import FollowAll, FollowJob, Pace, Sender, SlowReader
 from crucible.server.limits import AttemptNumber, Offset
-from crucible.server.ports import JobsPort
 from crucible.server.problems import TROUBLE_CLOSE, close_code, close_reason
 
 NORMAL, TRY_AGAIN = 1000, 1013
@@ -45,7 +45,7 @@ async def stream_job(
 
     Closed with 1000 once the job has ended and all was sent; the last frame is the job itself.
     """
-    job = await control.find_job(id)
+    job = await control.jobs.find(who, id)
     pace = pace_of(socket)
     sender = Sender(socket, pace.send)
     follower = FollowJob(
@@ -62,7 +62,7 @@ async def stream_all(socket: WebSocket, control: Control, who: Who, after: Offse
     await _serve(socket, follower, pace)
 
 
-def _crowd(socket: WebSocket, control: JobsPort, who: Identity) -> Crowd:
+def _crowd(socket: WebSocket, control: ControlPlane, who: Identity) -> Crowd:
     return Crowd(control, socket.app.state.gathering, who)
 
 

@@ -27,12 +27,12 @@ async def health(server: Server) -> Response:
 
 
 @router.get("/readyz", responses={503: {"description": "not ready yet"}})
-async def ready(control: Control, server: Server) -> Response:
+async def ready(control: Control, who: Who, server: Server) -> Response:
     """200 once jobs are taken, 503 before."""
     known = {"nonce": server.nonce, "version": server.version}
     if not control.ready():
         return answer({"ready": False, **known}, 503, {"Retry-After": "1"})
-    deployment = (await control.status()).get("deployment")
+    deployment = (await control.maintenance.status(who)).get("deployment")
     return answer({"ready": True, **known, "deployment": deployment})
 
 
@@ -48,7 +48,7 @@ async def about(request: Request, control: Control, server: Server, who: Who) ->
     }
     if who.may(Permission.OPERATE):
         own |= {"pid": os.getpid(), "home": server.home}
-    return answer({**await control.status(), **own})
+    return answer({**await control.maintenance.status(who), **own})
 
 
 @router.post("/api/v1/server/stop", status_code=202)

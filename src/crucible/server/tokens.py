@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from crucible.core.people import MAX_PROJECT, MAX_USER, Permission
 from crucible.server.answers import answer
-from crucible.server.context import Control, JobRef, People, Server, Who
+from crucible.server.context import Control, JobRef, Server, Who
 from crucible.server.limits import PLAIN
 from crucible.server.problems import documented
 from crucible.server.proxies import own_address
@@ -52,36 +52,41 @@ _ONE_DAY = Sharing()
 
 @router.get("/tokens")
 async def tokens(
-    people: People, who: Who, all: Annotated[bool, Query(description="everybody's; for administrators")] = False
+    control: Control, who: Who, all: Annotated[bool, Query(description="everybody's; for administrators")] = False
 ) -> Response:
     """Your tokens, sessions and share links, newest first; never the tokens themselves."""
-    return answer({"items": await people.keys.listed(who, everyones=all)})
+    return answer({"items": await control.people.keys.listed(who, everyones=all)})
 
 
 @router.post("/tokens", status_code=201, responses=documented(404))
-async def make(wish: NewToken, people: People, who: Who) -> Response:
+async def make(wish: NewToken, control: Control, who: Who) -> Response:
     """A new token. It stands in this answer, as `token`, and nowhere else."""
     seconds = None if wish.days is None else wish.days * DAY
-    made = await people.keys.make(
+    made = await control.people.keys.make(
         who, wish.name, scopes=wish.scopes, seconds=seconds, project=wish.project, user=wish.user
     )
     return answer(made, 201)
 
 
 @router.delete("/tokens/{token}", responses=documented(404))
-async def revoke(token: TokenRef, people: People, who: Who) -> Response:
+async def revoke(token: TokenRef, control: Control, who: Who) -> Response:
     """End a token at once; again is harmless."""
-    return answer(await people.keys.revoke(who, token))
+    return answer(await control.people.keys.revoke(who, token))
 
 
 @router.post("/jobs/{id}/share", status_code=201, responses=documented(404, 409))
 async def share(
-    id: JobRef, control: Control, request: Request, server: Server, wish: Annotated[Sharing, Body()] = _ONE_DAY
+    id: JobRef,
+    control: Control,
+    who: Who,
+    request: Request,
+    server: Server,
+    wish: Annotated[Sharing, Body()] = _ONE_DAY,
 ) -> Response:
     """A token with which anybody can look at this job, and at nothing else, until it expires or is revoked.
 
     `url` is a link that lets a browser in with it.
     """
-    made = await control.share(id, name=wish.name, seconds=wish.hours * 3600)
+    made = await control.jobs.share(who, id, name=wish.name, seconds=wish.hours * 3600)
     url = f"{own_address(request, server.public_url)}/login?code={made['token']}"
     return answer({**made, "url": url}, 201)

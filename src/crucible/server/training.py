@@ -14,13 +14,16 @@ from fastapi import APIRouter, Body, Depends, Path, WebSocket
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
+from crucible.control.resources.jobs import Submitted
+from crucible.control.service import Control as ControlPlane
+from crucible.control.views import View
 from crucible.core.errors import NotFound
 from crucible.core.ids import ALPHABET
+from crucible.core.people import Identity
 from crucible.core.training import Prepared, TrainingRequest, no_model, order_of, prepare, wishes_of
 from crucible.server.answers import answer
 from crucible.server.context import Control, Who
 from crucible.server.limits import AttemptNumber, LogBytes, MiB, Offset, idempotency_key
-from crucible.server.ports import JobsPort, Submitted, View
 from crucible.server.problems import documented
 from crucible.server.streams import stream_job
 from crucible.wire.archive import Entry, pack
@@ -42,30 +45,30 @@ def job_of(ref: str) -> str:
     return found[0] if found else ref
 
 
-async def submit(control: JobsPort, request: TrainingRequest, key: str | None) -> Submitted:
+async def submit(control: ControlPlane, who: Identity, request: TrainingRequest, key: str | None) -> Submitted:
     """Stores the program, then the job."""
-    prepared = await _prepared(control, request)
+    prepared = await _prepared(control, who, request)
     spec = prepared.spec
     if prepared.files:
         data = await asyncio.to_thread(_packed, prepared.files)
         sha = hashlib.sha256(data).hexdigest()
-        if not await control.has_bundle(sha):
-            await control.put_bundle(sha, _once(data))
+        if not await control.bundles.has(who, sha):
+            await control.bundles.put(who, sha, _once(data))
         spec = spec.model_copy(update={"bundle": sha})
     if prepared.project is not None:
-        await control.ensure_project(prepared.project)
+        await control.people.ensure_project(who, prepared.project)
         spec = spec.model_copy(update={"project": prepared.project})
-    return await control.submit(spec, key)
+    return await control.jobs.submit(who, spec, key)
 
 
-async def _prepared(control: JobsPort, request: TrainingRequest) -> Prepared:
+async def _prepared(control: ControlPlane, who: Identity, request: TrainingRequest) -> Prepared:
     """The program that the request brings, or else the model plugin that it names."""
     order = order_of(request)
     if order is None:
         return prepare(request)
     wishes = {name: value for name, value in wishes_of(request).items() if name != "environment"}
     try:
-        return Prepared(await control.model_spec(order, wishes), project=request.tenant_id)
+        return Prepared(await control.models.job_spec(who, order, wishes), project=request.tenant_id)
     except NotFound as error:
         raise no_model(request, error.fix) from error
 
@@ -82,21 +85,21 @@ async def _once(data: bytes) -> AsyncIterator[bytes]:
 
 @router.post("/create", status_code=201, responses={**_AGAIN, **documented(404, 409, 413)}, operation_id="create_job")
 @router.post("", status_code=201, responses={**_AGAIN, **documented(404, 409, 413)})
-async def create(request: TrainingRequest, control: Control, key: Key) -> Response:
+async def create(request: TrainingRequest, control: Control, who: Who, key: Key) -> Response:
     """Submit a training job: `{"job_id", "execution_id"}` once it is stored.
 
     422 for a model that is no plugin here when the config brings no program, and for an unknown executor or tier.
     """
-    submitted = await submit(control, request, key)
+    submitted = await submit(control, who, request, key)
     job = str(submitted.view["id"])
     made = {"job_id": job, "execution_id": _execution(submitted.view)}
     return answer(made, 201 if submitted.created else 200, {"Location": f"/api/v1/training/{job}"})
 
 
 @router.get("/{job_id}", responses=documented(404, 409))
-async def show(job_id: TrainingRef, control: Control) -> Response:
+async def show(job_id: TrainingRef, control: Control, who: Who) -> Response:
     """The record: user, model, config, status, executor, current epoch and metrics."""
-    return answer(await control.training(job_of(job_id)))
+    return answer(await control.jobs.training_record(who, job_of(job_id)))
 
 
 class TrainingResumption(BaseModel):
@@ -113,16 +116,16 @@ _AS_IT_WAS = TrainingResumption()
 
 @router.post("/{job_id}/resume", status_code=202, responses=documented(404, 409))
 async def resume(
-    job_id: TrainingRef, control: Control, wish: Annotated[TrainingResumption, Body()] = _AS_IT_WAS
+    job_id: TrainingRef, control: Control, who: Who, wish: Annotated[TrainingResumption, Body()] = _AS_IT_WAS
 ) -> Response:
     """Go on with a job that has ended, from its newest checkpoint: `{"job_id", "execution_id", "resume_from"}`.
 
     409 while it has not ended, or if it completed and has no checkpoint; 404 for a checkpoint it does not have.
     """
-    job = await control.find_job(job_of(job_id))
-    kept = [item for item in await control.checkpoints(job) if item.get("kept", True)]
+    job = await control.jobs.find(who, job_of(job_id))
+    kept = [item for item in await control.checkpoints.list_checkpoints(who, job) if item.get("kept", True)]
     begun = wish.resume_from or (str(kept[0]["id"]) if kept else None)
-    view = await control.resume(job, checkpoint=begun, backend=wish.executor)
+    view = await control.jobs.resume(who, job, checkpoint=begun, backend=wish.executor)
     return answer({"job_id": job, "execution_id": _execution(view), "resume_from": begun}, 202)
 
 
@@ -131,30 +134,35 @@ async def resume(
     status_code=202,
     responses={200: {"description": "it has ended before"}, **documented(404, 409)},
 )
-async def cancel(job_id: TrainingRef, control: Control) -> Response:
+async def cancel(job_id: TrainingRef, control: Control, who: Who) -> Response:
     """Ask for the end of a job: `{"job_id", "status"}`."""
-    view, changed = await control.cancel(job_of(job_id))
+    view, changed = await control.jobs.cancel(who, job_of(job_id))
     return answer({"job_id": view["id"], "status": view["status"]}, 202 if changed else 200)
 
 
 @router.get("/{job_id}/logs", responses=documented(404, 409))
 async def logs(
-    job_id: TrainingRef, control: Control, offset: Offset = 0, limit: LogBytes = MiB, attempt: AttemptNumber = None
+    job_id: TrainingRef,
+    control: Control,
+    who: Who,
+    offset: Offset = 0,
+    limit: LogBytes = MiB,
+    attempt: AttemptNumber = None,
 ) -> Response:
     """Output from byte `offset` on as text; go on with `next_offset` until `complete`."""
-    page = await control.logs(job_of(job_id), attempt=attempt, offset=offset, limit=limit, since=None)
+    page = await control.outputs.logs(who, job_of(job_id), attempt=attempt, offset=offset, limit=limit, since=None)
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     text = decoder.decode(page.data, final=page.complete)
     held = len(decoder.getstate()[0])  # the beginning of a character waits for its rest
     told = {"attempt": page.attempt, "offset": page.start, "next_offset": page.next - held, "complete": page.complete}
-    return answer({"job_id": await control.find_job(job_of(job_id)), "logs": text, **told})
+    return answer({"job_id": await control.jobs.find(who, job_of(job_id)), "logs": text, **told})
 
 
 @router.get("/{job_id}/metrics", responses=documented(404, 409))
-async def metrics(job_id: TrainingRef, control: Control) -> Response:
+async def metrics(job_id: TrainingRef, control: Control, who: Who) -> Response:
     """The newest values: `{"job_id", "epoch", "timestamp", "metrics"}`."""
-    record = await control.training(job_of(job_id))
-    found = await control.metrics(str(record["job_id"]), series=[], points=-1)
+    record = await control.jobs.training_record(who, job_of(job_id))
+    found = await control.outputs.metrics(who, str(record["job_id"]), series=[], points=-1)
     times = [point[2] for one in found["series"].values() for point in one["points"]]
     return answer(
         {

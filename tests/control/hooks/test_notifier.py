@@ -49,7 +49,7 @@ async def test_the_end_of_a_job_is_told_signed(wired: Wired) -> None:
 
 async def test_calls_are_counted_with_their_time_and_who_waits_to_be_tried_again(wired: Wired) -> None:
     async def gauges() -> Any:
-        return await service(wired.rig).gauges()
+        return await service(wired.rig).maintenance.gauges(OWNER)
 
     await wired.hook()
     calls = wired.rig.parts.sender.calls

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from tests.authorisation.town import Town
+from tests.control.caller import As
 from tests.control.world import Rig, job_spec, service, sha
 
 from crucible.control.db import schema as t
@@ -17,111 +18,112 @@ from crucible.core.people import OWNER, Permission, Role
 
 
 async def test_a_user_sees_the_jobs_of_his_projects_only(town: Town) -> None:
-    theirs = str((await town.control.submit(job_spec(project="beta"), None)).view["id"])
+    theirs = str((await town.control.jobs.submit(OWNER, job_spec(project="beta"), None)).view["id"])
     seen = {name: {job["id"] for job in await town.seen_by(name)} for name in ("stranger", "viewer", "admin")}
     assert seen == {"stranger": {theirs}, "viewer": {town.job}, "admin": {theirs, town.job}}
 
 
 async def test_last_is_the_last_that_he_may_see(town: Town) -> None:
-    await town.control.submit(job_spec(project="beta"), None)
-    viewer = town.control.at(await town.identity("viewer"))
-    assert (await viewer.view("last"))["id"] == town.job
+    await town.control.jobs.submit(OWNER, job_spec(project="beta"), None)
+    viewer = As(town.control, await town.identity("viewer"))
+    assert (await viewer.jobs.view("last"))["id"] == town.job
 
 
 async def test_an_ending_that_fits_a_foreign_job_fits_nothing(town: Town) -> None:
-    stranger = town.control.at(await town.identity("stranger"))
+    stranger = As(town.control, await town.identity("stranger"))
     for ref in (town.job, town.job[-6:], f"job-{town.job[-6:]}"):
         with pytest.raises(NotFound) as caught:
-            await stranger.view(ref)
+            await stranger.jobs.view(ref)
         assert "alpha" not in str(caught.value)
 
 
 async def test_counts_and_machines_are_those_of_ones_projects(town: Town) -> None:
     stranger, viewer = await town.faces("stranger", "viewer")
-    assert [(await c.status())["running"] for c in (stranger, viewer, town.control)] == [0, 1, 1]
-    assert [len(await c.machines()) for c in (stranger, viewer, town.control)] == [0, 1, 1]
+    assert [(await c.maintenance.status())["running"] for c in (stranger, viewer, As(town.control, OWNER))] == [0, 1, 1]
+    assert [len(await c.machines.list_machines()) for c in (stranger, viewer, As(town.control, OWNER))] == [0, 1, 1]
 
 
 async def test_a_job_says_whose_it_is(town: Town) -> None:
-    view = await town.control.view(town.job)
+    view = await town.control.jobs.view(OWNER, town.job)
     assert (view["project"], view["user"]) == ("alpha", "member")
-    own = await town.control.submit(job_spec(), None)
+    own = await town.control.jobs.submit(OWNER, job_spec(), None)
     assert (own.view["project"], own.view["user"]) == ("default", "owner")
 
 
 async def test_a_members_job_goes_to_his_only_project(town: Town) -> None:
-    member = town.control.at(await town.identity("member"))
-    assert (await member.submit(job_spec(), None)).view["project"] == "alpha"
+    member = As(town.control, await town.identity("member"))
+    assert (await member.jobs.submit(job_spec(), None)).view["project"] == "alpha"
 
 
 async def test_two_projects_may_use_the_same_key(town: Town) -> None:
     member, stranger = await town.faces("member", "stranger")
-    mine = await member.submit(job_spec(), "key")
-    theirs = await stranger.submit(job_spec(), "key")
+    mine = await member.jobs.submit(job_spec(), "key")
+    theirs = await stranger.jobs.submit(job_spec(), "key")
     assert mine.view["id"] != theirs.view["id"]
-    assert (await member.submit(job_spec(), "key")).view["id"] == mine.view["id"]
+    assert (await member.jobs.submit(job_spec(), "key")).view["id"] == mine.view["id"]
 
 
 async def test_many_are_cancelled_only_where_he_may(town: Town) -> None:
     for name in ("stranger", "viewer", "share"):
-        (control,) = await town.faces(name)
-        assert await control.cancel_many(JobFilter(), limit=10, dry_run=False) == ([], False)
-        assert await control.cancel_many(JobFilter(project=("alpha",)), limit=10, dry_run=False) == ([], False)
-        (refused,) = await control.cancel_these([town.job], dry_run=False)
+        (caller,) = await town.faces(name)
+        assert await caller.jobs.cancel_matching(JobFilter(), limit=10, dry_run=False) == ([], False)
+        alpha = JobFilter(project=("alpha",))
+        assert await caller.jobs.cancel_matching(alpha, limit=10, dry_run=False) == ([], False)
+        (refused,) = await caller.jobs.cancel_named([town.job], dry_run=False)
         assert isinstance(refused, NotFound if name == "stranger" else Forbidden)
-    assert (await town.control.view(town.job))["desired"] == "run"
+    assert (await town.control.jobs.view(OWNER, town.job))["desired"] == "run"
     (member,) = await town.faces("member")
-    views, more = await member.cancel_many(JobFilter(), limit=10, dry_run=False)
+    views, more = await member.jobs.cancel_matching(JobFilter(), limit=10, dry_run=False)
     assert ([view["id"] for view in views], more) == ([town.job], False)
-    assert (await town.control.view(town.job))["desired"] == "cancel"
+    assert (await town.control.jobs.view(OWNER, town.job))["desired"] == "cancel"
 
 
 async def test_many_are_submitted_each_by_its_own_right(town: Town) -> None:
     (member,) = await town.faces("member")
-    mine, theirs = await member.submit_many([(job_spec(), None), (job_spec(project="beta"), None)])
+    mine, theirs = await member.jobs.submit_many([(job_spec(), None), (job_spec(project="beta"), None)])
     assert getattr(mine, "created", False)
     assert isinstance(theirs, NotFound)
 
 
 async def test_a_filter_by_project_widens_nothing(town: Town) -> None:
     (stranger,) = await town.faces("stranger")
-    assert (await stranger.jobs(JobFilter(project=("alpha",)), limit=10, cursor=None))["items"] == []
+    assert (await stranger.jobs.list_jobs(JobFilter(project=("alpha",)), limit=10, cursor=None))["items"] == []
 
 
 async def test_a_rerun_stays_in_its_project(town: Town) -> None:
-    assert (await town.control.rerun(town.job, None)).view["project"] == "alpha"
+    assert (await town.control.jobs.rerun(OWNER, town.job, None)).view["project"] == "alpha"
 
 
 async def test_whoever_knows_the_hash_of_code_has_no_right_to_it(town: Town) -> None:
-    stranger = town.control.at(await town.identity("stranger"))
+    stranger = As(town.control, await town.identity("stranger"))
     code = (await town.rig.rows(t.bundles))[0]["sha256"]
     with pytest.raises(BadInput, match="has not been uploaded"):
-        await stranger.submit(job_spec(bundle=code), None)
+        await stranger.jobs.submit(job_spec(bundle=code), None)
     assert code == sha(b"print('hello')")
 
 
 async def test_a_foreign_checkpoint_cannot_be_started_from(town: Town) -> None:
     stranger, member = await town.faces("stranger", "member")
-    checkpoint = str((await member.checkpoints(town.job))[0]["id"])
+    checkpoint = str((await member.checkpoints.list_checkpoints(town.job))[0]["id"])
     with pytest.raises(NotFound):
-        await stranger.submit(job_spec(resume_from=checkpoint), None)
-    assert (await member.submit(job_spec(resume_from=checkpoint), None)).created
+        await stranger.jobs.submit(job_spec(resume_from=checkpoint), None)
+    assert (await member.jobs.submit(job_spec(resume_from=checkpoint), None)).created
 
 
 async def test_jobs_of_users_do_not_run_on_the_servers_own_computer(rig: Rig, town: Town) -> None:
     careful = service(rig)
     member = await town.identity("member")
     with pytest.raises(RefusedByPolicy) as caught:
-        await careful.at(member).submit(job_spec(), None)
+        await careful.jobs.submit(member, job_spec(), None)
     assert "shared_computer" in caught.value.fix
-    assert (await careful.submit(job_spec(), None)).created
+    assert (await careful.jobs.submit(OWNER, job_spec(), None)).created
 
 
 async def ended(control: Control) -> str:
     """A job of the project alpha that was cancelled while it waited."""
-    job = str((await control.submit(job_spec(project="alpha", resources={"cpus": 4}), None)).view["id"])
-    await control.cancel(job)
-    assert (await control.view(job))["status"] == "cancelled"
+    job = str((await control.jobs.submit(OWNER, job_spec(project="alpha", resources={"cpus": 4}), None)).view["id"])
+    await control.jobs.cancel(OWNER, job)
+    assert (await control.jobs.view(OWNER, job))["status"] == "cancelled"
     return job
 
 
@@ -130,13 +132,13 @@ async def test_nor_do_they_by_being_resumed_there(rig: Rig, town: Town) -> None:
     job, member = await ended(careful), await town.identity("member")
     for backend in (None, rig.backend.name):
         with pytest.raises(RefusedByPolicy, match="several users"):
-            await careful.at(member).resume(job, checkpoint=None, backend=backend)
-    assert (await careful.resume(job, checkpoint=None, backend=None))["status"] != "cancelled"
+            await careful.jobs.resume(member, job, checkpoint=None, backend=backend)
+    assert (await careful.jobs.resume(OWNER, job, checkpoint=None, backend=None))["status"] != "cancelled"
 
 
 async def test_who_resumed_a_job_is_written_down(town: Town) -> None:
     job, member = await ended(town.control), await town.identity("member")
-    await town.control.at(member).resume(job, checkpoint=None, backend=None)
+    await town.control.jobs.resume(member, job, checkpoint=None, backend=None)
     newest = (await town.control.people.audit(OWNER, project="alpha", before=None, limit=1))["items"]
     [(user, action, target)] = [(item["user"], item["action"], item["target"]) for item in newest]  # type: ignore[attr-defined]
     assert (user, action, target) == ("member", "job.resume", job)
@@ -148,11 +150,11 @@ async def test_what_the_owner_does_with_a_job_of_another_is_written_down_and_wit
         return [(item["user"], item["action"], item["target"]) for item in found["items"]]  # type: ignore[attr-defined]
 
     member = await town.identity("member")
-    theirs = str((await town.control.at(member).submit(job_spec(cpus=4, project="alpha"), None)).view["id"])
-    his = str((await town.control.submit(job_spec(cpus=4), None)).view["id"])
+    theirs = str((await town.control.jobs.submit(member, job_spec(cpus=4, project="alpha"), None)).view["id"])
+    his = str((await town.control.jobs.submit(OWNER, job_spec(cpus=4), None)).view["id"])
     for job in (theirs, his):
-        await town.control.cancel(job)
-        await town.control.resume(job, checkpoint=None, backend=None)
+        await town.control.jobs.cancel(OWNER, job)
+        await town.control.jobs.resume(OWNER, job, checkpoint=None, backend=None)
     assert {("owner", "job.cancel", theirs), ("owner", "job.resume", theirs)} <= set(await actions())
     assert not [target for _, action, target in await actions() if action.startswith("job.") and target == his]
 
@@ -193,7 +195,7 @@ async def test_a_project_nobody_made(town: Town) -> None:
     with pytest.raises(NotFound):
         await town.control.people.members(OWNER, "nothing")
     with pytest.raises(NotFound):
-        await town.control.submit(job_spec(project="nothing"), None)
+        await town.control.jobs.submit(OWNER, job_spec(project="nothing"), None)
 
 
 async def test_what_i_am(town: Town) -> None:
@@ -205,7 +207,7 @@ async def test_what_i_am(town: Town) -> None:
 
 async def test_the_record_tells_who_did_what(town: Town) -> None:
     member = await town.identity("member")
-    await town.control.at(member).cancel(town.job)
+    await town.control.jobs.cancel(member, town.job)
     whole = await town.control.people.audit(OWNER, project=None, before=None, limit=100)
     items = [(item["user"], item["action"], item["project"]) for item in whole["items"]]  # type: ignore[attr-defined]
     assert items[0] == ("member", "job.cancel", "alpha")

@@ -32,11 +32,11 @@ T = TypeVar("T")
 async def test_name_and_password_give_a_session(town: Town) -> None:
     await town.control.people.change_user(OWNER, "viewer", password=PASSWORD)
     session = await town.control.people.door.login("viewer", PASSWORD)
-    who = await town.control.identify(str(session["token"]))
+    who = await town.control.people.identify(str(session["token"]))
     assert who is not None
     assert (who.name, who.via) == ("viewer", Via.SESSION)
     await town.control.people.door.logout(who)
-    assert await town.control.identify(str(session["token"])) is None
+    assert await town.control.people.identify(str(session["token"])) is None
 
 
 @pytest.mark.parametrize(("name", "password"), [("viewer", "wrong"), ("nobody", PASSWORD), ("member", PASSWORD)])
@@ -136,7 +136,7 @@ async def test_a_disabled_user_does_not_come_in(town: Town) -> None:
 
 async def test_a_new_password_ends_what_was_open(town: Town) -> None:
     await town.control.people.change_user(OWNER, "viewer", password=PASSWORD)
-    assert await town.control.identify(town.tokens["viewer"]) is None
+    assert await town.control.people.identify(town.tokens["viewer"]) is None
 
 
 @pytest.mark.parametrize("password", ["", "short", " " * 20, "x" * 1001])
@@ -155,9 +155,9 @@ async def test_the_password_is_not_in_the_database(town: Town) -> None:
 async def test_a_login_link_works_once(town: Town) -> None:
     door = town.control.people.door
     code = str((await door.link(OWNER))["token"])
-    assert await town.control.identify(code) is None
+    assert await town.control.people.identify(code) is None
     session = await door.redeem(code)
-    who = await town.control.identify(str(session["token"]))
+    who = await town.control.people.identify(str(session["token"]))
     assert who is not None
     assert (who.name, who.admin) == ("owner", True)
     with pytest.raises(NotAllowed):
@@ -193,7 +193,9 @@ async def test_a_share_link_opens_as_often_as_it_is_asked_for_and_shows_one_job(
 
 
 async def test_a_narrow_token_gets_no_session(town: Town) -> None:
-    narrow = await town.control.identify(await token_of(town.control, "member", scopes=frozenset({Permission.READ})))
+    narrow = await town.control.people.identify(
+        await token_of(town.control, "member", scopes=frozenset({Permission.READ}))
+    )
     assert narrow is not None
     for who in (narrow, await town.identity("share")):
         with pytest.raises(Forbidden):
@@ -204,7 +206,7 @@ async def session_of(town: Town, name: str) -> Identity:
     """The user after logging in with the password."""
     await town.control.people.change_user(OWNER, name, password=PASSWORD)
     session = await town.control.people.door.login(name, PASSWORD)
-    who = await town.control.identify(str(session["token"]))
+    who = await town.control.people.identify(str(session["token"]))
     assert who is not None
     return who
 
@@ -245,7 +247,7 @@ async def test_administrators_set_others_passwords_without_the_old_ones(town: To
 async def test_a_session_plants_no_first_password(town: Town) -> None:
     door = town.control.people.door
     code = str((await door.link(await town.identity("viewer")))["token"])
-    who = await town.control.identify(str((await door.redeem(code))["token"]))
+    who = await town.control.people.identify(str((await door.redeem(code))["token"]))
     assert who is not None
     with pytest.raises(Forbidden):
         await town.control.people.change_user(who, "viewer", password=PASSWORD)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.authorisation.town import Town, token_of
+from tests.control.caller import As
 from tests.control.world import job_spec
 
 from crucible.control.db import schema as t
@@ -20,7 +21,7 @@ async def test_a_token_stands_for_its_user(town: Town) -> None:
 
 @pytest.mark.parametrize("token", ["", "crt_", "crt_" + "x" * 43, "o" * 63])
 async def test_what_was_never_issued_stands_for_nobody(town: Town, token: str) -> None:
-    assert await town.control.identify(token) is None
+    assert await town.control.people.identify(token) is None
 
 
 async def test_the_token_is_not_in_the_database(town: Town) -> None:
@@ -31,29 +32,29 @@ async def test_the_token_is_not_in_the_database(town: Town) -> None:
 async def test_it_ends_when_its_time_is_over(town: Town) -> None:
     token = await token_of(town.control, "member", seconds=60.0)
     town.rig.clock.time += 59
-    assert await town.control.identify(token)
+    assert await town.control.people.identify(token)
     town.rig.clock.time += 1
-    assert await town.control.identify(token) is None
+    assert await town.control.people.identify(token) is None
 
 
 async def test_it_ends_when_it_is_revoked_and_again_is_harmless(town: Town) -> None:
     who = await town.identity("member")
     for _ in range(2):
         await town.control.people.keys.revoke(who, str(who.token))
-    assert await town.control.identify(town.tokens["member"]) is None
+    assert await town.control.people.identify(town.tokens["member"]) is None
 
 
 async def test_it_ends_with_its_user(town: Town) -> None:
     await town.control.people.change_user(OWNER, "member", disabled=True)
     await town.control.people.change_user(OWNER, "member", disabled=False)
-    assert await town.control.identify(town.tokens["member"]) is None
+    assert await town.control.people.identify(town.tokens["member"]) is None
 
 
 async def test_nobody_ends_anothers(town: Town) -> None:
     member, viewer = await town.identity("member"), await town.identity("viewer")
     with pytest.raises(NotFound):
         await town.control.people.keys.revoke(viewer, str(member.token))
-    assert await town.control.identify(town.tokens["member"])
+    assert await town.control.people.identify(town.tokens["member"])
 
 
 async def test_it_is_noted_once_a_minute_when_it_was_used(town: Town) -> None:
@@ -71,8 +72,8 @@ async def test_it_is_noted_once_a_minute_when_it_was_used(town: Town) -> None:
 
 async def test_a_token_makes_none_that_reaches_further(town: Town) -> None:
     keys = town.control.people.keys
-    narrow = await town.control.identify(await token_of(town.control, "member", scopes=READ))
-    held = await town.control.identify(await token_of(town.control, "admin", project="alpha"))
+    narrow = await town.control.people.identify(await token_of(town.control, "member", scopes=READ))
+    held = await town.control.people.identify(await token_of(town.control, "admin", project="alpha"))
     assert narrow
     assert held
     with pytest.raises(Forbidden):
@@ -112,21 +113,21 @@ async def test_what_ended_long_ago_is_not_listed(town: Town) -> None:
 
 
 async def test_a_share_link_shows_its_job_and_no_other(town: Town) -> None:
-    friend = town.control.at(await town.identity("share"))
-    other = str((await town.control.submit(job_spec(project="alpha"), None)).view["id"])
-    assert (await friend.view(town.job))["id"] == town.job
-    assert (await friend.view("last"))["id"] == town.job
+    friend = As(town.control, await town.identity("share"))
+    other = str((await town.control.jobs.submit(OWNER, job_spec(project="alpha"), None)).view["id"])
+    assert (await friend.jobs.view(town.job))["id"] == town.job
+    assert (await friend.jobs.view("last"))["id"] == town.job
     assert [view["id"] for view in await town.seen_by("share")] == [town.job]
-    assert {event["job"] for event in await friend.events(None, after=0, limit=100)} == {town.job}
+    assert {event["job"] for event in await friend.outputs.events(None, after=0, limit=100)} == {town.job}
     for ref in (other, other[-6:]):
         with pytest.raises(NotFound):
-            await friend.view(ref)
+            await friend.jobs.view(ref)
     with pytest.raises(Forbidden):
-        await friend.cancel(town.job)
+        await friend.jobs.cancel(town.job)
 
 
 async def test_a_share_link_ends_with_the_membership_of_who_made_it(town: Town) -> None:
     await town.control.people.remove_member(OWNER, "alpha", "member")
-    friend = town.control.at(await town.identity("share"))
+    friend = As(town.control, await town.identity("share"))
     with pytest.raises(NotFound):
-        await friend.view(town.job)
+        await friend.jobs.view(town.job)

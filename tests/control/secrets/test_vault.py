@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 from tests.authorisation.town import Town
+from tests.control.caller import As
 from tests.control.world import Rig, job_spec, other_worker
 
 from crucible.control import meta
@@ -95,7 +96,7 @@ async def test_projects_have_their_own(town: Town) -> None:
 
 
 async def test_who_may_what(town: Town) -> None:
-    vault = town.control.vault
+    vault = town.control.secrets
     who = {name: await town.identity(name) for name in ("stranger", "viewer", "member", "manager")}
     await vault.set(who["manager"], "alpha", "TOKEN", Secret(VALUE))
     assert [item["updated_by"] for item in await vault.listed(who["member"], "alpha")] == ["manager"]
@@ -115,7 +116,7 @@ async def test_who_may_what(town: Town) -> None:
 
 
 async def test_what_was_done_is_recorded_without_values(town: Town) -> None:
-    vault, manager = town.control.vault, await town.identity("manager")
+    vault, manager = town.control.secrets, await town.identity("manager")
     await vault.set(manager, "alpha", "TOKEN", Secret(VALUE))
     await vault.remove(manager, "alpha", "TOKEN")
     await vault.rotate(OWNER)
@@ -259,16 +260,16 @@ async def test_the_database_names_the_key_and_does_not_hold_it(rig: Rig, keys: P
 
 
 async def test_a_job_names_secrets_that_are_there(town: Town) -> None:
-    member = town.control.at(await town.identity("member"))
+    member = As(town.control, await town.identity("member"))
     spec = job_spec(project="alpha", secrets={"HF": "TOKEN"})
     with pytest.raises(NotFound) as caught:
-        await member.submit(spec, None)
+        await member.jobs.submit(spec, None)
     assert "crucible secrets set TOKEN --project alpha" in caught.value.fix
     await put(town.rig, project="beta")
     with pytest.raises(NotFound):
-        await member.submit(spec, None)
+        await member.jobs.submit(spec, None)
     await put(town.rig, project="alpha")
-    view = (await member.submit(spec, None)).view
+    view = (await member.jobs.submit(spec, None)).view
     assert view["secrets"] == {"HF": "TOKEN"}
     assert VALUE not in json.dumps(view)
 

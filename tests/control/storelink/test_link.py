@@ -199,7 +199,7 @@ async def test_another_deployments_mailbox_is_left_alone(mailroom: Mailroom) -> 
 
 async def test_the_bundle_is_read_where_it_lies(mailroom: Mailroom) -> None:
     code = b"an archive"
-    await mailroom.rig.bundles.put(sha(code), pieces(code))
+    await mailroom.rig.bundles.put(OWNER, sha(code), pieces(code))
     job, _, _ = await mailroom.host_up(bundle=sha(code))
     runner = await mailroom.runner(job)
     runner.beat()

@@ -9,6 +9,7 @@ from contextlib import suppress
 from crucible.control.marks import ARRIVAL_SECONDS
 from crucible.core.errors import CrucibleError
 from crucible.core.offers import Market
+from crucible.core.people import OWNER
 from crucible.core.resources import GiB, Resources
 from crucible.core.spec import JobSpec, Keeping, Retries
 from crucible.simulation.faults.crew import Crew
@@ -63,7 +64,7 @@ class People:
     async def _prune(self) -> None:
         for _ in range(PRUNE_TRIES):
             with suppress(Lost, CrucibleError):
-                await self._door.ask(lambda control: control.prune(older_than=0.0, dry_run=False))
+                await self._door.ask(lambda control: control.maintenance.prune(OWNER, older_than=0.0, dry_run=False))
                 return
             await asyncio.sleep(AGAIN_SECONDS)
         raise Broken("nothing can be pruned")
@@ -90,7 +91,7 @@ class People:
         while True:
             try:
                 await self._bring(code)
-                done = await self._door.ask(lambda control: control.submit(spec, key))
+                done = await self._door.ask(lambda control: control.jobs.submit(OWNER, spec, key))
                 break
             except (Lost, CrucibleError) as error:
                 self._trace("people", f"{key} is not answered: {error}")
@@ -103,20 +104,20 @@ class People:
     async def _bring(self, code: bytes) -> None:
         """As the client does: what is there already is not sent again."""
         sha256 = _sha256(code)
-        if not await self._door.ask(lambda control: control.has_bundle(sha256)):
-            await self._door.ask(lambda control: control.put_bundle(sha256, pieces(code)))
+        if not await self._door.ask(lambda control: control.bundles.has(OWNER, sha256)):
+            await self._door.ask(lambda control: control.bundles.put(OWNER, sha256, pieces(code)))
 
     async def _wish(self, job: str, wish: str) -> None:
         """Asks once; a refusal is an answer too."""
         try:
             if wish == "cancel":
-                await self._door.ask(lambda control: control.cancel(job))
+                await self._door.ask(lambda control: control.jobs.cancel(OWNER, job))
                 self._truth.cancel(job)
             elif wish == "resume":
                 self._truth.resume(job)
-                await self._door.ask(lambda control: control.resume(job, checkpoint=None, backend=None))
+                await self._door.ask(lambda control: control.jobs.resume(OWNER, job, checkpoint=None, backend=None))
             else:
-                await self._door.ask(lambda control: control.ask_checkpoint(job))
+                await self._door.ask(lambda control: control.checkpoints.request(OWNER, job))
             self._trace("people", f"{wish} {job}")
         except (Lost, CrucibleError) as error:
             self._trace("people", f"{wish} {job}: {error}")

@@ -64,7 +64,7 @@ class Steward:
         while not self._door.weather.calm:
             await asyncio.sleep(self._dice.about(BETWEEN_SECONDS))
             if self._dice.chance(0.5):
-                await self._asked("rotate", lambda control: control.vault.rotate(OWNER))
+                await self._asked("rotate", lambda control: control.secrets.rotate(OWNER))
             else:
                 await self._set(self._dice.one(NAMES))
 
@@ -95,7 +95,7 @@ def _secret(name: str, value: str, entry: Entry) -> Callable[[Control], Awaitabl
     async def put(control: Control) -> None:
         entry.begin(value)
         try:
-            await control.vault.set(OWNER, DEFAULT_PROJECT, name, Secret(value))
+            await control.secrets.set(OWNER, DEFAULT_PROJECT, name, Secret(value))
         finally:
             entry.over(value)
 

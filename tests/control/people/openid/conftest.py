@@ -50,7 +50,7 @@ class Gatehouse:
 
     async def who(self, landing: Landing) -> Identity:
         assert landing.session is not None
-        found = await self.town.control.identify(str(landing.session["token"]))
+        found = await self.town.control.people.identify(str(landing.session["token"]))
         assert found is not None
         return found
 

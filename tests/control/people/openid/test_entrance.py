@@ -75,7 +75,7 @@ async def test_a_new_address_ties_anew(house: Gatehouse) -> None:
     before = await house.sign_in()
     await house.town.control.people.change_user(OWNER, "ada", email="ada@example.org")
     assert before.session is not None
-    assert await house.town.control.identify(str(before.session["token"])) is None, "who was tied is out"
+    assert await house.town.control.people.identify(str(before.session["token"])) is None, "who was tied is out"
     house.provider.person = {**ADA, "sub": "another"}
     assert (await house.sign_in()).user == "ada"
     house.provider.person = ADA
@@ -489,7 +489,7 @@ async def test_a_user_who_was_disabled_meanwhile(house: Gatehouse) -> None:
 
 async def test_a_commands_code_is_no_login_link_and_no_token(house: Gatehouse) -> None:
     code = await handed(house)
-    assert await house.town.control.identify(code) is None
+    assert await house.town.control.people.identify(code) is None
     with pytest.raises(NotAllowed):
         await house.town.control.people.door.redeem(code)
     link = str((await house.town.control.people.door.link(OWNER))["token"])

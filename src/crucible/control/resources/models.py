@@ -11,11 +11,13 @@ from weakref import WeakValueDictionary
 from pydantic import ValidationError
 
 from crucible.control.ports import Clock
+from crucible.control.resources.access import need_submitter
 from crucible.control.views import View
 from crucible.core import models
 from crucible.core.errors import BadInput, NotFound
 from crucible.core.fields import EXTRA, hint
 from crucible.core.models import Order
+from crucible.core.people import Identity
 from crucible.core.spec import EnvironmentSpec, JobSpec, Source, SourceKind
 from crucible.wire.asking import NoAnswer
 from crucible.wire.options import BadConfig, check_config
@@ -49,16 +51,19 @@ class Models:
         """By name, those that are offered."""
         self._list: tuple[float, tuple[Plugin, ...]] | None = None
 
-    async def listed(self) -> list[View]:
-        """All of them, the broken ones with their faults; none where the server has no Python for models."""
+    async def list_models(self, who: Identity) -> list[View]:
+        """Return all of them, broken ones with their faults; none if the server has no Python for models."""
+        need_submitter(who)
         return [plugin.as_json() for plugin in await self._all()] if self._source.python is not None else []
 
-    async def one(self, name: str) -> View:
+    async def model(self, who: Identity, name: str) -> View:
         """Raises NotFound."""
+        need_submitter(who)
         return (await self._offered(name)).as_json()
 
-    async def spec(self, order: Order, job: Mapping[str, object]) -> JobSpec:
-        """The job that does it; `job` are fields of a spec. Raises NotFound, and BadInput for what does not fit."""
+    async def job_spec(self, who: Identity, order: Order, job: Mapping[str, object]) -> JobSpec:
+        """Return the job that carries out `order`; `job` are further fields of it. Raises NotFound, BadInput."""
+        need_submitter(who)
         plugin = await self._offered(order.model)
         if plugin.fault is not None:
             package = f"{plugin.distribution} {plugin.distribution_version}"

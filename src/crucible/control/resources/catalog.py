@@ -1,4 +1,4 @@
-"""Prices: what the catalog offers, as it is shown; kept off the event loop, because reading it takes a while."""
+"""The catalog as routes show it. Reading it takes a while, so that happens off the event loop."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, TypeVar
 
 from crucible.catalog import PROVIDERS, Library, Need, Stock
-from crucible.catalog.against import compare
+from crucible.catalog.against import compare as compare_tables
 from crucible.catalog.index import Key, order
 from crucible.catalog.sources import Sources
 from crucible.control import cursors
 from crucible.control.elsewhere import Elsewhere, Foreign
 from crucible.control.places import Places
 from crucible.control.ports import Calls, Clock
+from crucible.control.resources.access import Access, need_submitter
 from crucible.control.views import View, offer_view
 from crucible.core.errors import NotFound, UnknownName
 from crucible.core.gpus import gpu
 from crucible.core.offerfilter import OfferFilter
 from crucible.core.offers import Offer, Tariff
+from crucible.core.people import Identity
 
 if TYPE_CHECKING:
     from crucible.catalog.refresh import Refreshed
@@ -36,11 +38,18 @@ _MARK = "c1:"
 T = TypeVar("T")
 
 
-class Prices:
+class Catalog:
     def __init__(
-        self, library: Library, places: Places, calls: Calls, clock: Clock, sources: Sources | None = None
+        self,
+        library: Library,
+        places: Places,
+        calls: Calls,
+        clock: Clock,
+        access: Access,
+        sources: Sources | None = None,
     ) -> None:
         """`sources`: how providers are asked for new prices."""
+        self._access = access
         self._sources = sources or Sources()
         self._library = library
         self._elsewhere = Elsewhere(places)
@@ -48,29 +57,40 @@ class Prices:
         self._clock = clock
 
     async def page(self, wanted: OfferFilter, *, limit: int, cursor: str | None) -> View:
-        """Offers that fit, cheapest first; `next` is the cursor of the following page."""
+        """Return offers that match, cheapest first, also of providers that are not connected.
+
+        Raises UnknownName, and BadInput for a cursor that no page has given.
+        """
         after = read_cursor(cursor)
         return await self._run(lambda: self._page(self._stock(), need_of(wanted), limit, after))
 
     async def type(self, name: str) -> View:
-        """Every offer of one instance type, with what is known of its GPU; raises NotFound with the nearest."""
+        """Return every offer of one instance type, and what is known of its GPU. Raises NotFound with the nearest."""
         return await self._run(lambda: self._type(self._stock(), name))
 
     async def foreign(self) -> Foreign:
         """What providers that are not connected offer today."""
         return await self._run(lambda: self._elsewhere.of(self._stock()))
 
-    async def audited(self) -> View:
-        """What the audit finds in the prices in use today."""
+    async def audit(self) -> View:
+        """Return what the audit finds in the prices in use today."""
         return await self._run(lambda: _audited(self._stock()))
 
-    async def compared(self, text: str, provider: str | None, over: float) -> View:
-        """The prices in use beside another table; `over` is the part by which two have to differ to be listed."""
-        rows = (await self._run(self._stock)).rows
-        return await self._run(lambda: compare(rows, text, provider).as_view(over), COMPARE_SECONDS)
+    async def compare(self, who: Identity, text: str, *, provider: str | None, over: float) -> View:
+        """Return the prices in use beside another table; `over` is how far two must differ to be listed (0.1: 10 %).
 
-    async def refresh(self, provider: str, regions: Sequence[str]) -> View:
-        """Ask a provider for its prices; what cannot be used of its answer leaves the old ones."""
+        Raises BadInput for text that is no such table.
+        """
+        need_submitter(who)
+        rows = (await self._run(self._stock)).rows
+        return await self._run(lambda: compare_tables(rows, text, provider).as_view(over), COMPARE_SECONDS)
+
+    async def refresh(self, who: Identity, provider: str, regions: Sequence[str]) -> View:
+        """Ask a provider for its prices; rows of its answer that cannot be used leave the old ones.
+
+        Raises BadInput if it cannot be asked, Unreachable if it gives no usable answer.
+        """
+        await self._access.need_operator(who, "catalog.refresh", provider)
         if provider not in PROVIDERS:
             raise _no_provider(provider)
 

@@ -1,4 +1,4 @@
-"""The fleet: every machine of ours, and what our places hold that should not be there."""
+"""Machines: every machine of this deployment, and those that providers hold and should not."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from crucible.control.db import schema as t
 from crucible.control.janitor import LIST_DEADLINE, Janitor
 from crucible.control.places import Places
 from crucible.control.ports import Ports
+from crucible.control.resources.access import Access
 from crucible.control.unit import Unit, Writer
 from crucible.control.views import View
 from crucible.core.errors import Conflict, NotFound
 from crucible.core.ids import is_id, short
 from crucible.core.lifecycle import Machine
 from crucible.core.lifecycle.facts import Unwanted
-from crucible.core.people import OWNER, Identity
+from crucible.core.people import Identity, Permission
 
 STRANGER = "unknown to this deployment's database"
 LEFT_OVER = "it should be gone"
@@ -27,25 +28,32 @@ DOUBLE = "a second instance of a machine that has another"
 
 
 @dataclass(frozen=True)
-class Fleet:
+class Machines:
     ports: Ports
     places: Places
     writer: Writer
     janitor: Janitor
+    access: Access
 
-    async def listed(self, *, gone_too: bool, who: Identity = OWNER) -> list[View]:
+    async def list_machines(self, who: Identity, *, all: bool = False) -> list[View]:
+        """Return machines that are not gone; with `all` also those that are."""
         now = self.ports.clock.now()
-        return await self.ports.db.read(lambda conn: queries.list_machines(conn, now, gone_too=gone_too, who=who))
+        return await self.ports.db.read(lambda conn: queries.list_machines(conn, now, gone_too=all, who=who))
 
-    async def orphans(self) -> list[View]:
-        """What carries our tag and has no use. Nothing is ended by looking."""
+    async def list_orphans(self, who: Identity) -> list[View]:
+        """Return machines that carry our tag and are unknown to us or should be gone. Ends nothing."""
+        who.need(Permission.OPERATE)
         found = await self.janitor.look()
         doubles = [replace(ref, machine="") for ref in found.doubles]
         groups = ((STRANGER, found.strangers), (LEFT_OVER, found.leftovers), (DOUBLE, doubles))
         return [_orphan(ref, why) for why, refs in groups for ref in refs]
 
-    async def terminate(self, ref: str) -> View:
-        """Ends a machine on a person's word: one of ours by its row, an orphan at its place directly."""
+    async def terminate(self, who: Identity, ref: str) -> View:
+        """End a machine whatever runs on it: one of ours by its row, an orphan directly at its provider.
+
+        `ref` is our id, its short form, or an orphan's native id. Again is harmless.
+        """
+        await self.access.need_operator(who, "machine.terminate", ref)
         machine = await self.ports.db.read(lambda conn: _find(conn, ref))
         if machine is None or not machine.alive:
             return await self._end_orphan(ref, machine)

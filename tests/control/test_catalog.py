@@ -1,4 +1,4 @@
-"""Prices as they are shown: paged, with their age, and with what connects those that cannot run."""
+"""Catalog as they are shown: paged, with their age, and with what connects those that cannot run."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from tests.server.promised import wrong_with_answer
 from crucible.catalog import PROVIDERS, Library
 from crucible.catalog.refresh import BadAnswer
 from crucible.control.connecting import why_unconnected
-from crucible.control.prices import Prices, read_cursor, write_cursor
+from crucible.control.resources.catalog import Catalog, read_cursor, write_cursor
 from crucible.core.errors import BadInput, NotFound, UnknownName
 from crucible.core.offerfilter import OfferFilter
+from crucible.core.people import OWNER
 
 
-async def everything(prices: Prices, wanted: OfferFilter, limit: int) -> list[dict[str, Any]]:
+async def everything(prices: Catalog, wanted: OfferFilter, limit: int) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     cursor = None
     while True:
@@ -105,20 +106,20 @@ async def test_names_that_nobody_knows_are_refused(wanted: OfferFilter) -> None:
 @pytest.mark.parametrize("name", ["amazon", "local", "nimbus"])
 async def test_a_provider_that_nobody_knows_is_refused_with_all_that_are_known(name: str) -> None:
     prices = make_prices()
-    for asked in (prices.refresh(name, ()), prices.page(OfferFilter(provider=(name,)), limit=1, cursor=None)):
+    for asked in (prices.refresh(OWNER, name, ()), prices.page(OfferFilter(provider=(name,)), limit=1, cursor=None)):
         with pytest.raises(UnknownName) as caught:
             await asked
         assert caught.value.fix.count(", ".join(PROVIDERS)) == 1
 
 
 async def test_the_audit_names_what_is_refused(tmp_path: Path) -> None:
-    found = await make_prices(tmp_path).audited()
+    found = await make_prices(tmp_path).audit()
     assert (found["refused"], found["day"]) == (0, "2026-06-01")
     Library(tmp_path).keep("aws", [make_row(on_demand=0)])
-    found = await make_prices(tmp_path).audited()
+    found = await make_prices(tmp_path).audit()
     assert found["refused"] == 1
     assert [item["rule"] for item in found["items"] if item["refused"]] == ["zero"]
-    assert found["offers"] == (await make_prices().audited())["offers"]
+    assert found["offers"] == (await make_prices().audit())["offers"]
 
 
 async def test_refreshed_prices_are_shown(tmp_path: Path) -> None:
@@ -138,7 +139,7 @@ async def test_a_clock_that_is_behind_does_not_empty_the_catalog() -> None:
 
 async def test_a_comparison_is_a_view() -> None:
     text = "InstanceType,Price,Region\ng4dn.xlarge,0.6,us-east-1\n"
-    found = await make_prices().compared(text, None, 0.1)
+    found = await make_prices().compare(OWNER, text, provider=None, over=0.1)
     assert (found["provider"], found["matched"], found["differences_count"]) == ("aws", 1, 1)
 
 
@@ -157,13 +158,13 @@ def test_a_cursor_is_read_back() -> None:
 async def test_a_refresh_says_what_came_of_it(tmp_path: Path) -> None:
     prices = make_prices(tmp_path, asked=FakeLambda({"gpu_1x_a10": lambda_type("gpu_1x_a10", 80, "A10 (24 GB PCIe)")}))
     with pytest.raises(BadAnswer, match="of 42 instance types"):
-        await prices.refresh("lambda", ())
+        await prices.refresh(OWNER, "lambda", ())
     prices = make_prices(tmp_path, asked=FakeLambda(lambda_types(1.1)))
-    found = await prices.refresh("lambda", ())
+    found = await prices.refresh(OWNER, "lambda", ())
     assert (found["provider"], found["rows"], found["prices"], found["changed"]) == ("lambda", 42, 42, 42)
     assert found["refused"] == 0
     assert list(wrong_with_answer("POST /api/v1/catalog/refresh", 200, json.dumps(found).encode())) == []
-    again = await prices.refresh("lambda", ())
+    again = await prices.refresh(OWNER, "lambda", ())
     assert again["changed"] == 0
     page = await prices.page(OfferFilter(type="gpu_1x_a10"), limit=1, cursor=None)
     assert page["items"][0]["dated"] == "2026-06-01"

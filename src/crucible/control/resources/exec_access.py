@@ -1,4 +1,4 @@
-"""Entering: sessions at a job that runs, for whoever may run programs there."""
+"""Sessions in a running job: commands, shells and connections to its ports."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from sqlalchemy import Connection, bindparam, select
 
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement
-from crucible.control.face import Face
 from crucible.control.parts import Parts
 from crucible.control.people import audit
+from crucible.control.resources.access import Access
 from crucible.control.sessions import Line, Visit
 from crucible.core.channels import Channel
 from crucible.core.errors import Conflict
@@ -38,38 +38,42 @@ _NEWEST = Statement(
 )
 
 
-class Entering(Face):
-    async def enter(self, ref: str) -> Entrance:
-        """The way into a job.
+class ExecAccess:
+    def __init__(self, parts: Parts, access: Access) -> None:
+        self._parts = parts
+        self._access = access
 
-        Raises Conflict where its program neither runs nor is about to, or no line leads to its machine.
+    async def enter(self, who: Identity, ref: str) -> RunningJob:
+        """Return the job, ready for sessions.
+
+        Raises Conflict if its program neither runs nor is about to, or no connection leads to its machine.
         """
-        found = await self._found(ref)
-        self._who.need(Permission.WRITE, found.project)
-        entrance = Entrance(self._parts, self._who, found.project, found.id)
-        await entrance.look()
-        return entrance
+        found = await self._access.find(who, ref)
+        who.need(Permission.WRITE, found.project)
+        job = RunningJob(self._parts, who, found.project, found.id)
+        await job.look()
+        return job
 
 
 @dataclass(frozen=True)
-class Sight:
-    """A job as somebody who enters it finds it: where it runs, and whether its program has begun."""
+class Location:
+    """Where a job runs, and whether its program has begun."""
 
     visit: Visit
     begun: bool
 
 
 @dataclass(frozen=True)
-class Entrance:
-    """A job that somebody may enter."""
+class RunningJob:
+    """A job in which a caller may open sessions."""
 
     parts: Parts
     who: Identity
     project: str
     job: str
 
-    async def look(self) -> Sight:
-        """Raises Conflict where nothing can be entered, now or in a while."""
+    async def look(self) -> Location:
+        """Find the program. Raises Conflict if no session can be opened, now or in a while."""
         row = await self.parts.ports.db.read(lambda conn: _NEWEST.first(conn, job=self.job))
         assert row is not None, "found a moment ago, and jobs are never deleted"
         begun, state = row["state"] == AttemptState.RUNNING.value, JobState(row["job_state"])
@@ -77,11 +81,11 @@ class Entrance:
             raise _not_running(self.job, state)
         self.parts.submit.need_right(row["backend"], self.who)
         self._need_line(row["backend"])
-        return Sight(Visit(self.who.user, self.job, row["id"], row["machine"]), begun)
+        return Location(Visit(self.who.user, self.job, row["id"], row["machine"]), begun)
 
     @asynccontextmanager
     async def session(self, wanted: s.Opening) -> AsyncIterator[Line]:
-        """The agent's line; when this ends, the session does. Raises Conflict, TooManyTries, TimedOut."""
+        """Open a session and yield the agent's line; it ends with this. Raises Conflict, TooManyTries, TimedOut."""
         id = self.parts.ports.ids.new(Prefix.SESSION)
         visit = await self._program()
         with self.parts.sessions.held(id, visit) as meeting:
@@ -89,7 +93,7 @@ class Entrance:
             yield await meeting.agent()
 
     async def _program(self) -> Visit:
-        """Where the program runs, once it does. A job runs a little before its program: that is waited for."""
+        """Return where the program runs, waiting for a job that runs already but whose program has not begun."""
         seen = await self.look()
         if seen.begun:
             return seen.visit

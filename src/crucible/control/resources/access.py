@@ -1,0 +1,47 @@
+"""Which job a caller means, and what the caller may do with it.
+
+A job that the caller may not see is reported as missing; one that they may see but not change is refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from crucible.control import queries
+from crucible.control.db.port import Db
+from crucible.control.people import audit
+from crucible.control.ports import Clock
+from crucible.core.people import OWNER, Identity, Permission
+
+
+@dataclass(frozen=True)
+class Access:
+    db: Db
+    clock: Clock
+
+    async def find(self, who: Identity, ref: str) -> queries.Found:
+        """Return the job that an id, an ending of one, or `last` names. Raises NotFound, Conflict."""
+        return await self.db.read(lambda conn: queries.find_job(conn, ref, who))
+
+    async def readable(self, who: Identity, ref: str) -> str:
+        """Return the id of the job, if the caller may see it."""
+        return (await self.find(who, ref)).id
+
+    async def writable(self, who: Identity, ref: str) -> str:
+        """Return the id of the job, if the caller may change it."""
+        found = await self.find(who, ref)
+        who.need(Permission.WRITE, found.project)
+        return found.id
+
+    async def need_operator(self, who: Identity, action: str, target: str) -> None:
+        """Raise Forbidden unless the caller operates this deployment; note what they are about to do."""
+        who.need(Permission.OPERATE)
+        if who is not OWNER:
+            now = self.clock.now()
+            await self.db.write(lambda conn: audit.note(conn, who, action, target, now))
+
+
+def need_submitter(who: Identity) -> None:
+    """Raise Forbidden for a caller who may submit to no project at all."""
+    if who.projects(Permission.WRITE) == frozenset():
+        raise who.nowhere()

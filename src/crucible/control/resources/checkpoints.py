@@ -1,0 +1,34 @@
+"""Checkpoints of a job: list, fetch and request them."""
+
+from __future__ import annotations
+
+from crucible.control import checkpoints, queries
+from crucible.control.bundles import StoredFile
+from crucible.control.parts import Parts
+from crucible.control.resources.access import Access
+from crucible.control.views import View
+from crucible.core.people import Identity
+
+
+class Checkpoints:
+    def __init__(self, parts: Parts, access: Access) -> None:
+        self._ports = parts.ports
+        self._revival = parts.revival
+        self._access = access
+
+    async def list_checkpoints(self, who: Identity, ref: str) -> list[View]:
+        """Return the checkpoints of a job, newest first, also those that were removed."""
+        job = await self._access.readable(who, ref)
+        return await self._ports.db.read(lambda conn: queries.list_checkpoints(conn, job))
+
+    async def file(self, who: Identity, ref: str, checkpoint: str) -> tuple[View, StoredFile]:
+        """Return one by its id, short id or name, `latest` or `best`; a folder is stored as a tar archive."""
+        job = await self._access.readable(who, ref)
+        view = checkpoints.found(await self.list_checkpoints(who, job), checkpoint, job)
+        return view, checkpoints.stored_file(job, view)
+
+    async def request(self, who: Identity, ref: str) -> View:
+        """Ask the running program to save a checkpoint now. Raises Conflict if none runs."""
+        job, now = await self._access.writable(who, ref), self._ports.clock.now()
+        await self._revival.ask_checkpoint(job)
+        return await self._ports.db.read(lambda conn: queries.one_job(conn, job, now))

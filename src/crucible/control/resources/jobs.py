@@ -1,0 +1,189 @@
+"""Jobs: submit, read, cancel, resume and repeat them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from crucible.control import comparing, crowds, listing, queries, repository, training
+from crucible.control.crashpoints import crashpoint
+from crucible.control.feed import Watch
+from crucible.control.parts import Parts
+from crucible.control.portrait import portrait
+from crucible.control.resources.access import Access
+from crucible.control.roles import Duty
+from crucible.control.submit import Accepted
+from crucible.control.unit import Unit
+from crucible.control.views import View
+from crucible.core.errors import CrucibleError
+from crucible.core.jobfilter import JobFilter
+from crucible.core.people import Identity, Permission
+from crucible.core.spec import JobSpec
+
+RECENT_BYTES = 4096
+RECENT_LINES = 20
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """A job that is stored. `created` is false if the same idempotency key had stored it before."""
+
+    view: View
+    created: bool
+
+
+class Jobs:
+    def __init__(self, parts: Parts, access: Access) -> None:
+        self._parts = parts
+        self._ports = parts.ports
+        self._access = access
+
+    # Reading
+
+    async def find(self, who: Identity, ref: str) -> str:
+        """Return the id of the job that `ref` names. Raises NotFound, Conflict."""
+        return await self._access.readable(who, ref)
+
+    async def details(self, who: Identity, ref: str) -> View:
+        """Return all that is known of a job, with its last lines of output and its latest metrics."""
+        now = self._ports.clock.now()
+
+        def read(conn: Connection) -> View:
+            return portrait(conn, queries.find_job(conn, ref, who).id, now)
+
+        view = await self._ports.db.read(read)
+        page = await self._parts.logs.page(str(view["id"]), None, -RECENT_BYTES, RECENT_BYTES, None)
+        return {**view, "recent_logs": page.data.decode(errors="replace").splitlines()[-RECENT_LINES:]}
+
+    async def view(self, who: Identity, ref: str) -> View:
+        """Return the job without its output and metrics: cheap enough to read at every change."""
+        return await self._view(await self.find(who, ref))
+
+    async def list_jobs(self, who: Identity, wanted: JobFilter, *, limit: int, cursor: str | None) -> View:
+        """Return a page of jobs, newest first. Raises BadInput for a cursor that no page has given."""
+        now = self._ports.clock.now()
+        return await self._ports.db.read(lambda conn: listing.list_jobs(conn, wanted, limit, cursor, now, who))
+
+    async def health(self, who: Identity, ref: str) -> View:
+        """Return how the job does: verdict, findings with their evidence, and advice."""
+        job, now = await self.find(who, ref), self._ports.clock.now()
+        return await self._ports.db.read(lambda conn: queries.job_health(conn, job, now))
+
+    async def compare(self, who: Identity, refs: Sequence[str]) -> View:
+        """Return 2 to 20 jobs side by side, in this order; a job named twice is shown once."""
+        comparing.check_count(refs)
+        jobs = list(dict.fromkeys([await self.find(who, ref) for ref in refs]))
+        comparing.check_count(jobs)
+        views = [{**await self._view(job), "health": await self.health(who, job)} for job in jobs]
+        return await self._ports.db.read(lambda conn: comparing.compared(conn, views))
+
+    async def training_record(self, who: Identity, ref: str) -> View:
+        """Return the job in the words of the training routes."""
+        job, now = await self.find(who, ref), self._ports.clock.now()
+        return await self._ports.db.read(lambda conn: training.record(conn, job, now))
+
+    @asynccontextmanager
+    async def watch(self, job: str | None) -> AsyncIterator[Watch]:
+        """Watch a job, or all jobs, for hints that something changed."""
+        with self._parts.feed.watch(job) as watch:
+            yield watch
+
+    # Changing
+
+    async def share(self, who: Identity, ref: str, *, name: str, seconds: float) -> View:
+        """Return a token that shows this job, and nothing else, to anyone who has it."""
+        found = await self._access.find(who, ref)
+        return await self._parts.people.keys.share(who, found.id, found.project, name, seconds)
+
+    async def submit(self, who: Identity, spec: JobSpec, key: str | None) -> Submitted:
+        """Store a job; when this returns it is durable. The same `key` again returns the same job."""
+
+        def store(unit: Unit) -> Submitted:
+            accepted = self._parts.submit.store(unit, spec, key, who)
+            return Submitted(queries.one_job(unit.conn, accepted.job, unit.now), accepted.created)
+
+        submitted = await self._parts.writer.write(store)
+        crashpoint("submit.after_commit")
+        self._wake_scheduler()
+        if submitted.created:
+            self._parts.foresight.submitted(str(submitted.view["id"]), spec)
+        return submitted
+
+    async def submit_many(
+        self, who: Identity, orders: Sequence[tuple[JobSpec, str | None]]
+    ) -> list[Submitted | CrucibleError]:
+        """Submit specs with their keys. Returns the result of each in order; one that is refused stops no other."""
+        done = await self._parts.bulk.submit(orders, who)
+        self._wake_scheduler()
+        for (spec, _), one in zip(orders, done, strict=True):
+            if isinstance(one, Accepted) and one.created:
+                self._parts.foresight.submitted(one.job, spec)
+        ids = [one.job for one in done if isinstance(one, Accepted)]
+        views = {str(view["id"]): view for view in await self._views(ids)}
+        return [Submitted(views[one.job], one.created) if isinstance(one, Accepted) else one for one in done]
+
+    async def cancel(self, who: Identity, ref: str) -> tuple[View, bool]:
+        """Ask for a job's end. Returns the job, and whether that changed anything."""
+        job = await self._access.writable(who, ref)
+        changed = await self._parts.writer.write(lambda unit: self._parts.bulk.end(unit, job, who))
+        crashpoint("cancel.after_commit")
+        return await self._view(job), changed
+
+    async def cancel_matching(
+        self, who: Identity, wanted: JobFilter, *, limit: int, dry_run: bool
+    ) -> tuple[list[View], bool]:
+        """Ask for the end of the newest `limit` jobs that match and have not ended.
+
+        Returns them, and whether there are more. With `dry_run` nothing is asked.
+        """
+        active = listing.within(wanted.model_copy(update={"active": True}), who, Permission.WRITE)
+        found = await self._ports.db.read(lambda conn: listing.fitting(conn, active, limit + 1))
+        if not dry_run:
+            await self._parts.bulk.cancel(found[:limit], who)
+        return await self._views(found[:limit]), len(found) > limit
+
+    async def cancel_named(self, who: Identity, refs: Sequence[str], *, dry_run: bool) -> list[View | CrucibleError]:
+        """Ask for the end of jobs by their ids, short ids or endings. One that fails stops no other."""
+        write = Permission.WRITE
+        found = await self._ports.db.read(lambda conn: [queries.try_to_find(conn, ref, who, write) for ref in refs])
+        ids = list(dict.fromkeys(job for job in found if isinstance(job, str)))
+        if not dry_run:
+            await self._parts.bulk.cancel(ids, who)
+        views = {str(view["id"]): view for view in await self._views(ids)}
+        return [views[job] if isinstance(job, str) else job for job in found]
+
+    async def resume(self, who: Identity, ref: str, *, checkpoint: str | None, backend: str | None) -> View:
+        """Reopen a job that has ended, from a checkpoint (default: the newest), perhaps on another backend.
+
+        Raises Conflict while it has not ended, NotFound for a checkpoint that it does not have.
+        """
+        job = await self._access.writable(who, ref)
+        await self._parts.revival.resume(job, checkpoint, backend, who)
+        self._wake_scheduler()
+        return await self._view(job)
+
+    async def rerun(self, who: Identity, ref: str, key: str | None) -> Submitted:
+        """Submit a new job with the same code, environment, arguments and seed; `key` as in `submit`."""
+        accepted = await self._parts.revival.rerun(await self.find(who, ref), key, who)
+        self._wake_scheduler()
+        if accepted.created:
+            world = await self._ports.db.read(lambda conn: repository.load_world(conn, accepted.job))
+            assert world is not None, "made a moment ago, and jobs are never deleted"
+            self._parts.foresight.submitted(accepted.job, world.job.spec)
+        return Submitted(await self._view(accepted.job), accepted.created)
+
+    def _wake_scheduler(self) -> None:
+        """If another process has the scheduler's duty, tell it that there is work."""
+        if not self._parts.duties.has(Duty.SCHEDULER):
+            self._ports.wakeups.wake("jobs")
+
+    async def _view(self, job: str) -> View:
+        now = self._ports.clock.now()
+        return await self._ports.db.read(lambda conn: queries.one_job(conn, job, now))
+
+    async def _views(self, jobs: Sequence[str]) -> list[View]:
+        now = self._ports.clock.now()
+        return await self._ports.db.read(lambda conn: crowds.job_views(conn, jobs, now))

@@ -1,0 +1,66 @@
+"""Labels: a job's name, tags and notes, which may change whatever the job is doing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from crucible.control import labels, notes, queries
+from crucible.control.feed import Hint
+from crucible.control.parts import Parts
+from crucible.control.resources.access import Access
+from crucible.control.unit import Unit
+from crucible.control.views import View
+from crucible.core.people import Identity
+from crucible.core.tags import parse_tag, parse_tags
+
+T = TypeVar("T")
+
+
+class Labels:
+    def __init__(self, parts: Parts, access: Access) -> None:
+        self._ports = parts.ports
+        self._writer = parts.writer
+        self._access = access
+
+    async def rename(self, who: Identity, ref: str, name: str | None) -> View:
+        """Change the job's name; None removes it."""
+        job = await self._access.writable(who, ref)
+
+        def rename(unit: Unit) -> View:
+            labels.rename(unit.conn, job, name)
+            return queries.one_job(unit.conn, job, unit.now)
+
+        return await self._write(job, rename)
+
+    async def tags(self, who: Identity, ref: str) -> list[str]:
+        job = await self._access.readable(who, ref)
+        return [str(tag) for tag in await self._ports.db.read(lambda conn: labels.tags_of(conn, job))]
+
+    async def change_tags(self, who: Identity, ref: str, *, add: Sequence[str], remove: Sequence[str]) -> list[str]:
+        """Remove tags, then add some; return all that the job has then. Raises BadInput for a malformed tag."""
+        job, new, old = await self._access.writable(who, ref), parse_tags(add), [parse_tag(text) for text in remove]
+        changed = await self._write(job, lambda unit: labels.change_tags(unit.conn, job, new, old))
+        return [str(tag) for tag in changed]
+
+    async def notes(self, who: Identity, ref: str) -> list[View]:
+        job = await self._access.readable(who, ref)
+        return await self._ports.db.read(lambda conn: notes.listed(conn, job))
+
+    async def add_note(self, who: Identity, ref: str, *, text: str) -> View:
+        """Raises Conflict if the job has as many notes as it may."""
+        job, ids = await self._access.writable(who, ref), self._ports.ids
+        return await self._write(job, lambda unit: notes.add(unit, ids, job, who.name, text))
+
+    async def delete_note(self, who: Identity, ref: str, note: str) -> View:
+        job = await self._access.writable(who, ref)
+        return await self._write(job, lambda unit: notes.remove(unit, job, note))
+
+    async def _write(self, job: str, change: Callable[[Unit], T]) -> T:
+        """Apply the change, and let those who watch the job know."""
+
+        def apply(unit: Unit) -> T:
+            unit.changes.hint(job, Hint.EVENT)
+            return change(unit)
+
+        return await self._writer.write(apply)

@@ -1,0 +1,28 @@
+"""Plans: where a job would run and for how much, and how good past forecasts were."""
+
+from __future__ import annotations
+
+from crucible.control import predictions
+from crucible.control.parts import Parts
+from crucible.control.resources.access import need_submitter
+from crucible.control.views import View
+from crucible.core.people import Identity
+from crucible.core.planask import PlanAsk
+
+
+class Plans:
+    def __init__(self, parts: Parts) -> None:
+        self._ports = parts.ports
+        self._plans = parts.plans
+
+    async def plan(self, who: Identity, ask: PlanAsk) -> View:
+        """Return offers best first, those rejected with the reason, and the chosen one with its LaunchCall.
+
+        Nothing is sent to a provider, and nothing changes.
+        """
+        need_submitter(who)
+        return await self._plans.of(ask, self._ports.clock.now(), who.authority)
+
+    async def predictions(self, who: Identity, *, limit: int, cursor: str | None) -> View:
+        """Return what was predicted of jobs beside what they took, newest first, and the overall accuracy."""
+        return await self._ports.db.read(lambda conn: predictions.listed(conn, limit, cursor, who))
