@@ -13,7 +13,6 @@ from crucible.control.crashpoints import crashpoint
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement
 from crucible.control.ports import Ports
-from crucible.control.resources.access import need_submitter
 from crucible.control.uploads import Uploads
 from crucible.core.errors import NotFound
 from crucible.core.people import OWNER, Identity, Permission
@@ -51,7 +50,7 @@ class Bundles:
 
         Bytes whose row never comes are removed by retention after a while.
         """
-        need_submitter(who)
+        who.need_submitter()
         expected = coming.Stray(bundle_key(sha256), None, sha256)
         async with marks.sending(self._ports, expected.key, MARK, next(self._sendings)) as sent:
 

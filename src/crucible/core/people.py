@@ -140,6 +140,11 @@ class Identity:
         why = f"The {self.via} in use does not reach that far."
         return _refused(permission, project, why, "Use a token with more scopes: `crucible tokens create --help`.")
 
+    def need_submitter(self) -> None:
+        """Raise Forbidden for a caller who may submit to no project at all."""
+        if self.projects(Permission.WRITE) == frozenset():
+            raise self.nowhere()
+
     def nowhere(self) -> Forbidden:
         """The refusal for somebody who may submit in no project at all."""
         if Permission.WRITE not in self.scopes:

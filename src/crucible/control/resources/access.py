@@ -39,9 +39,3 @@ class Access:
         if who is not OWNER:
             now = self.clock.now()
             await self.db.write(lambda conn: audit.note(conn, who, action, target, now))
-
-
-def need_submitter(who: Identity) -> None:
-    """Raise Forbidden for a caller who may submit to no project at all."""
-    if who.projects(Permission.WRITE) == frozenset():
-        raise who.nowhere()

@@ -17,7 +17,7 @@ from crucible.control import cursors
 from crucible.control.elsewhere import Elsewhere, Foreign
 from crucible.control.places import Places
 from crucible.control.ports import Calls, Clock
-from crucible.control.resources.access import Access, need_submitter
+from crucible.control.resources.access import Access
 from crucible.control.views import View, offer_view
 from crucible.core.errors import NotFound, UnknownName
 from crucible.core.gpus import gpu
@@ -81,7 +81,7 @@ class Catalog:
 
         Raises BadInput for text that is no such table.
         """
-        need_submitter(who)
+        who.need_submitter()
         rows = (await self._run(self._stock)).rows
         return await self._run(lambda: compare_tables(rows, text, provider).as_view(over), COMPARE_SECONDS)
 

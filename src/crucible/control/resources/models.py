@@ -11,7 +11,6 @@ from weakref import WeakValueDictionary
 from pydantic import ValidationError
 
 from crucible.control.ports import Clock
-from crucible.control.resources.access import need_submitter
 from crucible.control.views import View
 from crucible.core import models
 from crucible.core.errors import BadInput, NotFound
@@ -53,17 +52,17 @@ class Models:
 
     async def list_models(self, who: Identity) -> list[View]:
         """Return all of them, broken ones with their faults; none if the server has no Python for models."""
-        need_submitter(who)
+        who.need_submitter()
         return [plugin.as_json() for plugin in await self._all()] if self._source.python is not None else []
 
     async def model(self, who: Identity, name: str) -> View:
         """Raises NotFound."""
-        need_submitter(who)
+        who.need_submitter()
         return (await self._offered(name)).as_json()
 
     async def job_spec(self, who: Identity, order: Order, job: Mapping[str, object]) -> JobSpec:
         """Return the job that carries out `order`; `job` are further fields of it. Raises NotFound, BadInput."""
-        need_submitter(who)
+        who.need_submitter()
         plugin = await self._offered(order.model)
         if plugin.fault is not None:
             package = f"{plugin.distribution} {plugin.distribution_version}"

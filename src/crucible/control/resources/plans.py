@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from crucible.control import predictions
 from crucible.control.parts import Parts
-from crucible.control.resources.access import need_submitter
 from crucible.control.views import View
 from crucible.core.people import Identity
 from crucible.core.planask import PlanAsk
@@ -20,7 +19,7 @@ class Plans:
 
         Nothing is sent to a provider, and nothing changes.
         """
-        need_submitter(who)
+        who.need_submitter()
         return await self._plans.of(ask, self._ports.clock.now(), who.authority)
 
     async def predictions(self, who: Identity, *, limit: int, cursor: str | None) -> View:
