@@ -1,6 +1,6 @@
 """An OpenID provider: the authorization code flow with PKCE, signing for real. It can be told to misbehave.
 
-Asked in memory through `ProviderWeb`, or over HTTP through `served`. `browse` is the person at the browser.
+Asked in memory through `transport`, or over HTTP through `served`. `browse` is the person at the browser.
 """
 
 from __future__ import annotations
@@ -19,10 +19,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
+import httpx2
 from joserfc import jwt
 from joserfc.jwk import ECKey, Key, OKPKey, RSAKey
-
-from crucible.control.people.openid.web import Reply
 
 CLIENT, SECRET = "crucible", "a secret of the client"
 ISSUER = "https://id.example.org"
@@ -158,14 +157,15 @@ def _without_none(told: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in told.items() if value is not None}
 
 
-@dataclass(frozen=True)
-class ProviderWeb:
+def transport(provider: OpenIdProvider) -> httpx2.BaseTransport:
     """The provider without a network."""
 
-    provider: OpenIdProvider
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        form = request.content.decode() if request.method == "POST" else None
+        status, told = provider.respond(request.url.path, form, request.headers)
+        return httpx2.Response(status, content=json.dumps(told).encode())
 
-    def ask(self, url: str, form: str | None = None, headers: Mapping[str, str] | None = None) -> Reply:
-        return Reply(*self.provider.respond(urlsplit(url).path, form, headers or {}))
+    return httpx2.MockTransport(answer)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import Any
 from fastapi import FastAPI
 from tests.control.caller import As
 from tests.control.world import Rig, job_spec, pieces, secret, sha
-from tests.openid_provider import CLIENT, ISSUER, SECRET, OpenIdProvider, ProviderWeb
+from tests.openid_provider import CLIENT, ISSUER, SECRET, OpenIdProvider, transport
 
 from crucible.control.service import Control
 from crucible.core.jobfilter import JobFilter
@@ -68,7 +68,7 @@ class Town:
 async def found_town(rig: Rig) -> Town:
     provider = OpenIdProvider(now=rig.clock.now)
     client = Client(ISSUER, CLIENT, Secret(SECRET), "Example ID")
-    deployment = replace(rig.deployment, neighbours=True, openid=client, web=ProviderWeb(provider))
+    deployment = replace(rig.deployment, neighbours=True, openid=client, openid_transport=transport(provider))
     control = Control(rig.ports, rig.backends, deployment)
     await control._parts.places.refresh()
     await control._parts.duties.renew(rig.ports.db, rig.clock)

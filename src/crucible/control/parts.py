@@ -56,7 +56,9 @@ from crucible.core.openid import Client
 from crucible.core.secret import Secret
 
 if TYPE_CHECKING:
-    from crucible.control.people.openid import Entrance, Web
+    import httpx2
+
+    from crucible.control.people.openid import Entrance
 
 
 @dataclass(frozen=True)
@@ -94,8 +96,8 @@ class Deployment:
     """How hooks are called; without it none are."""
     openid: Client | None = None
     """Who we are at the OpenID provider that people sign in with."""
-    web: Web | None = None
-    """How that provider is asked; over HTTP unless given."""
+    openid_transport: httpx2.BaseTransport | None = None
+    """How that provider is asked (default: over the network)."""
     catalog: Path | None = None
     """The folder of refreshed prices; None: those that are shipped, and no others."""
     price_keys: Mapping[str, Secret] = field(default_factory=dict)
@@ -163,6 +165,6 @@ def _entrance(ports: Ports, deployment: Deployment) -> Entrance | None:
     """Return how people of the OpenID provider sign in; loaded only if there is one."""
     if deployment.openid is None:
         return None
-    from crucible.control.people.openid import Entrance, HttpWeb
+    from crucible.control.people.openid import BoundedTransport, Entrance
 
-    return Entrance(ports, deployment.openid, deployment.web or HttpWeb())
+    return Entrance(ports, deployment.openid, deployment.openid_transport or BoundedTransport())

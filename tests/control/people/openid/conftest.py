@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 from tests.authorisation.town import Town
 from tests.control.people.conftest import rig, town
-from tests.openid_provider import CLIENT, ISSUER, SECRET, OpenIdProvider, ProviderWeb
+from tests.openid_provider import CLIENT, ISSUER, SECRET, OpenIdProvider, transport
 
 from crucible.control.people.openid import Entrance
 from crucible.core.openid import Answer, Client, Command, Landing
@@ -34,7 +34,7 @@ class Gatehouse:
     client: Client
 
     def __post_init__(self) -> None:
-        self.entrance = Entrance(self.town.rig.ports, self.client, ProviderWeb(self.provider))
+        self.entrance = Entrance(self.town.rig.ports, self.client, transport(self.provider))
 
     def rebuilt(self, **more: Any) -> Gatehouse:
         """The same with other settings, as after a restart."""

@@ -11,9 +11,9 @@ from tests.openid_provider import ADA, EVE
 
 from crucible.control.db import schema as t
 from crucible.control.people.openid.entrance import AWAY_SECONDS, FETCH_SECONDS
-from crucible.control.people.openid.idtoken import NotVouched
-from crucible.control.people.openid.provider import AGAIN_SECONDS
-from crucible.control.people.openid.web import ProviderTrouble
+from crucible.control.people.openid.idtoken import AGAIN_SECONDS as KEYS_AGAIN_SECONDS
+from crucible.control.people.openid.idtoken import KEEP_SECONDS, NotVouched
+from crucible.control.people.openid.transport import RETRY_SECONDS, ProviderTrouble
 from crucible.core.errors import BadInput, Conflict, CrucibleError, Forbidden, NotAllowed
 from crucible.core.openid import Answer, Command, challenge_of
 from crucible.core.people import OWNER, Role, Via
@@ -379,6 +379,13 @@ async def test_a_provider_that_says_it_names_itself(house: Gatehouse, iss: str |
 # the provider's fault
 
 
+def steadily(house: Gatehouse) -> list[float]:
+    """The seconds that the provider's documents grow old by, to be moved on."""
+    steady = [100.0]
+    house.entrance._provider._steady = house.entrance._provider._published._now = lambda: steady[0]
+    return steady
+
+
 @pytest.mark.parametrize(
     ("path", "answer"),
     [
@@ -390,6 +397,8 @@ async def test_a_provider_that_says_it_names_itself(house: Gatehouse, iss: str |
         ("/token", (200, "tokens")),
         ("/token", (500, {})),
         ("/token", (401, {"error": "invalid_client"})),
+        ("/token", (404, {"id_token": "a.b.c"})),
+        ("/token", (200, {"id_token": "a.b.c", "expires_in": "soon"})),
     ],
 )
 async def test_what_the_provider_does_wrong_is_not_the_persons_fault(
@@ -414,15 +423,14 @@ async def test_tokens_that_are_none(house: Gatehouse, answer: dict[str, object])
 async def test_a_provider_that_comes_back_is_used_again_and_not_asked_by_everybody_until_then(
     house: Gatehouse,
 ) -> None:
-    steady = [100.0]
-    house.entrance._provider._steady = lambda: steady[0]
+    steady = steadily(house)
     house.provider.answers["/.well-known/openid-configuration"] = (503, {})
     for _ in range(5):
         with pytest.raises(ProviderTrouble):
             await house.sign_in()
     assert len(house.provider.asked) == 1
     house.provider.answers.clear()
-    steady[0] += AGAIN_SECONDS
+    steady[0] += RETRY_SECONDS
     assert (await house.sign_in()).user == "ada"
 
 
@@ -430,6 +438,39 @@ async def test_a_provider_that_hangs(house: Gatehouse) -> None:
     house.town.rig.calls.hanging.add("openid")
     with pytest.raises(ProviderTrouble, match="does not answer as it should"):
         await house.sign_in()
+
+
+async def test_keys_that_moved_are_looked_for_where_they_are(house: Gatehouse) -> None:
+    """Those of the old list are not believed for as long as they would have been kept."""
+    steady = steadily(house)
+    await house.entrance.begin(BACK)
+    steady[0] += KEEP_SECONDS - 1
+    await house.sign_in()
+    house.provider.metadata_more = {"jwks_uri": "https://id.example.org/moved"}
+    house.provider.answers["/moved"] = (200, {"keys": []})
+    steady[0] += 2
+    with pytest.raises(NotVouched):
+        await house.sign_in()
+
+
+async def test_a_new_key_of_the_provider_is_looked_for_and_not_at_once(house: Gatehouse) -> None:
+    steady = steadily(house)
+    house.provider.metadata_more = {"id_token_signing_alg_values_supported": ["RS256", "ES256"]}
+    await house.sign_in()
+    house.provider.alg = "ES256"
+    with pytest.raises(NotVouched):
+        await house.sign_in()
+    steady[0] += KEYS_AGAIN_SECONDS
+    assert (await house.sign_in()).user == "ada"
+    assert house.provider.asked.count("/keys") == 2
+
+
+async def test_a_provider_that_signs_with_an_algorithm_it_does_not_name(house: Gatehouse) -> None:
+    house.provider.alg = "ES256"
+    with pytest.raises(NotVouched):
+        await house.sign_in()
+    house.provider.metadata_more = {"id_token_signing_alg_values_supported": ["ES256"]}
+    assert (await house.rebuilt().sign_in()).user == "ada"
 
 
 # how we say who we are

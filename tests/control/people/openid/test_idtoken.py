@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import base64
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from joserfc import jwt
-from joserfc.jwk import Key, OctKey, RSAKey
+from joserfc.jwk import Key, KeySet, OctKey, RSAKey
 from tests.openid_provider import CLIENT, ISSUER, key_of, signed
 
 from crucible.control.people.openid.idtoken import ALGORITHMS, MAX_TOKEN, NotVouched, Terms, checked
+from crucible.control.people.openid.transport import Cached
 
 NOW = 1_800_000_000
 CLAIMS: dict[str, Any] = {"iss": ISSUER, "aud": CLIENT, "exp": NOW + 60, "iat": NOW, "nonce": "n", "sub": "4711"}
@@ -20,10 +22,13 @@ TERMS = Terms(ISSUER, CLIENT, "n", NOW)
 pytestmark = pytest.mark.filterwarnings("ignore:EdDSA is deprecated")
 
 
-def listed(*algorithms: str) -> Any:
-    """How a provider's keys are found."""
-    keys = {alg.lower(): key_of(alg) for alg in algorithms}
-    return lambda kid: keys.get(kid) if kid is not None else None
+def listing(*keys: Key) -> Cached[KeySet]:
+    """A provider with these keys."""
+    return Cached(lambda: KeySet(list(keys)), lambda: 0.0)
+
+
+def listed(*algorithms: str) -> Cached[KeySet]:
+    return listing(*(key_of(alg) for alg in algorithms))
 
 
 def raw(header: dict[str, Any], claims: dict[str, Any], signature: bytes = b"") -> str:
@@ -62,7 +67,27 @@ def test_a_shared_secret_signs_nothing_here(alg: str) -> None:
     secret = OctKey.generate_key(512, {"kid": "s"})
     token = jwt.encode({"alg": alg, "kid": "s"}, dict(CLAIMS), secret, algorithms=[alg])
     with pytest.raises(NotVouched):
-        checked(token, lambda kid: secret, TERMS)
+        checked(token, listing(secret), TERMS)
+
+
+@pytest.mark.parametrize("said", [("ES256",), ("none",), ("HS256",), ()])
+def test_an_algorithm_that_the_provider_does_not_name(said: tuple[str, ...]) -> None:
+    with pytest.raises(NotVouched):
+        checked(signed(CLAIMS, "RS256"), listed("RS256"), replace(TERMS, algorithms=said))
+
+
+@pytest.mark.parametrize("said", [("HS256",), ("none", "HS256", "HS512"), ()])
+def test_a_provider_that_names_only_algorithms_that_are_not_allowed(said: tuple[str, ...]) -> None:
+    """Joserfc takes an empty list of algorithms for its own, in which HS256 is."""
+    secret = OctKey.generate_key(512, {"kid": "s"})
+    token = jwt.encode({"alg": "HS256", "kid": "s"}, dict(CLAIMS), secret, algorithms=["HS256"])
+    with pytest.raises(NotVouched):
+        checked(token, listing(secret), replace(TERMS, algorithms=said))
+
+
+def test_an_algorithm_that_the_provider_names() -> None:
+    terms = replace(TERMS, algorithms=("HS256", "ES256"))
+    assert checked(signed(CLAIMS, "ES256"), listed("ES256"), terms)["sub"] == "4711"
 
 
 def test_somebody_elses_key() -> None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.openid_provider import CLIENT, ISSUER, OpenIdProvider, ProviderWeb
+from tests.openid_provider import CLIENT, ISSUER, OpenIdProvider, transport
 
-from crucible.control.people.openid.metadata import Metadata, discovered
-from crucible.control.people.openid.web import ProviderTrouble
+from crucible.control.people.openid.provider import Metadata, discovered
+from crucible.control.people.openid.transport import ProviderTrouble
 from crucible.core.openid import Client
 
 
 def found(provider: OpenIdProvider, issuer: str = ISSUER) -> Metadata:
-    return discovered(Client(issuer, CLIENT), ProviderWeb(provider))
+    return discovered(Client(issuer, CLIENT), transport(provider))
 
 
 def test_where_to_send_people_and_where_to_ask() -> None:
@@ -31,6 +31,19 @@ def test_an_issuer_below_a_path() -> None:
 
 def test_a_stroke_at_the_end_of_the_issuer_is_the_providers_to_have() -> None:
     assert found(OpenIdProvider(metadata_more={"issuer": f"{ISSUER}/"})).issuer == f"{ISSUER}/"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"token_endpoint_auth_methods_supported": ["client_secret_basic", "client_secret_jwt", "private_key_jwt"]},
+        {"id_token_signing_alg_values_supported": ["ES256"]},
+        {"subject_types_supported": None, "response_types_supported": None},
+    ],
+)
+def test_parts_that_nobody_reads_refuse_no_provider(more: dict[str, Any]) -> None:
+    """Okta names `private_key_jwt` without what it may be signed with; others never sign with RS256."""
+    assert found(OpenIdProvider(metadata_more=more)).token_endpoint == f"{ISSUER}/token"
 
 
 @pytest.mark.parametrize("name", ["https://evil.example", "http://id.example.org", f"{ISSUER}/realms/other", ""])
@@ -65,6 +78,12 @@ def test_endpoints_in_the_open(name: str) -> None:
     with pytest.raises(ProviderTrouble, match="does not answer as it should at") as caught:
         found(OpenIdProvider(metadata_more={name: "http://id.example.org/x"}))
     assert "not encrypted" in caught.value.why
+
+
+def test_no_variable_of_the_environment_lets_endpoints_be_in_the_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AUTHLIB_INSECURE_TRANSPORT", "1")
+    with pytest.raises(ProviderTrouble):
+        found(OpenIdProvider(metadata_more={"token_endpoint": "http://id.example.org/x"}))
 
 
 @pytest.mark.parametrize("answer", [(404, {}), (302, {}), (200, []), (200, "text"), (200, None)])

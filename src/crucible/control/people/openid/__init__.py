@@ -1,6 +1,6 @@
 """Signing in with an OpenID provider: the protocol, and who comes in by it. Loaded only where it is set up."""
 
 from crucible.control.people.openid.entrance import Entrance
-from crucible.control.people.openid.web import HttpWeb, Web
+from crucible.control.people.openid.transport import BoundedTransport
 
-__all__ = ["Entrance", "HttpWeb", "Web"]
+__all__ = ["BoundedTransport", "Entrance"]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 from urllib.parse import urlencode
 
+import httpx2
 from sqlalchemy import Connection
 
 from crucible.control.people import users
@@ -15,7 +16,7 @@ from crucible.control.people.openid import signins
 from crucible.control.people.openid.admission import admit
 from crucible.control.people.openid.provider import Provider, Trip
 from crucible.control.people.openid.signins import SignIn
-from crucible.control.people.openid.web import Web, trouble
+from crucible.control.people.openid.transport import trouble
 from crucible.control.ports import Ports
 from crucible.control.views import View
 from crucible.core.errors import BadInput, NotAllowed, TimedOut
@@ -34,10 +35,10 @@ T = TypeVar("T")
 
 
 class Entrance(Office):
-    def __init__(self, ports: Ports, client: Client, web: Web) -> None:
+    def __init__(self, ports: Ports, client: Client, transport: httpx2.BaseTransport) -> None:
         super().__init__(ports)
         self._client = client
-        self._provider = Provider(client, web)
+        self._provider = Provider(client, transport)
 
     @property
     def name(self) -> str:

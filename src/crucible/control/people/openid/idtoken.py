@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import httpx2
+
+from crucible.control.people.openid.transport import Cached, get, trouble
 from crucible.core.errors import BadInput, NotAllowed
 from crucible.core.openid import checked_subject
 
 if TYPE_CHECKING:
-    from joserfc.jwk import Key
+    from joserfc.jwk import Key, KeySet
+    from joserfc.jwt import Token
 
 ALGORITHMS = ("RS256", "PS256", "ES256", "EdDSA", "Ed25519")
 """With a public and a private half. `none` signs nothing; the HS ones sign with what both sides know."""
 LEEWAY = 60
 """Seconds by which the provider's clock may differ from ours."""
 MAX_TOKEN = 16 * 1024
+MAX_KEYS = 100
+KEEP_SECONDS = 3600.0
+AGAIN_SECONDS = 30.0
+"""For an unknown key the provider is asked no more often than this, whatever key names tokens have."""
+SIGNING = frozenset({"RSA", "EC", "OKP"})
+"""Kinds of keys with a public half. A shared secret in the provider's list would be one that everybody knows."""
 
 
 class NotVouched(NotAllowed):
@@ -27,53 +37,79 @@ class NotVouched(NotAllowed):
 
 @dataclass(frozen=True)
 class Terms:
-    """What the token has to say."""
+    """What the token has to say. `algorithms`: what the provider says that it signs with (None: it does not say)."""
 
     issuer: str
     client: str
     nonce: str
     now: float
     access_token: str | None = None
+    algorithms: tuple[str, ...] | None = None
 
 
-def checked(token: str, find: Callable[[str | None], Key | None], terms: Terms) -> Mapping[str, Any]:
-    """The claims of a good token; raises NotVouched. `find` knows the provider's keys."""
+def signing_keys(transport: httpx2.BaseTransport, url: str) -> KeySet:
+    """The keys that the provider lists; raises ProviderTrouble."""
+    from joserfc.jwk import KeySet
+
+    reply = get(transport, url)
+    body = reply.json()
+    listed = body.get("keys") if isinstance(body, Mapping) else None
+    if reply.status_code != 200 or not isinstance(listed, list):
+        raise trouble(url, "It does not list its keys.")
+    return KeySet([key for given in listed[:MAX_KEYS] if (key := _imported(given)) is not None])
+
+
+def _imported(given: Any) -> Key | None:
+    """None for what cannot be used here: providers list keys for other purposes, and of kinds still to come."""
+    from joserfc.errors import JoseError
+    from joserfc.jwk import import_key
+
+    if not isinstance(given, dict) or given.get("kty") not in SIGNING or given.get("use", "sig") != "sig":
+        return None
+    try:
+        return import_key(given)
+    except (JoseError, ValueError, TypeError, KeyError):
+        return None
+
+
+def checked(token: str, keys: Cached[KeySet], terms: Terms) -> Mapping[str, Any]:
+    """The claims of a good token; raises NotVouched, ProviderTrouble."""
     from authlib.oidc.core import CodeIDToken
     from joserfc.errors import JoseError
 
     try:
-        header, claims = _signed(token, find)
+        found = _decoded(token, keys, terms)
         wanted = {
             "iss": {"essential": True, "value": terms.issuer},
             "aud": {"essential": True, "value": terms.client},
             "sub": {"essential": True},
         }
         params = {"client_id": terms.client, "nonce": terms.nonce, "access_token": terms.access_token}
-        CodeIDToken(claims, header, wanted, params).validate(now=int(terms.now), leeway=LEEWAY)
+        CodeIDToken(found.claims, found.header, wanted, params).validate(now=int(terms.now), leeway=LEEWAY)
     except (JoseError, ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         raise not_vouched(_reason(error)) from error
     try:
-        checked_subject(claims["sub"])
+        checked_subject(found.claims["sub"])
     except BadInput as error:
         raise not_vouched("Its name for you is none.") from error
-    return claims
+    return found.claims
 
 
-def _signed(token: str, find: Callable[[str | None], Key | None]) -> tuple[dict[str, Any], dict[str, Any]]:
-    from joserfc import jws, jwt
+def _decoded(token: str, keys: Cached[KeySet], terms: Terms) -> Token:
+    """A key that is not known is looked for once more: the provider may have a new one."""
+    from joserfc import jwt
     from joserfc.errors import InvalidKeyIdError, UnsupportedAlgorithmError
 
     if len(token) > MAX_TOKEN:
         raise ValueError("the token is too long")
-    header = jws.extract_compact(token.encode("ascii")).headers()
-    if header.get("alg") not in ALGORITHMS:
-        raise UnsupportedAlgorithmError(f"it is signed with {str(header.get('alg'))[:20]!r}")
-    kid = header.get("kid")
-    key = find(kid if isinstance(kid, str) else None)
-    if key is None:
-        raise InvalidKeyIdError("none of the provider's keys")
-    found = jwt.decode(token, key, algorithms=list(ALGORITHMS))
-    return found.header, found.claims
+    allowed = [name for name in ALGORITHMS if terms.algorithms is None or name in terms.algorithms]
+    if not allowed:
+        # For joserfc an empty list is no list: it would take its own, which has HS256.
+        raise UnsupportedAlgorithmError("the provider signs with nothing that is taken here")
+    try:
+        return jwt.decode(token, keys.get(KEEP_SECONDS), allowed)
+    except InvalidKeyIdError:
+        return jwt.decode(token, keys.get(AGAIN_SECONDS), allowed)
 
 
 def _reason(error: Exception) -> str:

@@ -1,22 +1,61 @@
-"""One provider: the way there, and whom it vouches for when somebody comes back. Blocks; has a lane of its own."""
+"""One provider: where to send a browser, and whom it vouches for when one comes back. Blocks; has a lane of its own."""
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlsplit
+
+import httpx2
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from crucible.control.people.openid import idtoken
-from crucible.control.people.openid.keyring import KEEP_SECONDS, Keyring
-from crucible.control.people.openid.metadata import Metadata, discovered
-from crucible.control.people.openid.web import ProviderTrouble, Reply, Web, trouble
-from crucible.core.openid import Client, Person, challenge_of, person_of
+from crucible.control.people.openid.idtoken import KEEP_SECONDS, not_vouched
+from crucible.control.people.openid.transport import Cached, get, trouble
+from crucible.core.openid import Client, Person, person_of
 
-AGAIN_SECONDS = 5.0
-"""How long a provider that is down is left alone."""
+if TYPE_CHECKING:
+    from joserfc.jwk import KeySet
+
 SCOPES = "openid email profile"
+WELL_KNOWN = "/.well-known/openid-configuration"
+MAX_URL = 2000
+
+
+def _checked_address(url: str) -> str:
+    parts = urlsplit(url)
+    if not parts.hostname or parts.port == 0:
+        raise ValueError("no address of a server")
+    return url
+
+
+_Url = Annotated[str, Field(pattern=r"^https?://[\x21-\x7e]+$", max_length=MAX_URL), AfterValidator(_checked_address)]
+
+
+class Metadata(BaseModel):
+    """What a provider says of itself (OpenID Connect Discovery): the part that is used here.
+
+    Authlib's own check is not used. It refuses providers for parts that nobody reads here, Okta among them, and lets
+    pass addresses that are none and, by a variable of the environment, ones in the open.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    issuer: str
+    authorization_endpoint: _Url
+    token_endpoint: _Url
+    jwks_uri: _Url
+    userinfo_endpoint: _Url | None = None
+    token_endpoint_auth_methods_supported: tuple[str, ...] = ("client_secret_basic",)
+    id_token_signing_alg_values_supported: tuple[str, ...] | None = None
+    authorization_response_iss_parameter_supported: bool = False
+
+    @property
+    def endpoints(self) -> tuple[str, ...]:
+        found = (self.authorization_endpoint, self.token_endpoint, self.jwks_uri, self.userinfo_endpoint)
+        return tuple(url for url in found if url is not None)
 
 
 @dataclass(frozen=True)
@@ -30,96 +69,122 @@ class Trip:
 
 
 class Provider:
-    def __init__(self, client: Client, web: Web, steady: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, client: Client, transport: httpx2.BaseTransport, steady: Callable[[], float] = time.monotonic
+    ) -> None:
         self._client = client
-        self._web = web
+        self._transport = transport
         self._steady = steady
-        self._keys = Keyring(web, steady)
-        self._lock = threading.Lock()
-        self._known: tuple[Metadata, float] | None = None
-        self._failed: tuple[ProviderTrouble, float] | None = None
+        self._published = Cached(self._publications, steady)
 
     def way(self, trip: Trip) -> str:
         """Where to send the browser. Raises ProviderTrouble."""
-        from authlib.oauth2.rfc6749.parameters import prepare_grant_uri
-
-        return str(
-            prepare_grant_uri(
-                self._metadata().authorization_endpoint,
-                client_id=self._client.id,
-                response_type="code",
-                redirect_uri=trip.redirect_uri,
-                scope=SCOPES,
+        about, _ = self._published.get(KEEP_SECONDS)
+        with self._oauth(about) as oauth:
+            url, _ = oauth.create_authorization_url(
+                about.authorization_endpoint,
                 state=trip.state,
                 nonce=trip.nonce,
-                code_challenge=challenge_of(trip.verifier),
-                code_challenge_method="S256",
+                code_verifier=trip.verifier,
+                redirect_uri=trip.redirect_uri,
             )
-        )
+        return str(url)
 
     def vouched(self, trip: Trip, code: str, named: str | None, now: float) -> Person:
         """Who came back with `code`. `named`: the issuer that the browser names. The provider's tokens are not kept.
 
         Raises NotVouched, ProviderTrouble.
         """
-        about = self._metadata()
+        about, keys = self._published.get(KEEP_SECONDS)
         _same_issuer(about, named)
         given = self._exchange(about, trip, code)
         token, access = given.get("id_token"), given.get("access_token")
         if not isinstance(token, str):
-            raise idtoken.not_vouched("It sent none.")
+            raise not_vouched("It sent none.")
         access = access if isinstance(access, str) and access else None
-        terms = idtoken.Terms(about.issuer, self._client.id, trip.nonce, now, access)
-        claims = idtoken.checked(token, lambda kid: self._keys.find(about.jwks_uri, kid), terms)
+        algorithms = about.id_token_signing_alg_values_supported
+        terms = idtoken.Terms(about.issuer, self._client.id, trip.nonce, now, access, algorithms)
+        claims = idtoken.checked(token, keys, terms)
         if "email" not in claims and about.userinfo_endpoint and access:
-            claims = {**claims, **self._more(about.userinfo_endpoint, access, claims["sub"])}
+            claims = {**claims, **self._userinfo(about.userinfo_endpoint, access, claims["sub"])}
         return person_of(claims)
 
-    def _metadata(self) -> Metadata:
-        """Whoever asks while the provider is down hears so at once: it is not asked again for each of them."""
-        with self._lock:
-            now = self._steady()
-            if self._known is not None and now - self._known[1] <= KEEP_SECONDS:
-                return self._known[0]
-            if self._failed is not None and now - self._failed[1] < AGAIN_SECONDS:
-                raise self._failed[0]
-            try:
-                found = discovered(self._client, self._web)
-            except ProviderTrouble as error:
-                self._failed = (error, self._steady())
-                raise
-            self._known, self._failed = (found, self._steady()), None
-            return found
+    def _publications(self) -> tuple[Metadata, Cached[KeySet]]:
+        """A description that is fetched again may name another list of keys, so none are kept across."""
+        about = discovered(self._client, self._transport)
+        return about, Cached(lambda: idtoken.signing_keys(self._transport, about.jwks_uri), self._steady)
+
+    def _oauth(self, about: Metadata) -> Any:
+        """Authlib's client. It says who we are in a header unless the provider takes it in the form only."""
+        from authlib.integrations.httpx_client import OAuth2Client
+
+        secret, known = self._client.secret, about.token_endpoint_auth_methods_supported
+        in_form = secret and "client_secret_basic" not in known and "client_secret_post" in known
+        return OAuth2Client(
+            self._client.id,
+            secret.reveal() if secret else None,
+            token_endpoint_auth_method="client_secret_post" if in_form else None,
+            scope=SCOPES,
+            code_challenge_method="S256",
+            transport=self._transport,
+        )
 
     def _exchange(self, about: Metadata, trip: Trip, code: str) -> Mapping[str, Any]:
-        from authlib.oauth2.auth import ClientAuth
-        from authlib.oauth2.rfc6749.parameters import prepare_token_request
+        """The tokens for a code. One that is used, too old or made up is the user's to repair, the rest is not."""
+        from authlib.integrations.base_client import OAuthError
 
-        body = prepare_token_request(
-            "authorization_code", "", trip.redirect_uri, code=code, code_verifier=trip.verifier
-        )
-        secret = None if self._client.secret is None else self._client.secret.reveal()
-        auth = ClientAuth(self._client.id, secret, self._method(about))
-        url, headers, form = auth.prepare("POST", about.token_endpoint, {}, body)
-        reply = self._web.ask(url, form, headers)
-        return _given(url, reply)
+        url = about.token_endpoint
+        try:
+            with self._oauth(about) as oauth:
+                oauth.register_compliance_hook("access_token_response", _need_reason)
+                given: Mapping[str, Any] = oauth.fetch_token(
+                    url, code=code, code_verifier=trip.verifier, redirect_uri=trip.redirect_uri
+                )
+        except OAuthError as error:
+            if error.error == "invalid_grant":
+                raise not_vouched("It does not know the code that you brought, or not any more.") from error
+            said = str(error.error)[:100]
+            raise trouble(url, f"It answers {said!r} to this server; oidc_client_secret may be wrong.") from error
+        except (httpx2.HTTPStatusError, ValueError, TypeError, OverflowError) as error:
+            raise trouble(url, f"It answers no tokens ({type(error).__name__}).") from error
+        return given
 
-    def _method(self, about: Metadata) -> str:
-        """How we say who we are: in the header unless the provider takes it in the form only."""
-        if self._client.secret is None:
-            return "none"
-        known = about.token_endpoint_auth_methods_supported
-        in_form = "client_secret_basic" not in known and "client_secret_post" in known
-        return "client_secret_post" if in_form else "client_secret_basic"
-
-    def _more(self, url: str, access: str, subject: str) -> Mapping[str, Any]:
+    def _userinfo(self, url: str, access: str, subject: str) -> Mapping[str, Any]:
         """The address, from a provider that does not put it into the token; only if it speaks of the same person."""
-        reply = self._web.ask(url, None, {"Authorization": f"Bearer {access}"})
-        if reply.status != 200 or not isinstance(reply.body, Mapping):
-            raise trouble(url, f"It answers {reply.status} when asked for your address.")
-        if reply.body.get("sub") != subject:
-            raise idtoken.not_vouched("It speaks of somebody else when asked for your address.")
-        return {name: reply.body.get(name) for name in ("email", "email_verified")}
+        reply = get(self._transport, url, bearer=access)
+        body = reply.json()
+        if reply.status_code != 200 or not isinstance(body, Mapping):
+            raise trouble(url, f"It answers {reply.status_code} when asked for your address.")
+        if body.get("sub") != subject:
+            raise not_vouched("It speaks of somebody else when asked for your address.")
+        return {name: body.get(name) for name in ("email", "email_verified")}
+
+
+def discovered(client: Client, transport: httpx2.BaseTransport) -> Metadata:
+    """Raises ProviderTrouble for a document that is none, or another provider's."""
+    url = client.issuer.rstrip("/") + WELL_KNOWN
+    reply = get(transport, url)
+    if reply.status_code != 200:
+        raise trouble(url, f"It answers {reply.status_code} to {WELL_KNOWN}.")
+    try:
+        found = Metadata.model_validate(reply.json())
+    except ValidationError as error:
+        missing = ", ".join(sorted({".".join(map(str, part["loc"])) for part in error.errors()}))
+        raise trouble(url, f"Its description lacks or garbles: {missing}.") from error
+    if found.issuer.rstrip("/") != client.issuer.rstrip("/"):
+        raise trouble(url, f"It calls itself {found.issuer[:200]!r}, and the setting oidc_issuer {client.issuer!r}.")
+    open_ones = [endpoint for endpoint in found.endpoints if not endpoint.startswith("https://")]
+    if open_ones and not client.here:
+        raise trouble(url, f"{open_ones[0][:200]} is not encrypted.")
+    return found
+
+
+def _need_reason(response: httpx2.Response) -> httpx2.Response:
+    """Authlib would take an error for tokens if it does not say which one it is."""
+    body = response.json()
+    if not isinstance(body, Mapping) or "error" not in body:
+        response.raise_for_status()
+    return response
 
 
 def _same_issuer(about: Metadata, named: str | None) -> None:
@@ -127,16 +192,4 @@ def _same_issuer(about: Metadata, named: str | None) -> None:
     if named is None and not about.authorization_response_iss_parameter_supported:
         return
     if named != about.issuer:
-        raise idtoken.not_vouched("The answer comes from another provider than the one that was asked.")
-
-
-def _given(url: str, reply: Reply) -> Mapping[str, Any]:
-    """The tokens in the answer. A code that is used, too old or made up is the person's to mend, the rest is not."""
-    if not isinstance(reply.body, Mapping):
-        raise trouble(url, "It answers no tokens.")
-    if reply.status == 200:
-        return reply.body
-    error = str(reply.body.get("error", ""))[:100]
-    if error == "invalid_grant":
-        raise idtoken.not_vouched("It does not know the code that you brought, or not any more.")
-    raise trouble(url, f"It answers {reply.status} {error!r} to this server; oidc_client_secret may be wrong.")
+        raise not_vouched("The answer comes from another provider than the one that was asked.")

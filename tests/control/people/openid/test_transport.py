@@ -8,10 +8,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 
+import httpx2
 import pytest
 from tests.openid_provider import OpenIdProvider, served
 
-from crucible.control.people.openid.web import MAX_ANSWER, HttpWeb, ProviderTrouble, Reply
+from crucible.control.people.openid.transport import MAX_ANSWER, BoundedTransport, ProviderTrouble, get
 
 pytestmark = pytest.mark.enable_socket
 
@@ -37,16 +38,17 @@ def speaking(say: Callable[[socket.socket], None]) -> Iterator[str]:
 
 def test_a_question_and_its_answer() -> None:
     with served(OpenIdProvider()) as provider:
-        reply = HttpWeb().ask(f"{provider.issuer}/.well-known/openid-configuration")
-        assert reply == Reply(200, provider.metadata())
-        refused = HttpWeb().ask(f"{provider.issuer}/token", "code=1", {"Authorization": "Basic x"})
-        assert refused == Reply(401, {"error": "invalid_client"})
+        reply = get(BoundedTransport(), f"{provider.issuer}/.well-known/openid-configuration")
+        assert (reply.status_code, reply.json()) == (200, provider.metadata())
+        with httpx2.Client(transport=BoundedTransport()) as http:
+            refused = http.post(f"{provider.issuer}/token", data={"code": "1"}, headers={"Authorization": "Basic x"})
+        assert (refused.status_code, refused.json()) == (401, {"error": "invalid_client"})
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"", b"\xff\xfe", b"[" * 100_000, b'{"a":', b"\x1f\x8b\x08"])
 def test_answers_that_are_no_json(body: bytes) -> None:
     with served(OpenIdProvider(answers={"/keys": (200, body)})) as provider, pytest.raises(ProviderTrouble) as caught:
-        HttpWeb().ask(f"{provider.issuer}/keys")
+        get(BoundedTransport(), f"{provider.issuer}/keys")
     assert "no JSON" in caught.value.why
 
 
@@ -56,7 +58,7 @@ def test_an_answer_that_is_too_large() -> None:
         served(OpenIdProvider(answers={"/keys": (200, body)})) as provider,
         pytest.raises(ProviderTrouble, match="as it should at"),
     ):
-        HttpWeb().ask(f"{provider.issuer}/keys")
+        get(BoundedTransport(), f"{provider.issuer}/keys")
 
 
 def test_an_answer_without_end() -> None:
@@ -66,7 +68,7 @@ def test_an_answer_without_end() -> None:
             peer.sendall(b"x" * 65536)
 
     with speaking(pour) as url, pytest.raises(ProviderTrouble) as caught:
-        HttpWeb().ask(url)
+        get(BoundedTransport(), url)
     assert str(MAX_ANSWER) in caught.value.why
 
 
@@ -74,7 +76,7 @@ def test_nobody_is_there() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
     with pytest.raises(ProviderTrouble) as caught:
-        HttpWeb().ask(url)
+        get(BoundedTransport(), url)
     assert caught.value.exit_code == 9
 
 
@@ -83,7 +85,7 @@ def test_a_provider_that_says_nothing() -> None:
     with speaking(lambda peer: silent.wait(10) and None) as url:
         began = time.monotonic()
         with pytest.raises(ProviderTrouble):
-            HttpWeb(seconds=0.4).ask(url)
+            get(BoundedTransport(seconds=0.4), url)
         silent.set()
         assert time.monotonic() - began < 5
 
@@ -97,7 +99,7 @@ def test_a_provider_that_answers_drop_by_drop() -> None:
     over = threading.Event()
     with speaking(drip) as url:
         with pytest.raises(ProviderTrouble, match="as it should") as caught:
-            HttpWeb(seconds=0.4).ask(url)
+            get(BoundedTransport(seconds=0.4), url)
         over.set()
     assert "within 0.4 s" in caught.value.why
 
@@ -111,9 +113,20 @@ def test_a_provider_whose_headers_come_drop_by_drop() -> None:
     over = threading.Event()
     with speaking(drip) as url:
         with pytest.raises(ProviderTrouble) as caught:
-            HttpWeb(seconds=0.4).ask(url)
+            get(BoundedTransport(seconds=0.4), url)
         over.set()
     assert "within 0.4 s" in caught.value.why
+
+
+def test_the_deadline_is_the_transports_and_no_clients() -> None:
+    """Authlib's client brings a shorter one for each step."""
+
+    def late(peer: socket.socket) -> None:
+        threading.Event().wait(0.2)
+        peer.sendall(OK + b"Content-Length: 2\r\n\r\n{}")
+
+    with speaking(late) as url, httpx2.Client(transport=BoundedTransport(), timeout=0.02) as http:
+        assert http.get(url).json() == {}
 
 
 def test_it_does_not_follow_to_other_places() -> None:
@@ -121,10 +134,11 @@ def test_it_does_not_follow_to_other_places() -> None:
         peer.sendall(b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 2\r\n\r\n{}")
 
     with speaking(elsewhere) as url:
-        assert HttpWeb().ask(url) == Reply(302, {})
+        reply = get(BoundedTransport(), url)
+        assert (reply.status_code, reply.json()) == (302, {})
 
 
 @pytest.mark.parametrize("url", ["http://[::1", "http://\x00/", "text"])
 def test_addresses_that_are_none(url: str) -> None:
     with pytest.raises(ProviderTrouble):
-        HttpWeb().ask(url)
+        get(BoundedTransport(), url)
