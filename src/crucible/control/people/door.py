@@ -19,7 +19,6 @@ from crucible.core.people import (
     EVERY_PERMISSION,
     LONGEST_PASSWORD,
     NOBODY,
-    SESSION_SECONDS,
     Identity,
     Permission,
     Via,
@@ -82,14 +81,14 @@ class Door(Office):
                 why="One that logs in works once, for five minutes; one that shares a job for as long as was said.",
                 fix="`crucible login --link` makes a new one; a share link, whoever gave it.",
             )
-        return await self._session(user)
+        return await self._session_of(user)
 
     async def login(self, name: str, password: str) -> View:
         """A session for a name and its password. A wrong one costs as much time as a right one."""
         user = await self._proven(name, password)
         if user is None:
             raise NotAllowed("The name or the password is wrong.", fix="Try again; an administrator can set a new one.")
-        return await self._session(user)
+        return await self._session_of(user)
 
     async def confirm(self, name: str, password: str | None) -> None:
         """Raise Forbidden unless it is the user's: whoever found his browser open does not lock him out of it."""
@@ -162,13 +161,8 @@ class Door(Office):
 
         return await self._write(look)
 
-    async def _session(self, user: str) -> View:
-        def named(conn: Connection) -> Identity:
-            row = users.of(conn, user)
-            return Identity(user, row["name"], Via.SESSION, admin=bool(row["admin"]))
-
-        who = await self._ports.db.read(named)
-        return await self._issue(who, "session", Via.SESSION.value, who.scopes, SESSION_SECONDS)
+    async def _session_of(self, user: str) -> View:
+        return await self._session(await self._ports.db.read(lambda conn: users.signed_in(users.of(conn, user))))
 
 
 def _kept(conn: Connection, name: str) -> _Kept:

@@ -13,7 +13,7 @@ from crucible.control.people.tokens import NewToken
 from crucible.control.ports import Ports
 from crucible.control.views import View, iso
 from crucible.core.ids import Prefix
-from crucible.core.people import Identity, Permission
+from crucible.core.people import SESSION_SECONDS, Identity, Permission, Via
 
 T = TypeVar("T")
 
@@ -32,6 +32,9 @@ class Office:
         if not who.may(Permission.READ, project):
             raise projects.missing(project)
         await self._ports.db.read(lambda conn: projects.need(conn, project))
+
+    async def _session(self, who: Identity) -> View:
+        return await self._issue(who, "session", Via.SESSION.value, who.scopes, SESSION_SECONDS)
 
     async def _issue(
         self,

@@ -11,7 +11,7 @@ from crucible.control.db import schema as t
 from crucible.control.db.statement import Row, Statement, inserting
 from crucible.control.views import View, iso
 from crucible.core.errors import Conflict, NotFound
-from crucible.core.people import OWNER
+from crucible.core.people import OWNER, Identity, Via
 
 _c = t.users.c
 _ID = Statement(select(t.users).where(_c.id == bindparam("user")))
@@ -81,6 +81,11 @@ def of(conn: Connection, user: str) -> Row:
     row = _ID.first(conn, user=user)
     assert row is not None, user
     return row
+
+
+def signed_in(row: Row) -> Identity:
+    """The user of a row, in a session."""
+    return Identity(row["id"], row["name"], Via.SESSION, admin=bool(row["admin"]))
 
 
 def named(conn: Connection, name: str) -> Row:

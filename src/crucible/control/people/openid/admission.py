@@ -34,7 +34,7 @@ def _found(conn: Connection, client: Client, person: Person, new_user: str, now:
             _bind(conn, row["id"], row["name"], client, person, now)
     if row["disabled_at"] is not None:
         return Refusal.DISABLED
-    return Identity(row["id"], row["name"], Via.SESSION, admin=bool(row["admin"]))
+    return users.signed_in(row)
 
 
 def _made(conn: Connection, client: Client, person: Person, new_user: str, now: float) -> Identity | Refusal:

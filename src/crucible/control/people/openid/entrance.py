@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable
 from typing import TypeVar
 from urllib.parse import urlencode
@@ -14,7 +13,7 @@ from crucible.control.people import users
 from crucible.control.people.office import Office
 from crucible.control.people.openid import signins
 from crucible.control.people.openid.admission import admit
-from crucible.control.people.openid.provider import Provider, Trip
+from crucible.control.people.openid.provider import Provider
 from crucible.control.people.openid.signins import SignIn
 from crucible.control.people.openid.transport import trouble
 from crucible.control.ports import Ports
@@ -22,7 +21,7 @@ from crucible.control.views import View
 from crucible.core.errors import BadInput, NotAllowed, TimedOut
 from crucible.core.ids import Prefix
 from crucible.core.openid import Answer, Begun, Client, Command, Landing, Person, Refusal, challenge_of, local_path
-from crucible.core.people import SESSION_SECONDS, Identity, Via
+from crucible.core.people import Identity
 from crucible.core.secret import Secret
 
 LANE = "openid"
@@ -58,24 +57,21 @@ class Entrance(Office):
         """Where to send the browser. It comes back to `redirect_uri`, and ends at `path` or at `command`."""
         if path is not None:
             local_path(path)
-        trip = Trip(_random(), _random(), _random(), redirect_uri)
-        browser = _random()
-        url = await self._asked(lambda: self._provider.way(trip))
-        new = SignIn(trip, self._client.issuer, browser, path, command)
+        new = SignIn(self._client.issuer, redirect_uri, path, command)
+        url = await self._asked(lambda: self._provider.way(new))
         await self._write(lambda conn, now: signins.begin(conn, new, now, AWAY_SECONDS))
-        return Begun(url, Secret(browser))
+        return Begun(url, Secret(new.browser))
 
     async def finish(self, answer: Answer) -> Landing:
         """Somebody is back. Raises NotAllowed, Forbidden, BadInput, and ProviderTrouble if the provider is at fault."""
         going = await self._taken(answer)
         code = _brought(answer)
         now = self._ports.clock.now()
-        person = await self._asked(lambda: self._provider.vouched(going.trip, code, answer.issuer, now))
+        person = await self._asked(lambda: self._provider.vouched(going, code, answer.issuer, now))
         who = await self._admitted(person)
         if going.command is not None:
             return Landing(who.name, handover=await self._handed_over(who, going.command))
-        session = await self._issue(who, "session", Via.SESSION.value, who.scopes, SESSION_SECONDS)
-        return Landing(who.name, session, going.path)
+        return Landing(who.name, await self._session(who), going.path)
 
     async def fetch(self, code: str, verifier: str) -> View:
         """The session of a command for the code that its listener was given; raises NotAllowed."""
@@ -87,7 +83,7 @@ class Entrance(Office):
                 why="It works once, for two minutes, and only for the command that asked for it.",
                 fix="Run `crucible login` again.",
             )
-        return await self._issue(who, "session", Via.SESSION.value, who.scopes, SESSION_SECONDS)
+        return await self._session(who)
 
     async def _asked(self, work: Callable[[], T]) -> T:
         """The provider has a lane of its own: one that hangs holds up those who sign in, and nobody else."""
@@ -115,7 +111,7 @@ class Entrance(Office):
         return found
 
     async def _handed_over(self, who: Identity, command: Command) -> str:
-        code = _random()
+        code = signins.random_text()
         challenge = command.challenge
         await self._write(lambda conn, now: signins.hand_over(conn, code, who.user, challenge, now, FETCH_SECONDS))
         return f"http://127.0.0.1:{command.port}/?{urlencode({'code': code, 'state': command.echo})}"
@@ -139,8 +135,4 @@ def _fetched(conn: Connection, code: str, challenge: str, now: float) -> Identit
     row = None if user is None else users.of(conn, user)
     if row is None or row["disabled_at"] is not None:
         return None
-    return Identity(row["id"], row["name"], Via.SESSION, admin=bool(row["admin"]))
-
-
-def _random() -> str:
-    return secrets.token_urlsafe(32)
+    return users.signed_in(row)

@@ -51,10 +51,8 @@ def signing_keys(transport: httpx2.BaseTransport, url: str) -> KeySet:
     """The keys that the provider lists; raises ProviderTrouble."""
     from joserfc.jwk import KeySet
 
-    reply = get(transport, url)
-    body = reply.json()
-    listed = body.get("keys") if isinstance(body, Mapping) else None
-    if reply.status_code != 200 or not isinstance(listed, list):
+    listed = get(transport, url).get("keys")
+    if not isinstance(listed, list):
         raise trouble(url, "It does not list its keys.")
     return KeySet([key for given in listed[:MAX_KEYS] if (key := _imported(given)) is not None])
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 
@@ -13,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from crucible.control.people.openid import idtoken
 from crucible.control.people.openid.idtoken import KEEP_SECONDS, not_vouched
+from crucible.control.people.openid.signins import SignIn
 from crucible.control.people.openid.transport import Cached, get, trouble
 from crucible.core.openid import Client, Person, person_of
 
@@ -37,8 +37,7 @@ _Url = Annotated[str, Field(pattern=r"^https?://[\x21-\x7e]+$", max_length=MAX_U
 class Metadata(BaseModel):
     """What a provider says of itself (OpenID Connect Discovery): the part that is used here.
 
-    Authlib's own check is not used. It refuses providers for parts that nobody reads here, Okta among them, and lets
-    pass addresses that are none and, by a variable of the environment, ones in the open.
+    Not authlib's check: it refuses Okta and lets addresses pass that are not encrypted (docs/decisions/0030).
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -58,16 +57,6 @@ class Metadata(BaseModel):
         return tuple(url for url in found if url is not None)
 
 
-@dataclass(frozen=True)
-class Trip:
-    """One sign-in: what was sent along, and has to come back or is needed for the exchange."""
-
-    state: str
-    nonce: str
-    verifier: str
-    redirect_uri: str
-
-
 class Provider:
     def __init__(
         self, client: Client, transport: httpx2.BaseTransport, steady: Callable[[], float] = time.monotonic
@@ -77,33 +66,33 @@ class Provider:
         self._steady = steady
         self._published = Cached(self._publications, steady)
 
-    def way(self, trip: Trip) -> str:
+    def way(self, signin: SignIn) -> str:
         """Where to send the browser. Raises ProviderTrouble."""
         about, _ = self._published.get(KEEP_SECONDS)
         with self._oauth(about) as oauth:
             url, _ = oauth.create_authorization_url(
                 about.authorization_endpoint,
-                state=trip.state,
-                nonce=trip.nonce,
-                code_verifier=trip.verifier,
-                redirect_uri=trip.redirect_uri,
+                state=signin.state,
+                nonce=signin.nonce,
+                code_verifier=signin.verifier,
+                redirect_uri=signin.redirect_uri,
             )
         return str(url)
 
-    def vouched(self, trip: Trip, code: str, named: str | None, now: float) -> Person:
+    def vouched(self, signin: SignIn, code: str, named: str | None, now: float) -> Person:
         """Who came back with `code`. `named`: the issuer that the browser names. The provider's tokens are not kept.
 
         Raises NotVouched, ProviderTrouble.
         """
         about, keys = self._published.get(KEEP_SECONDS)
         _same_issuer(about, named)
-        given = self._exchange(about, trip, code)
+        given = self._exchange(about, signin, code)
         token, access = given.get("id_token"), given.get("access_token")
         if not isinstance(token, str):
             raise not_vouched("It sent none.")
         access = access if isinstance(access, str) and access else None
         algorithms = about.id_token_signing_alg_values_supported
-        terms = idtoken.Terms(about.issuer, self._client.id, trip.nonce, now, access, algorithms)
+        terms = idtoken.Terms(about.issuer, self._client.id, signin.nonce, now, access, algorithms)
         claims = idtoken.checked(token, keys, terms)
         if "email" not in claims and about.userinfo_endpoint and access:
             claims = {**claims, **self._userinfo(about.userinfo_endpoint, access, claims["sub"])}
@@ -129,7 +118,7 @@ class Provider:
             transport=self._transport,
         )
 
-    def _exchange(self, about: Metadata, trip: Trip, code: str) -> Mapping[str, Any]:
+    def _exchange(self, about: Metadata, signin: SignIn, code: str) -> Mapping[str, Any]:
         """The tokens for a code. One that is used, too old or made up is the user's to repair, the rest is not."""
         from authlib.integrations.base_client import OAuthError
 
@@ -138,7 +127,7 @@ class Provider:
             with self._oauth(about) as oauth:
                 oauth.register_compliance_hook("access_token_response", _need_reason)
                 given: Mapping[str, Any] = oauth.fetch_token(
-                    url, code=code, code_verifier=trip.verifier, redirect_uri=trip.redirect_uri
+                    url, code=code, code_verifier=signin.verifier, redirect_uri=signin.redirect_uri
                 )
         except OAuthError as error:
             if error.error == "invalid_grant":
@@ -151,10 +140,7 @@ class Provider:
 
     def _userinfo(self, url: str, access: str, subject: str) -> Mapping[str, Any]:
         """The address, from a provider that does not put it into the token; only if it speaks of the same person."""
-        reply = get(self._transport, url, bearer=access)
-        body = reply.json()
-        if reply.status_code != 200 or not isinstance(body, Mapping):
-            raise trouble(url, f"It answers {reply.status_code} when asked for your address.")
+        body = get(self._transport, url, bearer=access)
         if body.get("sub") != subject:
             raise not_vouched("It speaks of somebody else when asked for your address.")
         return {name: body.get(name) for name in ("email", "email_verified")}
@@ -163,11 +149,9 @@ class Provider:
 def discovered(client: Client, transport: httpx2.BaseTransport) -> Metadata:
     """Raises ProviderTrouble for a document that is none, or another provider's."""
     url = client.issuer.rstrip("/") + WELL_KNOWN
-    reply = get(transport, url)
-    if reply.status_code != 200:
-        raise trouble(url, f"It answers {reply.status_code} to {WELL_KNOWN}.")
+    described = get(transport, url)
     try:
-        found = Metadata.model_validate(reply.json())
+        found = Metadata.model_validate(described)
     except ValidationError as error:
         missing = ", ".join(sorted({".".join(map(str, part["loc"])) for part in error.errors()}))
         raise trouble(url, f"Its description lacks or garbles: {missing}.") from error

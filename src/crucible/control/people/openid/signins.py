@@ -5,13 +5,13 @@ Both work once and for minutes. What a browser or a command has to show is kept 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import secrets
+from dataclasses import dataclass, field
 
 from sqlalchemy import Connection, bindparam, delete, select
 
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement, inserting
-from crucible.control.people.openid.provider import Trip
 from crucible.control.people.tokens import digest
 from crucible.core.openid import Command
 
@@ -26,15 +26,22 @@ _FETCH = Statement(delete(t.handovers).where(_h.code == bindparam("sha256")))
 _UNFETCHED = Statement(delete(t.handovers).where(_h.expires_at <= bindparam("before")))
 
 
+def random_text() -> str:
+    return secrets.token_urlsafe(32)
+
+
 @dataclass(frozen=True)
 class SignIn:
     """`path`: where the browser goes afterwards; `command`: who gets the session instead."""
 
-    trip: Trip
     issuer: str
-    browser: str
+    redirect_uri: str
     path: str | None = None
     command: Command | None = None
+    state: str = field(default_factory=random_text)
+    nonce: str = field(default_factory=random_text)
+    verifier: str = field(default_factory=random_text)
+    browser: str = field(default_factory=random_text)
 
 
 def begin(conn: Connection, new: SignIn, now: float, seconds: float) -> None:
@@ -43,12 +50,12 @@ def begin(conn: Connection, new: SignIn, now: float, seconds: float) -> None:
     command = new.command
     _ADD.run(
         conn,
-        state=digest(new.trip.state),
+        state=digest(new.state),
         browser=digest(new.browser),
         issuer=new.issuer,
-        nonce=new.trip.nonce,
-        verifier=new.trip.verifier,
-        redirect_uri=new.trip.redirect_uri,
+        nonce=new.nonce,
+        verifier=new.verifier,
+        redirect_uri=new.redirect_uri,
         path=new.path,
         port=command and command.port,
         challenge=command and command.challenge,
@@ -65,8 +72,8 @@ def take(conn: Connection, state: str, browser: str, now: float) -> SignIn | Non
     if row["expires_at"] <= now:
         return None
     command = None if row["port"] is None else Command(row["port"], row["challenge"], row["echo"])
-    trip = Trip(state, row["nonce"], row["verifier"], row["redirect_uri"])
-    return SignIn(trip, row["issuer"], browser, row["path"], command)
+    sent = {name: row[name] for name in ("issuer", "redirect_uri", "path", "nonce", "verifier")}
+    return SignIn(**sent, command=command, state=state, browser=browser)
 
 
 def hand_over(conn: Connection, code: str, user: str, challenge: str, now: float, seconds: float) -> None:

@@ -6,8 +6,8 @@ import asyncio
 import json
 import ssl
 import threading
-from collections.abc import Callable
-from typing import Generic, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, TypeVar
 
 import httpx2
 
@@ -76,16 +76,20 @@ async def _read(response: httpx2.Response, url: str) -> bytes:
     return bytes(found)
 
 
-def get(transport: httpx2.BaseTransport, url: str, bearer: str | None = None) -> httpx2.Response:
-    """The answer to a GET; raises ProviderTrouble."""
+def get(transport: httpx2.BaseTransport, url: str, bearer: str | None = None) -> Mapping[str, Any]:
+    """The JSON object at an address; raises ProviderTrouble."""
     headers = {"Accept": "application/json"}
     if bearer is not None:
         headers["Authorization"] = f"Bearer {bearer}"
     try:
         with httpx2.Client(transport=transport) as http:
-            return http.get(url, headers=headers)
+            reply = http.get(url, headers=headers)
     except (httpx2.TransportError, httpx2.InvalidURL, ValueError) as error:
         raise trouble(url, f"{type(error).__name__}: {error}") from error
+    body = reply.json()
+    if reply.status_code != 200 or not isinstance(body, Mapping):
+        raise trouble(url, f"It answers {reply.status_code}, or no JSON object.")
+    return body
 
 
 class Cached(Generic[T]):
