@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,6 +18,9 @@ from crucible.core.hooks import ENDS, HookEvent, HookFormat
 from crucible.core.ids import short
 from crucible.core.views.hooks import DeliveryView, HookView
 
+if TYPE_CHECKING:
+    from crucible.client.hooks import Hooks
+
 Ref = Annotated[str, typer.Argument(metavar="HOOK", help="The hook's id, or an ending of it.")]
 Events = Annotated[
     list[str] | None,
@@ -25,10 +30,8 @@ Events = Annotated[
 
 def notifications(ctx: typer.Context, project: Project = None) -> None:
     """List a project's hooks: what each is told of, and how it does."""
-    session = Session.of(ctx)
-    with session.api() as api:
-        where = chosen_project(session, api, project)
-        found = api.hooks.listed(where)
+    with _hooks(ctx, project) as (session, hooks, where):
+        found = hooks.listed(where)
     none = f"The project {where} tells nobody. `crucible notifications add URL` adds an address."
     heads = ("HOOK", "URL", "EVENTS", "STATE", "LAST")
     session.out.listing(found, Listing(heads, _row, lambda hook: hook.id, none), project=where)
@@ -42,20 +45,18 @@ def add(
     project: Project = None,
 ) -> None:
     """Tell an address what becomes of a project's jobs. The secret that signs the messages is printed once."""
-    session = Session.of(ctx)
     events = _events(event) or ENDS
     if format not in set(HookFormat):
         raise UnknownName("format", format, [item.value for item in HookFormat])
-    with session.api() as api:
-        made = api.hooks.add(chosen_project(session, api, project), url, events=events, format=format)
+    with _hooks(ctx, project) as (session, hooks, where):
+        made = hooks.add(where, url, events=events, format=format)
     _print_secret(session, made, f"Try it: crucible notifications test {short(made.id)} --project {made.project}")
 
 
 def show(ctx: typer.Context, hook: Ref, project: Project = None) -> None:
     """Show one hook: what it is told of, how it does, and why it is disabled if it is."""
-    session = Session.of(ctx)
-    with session.api() as api:
-        found = api.hooks.one(chosen_project(session, api, project), hook)
+    with _hooks(ctx, project) as (session, hooks, where):
+        found = hooks.one(where, hook)
     _show(session, found)
 
 
@@ -67,20 +68,18 @@ def change(
     project: Project = None,
 ) -> None:
     """Change a hook's address, or what it is told of."""
-    session = Session.of(ctx)
     events = _events(event) or None
     if events is None and url is None:
         raise BadInput("Nothing is to be changed.", fix="Give --event, --url, or both.")
-    with session.api() as api:
-        changed = api.hooks.change(chosen_project(session, api, project), hook, url=url, events=events)
+    with _hooks(ctx, project) as (session, hooks, where):
+        changed = hooks.change(where, hook, url=url, events=events)
     _show(session, changed)
 
 
 def try_it(ctx: typer.Context, hook: Ref, project: Project = None) -> int:
     """Send a ping now, also to a hook that is disabled, and say what the receiver answered."""
-    session = Session.of(ctx)
-    with session.api() as api:
-        tried = api.hooks.test(chosen_project(session, api, project), hook)
+    with _hooks(ctx, project) as (session, hooks, where):
+        tried = hooks.test(where, hook)
     if session.out.as_json:
         session.out.json(tried.as_json())
     session.out.say(f"{_outcome(tried)} after {tried.seconds:.2f} s. {tried.answer or ''}".strip())
@@ -99,9 +98,8 @@ def disable(ctx: typer.Context, hook: Ref, project: Project = None) -> None:
 
 def rotate(ctx: typer.Context, hook: Ref, project: Project = None) -> None:
     """Give a hook a new signing secret. For a day messages are signed with the old one too."""
-    session = Session.of(ctx)
-    with session.api() as api:
-        made = api.hooks.rotate(chosen_project(session, api, project), hook)
+    with _hooks(ctx, project) as (session, hooks, where):
+        made = hooks.rotate(where, hook)
     _print_secret(session, made, "For a day messages carry a signature of the old one too.")
 
 
@@ -112,10 +110,8 @@ def deliveries(
     project: Project = None,
 ) -> None:
     """List the last tries to tell a hook something, newest first."""
-    session = Session.of(ctx)
-    with session.api() as api:
-        where = chosen_project(session, api, project)
-        found = api.hooks.deliveries(where, hook, limit=limit)
+    with _hooks(ctx, project) as (session, hooks, where):
+        found = hooks.deliveries(where, hook, limit=limit)
     heads = ("AT", "TYPE", "JOB", "OUTCOME", "SECONDS", "ANSWER")
     listing = Listing(heads, _delivery_row, lambda tried: tried.id, "It was told nothing yet.")
     session.out.listing(found, listing, project=where)
@@ -123,23 +119,28 @@ def deliveries(
 
 def remove(ctx: typer.Context, hook: Ref, project: Project = None, yes: Yes = False) -> int:
     """Remove a hook and its secret."""
-    session = Session.of(ctx)
-    with session.api() as api:
-        where = chosen_project(session, api, project)
-        found = api.hooks.one(where, hook)
+    with _hooks(ctx, project) as (session, hooks, where):
+        found = hooks.one(where, hook)
         if not session.confirm(f"Remove {short(found.id)}, which tells {found.url}?", yes=yes):
             return 1
-        api.hooks.remove(where, found.id)
+        hooks.remove(where, found.id)
     if session.out.as_json:
         session.out.json({"project": where, "id": found.id, "removed": True})
     session.out.say(f"{short(found.id)} is removed.")
     return 0
 
 
-def _switch(ctx: typer.Context, hook: str, project: str | None, *, on: bool) -> None:
+@contextmanager
+def _hooks(ctx: typer.Context, project: str | None) -> Iterator[tuple[Session, Hooks, str]]:
+    """The session, the server's hooks, and the project that is meant."""
     session = Session.of(ctx)
     with session.api() as api:
-        changed = api.hooks.change(chosen_project(session, api, project), hook, enabled=on)
+        yield session, api.hooks, chosen_project(session, api, project)
+
+
+def _switch(ctx: typer.Context, hook: str, project: str | None, *, on: bool) -> None:
+    with _hooks(ctx, project) as (session, hooks, where):
+        changed = hooks.change(where, hook, enabled=on)
     if session.out.as_json:
         session.out.json(changed.as_json())
     session.out.say(f"{short(changed.id)} is {'enabled: it is told what happens from now on' if on else 'disabled'}.")

@@ -1,17 +1,15 @@
-"""Tries to tell a receiver something, newest first and the last of each hook only. Functions of a Connection."""
+"""What was sent to a hook, each try by itself, the last hundred. Functions of a Connection."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
-from dataclasses import dataclass
 
 from sqlalchemy import Connection, bindparam, delete, select
 
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Row, Statement, inserting
 from crucible.control.hooks.messages import Message
+from crucible.control.hooks.sending import Sent
 from crucible.control.views import View, iso
-from crucible.core.hooks import Outcome, Reply
+from crucible.core.hooks import Outcome
 
 KEPT = 100
 """Of each hook."""
@@ -25,50 +23,30 @@ _OF = Statement(
 )
 _LAST_KEPT = select(_c.id).where(_c.hook == bindparam("of_hook")).order_by(_c.id.desc()).offset(KEPT - 1).limit(1)
 _TRIM = Statement(delete(t.deliveries).where(_c.hook == bindparam("of_hook"), _c.id < _LAST_KEPT.scalar_subquery()))
-_REMOVE = Statement(delete(t.deliveries).where(_c.hook == bindparam("of_hook")))
 
 
-@dataclass(frozen=True)
-class Try:
-    """One message, sent once: when, how long it took, and what came of it."""
-
-    message: Message
-    at: float
-    seconds: float
-    reply: Reply
-    outcome: Outcome
-
-
-def add(conn: Connection, hook: str, tried: Try) -> None:
+def add(conn: Connection, hook: str, message: Message, sent: Sent, outcome: Outcome) -> None:
     _ADD.run(
         conn,
         hook=hook,
-        message=tried.message.id,
-        type=tried.message.type,
-        job=tried.message.job,
-        at=tried.at,
-        seconds=tried.seconds,
-        outcome=tried.outcome.value,
-        status=tried.reply.status,
-        answer=tried.reply.text,
+        message=message.id,
+        type=message.type,
+        job=message.job,
+        at=sent.at,
+        seconds=sent.seconds,
+        outcome=outcome.value,
+        status=sent.reply.status,
+        answer=sent.reply.text,
     )
     _TRIM.run(conn, of_hook=hook)
 
 
 def of(conn: Connection, hook: str, most: int = KEPT) -> list[View]:
-    return [_view(row) for row in _rows(conn, hook, most)]
+    return [_view(row) for row in _OF.all(conn, of_hook=hook, most=min(max(most, 1), KEPT))]
 
 
 def last(conn: Connection, hook: str) -> View | None:
     return next(iter(of(conn, hook, 1)), None)
-
-
-def remove(conn: Connection, hook: str) -> None:
-    _REMOVE.run(conn, of_hook=hook)
-
-
-def _rows(conn: Connection, hook: str, most: int) -> Sequence[Row]:
-    return _OF.all(conn, of_hook=hook, most=min(max(most, 1), KEPT))
 
 
 def _view(row: Row) -> View:

@@ -16,7 +16,6 @@ from sqlalchemy import Connection
 from crucible.control import restored
 from crucible.control.db.clock import now as time_of
 from crucible.control.hooks import deliveries, messages, rows
-from crucible.control.hooks.deliveries import Try
 from crucible.control.hooks.messages import Message
 from crucible.control.hooks.rows import Hook
 from crucible.control.hooks.sending import Sender, Sent
@@ -147,7 +146,7 @@ class Notifier:
             verdict = judge(hook.standing, sent.reply, message.at, now, jitter)
             if not self._holds(conn) or not rows.settle(conn, hook, found.looked, verdict):
                 return None
-            deliveries.add(conn, hook.id, Try(message, sent.at, sent.seconds, sent.reply, verdict.outcome))
+            deliveries.add(conn, hook.id, message, sent, verdict.outcome)
             return verdict
 
         verdict = await self._ports.db.write(settle)

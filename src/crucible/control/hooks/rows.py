@@ -1,12 +1,13 @@
-"""Hooks as rows. Functions of a Connection; who may call them is decided at the desk."""
+"""Hooks as rows. Functions of a Connection; who may call them is decided in service.py."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, func, select, update
+from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, select, update
 
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Row, Statement, inserting
@@ -24,41 +25,6 @@ _ONE = Statement(select(t.hooks).where(_c.id == bindparam("hook")))
 _OF = Statement(select(t.hooks).where(_c.project == bindparam("in_project")).order_by(_c.id))
 _ENABLED = Statement(select(t.hooks).where(_c.enabled.is_(True)).order_by(_c.id))
 _NEWEST = Statement(select(func.max(t.events.c.cursor)))
-_CHANGE = Statement(
-    update(t.hooks).where(_c.id == bindparam("hook")).values(url=bindparam("new_url"), events=bindparam("new_events"))
-)
-_SWITCH = Statement(
-    update(t.hooks)
-    .where(_c.id == bindparam("hook"))
-    .values(
-        enabled=bindparam("on"),
-        disabled=bindparam("why"),
-        cursor=bindparam("new_cursor"),
-        not_before=0.0,
-        failures=0,
-        failing_since=None,
-    )
-)
-_ROTATED = Statement(update(t.hooks).where(_c.id == bindparam("hook")).values(rotated_at=bindparam("at")))
-_SETTLE = Statement(
-    update(t.hooks)
-    .where(_c.id == bindparam("hook"), _c.cursor == bindparam("known"), _c.enabled.is_(True))
-    .values(
-        enabled=bindparam("on"),
-        disabled=bindparam("why"),
-        cursor=bindparam("new_cursor"),
-        not_before=bindparam("again"),
-        failures=bindparam("count"),
-        failing_since=bindparam("since"),
-        given_up=_c.given_up + bindparam("given_up_now"),
-    )
-)
-_SKIP = Statement(
-    update(t.hooks)
-    .where(_c.id == bindparam("hook"), _c.cursor == bindparam("known"))
-    .values(cursor=bindparam("new_cursor"))
-)
-_REMOVE = Statement(delete(t.hooks).where(_c.id == bindparam("hook")))
 
 
 @dataclass(frozen=True)
@@ -135,44 +101,50 @@ def find(conn: Connection, project: str, ref: str) -> Hook:
 
 
 def change(conn: Connection, hook: Hook, url: str, events: Sequence[HookEvent]) -> None:
-    _CHANGE.run(conn, hook=hook.id, new_url=url, new_events=_stored(events))
+    _update(conn, hook, url=url, events=_stored(events))
 
 
 def switch(conn: Connection, hook: Hook, *, on: bool) -> None:
     """One that was off is told what happens from now on; one that was on keeps its place, and is tried at once."""
     cursor = newest(conn) if on and not hook.enabled else hook.cursor
-    _SWITCH.run(conn, hook=hook.id, on=on, why="", new_cursor=cursor)
+    _update(conn, hook, enabled=on, disabled="", cursor=cursor, not_before=0.0, failures=0, failing_since=None)
 
 
 def rotated(conn: Connection, hook: Hook, now: float) -> None:
-    _ROTATED.run(conn, hook=hook.id, at=now)
+    _update(conn, hook, rotated_at=now)
 
 
 def settle(conn: Connection, hook: Hook, cursor: int, verdict: Verdict) -> bool:
     """After a try of the event at `cursor`. Whether the hook was still where it was when the try began."""
-    standing = verdict.standing
-    changed = _SETTLE.run(
+    return _update(
         conn,
-        hook=hook.id,
-        known=hook.cursor,
-        on=not verdict.disabled,
-        why=verdict.disabled,
-        new_cursor=cursor if verdict.passed else hook.cursor,
-        again=verdict.not_before,
-        count=standing.failures,
-        since=standing.since,
-        given_up_now=int(verdict.outcome is Outcome.GIVEN_UP),
+        hook,
+        _c.cursor == hook.cursor,
+        _c.enabled.is_(True),
+        enabled=not verdict.disabled,
+        disabled=verdict.disabled,
+        cursor=cursor if verdict.passed else hook.cursor,
+        not_before=verdict.not_before,
+        failures=verdict.standing.failures,
+        failing_since=verdict.standing.since,
+        given_up=_c.given_up + int(verdict.outcome is Outcome.GIVEN_UP),
     )
-    return changed == 1
 
 
 def skip(conn: Connection, hook: Hook, cursor: int) -> None:
     """Nothing up to there is for this hook."""
-    _SKIP.run(conn, hook=hook.id, known=hook.cursor, new_cursor=cursor)
+    _update(conn, hook, _c.cursor == hook.cursor, cursor=cursor)
 
 
 def remove(conn: Connection, hook: Hook) -> None:
-    _REMOVE.run(conn, hook=hook.id)
+    """With what is known of its deliveries."""
+    conn.execute(delete(t.deliveries).where(t.deliveries.c.hook == hook.id))
+    conn.execute(delete(t.hooks).where(_c.id == hook.id))
+
+
+def _update(conn: Connection, hook: Hook, *still: ColumnElement[bool], **values: Any) -> bool:
+    """Whether the row was still as it has to be."""
+    return conn.execute(update(t.hooks).where(_c.id == hook.id, *still).values(**values)).rowcount == 1
 
 
 def _stored(events: Sequence[HookEvent]) -> str:

@@ -1,4 +1,4 @@
-"""Where people ask for hooks. All of it is for those who manage the project: a hook sends its events away."""
+"""What users do with hooks. All of it is for those who manage the project: a hook sends its events away."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from urllib.parse import urlsplit
 from sqlalchemy import Connection
 
 from crucible.control.hooks import deliveries, messages, rows
-from crucible.control.hooks.deliveries import Try
 from crucible.control.hooks.rows import Hook
 from crucible.control.hooks.sending import Sender
 from crucible.control.people import audit, projects
@@ -109,7 +108,6 @@ class Hooks(Office):
         def drop(conn: Connection, now: float) -> None:
             hook = rows.find(conn, project, ref)
             rows.remove(conn, hook)
-            deliveries.remove(conn, hook.id)
             self._sender.forget(conn, hook)
             self._note(conn, who, "hook.remove", hook, now, host=_host(hook.url))
 
@@ -122,10 +120,9 @@ class Hooks(Office):
         message = messages.ping(hook, self._ports.clock.now())
         sent = await self._sender.send(hook, message)
         outcome = Outcome.DELIVERED if sent.reply.taken else Outcome.FAILED
-        tried = Try(message, sent.at, sent.seconds, sent.reply, outcome)
 
         def put(conn: Connection, now: float) -> View | None:
-            deliveries.add(conn, rows.find(conn, project, hook.id).id, tried)
+            deliveries.add(conn, rows.find(conn, project, hook.id).id, message, sent, outcome)
             self._note(conn, who, "hook.test", hook, now, outcome=outcome.value)
             return deliveries.last(conn, hook.id)
 
