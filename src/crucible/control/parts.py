@@ -58,7 +58,7 @@ from crucible.core.secret import Secret
 if TYPE_CHECKING:
     import httpx2
 
-    from crucible.control.people.openid import Entrance
+    from crucible.control.people.openid import OpenIdLogin
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class Parts:
         self.ports = ports
         self.deployment = deployment
         self.access = Access(ports.db, ports.clock)
-        self.people = People(ports, _entrance(ports, deployment))
+        self.people = People(ports, _openid_login(ports, deployment))
         self.feed = Feed(ports.wakeups)
         self.tails = Tails()
         self.contacts = Contacts()
@@ -161,10 +161,10 @@ class Parts:
         self.notifier = Notifier(ports, self.duties, self.sender)
 
 
-def _entrance(ports: Ports, deployment: Deployment) -> Entrance | None:
+def _openid_login(ports: Ports, deployment: Deployment) -> OpenIdLogin | None:
     """Return how people of the OpenID provider sign in; loaded only if there is one."""
     if deployment.openid is None:
         return None
-    from crucible.control.people.openid import BoundedTransport, Entrance
+    from crucible.control.people.openid import BoundedTransport, OpenIdLogin
 
-    return Entrance(ports, deployment.openid, deployment.openid_transport or BoundedTransport())
+    return OpenIdLogin(ports, deployment.openid, deployment.openid_transport or BoundedTransport())

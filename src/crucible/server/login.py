@@ -78,7 +78,7 @@ async def ways(control: Control) -> Response:
 async def login(wish: Credentials, control: Control, server: Server) -> Response:
     """A session, as a token in the answer and as a cookie for a browser."""
     if wish.code is not None and wish.verifier is not None:
-        session = await control.people.door.entrance.fetch(wish.code, wish.verifier)
+        session = await control.people.door.openid.fetch(wish.code, wish.verifier)
     elif wish.code is not None:
         session = await control.people.door.redeem(wish.code)
     else:

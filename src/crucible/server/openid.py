@@ -41,7 +41,7 @@ async def begin(
     """Sends a browser to the provider. With `port`, `challenge` and `state` it is a command that gets the session."""
     try:
         command = _command(port, challenge, state)
-        begun = await control.people.door.entrance.begin(_redirect_uri(request, server), path=next, command=command)
+        begun = await control.people.door.openid.begin(_redirect_uri(request, server), path=next, command=command)
     except CrucibleError as error:
         return told(error, request)
     away = RedirectResponse(begun.url, 303)
@@ -70,7 +70,7 @@ async def finish(
     """Where the provider sends the browser back to. A sign-in works once, in the browser that began it."""
     answer = Answer(state, code, error, iss, request.cookies.get(_cookie(server)))
     try:
-        landing = await control.people.door.entrance.finish(answer)
+        landing = await control.people.door.openid.finish(answer)
     except CrucibleError as refused:
         response = told(refused, request)
     else:

@@ -253,11 +253,11 @@ async def test_a_session_plants_no_first_password(town: Town) -> None:
         await town.control.people.change_user(who, "viewer", password=PASSWORD)
 
 
-async def test_without_a_provider_there_is_no_entrance(rig: Rig) -> None:
+async def test_without_a_provider_there_is_no_openid_login(rig: Rig) -> None:
     door = service(rig).people.door
     assert (door.provider, await door.anybody()) == (None, False)
     with pytest.raises(NotFound, match="no OpenID provider"):
-        _ = door.entrance
+        _ = door.openid
 
 
 @pytest.mark.parametrize("project", [None, "newcomers"])

@@ -30,19 +30,19 @@ from crucible.core.people import (
 )
 
 if TYPE_CHECKING:
-    from crucible.control.people.openid import Entrance
+    from crucible.control.people.openid import OpenIdLogin
 
 MOST_NAMED = 5
 """Projects that an error names."""
 
 
 class People(Office):
-    """`entrance`: for people whom an OpenID provider vouches for; None where there is no provider."""
+    """`openid`: for people whom an OpenID provider vouches for; None where there is no provider."""
 
-    def __init__(self, ports: Ports, entrance: Entrance | None = None) -> None:
+    def __init__(self, ports: Ports, openid: OpenIdLogin | None = None) -> None:
         super().__init__(ports)
         self.keys = Keys(ports)
-        self.door = Door(ports, entrance)
+        self.door = Door(ports, openid)
 
     async def identify(self, token: str) -> Identity | None:
         """Whom a token stands for; None if it is good for nothing."""
@@ -113,7 +113,7 @@ class People(Office):
         if password is not None and name == who.name:
             await self.door.confirm(name, old_password)
         kept = None if password is None else await self._hashed(password)
-        issuer = "" if subject is None else self.door.entrance.issuer
+        issuer = "" if subject is None else self.door.openid.issuer
         change = UserChange(admin, disabled, kept, email, subject, issuer)
         return await self._write(lambda conn, now: change.make(conn, who, name, now))
 

@@ -26,7 +26,7 @@ from crucible.core.people import (
 from crucible.core.secret import Secret
 
 if TYPE_CHECKING:
-    from crucible.control.people.openid import Entrance
+    from crucible.control.people.openid import OpenIdLogin
 
 log = structlog.get_logger(__name__)
 
@@ -40,9 +40,9 @@ class _Kept:
 
 
 class Door(Office):
-    def __init__(self, ports: Ports, entrance: Entrance | None = None) -> None:
+    def __init__(self, ports: Ports, openid: OpenIdLogin | None = None) -> None:
         super().__init__(ports)
-        self._entrance = entrance
+        self._openid = openid
         self._throttle = passwords.Throttle(ports.clock.now)
         self._wrong = Bursts(ports.clock.now)
         self._notes: set[asyncio.Task[None]] = set()
@@ -50,18 +50,18 @@ class Door(Office):
     @property
     def provider(self) -> str | None:
         """What people call the OpenID provider; None if there is none."""
-        return None if self._entrance is None else self._entrance.name
+        return None if self._openid is None else self._openid.name
 
     @property
-    def entrance(self) -> Entrance:
+    def openid(self) -> OpenIdLogin:
         """Raises NotFound where no OpenID provider is set up."""
-        if self._entrance is None:
+        if self._openid is None:
             raise NotFound(
                 "This server has no OpenID provider.",
                 why="The settings oidc_issuer and oidc_client_id are not set.",
                 fix="Log in with a password or a token: crucible login URL --name USER",
             )
-        return self._entrance
+        return self._openid
 
     async def link(self, who: Identity) -> View:
         """A code that is good for one login within a few minutes."""
@@ -102,7 +102,7 @@ class Door(Office):
 
     async def anybody(self) -> bool:
         """Whether there is somebody, besides the owner, who can come in."""
-        if self._entrance is not None and self._entrance.makes_users:
+        if self._openid is not None and self._openid.makes_users:
             return True
         return await self._ports.db.read(users.anybody)
 

@@ -9,7 +9,7 @@ from tests.authorisation.town import Town
 from tests.control.people.conftest import rig, town
 from tests.openid_provider import CLIENT, ISSUER, SECRET, OpenIdProvider, transport
 
-from crucible.control.people.openid import Entrance
+from crucible.control.people.openid import OpenIdLogin
 from crucible.core.openid import Answer, Client, Command, Landing
 from crucible.core.people import OWNER, Identity
 from crucible.core.secret import Secret
@@ -27,14 +27,14 @@ def answer_of(url: str, browser: str | None, **more: str) -> Answer:
 
 @dataclass
 class Gatehouse:
-    """The entrance of a town, its provider, and a person who comes and goes."""
+    """Signing in to a town, its provider, and a person who comes and goes."""
 
     town: Town
     provider: OpenIdProvider
     client: Client
 
     def __post_init__(self) -> None:
-        self.entrance = Entrance(self.town.rig.ports, self.client, transport(self.provider))
+        self.login = OpenIdLogin(self.town.rig.ports, self.client, transport(self.provider))
 
     def rebuilt(self, **more: Any) -> Gatehouse:
         """The same with other settings, as after a restart."""
@@ -42,11 +42,11 @@ class Gatehouse:
 
     async def away(self, path: str | None = None, command: Command | None = None) -> Answer:
         """To the provider and back, as far as the door."""
-        begun = await self.entrance.begin(BACK, path=path, command=command)
+        begun = await self.login.begin(BACK, path=path, command=command)
         return answer_of(self.provider.browse(begun.url), begun.browser.reveal())
 
     async def sign_in(self, path: str | None = None, command: Command | None = None) -> Landing:
-        return await self.entrance.finish(await self.away(path, command))
+        return await self.login.finish(await self.away(path, command))
 
     async def who(self, landing: Landing) -> Identity:
         assert landing.session is not None

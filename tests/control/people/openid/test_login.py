@@ -10,9 +10,9 @@ from tests.control.people.openid.conftest import BACK, Gatehouse, answer_of
 from tests.openid_provider import ADA, EVE
 
 from crucible.control.db import schema as t
-from crucible.control.people.openid.entrance import AWAY_SECONDS, FETCH_SECONDS
 from crucible.control.people.openid.idtoken import AGAIN_SECONDS as KEYS_AGAIN_SECONDS
 from crucible.control.people.openid.idtoken import KEEP_SECONDS, NotVouched
+from crucible.control.people.openid.login import AWAY_SECONDS, FETCH_SECONDS
 from crucible.control.people.openid.transport import RETRY_SECONDS, ProviderTrouble
 from crucible.core.errors import BadInput, Conflict, CrucibleError, Forbidden, NotAllowed
 from crucible.core.openid import Answer, Command, challenge_of
@@ -30,17 +30,17 @@ async def test_a_user_whom_the_provider_vouches_for_gets_a_session(house: Gateho
 
 
 async def test_the_browser_is_sent_with_a_challenge_a_state_and_a_nonce(house: Gatehouse) -> None:
-    begun = await house.entrance.begin(BACK)
+    begun = await house.login.begin(BACK)
     asked = dict(parse_qsl(urlsplit(begun.url).query))
     assert asked["redirect_uri"] == BACK
     assert asked["code_challenge_method"] == "S256"
     assert len({asked[name] for name in ("state", "nonce", "code_challenge")} | {begun.browser.reveal()}) == 4
-    again = dict(parse_qsl(urlsplit((await house.entrance.begin(BACK)).url).query))
+    again = dict(parse_qsl(urlsplit((await house.login.begin(BACK)).url).query))
     assert all(again[name] != asked[name] for name in ("state", "nonce", "code_challenge"))
 
 
 async def test_what_a_browser_shows_is_kept_as_a_digest(house: Gatehouse) -> None:
-    begun = await house.entrance.begin(BACK)
+    begun = await house.login.begin(BACK)
     rows = str(await house.town.rig.rows(t.signins))
     assert begun.browser.reveal() not in rows
     assert dict(parse_qsl(urlsplit(begun.url).query))["state"] not in rows
@@ -217,45 +217,45 @@ async def test_userinfo_of_somebody_else_is_not_believed(house: Gatehouse) -> No
 
 async def test_a_state_works_once(house: Gatehouse) -> None:
     answer = await house.away()
-    await house.entrance.finish(answer)
+    await house.login.finish(answer)
     with pytest.raises(NotAllowed, match="was not begun here, or is over"):
-        await house.entrance.finish(answer)
+        await house.login.finish(answer)
 
 
 async def test_of_two_at_once_one_comes_in(house: Gatehouse) -> None:
     answer = await house.away()
-    both = await asyncio.gather(*(house.entrance.finish(answer) for _ in range(2)), return_exceptions=True)
+    both = await asyncio.gather(*(house.login.finish(answer) for _ in range(2)), return_exceptions=True)
     assert sorted(isinstance(one, NotAllowed) for one in both) == [False, True]
 
 
 @pytest.mark.parametrize("browser", [None, "", "another browser's"])
 async def test_another_browser_does_not_come_in_and_spoils_nothing(house: Gatehouse, browser: str | None) -> None:
-    begun = await house.entrance.begin(BACK)
+    begun = await house.login.begin(BACK)
     url = house.provider.browse(begun.url)
     with pytest.raises(NotAllowed):
-        await house.entrance.finish(answer_of(url, browser))
-    assert (await house.entrance.finish(answer_of(url, begun.browser.reveal()))).user == "ada"
+        await house.login.finish(answer_of(url, browser))
+    assert (await house.login.finish(answer_of(url, begun.browser.reveal()))).user == "ada"
 
 
 @pytest.mark.parametrize("state", [None, "", "made-up"])
 async def test_a_state_that_nobody_gave_out(house: Gatehouse, state: str | None) -> None:
     answer = await house.away()
     with pytest.raises(NotAllowed):
-        await house.entrance.finish(Answer(state, answer.code, None, None, answer.browser))
+        await house.login.finish(Answer(state, answer.code, None, None, answer.browser))
 
 
 async def test_a_sign_in_that_took_too_long(house: Gatehouse) -> None:
     answer = await house.away()
     house.town.rig.clock.move(AWAY_SECONDS + 1)
     with pytest.raises(NotAllowed, match="or is over"):
-        await house.entrance.finish(answer)
+        await house.login.finish(answer)
 
 
 async def test_what_was_never_finished_does_not_pile_up(house: Gatehouse) -> None:
     for _ in range(3):
-        await house.entrance.begin(BACK)
+        await house.login.begin(BACK)
     house.town.rig.clock.move(AWAY_SECONDS + 1)
-    await house.entrance.begin(BACK)
+    await house.login.begin(BACK)
     assert len(await house.town.rig.rows(t.signins)) == 1
 
 
@@ -263,7 +263,7 @@ async def test_a_sign_in_at_the_provider_from_before_a_change_of_settings(house:
     answer = await house.away()
     house.provider.issuer = "https://id.example.net"
     with pytest.raises(NotAllowed):
-        await house.rebuilt(issuer="https://id.example.net").entrance.finish(answer)
+        await house.rebuilt(issuer="https://id.example.net").login.finish(answer)
 
 
 @pytest.mark.parametrize(
@@ -271,7 +271,7 @@ async def test_a_sign_in_at_the_provider_from_before_a_change_of_settings(house:
 )
 async def test_it_ends_at_no_other_site(house: Gatehouse, path: str) -> None:
     with pytest.raises(BadInput, match="no path of this server"):
-        await house.entrance.begin(BACK, path=path)
+        await house.login.begin(BACK, path=path)
 
 
 # the answer
@@ -280,29 +280,29 @@ async def test_it_ends_at_no_other_site(house: Gatehouse, path: str) -> None:
 async def test_what_the_provider_refused_is_told(house: Gatehouse) -> None:
     answer = await house.away()
     with pytest.raises(NotAllowed, match="did not sign you in") as caught:
-        await house.entrance.finish(Answer(answer.state, None, "access_denied", None, answer.browser))
+        await house.login.finish(Answer(answer.state, None, "access_denied", None, answer.browser))
     assert "access_denied" in caught.value.why
 
 
 async def test_an_answer_without_a_code(house: Gatehouse) -> None:
     answer = await house.away()
     with pytest.raises(BadInput, match="lacks its code"):
-        await house.entrance.finish(Answer(answer.state, None, None, None, answer.browser))
+        await house.login.finish(Answer(answer.state, None, None, None, answer.browser))
 
 
 async def test_a_code_that_was_used_before(house: Gatehouse) -> None:
     first = await house.away()
-    await house.entrance.finish(first)
+    await house.login.finish(first)
     second = await house.away()
     with pytest.raises(NotVouched):
-        await house.entrance.finish(Answer(second.state, first.code, None, None, second.browser))
+        await house.login.finish(Answer(second.state, first.code, None, None, second.browser))
 
 
 async def test_a_code_of_another_sign_in(house: Gatehouse) -> None:
     """Put into the victim's answer by whoever got it: the verifier does not fit."""
     stolen, own = await house.away(), await house.away()
     with pytest.raises(NotVouched):
-        await house.entrance.finish(Answer(own.state, stolen.code, None, None, own.browser))
+        await house.login.finish(Answer(own.state, stolen.code, None, None, own.browser))
 
 
 @pytest.mark.parametrize(
@@ -355,10 +355,10 @@ async def test_clocks_may_differ_a_little(house: Gatehouse, late: int) -> None:
 
 
 async def test_an_answer_that_names_another_provider(house: Gatehouse) -> None:
-    begun = await house.entrance.begin(BACK)
+    begun = await house.login.begin(BACK)
     url = house.provider.browse(begun.url)
     with pytest.raises(NotVouched) as caught:
-        await house.entrance.finish(answer_of(url, begun.browser.reveal(), iss="https://evil.example"))
+        await house.login.finish(answer_of(url, begun.browser.reveal(), iss="https://evil.example"))
     assert "another provider" in caught.value.why
     assert house.provider.sent == [], "the code is not handed to anybody"
 
@@ -366,14 +366,14 @@ async def test_an_answer_that_names_another_provider(house: Gatehouse) -> None:
 @pytest.mark.parametrize(("iss", "comes_in"), [("https://id.example.org", True), (None, False)])
 async def test_a_provider_that_says_it_names_itself(house: Gatehouse, iss: str | None, comes_in: bool) -> None:
     house.provider.metadata_more = {"authorization_response_iss_parameter_supported": True}
-    begun = await house.entrance.begin(BACK)
+    begun = await house.login.begin(BACK)
     more = {} if iss is None else {"iss": iss}
     answer = answer_of(house.provider.browse(begun.url), begun.browser.reveal(), **more)
     if comes_in:
-        assert (await house.entrance.finish(answer)).user == "ada"
+        assert (await house.login.finish(answer)).user == "ada"
     else:
         with pytest.raises(NotVouched):
-            await house.entrance.finish(answer)
+            await house.login.finish(answer)
 
 
 # the provider's fault
@@ -382,7 +382,7 @@ async def test_a_provider_that_says_it_names_itself(house: Gatehouse, iss: str |
 def steadily(house: Gatehouse) -> list[float]:
     """The seconds that the provider's documents grow old by, to be moved on."""
     steady = [100.0]
-    house.entrance._provider._steady = house.entrance._provider._published._now = lambda: steady[0]
+    house.login._provider._steady = house.login._provider._published._now = lambda: steady[0]
     return steady
 
 
@@ -443,7 +443,7 @@ async def test_a_provider_that_hangs(house: Gatehouse) -> None:
 async def test_keys_that_moved_are_looked_for_where_they_are(house: Gatehouse) -> None:
     """Those of the old list are not believed for as long as they would have been kept."""
     steady = steadily(house)
-    await house.entrance.begin(BACK)
+    await house.login.begin(BACK)
     steady[0] += KEEP_SECONDS - 1
     await house.sign_in()
     house.provider.metadata_more = {"jwks_uri": "https://id.example.org/moved"}
@@ -496,10 +496,10 @@ async def test_a_command_fetches_its_session_with_the_verifier(house: Gatehouse)
     assert str(landing.handover).startswith("http://127.0.0.1:43210/?")
     given = dict(parse_qsl(urlsplit(str(landing.handover)).query))
     assert given["state"] == "echo-1"
-    session = await house.entrance.fetch(given["code"], VERIFIER)
+    session = await house.login.fetch(given["code"], VERIFIER)
     assert session["user"] == "ada"
     with pytest.raises(NotAllowed):
-        await house.entrance.fetch(given["code"], VERIFIER)
+        await house.login.fetch(given["code"], VERIFIER)
 
 
 async def handed(house: Gatehouse) -> str:
@@ -511,21 +511,21 @@ async def test_who_only_saw_the_code_gets_nothing_and_neither_does_anybody_after
     code = await handed(house)
     for verifier in ("w" * 64, VERIFIER):
         with pytest.raises(NotAllowed, match="This code is not good"):
-            await house.entrance.fetch(code, verifier)
+            await house.login.fetch(code, verifier)
 
 
 async def test_a_code_is_good_for_minutes(house: Gatehouse) -> None:
     code = await handed(house)
     house.town.rig.clock.move(FETCH_SECONDS + 1)
     with pytest.raises(NotAllowed):
-        await house.entrance.fetch(code, VERIFIER)
+        await house.login.fetch(code, VERIFIER)
 
 
 async def test_a_user_who_was_disabled_meanwhile(house: Gatehouse) -> None:
     code = await handed(house)
     await house.town.control.people.change_user(OWNER, "ada", disabled=True)
     with pytest.raises(NotAllowed):
-        await house.entrance.fetch(code, VERIFIER)
+        await house.login.fetch(code, VERIFIER)
 
 
 async def test_a_commands_code_is_no_login_link_and_no_token(house: Gatehouse) -> None:
@@ -535,7 +535,7 @@ async def test_a_commands_code_is_no_login_link_and_no_token(house: Gatehouse) -
         await house.town.control.people.door.redeem(code)
     link = str((await house.town.control.people.door.link(OWNER))["token"])
     with pytest.raises(CrucibleError):
-        await house.entrance.fetch(link, VERIFIER)
+        await house.login.fetch(link, VERIFIER)
 
 
 # tied by an administrator

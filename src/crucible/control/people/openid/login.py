@@ -1,4 +1,4 @@
-"""The entrance for people whom a provider vouches for: away to it, back from it, and a session in the end."""
+"""Signing in with a provider: away to it, back from it, and a session in the end."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CALL_SECONDS = 30.0
 T = TypeVar("T")
 
 
-class Entrance(Office):
+class OpenIdLogin(Office):
     def __init__(self, ports: Ports, client: Client, transport: httpx2.BaseTransport) -> None:
         super().__init__(ports)
         self._client = client
