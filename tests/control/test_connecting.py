@@ -47,7 +47,7 @@ def test_a_backends_row_says_which_command_connects_it(monkeypatch: pytest.Monke
 
 async def test_the_places_that_are_not_connected_are_listed(rig: Rig) -> None:
     control = service(rig)
-    others = {str(item["name"]): item["why"] for item in await control.backends.list_unconnected()}
+    others = {item.name: item.why for item in (await control.backends.list_backends()).others}
     assert set(others) == (set(PROVIDERS) | set(ROWS)) - {"local"} == set(unconnected(HERE))
     assert others["aws"] == f"{why_unconnected('aws', HERE)}."
 

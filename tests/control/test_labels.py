@@ -30,20 +30,15 @@ async def test_what_is_no_tag_refuses_the_job(rig: Rig, tag: str) -> None:
 
 async def test_tags_are_added_replaced_and_removed(rig: Rig) -> None:
     control, job = service(rig), await rig.submit(tags=("lr=1", "draft", "team=x"))
-    labels = control.labels
-    assert await labels.change_tags(OWNER, job, add=["lr=2", "best"], remove=["draft"]) == [
-        "best",
-        "lr=2",
-        "team=x",
-    ]
-    assert await labels.change_tags(OWNER, job, add=[], remove=["lr=1", "nothing"]) == [
-        "best",
-        "lr=2",
-        "team=x",
-    ]
-    assert await labels.change_tags(OWNER, job, add=[], remove=["lr=2", "team"]) == ["best"]
-    assert await labels.change_tags(OWNER, job, add=["best=of all"], remove=["best"]) == ["best=of all"]
-    assert await labels.tags(OWNER, job) == ["best=of all"]
+
+    async def change(add: list[str], remove: list[str]) -> tuple[str, ...]:
+        return (await control.labels.change_tags(OWNER, job, add=add, remove=remove)).items
+
+    assert await change(["lr=2", "best"], ["draft"]) == ("best", "lr=2", "team=x")
+    assert await change([], ["lr=1", "nothing"]) == ("best", "lr=2", "team=x")
+    assert await change([], ["lr=2", "team"]) == ("best",)
+    assert await change(["best=of all"], ["best"]) == ("best=of all",)
+    assert (await control.labels.tags(OWNER, job)).items == ("best=of all",)
     assert (await control.jobs.view(OWNER, job))["tags"] == ["best=of all"]
 
 
@@ -51,7 +46,8 @@ async def test_a_job_has_only_so_many_tags(rig: Rig) -> None:
     control, job = service(rig), await rig.submit(tags=tuple(f"t{n}" for n in range(MAX_TAGS)))
     with pytest.raises(BadInput, match=f"at most {MAX_TAGS}"):
         await control.labels.change_tags(OWNER, job, add=["one more"], remove=[])
-    assert "one more" in await control.labels.change_tags(OWNER, job, add=["one more"], remove=["t0"])
+    changed = await control.labels.change_tags(OWNER, job, add=["one more"], remove=["t0"])
+    assert "one more" in changed.items
 
 
 async def test_a_job_is_renamed_and_found_by_its_new_name(rig: Rig) -> None:
@@ -76,7 +72,7 @@ async def test_labels_never_meet_a_step_of_the_jobs_life(rig: Rig) -> None:
     await control.labels.rename(OWNER, job, "other")
     await control.labels.change_tags(OWNER, job, add=["a"], remove=[])
     note = await control.labels.add_note(OWNER, job, text="looks good")
-    await control.labels.delete_note(OWNER, job, str(note["id"]))
+    await control.labels.delete_note(OWNER, job, note.id)
     assert await rig.world(job) == before
     await runner.say(Kind.PROGRESS, fraction=0.5)
 
@@ -94,20 +90,20 @@ async def test_notes_are_appended_and_deleted(rig: Rig) -> None:
     first = await control.labels.add_note(OWNER, job, text="diverges after 3k steps")
     rig.clock.move(60)
     second = await control.labels.add_note(OWNER, job, text="lower the rate")
-    assert [note["author"] for note in await control.labels.notes(OWNER, job)] == ["owner", "owner"]
-    assert first["at"] != second["at"]
-    assert (await control.jobs.details(OWNER, job))["notes"] == [first, second]
-    assert await control.labels.delete_note(OWNER, job, str(first["short"])) == first
-    assert await control.labels.notes(OWNER, job) == [second]
+    assert [note.author for note in (await control.labels.notes(OWNER, job)).items] == ["owner", "owner"]
+    assert first.at != second.at
+    assert (await control.jobs.details(OWNER, job))["notes"] == [first.as_json(), second.as_json()]
+    assert await control.labels.delete_note(OWNER, job, first.short) == first
+    assert (await control.labels.notes(OWNER, job)).items == (second,)
     with pytest.raises(NotFound, match="has no note"):
-        await control.labels.delete_note(OWNER, job, str(first["id"]))
+        await control.labels.delete_note(OWNER, job, first.id)
 
 
 async def test_a_note_belongs_to_its_job(rig: Rig) -> None:
     control, job, other = service(rig), await rig.submit(), await rig.submit()
     note = await control.labels.add_note(OWNER, job, text="x")
     with pytest.raises(NotFound):
-        await control.labels.delete_note(OWNER, other, str(note["id"]))
+        await control.labels.delete_note(OWNER, other, note.id)
     for ref in ("", "a", "nte-", "%"):
         with pytest.raises(NotFound):
             await control.labels.delete_note(OWNER, job, ref)
@@ -124,4 +120,4 @@ async def test_a_job_has_only_so_many_notes(rig: Rig) -> None:
 async def test_changes_at_the_same_time_all_count(rig: Rig) -> None:
     control, job = service(rig), await rig.submit()
     await asyncio.gather(*(control.labels.change_tags(OWNER, job, add=[f"t{n}"], remove=[]) for n in range(5)))
-    assert await control.labels.tags(OWNER, job) == [f"t{n}" for n in range(5)]
+    assert (await control.labels.tags(OWNER, job)).items == tuple(f"t{n}" for n in range(5))

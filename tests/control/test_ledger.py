@@ -28,9 +28,8 @@ async def rig(cloud: FakeCloud, tmp_path: Path) -> AsyncIterator[Rig]:
 
 
 async def cost(rig: Rig, machine: str) -> object:
-    return next(
-        m["cost_micros"] for m in await service(rig).machines.list_machines(OWNER, all=True) if m["id"] == machine
-    )
+    machines = (await service(rig).machines.list_machines(OWNER, all=True)).items
+    return next(one.cost_micros for one in machines if one.id == machine)
 
 
 async def ended(rig: Rig) -> str:

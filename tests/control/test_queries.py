@@ -122,8 +122,8 @@ async def test_machines_and_what_is_going_on(rig: Rig) -> None:
     await rig.running(cpus=4)
     await rig.submit(cpus=4)
     assert await rig.read(queries.counts) == {"running": 1, "queued": 1, "billing": 0}
-    (machine,) = await rig.read(lambda conn: queries.list_machines(conn, rig.clock.now()))
-    assert (machine["state"], machine["cost_micros"], machine["bills"]) == ("up", 0, False)
+    (machine,) = (await rig.read(lambda conn: queries.list_machines(conn, rig.clock.now()))).items
+    assert (machine.state, machine.cost_micros, machine.bills) == ("up", 0, False)
 
 
 async def test_what_bills_is_counted_until_it_is_gone(rig: Rig) -> None:

@@ -143,8 +143,8 @@ async def test_lists_and_status(rig: Rig, control: Control) -> None:
     await control.jobs.submit(OWNER, job_spec(), None)
     page = await control.jobs.list_jobs(OWNER, JobFilter(active=True), limit=10, cursor=None)
     assert len(page["items"]) == 1  # type: ignore[arg-type]
-    assert [b["name"] for b in await control.backends.list_backends()] == ["local"]
-    assert [m["state"] for m in await control.machines.list_machines(OWNER)] in (["intended"], ["creating"])
+    assert [b.name for b in (await control.backends.list_backends()).items] == ["local"]
+    assert [m.state for m in (await control.machines.list_machines(OWNER)).items] in (["intended"], ["creating"])
     status = await control.maintenance.status(OWNER)
     assert (status["deployment"], status["agents_url"], status["queued"]) == (DEPLOYMENT, "http://agents", 1)
 

@@ -279,20 +279,20 @@ def test_an_attempt() -> None:
 def test_a_machine_bills_until_it_is_gone() -> None:
     machine = make_machine(MACHINE, rate=3_600_000_000, bills=True, native_id="i-1")
     shown = machine_view(machine, [Segment(START, None, machine.rate)], START + 2)
-    assert (shown["bills"], shown["cost_micros"]) == (True, 2_000_000)
+    assert (shown.bills, shown.cost_micros) == (True, 2_000_000)
     gone = replace(machine, state=MachineState.GONE, gone_at=START + 1)
     shown = machine_view(gone, [Segment(START, START + 1, machine.rate)], START + 99)
-    assert (shown["bills"], shown["cost_micros"], shown["gone_at"]) == (False, 1_000_000, iso(START + 1))
-    json.dumps(shown)
+    assert (shown.bills, shown.cost_micros, shown.gone_at) == (False, 1_000_000, iso(START + 1))
+    shown.model_dump_json()
 
 
 def test_a_backend_with_and_without_offers() -> None:
     backend = FakeBackend()
     offer = Offer("local", "here", "this computer", CAPACITY, 0)
     shown = backend_view(backend, [offer, replace(offer, why_not="too small")])
-    assert (shown["connected"], shown["detail"]) == (True, "too small")
-    assert not backend_view(backend, [])["connected"]
-    json.dumps(shown)
+    assert (shown.connected, shown.detail) == (True, "too small")
+    assert not backend_view(backend, []).connected
+    shown.model_dump_json()
 
 
 def test_an_event_of_one_job_and_of_all() -> None:

@@ -12,13 +12,13 @@ import pytest
 from fastapi import FastAPI
 from tests.authorisation.town import OWNERS, Town, found_town
 from tests.control.world import give_back, make_rig
+from tests.server.app import TOKEN, App, running_app
 from tests.server.fake_control import FakeControl
 
 from crucible.server.agents import build_agents_api
 from crucible.server.api import build_api
 from crucible.server.follow import Pace
 
-TOKEN = "t" * 64
 PACE = Pace(send=0.05, close=0.05, look=5.0, points=0.0, settle=0.05, look_at_end=0.01)
 
 
@@ -98,6 +98,20 @@ async def http(api: FastAPI) -> AsyncIterator[httpx2.AsyncClient]:
 async def agent(agents_api: FastAPI) -> AsyncIterator[httpx2.AsyncClient]:
     transport = httpx2.ASGITransport(agents_api)
     async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        yield client
+
+
+@pytest.fixture
+async def app(tmp_path: Path) -> AsyncIterator[App]:
+    """The API over a real control plane with one backend and no jobs."""
+    async with running_app(tmp_path, agents_url="http://127.0.0.1:2", bundle_limit=1000, pace=PACE) as found:
+        yield found
+
+
+@pytest.fixture
+async def client(app: App) -> AsyncIterator[httpx2.AsyncClient]:
+    """Asks that API as the owner."""
+    async with asking(app.api, TOKEN) as client:
         yield client
 
 

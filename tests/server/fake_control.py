@@ -15,7 +15,6 @@ from crucible.core.models import Order
 from crucible.core.people import Identity
 from crucible.core.planask import PlanAsk
 from crucible.core.spec import JobSpec
-from crucible.core.tags import parse_tags
 from crucible.wire.desired import Desired
 from crucible.wire.messages import Batch, decode_batch, derive_secret
 
@@ -248,8 +247,6 @@ class FakeControl:
         self.confirmed = 0
         self.people = FakePeople()
         self.searching: asyncio.Event | None = None
-        self.tag_sets: dict[str, set[str]] = {}
-        self.said: dict[str, list[dict[str, Any]]] = {}
         self.hooks = FakeVault()
 
     @property
@@ -398,34 +395,6 @@ class FakeControl:
                 found.append(error)
         return found
 
-    async def rename(self, who: Identity, ref: str, name: str | None) -> dict[str, Any]:
-        return {**await self.view(who, ref), "name": name}
-
-    async def tags(self, who: Identity, ref: str) -> list[str]:
-        return sorted(self.tag_sets.setdefault(await self.find(who, ref), set()))
-
-    async def change_tags(self, who: Identity, ref: str, *, add: Sequence[str], remove: Sequence[str]) -> list[str]:
-        known = self.tag_sets.setdefault(await self.find(who, ref), set())
-        known.difference_update(remove)
-        known.update(str(tag) for tag in parse_tags(add))
-        return sorted(known)
-
-    async def notes(self, who: Identity, ref: str) -> list[dict[str, Any]]:
-        return self.said.setdefault(await self.find(who, ref), [])
-
-    async def add_note(self, who: Identity, ref: str, *, text: str) -> dict[str, Any]:
-        notes, author = await self.notes(who, ref), who.name
-        notes.append({"id": f"nte-{len(notes)}", "author": author, "text": text})
-        return notes[-1]
-
-    async def delete_note(self, who: Identity, ref: str, note: str) -> dict[str, Any]:
-        notes = await self.notes(who, ref)
-        found = next((item for item in notes if item["id"] == note), None)
-        if found is None:
-            raise NotFound(f"There is no note {note!r}.", fix="List them first.")
-        notes.remove(found)
-        return found
-
     async def cancel(self, who: Identity, ref: str) -> tuple[dict[str, Any], bool]:
         job = self.known[await self.find(who, ref)]
         return job.view(), job.status in ("queued", "running")
@@ -524,18 +493,16 @@ class FakeControl:
     async def predictions(self, who: Identity, *, limit: int, cursor: str | None) -> dict[str, Any]:
         return {"items": [], "next": None, "accuracy": {"count": 0, "median_error": None, "close": None}}
 
-    async def list_backends(self) -> list[dict[str, Any]]:
-        return [{"name": "local", "connected": True}]
+    async def list_backends(self) -> dict[str, Any]:
+        others = [{"name": "aws", "why": "Not connected, and no command connects aws yet."}]
+        return {"items": [{"name": "local", "connected": True}], "others": others}
 
-    async def list_unconnected(self) -> list[dict[str, Any]]:
-        return [{"name": "aws", "why": "Not connected, and no command connects aws yet."}]
-
-    async def list_machines(self, who: Identity, *, all: bool = False) -> list[dict[str, Any]]:
+    async def list_machines(self, who: Identity, *, all: bool = False) -> dict[str, Any]:
         known = [{"id": name, "state": state} for name, state in self.machine_states.items()]
-        return [view for view in known if all or view["state"] != "gone"]
+        return {"items": [view for view in known if all or view["state"] != "gone"]}
 
-    async def list_orphans(self, who: Identity) -> list[dict[str, Any]]:
-        return self.strangers
+    async def list_orphans(self, who: Identity) -> dict[str, Any]:
+        return {"items": self.strangers}
 
     async def terminate(self, who: Identity, ref: str) -> dict[str, Any]:
         if ref not in self.machine_states:

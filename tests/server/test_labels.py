@@ -6,36 +6,37 @@ from typing import Any
 
 import httpx2
 import pytest
-from tests.server.fake_control import JOB, FakeControl, FakeJob
+from tests.server.app import App
 
-PATH = f"/api/v1/jobs/{JOB}"
+PATH = "/api/v1/jobs/last"
 
 
 @pytest.fixture(autouse=True)
-def job(control: FakeControl) -> FakeJob:
-    return control.add(FakeJob())
+async def job(app: App) -> str:
+    return await app.rig.submit()
 
 
-async def test_a_job_is_renamed(http: httpx2.AsyncClient) -> None:
-    answer = await http.patch(PATH, json={"name": "nightly"})
+async def test_a_job_is_renamed(client: httpx2.AsyncClient) -> None:
+    answer = await client.patch(PATH, json={"name": "nightly"})
     assert (answer.status_code, answer.json()["name"]) == (200, "nightly")
-    assert (await http.patch(PATH, json={"name": None})).json()["name"] is None
+    assert (await client.patch(PATH, json={"name": None})).json()["name"] is None
 
 
-async def test_tags_are_listed_and_changed(http: httpx2.AsyncClient) -> None:
-    assert (await http.get(f"{PATH}/tags")).json() == {"items": []}
-    answer = await http.post(f"{PATH}/tags", json={"add": ["a", "lr=1"]})
+async def test_tags_are_listed_and_changed(client: httpx2.AsyncClient) -> None:
+    assert (await client.get(f"{PATH}/tags")).json() == {"items": []}
+    answer = await client.post(f"{PATH}/tags", json={"add": ["a", "lr=1"]})
     assert (answer.status_code, answer.json()) == (200, {"items": ["a", "lr=1"]})
-    assert (await http.post(f"{PATH}/tags", json={"add": ["b"], "remove": ["a"]})).json() == {"items": ["b", "lr=1"]}
+    assert (await client.post(f"{PATH}/tags", json={"add": ["b"], "remove": ["a"]})).json() == {"items": ["b", "lr=1"]}
 
 
-async def test_notes_are_left_listed_and_deleted(http: httpx2.AsyncClient) -> None:
-    answer = await http.post(f"{PATH}/notes", json={"text": "  diverges  "})
+async def test_notes_are_left_listed_and_deleted(client: httpx2.AsyncClient) -> None:
+    answer = await client.post(f"{PATH}/notes", json={"text": "  diverges  "})
     assert answer.status_code == 201
-    assert answer.json() == {"id": "nte-0", "author": "owner", "text": "diverges"}
-    assert (await http.get(f"{PATH}/notes")).json() == {"items": [answer.json()]}
-    assert (await http.delete(f"{PATH}/notes/nte-0")).json() == answer.json()
-    assert (await http.delete(f"{PATH}/notes/nte-0")).status_code == 404
+    note = answer.json()
+    assert (note["author"], note["text"]) == ("owner", "diverges")
+    assert (await client.get(f"{PATH}/notes")).json() == {"items": [note]}
+    assert (await client.delete(f"{PATH}/notes/{note['id']}")).json() == note
+    assert (await client.delete(f"{PATH}/notes/{note['id']}")).status_code == 404
 
 
 @pytest.mark.parametrize(
@@ -67,16 +68,16 @@ async def test_notes_are_left_listed_and_deleted(http: httpx2.AsyncClient) -> No
         ("POST", "/notes", {"text": "a", "author": "somebody else"}),
     ],
 )
-async def test_bad_input_is_refused(http: httpx2.AsyncClient, method: str, path: str, body: Any) -> None:
-    answer = await http.request(method, PATH + path, json=body)
+async def test_bad_input_is_refused(client: httpx2.AsyncClient, method: str, path: str, body: Any) -> None:
+    answer = await client.request(method, PATH + path, json=body)
     assert (answer.status_code, answer.headers["content-type"]) == (422, "application/problem+json")
     assert answer.json()["fix"]
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"text": "\xff"}', b'{"text": "\\ud800"}', b"\x00", b"null"])
-async def test_what_is_not_json_is_refused(http: httpx2.AsyncClient, content: bytes) -> None:
+async def test_what_is_not_json_is_refused(client: httpx2.AsyncClient, content: bytes) -> None:
     headers = {"Content-Type": "application/json"}
-    answer = await http.post(f"{PATH}/notes", content=content, headers=headers)
+    answer = await client.post(f"{PATH}/notes", content=content, headers=headers)
     assert answer.status_code in (400, 422)
     assert answer.json()["fix"]
 
@@ -85,9 +86,9 @@ async def test_what_is_not_json_is_refused(http: httpx2.AsyncClient, content: by
     ("method", "path"),
     [("PATCH", ""), ("GET", "/tags"), ("POST", "/tags"), ("GET", "/notes"), ("POST", "/notes"), ("DELETE", "/notes/n")],
 )
-async def test_a_job_that_is_not_there(http: httpx2.AsyncClient, method: str, path: str) -> None:
+async def test_a_job_that_is_not_there(client: httpx2.AsyncClient, method: str, path: str) -> None:
     bodies = {"": {"name": "x"}, "/tags": {"add": ["a"]}, "/notes": {"text": "a"}}
-    answer = await http.request(method, f"/api/v1/jobs/nobody{path}", json=bodies.get(path))
+    answer = await client.request(method, f"/api/v1/jobs/nobody{path}", json=bodies.get(path))
     assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
-    too_long = await http.request(method, f"/api/v1/jobs/{'j' * 101}{path}", json=bodies.get(path))
+    too_long = await client.request(method, f"/api/v1/jobs/{'j' * 101}{path}", json=bodies.get(path))
     assert too_long.status_code == 422

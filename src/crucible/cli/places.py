@@ -6,7 +6,7 @@ import typer
 
 from crucible.cli.session import Session
 from crucible.cli.words import unconnected
-from crucible.client.placeviews import BackendView
+from crucible.client.placeviews import BackendView, OfferView
 from crucible.core.resources import format_memory
 from crucible.core.tiers import TIERS
 
@@ -53,13 +53,11 @@ def _name(backend: BackendView) -> str:
 
 
 def _offers(backend: BackendView) -> str:
-    """The sizes on offer, shortly."""
-    shown = []
-    for offer in backend.offers[:3]:
-        capacity = offer.get("capacity")
-        if isinstance(capacity, dict):
-            memory = format_memory(float(capacity.get("memory_bytes") or 0))
-            gpus = capacity.get("gpus")
-            extra = f", {len(gpus)} GPU" if isinstance(gpus, list) and gpus else ""
-            shown.append(f"{capacity.get('cpus'):g} CPUs, {memory}{extra}")
-    return "; ".join(shown)
+    """Return the sizes on offer, in short."""
+    return "; ".join(map(_size, backend.offers[:3]))
+
+
+def _size(offer: OfferView) -> str:
+    capacity = offer.capacity
+    gpus = f", {len(capacity.gpus)} GPU" if capacity.gpus else ""
+    return f"{capacity.cpus:g} CPUs, {format_memory(capacity.memory_bytes)}{gpus}"

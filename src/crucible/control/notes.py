@@ -8,9 +8,10 @@ from crucible.control.db import schema as t
 from crucible.control.db.statement import Row, Statement, inserting
 from crucible.control.ports import Ids
 from crucible.control.unit import Unit
-from crucible.control.views import View, iso
+from crucible.control.views import iso
 from crucible.core.errors import Conflict, NotFound
 from crucible.core.ids import Prefix, short
+from crucible.core.views.found import NoteView
 
 MAX_NOTES = 100
 
@@ -21,13 +22,13 @@ _ADD = Statement(inserting(t.job_notes, ["id", "job", "author", "text", "at"]))
 _REMOVE = Statement(delete(t.job_notes).where(_n.id == bindparam("note")))
 
 
-def listed(conn: Connection, job: str) -> list[View]:
-    """Oldest first."""
+def list_notes(conn: Connection, job: str) -> list[NoteView]:
+    """Return the notes of a job, oldest first."""
     return [_view(row) for row in _OF_JOB.all(conn, job=job)]
 
 
-def add(unit: Unit, ids: Ids, job: str, author: str, text: str) -> View:
-    """Appends a note; raises Conflict where the job has as many as it may."""
+def add(unit: Unit, ids: Ids, job: str, author: str, text: str) -> NoteView:
+    """Append a note. Raises Conflict where the job has as many as it may."""
     if _COUNT.value(unit.conn, job=job) >= MAX_NOTES:
         raise Conflict(
             f"Job {short(job)} has {MAX_NOTES} notes already.",
@@ -38,24 +39,18 @@ def add(unit: Unit, ids: Ids, job: str, author: str, text: str) -> View:
     return _view(row)
 
 
-def remove(unit: Unit, job: str, ref: str) -> View:
-    """Deletes the note of this id, short id or ending; returns it. Raises NotFound, Conflict."""
-    known = listed(unit.conn, job)
+def remove(unit: Unit, job: str, ref: str) -> NoteView:
+    """Delete and return the note of this id, short id or ending. Raises NotFound, Conflict."""
+    known = list_notes(unit.conn, job)
     ending = ref.lower().removeprefix(f"{Prefix.NOTE.value}-")
-    found = [note for note in known if len(ending) >= 3 and str(note["id"]).endswith(ending)]
+    found = [note for note in known if len(ending) >= 3 and note.id.endswith(ending)]
     if not found:
         raise NotFound(f"Job {short(job)} has no note {ref!r}.", fix=f"crucible note {short(job)} lists them.")
     if len(found) > 1:
         raise Conflict(f"{ref!r} fits several notes.", fix="Type more of the id.")
-    _REMOVE.run(unit.conn, note=found[0]["id"])
+    _REMOVE.run(unit.conn, note=found[0].id)
     return found[0]
 
 
-def _view(row: Row) -> View:
-    return {
-        "id": row["id"],
-        "short": short(row["id"]),
-        "author": row["author"],
-        "text": row["text"],
-        "at": iso(row["at"]),
-    }
+def _view(row: Row) -> NoteView:
+    return NoteView(id=row["id"], short=short(row["id"]), author=row["author"], text=row["text"], at=iso(row["at"]))

@@ -43,7 +43,7 @@ def understood(profile: Profile | None, work: Work) -> View:
 def ranked(one: Ranked) -> View:
     found = one.estimate
     return {
-        **offer_view(one.offer),
+        **offer_view(one.offer).as_json(),
         "hourly_usd": one.offer.rate / MICROS,
         "total_micros": found.total,
         "total_usd": None if found.total is None else round(found.total / MICROS, 4),
@@ -109,7 +109,7 @@ def too_dear(plan: Plan) -> bool:
 def waiting(plan: Plan, usable: Container[str]) -> View | None:
     """The best offer that would hold it but is not to be had just now, at a place where it might be soon."""
     found = (one.offer for one in plan.elsewhere if one.offer.backend in usable)
-    return next(map(offer_view, found), None)
+    return next((offer_view(offer).as_json() for offer in found), None)
 
 
 def why_nothing(plan: Plan, waits: View | None) -> str:
@@ -134,11 +134,11 @@ def rejected(plan: Plan, limit: int) -> list[View]:
     for one in plan.rejected:
         alike.setdefault((one.offer.backend, _reason(one)), []).append(one)
     shown = list(alike.values())[:limit]
-    return [{**offer_view(group[0].offer), "why": group[0].why, "alike": len(group)} for group in shown]
+    return [{**offer_view(group[0].offer).as_json(), "why": group[0].why, "alike": len(group)} for group in shown]
 
 
 def nearest(plan: Plan) -> View | None:
-    return None if plan.nearest is None else {**offer_view(plan.nearest.offer), "why": plan.nearest.why}
+    return None if plan.nearest is None else {**offer_view(plan.nearest.offer).as_json(), "why": plan.nearest.why}
 
 
 def age_note(stock: Stock) -> str | None:

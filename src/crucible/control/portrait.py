@@ -17,6 +17,6 @@ def portrait(conn: Connection, job: str, now: float) -> View:
         "metrics": queries.latest_metrics(conn, job),
         "health": queries.judged(conn, world, details, now),
         "result": results.result_of_job(conn, job),
-        "notes": notes.listed(conn, job),
+        "notes": [note.as_json() for note in notes.list_notes(conn, job)],
         "predicted_seconds": predictions.predicted(conn, job),
     }

@@ -20,6 +20,7 @@ from crucible.core.people import OWNER, Identity, Permission
 from crucible.core.pricing import Segment
 from crucible.core.spec import JobSpec
 from crucible.core.states import Status, states_of
+from crucible.core.views.places import MachinePage, MachineView
 
 LARGEST_PAGE = 500
 TERMINAL = tuple(s.value for s in JobState if s.terminal)
@@ -197,14 +198,14 @@ def latest_metrics(conn: Connection, job: str) -> dict[str, float | None]:
     return points.latest(conn, attempt) if attempt else {}
 
 
-def one_machine(conn: Connection, machine: str, now: float) -> View:
+def one_machine(conn: Connection, machine: str, now: float) -> MachineView:
     row = repository.load_machine(conn, machine)
     if row is None:
         raise NotFound(f"There is no machine {short(machine)}.", fix="`crucible machines --all` lists them.")
     return machine_view(row, segments_of(conn, [machine]).get(machine, ()), now)
 
 
-def list_machines(conn: Connection, now: float, *, gone_too: bool = True, who: Identity = OWNER) -> list[View]:
+def list_machines(conn: Connection, now: float, *, gone_too: bool = True, who: Identity = OWNER) -> MachinePage:
     """Newest first: all, or those that jobs run on that he may see."""
     query = select(t.machines).order_by(t.machines.c.id.desc()).limit(LARGEST_PAGE)
     if not who.may(Permission.OPERATE):
@@ -214,7 +215,7 @@ def list_machines(conn: Connection, now: float, *, gone_too: bool = True, who: I
         query = query.where(t.machines.c.state != MachineState.GONE.value)
     machines = [codec.machine_of(row) for row in conn.execute(query).mappings().all()]
     prices = segments_of(conn, [m.id for m in machines])
-    return [machine_view(m, prices.get(m.id, ()), now) for m in machines]
+    return MachinePage(items=tuple(machine_view(m, prices.get(m.id, ()), now) for m in machines))
 
 
 def counts(conn: Connection, who: Identity = OWNER) -> dict[str, int]:

@@ -18,6 +18,7 @@ from crucible.core.offers import Offer
 from crucible.core.people import OWNER
 from crucible.core.pricing import Segment
 from crucible.core.states import Condition
+from crucible.core.views.places import BackendView, BillingView, MachineView, OfferView
 
 View = dict[str, Any]
 
@@ -133,58 +134,58 @@ def _shown_facts(facts: object) -> object:
     return {**facts, "started": {name: value for name, value in facts["started"].items() if name != "packages"}}
 
 
-def machine_view(machine: Machine, segments: Sequence[Segment], now: float) -> View:
-    return {
-        "id": machine.id,
-        "short": short(machine.id),
-        "backend": machine.backend,
-        "state": machine.state.value,
-        "owner": machine.owner,
-        "instance_type": machine.instance_type,
-        "region": machine.region,
-        "market": machine.market.value,
-        "simulated": machine.simulated,
-        "native_id": machine.native_id,
-        "capacity": machine.capacity.model_dump(),
-        "rate_micros_per_hour": machine.rate,
-        "cost_micros": pricing.machine_cost(segments, machine.billing, now),
-        "bills": machine.bills and machine.alive,
-        "detail": machine.detail or None,
-        "created_at": iso(machine.created_at),
-        "up_at": iso(machine.up_at),
-        "gone_at": iso(machine.gone_at),
-        "last_seen": iso(machine.last_seen),
-        "ends_at": iso(machine.ends_at),
-    }
+def machine_view(machine: Machine, segments: Sequence[Segment], now: float) -> MachineView:
+    return MachineView(
+        id=machine.id,
+        short=short(machine.id),
+        backend=machine.backend,
+        state=machine.state.value,
+        owner=machine.owner,
+        instance_type=machine.instance_type,
+        region=machine.region,
+        market=machine.market.value,
+        simulated=machine.simulated,
+        native_id=machine.native_id,
+        capacity=machine.capacity,
+        rate_micros_per_hour=machine.rate,
+        cost_micros=pricing.machine_cost(segments, machine.billing, now),
+        bills=machine.bills and machine.alive,
+        detail=machine.detail or None,
+        created_at=iso(machine.created_at),
+        up_at=iso(machine.up_at),
+        gone_at=iso(machine.gone_at),
+        last_seen=iso(machine.last_seen),
+        ends_at=iso(machine.ends_at),
+    )
 
 
-def backend_view(backend: Backend, offers: Sequence[Offer]) -> View:
-    abilities = {k: _plain(v) for k, v in asdict(backend.capabilities).items()}
-    return {
-        "name": backend.name,
-        "connected": bool(offers),
-        "detail": "; ".join(o.why_not for o in offers if o.why_not) or None,
-        "capabilities": abilities,
-        "offers": [offer_view(offer) for offer in offers],
-    }
+def backend_view(backend: Backend, offers: Sequence[Offer]) -> BackendView:
+    abilities: dict[str, object] = {k: _plain(v) for k, v in asdict(backend.capabilities).items()}
+    return BackendView(
+        name=backend.name,
+        connected=bool(offers),
+        detail="; ".join(o.why_not for o in offers if o.why_not) or None,
+        capabilities=abilities,
+        offers=tuple(offer_view(offer) for offer in offers),
+    )
 
 
-def offer_view(offer: Offer) -> View:
-    return {
-        "backend": offer.backend,
-        "region": offer.region,
-        "instance_type": offer.instance_type,
-        "capacity": offer.capacity.model_dump(),
-        "market": offer.market.value,
-        "rate_micros_per_hour": offer.rate,
-        "billing": {"granularity": offer.billing.granularity, "minimum": offer.billing.minimum},
-        "availability": offer.availability.value,
-        "wait_seconds": offer.wait_seconds,
-        "startup_seconds": offer.startup_seconds,
-        "dated": offer.dated,
-        "runnable": offer.runnable,
-        "why": offer.why_not or None,
-    }
+def offer_view(offer: Offer) -> OfferView:
+    return OfferView(
+        backend=offer.backend,
+        region=offer.region,
+        instance_type=offer.instance_type,
+        capacity=offer.capacity,
+        market=offer.market,
+        rate_micros_per_hour=offer.rate,
+        billing=BillingView(granularity=offer.billing.granularity, minimum=offer.billing.minimum),
+        availability=offer.availability.value,
+        wait_seconds=offer.wait_seconds,
+        startup_seconds=offer.startup_seconds,
+        dated=offer.dated,
+        runnable=offer.runnable,
+        why=offer.why_not or None,
+    )
 
 
 def event_view(row: Mapping[str, object], *, with_job: bool) -> View:

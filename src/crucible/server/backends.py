@@ -7,6 +7,7 @@ from starlette.responses import Response
 
 from crucible.core.planask import PlanAsk
 from crucible.core.tiers import TIERS
+from crucible.core.views.places import BackendPage
 from crucible.server.answers import answer
 from crucible.server.context import Control, Who
 from crucible.server.limits import Cursor, PageSize
@@ -16,15 +17,13 @@ router = APIRouter(prefix="/api/v1", tags=["places"])
 
 
 @router.get("/backends")
-async def backends(control: Control, who: Who) -> Response:
+async def backends(control: Control) -> BackendPage:
     """Each backend of this server with its abilities and its offers.
 
     `others` are places that are known and not connected: `why` has the command that connects each, or says that there
     is none.
     """
-    return answer(
-        {"items": await control.backends.list_backends(), "others": await control.backends.list_unconnected()}
-    )
+    return await control.backends.list_backends()
 
 
 @router.post("/plan", responses=documented(413, 504))

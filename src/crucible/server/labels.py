@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from crucible.core.spec import JobName
 from crucible.core.tags import MAX_KEY, MAX_TAGS, MAX_VALUE
+from crucible.core.views.found import NotePage, NoteView, TagPage
 from crucible.server.answers import answer
 from crucible.server.context import Control, JobRef, Who
 from crucible.server.problems import documented
@@ -63,33 +64,33 @@ async def rename(id: JobRef, control: Control, who: Who, wish: Annotated[Naming,
 
 
 @router.get("/{id}/tags", responses=documented(404, 409))
-async def list_tags(id: JobRef, control: Control, who: Who) -> Response:
+async def list_tags(id: JobRef, control: Control, who: Who) -> TagPage:
     """The tags of a job, by key."""
-    return answer({"items": await control.labels.tags(who, id)})
+    return await control.labels.tags(who, id)
 
 
 @router.post("/{id}/tags", responses=documented(404, 409, 413))
-async def change_tags(id: JobRef, control: Control, who: Who, wish: Annotated[Tagging, Body()]) -> Response:
+async def change_tags(id: JobRef, control: Control, who: Who, wish: Annotated[Tagging, Body()]) -> TagPage:
     """Add tags (`key` or `key=value`) and remove some (by `key`, or by `key=value` only where that is the value).
 
     Answers with all the job has then; a job has at most 50. Again is harmless.
     """
-    return answer({"items": await control.labels.change_tags(who, id, add=wish.add, remove=wish.remove)})
+    return await control.labels.change_tags(who, id, add=wish.add, remove=wish.remove)
 
 
 @router.get("/{id}/notes", responses=documented(404, 409))
-async def list_notes(id: JobRef, control: Control, who: Who) -> Response:
+async def list_notes(id: JobRef, control: Control, who: Who) -> NotePage:
     """The notes on a job, oldest first, each with its author and time."""
-    return answer({"items": await control.labels.notes(who, id)})
+    return await control.labels.notes(who, id)
 
 
 @router.post("/{id}/notes", status_code=201, responses=documented(404, 409, 413))
-async def add_note(id: JobRef, control: Control, who: Who, wish: Annotated[Writing, Body()]) -> Response:
+async def add_note(id: JobRef, control: Control, who: Who, wish: Annotated[Writing, Body()]) -> NoteView:
     """Leave a note on a job, of at most 2,000 characters. 409 where it has 100 already."""
-    return answer(await control.labels.add_note(who, id, text=wish.text), 201)
+    return await control.labels.add_note(who, id, text=wish.text)
 
 
 @router.delete("/{id}/notes/{note}", responses=documented(404, 409))
-async def delete_note(id: JobRef, note: NoteRef, control: Control, who: Who) -> Response:
+async def delete_note(id: JobRef, note: NoteRef, control: Control, who: Who) -> NoteView:
     """Delete a note; the answer is what it was."""
-    return answer(await control.labels.delete_note(who, id, note))
+    return await control.labels.delete_note(who, id, note)

@@ -145,7 +145,7 @@ class Catalog:
 
     def _view(self, offer: Offer, day: date) -> View:
         return {
-            **offer_view(replace(offer, why_not=self._elsewhere.why_not(offer.backend))),
+            **offer_view(replace(offer, why_not=self._elsewhere.why_not(offer.backend))).as_json(),
             "tariff": _tariff_view(offer.tariff),
             "age_days": (day - date.fromisoformat(offer.dated)).days,
         }

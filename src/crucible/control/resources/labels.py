@@ -12,7 +12,8 @@ from crucible.control.resources.access import Access
 from crucible.control.unit import Unit
 from crucible.control.views import View
 from crucible.core.people import Identity
-from crucible.core.tags import parse_tag, parse_tags
+from crucible.core.tags import Tag, parse_tag, parse_tags
+from crucible.core.views.found import NotePage, NoteView, TagPage
 
 T = TypeVar("T")
 
@@ -33,26 +34,25 @@ class Labels:
 
         return await self._write(job, rename)
 
-    async def tags(self, who: Identity, ref: str) -> list[str]:
+    async def tags(self, who: Identity, ref: str) -> TagPage:
         job = await self._access.readable(who, ref)
-        return [str(tag) for tag in await self._ports.db.read(lambda conn: labels.tags_of(conn, job))]
+        return _page(await self._ports.db.read(lambda conn: labels.tags_of(conn, job)))
 
-    async def change_tags(self, who: Identity, ref: str, *, add: Sequence[str], remove: Sequence[str]) -> list[str]:
+    async def change_tags(self, who: Identity, ref: str, *, add: Sequence[str], remove: Sequence[str]) -> TagPage:
         """Remove tags, then add some; return all that the job has then. Raises BadInput for a malformed tag."""
         job, new, old = await self._access.writable(who, ref), parse_tags(add), [parse_tag(text) for text in remove]
-        changed = await self._write(job, lambda unit: labels.change_tags(unit.conn, job, new, old))
-        return [str(tag) for tag in changed]
+        return _page(await self._write(job, lambda unit: labels.change_tags(unit.conn, job, new, old)))
 
-    async def notes(self, who: Identity, ref: str) -> list[View]:
+    async def notes(self, who: Identity, ref: str) -> NotePage:
         job = await self._access.readable(who, ref)
-        return await self._ports.db.read(lambda conn: notes.listed(conn, job))
+        return NotePage(items=tuple(await self._ports.db.read(lambda conn: notes.list_notes(conn, job))))
 
-    async def add_note(self, who: Identity, ref: str, *, text: str) -> View:
+    async def add_note(self, who: Identity, ref: str, *, text: str) -> NoteView:
         """Raises Conflict if the job has as many notes as it may."""
         job, ids = await self._access.writable(who, ref), self._ports.ids
         return await self._write(job, lambda unit: notes.add(unit, ids, job, who.name, text))
 
-    async def delete_note(self, who: Identity, ref: str, note: str) -> View:
+    async def delete_note(self, who: Identity, ref: str, note: str) -> NoteView:
         job = await self._access.writable(who, ref)
         return await self._write(job, lambda unit: notes.remove(unit, job, note))
 
@@ -64,3 +64,7 @@ class Labels:
             return change(unit)
 
         return await self._writer.write(apply)
+
+
+def _page(tags: Sequence[Tag]) -> TagPage:
+    return TagPage(items=tuple(map(str, tags)))

@@ -15,12 +15,12 @@ from crucible.control.places import Places
 from crucible.control.ports import Ports
 from crucible.control.resources.access import Access
 from crucible.control.unit import Unit, Writer
-from crucible.control.views import View
 from crucible.core.errors import Conflict, NotFound
 from crucible.core.ids import is_id, short
 from crucible.core.lifecycle import Machine
 from crucible.core.lifecycle.facts import Unwanted
 from crucible.core.people import Identity, Permission
+from crucible.core.views.places import MachinePage, MachineView, OrphanPage, OrphanView
 
 STRANGER = "unknown to this deployment's database"
 LEFT_OVER = "it should be gone"
@@ -35,20 +35,20 @@ class Machines:
     janitor: Janitor
     access: Access
 
-    async def list_machines(self, who: Identity, *, all: bool = False) -> list[View]:
+    async def list_machines(self, who: Identity, *, all: bool = False) -> MachinePage:
         """Return machines that are not gone; with `all` also those that are."""
         now = self.ports.clock.now()
         return await self.ports.db.read(lambda conn: queries.list_machines(conn, now, gone_too=all, who=who))
 
-    async def list_orphans(self, who: Identity) -> list[View]:
+    async def list_orphans(self, who: Identity) -> OrphanPage:
         """Return machines that carry our tag and are unknown to us or should be gone. Ends nothing."""
         who.need(Permission.OPERATE)
         found = await self.janitor.look()
         doubles = [replace(ref, machine="") for ref in found.doubles]
         groups = ((STRANGER, found.strangers), (LEFT_OVER, found.leftovers), (DOUBLE, doubles))
-        return [_orphan(ref, why) for why, refs in groups for ref in refs]
+        return OrphanPage(items=tuple(_orphan(ref, why) for why, refs in groups for ref in refs))
 
-    async def terminate(self, who: Identity, ref: str) -> View:
+    async def terminate(self, who: Identity, ref: str) -> MachineView | OrphanView:
         """End a machine whatever runs on it: one of ours by its row, an orphan directly at its provider.
 
         `ref` is our id, its short form, or an orphan's native id. Again is harmless.
@@ -61,7 +61,7 @@ class Machines:
         now = self.ports.clock.now()
         return await self.ports.db.read(lambda conn: queries.one_machine(conn, machine.id, now))
 
-    async def _end_orphan(self, ref: str, known: Machine | None) -> View:
+    async def _end_orphan(self, ref: str, known: Machine | None) -> MachineView | OrphanView:
         """What its place still holds of it is ended; of a machine that is gone for good, that is said."""
         found = await self.janitor.look()
         for orphan in (*found.strangers, *found.leftovers, *found.doubles):
@@ -103,12 +103,12 @@ def _release(unit: Unit, machine: str) -> None:
     unit.advance_machine(row, Unwanted("a person ended it"))
 
 
-def _orphan(ref: MachineRef, why: str) -> View:
-    return {
-        "backend": ref.backend,
-        "machine": ref.machine or None,
-        "short": short(ref.machine) if ref.machine else None,
-        "native_id": ref.native_id,
-        "region": ref.region,
-        "why": why,
-    }
+def _orphan(ref: MachineRef, why: str) -> OrphanView:
+    return OrphanView(
+        backend=ref.backend,
+        machine=ref.machine or None,
+        short=short(ref.machine) if ref.machine else None,
+        native_id=ref.native_id,
+        region=ref.region,
+        why=why,
+    )

@@ -1,22 +1,54 @@
 """What every answer has in common."""
 
+from functools import cache
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
 SOMETIMES = "x-sometimes"
+
+
+def _as_promised(schema: dict[str, Any]) -> None:
+    """Drop the defaults, which only help a client to read an older server, and do not require `sometimes` fields."""
+    properties = schema.get("properties", {})
+    optional = {name for name, field in properties.items() if field.pop(SOMETIMES, False)}
+    for field in properties.values():
+        field.pop("default", None)
+    if "required" in schema:
+        schema["required"] = [name for name in schema["required"] if name not in optional]
 
 
 class View(BaseModel):
     # Built at first use: a command needs a few of these.
     model_config = ConfigDict(
-        frozen=True, extra="allow", defer_build=True, json_schema_serialization_defaults_required=True
+        frozen=True,
+        extra="allow",
+        defer_build=True,
+        json_schema_serialization_defaults_required=True,
+        json_schema_extra=_as_promised,
     )
 
     def as_json(self) -> dict[str, object]:
         return self.model_dump(mode="json")
 
 
+class PartialView(View):
+    """A view some of whose fields not every answer has: those declared with `sometimes` are left out unless set."""
+
+    @model_serializer(mode="wrap")
+    def _without_unset(self, serialize: SerializerFunctionWrapHandler):  # type: ignore[no-untyped-def]  # keeps the schema
+        data = serialize(self)
+        for name in _partial(type(self)) - self.model_fields_set:
+            data.pop(name, None)
+        return data
+
+
 def sometimes(default: Any, *, repr: bool = True) -> Any:
-    """A field that not every answer of its kind has."""
+    """A field of a PartialView that not every answer of its kind has."""
     return Field(default=default, repr=repr, json_schema_extra={SOMETIMES: True})
+
+
+@cache
+def _partial(kind: type[View]) -> frozenset[str]:
+    extras = ((name, field.json_schema_extra) for name, field in kind.model_fields.items())
+    return frozenset(name for name, extra in extras if isinstance(extra, dict) and SOMETIMES in extra)

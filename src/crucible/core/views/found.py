@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from crucible.core.views.base import View, sometimes
+from crucible.core.views.base import PartialView, View, sometimes
 from crucible.core.views.jobs import JobView
 
 
@@ -63,7 +63,7 @@ class ProblemView(View):
     fix: str = ""
 
 
-class SubmittedView(View):
+class SubmittedView(PartialView):
     """What became of one job of many: `job`, or `problem` where it was refused."""
 
     index: int
@@ -78,7 +78,7 @@ class SubmittedPage(View):
     refused: int = 0
 
 
-class CancelledView(View):
+class CancelledView(PartialView):
     """`id` is what was asked for, where that named no job."""
 
     job: JobView | None = sometimes(None)

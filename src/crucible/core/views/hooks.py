@@ -1,9 +1,9 @@
 """Hooks, and what was sent to them."""
 
-from crucible.core.views.base import View, sometimes
+from crucible.core.views.base import PartialView, View, sometimes
 
 
-class DeliveryView(View):
+class DeliveryView(PartialView):
     """One try. `status` is the receiver's; without one nobody answered, and `answer` says why."""
 
     id: str
@@ -21,7 +21,7 @@ class DeliveryView(View):
         return self.outcome == "delivered"
 
 
-class HookView(View):
+class HookView(PartialView):
     """`secret` is there after making or rotating one, and never again."""
 
     id: str

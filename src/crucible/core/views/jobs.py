@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from crucible.core.resources import Allocation, Resources
-from crucible.core.views.base import View, sometimes
+from crucible.core.views.base import PartialView, View, sometimes
 
 TERMINAL = frozenset({"completed", "failed", "cancelled"})
 
@@ -102,7 +102,7 @@ class CheckpointPage(View):
     items: tuple[CheckpointView, ...] = ()
 
 
-class AttemptView(View):
+class AttemptView(PartialView):
     """One try; `resume_from` is the checkpoint it began with, `reason` and `detail` say why it ended."""
 
     number: int
@@ -195,7 +195,7 @@ class BriefJobView(View):
         return self.simulated
 
 
-class JobView(BriefJobView):
+class JobView(BriefJobView, PartialView):
     """A job as the server sees it; what one asks for alone says more than one in a list."""
 
     project: str = ""

@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from crucible.core.views.base import View, sometimes
+from crucible.core.views.base import PartialView, View, sometimes
 
 
 class MeView(View):
@@ -35,7 +35,7 @@ class ProjectView(View):
     created_at: str | None = None
 
 
-class MemberView(View):
+class MemberView(PartialView):
     name: str
     role: str
     since: str | None = sometimes(None)
@@ -48,7 +48,7 @@ class RevokedView(View):
     state: str = "revoked"
 
 
-class TokenView(RevokedView):
+class TokenView(RevokedView, PartialView):
     """`token` is the token itself, in the one answer that has it; `url` a link that lets a browser in with it."""
 
     state: str = sometimes("good")

@@ -4,7 +4,7 @@ from pydantic import Field
 
 from crucible.core.offers import Availability, Billing, Market, Offer
 from crucible.core.resources import Capacity
-from crucible.core.views.base import View, sometimes
+from crucible.core.views.base import PartialView, View, sometimes
 
 
 class BillingView(View):
@@ -45,13 +45,13 @@ class OfferView(View):
         )
 
 
-class BackendView(View):
+class BackendView(PartialView):
     name: str
     connected: bool = False
     detail: str | None = None
     simulated: bool = sometimes(False)
     capabilities: dict[str, object] = Field(default_factory=dict)
-    offers: tuple[dict[str, object], ...] = ()
+    offers: tuple[OfferView, ...] = ()
 
     @property
     def is_simulated(self) -> bool:

@@ -6,11 +6,11 @@ from pydantic import Field
 
 from crucible.core.profile import Confidence, GpuNeed
 from crucible.core.resources import Resources
-from crucible.core.views.base import View, sometimes
+from crucible.core.views.base import PartialView, View, sometimes
 from crucible.core.views.places import OfferView
 
 
-class PlannedView(OfferView):
+class PlannedView(OfferView, PartialView):
     """An offer for one job: what all of it costs and when it would be done there; None where nobody knows.
 
     `most_micros`: what it costs if the machine lives until its hard end. `paid_seconds`: after which it is ended there,

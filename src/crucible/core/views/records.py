@@ -2,10 +2,10 @@
 
 from pydantic import Field
 
-from crucible.core.views.base import View, sometimes
+from crucible.core.views.base import PartialView, View, sometimes
 
 
-class EventView(View):
+class EventView(PartialView):
     n: int = 0
     type: str = ""
     at: str | float | None = None

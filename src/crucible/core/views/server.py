@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from crucible.core.views.base import View, sometimes
+from crucible.core.views.base import PartialView, View, sometimes
 
 
 class RestoredView(View):
@@ -14,7 +14,7 @@ class RestoredView(View):
     fix: str = ""
 
 
-class ServerView(View):
+class ServerView(PartialView):
     """`pid` and `home` are for administrators."""
 
     version: str = ""

@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from crucible.core.views.base import View, sometimes
+from crucible.core.views.base import PartialView, View, sometimes
 from crucible.core.views.jobs import TERMINAL, CostView, ProgressView, ReasonView
 
 
@@ -26,7 +26,7 @@ class TaskView(View):
         return self.status in TERMINAL
 
 
-class ExecutionView(View):
+class ExecutionView(PartialView):
     """A training that was submitted or goes on; `resume_from` is the checkpoint from which it does."""
 
     job_id: str
