@@ -45,17 +45,6 @@ def test_help_is_instant_and_loads_nothing_heavy() -> None:
         assert row.name in done.stdout
 
 
-@pytest.mark.enable_socket
-def test_status_loads_what_asks_one_server_and_shows_the_answer(server: FakeServer) -> None:
-    code = (
-        "import sys\nfrom crucible.cli.main import run\n"
-        f"assert run(['status', '--server', {server.url!r}]) == 0\n"
-        f"print([name for name in {UNASKED!r} if name in sys.modules], file=sys.stderr)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
-    assert done.stderr.strip().splitlines()[-1] == "[]"
-
-
 READS = """
 import sys
 read = []

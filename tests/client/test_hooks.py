@@ -7,7 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from crucible.client.hooks import Hooks
+from crucible.client.api.people import Hooks
 from crucible.core.errors import Trouble
 from crucible.core.hooks import HookEvent, HookFormat
 

@@ -13,7 +13,7 @@ from crucible.cli.output import Listing
 from crucible.cli.session import Session
 from crucible.cli.words import dollars, price_words, unconnected
 from crucible.client.api import Api
-from crucible.client.catalog import PAGE
+from crucible.client.api.deployment import PAGE
 from crucible.core.errors import BadInput
 from crucible.core.gpus import GPUS, Dtype, Gpu
 from crucible.core.offerfilter import OfferFilter

@@ -19,7 +19,7 @@ from crucible.core.ids import short
 from crucible.core.views.hooks import DeliveryView, HookView
 
 if TYPE_CHECKING:
-    from crucible.client.hooks import Hooks
+    from crucible.client.api.people import Hooks
 
 Ref = Annotated[str, typer.Argument(metavar="HOOK", help="The hook's id, or an ending of it.")]
 Events = Annotated[

@@ -1,0 +1,282 @@
+"""The client of one server: its routes as typed methods. Jobs are here; the rest is by resource."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from crucible.client.api import routes
+from crucible.client.api.deployment import CatalogApi, Models, Places, Training, Upkeep, idempotency
+from crucible.client.api.labels import Labels, Many
+from crucible.client.api.people import Hooks, People, Secrets, without_none
+from crucible.client.api.resource import Resource, path_of
+from crucible.client.http import Response
+from crucible.client.transport import Endpoint, Query, Transport
+from crucible.client.views import LogPage
+from crucible.core.errors import CrucibleError
+from crucible.core.jobfilter import JobFilter
+from crucible.core.planask import PlanAsk
+from crucible.core.spec import JobSpec
+from crucible.core.views.comparisons import ComparisonView
+from crucible.core.views.found import HitPage
+from crucible.core.views.jobs import CheckpointView, HealthView, JobPage, JobView
+from crucible.core.views.plans import PlanView
+from crucible.core.views.predictions import PredictionPage
+from crucible.core.views.records import ArtifactView, EventView, MetricsView
+from crucible.core.views.server import ServerView
+
+if TYPE_CHECKING:  # most commands neither follow a job nor enter one
+    from crucible.client import stream
+    from crucible.client.executing import Executed
+    from crucible.client.forwarding import Forward
+    from crucible.client.sessions import Session
+    from crucible.wire.sessions import Opening
+
+_CHUNK = 256 * 1024
+
+
+class Api(Resource):
+    """One server. A job is named by its id, short id, an ending of three or more characters, or `last`."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        seconds: float = 30.0,
+        relocate: Callable[[], Endpoint] | None = None,
+        found: Callable[[], Endpoint | None] | None = None,
+    ) -> None:
+        """`relocate` finds or restarts a server that went away, `found` only looks for one."""
+        self.transport = Transport(endpoint, seconds=seconds, relocate=relocate)
+        super().__init__(self.transport)
+        self._found = found
+        self.places = Places(self.transport)
+        self.catalog = CatalogApi(self.transport)
+        self.models = Models(self.transport)
+        self.training = Training(self.transport)
+        self.labels = Labels(self.transport)
+        self.many = Many(self.transport)
+        self.people = People(self.transport)
+        self.secrets = Secrets(self.transport)
+        self.hooks = Hooks(self.transport)
+        self.upkeep = Upkeep(self.transport)
+
+    def close(self) -> None:
+        self.transport.close()
+
+    @property
+    def endpoint(self) -> Endpoint:
+        return self.transport.endpoint
+
+    # Submission
+
+    def has_bundle(self, sha256: str) -> bool:
+        return self._send(routes.HAS_BUNDLE, sha256=sha256).status_code == 200
+
+    def put_bundle(self, sha256: str, path: Path) -> None:
+        """Upload the archive; again is harmless, because its name is its hash."""
+        headers = {"Content-Length": str(path.stat().st_size), "Content-Type": "application/gzip"}
+        self._send(routes.PUT_BUNDLE, content=lambda: _pieces(path), headers=headers, sha256=sha256)
+
+    def submit(self, spec: JobSpec, *, key: str | None = None) -> JobView:
+        """Submit once: however often the request has to be repeated, `key` makes it one job."""
+        return self._call(routes.SUBMIT, body=spec.model_dump(mode="json"), headers=idempotency(key))
+
+    def plan(self, ask: PlanAsk) -> PlanView:
+        """Return what a program needs, where it would run and for how much; nothing is sent to any provider."""
+        return self._call(routes.PLAN, body=ask.model_dump(mode="json", exclude_defaults=True))
+
+    def predictions(self, *, limit: int = 50, cursor: str | None = None) -> PredictionPage:
+        """Return what plans said of jobs beside how long those took, newest first."""
+        return self._call(routes.PREDICTIONS, query={"limit": limit, "cursor": cursor})
+
+    # Jobs
+
+    def job(self, ref: str) -> JobView:
+        return self._call(routes.JOB, job=ref)
+
+    def jobs(
+        self,
+        wanted: JobFilter | None = None,
+        *,
+        statuses: Iterable[str] = (),
+        active: bool = False,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> JobPage:
+        """Return a page of the jobs that match, newest first. `statuses` and `active` are short for a filter's."""
+        short: dict[str, Any] = {"status": tuple(statuses), "active": "true" if active else None}
+        filters = short if wanted is None else _query_of(wanted)
+        return self._call(routes.LIST_JOBS, query={**filters, "limit": limit, "cursor": cursor})
+
+    def cancel(self, ref: str) -> JobView:
+        """Ask a job to end; asking again, or for one that has ended, is harmless."""
+        return self._call(routes.CANCEL, job=ref)
+
+    def resume(self, ref: str, *, checkpoint: str | None = None, backend: str | None = None) -> JobView:
+        """Reopen a job that has ended. Never repeated: the second time it would be found running."""
+        return self._call(routes.RESUME, body=without_none({"checkpoint": checkpoint, "backend": backend}), job=ref)
+
+    def rerun(self, ref: str, *, key: str | None = None) -> JobView:
+        """Submit a new job from what was recorded of this one; `key` makes it one, as in `submit`."""
+        return self._call(routes.RERUN, headers=idempotency(key), job=ref)
+
+    def health(self, ref: str) -> HealthView:
+        """Return how a job does, with evidence and advice."""
+        return self._call(routes.HEALTH, job=ref)
+
+    def compare(self, refs: Iterable[str]) -> ComparisonView:
+        """Return 2 to 20 jobs side by side."""
+        return self._call(routes.COMPARE, query={"job": list(refs)})
+
+    # What a job wrote
+
+    def ask_checkpoint(self, ref: str) -> JobView:
+        """Have the running program save a checkpoint now; it is listed once it is stored."""
+        return self._call(routes.ASK_CHECKPOINT, job=ref)
+
+    def checkpoints(self, ref: str) -> tuple[CheckpointView, ...]:
+        """Return the checkpoints, newest first, with those that were not kept."""
+        return self._call(routes.CHECKPOINTS, job=ref).items
+
+    def checkpoint(self, ref: str, checkpoint: str) -> CheckpointView:
+        """Return one by its id, short id or name, or `latest` or `best`."""
+        return self._call(routes.CHECKPOINT, job=ref, checkpoint=checkpoint)
+
+    def checkpoint_path(self, ref: str, checkpoint: str) -> str:
+        return path_of(routes.CHECKPOINT_CONTENT, job=ref, checkpoint=checkpoint)
+
+    def logs(
+        self,
+        ref: str,
+        *,
+        attempt: int | None = None,
+        offset: int = 0,
+        limit: int = 1024 * 1024,
+        since: float | None = None,
+    ) -> LogPage:
+        query: Query = {"attempt": attempt, "offset": offset, "limit": limit, "since": since}
+        return _log_page(self._send(routes.LOGS, query=query, job=ref), offset)
+
+    def search_logs(
+        self,
+        ref: str,
+        text: str,
+        *,
+        regex: bool = False,
+        case: bool = True,
+        attempt: int | None = None,
+        context: int = 0,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> HitPage:
+        """Return lines of the output that hold `text` or, with `regex`, match it (default: of all attempts)."""
+        flags = {"regex": "true" if regex else "false", "case": "true" if case else "false"}
+        query: Query = {"q": text, **flags, "attempt": attempt, "context": context, "limit": limit, "cursor": cursor}
+        return self._call(routes.SEARCH_LOGS, query=query, job=ref)
+
+    def metrics(self, ref: str, *, series: Iterable[str] = (), points: int = 500) -> MetricsView:
+        return self._call(routes.METRICS, query={"series": list(series), "points": points}, job=ref)
+
+    def events(self, ref: str, *, after: int = 0, limit: int = 200) -> tuple[EventView, ...]:
+        return self._call(routes.EVENTS, query={"after": after, "limit": limit}, job=ref).items
+
+    def artifacts(self, ref: str) -> tuple[ArtifactView, ...]:
+        return self._call(routes.ARTIFACTS, job=ref).items
+
+    def artifact_path(self, ref: str, path: str) -> str:
+        return path_of(routes.ARTIFACT, job=ref, path=path)
+
+    # The server
+
+    def server(self) -> ServerView:
+        return self._call(routes.SERVER)
+
+    def stop_server(self) -> None:
+        self._send(routes.STOP_SERVER)
+
+    def stream(
+        self,
+        ref: str,
+        *,
+        cursors: stream.Cursors | None = None,
+        notice: Callable[[str], None] | None = None,
+        stop: Callable[[], bool] | None = None,
+    ) -> Iterator[stream.Frame]:
+        """Yield everything about a job from the cursors on, each thing once, until it has ended and its log is out.
+
+        Goes on over lost connections and a restarted server. `notice` is told, in words, when that happens.
+        `stop` is asked now and then; once it says yes, nothing more comes.
+        """
+        from crucible.client import stream
+
+        link = stream.Link(self, self.transport, self._found)
+        return stream.follow(link, ref, cursors or stream.Cursors(), notice or _silent, stream.Timing(time, stop))
+
+    def session(self, ref: str, wanted: Opening) -> Session:
+        """A command, or a connection to a port, at a running job."""
+        from crucible.client.sessions import open_session
+
+        return open_session(self.transport, ref, wanted)
+
+    def execute(
+        self, ref: str, command: Sequence[str], *, input: bytes = b"", timeout: float | None = None
+    ) -> Executed:
+        """Run a command in a running job's surroundings, to its end."""
+        from crucible.client.executing import execute
+
+        return execute(self.transport, ref, command, input=input, timeout=timeout)
+
+    def ports(self, ref: str) -> tuple[int, ...]:
+        """The ports that processes of a running job listen on."""
+        from crucible.client.forwarding import ports_of
+
+        return ports_of(self.transport, ref)
+
+    def forward(
+        self,
+        ref: str,
+        remote: int,
+        local: int | None = None,
+        *,
+        notice: Callable[[CrucibleError], None] | None = None,
+    ) -> Forward:
+        """Lead a port of this computer (the same unless named, 0 for any) to one that a running job listens on."""
+        from crucible.client.forwarding import Forward, need_port
+
+        need_port(self.ports(ref), remote)
+        return Forward(self.transport, ref, remote, local, notice or (lambda error: None))
+
+
+def _query_of(wanted: JobFilter) -> dict[str, Any]:
+    plain = wanted.model_dump(mode="json", exclude_defaults=True)
+    return {**plain, "active": "true"} if wanted.active else plain
+
+
+def _silent(_text: str) -> None:
+    return None
+
+
+def _pieces(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while piece := file.read(_CHUNK):
+            yield piece
+
+
+def _log_page(response: Response, offset: int) -> LogPage:
+    def number(headers: Mapping[str, str], name: str, default: int) -> int:
+        text = headers.get(name, "")
+        return int(text) if text.isdigit() else default
+
+    headers, data = response.headers, response.content
+    start = number(headers, "X-Crucible-Offset", offset)
+    return LogPage(
+        attempt=number(headers, "X-Crucible-Attempt", 0),
+        attempts=number(headers, "X-Crucible-Attempts", 0),
+        start=start,
+        next=number(headers, "X-Crucible-Next", start + len(data)),
+        complete=headers.get("X-Crucible-Complete", "").lower() == "true",
+        data=data,
+    )

@@ -1,0 +1,139 @@
+"""What a server has: backends, machines, the catalog, models, and its upkeep."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+
+from crucible.client.api import routes
+from crucible.client.api.resource import Resource
+from crucible.core.models import Order
+from crucible.core.offerfilter import OfferFilter
+from crucible.core.views.catalog import (
+    GpuView,
+    PriceAuditView,
+    PriceComparisonView,
+    PricePage,
+    PriceView,
+    RefreshView,
+    TypeView,
+)
+from crucible.core.views.jobs import JobView
+from crucible.core.views.places import BackendPage, BackendView, MachineView, OrphanView
+from crucible.core.views.server import BackupView, ConfirmedView, ModelView, PruneView
+from crucible.core.views.training import TaskView
+
+PAGE = 500
+
+
+class Places(Resource):
+    """Backends, and the machines there."""
+
+    def backends(self) -> tuple[BackendView, ...]:
+        return self.page().items
+
+    def page(self) -> BackendPage:
+        """Return the connected backends, and the others that are known, each with what connects it."""
+        return self._call(routes.BACKENDS)
+
+    def machines(self, *, all: bool = False) -> tuple[MachineView, ...]:
+        return self._call(routes.MACHINES, query={"all": "true" if all else None}).items
+
+    def orphans(self) -> tuple[OrphanView, ...]:
+        """Return machines that carry the deployment's tag and are unknown to it, or should be gone."""
+        return self._call(routes.ORPHANS).items
+
+    def terminate(self, ref: str) -> MachineView:
+        """End a machine, or an orphan by the provider's id; asking again is harmless."""
+        return self._call(routes.TERMINATE, machine=ref)
+
+
+class CatalogApi(Resource):
+    """What can be rented and for how much."""
+
+    def page(self, wanted: OfferFilter | None = None, *, limit: int = 50, cursor: str | None = None) -> PricePage:
+        """Return offers that match, cheapest first."""
+        filters = (wanted or OfferFilter()).model_dump(mode="json", exclude_defaults=True)
+        return self._call(routes.CATALOG, query={**filters, "limit": limit, "cursor": cursor})
+
+    def walk(self, wanted: OfferFilter | None = None, *, cursor: str | None = None) -> Iterator[PriceView]:
+        """Yield all that match, page by page; `cursor` is the `next` of an earlier page."""
+        while True:
+            found = self.page(wanted, limit=PAGE, cursor=cursor)
+            yield from found.items
+            cursor = found.next
+            if cursor is None:
+                return
+
+    def type(self, name: str) -> TypeView:
+        return self._call(routes.CATALOG_TYPE, type=name)
+
+    def gpus(self) -> tuple[GpuView, ...]:
+        return self._call(routes.CATALOG_GPUS).items
+
+    def audit(self) -> PriceAuditView:
+        """Return what is wrong with the prices in use."""
+        return self._call(routes.CATALOG_AUDIT)
+
+    def refresh(self, provider: str, regions: Sequence[str] = ()) -> RefreshView:
+        """Have the server ask a provider for its prices; of all its known regions unless some are named."""
+        return self._call(routes.CATALOG_REFRESH, body={"provider": provider, "regions": list(regions)})
+
+    def compare(self, table: bytes, *, provider: str | None = None, over: float = 10.0) -> PriceComparisonView:
+        """Compare the prices in use with another table (CSV); `over` percent apart they differ."""
+        return self._call(
+            routes.CATALOG_COMPARE,
+            content=table,
+            headers={"Content-Type": "text/csv"},
+            query={"provider": provider, "over": over},
+        )
+
+
+class Models(Resource):
+    """Model plugins of the server's Python."""
+
+    def listed(self) -> tuple[ModelView, ...]:
+        """Return all of them, the broken ones with `error`."""
+        return self._call(routes.MODELS).items
+
+    def one(self, name: str) -> ModelView:
+        return self._call(routes.MODEL, name=name)
+
+    def submit(self, order: Order, job: Mapping[str, object] | None = None, *, key: str | None = None) -> JobView:
+        """Submit a job that trains, asks or measures a model. `job` are fields of a spec: `backend`, `resources`, …"""
+        body = {
+            "method": order.method,
+            "config": order.config,
+            "inputs": order.inputs,
+            "callbacks": list(order.callbacks),
+            "job": dict(job or {}),
+        }
+        return self._call(routes.SUBMIT_MODEL, body=body, headers=idempotency(key), name=order.model)
+
+
+class Training(Resource):
+    """Training tasks of tenants."""
+
+    def orchestrate(self, task: Mapping[str, object], *, key: str | None = None) -> TaskView:
+        """Submit once: however often the request has to be repeated, `key` makes it one job."""
+        return self._call(routes.ORCHESTRATE, body=task, headers=idempotency(key))
+
+    def status(self, task_id: str) -> TaskView:
+        return self._call(routes.TASK_STATUS, query={"task_id": task_id})
+
+
+class Upkeep(Resource):
+    def prune(self, *, older_than: float | None = None, dry_run: bool = False) -> PruneView:
+        """Remove what retention allows, older than so many seconds (default: the server's own time)."""
+        return self._call(routes.PRUNE, body={"older_than_seconds": older_than, "dry_run": dry_run})
+
+    def backup(self, path: str) -> BackupView:
+        """Copy the database to a new file; `path` is absolute, on the server's disk."""
+        return self._call(routes.BACKUP, body={"path": path})
+
+    def confirm_restore(self) -> ConfirmedView:
+        return self._call(routes.CONFIRM_RESTORE)
+
+
+def idempotency(key: str | None) -> dict[str, str]:
+    return {"Idempotency-Key": key or uuid.uuid4().hex}

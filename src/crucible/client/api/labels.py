@@ -1,0 +1,52 @@
+"""What people write on jobs (names, tags, notes), and many jobs in one request."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+
+from crucible.client.api import routes
+from crucible.client.api.resource import Resource
+from crucible.core.jobfilter import JobFilter
+from crucible.core.spec import JobSpec
+from crucible.core.views.found import CancelledPage, NoteView, SubmittedPage
+from crucible.core.views.jobs import JobView
+
+
+class Labels(Resource):
+    def rename(self, ref: str, name: str | None) -> JobView:
+        return self._call(routes.RENAME, body={"name": name}, job=ref)
+
+    def tags(self, ref: str) -> tuple[str, ...]:
+        return self._call(routes.TAGS, job=ref).items
+
+    def tag(self, ref: str, *, add: Iterable[str] = (), remove: Iterable[str] = ()) -> tuple[str, ...]:
+        """Remove tags, then add some; return the tags of the job after that."""
+        return self._call(routes.CHANGE_TAGS, body={"add": list(add), "remove": list(remove)}, job=ref).items
+
+    def notes(self, ref: str) -> tuple[NoteView, ...]:
+        return self._call(routes.NOTES, job=ref).items
+
+    def add_note(self, ref: str, text: str) -> NoteView:
+        """Leave a note. Never repeated: it would be there twice."""
+        return self._call(routes.ADD_NOTE, body={"text": text}, job=ref)
+
+    def delete_note(self, ref: str, note: str) -> NoteView:
+        return self._call(routes.DELETE_NOTE, job=ref, note=note)
+
+
+class Many(Resource):
+    def submit(self, specs: Sequence[JobSpec], *, keys: Sequence[str] | None = None) -> SubmittedPage:
+        """Submit up to 500 jobs, each with a key of its own; the answer has the result of each."""
+        made = keys if keys is not None else [uuid.uuid4().hex for _ in specs]
+        jobs = [{"spec": s.model_dump(mode="json"), "key": key} for s, key in zip(specs, made, strict=True)]
+        return self._call(routes.SUBMIT_MANY, body={"jobs": jobs})
+
+    def cancel(
+        self, wanted: JobFilter | None = None, *, ids: Sequence[str] = (), dry_run: bool = False
+    ) -> CancelledPage:
+        """Ask for the end of the jobs that match (up to 1,000, newest first), or of those of these ids."""
+        which: dict[str, object] = (
+            {"ids": list(ids)} if wanted is None else {"filter": wanted.model_dump(mode="json", exclude_defaults=True)}
+        )
+        return self._call(routes.CANCEL_MANY, body={**which, "dry_run": dry_run})

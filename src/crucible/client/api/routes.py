@@ -1,0 +1,181 @@
+"""The server's routes as the client calls them: method, path, the model of the answer, and whether it may be repeated.
+
+A test compares this table with the server's OpenAPI document.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from crucible.core.views.base import View
+from crucible.core.views.catalog import (
+    GpuPage,
+    PriceAuditView,
+    PriceComparisonView,
+    PricePage,
+    RefreshView,
+    TypeView,
+)
+from crucible.core.views.comparisons import ComparisonView
+from crucible.core.views.found import CancelledPage, HitPage, NotePage, NoteView, SubmittedPage, TagPage
+from crucible.core.views.hooks import DeliveryPage, DeliveryView, HookPage, HookView
+from crucible.core.views.jobs import CheckpointPage, CheckpointView, HealthView, JobPage, JobView
+from crucible.core.views.people import (
+    DeedPage,
+    LinkView,
+    MemberPage,
+    MemberView,
+    MeView,
+    ProjectPage,
+    ProjectView,
+    RevokedView,
+    RotationView,
+    SecretPage,
+    SecretView,
+    TokenPage,
+    TokenView,
+    UserPage,
+    UserView,
+    WaysView,
+)
+from crucible.core.views.places import BackendPage, MachinePage, MachineView, OrphanPage
+from crucible.core.views.plans import PlanView
+from crucible.core.views.predictions import PredictionPage
+from crucible.core.views.records import ArtifactPage, EventPage, MetricsView
+from crucible.core.views.server import BackupView, ConfirmedView, ModelPage, ModelView, PruneView, ServerView
+from crucible.core.views.training import TaskView
+
+V = TypeVar("V", bound=View)
+
+
+@dataclass(frozen=True)
+class Route(Generic[V]):
+    """`repeat`: the request may be sent again without harm (None: if it is a read). `seconds`: wait for the answer."""
+
+    method: str
+    path: str
+    answer: type[V]
+    repeat: bool | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Bare:
+    """A route whose answer is no JSON, or not looked at."""
+
+    method: str
+    path: str
+    repeat: bool | None = None
+    seconds: float | None = None
+
+
+UPLOAD_SECONDS = 600.0
+PLAN_SECONDS = 60.0
+BULK_SECONDS = 120.0
+MODEL_SECONDS = 180.0
+"""A model plugin is asked in a process that may import a large framework."""
+ORPHANS_SECONDS = 120.0
+"""Every backend is asked."""
+HOOK_TEST_SECONDS = 60.0
+"""A receiver has ten seconds; looking up its name may take as long."""
+COMPARE_SECONDS = 120.0
+REFRESH_SECONDS = 960.0
+MAINTENANCE_SECONDS = 600.0
+
+_JOBS = "/api/v1/jobs"
+_JOB = "/api/v1/jobs/{job}"
+_PROJECT = "/api/v1/projects/{project}"
+_HOOK = "/api/v1/projects/{project}/hooks/{hook}"
+
+# Jobs
+SUBMIT = Route("POST", _JOBS, JobView, repeat=True)
+SUBMIT_MANY = Route("POST", f"{_JOBS}/bulk", SubmittedPage, repeat=True, seconds=BULK_SECONDS)
+CANCEL_MANY = Route("POST", f"{_JOBS}/cancel", CancelledPage, repeat=True, seconds=BULK_SECONDS)
+LIST_JOBS = Route("GET", _JOBS, JobPage)
+JOB = Route("GET", _JOB, JobView)
+RENAME = Route("PATCH", _JOB, JobView, repeat=True)
+CANCEL = Route("POST", f"{_JOB}/cancel", JobView, repeat=True)
+RESUME = Route("POST", f"{_JOB}/resume", JobView)
+RERUN = Route("POST", f"{_JOB}/rerun", JobView, repeat=True)
+HEALTH = Route("GET", f"{_JOB}/health", HealthView)
+COMPARE = Route("GET", "/api/v1/compare", ComparisonView)
+SHARE = Route("POST", f"{_JOB}/share", TokenView)
+TAGS = Route("GET", f"{_JOB}/tags", TagPage)
+CHANGE_TAGS = Route("POST", f"{_JOB}/tags", TagPage, repeat=True)
+NOTES = Route("GET", f"{_JOB}/notes", NotePage)
+ADD_NOTE = Route("POST", f"{_JOB}/notes", NoteView)
+DELETE_NOTE = Route("DELETE", f"{_JOB}/notes/{{note}}", NoteView)
+
+# What a job wrote
+LOGS = Bare("GET", f"{_JOB}/logs")
+SEARCH_LOGS = Route("GET", f"{_JOB}/logs/search", HitPage)
+METRICS = Route("GET", f"{_JOB}/metrics", MetricsView)
+EVENTS = Route("GET", f"{_JOB}/events", EventPage)
+ARTIFACTS = Route("GET", f"{_JOB}/artifacts", ArtifactPage)
+ARTIFACT = Bare("GET", f"{_JOB}/artifacts/{{path}}")
+CHECKPOINTS = Route("GET", f"{_JOB}/checkpoints", CheckpointPage)
+CHECKPOINT = Route("GET", f"{_JOB}/checkpoints/{{checkpoint}}", CheckpointView)
+CHECKPOINT_CONTENT = Bare("GET", f"{_JOB}/checkpoints/{{checkpoint}}/content")
+ASK_CHECKPOINT = Route("POST", f"{_JOB}/checkpoint", JobView, repeat=True)
+HAS_BUNDLE = Bare("HEAD", "/api/v1/bundles/{sha256}")
+PUT_BUNDLE = Bare("PUT", "/api/v1/bundles/{sha256}", repeat=True, seconds=UPLOAD_SECONDS)
+
+# Where jobs run
+PLAN = Route("POST", "/api/v1/plan", PlanView, repeat=True, seconds=PLAN_SECONDS)
+PREDICTIONS = Route("GET", "/api/v1/predictions", PredictionPage)
+BACKENDS = Route("GET", "/api/v1/backends", BackendPage)
+MACHINES = Route("GET", "/api/v1/machines", MachinePage)
+ORPHANS = Route("GET", "/api/v1/machines/orphans", OrphanPage, seconds=ORPHANS_SECONDS)
+TERMINATE = Route("POST", "/api/v1/machines/{machine}/terminate", MachineView, repeat=True)
+CATALOG = Route("GET", "/api/v1/catalog", PricePage)
+CATALOG_TYPE = Route("GET", "/api/v1/catalog/types/{type}", TypeView)
+CATALOG_GPUS = Route("GET", "/api/v1/catalog/gpus", GpuPage)
+CATALOG_AUDIT = Route("GET", "/api/v1/catalog/audit", PriceAuditView)
+CATALOG_COMPARE = Route("POST", "/api/v1/catalog/audit", PriceComparisonView, repeat=True, seconds=COMPARE_SECONDS)
+CATALOG_REFRESH = Route("POST", "/api/v1/catalog/refresh", RefreshView, seconds=REFRESH_SECONDS)
+
+# Models and tasks
+MODELS = Route("GET", "/api/v1/models", ModelPage, seconds=MODEL_SECONDS)
+MODEL = Route("GET", "/api/v1/models/{name}", ModelView, seconds=MODEL_SECONDS)
+SUBMIT_MODEL = Route("POST", "/api/v1/models/{name}/jobs", JobView, repeat=True, seconds=MODEL_SECONDS)
+ORCHESTRATE = Route("POST", "/orchestrate", TaskView, repeat=True, seconds=MODEL_SECONDS)
+TASK_STATUS = Route("GET", "/status", TaskView)
+
+# People
+ME = Route("GET", "/api/v1/me", MeView)
+USERS = Route("GET", "/api/v1/users", UserPage)
+ADD_USER = Route("POST", "/api/v1/users", UserView)
+CHANGE_USER = Route("PATCH", "/api/v1/users/{name}", UserView)
+PROJECTS = Route("GET", "/api/v1/projects", ProjectPage)
+ADD_PROJECT = Route("POST", "/api/v1/projects", ProjectView)
+MEMBERS = Route("GET", f"{_PROJECT}/members", MemberPage)
+SET_MEMBER = Route("PUT", f"{_PROJECT}/members/{{name}}", MemberView)
+REMOVE_MEMBER = Bare("DELETE", f"{_PROJECT}/members/{{name}}")
+AUDIT = Route("GET", "/api/v1/audit", DeedPage)
+TOKENS = Route("GET", "/api/v1/tokens", TokenPage)
+MAKE_TOKEN = Route("POST", "/api/v1/tokens", TokenView)
+REVOKE_TOKEN = Route("DELETE", "/api/v1/tokens/{token}", RevokedView, repeat=True)
+LOGIN = Route("POST", "/api/v1/login", TokenView)
+LOGIN_WAYS = Route("GET", "/api/v1/login", WaysView)
+LOGIN_LINK = Route("POST", "/api/v1/login/links", LinkView)
+LOGOUT = Bare("POST", "/api/v1/logout", repeat=True)
+SECRETS = Route("GET", f"{_PROJECT}/secrets", SecretPage)
+SET_SECRET = Route("PUT", f"{_PROJECT}/secrets/{{name}}", SecretView, repeat=True)
+REMOVE_SECRET = Bare("DELETE", f"{_PROJECT}/secrets/{{name}}")
+ROTATE_SECRETS = Route("POST", "/api/v1/secrets/rotate", RotationView, seconds=MAINTENANCE_SECONDS)
+HOOKS = Route("GET", f"{_PROJECT}/hooks", HookPage)
+ADD_HOOK = Route("POST", f"{_PROJECT}/hooks", HookView)
+HOOK = Route("GET", _HOOK, HookView)
+CHANGE_HOOK = Route("PATCH", _HOOK, HookView)
+REMOVE_HOOK = Bare("DELETE", _HOOK)
+ROTATE_HOOK = Route("POST", f"{_HOOK}/rotate", HookView)
+TEST_HOOK = Route("POST", f"{_HOOK}/test", DeliveryView, seconds=HOOK_TEST_SECONDS)
+DELIVERIES = Route("GET", f"{_HOOK}/deliveries", DeliveryPage)
+
+# The server
+SERVER = Route("GET", "/api/v1/server", ServerView)
+STOP_SERVER = Bare("POST", "/api/v1/server/stop")
+PRUNE = Route("POST", "/api/v1/prune", PruneView, repeat=True, seconds=MAINTENANCE_SECONDS)
+BACKUP = Route("POST", "/api/v1/db/backup", BackupView, seconds=MAINTENANCE_SECONDS)
+CONFIRM_RESTORE = Route("POST", "/api/v1/db/confirm", ConfirmedView, repeat=True)
