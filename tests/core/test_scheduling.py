@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crucible.core.resources import Allocation, Capacity, GiB, Resources
-from crucible.core.scheduling import Place, Taken, Waiting, allocate, demand, place_fifo, why_full, why_never
+from crucible.core.scheduling import Place, QueuedJob, Taken, allocate, demand, place_fifo, why_full, why_never
 
 HERE = Capacity(cpus=8, memory_bytes=32 * GiB, gpus=(0, 1, 2, 3), gpu_memory_bytes=16 * GiB)
 
@@ -20,8 +20,8 @@ def held(holder: str, cpus: float = 1, memory: int = GiB, gpus: tuple[int, ...] 
     return Taken(holder, Allocation(cpus=cpus, memory_bytes=memory, gpus=gpus))
 
 
-def queue(*needs: Resources, backend: str = "local") -> list[Waiting]:
-    return [Waiting(f"job-{i}", backend, need) for i, need in enumerate(needs)]
+def queue(*needs: Resources, backend: str = "local") -> list[QueuedJob]:
+    return [QueuedJob(f"job-{i}", backend, need) for i, need in enumerate(needs)]
 
 
 def small(cpus: float = 1, memory: int = GiB, gpus: int = 0) -> Resources:
@@ -44,7 +44,7 @@ def test_the_first_that_does_not_fit_holds_back_all_behind_it() -> None:
 
 def test_a_full_place_does_not_hold_back_another() -> None:
     full = place(held("job-x", cpus=8))
-    jobs = [*queue(small()), Waiting("job-9", "slurm", small())]
+    jobs = [*queue(small()), QueuedJob("job-9", "slurm", small())]
     decisions = place_fifo(jobs, [full, place(backend="slurm")])
     assert [(d.job, d.allocation is None) for d in decisions] == [("job-0", True), ("job-9", False)]
 
@@ -56,7 +56,7 @@ def test_a_job_that_cannot_fit_there_waits_and_holds_back_nobody() -> None:
 
 
 def test_a_job_for_a_place_that_is_not_there_is_passed_over() -> None:
-    assert place_fifo([Waiting("job-1", "aws", small())], [place()]) == []
+    assert place_fifo([QueuedJob("job-1", "aws", small())], [place()]) == []
     assert place_fifo([], [place()]) == []
 
 
@@ -77,13 +77,13 @@ def test_a_whole_machine_with_a_number_of_gpus_takes_just_those() -> None:
 
 
 def test_memory_that_is_not_said_goes_by_the_part_of_the_cpus() -> None:
-    assert demand(Resources(cpus=2), HERE).memory_bytes == 8 * GiB
-    assert demand(Resources(cpus=99), HERE).memory_bytes == 32 * GiB
+    assert demand(Resources(cpus=2), HERE) == (2, 8 * GiB, 0)
+    assert demand(Resources(cpus=99), HERE) == (99, 32 * GiB, 0)
 
 
 def test_cpus_that_are_not_said_are_one_at_most() -> None:
-    assert demand(Resources(memory_bytes=GiB), HERE).cpus == 1
-    assert demand(Resources(memory_bytes=GiB), Capacity(cpus=0.5, memory_bytes=GiB)).cpus == 0.5
+    assert demand(Resources(memory_bytes=GiB), HERE) == (1, GiB, 0)
+    assert demand(Resources(memory_bytes=GiB), Capacity(cpus=0.5, memory_bytes=GiB)) == (0.5, GiB, 0)
 
 
 @pytest.mark.parametrize("count", range(1, 11))
@@ -163,7 +163,7 @@ def assert_within(somewhere: Place) -> None:
     assert set(gpus) <= set(somewhere.capacity.gpus)
 
 
-def after(somewhere: Place, line: list[Waiting]) -> Place:
+def after(somewhere: Place, line: list[QueuedJob]) -> Place:
     """The place once the decisions for this queue are carried out."""
     given_out = [Taken(d.job, d.allocation) for d in place_fifo(line, [somewhere]) if d.allocation]
     return replace(somewhere, taken=(*somewhere.taken, *given_out))

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from crucible.core.resources import GiB, Resources
 from crucible.core.spec import (
+    DEFAULT_BACKEND,
     MAX_ARGUMENTS_BYTES,
     MAX_DIFF,
     MAX_ENV,
@@ -262,3 +263,24 @@ def test_secrets_that_cannot_be(secrets: dict[str, str]) -> None:
 def test_a_variable_is_plain_or_secret() -> None:
     with pytest.raises(ValidationError, match="X is given as a variable and as a secret"):
         JobSpec(command=("true",), env={"X": "1"}, secrets={"X": "name"})
+
+
+def bound_for(backend: str | None = None, *fallback: str) -> JobSpec:
+    return JobSpec(command=("true",), backend=backend, fallback=fallback)
+
+
+def test_without_a_wish_a_job_is_for_this_computer() -> None:
+    assert bound_for().backends == (DEFAULT_BACKEND,)
+
+
+def test_the_line_is_the_users_own_each_place_once() -> None:
+    assert bound_for("rehearsal", "local", "rehearsal").backends == ("rehearsal", "local")
+
+
+def test_after_a_place_failed_comes_the_next_and_the_last_is_kept() -> None:
+    line = bound_for("a", "b", "c")
+    assert [line.backend_after(here) for here in ("a", "b", "c")] == ["b", "c", "c"]
+
+
+def test_a_place_outside_the_line_is_kept() -> None:
+    assert bound_for("a", "b").backend_after("z") == "z"

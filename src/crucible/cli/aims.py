@@ -9,7 +9,7 @@ from crucible.cli.words import dollars
 from crucible.client.placeviews import PlannedView, PlanView
 from crucible.client.placing import read_names
 from crucible.client.planning import Aims
-from crucible.core.affording import RAISE_IT
+from crucible.core.budget import RAISE_IT
 from crucible.core.errors import BadInput, NoCapacity, RefusedByPolicy, UnknownName
 from crucible.core.resources import parse_duration
 from crucible.core.routing.wishes import Objective

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 
 from crucible.client.placeviews import BackendView, OfferView
 from crucible.client.requirements import Preferences, Requirements
-from crucible.core import elastic, scheduling
-from crucible.core.affording import too_dear, usd
+from crucible.core import offer_choice, scheduling
+from crucible.core.budget import exceeds_budget, usd
 from crucible.core.errors import CrucibleError, NoCapacity, RefusedByPolicy, UnknownName
 from crucible.core.offers import Availability, Market, Offer
 from crucible.core.pricing import MICROS, forecast
 from crucible.core.resources import Resources
 from crucible.core.routing.wishes import Objective
+from crucible.core.spec import JobSpec
 from crucible.core.tiers import effective
 
 
@@ -105,7 +106,7 @@ def _too_dear(best: Offer, needs: Requirements) -> str:
     cost = 0 if hours is None else forecast(hours * 3600, best.rate, best.billing)
     if cost > most:
         return f"{hours:g} hours there cost {usd(cost)}, more than {usd(most)}"
-    return too_dear(most, best)
+    return exceeds_budget(most, best)
 
 
 def _fitting(
@@ -128,7 +129,8 @@ def _why_never(
 ) -> str:
     if backend.capabilities.get("slots") == "counted":
         return scheduling.why_never(size, offer.capacity, backend.name)
-    return elastic.why_never(elastic.Sought(size, market, regions), offer.as_offer())
+    spec = JobSpec(command=("true",), resources=size, market=market, regions=regions)
+    return offer_choice.why_never(spec, offer.as_offer())
 
 
 def _rank(place: Candidate, aim: Objective) -> tuple[float, ...]:

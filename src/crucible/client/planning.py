@@ -16,10 +16,9 @@ from crucible.client.placeviews import PlanView
 from crucible.client.wishes import Wishes, make_spec, out_of_bounds
 from crucible.core.errors import BadInput
 from crucible.core.offers import Market
-from crucible.core.places import DEFAULT_PLACE
 from crucible.core.planask import MAX_FILE, MAX_FILES, MOST, READ, PlanAsk
 from crucible.core.routing.wishes import Objective
-from crucible.core.spec import Source, SourceKind
+from crucible.core.spec import DEFAULT_BACKEND, Source, SourceKind
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ def ask_for(payload: Payload, wishes: Wishes, aims: Aims) -> PlanAsk:
 def nothing_to_decide(ask: PlanAsk) -> bool:
     """Whether it is plain where it goes and that it costs nothing: to this computer, which needs no plan."""
     places = (ask.backend, *ask.fallback)
-    return places == (DEFAULT_PLACE,) or (
+    return places == (DEFAULT_BACKEND,) or (
         places == (None,) and ask.program is None and not (ask.tier or ask.resources.gpus)
     )
 
@@ -70,7 +69,7 @@ def followed(plan: PlanView, wishes: Wishes) -> Wishes:
     sizes: Mapping[str, float | int] = job.get("resources", {})
     if wishes.backend is not None:
         return replace(wishes, resources={**sizes, **wishes.resources})
-    if job.get("backend", DEFAULT_PLACE) == DEFAULT_PLACE:
+    if job.get("backend", DEFAULT_BACKEND) == DEFAULT_BACKEND:
         return wishes
     return replace(wishes, backend=job["backend"], market=market, resources={**sizes, **wishes.resources})
 

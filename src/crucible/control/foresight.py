@@ -20,7 +20,6 @@ from crucible.control.plans import Plans
 from crucible.control.ports import Ports
 from crucible.control.programs import program_in
 from crucible.core.errors import CrucibleError
-from crucible.core.places import places_of
 from crucible.core.planask import PlanAsk
 from crucible.core.spec import JobSpec, Source
 from crucible.storage import BundleStore
@@ -88,7 +87,7 @@ class Foresight:
             return None
         unsaid = {"source": Source(), "env": {}, "secrets": {}, "data": (), "bundle": None}
         try:
-            return PlanAsk.model_validate({**dict(spec), **unsaid, "files": files, "backend": places_of(spec)[0]})
+            return PlanAsk.model_validate({**dict(spec), **unsaid, "files": files, "backend": spec.backends[0]})
         except ValidationError:
             return None  # names that no program has
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from crucible.backends.base import MachineOrder
 from crucible.control.places import Place
 from crucible.control.ports import Ids
-from crucible.core import affording
+from crucible.core import budget
 from crucible.core.ids import Prefix
 from crucible.core.lifecycle import Attempt, Machine, Slot, World
 from crucible.core.offers import Offer
@@ -60,7 +60,7 @@ class Orders:
         """A machine for one attempt alone, with the end of its life."""
         abilities, startup = place.backend.capabilities, place.offer.startup_seconds
         spec = world.job.spec
-        need = affording.within(world.job.resources, spec.max_cost_micros, place.offer)
+        need = budget.capped(world.job.resources, spec.max_cost_micros, place.offer)
         life = self.life(place, need, spec.grace_seconds)
         host_due = now + abilities.launch_deadline + abilities.settle_window + startup + HOST_SECONDS
         return self._machine(place, f"attempt:{attempt}", now + life, host_due, now)
@@ -116,10 +116,10 @@ def why_there(world: World, place: Place) -> str:
 def _paid(world: World, offer: Offer) -> str:
     """How long it may run there, where that is what its money buys."""
     need, most = world.job.resources, world.job.spec.max_cost_micros
-    bounded = affording.within(need, most, offer)
+    bounded = budget.capped(need, most, offer)
     if most is None or bounded is need or bounded.seconds is None:
         return ""
-    return f", for at most {format_duration(bounded.seconds)}, which {affording.usd(most)} buys"
+    return f", for at most {format_duration(bounded.seconds)}, which {budget.usd(most)} buys"
 
 
 def _because(world: World, place: Place) -> str:

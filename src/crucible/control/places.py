@@ -11,11 +11,10 @@ import structlog
 from crucible.backends.base import Backend, Slots
 from crucible.control.connecting import why_unconnected
 from crucible.control.ports import Calls
-from crucible.core import elastic
-from crucible.core.affording import RAISE_IT
+from crucible.core import offer_choice
+from crucible.core.budget import RAISE_IT
 from crucible.core.errors import CrucibleError, NoCapacity, RefusedByPolicy, UnknownName
 from crucible.core.offers import Market, Offer
-from crucible.core.places import places_of
 from crucible.core.resources import Resources
 from crucible.core.scheduling import why_never
 from crucible.core.spec import JobSpec
@@ -90,7 +89,7 @@ class Places:
         its money.
         """
         need = effective(spec.tier, spec.resources)
-        rejected = [self._why_never(name, spec, need) for name in places_of(spec)]
+        rejected = [self._why_never(name, spec, need) for name in spec.backends]
         if all(rejected):
             reasons = [rejection for found in rejected for rejection in found]
             if spec.max_cost_usd is not None:
@@ -113,21 +112,23 @@ class Places:
         if spec.in_place and not backend.capabilities.in_place:
             return [{"backend": name, "why": f"is to run in place, which {name} cannot; leave out --in-place"}]
         counted = backend.capabilities.slots is Slots.COUNTED
-        if counted and spec.regions and len(places_of(spec)) == 1:
+        if counted and spec.regions and len(spec.backends) == 1:
             return [{"backend": name, "why": f"wants {' or '.join(spec.regions)}; {name} is in no region"}]
+        sized = spec.model_copy(update={"resources": need})
         reasons = [
-            _why_never_counted(spec, need, offer) if counted else _why_never_elastic(spec, need, offer)
+            _why_never_counted(sized, offer) if counted else _why_never_elastic(sized, offer)
             for offer in self.offers(name)
         ]
         return [{"backend": name, "why": why} for why in reasons] if reasons and all(reasons) else []
 
 
-def _why_never_counted(spec: JobSpec, need: Resources, offer: Offer) -> str:
-    return elastic.wrong_gpu(spec.gpu_types, offer) or why_never(need, offer.capacity)
+def _why_never_counted(spec: JobSpec, offer: Offer) -> str:
+    return offer_choice.wrong_gpu(spec.gpu_types, offer) or why_never(spec.resources, offer.capacity)
 
 
-def _why_never_elastic(spec: JobSpec, need: Resources, offer: Offer) -> str:
+def _why_never_elastic(spec: JobSpec, offer: Offer) -> str:
     """Where there is no spot, what cannot be taken back will do."""
-    markets = (spec.market, Market.ON_DEMAND) if spec.market is Market.SPOT else (spec.market,)
-    reasons = [elastic.why_never(elastic.Sought.by(spec, need, market), offer) for market in markets]
-    return reasons[0] if all(reasons) else ""
+    why = offer_choice.why_never(spec, offer)
+    if why and spec.market is Market.SPOT:
+        return why if offer_choice.why_never(spec.model_copy(update={"market": Market.ON_DEMAND}), offer) else ""
+    return why

@@ -18,7 +18,7 @@ from crucible.control.profiles import Profiles
 from crucible.control.questions import Question
 from crucible.control.resources.catalog import Catalog, ages
 from crucible.control.views import View, iso
-from crucible.core import affording, elastic
+from crucible.core import budget, offer_choice
 from crucible.core.errors import BadInput, UnknownName
 from crucible.core.offers import Offer
 from crucible.core.planask import PlanAsk
@@ -197,9 +197,10 @@ class Plans:
         if backend.capabilities.slots is Slots.COUNTED:
             return first
         market = question.market or first.offer.market
-        sought = elastic.Sought.by(question.ask, work.need_on(first.offer.capacity), market)
+        update = {"resources": work.need_on(first.offer.capacity), "market": market}
+        spec = question.ask.model_copy(update=update)
         here = [one for one in ranked if one.offer.backend == backend.name]
-        choice = elastic.choose(sought, [one.offer for one in here]).offer
+        choice = offer_choice.choose(spec, [one.offer for one in here]).offer
         return next((one for one in here if one.offer is choice), first)
 
     def _sizes(self, best: Ranked | None, question: Question, work: Work) -> dict[str, int]:
@@ -222,7 +223,7 @@ class Plans:
 
     def _view(self, one: Ranked, ask: PlanAsk) -> View:
         offer, simulated = one.offer, self._simulated(one.offer.backend)
-        paid = affording.seconds_at(ask.max_cost_micros, offer)
+        paid = budget.affordable_seconds(ask.max_cost_micros, offer)
         bounds = {"most_micros": self._most(offer, ask), "paid_seconds": paid}
         return {**planviews.ranked(one), "simulated": simulated, **bounds}
 
@@ -239,7 +240,7 @@ class Plans:
         """How long its machine lives at most; None for one that several jobs share."""
         if place.backend.capabilities.shared_machines:
             return None
-        need = affording.within(effective(ask.tier, ask.resources), ask.max_cost_micros, place.offer)
+        need = budget.capped(effective(ask.tier, ask.resources), ask.max_cost_micros, place.offer)
         return self._orders.life(place, need, ask.grace_seconds)
 
     def _simulated(self, name: str) -> bool:

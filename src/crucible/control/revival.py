@@ -23,7 +23,6 @@ from crucible.core.ids import short
 from crucible.core.lifecycle import AttemptState, JobState, World
 from crucible.core.lifecycle.facts import CheckpointRequested, ResumeRequested
 from crucible.core.people import OWNER, Identity
-from crucible.core.places import places_of
 from crucible.core.spec import EnvironmentSpec, JobSpec
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[^\]]*\])?\s*([<>=!~;,].*)?$")
@@ -72,7 +71,7 @@ class Revival:
         moved = {} if backend is None else {"backend": backend, "fallback": ()}
         spec = job.spec.model_copy(update=moved)
         self.places.check(spec)
-        for name in places_of(spec):
+        for name in spec.backends:
             self.submit.need_right(name, who)
         self.vault.need(unit.conn, job.project, job.spec.secrets.values())
         if checkpoint is None:

@@ -22,13 +22,13 @@ from crucible.control.places import Place, Places
 from crucible.control.ports import Ids
 from crucible.control.roles import Duties, Duty
 from crucible.control.unit import Unit
-from crucible.core import elastic, scheduling
+from crucible.core import offer_choice, scheduling
 from crucible.core.ids import short
 from crucible.core.lifecycle import Attempt, Machine, MachineState, Reason, World
 from crucible.core.lifecycle.facts import MovedOn, Placed, Unsaved, Waits
 from crucible.core.offers import Market
-from crucible.core.places import places_of
 from crucible.core.resources import Allocation
+from crucible.core.spec import JobSpec
 
 LOOK_AHEAD = 64
 """Queued jobs of a place considered in one pass; the rest keep their place behind them."""
@@ -91,7 +91,7 @@ class Scheduler:
 
     # Counted places
 
-    def _place_counted(self, unit: Unit, lines: dict[str, list[scheduling.Waiting]]) -> None:
+    def _place_counted(self, unit: Unit, lines: dict[str, list[scheduling.QueuedJob]]) -> None:
         machines = {name: self._machine(unit, name) for name in lines}
         counted = [self._counted(unit, name, machine) for name, machine in machines.items()]
         queue = [waiting for line in lines.values() for waiting in line]
@@ -139,7 +139,7 @@ class Scheduler:
 
     # Places that make machines on demand
 
-    def _place_elastic(self, unit: Unit, waiting: scheduling.Waiting) -> None:
+    def _place_elastic(self, unit: Unit, waiting: scheduling.QueuedJob) -> None:
         world = _still_wanted(unit, waiting.job)
         if world is None:
             return
@@ -148,43 +148,43 @@ class Scheduler:
             return
         place = Place(self._places.backend(waiting.backend), choice.offer)
         attempt = self._orders.attempt_id()
-        slots = elastic.whole(elastic.Sought.by(world.job.spec, waiting.need, None), choice.offer)
+        slots = offer_choice.whole(_sized(world), choice.offer)
         machine = self._orders.own(place, attempt, world, unit.now)
         self._placed(
             unit, world, self._orders.attempt(world, attempt, machine, slots, unit.now), machine, place, new=True
         )
 
-    def _choice(self, unit: Unit, world: World, waiting: scheduling.Waiting) -> elastic.Choice:
+    def _choice(self, unit: Unit, world: World, waiting: scheduling.QueuedJob) -> offer_choice.Choice:
         """The offer to try now. Where there is none the job moves on, or waits and says why."""
-        here, spec = waiting.backend, world.job.spec
+        here, spec = waiting.backend, _sized(world)
         if not self._places.answered(here):
             return self._wait(unit, world, f"{here} has not said yet what it offers")
         offers, failures = self._places.offers(here), _failures(world, here, unit.now)
-        choice = elastic.choose(elastic.Sought.by(spec, waiting.need, spec.market), offers, failures)
-        if choice.offer is not None and not choice.tired:
+        choice = offer_choice.choose(spec, offers, failures)
+        if choice.offer is not None and not choice.all_failed_before:
             return choice
         following = self._following(world, here)
         if following is not None:
             unit.advance(world, MovedOn(following, f"{here}: {choice.why}"))
-            return elastic.Choice(None)
+            return offer_choice.Choice(None)
         instead = choice
         if choice.offer is None and spec.market is Market.SPOT:
-            instead = elastic.choose(elastic.Sought.by(spec, waiting.need, Market.ON_DEMAND), offers, failures)
+            instead = offer_choice.choose(spec.model_copy(update={"market": Market.ON_DEMAND}), offers, failures)
         return instead if instead.offer else self._wait(unit, world, f"waits for a machine at {here}: {choice.why}")
 
-    def _wait(self, unit: Unit, world: World, why: str) -> elastic.Choice:
+    def _wait(self, unit: Unit, world: World, why: str) -> offer_choice.Choice:
         unit.advance(world, Waits(why))
-        return elastic.Choice(None, why)
+        return offer_choice.Choice(None, why)
 
     def _following(self, world: World, here: str) -> str | None:
         """The next place of the job's line that could hold it."""
-        line = places_of(world.job.spec)
+        line = world.job.spec.backends
         later = line[line.index(here) + 1 :] if here in line else ()
         return next((name for name in later if self._may_hold(name, world)), None)
 
     def _elsewhere(self, unit: Unit, world: World, why: str) -> None:
         """A place that can never hold the job is left for any of its line that can."""
-        others = (name for name in places_of(world.job.spec) if name != world.job.backend)
+        others = (name for name in world.job.spec.backends if name != world.job.backend)
         better = next((name for name in others if self._may_hold(name, world)), None)
         unit.advance(world, Waits(why) if better is None else MovedOn(better, f"{world.job.backend}: {why}"))
 
@@ -198,6 +198,11 @@ class Scheduler:
         chosen = attempt if start is None else replace(attempt, resume_from=start)
         after = unit.advance(world, Placed(chosen, machine, why_there(world, place), new))
         return after.machines.get(machine.id, machine)
+
+
+def _sized(world: World) -> JobSpec:
+    """The job's spec with its effective resources."""
+    return world.job.spec.model_copy(update={"resources": world.job.resources})
 
 
 def _still_wanted(unit: Unit, job: str) -> World | None:
@@ -216,7 +221,7 @@ def _was_suspended(world: World) -> bool:
     return any(a.reason is Reason.SUSPENDED and a.number > world.job.reopened_at for a in world.attempts[-1:])
 
 
-def _hold(unit: Unit, lines: dict[str, list[scheduling.Waiting]]) -> None:
+def _hold(unit: Unit, lines: dict[str, list[scheduling.QueuedJob]]) -> None:
     """Nothing is placed, and the first of every line says why."""
     for line in lines.values():
         world = repository.load_world(unit.conn, line[0].job)
@@ -241,13 +246,13 @@ def _tell_unconnected(unit: Unit, places: Sequence[str]) -> None:
             unit.advance(world, Waits(f"waits for {world.job.backend}, which is not connected"))
 
 
-def _line(unit: Unit, backend: str) -> list[scheduling.Waiting]:
+def _line(unit: Unit, backend: str) -> list[scheduling.QueuedJob]:
     """The first in line of a place: a long queue at one keeps no other from its turn."""
     rows = _LINE.all(unit.conn, backend=backend, now=unit.now)
-    return [scheduling.Waiting(r["id"], backend, codec.resources(r["resources"])) for r in rows]
+    return [scheduling.QueuedJob(r["id"], backend, codec.resources(r["resources"])) for r in rows]
 
 
-def _failures(world: World, backend: str, now: float) -> Mapping[elastic.Kind, int]:
+def _failures(world: World, backend: str, now: float) -> Mapping[offer_choice.Kind, int]:
     """How often each kind of machine there has failed the job lately: refused, vanished, or taken back."""
     lately = [a for a in world.attempts if a.backend == backend and (a.ended_at or now) > now - REMEMBERED_SECONDS]
     failed = [a for a in lately if a.reason in _FAILURES]

@@ -25,7 +25,6 @@ from crucible.core.ids import Prefix
 from crucible.core.lifecycle import Job
 from crucible.core.lifecycle.advance import new_job
 from crucible.core.people import DEFAULT_PROJECT, OWNER, Identity, Permission
-from crucible.core.places import places_of
 from crucible.core.spec import JobSpec
 from crucible.core.tags import parse_tags
 
@@ -83,7 +82,7 @@ class Submit:
             spec = spec.model_copy(update={"resume_from": named})
         if not recorded:
             self._need_bundle(unit, spec, who)
-        first = places_of(spec)[0]
+        first = spec.backends[0]
         job = Job(self._ids.new(Prefix.JOB), spec, size, unit.now, project=project, user=who.name, backend=first)
         unit.create(new_job(job))
         self._note_prediction(unit, job)
@@ -121,7 +120,7 @@ class Submit:
         if not who.may(Permission.READ, project) or not projects.exists(unit.conn, project):
             raise projects.missing(project)
         who.need(Permission.WRITE, project)
-        for name in places_of(spec):
+        for name in spec.backends:
             self.need_right(name, who)
         return project
 

@@ -13,12 +13,12 @@ from crucible.core.resources import Allocation, Capacity, Resources, format_memo
 
 
 @dataclass(frozen=True)
-class Waiting:
-    """A queued job, in the order of the queue."""
+class QueuedJob:
+    """What of a waiting job decides its placement: its effective resources. The queue holds them in order."""
 
     job: str
     backend: str
-    need: Resources
+    resources: Resources
 
 
 @dataclass(frozen=True)
@@ -62,54 +62,49 @@ class Decision:
     never: bool = False
 
 
-def place_fifo(queue: Iterable[Waiting], places: Sequence[Place]) -> list[Decision]:
+def place_fifo(queue: Iterable[QueuedJob], places: Sequence[Place]) -> list[Decision]:
     """Decisions in the order of the queue: placements, and for each place the first job that has to wait."""
     open_places = {place.backend: place for place in places}
     decisions = []
-    for waiting in queue:
-        place = open_places.get(waiting.backend)
+    for queued in queue:
+        place = open_places.get(queued.backend)
         if place is None:
             continue
-        never = why_never(waiting.need, place.capacity)
+        never = why_never(queued.resources, place.capacity)
         if never:
-            decisions.append(Decision(waiting.job, waiting.backend, None, never, never=True))
+            decisions.append(Decision(queued.job, queued.backend, None, never, never=True))
             continue
-        allocation = allocate(waiting.need, place)
+        allocation = allocate(queued.resources, place)
         if allocation is None:
-            decisions.append(Decision(waiting.job, waiting.backend, None, why_full(waiting.need, place)))
-            del open_places[waiting.backend]
+            decisions.append(Decision(queued.job, queued.backend, None, why_full(queued.resources, place)))
+            del open_places[queued.backend]
             continue
-        decisions.append(Decision(waiting.job, waiting.backend, allocation, ""))
-        taken = (*place.taken, Taken(waiting.job, allocation))
-        open_places[waiting.backend] = replace(place, taken=taken)
+        decisions.append(Decision(queued.job, queued.backend, allocation, ""))
+        taken = (*place.taken, Taken(queued.job, allocation))
+        open_places[queued.backend] = replace(place, taken=taken)
     return decisions
 
 
 def allocate(need: Resources, place: Place) -> Allocation | None:
     """The slots for this need, or None when they are not free now."""
-    wanted, free = demand(need, place.capacity), place.free
-    if wanted.cpus > free.cpus + 1e-9 or wanted.memory_bytes > free.memory_bytes or wanted.gpus > len(free.gpus):
+    (cpus, memory, gpus), free = demand(need, place.capacity), place.free
+    if cpus > free.cpus + 1e-9 or memory > free.memory_bytes or gpus > len(free.gpus):
         return None
-    return Allocation(cpus=wanted.cpus, memory_bytes=wanted.memory_bytes, gpus=free.gpus[: wanted.gpus])
+    return Allocation(cpus=cpus, memory_bytes=memory, gpus=free.gpus[:gpus])
 
 
-@dataclass(frozen=True)
-class Demand:
-    cpus: float
-    memory_bytes: int
-    gpus: int
+def demand(need: Resources, capacity: Capacity) -> tuple[float, int, int]:
+    """Return the CPUs, bytes of memory and number of GPUs that a need takes on such a machine.
 
-
-def demand(need: Resources, capacity: Capacity) -> Demand:
-    """What a need takes on such a machine. A job without a size takes the whole machine."""
+    A job without a size takes the whole machine.
+    """
     if need.whole_machine:
-        gpus = need.gpus or len(capacity.gpus)
-        return Demand(capacity.cpus, capacity.memory_bytes, gpus)
+        return capacity.cpus, capacity.memory_bytes, need.gpus or len(capacity.gpus)
     cpus = need.cpus if need.cpus is not None else min(1.0, capacity.cpus)
     memory = need.memory_bytes
     if memory is None:
         memory = int(capacity.memory_bytes * min(cpus / capacity.cpus, 1.0))
-    return Demand(cpus, memory, need.gpus)
+    return cpus, memory, need.gpus
 
 
 def why_never(need: Resources, capacity: Capacity, place: str = "this computer") -> str:
@@ -139,13 +134,12 @@ def why_full(need: Resources, place: Place) -> str:
     holders = ", ".join(sorted({t.holder for t in place.taken})) or "nobody"
     if need.whole_machine:
         return f"wants the whole computer, which {holders} uses now; with --cpus or --tier it could run beside"
-    wanted, free = demand(need, place.capacity), place.free
-    if wanted.gpus > len(free.gpus):
-        gpus = _count(wanted.gpus, "GPU")
-        return f"waits for {gpus}: {len(free.gpus)} free, held by {holders}"
-    if wanted.cpus > free.cpus:
-        return f"waits for {wanted.cpus:g} CPUs: {max(free.cpus, 0):g} free, held by {holders}"
-    return f"waits for {format_memory(wanted.memory_bytes)} of memory: held by {holders}"
+    (cpus, memory, gpus), free = demand(need, place.capacity), place.free
+    if gpus > len(free.gpus):
+        return f"waits for {_count(gpus, 'GPU')}: {len(free.gpus)} free, held by {holders}"
+    if cpus > free.cpus:
+        return f"waits for {cpus:g} CPUs: {max(free.cpus, 0):g} free, held by {holders}"
+    return f"waits for {format_memory(memory)} of memory: held by {holders}"
 
 
 def _count(number: float, noun: str) -> str:

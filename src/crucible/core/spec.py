@@ -22,6 +22,7 @@ from crucible.core.resources import Resources
 from crucible.core.tags import MAX_KEY, MAX_TAGS, MAX_VALUE
 
 __all__ = [
+    "DEFAULT_BACKEND",
     "PYTHON",
     "DataInput",
     "EnvironmentSpec",
@@ -35,6 +36,7 @@ __all__ = [
     "SourceKind",
 ]
 
+DEFAULT_BACKEND = "local"
 MAX_ARGUMENTS_BYTES = 128 * 1024
 MAX_ENV = 256
 MAX_DIFF = 256 * 1024
@@ -167,6 +169,20 @@ class JobSpec(_Frozen):
     tags: Annotated[tuple[_TAG, ...], Field(max_length=MAX_TAGS)] = ()
     """`key` or `key=value`, as they were at submission; core/tags.py reads them."""
     source: Source = Source()
+
+    @property
+    def backends(self) -> tuple[str, ...]:
+        """Every backend the job may run on, the first choice first."""
+        return tuple(dict.fromkeys((self.backend or DEFAULT_BACKEND, *self.fallback)))
+
+    def backend_after(self, failed: str) -> str:
+        """Return the next backend to try, or the same after the last.
+
+        A backend that is not among them (somebody moved the job there) is kept.
+        """
+        if failed not in self.backends:
+            return failed
+        return self.backends[min(self.backends.index(failed) + 1, len(self.backends) - 1)]
 
     @property
     def max_cost_micros(self) -> int | None:

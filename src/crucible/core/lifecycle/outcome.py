@@ -8,7 +8,6 @@ from crucible.core.lifecycle.facts import Unwanted
 from crucible.core.lifecycle.machines import advance_machine
 from crucible.core.lifecycle.reasons import Reason, Retry
 from crucible.core.lifecycle.values import Attempt, Event, Job, Step, World
-from crucible.core.places import place_after
 from crucible.core.states import AttemptState, Condition, JobState, Wish
 
 FIRST_WAIT = 2.0
@@ -88,7 +87,7 @@ def _next(world: World, attempt: Attempt, reason: Reason, now: float) -> Step:
     wait = _wait(world.job, retry, used)
     queued = world.with_job(
         state=JobState.QUEUED,
-        backend=place_after(world.job.spec, world.job.backend) if reason.leaves else world.job.backend,
+        backend=world.job.spec.backend_after(world.job.backend) if reason.leaves else world.job.backend,
         used={**world.job.used, retry: used + 1},
         not_before=now + wait,
         waiting=f"try {attempt.number + 1} follows {wait:g} s after the last: {reason.verdict.message}",

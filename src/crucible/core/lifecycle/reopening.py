@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from crucible.core.lifecycle.facts import ResumeRequested
 from crucible.core.lifecycle.values import Event, Step, World
-from crucible.core.places import places_of
 from crucible.core.states import JobState, Wish
 
 
@@ -13,7 +12,7 @@ def reopen(world: World, fact: ResumeRequested, now: float) -> Step:
     job = world.job
     if not job.state.terminal or world.live is not None:
         return Step(world)
-    backend = fact.backend or places_of(job.spec)[0]
+    backend = fact.backend or job.spec.backends[0]
     again = world.with_job(
         state=JobState.QUEUED,
         desired=Wish.RUN,

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field, replace
 from crucible.core.lifecycle.reasons import Reason, Retry
 from crucible.core.offers import Billing, Market
 from crucible.core.people import DEFAULT_PROJECT
-from crucible.core.places import DEFAULT_PLACE
 from crucible.core.resources import Allocation, Capacity, Resources
-from crucible.core.spec import JobSpec
+from crucible.core.spec import DEFAULT_BACKEND, JobSpec
 from crucible.core.states import AttemptState, Condition, JobState, MachineState, Wish
 
 
@@ -47,7 +46,7 @@ class Job:
     ended_at: float | None = None
     not_before: float = 0.0
     due_at: float | None = None
-    backend: str = DEFAULT_PLACE
+    backend: str = DEFAULT_BACKEND
     resume_from: str | None = None
     reopened_at: int = 0
     checkpoint: int = 0

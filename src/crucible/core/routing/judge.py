@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from crucible.core import affording, scheduling
-from crucible.core.affording import usd
+from crucible.core import budget, scheduling
+from crucible.core.budget import usd
 from crucible.core.gpus import called, spoken
 from crucible.core.offers import Market, Offer
 from crucible.core.profile import GpuNeed
@@ -89,7 +89,7 @@ def too_dear(wishes: Wishes, offer: Offer, estimated: Estimate) -> str:
     total, most = estimated.total, wishes.max_cost
     if total is not None and total > most:
         return f"would cost {usd(total)} in all, more than {usd(most)}"
-    return affording.too_dear(most, offer)
+    return budget.exceeds_budget(most, offer)
 
 
 def too_late(wishes: Wishes, estimated: Estimate) -> str:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crucible.core.affording import bought, seconds_at, too_dear, usd, within
+from crucible.core.budget import affordable_seconds, billable_seconds, capped, exceeds_budget, usd
 from crucible.core.offers import Billing, Offer
 from crucible.core.pricing import Segment, machine_cost
 from crucible.core.resources import MAX_SECONDS, Capacity, GiB, Resources
@@ -28,36 +28,36 @@ def test_what_is_bought_costs_no_more_and_a_step_longer_would(money: int, rate: 
     def bill(seconds: int) -> int:
         return machine_cost([Segment(0.0, float(seconds), rate)], billing, float(seconds))
 
-    seconds = bought(money, rate, billing)
+    seconds = billable_seconds(money, rate, billing)
     assert seconds == 0 or bill(seconds) <= money
     assert bill(max(seconds, minimum) + step if seconds else max(1, minimum)) > money
 
 
 def test_a_machine_bills_while_it_starts() -> None:
-    assert seconds_at(100_000, offer()) == 100
-    assert seconds_at(100_000, offer(startup_seconds=30.0)) == 70
-    assert seconds_at(10**12, offer(1)) == MAX_SECONDS
+    assert affordable_seconds(100_000, offer()) == 100
+    assert affordable_seconds(100_000, offer(startup_seconds=30.0)) == 70
+    assert affordable_seconds(10**12, offer(1)) == MAX_SECONDS
 
 
 def test_what_is_free_is_not_bounded() -> None:
-    assert seconds_at(0, offer(0)) is None
-    assert too_dear(0, offer(0)) == ""
-    assert seconds_at(None, offer()) is None
+    assert affordable_seconds(0, offer(0)) is None
+    assert exceeds_budget(0, offer(0)) == ""
+    assert affordable_seconds(None, offer()) is None
 
 
 def test_not_even_the_shortest_try() -> None:
-    assert too_dear(1, offer()) == "would cost $0.001 at least, more than $0.000001"
-    assert too_dear(0, offer(startup_seconds=9.0)) == "would cost $0.01 at least, more than $0.00"
-    assert too_dear(50_000, offer(billing=Billing(60, 60))) == "would cost $0.06 at least, more than $0.05"
-    assert too_dear(60_000, offer(billing=Billing(60, 60))) == ""
+    assert exceeds_budget(1, offer()) == "would cost $0.001 at least, more than $0.000001"
+    assert exceeds_budget(0, offer(startup_seconds=9.0)) == "would cost $0.01 at least, more than $0.00"
+    assert exceeds_budget(50_000, offer(billing=Billing(60, 60))) == "would cost $0.06 at least, more than $0.05"
+    assert exceeds_budget(60_000, offer(billing=Billing(60, 60))) == ""
 
 
 def test_the_shorter_of_two_limits_holds() -> None:
     need = Resources(cpus=1, seconds=50)
-    assert within(need, 100_000, offer()) is need
-    assert within(need, 20_000, offer()).seconds == 20
-    assert within(Resources(cpus=1), 20_000, offer()) == Resources(cpus=1, seconds=20)
-    assert within(Resources(), None, offer()) == Resources()
+    assert capped(need, 100_000, offer()) is need
+    assert capped(need, 20_000, offer()).seconds == 20
+    assert capped(Resources(cpus=1), 20_000, offer()) == Resources(cpus=1, seconds=20)
+    assert capped(Resources(), None, offer()) == Resources()
 
 
 def test_money_in_words() -> None:

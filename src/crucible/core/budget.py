@@ -1,4 +1,4 @@
-"""Affording: what the most that a job may cost buys at an offer. Pure; money is in micro-dollars."""
+"""Budget: what the most that a job may cost buys at an offer. Pure; money is in micro-dollars."""
 
 from __future__ import annotations
 
@@ -7,38 +7,38 @@ from crucible.core.pricing import MICROS, forecast
 from crucible.core.resources import MAX_SECONDS, Resources
 
 LEAST_SECONDS = 1.0
-"""A try that is shorter is none."""
+"""Minimum useful run time."""
 RAISE_IT = "Raise max_cost_usd (--max-cost), ask for less, or name a cheaper place."
 
 
-def bought(money: int, rate: int, billing: Billing) -> int:
-    """Seconds of a machine that cost no more than this, as its provider bills them; 0 for less than he bills at least.
+def billable_seconds(money: int, rate: int, billing: Billing) -> int:
+    """Return how many seconds of a machine this buys, as its provider bills them; 0 if not even the minimum bill.
 
-    The rate is above zero: what is free is not bought.
+    The rate is above zero.
     """
     seconds = money * 3600 // (rate * billing.granularity) * billing.granularity
     return seconds if seconds >= billing.minimum else 0
 
 
-def seconds_at(max_cost: int | None, offer: Offer) -> float | None:
-    """How long a try may run there: its machine bills while it starts, too. None: as long as it likes."""
+def affordable_seconds(max_cost: int | None, offer: Offer) -> float | None:
+    """Return how long a try may run there, after the start, which is billed too. None: no limit."""
     if max_cost is None or not offer.rate:
         return None
-    return min(bought(max_cost, offer.rate, offer.billing) - offer.startup_seconds, MAX_SECONDS)
+    return min(billable_seconds(max_cost, offer.rate, offer.billing) - offer.startup_seconds, MAX_SECONDS)
 
 
-def too_dear(max_cost: int | None, offer: Offer) -> str:
-    """Why not even the shortest try can be paid there; empty when one can."""
-    seconds = seconds_at(max_cost, offer)
+def exceeds_budget(max_cost: int | None, offer: Offer) -> str:
+    """Say why not even the shortest try can be paid there; empty when one can."""
+    seconds = affordable_seconds(max_cost, offer)
     if max_cost is None or seconds is None or seconds >= LEAST_SECONDS:
         return ""
     least = forecast(offer.startup_seconds + LEAST_SECONDS, offer.rate, offer.billing)
     return f"would cost {usd(least)} at least, more than {usd(max_cost)}"
 
 
-def within(need: Resources, max_cost: int | None, offer: Offer) -> Resources:
-    """The same, ended when the money is spent; for an offer that is not too dear."""
-    seconds = seconds_at(max_cost, offer)
+def capped(need: Resources, max_cost: int | None, offer: Offer) -> Resources:
+    """Return the need, ended when the money is spent; for an offer that does not exceed the budget."""
+    seconds = affordable_seconds(max_cost, offer)
     if seconds is None or (need.seconds is not None and need.seconds <= seconds):
         return need
     return need.model_copy(update={"seconds": seconds})
