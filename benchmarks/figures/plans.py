@@ -10,11 +10,11 @@ from benchmarks.analysis.whole import whole_program
 from benchmarks.figures.deployment import Running
 from benchmarks.figures.figure import Figure, median, percentile
 from crucible.catalog import Library
+from crucible.core.planrequest import PlanRequest
 from crucible.core.profile import GpuNeed
 from crucible.core.resources import Resources
 from crucible.core.routing.knowledge import DataSheets
 from crucible.core.routing.plan import route
-from crucible.core.routing.wishes import Wishes
 from crucible.core.routing.work import Compute, Work
 
 Numbered = Callable[[int], object]
@@ -52,7 +52,7 @@ def plans(server: Running, times: int) -> list[Figure]:
 
 def _chosen(times: int) -> Figure:
     offers = Library().stock(datetime.now(UTC).date()).catalog.offers()
-    took = _timed(lambda _: route(JOB, Wishes(), offers, DataSheets()), times)
+    took = _timed(lambda _: route(JOB, PlanRequest(), offers, DataSheets()), times)
     return _figure(f"choice of {len(offers):,} offers, p95", took, 10)
 
 

@@ -8,7 +8,7 @@ from crucible.client.candidates import line_up
 from crucible.client.placeviews import BackendView
 from crucible.client.requirements import Preferences, Requirements
 from crucible.core.errors import NoCapacity, RefusedByPolicy, UnknownName
-from crucible.core.routing.wishes import Objective
+from crucible.core.planrequest import Objective
 
 GiB = 1024**3
 

@@ -15,7 +15,7 @@ from crucible.client.planning import Aims, ask_for, followed, nothing_to_decide,
 from crucible.client.wishes import Wishes, make_spec
 from crucible.core.errors import BadInput
 from crucible.core.offers import Market
-from crucible.core.routing.wishes import Objective
+from crucible.core.planrequest import Objective
 from crucible.core.spec import EnvironmentSpec, Source, SourceKind
 from crucible.wire.archive import Entry, Link
 

@@ -8,7 +8,7 @@ from crucible import Requirements
 from crucible.client.requirements import Preferences
 from crucible.core.errors import BadInput, UnknownName
 from crucible.core.offers import Market
-from crucible.core.routing.wishes import Objective
+from crucible.core.planrequest import Objective
 
 GiB = 1024**3
 

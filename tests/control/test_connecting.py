@@ -14,7 +14,7 @@ from crucible.control.connecting import unconnected, why_unconnected
 from crucible.core.errors import UnknownName
 from crucible.core.offerfilter import OfferFilter
 from crucible.core.people import OWNER
-from crucible.core.planask import PlanAsk
+from crucible.core.planrequest import PlanRequest
 
 HERE = ("local",)
 
@@ -55,7 +55,7 @@ async def test_the_places_that_are_not_connected_are_listed(rig: Rig) -> None:
 async def test_every_face_says_the_same(rig: Rig) -> None:
     control, said = service(rig), why_unconnected("aws", HERE)
     await control._parts.places.refresh()
-    plan: Any = await control.plans.plan(OWNER, PlanAsk.model_validate({"command": ["true"], "backend": "aws"}))
+    plan: Any = await control.plans.plan(OWNER, PlanRequest.model_validate({"command": ["true"], "backend": "aws"}))
     assert {(offer["runnable"], offer["why"]) for offer in plan["offers"]} == {(False, said)}
     page: Any = await control.catalog.page(OfferFilter(provider=("aws",)), limit=3, cursor=None)
     assert {(offer["runnable"], offer["why"]) for offer in page["items"]} == {(False, said)}
@@ -63,5 +63,5 @@ async def test_every_face_says_the_same(rig: Rig) -> None:
         await control.jobs.submit(OWNER, job_spec(backend="aws"), None)
     assert refused.value.fix.endswith(f"{said}.")
     with pytest.raises(UnknownName) as refused:
-        await control.plans.plan(OWNER, PlanAsk.model_validate({"command": ["true"], "backend": "rehearsal"}))
+        await control.plans.plan(OWNER, PlanRequest.model_validate({"command": ["true"], "backend": "rehearsal"}))
     assert refused.value.fix.endswith(f"{why_unconnected('rehearsal', HERE)}.")

@@ -16,7 +16,7 @@ from crucible.control.db import schema as t
 from crucible.control.orders import SAVING_SECONDS, STAGING_SECONDS
 from crucible.core.errors import BadInput, UnknownName
 from crucible.core.offers import Market
-from crucible.core.planask import PlanAsk
+from crucible.core.planrequest import PlanRequest
 from crucible.core.resources import GiB
 
 REAL = replace(FakeCloud.capabilities, simulated=False)
@@ -47,7 +47,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
 
 async def plan(rig: Rig, asked: dict[str, Any] | None = None, **more: Any) -> Any:
     """`asked` is what a plan may be asked beyond a submission."""
-    ask = PlanAsk.model_validate({**dict(job_spec(**more)), **(asked or {})})
+    ask = PlanRequest.model_validate({**dict(job_spec(**more)), **(asked or {})})
     return await rig.parts.plans.of(ask, rig.clock.now())
 
 

@@ -18,7 +18,7 @@ from crucible.control.service import Control
 from crucible.core.errors import BadInput
 from crucible.core.lifecycle import Reason
 from crucible.core.people import OWNER, Identity, Role, Via
-from crucible.core.planask import PlanAsk
+from crucible.core.planrequest import PlanRequest
 from crucible.core.profile import Confidence
 from crucible.wire.messages import Kind
 
@@ -47,7 +47,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
 
 
 async def plan(rig: Rig, code: str = TRAIN, **asked: Any) -> Any:
-    ask = PlanAsk.model_validate({"code": code, **asked})
+    ask = PlanRequest.model_validate({"code": code, **asked})
     return await rig.parts.plans.of(ask, rig.clock.now())
 
 

@@ -13,7 +13,7 @@ from tests.control.world import Rig
 
 from crucible.control.profiles import LANE, MAX_CACHED, Profiles
 from crucible.core.people import Identity
-from crucible.core.planask import PlanAsk, Program
+from crucible.core.planrequest import PlanRequest, Program
 from crucible.core.profile import GpuNeed
 
 
@@ -88,7 +88,7 @@ async def test_a_plan_is_cached_for_the_same_authority_alone(rig: Rig) -> None:
 
     async def analysed(who: Identity) -> bool:
         before = rig.calls.lanes.count(LANE)
-        await town.control.plans.plan(who, PlanAsk(code="import torch"))
+        await town.control.plans.plan(who, PlanRequest(code="import torch"))
         return rig.calls.lanes.count(LANE) > before
 
     assert [await analysed(who) for who in (member, manager, narrow)] == [True] * 3, "a token may have been given away"
@@ -96,7 +96,7 @@ async def test_a_plan_is_cached_for_the_same_authority_alone(rig: Rig) -> None:
 
 
 async def test_a_forecast_shares_nothing_with_plans(rig: Rig) -> None:
-    ask = PlanAsk(code="import torch", backend="local")
+    ask = PlanRequest(code="import torch", backend="local")
     await rig.parts.plans.of(ask, rig.clock.now(), "ada")
     before = rig.calls.lanes.count(LANE)
     await rig.parts.plans.forecast(ask, rig.clock.now())

@@ -10,7 +10,7 @@ import pytest
 
 from crucible.control import programs
 from crucible.control.programs import program_in
-from crucible.core.planask import MAX_FILE
+from crucible.core.planrequest import MAX_FILE
 from crucible.wire.archive import BadArchive, Entry, Folder, Link, pack
 
 RUN = ("{python}", "train.py", "--epochs", "3")

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from crucible.core.fields import hint
-from crucible.core.planask import PlanAsk
+from crucible.core.planrequest import PlanRequest
 from crucible.core.spec import JobSpec
 
 
@@ -18,7 +18,7 @@ from crucible.core.spec import JobSpec
 )
 def test_what_was_meant_or_what_there_is(path: tuple[object, ...], said: str) -> None:
     assert hint(JobSpec, path) == said
-    assert hint(PlanAsk, path) == said
+    assert hint(PlanRequest, path) == said
     assert hint(JobSpec | None, path) == said
 
 

@@ -13,7 +13,7 @@ from crucible.core.errors import BadInput, Conflict, CrucibleError, NotAllowed, 
 from crucible.core.jobfilter import JobFilter
 from crucible.core.models import Order
 from crucible.core.people import Identity
-from crucible.core.planask import PlanAsk
+from crucible.core.planrequest import PlanRequest
 from crucible.core.spec import JobSpec
 from crucible.wire.desired import Desired
 from crucible.wire.messages import Batch, decode_batch, derive_secret
@@ -487,7 +487,7 @@ class FakeControl:
             raise NotFound(f"There is no artifact {path!r}.", fix="List them first.")
         return self.store.put(f"artifacts/{path}", job.artifacts[path])
 
-    async def plan(self, who: Identity, ask: PlanAsk) -> dict[str, Any]:
+    async def plan(self, who: Identity, ask: PlanRequest) -> dict[str, Any]:
         return {"chosen": None, "offers": [], "rejected": []}
 
     async def predictions(self, who: Identity, *, limit: int, cursor: str | None) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from crucible.client.placing import read_names
 from crucible.client.planning import Aims
 from crucible.core.budget import RAISE_IT
 from crucible.core.errors import BadInput, NoCapacity, RefusedByPolicy, UnknownName
+from crucible.core.planrequest import Objective
 from crucible.core.resources import parse_duration
-from crucible.core.routing.wishes import Objective
 
 
 def make_aims(options: Options) -> Aims:

@@ -11,7 +11,7 @@ from crucible.cli.session import Session
 from crucible.cli.words import dollars, unconnected
 from crucible.client.placeviews import OfferView, PlannedView, PlanView
 from crucible.core.errors import NoCapacity, RefusedByPolicy
-from crucible.core.planask import PlanAsk
+from crucible.core.planrequest import PlanRequest
 from crucible.core.resources import format_duration, format_memory
 from crucible.core.routing.reading import REFERENCE
 from crucible.core.routing.roofline import CORES
@@ -28,7 +28,7 @@ LEARNED = {
 HEADS = ("", "PLACE", "TYPE", "REGION", "MARKET", "SIZE", "TOTAL", "PRICE", "DONE IN", "AVAILABLE", "FIT")
 
 
-def show_plan(session: Session, ask: PlanAsk, *, call: bool) -> int:
+def show_plan(session: Session, ask: PlanRequest, *, call: bool) -> int:
     """Prints the plan; with `call` also what would be sent to the place.
 
     6: nothing that is connected can run it; 7: nothing for what it may cost.

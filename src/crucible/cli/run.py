@@ -30,7 +30,7 @@ from crucible.client.pythons import Surroundings
 from crucible.client.submission import submit
 from crucible.client.wishes import Wishes
 from crucible.core.errors import BadInput, UnknownName
-from crucible.core.planask import PlanAsk
+from crucible.core.planrequest import PlanRequest
 from crucible.core.resources import parse_duration, parse_memory
 from crucible.core.spec import Kind, Source, SourceKind
 from crucible.core.tiers import get_tier
@@ -88,7 +88,7 @@ def run_job(session: Session, options: Options, take: Take | None = None, after:
             return code
 
 
-def _planned(session: Session, ask: PlanAsk, *, call: bool) -> int:
+def _planned(session: Session, ask: PlanRequest, *, call: bool) -> int:
     from crucible.cli.plan import show_plan
 
     return show_plan(session, ask, call=call)

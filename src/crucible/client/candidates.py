@@ -11,9 +11,9 @@ from crucible.core import offer_choice, scheduling
 from crucible.core.budget import exceeds_budget, usd
 from crucible.core.errors import CrucibleError, NoCapacity, RefusedByPolicy, UnknownName
 from crucible.core.offers import Availability, Market, Offer
+from crucible.core.planrequest import Objective
 from crucible.core.pricing import MICROS, forecast
 from crucible.core.resources import Resources
-from crucible.core.routing.wishes import Objective
 from crucible.core.spec import JobSpec
 from crucible.core.tiers import effective
 

@@ -16,8 +16,7 @@ from crucible.client.placeviews import PlanView
 from crucible.client.wishes import Wishes, make_spec, out_of_bounds
 from crucible.core.errors import BadInput
 from crucible.core.offers import Market
-from crucible.core.planask import MAX_FILE, MAX_FILES, MOST, READ, PlanAsk
-from crucible.core.routing.wishes import Objective
+from crucible.core.planrequest import MAX_FILE, MAX_FILES, MOST, READ, Objective, PlanRequest
 from crucible.core.spec import DEFAULT_BACKEND, Source, SourceKind
 
 
@@ -40,7 +39,7 @@ class Aims:
         return {name: value for name, value in given.items() if value is not None and value != ()}
 
 
-def ask_for(payload: Payload, wishes: Wishes, aims: Aims) -> PlanAsk:
+def ask_for(payload: Payload, wishes: Wishes, aims: Aims) -> PlanRequest:
     """Raises BadInput naming the option that is out of bounds."""
     if wishes.gpu_types and wishes.resources.get("gpus") == 0:
         kinds = " or ".join(wishes.gpu_types)
@@ -48,12 +47,12 @@ def ask_for(payload: Payload, wishes: Wishes, aims: Aims) -> PlanAsk:
     spec = make_spec(payload, replace(wishes, env={}, secrets={}, data=()), bundle=None)
     told = {**dict(spec), "source": Source(), **_program(payload), **aims.said()}
     try:
-        return PlanAsk.model_validate(told)
+        return PlanRequest.model_validate(told)
     except ValidationError as error:
         raise out_of_bounds(error) from error
 
 
-def nothing_to_decide(ask: PlanAsk) -> bool:
+def nothing_to_decide(ask: PlanRequest) -> bool:
     """Whether it is plain where it goes and that it costs nothing: to this computer, which needs no plan."""
     places = (ask.backend, *ask.fallback)
     return places == (DEFAULT_BACKEND,) or (
@@ -74,7 +73,7 @@ def followed(plan: PlanView, wishes: Wishes) -> Wishes:
     return replace(wishes, backend=job["backend"], market=market, resources={**sizes, **wishes.resources})
 
 
-def look_ahead(api: Api, ask: PlanAsk) -> PlanView | None:
+def look_ahead(api: Api, ask: PlanRequest) -> PlanView | None:
     return None if nothing_to_decide(ask) else api.plan(ask)
 
 

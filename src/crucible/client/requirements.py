@@ -9,8 +9,8 @@ from typing import TypeVar, cast
 from crucible.client.checks import check_number, check_text, read_names, wrong
 from crucible.core.errors import BadInput, UnknownName
 from crucible.core.offers import Market
+from crucible.core.planrequest import Objective
 from crucible.core.resources import MAX_CPUS, MAX_GPUS, MAX_MEMORY, MAX_SECONDS, GiB
-from crucible.core.routing.wishes import Objective
 from crucible.core.spec import MAX_USD
 from crucible.core.tiers import get_tier
 

@@ -20,7 +20,7 @@ from crucible.control.plans import Plans
 from crucible.control.ports import Ports
 from crucible.control.programs import program_in
 from crucible.core.errors import CrucibleError
-from crucible.core.planask import PlanAsk
+from crucible.core.planrequest import PlanRequest
 from crucible.core.spec import JobSpec, Source
 from crucible.storage import BundleStore
 from crucible.wire.tarstream import BadArchive
@@ -79,7 +79,7 @@ class Foresight:
             told = forecast
             await self._ports.db.write(lambda conn: self._note(conn, job, told))
 
-    def _ask(self, spec: JobSpec) -> PlanAsk | None:
+    def _ask(self, spec: JobSpec) -> PlanRequest | None:
         """The question that its plan would have been the answer to; None where there is no program to be read."""
         assert spec.bundle is not None
         files = program_in(self._store.open(spec.bundle), spec.command)
@@ -87,7 +87,7 @@ class Foresight:
             return None
         unsaid = {"source": Source(), "env": {}, "secrets": {}, "data": (), "bundle": None}
         try:
-            return PlanAsk.model_validate({**dict(spec), **unsaid, "files": files, "backend": spec.backends[0]})
+            return PlanRequest.model_validate({**dict(spec), **unsaid, "files": files, "backend": spec.backends[0]})
         except ValidationError:
             return None  # names that no program has
 

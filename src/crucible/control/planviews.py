@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping
 
 from crucible.catalog import Stock
-from crucible.control.questions import Question
 from crucible.control.views import View, offer_view
 from crucible.core.offers import Market
+from crucible.core.planrequest import PlanRequest
 from crucible.core.pricing import MICROS
 from crucible.core.profile import GpuNeed, Profile
 from crucible.core.routing.images import image_for
@@ -81,7 +81,7 @@ def learned(found: Learned, jobs: int, work: Work, best: Ranked | None) -> View 
 
 
 def to_submit(
-    place: Mapping[str, object] | None, question: Question, sizes: Mapping[str, int], plan: str | None = None
+    place: Mapping[str, object] | None, request: PlanRequest, sizes: Mapping[str, int], plan: str | None = None
 ) -> View | None:
     """What a submission has to say to be given this offer, besides what it says already.
 
@@ -90,10 +90,10 @@ def to_submit(
     if place is None:
         return None
     said: View = {"backend": place["backend"]}
-    if question.market is None and place["market"] != Market.ON_DEMAND.value:
+    if request.planned_market is None and place["market"] != Market.ON_DEMAND.value:
         said["market"] = place["market"]
-    if question.ask.max_cost_usd is not None:
-        said["max_cost_usd"] = question.ask.max_cost_usd
+    if request.max_cost_usd is not None:
+        said["max_cost_usd"] = request.max_cost_usd
     if plan is not None:
         said["plan"] = plan
     if sizes:

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from crucible.control.ports import Calls
-from crucible.core.planask import Program, as_bytes
+from crucible.core.planrequest import Program, as_bytes
 from crucible.core.profile import Profile
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from crucible.core.planask import PlanAsk
+from crucible.core.planrequest import PlanRequest
 from crucible.core.tiers import TIERS
 from crucible.core.views.places import BackendPage
 from crucible.server.answers import answer
@@ -27,7 +27,7 @@ async def backends(control: Control) -> BackendPage:
 
 
 @router.post("/plan", responses=documented(413, 504))
-async def plan(ask: PlanAsk, control: Control, who: Who) -> Response:
+async def plan(ask: PlanRequest, control: Control, who: Who) -> Response:
     """What a program needs (`profile`, with evidence), and where it would run and for how much. Changes nothing.
 
     Takes what `POST /api/v1/jobs` takes and the program's text, `{"code": "..."}` alone will do: it may be unfinished,

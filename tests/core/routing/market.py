@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 
 from crucible.core.offers import Billing, Market, Offer, Tariff
+from crucible.core.planrequest import PlanRequest
 from crucible.core.pricing import MICROS
 from crucible.core.profile import GpuNeed
 from crucible.core.resources import Capacity, GiB, Resources
@@ -61,6 +62,11 @@ def at(offer: Offer, **tariff: object) -> Offer:
 def sized(base: Offer, memory: int) -> Offer:
     """With so many GiB of its own memory."""
     return replace(base, capacity=base.capacity.model_copy(update={"memory_bytes": memory * GiB}))
+
+
+def asked(**more: object) -> PlanRequest:
+    """A request with these fields as they are."""
+    return PlanRequest().model_copy(update=more)
 
 
 def taken_back(offer: Offer, an_hour: float) -> Offer:

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from crucible.core.offers import Offer
+from crucible.core.planrequest import Objective, PlanRequest
 from crucible.core.profile import Conclusion, Confidence, GpuNeed, Profile
 from crucible.core.resources import Capacity, GiB, Resources
 from crucible.core.routing.estimate import duration
@@ -14,8 +15,7 @@ from crucible.core.routing.experience import Experience, Lesson, Like
 from crucible.core.routing.knowledge import DataSheets
 from crucible.core.routing.learned import UNNAMED, Learned, gpu_used
 from crucible.core.routing.plan import route
-from crucible.core.routing.reading import Said, work_of
-from crucible.core.routing.wishes import Wishes
+from crucible.core.routing.reading import work_of
 from crucible.core.routing.work import Work
 
 SHEETS = DataSheets()
@@ -37,12 +37,12 @@ def learned(*taught: Lesson, script: str = SCRIPT) -> Learned:
 
 
 def seconds(found: Learned, there: Offer) -> float | None:
-    plain = work_of(Said(Resources()), READ)
-    return duration(work_of(Said(Resources()), READ, found.of(plain.compute)), there, found)[0]
+    plain = work_of(PlanRequest(), READ)
+    return duration(work_of(PlanRequest(), READ, found.of(plain.compute)), there, found)[0]
 
 
 def analytic(there: Offer) -> float:
-    found, _ = duration(work_of(Said(Resources()), READ), there, SHEETS)
+    found, _ = duration(work_of(PlanRequest(), READ), there, SHEETS)
     assert found is not None
     return found
 
@@ -63,7 +63,7 @@ def test_without_experience_the_model_stands() -> None:
 def test_a_program_without_a_gpu_is_corrected_wherever_it_runs() -> None:
     profile = Profile(gpu=Conclusion(GpuNeed.NONE), runtime_hours=Conclusion(1.0))
     found = learned(*lessons("", 3.0))
-    work = work_of(Said(Resources()), profile, found.of(work_of(Said(Resources()), profile).compute))
+    work = work_of(PlanRequest(), profile, found.of(work_of(PlanRequest(), profile).compute))
     assert duration(work, offer("A10G"), found)[0] == pytest.approx(3600 * found.on("").factor)
     assert gpu_used(work, offer("A10G")) == ""
 
@@ -73,16 +73,18 @@ def test_experience_changes_what_is_fastest() -> None:
     found = learned(*lessons("A10G", 20.0), *lessons("T4", 1.0))
     offers = [offer("A10G"), offer("T4")]
     assert analytic(offers[0]) < analytic(offers[1])
-    plain = work_of(Said(Resources()), READ)
-    work = work_of(Said(Resources()), READ, found.of(plain.compute))
-    best = route(work, Wishes(optimize="speed"), offers, found).ranked[0]  # type: ignore[arg-type]
+    plain = work_of(PlanRequest(), READ)
+    work = work_of(PlanRequest(), READ, found.of(plain.compute))
+    best = route(work, PlanRequest(optimize=Objective.SPEED), offers, found).ranked[0]
     assert best.offer is offers[1]
 
 
 def test_it_is_as_sure_as_jobs_on_such_a_machine_make_it() -> None:
     found = learned(*lessons("A10G", 2.0))
-    work = work_of(Said(Resources()), READ)
-    ranked = {one.offer.capacity.gpu_name: one for one in route(work, Wishes(), [offer("A10G"), offer()], found).ranked}
+    work = work_of(PlanRequest(), READ)
+    ranked = {
+        one.offer.capacity.gpu_name: one for one in route(work, PlanRequest(), [offer("A10G"), offer()], found).ranked
+    }
     assert found.sure(ranked["A10G"]).estimate.confidence is Confidence.HIGH
     assert found.sure(ranked[""]) == ranked[""]
     assert learned(*lessons("A10G", 2.0, count=2)).sure(ranked["A10G"]) == ranked["A10G"]

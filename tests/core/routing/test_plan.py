@@ -1,4 +1,4 @@
-"""The router's choice: wishes first, then what fits, then the objective; the same offers, the same plan."""
+"""The router's choice: request first, then what fits, then the objective; the same offers, the same plan."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import random
 from dataclasses import replace
 
 import pytest
-from tests.core.routing.market import FIRST_HOUR, HOUR, KNOWN, at, offer, sized, spot, taken_back, work
+from tests.core.routing.market import FIRST_HOUR, HOUR, KNOWN, asked, at, offer, sized, spot, taken_back, work
 
+from crucible.core.errors import BadInput
 from crucible.core.offers import Market, Offer
+from crucible.core.planrequest import Objective, PlanRequest
 from crucible.core.pricing import MICROS
 from crucible.core.profile import GpuNeed, HostMemory
 from crucible.core.resources import GiB, Resources
 from crucible.core.routing.plan import Plan, route
-from crucible.core.routing.wishes import Objective, Wishes
 from crucible.core.routing.words import fit
 from crucible.core.routing.work import Compute, OnGpus, Work
 
@@ -28,8 +29,8 @@ PAID = ALL[1:]
 CLOUDS = ("modal", "lambda", "aws")
 
 
-def plan(asked: Work, wishes: Wishes = Wishes(), among: tuple[Offer, ...] = ALL) -> Plan:  # noqa: B008  frozen
-    return route(asked, wishes, among, KNOWN)
+def plan(job: Work, request: PlanRequest | None = None, among: tuple[Offer, ...] = ALL) -> Plan:
+    return route(job, request or asked(), among, KNOWN)
 
 
 def best(found: Plan) -> str:
@@ -48,7 +49,7 @@ def test_here_is_free_and_wins_by_cost() -> None:
 
 
 def test_here_loses_when_it_would_be_late() -> None:
-    found = plan(work(8.0), Wishes(deadline=3 * HOUR))
+    found = plan(work(8.0), asked(deadline_hours=3))
     assert best(found) == "a100"
     assert whys(found)["local pc on_demand"] == "would be done in 8h 00m, 5h 00m too late"
 
@@ -58,16 +59,16 @@ def test_here_loses_when_it_cannot_hold_the_job() -> None:
 
 
 def test_speed_wants_the_soonest_end() -> None:
-    assert best(plan(work(4.0), Wishes(optimize=Objective.SPEED))) == "a100"
+    assert best(plan(work(4.0), asked(optimize=Objective.SPEED))) == "a100"
 
 
 def test_speed_of_a_short_job_is_the_start() -> None:
-    assert best(plan(work(0.02), Wishes(optimize=Objective.SPEED), PAID)) == "t4"
+    assert best(plan(work(0.02), asked(optimize=Objective.SPEED), PAID)) == "t4"
 
 
 def test_the_cheapest_that_meets_the_deadline() -> None:
-    wishes = Wishes(optimize=Objective.DEADLINE, deadline=2 * HOUR)
-    found = plan(work(4.0), wishes, PAID)
+    request = asked(optimize=Objective.DEADLINE, deadline_hours=2)
+    found = plan(work(4.0), request, PAID)
     assert best(found) == "a100"
     assert "too late" in whys(found)["modal t4 on_demand"]
 
@@ -77,28 +78,32 @@ def test_balanced_lies_between() -> None:
     middle = offer("a/r/middle", 2.2, "A10G")
     fast = offer("a/r/fast", 40.0, "A100")
     among = (slow, middle, fast)
-    chosen = {o: best(plan(work(10.0), Wishes(optimize=o), among)) for o in list(Objective)[:3]}
+    chosen = {o: best(plan(work(10.0), asked(optimize=o), among)) for o in list(Objective)[:3]}
     assert chosen == {Objective.COST: "slow", Objective.SPEED: "fast", Objective.BALANCED: "middle"}
 
 
 def test_an_explicit_choice_wins_over_everything() -> None:
-    found = plan(work(), Wishes(backend="lambda"))
+    found = plan(work(), asked(backend="lambda"))
     assert [one.offer.backend for one in found.ranked] == ["lambda"]
-    assert whys(found)["local pc on_demand"] == "is not at lambda, where it is to run"
+    assert whys(found)["local pc on_demand"] == "is not at lambda, and nothing else may run it"
 
 
 @pytest.mark.parametrize(
-    ("wishes", "left", "why"),
+    ("wanted", "left", "why"),
     [
-        (Wishes(backends=("modal", "lambda")), {"modal", "lambda"}, "is not at modal or lambda, and nothing else may"),
-        (Wishes(regions=("us-",)), {"lambda", "aws"}, "is in here, not in us-"),
-        (Wishes(gpu_types=("A100",)), {"lambda", "aws"}, "has T4, not A100"),
-        (Wishes(max_cost=0), {"local"}, "would cost $"),
-        (Wishes(dedicated=True), {"local", "lambda", "aws"}, "only dedicated ones"),
+        (
+            asked(allowed_backends=("modal", "lambda")),
+            {"modal", "lambda"},
+            "is not at modal or lambda, and nothing else may",
+        ),
+        (asked(regions=("us-",)), {"lambda", "aws"}, "is in here, not in us-"),
+        (asked(gpu_types=("A100",)), {"lambda", "aws"}, "has T4, not A100"),
+        (asked(max_cost_usd=0), {"local"}, "would cost $"),
+        (asked(dedicated=True), {"local", "lambda", "aws"}, "only dedicated ones"),
     ],
 )
-def test_filters_keep_their_reason(wishes: Wishes, left: set[str], why: str) -> None:
-    found = plan(work(), wishes)
+def test_filters_keep_their_reason(wanted: PlanRequest, left: set[str], why: str) -> None:
+    found = plan(work(), wanted)
     assert {one.offer.backend for one in found.ranked} == left
     assert any(why in text for text in whys(found).values())
     assert len(found.ranked) + len(found.rejected) == len(ALL)
@@ -119,7 +124,7 @@ def test_spot_that_is_taken_back_all_the_time_is_not_cheap() -> None:
 
 
 def test_a_market_that_was_wished_for() -> None:
-    found = plan(work(interruptible=True), Wishes(market=Market.SPOT))
+    found = plan(work(interruptible=True), asked(market=Market.SPOT))
     assert [one.offer.backend for one in found.ranked if one.offer.market is not Market.SPOT] == ["local"]
 
 
@@ -139,20 +144,20 @@ def test_more_gpus_than_there_are() -> None:
 
 
 def test_the_nearest_is_what_was_wished_for_if_that_is_all_that_is_wrong() -> None:
-    found = plan(work(), Wishes(gpu_types=("A100",), market=Market.RESERVED))
+    found = plan(work(), asked(gpu_types=("A100",), market=Market.RESERVED))
     assert found.nearest is not None
     assert found.nearest.offer.instance_type == "a100"
 
 
 def test_the_nearest_in_price_is_the_least_in_all_not_by_the_hour() -> None:
     """A T4 is the cheapest by the hour, and takes eight times as long."""
-    found = plan(work(20.0), Wishes(max_cost=MICROS), among=(XLARGE, LAMBDA))
+    found = plan(work(20.0), asked(max_cost_usd=1), among=(XLARGE, LAMBDA))
     assert found.nearest is not None
     assert found.nearest.offer.instance_type == "a100"
 
 
 def test_the_nearest_in_time_is_the_one_that_is_done_first() -> None:
-    found = plan(work(20.0), Wishes(deadline=HOUR), among=(XLARGE, LAMBDA, EIGHT))
+    found = plan(work(20.0), asked(deadline_hours=1), among=(XLARGE, LAMBDA, EIGHT))
     assert found.nearest is not None
     assert found.nearest.why.startswith("would be done in 2h 34m, 1h 34m too late")
 
@@ -174,7 +179,7 @@ def test_what_binds_for_years_is_asked_for_by_name() -> None:
     bound = replace(LAMBDA, market=Market.RESERVED, rate=1)
     assert plan(work(), among=(LAMBDA, bound)).ranked[0].offer is LAMBDA
     assert "binds for years" in whys(plan(work(), among=(LAMBDA, bound)))["lambda a100 reserved"]
-    assert best(plan(work(), Wishes(market=Market.RESERVED), (LAMBDA, bound))) == "a100"
+    assert best(plan(work(), asked(market=Market.RESERVED), (LAMBDA, bound))) == "a100"
 
 
 def test_a_gpu_that_it_would_use_has_to_hold_it() -> None:
@@ -220,7 +225,7 @@ ONE, FOUR = offer("aws/east/g4-1", 1.0), offer("aws/east/g4-4", 4.0, gpus=4)
 
 def test_a_program_that_shares_its_work_is_told_for_as_many_gpus_as_an_offer_has() -> None:
     several = replace(work(8.0), spread=True, process_per_gpu=True)
-    cheap, quick = plan(several, among=(ONE, FOUR)), plan(several, Wishes(Objective.SPEED), (ONE, FOUR))
+    cheap, quick = plan(several, among=(ONE, FOUR)), plan(several, asked(optimize=Objective.SPEED), (ONE, FOUR))
     assert (best(cheap), best(quick)) == ("g4-1", "g4-4")
     seconds = {one.offer.instance_type: one.estimate.seconds for one in quick.ranked}
     assert seconds == {"g4-1": 8 * HOUR, "g4-4": pytest.approx(8 * HOUR / 3.7)}
@@ -239,7 +244,7 @@ def test_what_is_assumed_of_the_number_of_gpus_is_said() -> None:
 def test_steps_that_are_counted_out_do_not_become_fewer_with_more_gpus() -> None:
     """Each GPU does all of them; who wants it soon gains nothing by paying for four."""
     fixed = replace(work(8.0), spread=True, compute=replace(work(8.0).compute or Compute(0), shared=False))
-    found = plan(fixed, Wishes(Objective.SPEED), (ONE, FOUR))
+    found = plan(fixed, asked(optimize=Objective.SPEED), (ONE, FOUR))
     assert {one.estimate.seconds for one in found.ranked} == {8 * HOUR}
     words = {one.offer.instance_type: " ".join(one.cons) for one in found.ranked}
     assert "each of which does all of its steps" in words["g4-4"]
@@ -300,16 +305,17 @@ def test_scores_fall_from_the_best_down() -> None:
 
 
 def test_a_ceiling_leaves_room_for_a_spot_price_that_rises() -> None:
-    found = plan(work(2.0, interruptible=True), Wishes(market=Market.SPOT), PAID)
+    found = plan(work(2.0, interruptible=True), asked(market=Market.SPOT), PAID)
     [one] = found.ranked
     assert one.ceiling == int(one.offer.rate * 1.25)
 
 
 def test_a_ceiling_keeps_within_what_it_may_cost() -> None:
-    [free] = plan(work(2.0, interruptible=True), Wishes(market=Market.SPOT), PAID).ranked
+    [free] = plan(work(2.0, interruptible=True), asked(market=Market.SPOT), PAID).ranked
     assert free.estimate.total is not None
     allowed = int(free.estimate.total * 1.1)
-    [one] = plan(work(2.0, interruptible=True), Wishes(market=Market.SPOT, max_cost=allowed), PAID).ranked
+    bounded = asked(market=Market.SPOT, max_cost_usd=allowed / MICROS)
+    [one] = plan(work(2.0, interruptible=True), bounded, PAID).ranked
     assert one.ceiling == pytest.approx(one.offer.rate * 1.1, rel=0.01)
     assert one.estimate.machine is not None
     assert one.estimate.machine * one.ceiling / one.offer.rate <= allowed
@@ -334,7 +340,7 @@ class TestDocuments:
         assert found.ranked[0].offer.market is Market.SPOT
 
     def test_a_service_starts_sooner(self) -> None:
-        found = plan(work(0.5), Wishes(optimize=Objective.SPEED), self.among)
+        found = plan(work(0.5), asked(optimize=Objective.SPEED), self.among)
         assert found.ranked[0].offer.backend == "modal"
         assert "starts within a minute" in found.ranked[0].pros
 
@@ -374,3 +380,39 @@ def test_offers_that_share_a_size_each_tell_their_own_name_and_market() -> None:
         "is taken back at any time, and the job may not be interrupted",
         "asks for 16 GPUs; p4d has 8",
     ]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "told"),
+    [
+        (asked(optimize=Objective.DEADLINE), "no deadline to meet"),
+        (asked(market=Market.SPOT), "may not be interrupted"),
+    ],
+)
+def test_what_contradicts_itself_is_refused_with_a_fix(wanted: PlanRequest, told: str) -> None:
+    with pytest.raises(BadInput, match=told) as caught:
+        plan(work(), wanted)
+    assert caught.value.fix
+
+
+def test_a_kind_of_gpu_and_no_gpu() -> None:
+    with pytest.raises(BadInput, match="and no GPU"):
+        plan(Work(Resources()), asked(gpu_types=("A100",)))
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        asked(),
+        asked(optimize=Objective.DEADLINE, deadline_hours=1.0),
+        asked(max_cost_usd=0),
+        asked(allowed_backends=("aws",)),
+        asked(gpu_types=("T4",)),
+    ],
+)
+def test_what_can_be_asked_for(wanted: PlanRequest) -> None:
+    plan(work(), wanted)
+
+
+def test_spot_for_what_may_be_interrupted() -> None:
+    plan(work(interruptible=True), asked(market=Market.SPOT))

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from crucible.core.planrequest import PlanRequest
 from crucible.core.profile import (
     Conclusion,
     Confidence,
@@ -19,9 +20,11 @@ from crucible.core.profile import (
 )
 from crucible.core.resources import GiB, Resources
 from crucible.core.routing.experience import Correction
-from crucible.core.routing.reading import Said, work_of
+from crucible.core.routing.reading import work_of
 
-NOTHING = Said(Resources())
+NOTHING = PlanRequest()
+SXM = "A100-40GB-SXM"
+FOUR = ("torchrun", "--nproc-per-node", "4", "main.py")
 READ = Profile(
     gpu=Conclusion(GpuNeed.REQUIRED, Confidence.HIGH),
     gpus=Conclusion(2),
@@ -48,11 +51,13 @@ def test_what_is_read_says_what_is_needed() -> None:
 
 
 def test_what_is_said_stands() -> None:
-    said = Said(Resources(gpus=1, gpu_memory_bytes=40 * GiB), hours=1.0, gpu="A100-40GB-SXM", interruptible=False)
+    said = PlanRequest(
+        resources=Resources(gpus=1, gpu_memory_bytes=40 * GiB), hours=1.0, gpu_types=(SXM,), interruptible=False
+    )
     work = work_of(said, READ)
     assert (work.need.gpus, work.need.gpu_memory_bytes, work.interruptible) == (1, 40 * GiB, False)
     assert work.compute is not None
-    assert (work.compute.seconds, work.compute.gpu, work.compute.confidence) == (3600, "A100-40GB-SXM", Confidence.HIGH)
+    assert (work.compute.seconds, work.compute.gpu, work.compute.confidence) == (3600, SXM, Confidence.HIGH)
 
 
 def test_nothing_read_and_nothing_said_is_nothing_known() -> None:
@@ -72,7 +77,7 @@ HOST = HostMemory(base=10**9, data=4 * 10**9, workers=10**9)
 def test_memory_that_is_read_counts_unless_it_is_said() -> None:
     profile = Profile(host_memory=Conclusion(HOST, Confidence.MEDIUM))
     assert work_of(NOTHING, profile).host == HOST
-    assert work_of(Said(Resources(memory_bytes=GiB)), profile).host == HostMemory()
+    assert work_of(PlanRequest(resources=Resources(memory_bytes=GiB)), profile).host == HostMemory()
 
 
 def test_of_memory_that_is_not_sure_the_least_counts() -> None:
@@ -92,13 +97,13 @@ WHOLE = Conclusion(Memory(27e9, 27e9, 54e9, activations=10e9, workspace=2e9))
 def test_what_is_sharded_is_split_over_as_many_gpus_as_hold_it() -> None:
     need = work_of(NOTHING, SHARDED).need
     assert (need.gpus, need.gpu_memory_bytes) == (2, (54 + 12) * 10**9)
-    eight = work_of(Said(Resources(gpus=8)), SHARDED).need
+    eight = work_of(PlanRequest(resources=Resources(gpus=8)), SHARDED).need
     assert (eight.gpus, eight.gpu_memory_bytes) == (8, (108 // 8 + 12) * 10**9 + 500_000_000)
 
 
 def test_what_is_only_copied_is_whole_on_every_gpu() -> None:
     copied = replace(SHARDED, distribution=Conclusion(Distribution.DDP), memory=WHOLE)
-    need = work_of(Said(Resources(gpus=8)), copied).need
+    need = work_of(PlanRequest(resources=Resources(gpus=8)), copied).need
     assert (need.gpus, need.gpu_memory_bytes) == (8, 120 * 10**9)
     assert work_of(NOTHING, copied).need.gpus == 1
 
@@ -109,7 +114,11 @@ COPIED = replace(SHARDED, distribution=Conclusion(Distribution.DDP), gpu_memory_
 def test_gpus_of_which_nobody_said_how_many_are_as_many_as_there_are() -> None:
     work = work_of(NOTHING, COPIED)
     assert (work.spread, work.process_per_gpu, work.need.gpus) == (True, True, 1)
-    for told in (Said(Resources(gpus=2)), Said(Resources(), processes=2), Said(Resources(), hours=1.0)):
+    for told in (
+        PlanRequest(resources=Resources(gpus=2)),
+        PlanRequest(code="1", command=("torchrun", "--nproc-per-node=2", "main.py")),
+        PlanRequest(hours=1.0),
+    ):
         assert not work_of(told, COPIED).spread
     assert not work_of(NOTHING, replace(COPIED, gpus=Conclusion(4))).spread
     assert not work_of(NOTHING, replace(COPIED, distribution=Conclusion(Distribution.NONE))).spread
@@ -124,7 +133,7 @@ def test_steps_over_data_are_shared_and_steps_that_are_counted_out_are_not() -> 
 
 
 def test_hours_are_those_on_the_gpus_that_the_launcher_takes() -> None:
-    compute = work_of(Said(Resources(), hours=2.0, gpu="A100", processes=4), COPIED).compute
+    compute = work_of(PlanRequest(hours=2.0, gpu_types=(SXM,), code="1", command=FOUR), COPIED).compute
     assert compute is not None
     assert compute.gpus == 4
 
@@ -136,15 +145,15 @@ def test_memory_that_is_not_sure_is_the_least_there_is(sure: Confidence, least: 
 
 
 def test_to_name_a_type_of_gpu_is_not_to_say_how_many() -> None:
-    typed = Said(Resources(gpus=1), gpu="A100", some=True)
+    typed = PlanRequest(gpu_types=(SXM,))
     assert (work_of(typed, COPIED).spread, work_of(typed, COPIED).need.gpus) == (True, 1)
     assert work_of(typed, replace(COPIED, gpus=Conclusion(4))).need.gpus == 4
     assert work_of(typed).need.gpus == 1
 
 
 def test_a_launcher_says_how_many_gpus_it_takes() -> None:
-    assert work_of(Said(Resources(), processes=4), COPIED).need.gpus == 4
-    assert work_of(Said(Resources(gpus=2), processes=4), COPIED).need.gpus == 2
+    assert work_of(PlanRequest(code="1", command=FOUR), COPIED).need.gpus == 4
+    assert work_of(PlanRequest(code="1", command=FOUR, resources=Resources(gpus=2)), COPIED).need.gpus == 2
 
 
 def test_without_a_gpu_it_is_what_the_model_takes_that_counts() -> None:
@@ -161,7 +170,7 @@ def test_without_a_gpu_it_takes_as_long_everywhere() -> None:
 
 def test_past_jobs_correct_what_is_read_and_not_what_is_said() -> None:
     learned = Correction(2.0, 5, Confidence.HIGH)
-    read, said = work_of(NOTHING, READ, learned), work_of(Said(Resources(), hours=1.0), READ, learned)
+    read, said = work_of(NOTHING, READ, learned), work_of(PlanRequest(hours=1.0), READ, learned)
     assert read.compute is not None
     assert said.compute is not None
     assert (read.compute.seconds, read.compute.confidence) == (6 * 3600, Confidence.HIGH)

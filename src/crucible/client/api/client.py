@@ -17,7 +17,7 @@ from crucible.client.transport import Endpoint, Query, Transport
 from crucible.client.views import LogPage
 from crucible.core.errors import CrucibleError
 from crucible.core.jobfilter import JobFilter
-from crucible.core.planask import PlanAsk
+from crucible.core.planrequest import PlanRequest
 from crucible.core.spec import JobSpec
 from crucible.core.views.comparisons import ComparisonView
 from crucible.core.views.found import HitPage
@@ -84,7 +84,7 @@ class Api(Resource):
         """Submit once: however often the request has to be repeated, `key` makes it one job."""
         return self._call(routes.SUBMIT, body=spec.model_dump(mode="json"), headers=idempotency(key))
 
-    def plan(self, ask: PlanAsk) -> PlanView:
+    def plan(self, ask: PlanRequest) -> PlanView:
         """Return what a program needs, where it would run and for how much; nothing is sent to any provider."""
         return self._call(routes.PLAN, body=ask.model_dump(mode="json", exclude_defaults=True))
 

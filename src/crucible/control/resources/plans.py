@@ -6,7 +6,7 @@ from crucible.control import predictions
 from crucible.control.parts import Parts
 from crucible.control.views import View
 from crucible.core.people import Identity
-from crucible.core.planask import PlanAsk
+from crucible.core.planrequest import PlanRequest
 
 
 class Plans:
@@ -14,7 +14,7 @@ class Plans:
         self._ports = parts.ports
         self._plans = parts.plans
 
-    async def plan(self, who: Identity, ask: PlanAsk) -> View:
+    async def plan(self, who: Identity, ask: PlanRequest) -> View:
         """Return offers best first, those rejected with the reason, and the chosen one with its LaunchCall.
 
         Nothing is sent to a provider, and nothing changes.

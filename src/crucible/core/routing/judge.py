@@ -1,4 +1,4 @@
-"""Why an offer is none for a job, and by how much it misses. Wishes count in the order in which they are asked."""
+"""Why an offer is none for a job, and by how much it misses. What was asked for counts in a fixed order."""
 
 from __future__ import annotations
 
@@ -6,32 +6,35 @@ from crucible.core import budget, scheduling
 from crucible.core.budget import usd
 from crucible.core.gpus import called, spoken
 from crucible.core.offers import Market, Offer
+from crucible.core.planrequest import PlanRequest
 from crucible.core.profile import GpuNeed
 from crucible.core.resources import Capacity, format_duration, format_memory
 from crucible.core.routing.estimate import Estimate
-from crucible.core.routing.wishes import Wishes
 from crucible.core.routing.work import Work
 
 
 class Judge:
     """Of one job at many offers: what depends on their size alone, or on their market, is judged once."""
 
-    def __init__(self, work: Work, wishes: Wishes) -> None:
+    def __init__(self, work: Work, request: PlanRequest) -> None:
         self._work = work
-        self._wishes = wishes
-        self._choosy = bool(wishes.backend or wishes.backends or wishes.regions or wishes.gpu_types or wishes.dedicated)
-        self._bounded = wishes.max_cost is not None or wishes.deadline is not None
-        self._markets = {market: _wrong_market(work, wishes, market) for market in Market}
+        self._request = request
+        self._backends = request.named_backends or request.allowed_backends
+        self._choosy = bool(self._backends or request.regions or request.gpu_types or request.dedicated)
+        self._max_cost = request.max_cost_micros
+        self._deadline = request.deadline_seconds
+        self._bounded = self._max_cost is not None or self._deadline is not None
+        self._markets = {market: _wrong_market(work, request.planned_market, market) for market in Market}
         self._sizes: dict[tuple[int, str], str] = {}
 
     def why_never(self, offer: Offer) -> str:
-        """Why it is none whatever it costs: not what is wished for, or too small; empty when it could be one.
+        """Say why it is none whatever it costs: not what was asked for, or too small; empty when it could be one.
 
         Sizes are known by their identity, which the offers of a list share and which outlives the question.
         """
-        if self._choosy and (why := _unwished(self._wishes, offer)):
+        if self._choosy and (why := self._excluded(offer)):
             return why
-        # What is free is nobody's market: one's own computer does whatever is wished for.
+        # What is free has no market: one's own computer does for any.
         if offer.rate and (why := self._markets[offer.market]):
             return why
         size = id(offer.capacity), offer.instance_type
@@ -44,23 +47,34 @@ class Judge:
         """Why one that fits is none, and whether that is only what it costs; empty when it is one."""
         if not self._bounded and offer.tariff.longest_seconds is None:
             return "", False
-        dear = too_dear(self._wishes, offer, estimated)
-        late = dear or too_late(self._wishes, estimated) or too_long(self._work, offer, estimated)
+        dear = too_dear(self._max_cost, offer, estimated)
+        late = dear or too_late(self._deadline, estimated) or too_long(self._work, offer, estimated)
         return late, bool(dear)
 
+    def _excluded(self, offer: Offer) -> str:
+        request = self._request
+        if self._backends and offer.backend not in self._backends:
+            return f"is not at {_or(self._backends)}, and nothing else may run it"
+        if request.regions and not any(offer.region.startswith(region) for region in request.regions):
+            return f"is in {offer.region}, not in {_or(request.regions)}"
+        if request.gpu_types and called(offer.capacity.gpu_name) not in request.gpu_types:
+            return f"has {offer.capacity.gpu_name or 'no GPU'}, not {spoken(request.gpu_types)}"
+        if request.dedicated and offer.tariff.dedicated is False:
+            return "shares its machines with others, and only dedicated ones are wished for"
+        return ""
 
-def _unwished(wishes: Wishes, offer: Offer) -> str:
-    if wishes.backend and offer.backend != wishes.backend:
-        return f"is not at {wishes.backend}, where it is to run"
-    if wishes.backends and offer.backend not in wishes.backends:
-        return f"is not at {_or(wishes.backends)}, and nothing else may run it"
-    if wishes.regions and not any(offer.region.startswith(region) for region in wishes.regions):
-        return f"is in {offer.region}, not in {_or(wishes.regions)}"
-    if wishes.gpu_types and called(offer.capacity.gpu_name) not in wishes.gpu_types:
-        return f"has {offer.capacity.gpu_name or 'no GPU'}, not {spoken(wishes.gpu_types)}"
-    if wishes.dedicated and offer.tariff.dedicated is False:
-        return "shares its machines with others, and only dedicated ones are wished for"
-    return ""
+    def misses_by(self, offer: Offer, estimated: Estimate) -> float:
+        """How far an offer is from one that could be used, for the nearest of those that cannot."""
+        beyond = excess(self._max_cost, estimated.total) + excess(self._deadline, estimated.eta)
+        return shortfall(self._work, offer) + self._astray(offer) + beyond
+
+    def _astray(self, offer: Offer) -> float:
+        """How far it is from what was asked for; another GPU is farther than another market."""
+        types = self._request.gpu_types
+        other_gpu = bool(types) and called(offer.capacity.gpu_name) not in types
+        elsewhere = bool(self._backends) and offer.backend not in self._backends
+        wrong_market = bool(offer.rate and self._markets[offer.market])
+        return 1.0 * elsewhere + 0.5 * other_gpu + 0.1 * wrong_market
 
 
 def unfit(work: Work, offer: Offer) -> str:
@@ -82,19 +96,19 @@ def _too_little(work: Work, has: Capacity) -> str:
     return f"would take {format_memory(wanted)} of memory{without}; it has {format_memory(has.memory_bytes)}"
 
 
-def too_dear(wishes: Wishes, offer: Offer, estimated: Estimate) -> str:
+def too_dear(most: int | None, offer: Offer, estimated: Estimate) -> str:
     """Why one that fits is none: what all of it would cost, or the least of it where nobody knows how long it takes."""
-    if wishes.max_cost is None:
+    if most is None:
         return ""
-    total, most = estimated.total, wishes.max_cost
+    total = estimated.total
     if total is not None and total > most:
         return f"would cost {usd(total)} in all, more than {usd(most)}"
     return budget.exceeds_budget(most, offer)
 
 
-def too_late(wishes: Wishes, estimated: Estimate) -> str:
+def too_late(deadline: float | None, estimated: Estimate) -> str:
     """Why one that fits is none: when it would be done."""
-    deadline, eta = wishes.deadline, None if wishes.deadline is None else estimated.eta
+    eta = None if deadline is None else estimated.eta
     if deadline is not None and eta is not None and eta > deadline:
         return f"would be done in {format_duration(eta)}, {format_duration(eta - deadline)} too late"
     return ""
@@ -109,10 +123,9 @@ def too_long(work: Work, offer: Offer, estimated: Estimate) -> str:
     return f"ends what runs there after {format_duration(longest)}; {takes}"
 
 
-def excess(wishes: Wishes, estimated: Estimate) -> float:
-    """How far it is beyond what it may cost, and how late: of each the share that would have to go."""
-    pairs = ((wishes.max_cost, estimated.total), (wishes.deadline, estimated.eta))
-    return sum(1 - most / there for most, there in pairs if most is not None and there and there > most)
+def excess(most: float | None, there: float | None) -> float:
+    """The share of what there is that would have to go; 0 where it is within its limit."""
+    return 1 - most / there if most is not None and there and there > most else 0.0
 
 
 def shortfall(work: Work, offer: Offer) -> float:
@@ -128,18 +141,10 @@ def shortfall(work: Work, offer: Offer) -> float:
     return sum(1 - there / wanted for wanted, there in pairs if wanted > there)
 
 
-def astray(work: Work, wishes: Wishes, offer: Offer) -> float:
-    """How far it is from what is wished for; another GPU is farther than another market."""
-    other_gpu = bool(wishes.gpu_types) and called(offer.capacity.gpu_name) not in wishes.gpu_types
-    elsewhere = bool(wishes.backends) and offer.backend not in wishes.backends
-    wrong_market = bool(offer.rate and _wrong_market(work, wishes, offer.market))
-    return 1.0 * elsewhere + 0.5 * other_gpu + 0.1 * wrong_market
-
-
-def _wrong_market(work: Work, wishes: Wishes, market: Market) -> str:
-    if wishes.market is not None and market is not wishes.market:
-        return f"is {market.value}, not {wishes.market.value}"
-    if wishes.market is None and market is Market.RESERVED:
+def _wrong_market(work: Work, wanted: Market | None, market: Market) -> str:
+    if wanted is not None and market is not wanted:
+        return f"is {market.value}, not {wanted.value}"
+    if wanted is None and market is Market.RESERVED:
         return "binds for years, whether it is used or not; `--market reserved` asks for such prices"
     if market is Market.SPOT and not work.interruptible:
         return "is taken back at any time, and the job may not be interrupted"

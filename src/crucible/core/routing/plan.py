@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from crucible.core.errors import BadInput
 from crucible.core.offers import Market, Offer
+from crucible.core.planrequest import Objective, PlanRequest
 from crucible.core.pricing import MICROS
 from crucible.core.routing import judge
 from crucible.core.routing.estimate import Estimate, Estimates
 from crucible.core.routing.knowledge import Knowledge
-from crucible.core.routing.wishes import Objective, Wishes, check
 from crucible.core.routing.words import cons, pros
 from crucible.core.routing.work import Work
 
@@ -28,7 +29,7 @@ class Ranked(NamedTuple):
     """
 
     work: Work
-    wishes: Wishes
+    max_cost: int | None
     offer: Offer
     estimate: Estimate
     weight: float
@@ -45,7 +46,7 @@ class Ranked(NamedTuple):
     @property
     def ceiling(self) -> int:
         """The highest hourly rate at which it would still be placed there."""
-        estimated, most = self.estimate, self.wishes.max_cost
+        estimated, most = self.estimate, self.max_cost
         headroom = SPOT_HEADROOM if self.offer.market is Market.SPOT else 1.0
         if most is not None and estimated.machine and estimated.total:
             left = most - (estimated.total - estimated.machine)
@@ -104,10 +105,10 @@ class _Weighed(NamedTuple):
         return self[4:7]
 
 
-def route(work: Work, wishes: Wishes, offers: Iterable[Offer], known: Knowledge) -> Plan:
-    """Raises BadInput for wishes that contradict each other."""
-    check(wishes, work)
-    judged, estimates = judge.Judge(work, wishes), Estimates(work, known)
+def route(work: Work, request: PlanRequest, offers: Iterable[Offer], known: Knowledge) -> Plan:
+    """Rank the offers. Raises BadInput for a request that contradicts itself, or the work."""
+    check(request, work)
+    judged, estimates = judge.Judge(work, request), Estimates(work, known)
     fitting: list[_Weighed] = []
     rejected: list[Rejected] = []
     for place, offer in enumerate(offers):
@@ -116,22 +117,36 @@ def route(work: Work, wishes: Wishes, offers: Iterable[Offer], known: Knowledge)
             found = estimates.of(offer)
             why, dear = judged.beyond(offer, found)
             if not why:
-                fitting.append(_weighed(wishes.optimize, offer, found, place))
+                fitting.append(_weighed(request.optimize, offer, found, place))
                 continue
         rejected.append(Rejected(offer, why, dear))
     fitting.sort()
-    ranked = tuple(_ranked(work, wishes, [one for one in fitting if one.offer.runnable]))
-    elsewhere = tuple(_ranked(work, wishes, [one for one in fitting if not one.offer.runnable]))
-    nearest = None if fitting else _nearest(work, wishes, rejected, estimates)
+    ranked = tuple(_ranked(work, request.max_cost_micros, [one for one in fitting if one.offer.runnable]))
+    elsewhere = tuple(_ranked(work, request.max_cost_micros, [one for one in fitting if not one.offer.runnable]))
+    nearest = None if fitting else _nearest(judged, rejected, estimates)
     return Plan(ranked, tuple(rejected), nearest, elsewhere)
 
 
-def _ranked(work: Work, wishes: Wishes, fitting: list[_Weighed]) -> Iterator[Ranked]:
+def check(request: PlanRequest, work: Work) -> None:
+    """Raise BadInput for a request that contradicts itself, or the work."""
+    if request.optimize is Objective.DEADLINE and request.deadline_hours is None:
+        raise BadInput("There is no deadline to meet.", fix="Say when it has to be done: --deadline 6h.")
+    if request.planned_market is Market.SPOT and not work.interruptible:
+        raise BadInput(
+            "It may not be interrupted, and asks for spot machines, which are taken back.",
+            fix="Allow interruptions (interruptible), or leave the market to us.",
+        )
+    if request.gpu_types and work.need.gpus == 0:
+        kinds = " or ".join(request.gpu_types)
+        raise BadInput(f"It wants {kinds}, and no GPU.", fix="Ask for at least one: --gpus 1.")
+
+
+def _ranked(work: Work, max_cost: int | None, fitting: list[_Weighed]) -> Iterator[Ranked]:
     least = fitting[0].weight if fitting else 0.0
     cheapest = {one.name: one.rate for one in fitting if one.market is Market.ON_DEMAND}
     for one in fitting:
         instead = cheapest.get(one.name) if one.market is Market.SPOT else None
-        yield Ranked(work, wishes, one.offer, one.estimated, one.weight, least, instead)
+        yield Ranked(work, max_cost, one.offer, one.estimated, one.weight, least, instead)
 
 
 def _weighed(objective: Objective, offer: Offer, estimated: Estimate, place: int) -> _Weighed:
@@ -152,11 +167,10 @@ def _weighed(objective: Objective, offer: Offer, estimated: Estimate, place: int
     return _Weighed(weight, last, total, rate, *names, offer.market, place, offer, estimated)
 
 
-def _nearest(work: Work, wishes: Wishes, rejected: list[Rejected], estimates: Estimates) -> Rejected | None:
+def _nearest(judged: judge.Judge, rejected: list[Rejected], estimates: Estimates) -> Rejected | None:
     def misses(one: Rejected) -> tuple[object, ...]:
         offer = one.offer
-        missing = judge.shortfall(work, offer) + judge.astray(work, wishes, offer)
-        missing += judge.excess(wishes, estimates.of(offer))
+        missing = judged.misses_by(offer, estimates.of(offer))
         return missing, offer.rate, offer.backend, offer.region, offer.instance_type
 
     return min(rejected, key=misses, default=None)

@@ -1,14 +1,15 @@
-"""Reading: what a job is to the router, from what its owner says and, where he says nothing, from its program."""
+"""Reading: what a job is to the router, from what its request says and, where it says nothing, from its program."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from crucible.core.offers import Market
+from crucible.core.planrequest import PlanRequest
 from crucible.core.profile import Confidence, Distribution, GpuNeed, HostMemory, Profile
 from crucible.core.resources import Resources
 from crucible.core.routing.experience import Correction
 from crucible.core.routing.roofline import counted
 from crucible.core.routing.work import Compute, OnGpus, Work
+from crucible.core.tiers import effective
 
 REFERENCE = "T4"
 """The GPU that a profile's hours are on."""
@@ -22,31 +23,21 @@ PIECES = 10
 UNREAD = Profile()
 
 
-@dataclass(frozen=True)
-class Said:
-    """What the owner says himself; None, empty: nothing. `hours` are those on a GPU of type `gpu` where it is named."""
-
-    need: Resources
-    hours: float | None = None
-    gpu: str = ""
-    interruptible: bool | None = None
-    processes: int | None = None
-    """How many its launcher starts on a machine; None: there is none, or it is not said."""
-    some: bool = False
-    """Its GPUs are wished for by their type alone; how many `need` has of them is nobody's word."""
-
-    @property
-    def gpus(self) -> int:
-        """How many it takes, by the owner or the launcher; 0: not said."""
-        return (0 if self.some else self.need.gpus) or self.processes or 0
+def need_of(request: PlanRequest) -> Resources:
+    """Return the effective resources; GPU types alone ask for one GPU."""
+    need = effective(request.tier, request.resources)
+    return need.model_copy(update={"gpus": 1}) if request.gpu_types and not need.gpus else need
 
 
-def work_of(said: Said, profile: Profile = UNREAD, learned: Correction | None = None) -> Work:
-    """`learned` corrects what is read; what the owner says counts as it is."""
-    gpu = GpuNeed.REQUIRED if said.need.gpus else profile.gpu.value or GpuNeed.NONE
-    on_gpus = OnGpus() if said.need.gpu_memory_bytes or gpu is GpuNeed.NONE else _on_gpus(profile)
-    need = said.need.model_copy(update=_gpus(said, profile, gpu, on_gpus))
-    compute = _said(said, profile) if said.hours is not None else _read(profile, gpu, learned or Correction())
+def work_of(request: PlanRequest, profile: Profile = UNREAD, learned: Correction | None = None) -> Work:
+    """What the job is to the router. `learned` corrects what is read; what the request says counts as it is."""
+    asked, spot = need_of(request), request.interruptible
+    if spot is None:
+        spot = request.market is Market.SPOT or bool(profile.interruptible.value)
+    gpu = GpuNeed.REQUIRED if asked.gpus else profile.gpu.value or GpuNeed.NONE
+    on_gpus = OnGpus() if asked.gpu_memory_bytes or gpu is GpuNeed.NONE else _on_gpus(profile)
+    need = asked.model_copy(update=_gpus(request, profile, gpu, on_gpus))
+    compute = _stated(request, profile) or _read(profile, gpu, learned or Correction())
     return Work(
         need=need,
         gpu=gpu,
@@ -54,28 +45,33 @@ def work_of(said: Said, profile: Profile = UNREAD, learned: Correction | None = 
         dataset_bytes=round((profile.dataset.value.gb or 0) * GB) if profile.dataset.value else 0,
         output_bytes=_saved(profile),
         checkpoint_seconds=_between(profile, compute),
-        interruptible=bool(profile.interruptible.value) if said.interruptible is None else said.interruptible,
+        interruptible=spot,
         model_bytes=_model(profile),
-        host=_host(said.need, profile),
+        host=_host(asked, profile),
         host_is_least=profile.host_memory.confidence is Confidence.LOW,
         on_gpus=on_gpus,
-        spread=_spread(said, profile, gpu),
+        spread=_spread(request, profile, gpu),
         process_per_gpu=bool(profile.distribution.value and profile.distribution.value.started),
     )
 
 
-def _spread(said: Said, profile: Profile, gpu: GpuNeed) -> bool:
-    told = said.gpus or profile.gpus.value or said.hours is not None
+def _stated_gpus(request: PlanRequest) -> int:
+    """How many GPUs it takes, by the request or the launcher; 0: not said."""
+    return effective(request.tier, request.resources).gpus or request.processes or 0
+
+
+def _spread(request: PlanRequest, profile: Profile, gpu: GpuNeed) -> bool:
+    told = _stated_gpus(request) or profile.gpus.value or request.hours is not None
     return not told and gpu is not GpuNeed.NONE and profile.distribution.value not in (None, Distribution.NONE)
 
 
-def _gpus(said: Said, profile: Profile, gpu: GpuNeed, on_gpus: OnGpus) -> dict[str, int]:
-    """How many GPUs, and how much memory each, as far as the owner has not said it."""
-    need, found = said.need, dict[str, int]()
+def _gpus(request: PlanRequest, profile: Profile, gpu: GpuNeed, on_gpus: OnGpus) -> dict[str, int]:
+    """How many GPUs, and how much memory each, as far as the request has not said it."""
     if gpu is GpuNeed.NONE:
-        return found
-    count = said.gpus or profile.gpus.value or _fewest(on_gpus)
-    if gpu is GpuNeed.REQUIRED and (said.some or not need.gpus):
+        return {}
+    found: dict[str, int] = {}
+    count = _stated_gpus(request) or profile.gpus.value or _fewest(on_gpus)
+    if gpu is GpuNeed.REQUIRED and not effective(request.tier, request.resources).gpus:
         found["gpus"] = max(count, 1)
     if on_gpus.whole:
         found["gpu_memory_bytes"] = on_gpus.on_each(count)
@@ -94,10 +90,13 @@ def _fewest(on_gpus: OnGpus) -> int:
     return next((gpus for gpus in (1, 2, 4, 8) if on_gpus.on_each(gpus) <= LARGE_GPU), 8)
 
 
-def _said(said: Said, profile: Profile) -> Compute:
-    assert said.hours is not None
+def _stated(request: PlanRequest, profile: Profile) -> Compute | None:
+    """How long it takes by the request; its hours are those on its GPU type, if it names one."""
+    if request.hours is None:
+        return None
+    gpu = request.gpu_types[0] if len(request.gpu_types) == 1 else ""
     precision = profile.precision.value.value if profile.precision.value else "fp32"
-    return Compute(said.hours * 3600, said.gpu, max(said.gpus, 1), precision, Confidence.HIGH)
+    return Compute(request.hours * 3600, gpu, max(_stated_gpus(request), 1), precision, Confidence.HIGH)
 
 
 def _read(profile: Profile, gpu: GpuNeed, learned: Correction) -> Compute | None:

@@ -1,15 +1,16 @@
-"""PlanAsk: a question where a job would run best, as it is sent. It is the body of a submission and more."""
+"""PlanRequest: which job, which program and which goal a plan is for. Its body is that of a submission and more."""
 
 from __future__ import annotations
 
+import enum
 import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Annotated, NamedTuple
 
-from pydantic import Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from crucible.core.offers import Market
 from crucible.core.resources import MAX_GPUS, MAX_SECONDS
-from crucible.core.routing.wishes import Objective
 from crucible.core.spec import JobSpec
 
 MAIN = "main.py"
@@ -71,35 +72,71 @@ def as_bytes(text: str) -> bytes:
     return text.encode(errors="replace")
 
 
-class PlanAsk(JobSpec):
-    """What a submission says, the program's text, and what is wished of the place.
+class Objective(enum.StrEnum):
+    COST = "cost"
+    SPEED = "speed"
+    BALANCED = "balanced"
+    DEADLINE = "deadline"
+
+
+class Goal(BaseModel):
+    """What a plan optimizes, and which offers count.
+
+    `hours`: how long the job takes, on a GPU of its `gpu_types` if they are one; without it the program is read for
+    that. `interruptible` None: as the program is read.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    optimize: Objective = Objective.COST
+    hours: Annotated[float, Field(gt=0, le=MAX_HOURS)] | None = None
+    deadline_hours: Annotated[float, Field(gt=0, le=MAX_HOURS)] | None = None
+    allowed_backends: Annotated[tuple[_Name, ...], Field(max_length=64)] = ()
+    dedicated: bool = False
+    interruptible: bool | None = None
+    every_region: bool = False
+    """Each region's offer; otherwise the best of each machine type of a backend."""
+    limit: Annotated[int, Field(ge=1, le=MOST_OFFERS)] = 50
+
+    @property
+    def deadline_seconds(self) -> float | None:
+        return None if self.deadline_hours is None else self.deadline_hours * 3600
+
+
+class PlanRequest(JobSpec, Goal):
+    """A job, its program and the goal of the plan, side by side as they are sent.
 
     The program is `code`, or `files` by their paths with the one that is started as `entry`: as far as it is written.
-    `hours`: how long it takes, on a GPU of `gpu_types` if that names one type; without it the program is read for that.
-    `interruptible` None: as the program is read. `backend` and `fallback` are an explicit choice.
+    `backend` and `fallback` are an explicit choice.
     """
 
     command: Annotated[tuple[str, ...], Field(min_length=1, max_length=10_000)] = ("python", MAIN)
     code: Annotated[str, Field(max_length=MAX_FILE)] | None = None
     files: Annotated[dict[_Path, str], Field(max_length=MAX_FILES)] = Field(default_factory=dict)
     entry: _Path | None = None
-    optimize: Objective = Objective.COST
-    allowed_backends: Annotated[tuple[_Name, ...], Field(max_length=64)] = ()
-    dedicated: bool = False
-    interruptible: bool | None = None
-    hours: Annotated[float, Field(gt=0, le=MAX_HOURS)] | None = None
-    deadline_hours: Annotated[float, Field(gt=0, le=MAX_HOURS)] | None = None
-    every_region: bool = False
-    """Each region's offer; otherwise of each machine type at a place the best."""
-    limit: Annotated[int, Field(ge=1, le=MOST_OFFERS)] = 50
 
     @model_validator(mode="after")
-    def _one_program(self) -> PlanAsk:
+    def _one_program(self) -> PlanRequest:
         if self.code is not None and self.files:
             raise ValueError("a program is given as code or as files, not both")
         if self.entry is not None and self.files and self.entry not in self.files:
             raise ValueError(f"the entry {self.entry!r} is not among the files")
         return self
+
+    @property
+    def named_backends(self) -> tuple[str, ...]:
+        """The backends that were named, in their order."""
+        return self.backends if self.backend else tuple(dict.fromkeys(self.fallback))
+
+    @property
+    def planned_market(self) -> Market | None:
+        """Return the market to look in, None for any that suits the job.
+
+        Without a word on it, a job at named backends gets machines that cannot be taken back, as when it is submitted.
+        """
+        if self.market is None and self.named_backends and not self.interruptible:
+            return Market.ON_DEMAND
+        return self.market
 
     @property
     def program(self) -> Program | None:
@@ -113,7 +150,7 @@ class PlanAsk(JobSpec):
     @property
     def processes(self) -> int | None:
         """How many of the program a launcher starts on a machine: `torchrun --nproc-per-node 4`; None: not said."""
-        entry = self.program.entry if self.program else ""
+        entry = program.entry if (program := self.program) else ""
         words = self.command[: self.command.index(entry)] if entry in self.command else ()
         return processes_in(words)
 

@@ -6,18 +6,18 @@ import pytest
 from pydantic import ValidationError
 
 from crucible.core.errors import UnknownName
-from crucible.core.planask import PlanAsk, Program
+from crucible.core.planrequest import PlanRequest, Program
 from crucible.core.spec import JobSpec
 
 
 def test_code_alone_will_do() -> None:
-    ask = PlanAsk(code="import torch")
+    ask = PlanRequest(code="import torch")
     assert ask.program == Program({"main.py": "import torch"}, "main.py", ())
 
 
 def test_all_of_a_submission_may_be_said() -> None:
     spec = JobSpec(command=("python", "train.py"), backend="local", tags=("a",), seed=3)
-    ask = PlanAsk.model_validate({**spec.model_dump(), "files": {"train.py": "1"}})
+    ask = PlanRequest.model_validate({**spec.model_dump(), "files": {"train.py": "1"}})
     assert {name: getattr(ask, name) for name in JobSpec.model_fields} == dict(spec)
 
 
@@ -31,7 +31,7 @@ def test_all_of_a_submission_may_be_said() -> None:
     ],
 )
 def test_the_program_is_the_one_that_is_started(said: dict[str, object], entry: str, arguments: tuple[str]) -> None:
-    ask = PlanAsk.model_validate({"files": {"c.yaml": "x: 1", "a.py": "", "b.py": ""}, **said})
+    ask = PlanRequest.model_validate({"files": {"c.yaml": "x: 1", "a.py": "", "b.py": ""}, **said})
     assert ask.program is not None
     assert (ask.program.entry, ask.program.arguments) == (entry, arguments)
 
@@ -50,12 +50,12 @@ def test_the_program_is_the_one_that_is_started(said: dict[str, object], entry: 
     ],
 )
 def test_a_launcher_says_how_many_processes_it_starts(command: tuple[str, ...], processes: int | None) -> None:
-    assert PlanAsk(command=command, files={"b.py": ""}).processes == processes
+    assert PlanRequest(command=command, files={"b.py": ""}).processes == processes
 
 
 @pytest.mark.parametrize("said", [{}, {"command": ("make",)}, {"files": {"data.yaml": "x: 1"}}])
 def test_there_may_be_nothing_to_read(said: dict[str, object]) -> None:
-    assert PlanAsk.model_validate(said).program is None
+    assert PlanRequest.model_validate(said).program is None
 
 
 @pytest.mark.parametrize(
@@ -79,14 +79,14 @@ def test_there_may_be_nothing_to_read(said: dict[str, object]) -> None:
 )
 def test_what_no_plan_can_be_asked(said: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
-        PlanAsk.model_validate(said)
+        PlanRequest.model_validate(said)
 
 
 def test_a_gpu_by_any_name_that_people_use() -> None:
-    assert PlanAsk.model_validate({"gpu_types": ["tesla t4"]}).gpu_types == ("T4",)
-    assert len(PlanAsk.model_validate({"gpu_types": ["A100"]}).gpu_types) == 4
+    assert PlanRequest.model_validate({"gpu_types": ["tesla t4"]}).gpu_types == ("T4",)
+    assert len(PlanRequest.model_validate({"gpu_types": ["A100"]}).gpu_types) == 4
     with pytest.raises(UnknownName) as raised:
-        PlanAsk.model_validate({"gpu_types": ["A1000"]})
+        PlanRequest.model_validate({"gpu_types": ["A1000"]})
     assert raised.value.meant is not None
 
 
@@ -105,12 +105,12 @@ def test_the_digest_tells_programs_apart() -> None:
 
 
 def test_money_is_whole() -> None:
-    assert PlanAsk(max_cost_usd=0.1).max_cost_micros == 100_000
-    assert PlanAsk().max_cost_micros is None
+    assert PlanRequest(max_cost_usd=0.1).max_cost_micros == 100_000
+    assert PlanRequest().max_cost_micros is None
 
 
 def test_code_is_the_same_script_whatever_it_is_told() -> None:
-    plain = PlanAsk(command=("python", "train.py"), files={"train.py": "import model", "model.py": "x = 1"})
+    plain = PlanRequest(command=("python", "train.py"), files={"train.py": "import model", "model.py": "x = 1"})
     told = plain.model_copy(update={"command": ("python", "train.py", "--epochs", "3")})
     settled = plain.model_copy(update={"files": {**plain.files, "settings.yaml": "epochs: 3"}})
     other = plain.model_copy(update={"files": {**plain.files, "model.py": "x = 2"}})
