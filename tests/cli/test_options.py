@@ -7,22 +7,33 @@ from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Annotated, Any, get_type_hints
+from typing import Any, get_type_hints
 
 import pytest
 import typer
 
-from crucible.cli.options import Options, takes_options
+from crucible.cli.options import Options, spelling, takes_options
 from crucible.cli.run import run
+from crucible.core.planrequest import Goal
+from crucible.core.spec import JobSpec
 
 
 def context(**params: Any) -> Any:
     return SimpleNamespace(params=params)
 
 
-def test_every_field_but_those_of_plan_is_an_option_of_run() -> None:
+def test_every_field_but_those_of_other_commands_is_an_option_of_run() -> None:
     known = set(inspect.signature(run).parameters)
-    assert known == {"ctx"} | {item.name for item in fields(Options)} - {"plan", "every_region", "limit"}
+    of_models = {"model", "plugin", "config", "callback", "goal", "suite", "input", "capture"}
+    assert known == {"ctx"} | {item.name for item in fields(Options)} - {"plan", "every_region", "limit"} - of_models
+
+
+def test_what_an_option_fills_is_there() -> None:
+    for fills in spelling().values():
+        table, _, entry = fills.field.rpartition(".")
+        model = JobSpec.model_fields[table].annotation if table else None
+        known = (model or JobSpec).model_fields.keys() | (set() if table else Goal.model_fields.keys())
+        assert entry in known, fills
 
 
 def test_what_was_not_given_is_as_it_was() -> None:
@@ -30,7 +41,7 @@ def test_what_was_not_given_is_as_it_was() -> None:
 
 
 def test_lists_are_read_as_tuples_and_what_is_not_ours_is_left() -> None:
-    found = Options.of(context(env=["A=1", "B"], env_file=[Path("x")], model="tiny"), kind="train", plan=True)
+    found = Options.of(context(env=["A=1", "B"], env_file=[Path("x")], other="tiny"), kind="train", plan=True)
     assert (found.env, found.env_file, found.kind, found.plan) == (("A=1", "B"), (Path("x"),), "train", True)
 
 
@@ -44,8 +55,8 @@ def test_a_job_file_is_known_by_its_ending(target: str | None, is_one: bool) -> 
 def test_a_commands_own_options_stand_between_the_target_and_the_rest() -> None:
     heard: list[Any] = []
 
-    @partial(takes_options, without=("detach",))
-    def verb(ctx: typer.Context, model: Annotated[str | None, typer.Option("--model")] = None) -> int:
+    @partial(takes_options, without=("detach",), plus=("model",))
+    def verb(ctx: typer.Context) -> int:
         """What it does."""
         heard.append(ctx)
         return 7

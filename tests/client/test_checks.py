@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from crucible.client.checks import check_number, check_text, read_names, wrong
+from crucible.client.checks import check_names, check_number, check_text, wrong
 from crucible.core.errors import BadInput
 
 
@@ -46,12 +46,12 @@ def test_texts_pass_as_they_are() -> None:
 
 
 def test_names() -> None:
-    assert read_names("places", None) is None
-    assert read_names("places", " local ") == ("local",)
-    assert read_names("places", ["a", "b", "a"]) == ("a", "b")
+    assert check_names("places", None) is None
+    assert check_names("places", " local ") == ("local",)
+    assert check_names("places", ["a", "b", "a"]) == ("a", "b")
     for said in ([], [""], {"a": 1}, 3, [3]):
         with pytest.raises(BadInput, match=r"^places "):
-            read_names("places", said)
+            check_names("places", said)
 
 
 def test_a_long_value_is_told_by_its_type() -> None:

@@ -4,13 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from crucible.client.inputs import read_data, read_secrets, read_variables
-from crucible.core.errors import BadInput
+from crucible.client.inputs import read_data, read_env_file, read_market, read_names, read_secrets, read_variables
+from crucible.core.errors import BadInput, UnknownName
+from crucible.core.offers import Market
 
 
 def test_only_named_variables_pass() -> None:
     shell = {"HF_TOKEN": "secret", "OTHER": "x"}
-    assert read_variables(["HF_TOKEN", "MODE=a=b", "EMPTY="], [], shell) == {
+    assert read_variables(["HF_TOKEN", "MODE=a=b", "EMPTY="], shell) == {
         "HF_TOKEN": "secret",
         "MODE": "a=b",
         "EMPTY": "",
@@ -19,30 +20,29 @@ def test_only_named_variables_pass() -> None:
 
 def test_a_variable_the_shell_does_not_have_is_bad_input() -> None:
     with pytest.raises(BadInput) as caught:
-        read_variables(["HF_TOKEN"], [], {})
+        read_variables(["HF_TOKEN"], {})
     assert "export HF_TOKEN" in caught.value.fix
 
 
 @pytest.mark.parametrize("item", ["1A=x", "=x", "A-B=x", "A B"])
 def test_a_bad_name_is_bad_input(item: str) -> None:
     with pytest.raises(BadInput, match="no name"):
-        read_variables([item], [], {})
+        read_variables([item], {})
 
 
-def test_a_file_of_variables_is_read_and_flags_win(tmp_path: Path) -> None:
+def test_a_file_of_variables_is_read(tmp_path: Path) -> None:
     file = tmp_path / ".env"
     file.write_text("# note\nexport A=1\nB='two words'\nC=\"x\"\n\nD=a#b\n")
-    found = read_variables(["A=9"], [file], {})
-    assert found == {"A": "9", "B": "two words", "C": "x", "D": "a#b"}
+    assert read_env_file(file) == {"A": "1", "B": "two words", "C": "x", "D": "a#b"}
 
 
 def test_a_bad_line_of_a_file_is_named(tmp_path: Path) -> None:
     file = tmp_path / ".env"
     file.write_text("A=1\nnonsense\n")
     with pytest.raises(BadInput, match="line 2"):
-        read_variables([], [file], {})
+        read_env_file(file)
     with pytest.raises(BadInput, match="cannot be read"):
-        read_variables([], [tmp_path / "nosuch"], {})
+        read_env_file(tmp_path / "nosuch")
 
 
 def test_data_paths_are_absolute_and_named(tmp_path: Path) -> None:
@@ -97,3 +97,17 @@ def test_what_is_no_name_of_a_secret_is_refused_and_not_repeated(item: str) -> N
 def test_a_variable_has_one_secret() -> None:
     with pytest.raises(BadInput, match="given twice"):
         read_secrets(["KEY=one", "KEY=two"])
+
+
+def test_names_come_once_and_in_order() -> None:
+    assert read_names(["b,a", "b", ""]) == ("b", "a")
+
+
+def test_markets_as_people_write_them() -> None:
+    assert read_market("SPOT") is Market.SPOT
+    assert read_market("on-demand") is Market.ON_DEMAND
+
+
+def test_a_market_that_is_none() -> None:
+    with pytest.raises(UnknownName, match="Did you mean 'reserved'"):
+        read_market("reservd")

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from crucible.client.jobfile import JobFileRun, parse_job_file, read_job_file
-from crucible.client.payload import Request
+from crucible.client.jobfile import parse_job_file, read_job_file
+from crucible.client.payload import CodeSource
 from crucible.client.pythons import Surroundings
-from crucible.client.wishes import Wishes
+from crucible.client.request import Fields
 from crucible.core.errors import BadInput
 from crucible.core.jobfile import JobFile
 from crucible.core.offers import Market
@@ -17,10 +17,20 @@ from crucible.core.resources import GiB
 from crucible.core.spec import Kind
 
 
-def read(folder: Path, text: str, name: str = "job.yaml", **changes: Any) -> JobFileRun:
+def read(folder: Path, text: str, name: str = "job.yaml", **changes: Any) -> tuple[CodeSource, Fields]:
     (folder / name).write_text(text)
     around = Surroundings({"HF_TOKEN": "secret"}, folder.parent)
-    return read_job_file(str(folder / name), Request(around=around, scratch=folder, **changes))
+    return read_job_file(str(folder / name), CodeSource(around, scratch=folder, **changes))
+
+
+def source(folder: Path, text: str, name: str = "job.yaml", **changes: Any) -> CodeSource:
+    """What the file says to run."""
+    return read(folder, text, name, **changes)[0]
+
+
+def fields(folder: Path, text: str, name: str = "job.yaml") -> Any:
+    """What the file says of the job."""
+    return read(folder, text, name)[1]
 
 
 FULL = """\
@@ -53,24 +63,24 @@ tags: [a, b]
 def test_every_field_is_taken_up(tmp_path: Path) -> None:
     (tmp_path / "images").mkdir()
     (tmp_path / "vars.env").write_text("FROM_FILE=1\nMODE=slow\n")
-    found = read(tmp_path, FULL)
-    assert (found.kind, found.target) == ("script", "train.py")
-    assert found.request.folder == tmp_path
-    assert found.request.arguments == ("--epochs", "3")
-    wishes = found.wishes
-    assert wishes.kind is Kind.BENCHMARK
-    assert wishes.resources == {
+    source, found = read(tmp_path, FULL)
+    assert (source.kind, source.target) == ("path", "train.py")
+    assert source.folder == tmp_path
+    assert source.arguments == ("--epochs", "3")
+    assert found["kind"] is Kind.BENCHMARK
+    assert found["resources"] == {
         "cpus": 0.5,
         "memory_bytes": 512 * 1024**2,
         "gpus": 1,
         "gpu_memory_bytes": 16 * GiB,
         "seconds": 5400,
     }
-    assert wishes.env == {"FROM_FILE": "1", "MODE": "fast", "N": "4", "HF_TOKEN": "secret"}
-    assert [(item.name, item.source) for item in wishes.data] == [("images", str(tmp_path / "images"))]
-    assert (wishes.retries, wishes.grace_seconds, wishes.tags) == ({"user": 2}, 30, ("a", "b"))
-    assert wishes.max_cost_usd == 2.5
-    assert Wishes(max_cost_usd=0).over(wishes).max_cost_usd == 0
+    assert found["env"] == {"FROM_FILE": "1", "MODE": "fast", "N": "4", "HF_TOKEN": "secret"}
+    data: Any = found["data"]
+    assert [(item.name, item.source) for item in data] == [("images", str(tmp_path / "images"))]
+    assert (found["retries"], found["grace_seconds"], found["tags"]) == ({"user": 2}, 30, ("a", "b"))
+    assert found["max_cost_usd"] == 2.5
+    assert (found["name"], found["backend"], found["tier"]) == ("first", "local", "cpu-small")
 
 
 @pytest.mark.parametrize(
@@ -82,16 +92,16 @@ def test_every_field_is_taken_up(tmp_path: Path) -> None:
     ],
 )
 def test_the_three_formats(tmp_path: Path, name: str, text: str) -> None:
-    found = read(tmp_path, text, name, arguments=("b",))
-    assert (found.kind, found.target, found.request.arguments) == ("shell", "make", ("a", "b"))
+    found = source(tmp_path, text, name, arguments=("b",))
+    assert (found.kind, found.target, found.arguments) == ("shell", "make", ("a", "b"))
 
 
 def test_flags_win(tmp_path: Path) -> None:
     text = "directory: .\nentry: a.py\npython: /usr/bin/python3"
-    found = read(tmp_path, text, entry="b.py", python="/opt/python", include=("x",))
-    assert (found.request.entry, found.request.python) == ("b.py", "/opt/python")
-    assert found.request.include == ("x",)
-    named = read(tmp_path, text, python="./env").request.python
+    found = source(tmp_path, text, entry="b.py", python="/opt/python", include=("x",))
+    assert (found.entry, found.python) == ("b.py", "/opt/python")
+    assert found.include == ("x",)
+    named = source(tmp_path, text, python="./env").python
     assert named == str(tmp_path.parent / "env"), "a flag's path is relative to where it was typed"
 
 
@@ -145,9 +155,9 @@ def test_a_broken_file_is_bad_input(suffix: str, text: str, says: str) -> None:
 
 def test_a_missing_file_is_told_with_the_nearest(tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text("")
-    request = Request(around=Surroundings({}, tmp_path), scratch=tmp_path)
+    flags = CodeSource(Surroundings({}, tmp_path))
     with pytest.raises(BadInput) as caught:
-        read_job_file("jop.yaml", request)
+        read_job_file("jop.yaml", flags)
     assert "job.yaml" in caught.value.fix
 
 
@@ -167,13 +177,13 @@ def test_the_schema_describes_every_field() -> None:
     ],
 )
 def test_arguments_reach_the_program_as_they_were_written(tmp_path: Path, name: str, text: str, args: str) -> None:
-    assert read(tmp_path, text, name).request.arguments == tuple(args.split())
+    assert source(tmp_path, text, name).arguments == tuple(args.split())
 
 
 def test_variables_reach_the_program_as_they_were_written(tmp_path: Path) -> None:
-    found = read(tmp_path, "code: x\nenv: {A: true, B: No, C: 3.10, D: text, HF_TOKEN: null}").wishes.env
+    found = fields(tmp_path, "code: x\nenv: {A: true, B: No, C: 3.10, D: text, HF_TOKEN: null}")["env"]
     assert found == {"A": "true", "B": "No", "C": "3.10", "D": "text", "HF_TOKEN": "secret"}
-    assert read(tmp_path, "code = 'x'\n[env]\nA = true", "job.toml").wishes.env == {"A": "true"}
+    assert fields(tmp_path, "code = 'x'\n[env]\nA = true", "job.toml")["env"] == {"A": "true"}
 
 
 @pytest.mark.parametrize(
@@ -201,7 +211,7 @@ def test_what_is_no_text_is_refused_by_name(text: str, says: str) -> None:
         ("max_cost_usd: -1", "job.yaml, line 2: max_cost_usd must be at least 0"),
         ("cpus: -1", "job.yaml, line 2: cpus must be at least 0.01"),
         ("name: a/b", "job.yaml, line 2: name must not hold slashes"),
-        ("data: [s3://bucket/x]", "job.yaml: data s3://bucket/x: s3:// cannot be read"),
+        ("data: [s3://bucket/x]", "job.yaml, line 2: data s3://bucket/x: s3:// cannot be read"),
     ],
 )
 def test_what_is_out_of_bounds_is_told_with_file_and_field(tmp_path: Path, line: str, says: str) -> None:
@@ -212,8 +222,8 @@ def test_what_is_out_of_bounds_is_told_with_file_and_field(tmp_path: Path, line:
 
 
 def test_the_time_before_a_retry(tmp_path: Path) -> None:
-    found = read(tmp_path, "code: x\nretries: 2\nretry_wait: 30s").wishes
-    assert found.retries == {"user": 2, "wait_seconds": 30}
+    found = fields(tmp_path, "code: x\nretries: 2\nretry_wait: 30s")
+    assert found["retries"] == {"user": 2, "wait_seconds": 30}
 
 
 PLACED = """\
@@ -228,17 +238,17 @@ seed: 7
 
 
 def test_places_checkpoints_and_the_seed_are_taken_up(tmp_path: Path) -> None:
-    wishes = read(tmp_path, PLACED).wishes
-    assert (wishes.backend, wishes.fallback, wishes.market) == ("rehearsal", ("local",), Market.ON_DEMAND)
-    assert wishes.regions == ("simulated-east", "simulated-west")
-    assert wishes.keep == {"latest": 5, "best": 0, "every": 1000, "higher_is_better": True}
-    assert wishes.seed == 7
+    found = fields(tmp_path, PLACED)
+    assert (found["backend"], found["fallback"], found["market"]) == ("rehearsal", ("local",), Market.ON_DEMAND)
+    assert found["regions"] == ("simulated-east", "simulated-west")
+    assert found["keep"] == {"latest": 5, "best": 0, "every": 1000, "higher_is_better": True}
+    assert found["seed"] == 7
 
 
 def test_places_may_be_one_text_and_keep_one_number(tmp_path: Path) -> None:
-    wishes = read(tmp_path, "script: a.py\nbackend: rehearsal, local\nregions: east\nkeep: 2\n").wishes
-    assert (wishes.backend, wishes.fallback, wishes.regions) == ("rehearsal", ("local",), ("east",))
-    assert wishes.keep == {"latest": 2}
+    found = fields(tmp_path, "script: a.py\nbackend: rehearsal, local\nregions: east\nkeep: 2\n")
+    assert (found["backend"], found["fallback"], found["regions"]) == ("rehearsal", ("local",), ("east",))
+    assert found["keep"] == {"latest": 2}
 
 
 @pytest.mark.parametrize(
@@ -269,7 +279,7 @@ def test_wrong_places_and_keeping_are_told_with_the_line(tmp_path: Path, line: s
     ],
 )
 def test_secrets_are_a_list_or_a_table(tmp_path: Path, written: str, secrets: dict[str, str]) -> None:
-    assert read(tmp_path, f"shell: 'true'\nsecrets: {written}\n").wishes.secrets == secrets
+    assert fields(tmp_path, f"shell: 'true'\nsecrets: {written}\n")["secrets"] == secrets
 
 
 @pytest.mark.parametrize("written", ["[1X]", "{CRUCIBLE_SEED: a}", "{KEY: 'not a name'}", "{PATH: a}"])
@@ -287,17 +297,17 @@ def test_secrets_that_cannot_be(tmp_path: Path, written: str) -> None:
     ],
 )
 def test_a_models_options_are_values_in_every_format(tmp_path: Path, name: str, text: str) -> None:
-    found = read(tmp_path, text, name)
+    found = source(tmp_path, text, name)
     assert found.model is not None
-    assert (found.kind, found.target, found.model.name) == ("model", "tiny", "tiny")
+    assert (found.kind, found.target) == ("model", "tiny")
     assert found.model.config == {"rate": 0.5, "day": "2024-01-01"}
     assert found.model.callbacks == ("a:B",)
 
 
 def test_a_model_may_be_its_name_alone(tmp_path: Path) -> None:
-    found = read(tmp_path, "model: tiny").model
-    assert found is not None
-    assert (found.name, found.config, found.inputs) == ("tiny", {}, None)
+    found = source(tmp_path, "model: tiny")
+    assert found.model is not None
+    assert (found.target, found.model.config, found.model.inputs) == ("tiny", {}, None)
 
 
 @pytest.mark.parametrize(

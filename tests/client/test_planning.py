@@ -11,12 +11,12 @@ from tests.client.fake_server import plan_view, planned_offer
 
 from crucible.client.payload.base import Payload
 from crucible.client.placeviews import PlanView
-from crucible.client.planning import Aims, ask_for, followed, nothing_to_decide, program_of
-from crucible.client.wishes import Wishes, make_spec
+from crucible.client.planning import followed, nothing_to_decide, plan_request, program_of
+from crucible.client.request import make_spec
 from crucible.core.errors import BadInput
 from crucible.core.offers import Market
-from crucible.core.planrequest import Objective
-from crucible.core.spec import EnvironmentSpec, Source, SourceKind
+from crucible.core.planrequest import Goal, Objective, PlanRequest
+from crucible.core.spec import EnvironmentSpec, JobSpec, Source, SourceKind
 from crucible.wire.archive import Entry, Link
 
 PAYLOAD = Payload(
@@ -31,6 +31,14 @@ PAYLOAD = Payload(
         Entry("link.py", Link("train.py")),
     ),
 )
+
+
+def job(payload: Payload = PAYLOAD, **fields: object) -> JobSpec:
+    return make_spec({**fields, **payload.fields()}, str)
+
+
+def planned(payload: Payload = PAYLOAD, **fields: object) -> PlanRequest:
+    return plan_request(job(payload, **fields), payload, Goal())
 
 
 def test_the_texts_of_a_program_are_sent_the_one_that_is_started_first() -> None:
@@ -67,69 +75,64 @@ def test_what_runs_in_place_is_read_there(tmp_path: Path) -> None:
 
 
 def test_a_question_holds_what_was_said_and_no_secrets() -> None:
-    wishes = Wishes(backend="local", env={"TOKEN": "s3cret"}, secrets={"KEY": "key"}, gpu_types=("T4",))
-    ask = ask_for(PAYLOAD, wishes, Aims(Objective.SPEED, hours=2.0, allowed_backends=("local",), limit=3))
+    spec = job(backend="local", env={"TOKEN": "s3cret"}, secrets={"KEY": "key"}, gpu_types=("T4",))
+    goal = Goal(optimize=Objective.SPEED, hours=2.0, allowed_backends=("local",), limit=3)
+    ask = plan_request(spec, PAYLOAD, goal)
     assert (ask.optimize, ask.hours, ask.allowed_backends, ask.limit) == (Objective.SPEED, 2.0, ("local",), 3)
     assert (ask.backend, ask.gpu_types, ask.env, ask.secrets) == ("local", ("T4",), {}, {})
     assert ask.program is not None
     assert ask.program.arguments == ("--epochs", "3")
 
 
-@pytest.mark.parametrize("aims", [Aims(hours=-1), Aims(deadline_hours=0.0), Aims(limit=10**6)])
-def test_what_is_out_of_bounds_names_its_option(aims: Aims) -> None:
-    with pytest.raises(BadInput) as raised:
-        ask_for(PAYLOAD, Wishes(), aims)
-    assert raised.value.what.startswith("--")
-    with pytest.raises(BadInput, match="--max-cost must be at least 0"):
-        ask_for(PAYLOAD, Wishes(max_cost_usd=-1), Aims())
+def test_a_kind_of_gpu_and_no_gpu() -> None:
+    with pytest.raises(BadInput, match="It wants T4, and no GPU"):
+        planned(gpu_types=("T4",), resources={"gpus": 0})
+    assert planned(gpu_types=("T4",)).gpu_types == ("T4",)
 
 
 @pytest.mark.parametrize(
-    ("wishes", "entries", "plain"),
+    ("fields", "entries", "plain"),
     [
-        (Wishes(backend="local"), True, True),
-        (Wishes(), False, True),
-        (Wishes(), True, False),
-        (Wishes(backend="rehearsal"), False, False),
-        (Wishes(fallback=("rehearsal",)), False, False),
-        (Wishes(resources={"gpus": 1}), False, False),
-        (Wishes(tier="GPU_SMALL"), False, False),
+        ({"backend": "local"}, True, True),
+        ({}, False, True),
+        ({}, True, False),
+        ({"backend": "rehearsal"}, False, False),
+        ({"fallback": ("rehearsal",)}, False, False),
+        ({"resources": {"gpus": 1}}, False, False),
+        ({"tier": "GPU_SMALL"}, False, False),
     ],
 )
-def test_what_is_plain_is_not_asked(wishes: Wishes, entries: bool, plain: bool) -> None:
+def test_what_is_plain_is_not_asked(fields: dict[str, object], entries: bool, plain: bool) -> None:
     payload = PAYLOAD if entries else replace(PAYLOAD, entries=None, command=("sh", "-c", "true"))
-    assert nothing_to_decide(ask_for(payload, wishes, Aims())) is plain
+    assert nothing_to_decide(planned(payload, **fields)) is plain
 
 
 def test_the_plan_is_followed_where_nothing_was_named() -> None:
-    job = {"backend": "cloud", "market": "spot", "resources": {"gpus": 1, "gpu_memory_bytes": 7}}
-    plan = PlanView.model_validate(plan_view(chosen=planned_offer("cloud"), job=job))
-    wishes = followed(plan, Wishes(resources={"gpus": 2}))
-    assert (wishes.backend, wishes.market) == ("cloud", Market.SPOT)
-    assert wishes.resources == {"gpus": 2, "gpu_memory_bytes": 7}
-    assert followed(plan, Wishes(market=Market.ON_DEMAND)).market is Market.ON_DEMAND
+    said = {"backend": "cloud", "market": "spot", "resources": {"gpus": 1, "gpu_memory_bytes": 7}}
+    plan = PlanView.model_validate(plan_view(chosen=planned_offer("cloud"), job=said))
+    spec = followed(plan, job(resources={"gpus": 2}))
+    assert (spec.backend, spec.market) == ("cloud", Market.SPOT)
+    assert (spec.resources.gpus, spec.resources.gpu_memory_bytes) == (2, 7)
+    assert followed(plan, job(market=Market.ON_DEMAND)).market is Market.ON_DEMAND
 
 
 def test_at_a_place_that_was_named_it_asks_for_what_the_program_needs() -> None:
-    job = {"backend": "cloud", "resources": {"gpus": 1, "gpu_memory_bytes": 7}}
-    plan = PlanView.model_validate(plan_view(chosen=planned_offer("cloud"), job=job))
-    assert followed(plan, Wishes(backend="cloud", resources={"gpus": 2})).resources == {
-        "gpus": 2,
-        "gpu_memory_bytes": 7,
-    }
+    said = {"backend": "cloud", "resources": {"gpus": 1, "gpu_memory_bytes": 7}}
+    plan = PlanView.model_validate(plan_view(chosen=planned_offer("cloud"), job=said))
+    spec = followed(plan, job(backend="cloud", resources={"gpus": 2}))
+    assert (spec.resources.gpus, spec.resources.gpu_memory_bytes) == (2, 7)
 
 
-@pytest.mark.parametrize("wishes", [Wishes(), Wishes(backend="local"), Wishes(backend="rehearsal")])
-def test_whoever_follows_a_plan_says_which(wishes: Wishes) -> None:
+@pytest.mark.parametrize("spec", [job(), job(backend="local"), job(backend="rehearsal")])
+def test_whoever_follows_a_plan_says_which(spec: JobSpec) -> None:
     plan = PlanView.model_validate(plan_view("local", job={"backend": "local", "plan": "abc"}))
-    told = followed(plan, wishes)
-    assert (told.plan, told.backend) == ("abc", wishes.backend)
-    assert make_spec(PAYLOAD, told, bundle=None).plan == "abc"
+    told = followed(plan, spec)
+    assert (told.plan, told.backend) == ("abc", spec.backend)
 
 
-@pytest.mark.parametrize("wishes", [Wishes(backend="rehearsal"), Wishes(name="x")])
-def test_what_was_named_stands_and_here_needs_no_name(wishes: Wishes) -> None:
-    assert followed(PlanView.model_validate(plan_view("local")), wishes) == wishes
+@pytest.mark.parametrize("spec", [job(backend="rehearsal"), job(name="x")])
+def test_what_was_named_stands_and_here_needs_no_name(spec: JobSpec) -> None:
+    assert followed(PlanView.model_validate(plan_view("local")), spec) == spec
 
 
 def test_of_a_notebook_the_cells_are_read(tmp_path: Path) -> None:
@@ -139,7 +142,7 @@ def test_of_a_notebook_the_cells_are_read(tmp_path: Path) -> None:
     (tmp_path / "mine.ipynb").write_text(json.dumps(notebook))
     source = Source(kind=SourceKind.NOTEBOOK, path=str(tmp_path / "mine.ipynb"))
     entries = (Entry.of_bytes("mine.py", b"1"), Entry.of_bytes("model.py", b"2"))
-    ask = ask_for(replace(PAYLOAD, source=source, entries=entries, command=("{python}", "mine.py")), Wishes(), Aims())
+    ask = planned(replace(PAYLOAD, source=source, entries=entries, command=("{python}", "mine.py")))
     assert ask.program is not None
     assert (ask.program.entry, sorted(ask.program.files)) == ("mine.ipynb", ["mine.ipynb", "model.py"])
     sent = json.loads(ask.program.files["mine.ipynb"])

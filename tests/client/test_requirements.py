@@ -21,19 +21,24 @@ def test_what_the_documents_ask_for() -> None:
         interruptible=True,
         max_cost_usd=10.00,
     )
-    assert needs.resources() == {"gpus": 1, "gpu_memory_bytes": 16 * GiB}
-    assert needs.market is Market.SPOT
-    assert needs.env() == {"CHECKPOINT_FREQUENCY_MINUTES": "30"}
+    assert needs.fields() == {
+        "resources": {"gpus": 1, "gpu_memory_bytes": 16 * GiB},
+        "market": Market.SPOT,
+        "max_cost_usd": 10.0,
+        "env": {"CHECKPOINT_FREQUENCY_MINUTES": "30"},
+    }
+    assert needs.goal() == {"hours": 3, "interruptible": True}
 
 
 def test_nothing_said_is_nothing_required() -> None:
     needs = Requirements()
-    assert (needs.resources(), needs.env(), needs.market) == ({}, {}, None)
+    assert (needs.fields(), needs.goal()) == ({}, {})
 
 
 def test_sizes_in_units_of_a_job() -> None:
     needs = Requirements(cpus=2, memory_gb=1.5, gpus=2, time_limit_hours=0.5)
-    assert needs.resources() == {"cpus": 2, "memory_bytes": int(1.5 * GiB), "gpus": 2, "seconds": 1800}
+    wanted = {"cpus": 2, "memory_bytes": int(1.5 * GiB), "gpus": 2, "seconds": 1800}
+    assert needs.fields() == {"resources": wanted}
 
 
 @pytest.mark.parametrize(

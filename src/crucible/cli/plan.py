@@ -10,6 +10,7 @@ from crucible.cli.predictions import accuracy_words
 from crucible.cli.session import Session
 from crucible.cli.words import dollars, unconnected
 from crucible.client.placeviews import OfferView, PlannedView, PlanView
+from crucible.core.budget import RAISE_IT
 from crucible.core.errors import NoCapacity, RefusedByPolicy
 from crucible.core.planrequest import PlanRequest
 from crucible.core.resources import format_duration, format_memory
@@ -28,19 +29,19 @@ LEARNED = {
 HEADS = ("", "PLACE", "TYPE", "REGION", "MARKET", "SIZE", "TOTAL", "PRICE", "DONE IN", "AVAILABLE", "FIT")
 
 
-def show_plan(session: Session, ask: PlanRequest, *, call: bool) -> int:
+def show_plan(session: Session, request: PlanRequest, *, call: bool) -> int:
     """Prints the plan; with `call` also what would be sent to the place.
 
     6: nothing that is connected can run it; 7: nothing for what it may cost.
     """
     with session.api() as api:
-        plan = api.plan(ask)
+        plan = api.plan(request)
     if session.out.as_json:
         session.out.json(plan.as_json())
     elif session.out.quiet:
         session.out.data(plan.chosen.backend if plan.chosen else "")
     else:
-        print_plan(session, plan, ask.limit)
+        print_plan(session, plan, request.limit)
         if call and plan.chosen is not None:
             session.out.data(json.dumps(plan.chosen.call, indent=2, sort_keys=True))
         session.out.say("Nothing was submitted.")
@@ -211,3 +212,45 @@ def _unconnected(offers: Iterable[PlannedView]) -> Iterator[str]:
 
 def _kind(offer: OfferView) -> tuple[str, ...]:
     return offer.backend, offer.region, offer.instance_type, offer.market.value
+
+
+def confirm_cost(session: Session, plan: PlanView, *, yes: bool) -> bool:
+    """Say where the job goes, and ask before more is spent than the setting `ask_above` allows.
+
+    Raises NoCapacity, with the plan, for a job that nothing that is connected can run; RefusedByPolicy where only its
+    cost speaks against that.
+    """
+    if plan.chosen is None and not plan.waits:
+        for line in choices(plan):
+            session.out.say(line)
+        if plan.too_dear:
+            raise RefusedByPolicy(plan.why or "It may not cost so much.", fix=RAISE_IT, rejected=_reasons(plan))
+        raise NoCapacity(plan.why or "No place can run it.", fix=_fix(plan), rejected=_reasons(plan))
+    for line in first_lines(plan):
+        session.out.say(line)
+    chosen, limit = plan.chosen, session.settings.ask_above.value
+    if chosen is None or spent(chosen) <= limit * 1e6:
+        return True
+    why = f"It may cost {dollars(spent(chosen))} at {chosen.backend}, more than ${limit:g}: the setting ask_above."
+    return session.confirm(f"Run it for {cost_of(chosen)}?", yes=yes, why=why)
+
+
+def spent(offer: PlannedView) -> int:
+    """Micro-dollars: what all of it costs, or where nobody knows how long it takes what it costs at most.
+
+    Play money counts where it is known how much.
+    """
+    if offer.total_micros is not None:
+        return offer.total_micros
+    return 0 if offer.simulated else offer.most_micros or offer.rate_micros_per_hour
+
+
+def _fix(plan: PlanView) -> str:
+    best = next((offer for offer in plan.offers if offer.why), None)
+    if best is not None:
+        return f"{best.why}. Or name a place all the same: --backend local."
+    return "Ask for less (--gpu-memory, --gpus, --tier, --max-cost, --deadline), or connect a larger place."
+
+
+def _reasons(plan: PlanView) -> list[dict[str, str]]:
+    return [{"backend": offer.backend, "why": offer.why or ""} for offer in plan.rejected]

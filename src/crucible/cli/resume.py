@@ -10,7 +10,7 @@ from crucible.cli.arguments import Job
 from crucible.cli.follow import end_of, submitted, watch
 from crucible.cli.session import Session
 from crucible.client.finding import find_job
-from crucible.client.placing import check_places
+from crucible.client.submission import check_backends
 from crucible.client.views import JobView
 
 Follow = Annotated[
@@ -36,7 +36,7 @@ def resume(
     session = Session.of(ctx)
     with session.api() as api:
         before = find_job(api, job)
-        check_places(api, () if backend is None else (backend,))
+        check_backends(api, () if backend is None else (backend,))
         reopened = api.resume(before.id, checkpoint=checkpoint, backend=backend)
         if not follow:
             return submitted(session.out, reopened)

@@ -45,7 +45,7 @@ def check_text(field: str, value: object) -> str:
     return value
 
 
-def read_names(field: str, said: object) -> tuple[str, ...] | None:
+def check_names(field: str, said: object) -> tuple[str, ...] | None:
     """Names in a list, each once; None is none said. One name may stand for a list of one."""
     if said is None:
         return None

@@ -1,4 +1,4 @@
-"""Variables and data that the user passes to a job by name."""
+"""What users write for variables, secrets, data, names and markets, as values."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from crucible.core.errors import BadInput
+from crucible.core.errors import BadInput, UnknownName
+from crucible.core.offers import Market
+from crucible.core.planrequest import Objective
 from crucible.core.projectsecrets import SECRET_PATTERN
-from crucible.core.spec import DataInput
+from crucible.core.spec import DataInput, Kind
 
 _NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
 _SECRET = re.compile(SECRET_PATTERN)
@@ -18,16 +20,37 @@ _READABLE = ("file", "http", "https")
 _NAMED = re.compile(r"^([A-Za-z0-9_.-]+)=(.+)$", re.DOTALL)
 
 
-def read_variables(
-    named: Iterable[str], files: Iterable[Path], environ: Mapping[str, str], where: str = "--env"
-) -> dict[str, str]:
-    """The job's variables: those of the files, then the named ones (`NAME` takes the shell's value).
+def read_names(texts: Iterable[str]) -> tuple[str, ...]:
+    """Names from texts that may each list several with commas; each once, in the order they came."""
+    names = (name.strip() for text in texts for name in text.split(","))
+    return tuple(dict.fromkeys(name for name in names if name))
 
-    `where` says in errors who named them.
-    """
+
+def read_market(text: str) -> Market:
+    """`spot`, `on-demand` or `reserved`."""
+    try:
+        return Market(text.strip().lower().replace("-", "_"))
+    except ValueError:
+        raise UnknownName("market", text, [market.value for market in Market]) from None
+
+
+def read_kind(text: str) -> Kind:
+    try:
+        return Kind(text.lower())
+    except ValueError:
+        raise UnknownName("kind of job", text, [kind.value for kind in Kind]) from None
+
+
+def read_objective(text: str) -> Objective:
+    try:
+        return Objective(text.strip().lower())
+    except ValueError:
+        raise UnknownName("aim", text, [aim.value for aim in Objective]) from None
+
+
+def read_variables(named: Iterable[str], environ: Mapping[str, str], where: str = "--env") -> dict[str, str]:
+    """The job's variables; `NAME` takes the shell's value. `where` says in errors who named them."""
     found: dict[str, str] = {}
-    for file in files:
-        found.update(read_env_file(file))
     for item in named:
         name, equals, value = item.partition("=")
         _check_name(name, where)

@@ -1,4 +1,4 @@
-"""Job files: a run written down as YAML, TOML or JSON, read and joined with the flags."""
+"""Job files: a run written down as YAML, TOML or JSON, as a partial job and what to run."""
 
 from __future__ import annotations
 
@@ -7,58 +7,64 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from crucible.client.inputs import read_data, read_secrets, read_variables
-from crucible.client.payload.base import Payload, Request, missing
+from crucible.client.payload.base import CodeSource, ModelOptions, missing
 from crucible.client.payload.near import nearest
-from crucible.client.placing import read_market, read_names, read_places
-from crucible.client.pythons import located
-from crucible.client.wishes import Wishes, check_bounds
+from crucible.client.pythons import Surroundings, located
+from crucible.client.request import (
+    DURATION,
+    MARKET,
+    MEMORY,
+    Context,
+    Fields,
+    Fills,
+    Layer,
+    data,
+    env_files,
+    names,
+    secrets,
+    variables,
+)
 from crucible.core.errors import BadInput
-from crucible.core.jobfile import PAYLOADS, JobFile, JobModel, as_text
-from crucible.core.resources import parse_duration, parse_memory
+from crucible.core.jobfile import PAYLOADS, WHAT_TO_RUN, JobFile, JobModel, as_text
 from crucible.core.spec import Kind
 
 if TYPE_CHECKING:
     import yaml
 
-    from crucible.client.modeljobs import ModelAsk
 
-T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class JobFileRun:
-    """What a job file asks for: the kind of payload and its text, how to take it up, and the wishes.
-
-    Of a model the text is its name, and `model` has the rest.
-    """
-
-    kind: str
-    target: str
-    request: Request
-    wishes: Wishes
-    model: ModelAsk | None = None
-    where: str = ""
-    """Which line of the file says what to run."""
-
-    def taken(self, flags: ModelAsk | None, wishes: Wishes) -> tuple[Payload, Wishes]:
-        """The model of the file, with what flags say over it, as a job with these wishes."""
-        from crucible.client.modeljobs import take_model
-
-        assert self.model is not None, "only of a file that names a model"
-        try:
-            return take_model(flags.over(self.model) if flags else self.model, self.request, wishes)
-        except BadInput as error:
-            raise BadInput(f"{self.where}: {error.what}", why=error.why, fix=error.fix, **error.data) from error
+def _counted(field: str) -> Callable[[Any, Context], object]:
+    """A number alone stands for this field of its table."""
+    return lambda value, _: {field: value} if isinstance(value, int) else value
 
 
-def read_job_file(shown: str, request: Request) -> JobFileRun:
-    """The run that the file describes, its paths taken from the file's folder, flags in `request` winning."""
-    path = (request.folder / Path(shown).expanduser()).resolve()
+SPELLING: Mapping[str, Fills] = {
+    "market": Fills("market", MARKET),
+    "regions": Fills("regions", names),
+    "cpus": Fills("resources.cpus"),
+    "memory": Fills("resources.memory_bytes", MEMORY),
+    "gpus": Fills("resources.gpus"),
+    "gpu": Fills("gpu_types", names),
+    "gpu_memory": Fills("resources.gpu_memory_bytes", MEMORY),
+    "time": Fills("resources.seconds", DURATION),
+    "env_files": Fills("env", env_files),
+    "env": Fills("env", variables),
+    "secrets": Fills("secrets", secrets),
+    "data": Fills("data", data),
+    "retries": Fills("retries", _counted("user")),
+    "retry_wait": Fills("retries.wait_seconds", DURATION),
+    "keep": Fills("keep", _counted("latest")),
+    "grace": Fills("grace_seconds", DURATION),
+}
+"""What fields of a job file fill that are spelt or written in another way than in a JobSpec."""
+
+
+def read_job_file(shown: str, flags: CodeSource) -> tuple[CodeSource, Fields]:
+    """What the file says to run, under what `flags` say of that, and of the job. Its paths start at its folder."""
+    path = (flags.folder / Path(shown).expanduser()).resolve()
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -66,23 +72,35 @@ def read_job_file(shown: str, request: Request) -> JobFileRun:
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"{shown} cannot be read.", why=str(error), fix="Name a text file in UTF-8.") from error
     read = _parse(text, path.suffix, shown)
+    around = replace(flags.around, folder=path.parent)
+    fields, _ = Layer(SPELLING, read.where, around).read(_given(read.file))
+    return _code_source(read, around, flags), fields
+
+
+def _given(file: JobFile) -> dict[str, object]:
+    """What the file says of the job; variables as texts."""
+    env = {name: None if value is None else as_text(value) for name, value in file.env.items()}
+    return {**{name: getattr(file, name) for name in JobFile.model_fields if name not in WHAT_TO_RUN}, "env": env}
+
+
+def _code_source(read: _Read, around: Surroundings, flags: CodeSource) -> CodeSource:
     file = read.file
-    around = replace(request.around, folder=path.parent)
-    taken = replace(
-        request,
-        around=around,
-        arguments=(*map(as_text, file.args), *request.arguments),
-        python=located(request.python, request.folder) if request.python else file.python,
-        include=(*file.include, *request.include),
-        entry=request.entry or file.entry,
-        ref=request.ref or file.ref,
-        in_place=request.in_place or file.in_place,
-    )
     kind = next(name for name in PAYLOADS if getattr(file, name) is not None)
-    wishes, where = _wishes(read, path.parent, around.environ), read.where(kind)
-    if file.model is not None:
-        return JobFileRun(kind, file.model.name, taken, wishes, _model(file.model, path.parent, where), where)
-    return JobFileRun(kind, getattr(file, kind), taken, wishes, where=where)
+    model = None if file.model is None else _model(file.model, around.folder, read.where(kind))
+    return replace(
+        flags,
+        around=around,
+        kind=kind if kind in ("code", "shell", "model") else "path",
+        target=getattr(file, kind) if file.model is None else file.model.name,
+        arguments=(*map(as_text, file.args), *flags.arguments),
+        model=flags.model.over(model) if flags.model and model else model or flags.model,
+        python=located(flags.python, flags.folder) if flags.python else file.python,
+        include=(*file.include, *flags.include),
+        entry=flags.entry or file.entry,
+        ref=flags.ref or file.ref,
+        in_place=flags.in_place or file.in_place,
+        where=read.where(kind),
+    )
 
 
 def parse_job_file(text: str, suffix: str, shown: str) -> JobFile:
@@ -101,13 +119,6 @@ class _Read:
         """`job.yaml, line 3: memory`."""
         return f"{_where(self.shown, self.lines, field)}: {field}"
 
-    def parsed(self, field: str, parse: Callable[[str], T]) -> T | None:
-        value = getattr(self.file, field)
-        try:
-            return None if value is None else parse(str(value))
-        except BadInput as error:
-            raise BadInput(f"{self.where(field)}: {error.what}", fix=error.fix, field=field) from error
-
 
 def _parse(text: str, suffix: str, shown: str) -> _Read:
     content, lines = _load(text, suffix, shown)
@@ -121,8 +132,7 @@ def _parse(text: str, suffix: str, shown: str) -> _Read:
         raise _explain(error, lines, shown) from error
 
 
-def _model(said: JobModel, folder: Path, where: str) -> ModelAsk:
-    from crucible.client.modeljobs import ModelAsk
+def _model(said: JobModel, folder: Path, where: str) -> ModelOptions:
     from crucible.client.plugins.configs import FORMATS, read_table
 
     if isinstance(said.config, dict):
@@ -132,7 +142,7 @@ def _model(said: JobModel, folder: Path, where: str) -> ModelAsk:
     else:
         fix = f"Write {{epochs: 3}}, or name a file that ends in {', '.join(FORMATS)}."
         raise BadInput(f"{where}: config is a table, or the path of a file with one.", fix=fix, field="model")
-    return ModelAsk(said.name, folder, config, (), said.plugin, said.input, said.callbacks)
+    return ModelOptions(folder, config, (), said.plugin, said.input, said.callbacks)
 
 
 _INIT = "`crucible init` writes an example; docs/job-file.md explains the fields."
@@ -235,61 +245,3 @@ _KINDS = {
 
 def _message(kind: str, message: str) -> str:
     return _KINDS.get(kind) or message.removeprefix("Value error, ")
-
-
-def _wishes(read: _Read, folder: Path, environ: Mapping[str, str]) -> Wishes:
-    file = read.file
-    named = [name if value is None else f"{name}={as_text(value)}" for name, value in file.env.items()]
-    secrets = [f"{k}={v}" for k, v in file.secrets.items()] if isinstance(file.secrets, dict) else file.secrets
-    data = [f"{k}={v}" for k, v in file.data.items()] if isinstance(file.data, dict) else list(file.data)
-    backend, fallback = read_places(file.backend, _texts(file.fallback), read.where("backend"))
-    wishes = Wishes(
-        name=file.name,
-        project=file.project,
-        kind=file.kind,
-        backend=backend,
-        fallback=fallback,
-        market=read.parsed("market", read_market),
-        regions=read_names(_texts(file.regions)),
-        gpu_types=read_names(_texts(file.gpu)),
-        tier=file.tier,
-        resources=_resources(read),
-        max_cost_usd=file.max_cost_usd,
-        env=read_variables(named, [folder / name for name in file.env_files], environ, f"{read.shown}: env"),
-        secrets=read_secrets(secrets, f"{read.shown}: secrets"),
-        data=read_data(data, folder, f"{read.shown}: data"),
-        retries=_retries(read),
-        keep=_keep(read.file.keep),
-        seed=file.seed,
-        resume_from=file.resume_from,
-        grace_seconds=read.parsed("grace", parse_duration),
-        tags=file.tags,
-    )
-    check_bounds(wishes, read.where)
-    return wishes
-
-
-def _retries(read: _Read) -> dict[str, float | int]:
-    said = read.file.retries
-    found: dict[str, float | int] = {"user": said} if isinstance(said, int) else dict(said or {})
-    wait = read.parsed("retry_wait", parse_duration)
-    return found if wait is None else {**found, "wait_seconds": wait}
-
-
-def _keep(said: int | Mapping[str, int | bool] | None) -> dict[str, int | bool]:
-    return {"latest": said} if isinstance(said, int) else dict(said or {})
-
-
-def _texts(said: str | tuple[str, ...]) -> tuple[str, ...]:
-    return (said,) if isinstance(said, str) else said
-
-
-def _resources(read: _Read) -> dict[str, float | int]:
-    said: dict[str, float | int | None] = {
-        "cpus": read.file.cpus,
-        "memory_bytes": read.parsed("memory", parse_memory),
-        "gpus": read.file.gpus,
-        "gpu_memory_bytes": read.parsed("gpu_memory", parse_memory),
-        "seconds": read.parsed("time", parse_duration),
-    }
-    return {name: value for name, value in said.items() if value is not None}

@@ -3,78 +3,57 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterator
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from crucible.client.api import Api
 from crucible.client.payload import Payload
 from crucible.client.payload.notebook import read_cells
 from crucible.client.placeviews import PlanView
-from crucible.client.wishes import Wishes, make_spec, out_of_bounds
+from crucible.client.request import out_of_bounds
 from crucible.core.errors import BadInput
+from crucible.core.gpus import spoken
 from crucible.core.offers import Market
-from crucible.core.planrequest import MAX_FILE, MAX_FILES, MOST, READ, Objective, PlanRequest
-from crucible.core.spec import DEFAULT_BACKEND, Source, SourceKind
+from crucible.core.planrequest import MAX_FILE, MAX_FILES, MOST, READ, Goal, PlanRequest
+from crucible.core.spec import DEFAULT_BACKEND, JobSpec, Source, SourceKind
 
 
-@dataclass(frozen=True)
-class Aims:
-    """What is wished of the place that runs a job; None, empty: nothing. Time is in hours, money in dollars."""
-
-    optimize: Objective | None = None
-    hours: float | None = None
-    deadline_hours: float | None = None
-    allowed_backends: tuple[str, ...] = ()
-    dedicated: bool = False
-    interruptible: bool | None = None
-    every_region: bool = False
-    limit: int | None = None
-
-    def said(self) -> dict[str, object]:
-        """What is said of it. `interruptible` False says something, as 0 dollars do."""
-        given = {item.name: getattr(self, item.name) for item in fields(self)}
-        return {name: value for name, value in given.items() if value is not None and value != ()}
-
-
-def ask_for(payload: Payload, wishes: Wishes, aims: Aims) -> PlanRequest:
-    """Raises BadInput naming the option that is out of bounds."""
-    if wishes.gpu_types and wishes.resources.get("gpus") == 0:
-        kinds = " or ".join(wishes.gpu_types)
-        raise BadInput(f"It wants {kinds}, and no GPU.", fix="Ask for at least one (--gpus 1), or for no type.")
-    spec = make_spec(payload, replace(wishes, env={}, secrets={}, data=()), bundle=None)
-    told = {**dict(spec), "source": Source(), **_program(payload), **aims.said()}
+def plan_request(spec: JobSpec, payload: Payload, goal: Goal) -> PlanRequest:
+    """Return the request for a plan of this job: without its values, which no plan needs to know."""
+    if spec.gpu_types and not spec.resources.gpus and "gpus" in spec.resources.model_fields_set:
+        raise BadInput(
+            f"It wants {spoken(spec.gpu_types)}, and no GPU.", fix="Ask for at least one (--gpus 1), or for no type."
+        )
+    hidden = {"env": {}, "secrets": {}, "data": (), "source": Source(), "bundle": None}
     try:
-        return PlanRequest.model_validate(told)
+        return PlanRequest.model_validate({**dict(spec), **hidden, **_program(payload), **dict(goal)})
     except ValidationError as error:
-        raise out_of_bounds(error) from error
+        raise out_of_bounds(error, str) from error
 
 
-def nothing_to_decide(ask: PlanRequest) -> bool:
+def nothing_to_decide(request: PlanRequest) -> bool:
     """Whether it is plain where it goes and that it costs nothing: to this computer, which needs no plan."""
-    places = (ask.backend, *ask.fallback)
-    return places == (DEFAULT_BACKEND,) or (
-        places == (None,) and ask.program is None and not (ask.tier or ask.resources.gpus)
+    backends = (request.backend, *request.fallback)
+    return backends == (DEFAULT_BACKEND,) or (
+        backends == (None,) and request.program is None and not (request.tier or request.resources.gpus)
     )
 
 
-def followed(plan: PlanView, wishes: Wishes) -> Wishes:
-    """The wishes, with what has to be said for the place that the plan chose; what was said stands."""
+def followed(plan: PlanView, spec: JobSpec) -> JobSpec:
+    """The spec, with what has to be said for the backend that the plan chose; what was said stands."""
     job = plan.job or {}
-    wishes = replace(wishes, plan=job.get("plan"))
-    market = wishes.market or (Market(job["market"]) if "market" in job else None)
-    sizes: Mapping[str, float | int] = job.get("resources", {})
-    if wishes.backend is not None:
-        return replace(wishes, resources={**sizes, **wishes.resources})
-    if job.get("backend", DEFAULT_BACKEND) == DEFAULT_BACKEND:
-        return wishes
-    return replace(wishes, backend=job["backend"], market=market, resources={**sizes, **wishes.resources})
-
-
-def look_ahead(api: Api, ask: PlanRequest) -> PlanView | None:
-    return None if nothing_to_decide(ask) else api.plan(ask)
+    spec = spec.model_copy(update={"plan": job.get("plan")})
+    chosen = job.get("backend", DEFAULT_BACKEND)
+    if spec.backend is None and chosen == DEFAULT_BACKEND:
+        return spec
+    said = spec.resources.model_fields_set
+    sizes = {name: size for name, size in job.get("resources", {}).items() if name not in said}
+    spec = spec.model_copy(update={"resources": spec.resources.model_copy(update=sizes)})
+    if spec.backend is not None:
+        return spec
+    market = spec.market or (Market(job["market"]) if "market" in job else None)
+    return spec.model_copy(update={"backend": chosen, "market": market})
 
 
 def _program(payload: Payload) -> dict[str, object]:

@@ -6,6 +6,7 @@ Each call runs in a thread of a small pool, each follower in one of its own.
 from __future__ import annotations
 
 import asyncio
+import os
 import warnings
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,15 +15,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeVar, Unpack
 
-from crucible.client.asking import Ask, Options
 from crucible.client.blocking import SyncJob, SyncMLPlatform
 from crucible.client.blocking.waiting import checked_seconds, not_ended
 from crucible.client.executing import Executed
 from crucible.client.forwarding import Forward
 from crucible.client.placeviews import BackendView, MachineView, PlanView
 from crucible.client.pump import pumped
+from crucible.client.pythons import Surroundings
 from crucible.client.results import JobResult
 from crucible.client.status import JobStatus
+from crucible.client.submit_request import SubmitOptions, SubmitRequest
 from crucible.client.tables import MetricsTable
 from crucible.client.views import CheckpointView, EventView, JobView
 from crucible.core.errors import Conflict
@@ -67,31 +69,31 @@ class MLPlatform:
         code: object = None,
         requirements: object = None,
         preferences: object = None,
-        **more: Unpack[Options],
+        **more: Unpack[SubmitOptions],
     ) -> Job:
-        """Submit a job: code, a file, a folder, a repository, a notebook, a function or a model (see `Ask`).
+        """Submit a job: code, a file, a folder, a repository, a notebook, a function or a model (see `SubmitOptions`).
 
         What is wrong with the arguments is raised here, at once; sending goes on beside the event loop. `await` the
         job to know that it is stored, or use it: what the server refuses is raised by the first thing that waits.
         """
-        ask = Ask.of(code=code, requirements=requirements, preferences=preferences, **more)
-        folder = Path.cwd()
-        return Job(self, self._begin(lambda: self.sync.send(ask, folder)))
+        said = {"code": code, "requirements": requirements, "preferences": preferences, **more}
+        request = SubmitRequest.of(Surroundings(os.environ, Path.cwd()), **said)
+        return Job(self, self._begin(lambda: self.sync.send(request)))
 
     async def recommend(
         self,
         code: object = None,
         requirements: object = None,
         preferences: object = None,
-        **more: Unpack[Options],
+        **more: Unpack[SubmitOptions],
     ) -> PlanView:
         """What a program needs and where it would run best: `offers` best first, `chosen`, and `profile`.
 
         Takes what `submit` takes, and submits nothing.
         """
-        ask = Ask.of(code=code, requirements=requirements, preferences=preferences, **more)
-        folder = Path.cwd()
-        return await self.in_thread(lambda: self.sync.look(ask, folder))
+        said = {"code": code, "requirements": requirements, "preferences": preferences, **more}
+        request = SubmitRequest.of(Surroundings(os.environ, Path.cwd()), **said)
+        return await self.in_thread(lambda: self.sync.look(request))
 
     def job(self, id: str) -> Job:
         """A job by its id, short id, an ending of three or more characters, `last`, or else its name (the newest)."""

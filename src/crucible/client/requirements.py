@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import TypeVar, cast
 
-from crucible.client.checks import check_number, check_text, read_names, wrong
+from crucible.client.checks import check_names, check_number, check_text, wrong
 from crucible.core.errors import BadInput, UnknownName
 from crucible.core.offers import Market
 from crucible.core.planrequest import Objective
@@ -88,24 +88,27 @@ class Requirements:
             raise wrong("requirements", said, "is a Requirements(...)")
         return cls(**_known(said, "requirement", [field.name for field in fields(cls)]))
 
-    @property
-    def market(self) -> Market | None:
-        return Market.SPOT if self.interruptible else None
-
-    def resources(self) -> dict[str, float | int]:
-        """As a job's resources; what is not said is left out."""
-        said = {
+    def fields(self) -> dict[str, object]:
+        """As a partial job; what is not said is left out."""
+        resources = {
             "cpus": self.cpus,
             "memory_bytes": _bytes(self.memory_gb),
             "gpus": self.gpus if self.gpus is not None else (1 if self.gpu_memory_gb else None),
             "gpu_memory_bytes": _bytes(self.gpu_memory_gb),
             "seconds": self.time_limit_hours * 3600 if self.time_limit_hours is not None else None,
         }
-        return {name: value for name, value in said.items() if value is not None}
-
-    def env(self) -> dict[str, str]:
         often = self.checkpoint_frequency_minutes
-        return {} if often is None else {FREQUENCY: f"{often:g}"}
+        return _said(
+            resources=_said(**resources),
+            market=Market.SPOT if self.interruptible else None,
+            tier=self.tier,
+            max_cost_usd=self.max_cost_usd,
+            env={} if often is None else {FREQUENCY: f"{often:g}"},
+        )
+
+    def goal(self) -> dict[str, object]:
+        """As a partial goal."""
+        return _said(hours=self.duration_hours_estimated, interruptible=self.interruptible or None)
 
 
 @dataclass(frozen=True)
@@ -131,9 +134,19 @@ class Preferences:
         aim = known.get("optimize_for")
         return cls(
             optimize_for=Objective.COST if aim is None else _aim(aim),
-            allowed_backends=read_names("allowed_backends", known.get("allowed_backends")),
+            allowed_backends=check_names("allowed_backends", known.get("allowed_backends")),
             deadline_hours=_hours("deadline_hours", known.get("deadline_hours")),
         )
+
+    def goal(self) -> dict[str, object]:
+        """As a partial goal."""
+        return _said(
+            optimize=self.optimize_for, deadline_hours=self.deadline_hours, allowed_backends=self.allowed_backends
+        )
+
+
+def _said(**values: object) -> dict[str, object]:
+    return {name: value for name, value in values.items() if value is not None and value != {}}
 
 
 def _hours(name: str, said: object) -> float | None:

@@ -1,17 +1,21 @@
-"""From payload and wishes to a submitted job. All that can be refused is refused before anything is sent."""
+"""From payload and spec to a submitted job. All that can be refused is refused before anything is sent."""
 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from crucible.client.api import Api
 from crucible.client.payload import Payload
-from crucible.client.placing import check_places
+from crucible.client.payload.near import nearest
+from crucible.client.placeviews import BackendPage
 from crucible.client.views import JobView
-from crucible.client.wishes import Wishes, make_spec
-from crucible.core.errors import BadInput
+from crucible.core.errors import BadInput, UnknownName
+from crucible.core.spec import JobSpec
 from crucible.wire.bundle import Bundle, make_bundle
+
+LISTED = "`crucible backends` lists those of the server, and what connects others."
 
 
 def pack(payload: Payload, scratch: Path) -> Bundle | None:
@@ -33,11 +37,27 @@ def store(api: Api, bundle: Bundle) -> None:
         api.put_bundle(bundle.sha256, bundle.path)
 
 
-def submit(api: Api, payload: Payload, wishes: Wishes, scratch: Path) -> JobView:
+def submit(api: Api, spec: JobSpec, payload: Payload, scratch: Path) -> JobView:
     """Submit as one job, however often a request has to be repeated."""
     bundle = pack(payload, scratch)
-    spec = make_spec(payload, wishes, bundle=bundle.sha256 if bundle else None)
-    check_places(api, [name for name in (spec.backend, *spec.fallback) if name is not None])
+    check_backends(api, [name for name in (spec.backend, *spec.fallback) if name is not None])
     if bundle is not None:
         store(api, bundle)
+        spec = spec.model_copy(update={"bundle": bundle.sha256})
     return api.submit(spec, key=uuid.uuid4().hex)
+
+
+def check_backends(api: Api, names: Sequence[str]) -> None:
+    """Raise UnknownName for a backend that the server does not have: before anything is sent."""
+    page = api.places.page() if names else BackendPage()
+    known = [backend.name for backend in page.items]
+    for name in names:
+        if name not in known:
+            why = next((other.why for other in page.others if other.name == name), "")
+            raise UnknownName("backend", name, known, fix=why or ("" if nearest(name, known) else LISTED))
+
+
+def any_simulated(api: Api, names: Iterable[str | None]) -> bool:
+    """Whether one of these backends is simulated."""
+    wanted = frozenset(names) - {None}
+    return bool(wanted) and any(backend.is_simulated and backend.name in wanted for backend in api.places.backends())

@@ -12,6 +12,8 @@ from crucible.core.spec import Kind
 
 PAYLOADS = ("script", "directory", "git", "notebook", "code", "shell", "model")
 NOT_FOR_MODELS = ("args", "entry", "ref", "include", "in_place")
+WHAT_TO_RUN = frozenset({*PAYLOADS, *NOT_FOR_MODELS, "python"})
+"""Fields that say what to run and how to take it up; the others are those of the job."""
 
 
 class JobModel(BaseModel):
@@ -76,10 +78,10 @@ class JobFile(BaseModel):
     max_cost_usd: float | None = Field(
         default=None, description="What a try may cost; where machines bill it is ended when that is spent."
     )
+    env_files: tuple[str, ...] = Field(default=(), description="Files of NAME=VALUE lines.")
     env: dict[str, str | bool | int | float | None] = Field(
         default_factory=dict, description="Variables; null takes the submitting shell's value."
     )
-    env_files: tuple[str, ...] = Field(default=(), description="Files of NAME=VALUE lines.")
     secrets: tuple[str, ...] | dict[str, str] = Field(
         default=(), description="Secrets of the project: names, or a table of variables and names."
     )

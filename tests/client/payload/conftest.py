@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from crucible.client.payload import Request
+from crucible.client.payload import CodeSource
 from crucible.client.pythons import Surroundings
 
-Ask = Callable[..., Request]
+Ask = Callable[..., CodeSource]
 Git = Callable[..., str]
 
 
@@ -23,12 +23,12 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def ask(folder: Path, tmp_path: Path) -> Ask:
-    """Requests from a shell in `folder` that has one Python."""
+    """Sources from a shell in `folder` that has one Python."""
 
-    def make(**changes: Any) -> Request:
+    def make(**changes: Any) -> CodeSource:
         environ = {"PATH": "/usr/bin", "HOME": str(tmp_path), "GIT_CONFIG_NOSYSTEM": "1"}
         around = Surroundings(environ, folder, is_program=lambda path: path == "/usr/bin/python3")
-        return Request(around=around, scratch=tmp_path / "scratch", **changes)
+        return CodeSource(around=around, scratch=tmp_path / "scratch", **changes)
 
     return make
 

@@ -93,7 +93,7 @@ def value(payload: Payload, folder: Path) -> Any:
 def test_a_function_of_a_module_is_imported_there(load: Any, ask: Ask, tmp_path: Path) -> None:
     load("neighbour", "def triple(x):\n    return 3 * x\n")
     module = load("mine", "import neighbour\n\ndef work(x, y=1):\n    return [neighbour.triple(x), y]\n")
-    payload = from_function(module.work, [2], {"y": 5}, ask())
+    payload = from_function(module.work, ask(arguments=[2], kwargs={"y": 5}))
     assert names(payload) == [NAME, "mine.py", "neighbour.py"]
     assert payload.command == ("{python}", NAME)
     assert value(payload, tmp_path / "job") == [6, 5]
@@ -104,7 +104,7 @@ def test_a_function_of_a_package_brings_the_package(load: Any, ask: Ask, tmp_pat
     (folder / "box" / "__init__.py").write_text("")
     (folder / "box" / "tools.py").write_text("ONE = 1\n")
     module = load("box.inner", "from .tools import ONE\n\nasync def work():\n    return ONE\n")
-    payload = from_function(module.work, [], {}, ask())
+    payload = from_function(module.work, ask())
     assert "box" in {name.partition("/")[0] for name in names(payload)}
     assert value(payload, tmp_path / "job") == 1
 
@@ -123,7 +123,7 @@ def script(load: Any, folder: Path) -> Any:
 def test_of_the_running_script_only_what_the_function_needs_is_taken(
     script: Any, ask: Ask, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    payload = from_function(script, [3], {"more": 10}, ask())
+    payload = from_function(script, ask(arguments=[3], kwargs={"more": 10}))
     assert names(payload) == [NAME, "helper.py"]
     assert value(payload, tmp_path / "job") == {"value": 17, "there": True}
 
@@ -131,7 +131,7 @@ def test_of_the_running_script_only_what_the_function_needs_is_taken(
 def test_what_was_returned_must_be_json(load: Any, ask: Ask, tmp_path: Path) -> None:
     module = load("returns", "def work():\n    return {1, 2}\n")
     (tmp_path / "job").mkdir()
-    done = run(from_function(module.work, [], {}, ask()), tmp_path / "job")
+    done = run(from_function(module.work, ask()), tmp_path / "job")
     assert done.returncode == 1
     assert "work returned what JSON cannot hold" in done.stderr
     assert not (tmp_path / "job" / RESULT).exists()
@@ -176,14 +176,14 @@ def interactive() -> Any:
 )
 def test_what_has_no_source_of_its_own_is_refused_with_the_reason(function: Any, why: str, ask: Ask) -> None:
     with pytest.raises(BadInput, match=why) as raised:
-        from_function(function, [], {}, ask())
+        from_function(function, ask())
     assert "cannot be submitted" in raised.value.what
     assert raised.value.fix
 
 
 def test_a_function_of_an_installed_package_is_refused(ask: Ask) -> None:
     with pytest.raises(BadInput, match="from json import dumps"):
-        from_function(json.dumps, [1], {}, ask())
+        from_function(json.dumps, ask(arguments=[1]))
 
 
 @pytest.mark.parametrize(
@@ -200,18 +200,18 @@ def test_arguments_that_do_not_fit_or_cannot_travel(
 ) -> None:
     module = load("takes", "def work(x):\n    return x\n")
     with pytest.raises(BadInput, match=why):
-        from_function(module.work, args, kwargs, ask())
+        from_function(module.work, ask(arguments=args, kwargs=kwargs))
 
 
 def test_a_function_cannot_run_in_place(load: Any, ask: Ask) -> None:
     with pytest.raises(BadInput, match="in place"):
-        from_function(load("placed", "def work():\n    return 1\n").work, [], {}, ask(in_place=True))
+        from_function(load("placed", "def work():\n    return 1\n").work, ask(in_place=True))
 
 
 def test_a_script_that_changed_meanwhile_is_told(script: Any, ask: Ask, folder: Path) -> None:
     (folder / "script.py").write_text("other = 1\n")
     with pytest.raises(BadInput, match="no longer defines it"):
-        from_function(script, [1], {}, ask())
+        from_function(script, ask(arguments=[1]))
     (folder / "script.py").write_text("def (\n")
     with pytest.raises(BadInput, match="no longer valid"):
-        from_function(script, [1], {}, ask())
+        from_function(script, ask(arguments=[1]))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.plugin_packages import COUNTER, install, make_python
 
-from crucible.client.payload import Payload, Request
+from crucible.client.payload import CodeSource, Payload
 from crucible.client.payload.plugin import from_installed, from_source, look_up
 from crucible.client.pythons import Surroundings
 from crucible.core.errors import BadInput
@@ -18,9 +18,9 @@ ORDER = Order("counter", "train", {"epochs": 2})
 
 
 @pytest.fixture
-def request_(tmp_path: Path) -> Request:
+def request_(tmp_path: Path) -> CodeSource:
     environ = {"PATH": os.environ["PATH"], "VIRTUAL_ENV": str(tmp_path / "venv")}
-    return Request(Surroundings(environ, tmp_path), tmp_path / "scratch")
+    return CodeSource(Surroundings(environ, tmp_path))
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def site(tmp_path: Path) -> Path:
     return make_python(tmp_path / "venv")
 
 
-def taken(request: Request) -> Payload:
+def taken(request: CodeSource) -> Payload:
     plugin, choice = look_up("counter", "train", request)
     return from_installed(ORDER, plugin, choice, request)
 
@@ -42,7 +42,7 @@ def names(payload: Payload) -> list[str]:
     return [entry.name for entry in payload.entries]
 
 
-def test_the_package_travels_whole_and_nothing_beside_it(request_: Request, site: Path) -> None:
+def test_the_package_travels_whole_and_nothing_beside_it(request_: CodeSource, site: Path) -> None:
     package = install(site, "counting", COUNTER, {"counter": "counting:Counter"})
     install(site, "other", COUNTER, {})
     (package / "vocabulary.txt").write_text("words")
@@ -57,7 +57,7 @@ def test_the_package_travels_whole_and_nothing_beside_it(request_: Request, site
     assert taken(request_).source.commit is None
 
 
-def test_of_a_package_in_a_work_tree_the_commit_is_recorded(request_: Request, site: Path, tmp_path: Path) -> None:
+def test_of_a_package_in_a_work_tree_the_commit_is_recorded(request_: CodeSource, site: Path, tmp_path: Path) -> None:
     package = install(tmp_path / "work", "counting", COUNTER, {"counter": "counting:Counter"})
     (site / "editable.pth").write_text(f"{tmp_path / 'work'}\n")
     for command in (("init", "-q"), ("add", "."), (*ME, "commit", "-qm", "first")):
@@ -70,13 +70,13 @@ def test_of_a_package_in_a_work_tree_the_commit_is_recorded(request_: Request, s
     assert "# more" in (source.diff or "")
 
 
-def test_a_module_of_one_file_travels_alone(request_: Request, site: Path) -> None:
+def test_a_module_of_one_file_travels_alone(request_: CodeSource, site: Path) -> None:
     install(site, "counting", "", {"counter": "alone:Counter"})
     (site / "alone.py").write_text(COUNTER)
     assert names(taken(request_)) == ["alone.py"]
 
 
-def test_what_is_not_one_folder_runs_where_it_is_installed(request_: Request, site: Path) -> None:
+def test_what_is_not_one_folder_runs_where_it_is_installed(request_: CodeSource, site: Path) -> None:
     install(site, "counting", "", {"counter": "spread.inner:Counter"})
     (site / "spread").mkdir()
     (site / "spread" / "inner.py").write_text(COUNTER)
@@ -85,14 +85,14 @@ def test_what_is_not_one_folder_runs_where_it_is_installed(request_: Request, si
     assert payload.notes == ("The package of counter is not one folder, so the job runs it where it is installed.",)
 
 
-def test_a_package_that_is_too_large_is_refused(request_: Request, site: Path) -> None:
+def test_a_package_that_is_too_large_is_refused(request_: CodeSource, site: Path) -> None:
     package = install(site, "counting", COUNTER, {"counter": "counting:Counter"})
     (package / "weights.bin").write_bytes(b"x" * 5000)
     with pytest.raises(BadInput, match=r"at most 3\.906 KiB may be sent"):
-        taken(Request(request_.around, request_.scratch, limit=4000))
+        taken(CodeSource(request_.around, limit=4000))
 
 
-def test_the_command_says_all(request_: Request) -> None:
+def test_the_command_says_all(request_: CodeSource) -> None:
     order = Order("m", "infer", {"a": 1}, inputs=[1, "é"], callbacks=("a:B", "c:D"))
     assert order.command == (
         "{python}",
@@ -114,17 +114,17 @@ def test_the_command_says_all(request_: Request) -> None:
 
 
 @pytest.mark.parametrize("named", ["my-models", "my-models==1.2", "my_models [x] >= 1", "m @ https://host/m.whl"])
-def test_requirements_are_told_from_folders(request_: Request, named: str) -> None:
+def test_requirements_are_told_from_folders(request_: CodeSource, named: str) -> None:
     assert from_source(ORDER, named, request_).environment.requirements == (named,)
 
 
 @pytest.mark.parametrize("named", ["./models", "../models", "models/dist", "/no/models", ""])
-def test_a_path_that_is_not_there_is_no_requirement(request_: Request, named: str) -> None:
+def test_a_path_that_is_not_there_is_no_requirement(request_: CodeSource, named: str) -> None:
     with pytest.raises(BadInput):
         from_source(ORDER, named, request_)
 
 
-def test_a_project_that_says_its_models_later_is_believed(request_: Request, tmp_path: Path) -> None:
+def test_a_project_that_says_its_models_later_is_believed(request_: CodeSource, tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text('[project]\nname = "x"\ndynamic = ["entry-points"]\n')
     payload = from_source(ORDER, ".", request_)
     assert payload.environment.project == "."

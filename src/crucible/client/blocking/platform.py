@@ -16,23 +16,24 @@ from pydantic import ValidationError
 
 from crucible import __version__
 from crucible.client.api import Api
-from crucible.client.asking import Ask, Options
 from crucible.client.blocking.job import SyncJob
-from crucible.client.candidates import Line, line_up
-from crucible.client.checks import check_number, check_text, read_names, wrong
+from crucible.client.checks import check_names, check_number, check_text, wrong
 from crucible.client.connection import connect, embedded_of
 from crucible.client.finding import find_job, walk
 from crucible.client.modeljobs import take_model
-from crucible.client.payload import Payload, Request
+from crucible.client.payload import CodeSource, Payload, take_up
 from crucible.client.placeviews import BackendView, MachineView, PlanView
-from crucible.client.planning import ask_for
+from crucible.client.planning import plan_request
 from crucible.client.predictions import newest_predictions
 from crucible.client.pythons import Surroundings
+from crucible.client.ranking import rank_backends
+from crucible.client.request import make_spec, merge
 from crucible.client.submission import submit
-from crucible.client.wishes import Wishes
+from crucible.client.submit_request import SubmitOptions, SubmitRequest
 from crucible.core.errors import BadInput
 from crucible.core.jobfilter import JobFilter
 from crucible.core.offerfilter import OfferFilter
+from crucible.core.spec import JobSpec
 from crucible.core.views.catalog import PriceView
 from crucible.core.views.predictions import PredictionPage
 from crucible.settings import Settings, load_settings
@@ -83,67 +84,69 @@ class SyncMLPlatform:
         code: object = None,
         requirements: object = None,
         preferences: object = None,
-        **more: Unpack[Options],
+        **more: Unpack[SubmitOptions],
     ) -> SyncJob:
-        """Submit a job: code, a file, a folder, a repository, a notebook, a function or a model (see `Ask`).
+        """Submit a job: code, a file, a folder, a repository, a notebook, a function or a model (see `SubmitOptions`).
 
         It is stored for good when this returns.
         """
-        return self.send(Ask.of(code=code, requirements=requirements, preferences=preferences, **more))
+        said = {"code": code, "requirements": requirements, "preferences": preferences, **more}
+        return self.send(SubmitRequest.of(_here(), **said))
 
-    def send(self, ask: Ask, folder: Path | None = None) -> SyncJob:
-        """Submit what was asked for; paths are relative to `folder`, the current one unless given."""
-        here = folder or Path.cwd()
+    def send(self, request: SubmitRequest) -> SyncJob:
+        """Submit what was asked for."""
         with tempfile.TemporaryDirectory(prefix="crucible-") as scratch:
-            model = self._model(ask, Path(scratch), here)
-            ask = ask if model is None else ask.with_model(model[1])
-            line = self.line(ask)
-            if line.is_simulated:
+            spec, payload = self._taken_up(request, Path(scratch))
+            order = request.places
+            if order is None and not request.goal.allowed_backends:
+                order = self._settings.places.value or None
+            ranking = rank_backends(self.backends(), spec, request.goal, order)
+            if ranking.is_simulated:
                 warnings.warn(SIMULATED, stacklevel=3)
-            wishes = ask.wishes(line, here, os.environ)
-            wishes = replace(wishes, project=wishes.project or self._settings.project.value)
-            payload = self.payload(ask, Path(scratch), here) if model is None else model[0]
-            return SyncJob(self, submit(self.api, payload, wishes, Path(scratch)))
+            spec = spec.model_copy(update={"backend": ranking.names[0], "fallback": ranking.names[1:]})
+            return SyncJob(self, submit(self.api, spec, payload, Path(scratch)))
 
     def recommend(
         self,
         code: object = None,
         requirements: object = None,
         preferences: object = None,
-        **more: Unpack[Options],
+        **more: Unpack[SubmitOptions],
     ) -> PlanView:
         """What a program needs and where it would run best: `offers` best first, `chosen`, and `profile`.
 
         Takes what `submit` takes, and submits nothing.
         """
-        return self.look(Ask.of(code=code, requirements=requirements, preferences=preferences, **more))
+        said = {"code": code, "requirements": requirements, "preferences": preferences, **more}
+        return self.look(SubmitRequest.of(_here(), **said))
 
-    def look(self, ask: Ask, folder: Path | None = None) -> PlanView:
-        here = folder or Path.cwd()
+    def look(self, request: SubmitRequest) -> PlanView:
+        """The plan for what was asked for, in any market: what may be interrupted may also not be."""
         with tempfile.TemporaryDirectory(prefix="crucible-") as scratch:
-            model = self._model(ask, Path(scratch), here)
-            payload = self.payload(ask, Path(scratch), here) if model is None else model[0]
-            ask = ask if model is None else ask.with_model(model[1])
-            return self.api.plan(ask_for(payload, ask.bare_of_market(), ask.aims()))
+            spec, payload = self._taken_up(request, Path(scratch))
+            first, *others = request.places or (None,)
+            spec = spec.model_copy(update={"market": None, "backend": first, "fallback": tuple(others)})
+            return self.api.plan(plan_request(spec, payload, request.goal))
 
-    def _model(self, ask: Ask, scratch: Path, folder: Path) -> tuple[Payload, Wishes] | None:
-        """A model, if that is what is asked for; looked up first, because it may say what GPU it needs."""
-        asked = ask.taken.model_ask(folder)
-        return None if asked is None else take_model(asked, self._request(ask, scratch, folder), ask.bare())
+    def _taken_up(self, request: SubmitRequest, scratch: Path) -> tuple[JobSpec, Payload]:
+        """The job and its code, or its model, which may say what GPU it needs."""
+        fields = request.fields
+        if request.source.model is not None:
+            payload, fields = take_model(self._limited(request.source, scratch), fields)
+        else:
+            payload = self.payload(request.source, scratch)
+        fields = merge({"project": self._settings.project.value}, fields)
+        return make_spec({**fields, **payload.fields()}, str), payload
 
-    def payload(self, ask: Ask, scratch: Path, folder: Path | None = None) -> Payload:
+    def payload(self, source: CodeSource, scratch: Path) -> Payload:
         """The code that was asked for, taken up; what was left out of it is warned of."""
-        payload = ask.taken.payload(self._request(ask, scratch, folder or Path.cwd()))
+        payload = take_up(self._limited(source, scratch))
         for note in payload.notes:
-            warnings.warn(note, stacklevel=4)
+            warnings.warn(note, stacklevel=5)
         return payload
 
-    def line(self, ask: Ask) -> Line:
-        """Where the job would go, in which order, and why nowhere else; raises when there is no place."""
-        order = ask.places
-        if order is None and ask.preferences.allowed_backends is None:
-            order = self._settings.places.value or None
-        return line_up(self.backends(), ask.requirements, ask.preferences, order=order, regions=ask.regions)
+    def _limited(self, source: CodeSource, scratch: Path) -> CodeSource:
+        return replace(source, scratch=scratch, limit=self._settings.bundle_limit.value)
 
     def backends(self) -> tuple[BackendView, ...]:
         return self.api.places.backends()
@@ -163,7 +166,7 @@ class SyncMLPlatform:
     ) -> list[SyncJob]:
         """The newest jobs first, at most `limit`; of those of exactly this name, with all of these tags."""
         check_number("limit", limit, 1, MOST_JOBS, whole=True)
-        said = {"status": read_names("status", status), "named": name, "tag": read_names("tags", tags)}
+        said = {"status": check_names("status", status), "named": name, "tag": check_names("tags", tags)}
         return [SyncJob(self, view) for view in walk(self.api, _filter(said, active=active), limit)]
 
     def machines(self, *, all: bool = False) -> tuple[MachineView, ...]:
@@ -179,17 +182,9 @@ class SyncMLPlatform:
         check_number("limit", limit, 1, MOST_JOBS, whole=True)
         return newest_predictions(self.api, limit)
 
-    def _request(self, ask: Ask, scratch: Path, folder: Path) -> Request:
-        return Request(
-            around=Surroundings(os.environ, folder),
-            scratch=scratch,
-            python=ask.python,
-            include=ask.include,
-            entry=ask.entry,
-            ref=ask.ref,
-            in_place=ask.in_place,
-            limit=self._settings.bundle_limit.value,
-        )
+
+def _here() -> Surroundings:
+    return Surroundings(os.environ, Path.cwd())
 
 
 def _filter(said: Mapping[str, object], *, active: bool) -> JobFilter:

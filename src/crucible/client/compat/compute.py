@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from pathlib import Path
 
 from crucible.client import downloads
-from crucible.client.asking import Ask
 from crucible.client.blocking import SyncJob, SyncMLPlatform
 from crucible.client.compat.types import JobConfig, as_requirements
+from crucible.client.pythons import Surroundings
 from crucible.client.results import result_of
 from crucible.client.status import JobStatus
+from crucible.client.submit_request import SubmitRequest
 from crucible.client.views import JobView
 from crucible.core.errors import BadInput, NotFound
 from crucible.core.spec import EnvironmentSpec, JobSpec
@@ -29,7 +31,8 @@ class ComputeBackend:
             raise BadInput(
                 "launch takes a JobConfig.", why=f"It is {config!r}."[:200], fix="JobConfig(path='train.py')"
             )
-        ask = Ask.of(
+        request = SubmitRequest.of(
+            Surroundings(os.environ, Path.cwd()),
             path=config.path,
             shell=config.command,
             args=config.arguments(),
@@ -40,7 +43,7 @@ class ComputeBackend:
             data=config.inputs(),
             places=[self.backend],
         )
-        return self._platform.send(ask).id
+        return self._platform.send(request).id
 
     def status(self, job_id: str) -> JobStatus:
         return self._job(job_id).status()

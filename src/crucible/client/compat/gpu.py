@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from crucible.client.candidates import Candidate, line_up
 from crucible.client.compat.strategy import offers_of
 from crucible.client.compat.types import (
     AvailabilityStatus,
@@ -18,9 +17,12 @@ from crucible.client.compat.types import (
 )
 from crucible.client.placeviews import OfferView
 from crucible.client.platform import Job, MLPlatform
-from crucible.client.requirements import Preferences, Requirements
+from crucible.client.ranking import rank_backends
+from crucible.client.request import make_spec
+from crucible.client.requirements import Requirements
 from crucible.core.errors import BadInput
 from crucible.core.offers import Availability, Market
+from crucible.core.planrequest import Goal
 from crucible.core.profile import Confidence
 
 JobHandle = Job
@@ -75,9 +77,12 @@ class GPUExecutor:
     async def estimate_cost(self, characteristics: WorkloadCharacteristics) -> CostEstimate:
         """What the duration costs on the cheapest machine here that could hold it; NoCapacity if none can."""
         needs = self._needs(characteristics.requirements())
-        line = line_up(await self._platform.backends(), needs, Preferences(allowed_backends=(self.backend,)))
-        place = line.places[0]
-        return CostEstimate(place.hourly_usd, place.hourly_usd * characteristics.duration_hours, _confidence(place))
+        spec = make_spec({"command": ("true",), **needs.fields()}, str)
+        goal = Goal.model_validate({**needs.goal(), "allowed_backends": (self.backend,)})
+        best = rank_backends(await self._platform.backends(), spec, goal).offers[self.backend]
+        assert best is not None, "only an order of backends has some without an offer"
+        hourly = best.rate_micros_per_hour / 1e6
+        return CostEstimate(hourly, hourly * characteristics.duration_hours, _confidence(best))
 
     async def check_availability(self) -> AvailabilityStatus:
         """Whether a machine can be had now, and how long it takes until one is up."""
@@ -108,8 +113,7 @@ def _readiness(offer: OfferView) -> tuple[bool, float]:
     return offer.availability != Availability.AVAILABLE, offer.wait_seconds + offer.startup_seconds
 
 
-def _confidence(place: Candidate) -> Confidence:
-    if not place.hourly_usd:
+def _confidence(offer: OfferView) -> Confidence:
+    if not offer.rate_micros_per_hour:
         return Confidence.HIGH
-    moves = place.offer is not None and place.offer.market is Market.SPOT
-    return Confidence.LOW if moves else Confidence.MEDIUM
+    return Confidence.LOW if offer.market is Market.SPOT else Confidence.MEDIUM

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
@@ -10,11 +11,12 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from crucible.client.asking import Ask
 from crucible.client.blocking import SyncJob, SyncMLPlatform
 from crucible.client.platform import MLPlatform
+from crucible.client.pythons import Surroundings
 from crucible.client.status import JobStatus
 from crucible.client.submission import pack, store
+from crucible.client.submit_request import SubmitRequest
 from crucible.core.errors import BadInput, UnknownName
 from crucible.core.views.training import TaskView
 
@@ -178,7 +180,8 @@ def _shown(status: JobStatus) -> object:
 def _program(platform: SyncMLPlatform, worker: str | Path) -> dict[str, object]:
     """The worker, stored on the server, as the training parameters that name it."""
     with tempfile.TemporaryDirectory(prefix="crucible-") as scratch:
-        payload = platform.payload(Ask.of(path=worker), Path(scratch))
+        request = SubmitRequest.of(Surroundings(os.environ, Path.cwd()), path=worker)
+        payload = platform.payload(request.source, Path(scratch))
         bundle = pack(payload, Path(scratch))
         if bundle is not None:
             store(platform.api, bundle)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from crucible.client.payload.base import Payload, Request, missing
+from crucible.client.payload.base import CodeSource, ModelOptions, Payload, missing
 from crucible.client.payload.code import from_code
 from crucible.client.payload.directory import from_directory
+from crucible.client.payload.function import from_function
 from crucible.client.payload.git import from_git, looks_like_git
 from crucible.client.payload.notebook import from_notebook
 from crucible.client.payload.script import from_script
@@ -18,24 +19,38 @@ _HOST = re.compile(r"^[a-z0-9-]+(\.[a-z0-9-]+)*\.[a-z]{2,}/[^/]+/[^/]+", re.IGNO
 
 JOB_FILES = frozenset({".yaml", ".yml", ".toml", ".json"})
 
-__all__ = ["JOB_FILES", "Payload", "Request", "from_code", "from_shell", "make_payload"]
+__all__ = ["JOB_FILES", "CodeSource", "ModelOptions", "Payload", "from_code", "from_shell", "make_payload", "take_up"]
 
 
-def make_payload(target: str, request: Request) -> Payload:
+def take_up(code_source: CodeSource) -> Payload:
+    """Read what is to run, unless it is a model: `modeljobs.take_model` does that."""
+    kind, target = code_source.kind, code_source.target
+    if kind == "function":
+        assert callable(target), "checked when it was named"
+        return from_function(target, code_source)
+    text = str(target)
+    if kind == "code":
+        return from_code(text, code_source)
+    if kind == "shell":
+        return from_shell(text, code_source)
+    return from_git(text, code_source) if kind == "git" else make_payload(text, code_source)
+
+
+def make_payload(target: str, code_source: CodeSource) -> Payload:
     """The payload of a path or an address, by what it is. Job files are read by `jobfile.py` before this."""
     if not target.strip():
         raise BadInput("There is nothing to run.", fix="Name a script, a directory, a notebook or a git address.")
     if looks_like_git(target):
-        return from_git(target, request)
-    path = request.folder / Path(target).expanduser()
+        return from_git(target, code_source)
+    path = code_source.folder / Path(target).expanduser()
     if path.is_dir():
-        return from_directory(target, request)
+        return from_directory(target, code_source)
     if not path.exists():
         raise _not_there(path, target)
     if path.suffix == ".ipynb":
-        return from_notebook(target, request)
+        return from_notebook(target, code_source)
     if path.suffix in (".py", ""):
-        return from_script(target, request)
+        return from_script(target, code_source)
     raise BadInput(
         f"{target} cannot be run as it is.",
         why="Scripts (.py), notebooks (.ipynb), directories, git addresses and job files (.yaml, …) can.",

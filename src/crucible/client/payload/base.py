@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from crucible.client.payload.near import nearest_file
 from crucible.client.pythons import Surroundings
@@ -14,22 +16,63 @@ from crucible.wire.limits import DEFAULT_LIMIT
 
 
 @dataclass(frozen=True)
-class Request:
-    """How the user wants code to be taken up. `scratch` is a folder for clones, kept until all is packed."""
+class ModelOptions:
+    """How a model is to be used. `items` are as `--config` takes them, from `folder`, and win over `config`.
+
+    `plugin` is a project or a requirement to install the model from; without it the model is installed here.
+    """
+
+    folder: Path
+    config: Mapping[str, Any] = field(default_factory=dict)
+    items: tuple[str, ...] = ()
+    plugin: str | None = None
+    inputs: Any = None
+    callbacks: tuple[str, ...] = ()
+
+    def over(self, base: ModelOptions) -> ModelOptions:
+        """Merge onto `base`: scalars override; configs and callbacks are joined."""
+        return replace(
+            base,
+            folder=self.folder,
+            items=(*base.items, *self.items),
+            plugin=self.plugin if self.plugin is not None else base.plugin,
+            inputs=self.inputs if self.inputs is not None else base.inputs,
+            callbacks=(*base.callbacks, *self.callbacks),
+        )
+
+
+@dataclass(frozen=True)
+class CodeSource:
+    """What to run, and how to take it up.
+
+    `kind` says what `target` is: `path` (a file, a folder or an address), `git`, `code`, `shell`, `function` or
+    `model`, a model by its name. `kwargs` are for functions. `scratch` is a folder for clones, kept until all is
+    packed. `where` is the line of a job file that says what to run.
+    """
 
     around: Surroundings
-    scratch: Path
-    arguments: tuple[str, ...] = ()
+    kind: str = "path"
+    target: object = ""
+    arguments: tuple[object, ...] = ()
+    kwargs: Mapping[str, object] = field(default_factory=dict)
+    model: ModelOptions | None = None
     python: str | None = None
     include: tuple[str, ...] = ()
     entry: str | None = None
     ref: str | None = None
     in_place: bool = False
     limit: int = DEFAULT_LIMIT
+    scratch: Path | None = None
+    where: str = ""
 
     @property
     def folder(self) -> Path:
         return self.around.folder
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The arguments as a command line has them."""
+        return tuple(map(str, self.arguments))
 
 
 @dataclass(frozen=True)
@@ -46,12 +89,17 @@ class Payload:
     in_place: str | None = None
     notes: tuple[str, ...] = ()
 
+    def fields(self) -> dict[str, object]:
+        """What the payload says of its job."""
+        names = ("command", "environment", "source", "in_place")
+        return {name: getattr(self, name) for name in names}
 
-def refuse_entry(what: str, request: Request) -> None:
+
+def refuse_entry(what: str, code_source: CodeSource) -> None:
     """Raise BadInput where an entry was named and there is nothing to choose one from."""
-    if request.entry is not None:
+    if code_source.entry is not None:
         raise BadInput(
-            f"{what} has no entry {request.entry!r}.",
+            f"{what} has no entry {code_source.entry!r}.",
             why="It runs as a whole; an entry is the file of a directory or repository to begin with.",
             fix="Leave out --entry (entry), or name the directory; files that it needs come with --include.",
             field="entry",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path, PurePath
 
-from crucible.client.payload.base import Payload, Request
+from crucible.client.payload.base import CodeSource, Payload
 from crucible.client.payload.files import gather, read_code, syntax_note
 from crucible.client.payload.near import nearest_file
 from crucible.client.payload.repository import git_state, listed_files
@@ -18,25 +18,25 @@ ENTRIES = ("main.py", "train.py", "__main__.py")
 _LISTED = 10
 
 
-def from_directory(shown: str, request: Request) -> Payload:
-    root = (request.folder / Path(shown).expanduser()).resolve()
-    return from_root(root, shown, git_state(root).source(SourceKind.DIRECTORY, root), request)
+def from_directory(shown: str, code_source: CodeSource) -> Payload:
+    root = (code_source.folder / Path(shown).expanduser()).resolve()
+    return from_root(root, shown, git_state(root).source(SourceKind.DIRECTORY, root), code_source)
 
 
-def from_root(root: Path, shown: str, source: Source, request: Request) -> Payload:
+def from_root(root: Path, shown: str, source: Source, code_source: CodeSource) -> Payload:
     """The payload of a folder that is on this computer, wherever it came from."""
-    entry = find_entry(root, _named_folder(root, shown), request.entry)
+    entry = find_entry(root, _named_folder(root, shown), code_source.entry)
     text = read_code(root / entry, str(PurePath(shown) / entry) if source.path else entry)
-    choice = choose_python(request.python, Code(root, entry, text, whole=True), request.around)
-    entries = None if request.in_place else gather(root, listed_files(root), request.limit)
+    choice = choose_python(code_source.python, Code(root, entry, text, whole=True), code_source.around)
+    entries = None if code_source.in_place else gather(root, listed_files(root), code_source.limit)
     if entries is not None and all(item.name != entry for item in entries):
         raise BadInput(f"The entry {entry} is left out by .gitignore or .crucibleignore.", fix="Take it out of there.")
     return Payload(
-        command=(PYTHON, entry, *request.arguments),
+        command=(PYTHON, entry, *code_source.words),
         environment=choice.environment,
         source=source,
         entries=entries,
-        in_place=str(root) if request.in_place else None,
+        in_place=str(root) if code_source.in_place else None,
         notes=(*choice.notes, *syntax_note(text, entry), *(special_note(root) if entries is not None else ())),
     )
 

@@ -17,7 +17,7 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from crucible.client.payload.base import Payload, Request, refuse_entry
+from crucible.client.payload.base import CodeSource, Payload, refuse_entry
 from crucible.client.payload.files import gather, included, read_code
 from crucible.client.payload.imports import local_imports
 from crucible.client.payload.repository import git_state
@@ -56,27 +56,28 @@ if __name__ == "__main__":
 """
 
 
-def from_function(
-    function: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object], request: Request
-) -> Payload:
-    """Raises BadInput for what has no source of its own: lambdas, closures, methods, interactive definitions."""
-    refuse_entry("A function", request)
+def from_function(function: Callable[..., object], code_source: CodeSource) -> Payload:
+    """A script that calls the function with the arguments of the source and writes down what it returns.
+
+    Raises BadInput for what has no source of its own: lambdas, closures, methods, interactive definitions.
+    """
+    refuse_entry("A function", code_source)
     plain = _plain(function)
     file = _file_of(plain)
-    if request.in_place:
+    if code_source.in_place:
         raise BadInput("A function cannot run in place.", why="A script is made of it.", fix="Leave out in_place.")
-    arguments = _arguments(plain, args, kwargs)
+    arguments = _arguments(plain, code_source.arguments, code_source.kwargs)
     module = plain.__module__
     root = file.parent if module == "__main__" else _root_of(file, module)
     head = _taken_out(plain, file) if module == "__main__" else _imported(plain, root, file)
     script = head + _CALL.format(arguments=arguments, name=plain.__name__, result=RESULT)
-    names = (*local_imports(root, head), *included(root, request.include))
-    more = [entry for entry in gather(root, names, request.limit) if entry.name != NAME] if names else []
+    names = (*local_imports(root, head), *included(root, code_source.include))
+    more = [entry for entry in gather(root, names, code_source.limit) if entry.name != NAME] if names else []
     entry = file.relative_to(root).as_posix()
-    choice = choose_python(request.python, Code(root, entry, read_code(file, str(file))), request.around)
+    choice = choose_python(code_source.python, Code(root, entry, read_code(file, str(file))), code_source.around)
     state = git_state(root, (entry, *names))
     return Payload(
-        command=(PYTHON, NAME, *request.arguments),
+        command=(PYTHON, NAME),
         environment=choice.environment,
         source=state.source(SourceKind.CODE, file),
         entries=(Entry.of_bytes(NAME, script.encode()), *more),

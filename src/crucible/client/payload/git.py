@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from crucible.client.payload.base import Payload, Request
+from crucible.client.payload.base import CodeSource, Payload
 from crucible.client.payload.directory import from_root
 from crucible.core.errors import BadInput, TimedOut, Unreachable
 from crucible.core.resources import format_memory
@@ -55,14 +55,15 @@ def parse_address(target: str, ref: str | None = None) -> Address:
     return Address(found["base"] + found["path"], wanted)
 
 
-def from_git(target: str, request: Request) -> Payload:
-    if request.in_place:
+def from_git(target: str, code_source: CodeSource) -> Payload:
+    if code_source.in_place:
         raise BadInput("A git address cannot run in place.", fix="Clone it yourself, or leave out --in-place.")
-    address = parse_address(target, request.ref)
-    root = request.scratch / "clone" / (address.name or "repository")
-    commit = fetch(address, root, request.around.environ, most=2 * request.limit)
+    address = parse_address(target, code_source.ref)
+    assert code_source.scratch is not None, "a clone needs a folder"
+    root = code_source.scratch / "clone" / (address.name or "repository")
+    commit = fetch(address, root, code_source.around.environ, most=2 * code_source.limit)
     source = Source(kind=SourceKind.GIT, url=address.url, ref=address.ref, commit=commit)
-    return from_root(root, address.url, source, request)
+    return from_root(root, address.url, source, code_source)
 
 
 def fetch(address: Address, into: Path, environ: Mapping[str, str], *, most: int = 2 * DEFAULT_LIMIT) -> str:

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-from crucible.client.payload.base import Payload, Request, refuse_entry
+from crucible.client.payload.base import CodeSource, Payload, refuse_entry
 from crucible.client.payload.files import gather, included, read_bytes, syntax_note
 from crucible.client.payload.imports import local_imports
 from crucible.client.payload.repository import git_state
@@ -37,23 +37,23 @@ except ImportError:
 """
 
 
-def from_notebook(shown: str, request: Request) -> Payload:
-    refuse_entry("A notebook", request)
-    path = (request.folder / Path(shown).expanduser()).resolve()
+def from_notebook(shown: str, code_source: CodeSource) -> Payload:
+    refuse_entry("A notebook", code_source)
+    path = (code_source.folder / Path(shown).expanduser()).resolve()
     root, name = path.parent, f"{path.stem}.py"
     cells = read_cells(read_bytes(path, shown), shown)
     code = to_script(cells, path.name)
-    choice = choose_python(request.python, Code(root, path.name, code), request.around)
-    if request.in_place:
+    choice = choose_python(code_source.python, Code(root, path.name, code), code_source.around)
+    if code_source.in_place:
         raise BadInput(
             "A notebook cannot run in place, because the script made from it would be written there.",
             fix="Leave out --in-place; add the files it needs with --include.",
         )
-    names = (*local_imports(root, code), *included(root, request.include))
-    more = [entry for entry in gather(root, names, request.limit) if entry.name != name] if names else []
+    names = (*local_imports(root, code), *included(root, code_source.include))
+    more = [entry for entry in gather(root, names, code_source.limit) if entry.name != name] if names else []
     state = git_state(root, (path.name, *names))
     return Payload(
-        command=(PYTHON, name, *request.arguments),
+        command=(PYTHON, name, *code_source.words),
         environment=choice.environment,
         source=state.source(SourceKind.NOTEBOOK, path),
         entries=(Entry.of_bytes(name, code.encode()), *more),

@@ -6,7 +6,7 @@ import re
 import tomllib
 from pathlib import Path
 
-from crucible.client.payload.base import Payload, Request, missing
+from crucible.client.payload.base import CodeSource, Payload, missing
 from crucible.client.payload.files import gather
 from crucible.client.payload.repository import GitState, git_state, listed_files
 from crucible.client.plugins.finding import find_plugin
@@ -21,17 +21,17 @@ _INSTALLED = frozenset({"site-packages", "dist-packages"})
 _REQUIREMENT = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*(\s*\[[^\]]*\])?\s*($|[@<>=!~;].*)")
 
 
-def look_up(model: str, method: str, request: Request) -> tuple[Plugin, Choice]:
+def look_up(model: str, method: str, code_source: CodeSource) -> tuple[Plugin, Choice]:
     """The plugin in the Python that the job will have. Raises BadInput, UnknownName."""
-    choice = choose_python(request.python, Code(), request.around)
+    choice = choose_python(code_source.python, Code(), code_source.around)
     assert choice.environment.interpreter is not None, "code that declares nothing gets a Python that is there"
-    plugin = find_plugin(model, choice.environment.interpreter, request.around.environ)
+    plugin = find_plugin(model, choice.environment.interpreter, code_source.around.environ)
     if method not in plugin.methods:
         raise no_method(model, method, plugin.methods)
     return plugin, choice
 
 
-def from_installed(order: Order, plugin: Plugin, choice: Choice, request: Request) -> Payload:
+def from_installed(order: Order, plugin: Plugin, choice: Choice, code_source: CodeSource) -> Payload:
     """A plugin that is installed here: a frozen copy of its package, run by the Python it was found in."""
     ref = f"{plugin.distribution}=={plugin.distribution_version}"
     if plugin.package is None:
@@ -45,25 +45,25 @@ def from_installed(order: Order, plugin: Plugin, choice: Choice, request: Reques
         command=order.command,
         environment=choice.environment,
         source=state.source(SourceKind.PLUGIN, plugin.package, ref),
-        entries=gather(root, [name], request.limit),
+        entries=gather(root, [name], code_source.limit),
         notes=choice.notes,
     )
 
 
-def from_source(order: Order, named: str, request: Request) -> Payload:
+def from_source(order: Order, named: str, code_source: CodeSource) -> Payload:
     """A plugin that is installed for the job: a project's folder, or a requirement as an installer takes it.
 
     Its config is checked in the job, before anything else happens there.
     """
-    if request.python:
+    if code_source.python:
         raise BadInput(
             "--plugin and --python exclude each other.",
             why="What --plugin names is installed into an environment of its own.",
             fix="Leave one of them out.",
         )
-    root = (request.folder / Path(named).expanduser()).resolve()
+    root = (code_source.folder / Path(named).expanduser()).resolve()
     if root.is_dir():
-        return _from_project(order, root, named, request)
+        return _from_project(order, root, named, code_source)
     if not _REQUIREMENT.match(named):
         raise missing(root, named)
     return Payload(
@@ -73,13 +73,13 @@ def from_source(order: Order, named: str, request: Request) -> Payload:
     )
 
 
-def _from_project(order: Order, root: Path, named: str, request: Request) -> Payload:
+def _from_project(order: Order, root: Path, named: str, code_source: CodeSource) -> Payload:
     _check_project(order.model, root, named)
     return Payload(
         command=order.command,
         environment=EnvironmentSpec(project=".", origin=f"the project {named}"),
         source=git_state(root).source(SourceKind.PLUGIN, root),
-        entries=gather(root, listed_files(root), request.limit),
+        entries=gather(root, listed_files(root), code_source.limit),
     )
 
 

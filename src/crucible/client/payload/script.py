@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from crucible.client.payload.base import Payload, Request, refuse_entry
+from crucible.client.payload.base import CodeSource, Payload, refuse_entry
 from crucible.client.payload.files import gather, included, read_code, syntax_note
 from crucible.client.payload.imports import local_imports
 from crucible.client.payload.repository import git_state
@@ -13,22 +13,22 @@ from crucible.core.errors import BadInput
 from crucible.core.spec import PYTHON, SourceKind
 
 
-def from_script(shown: str, request: Request) -> Payload:
-    refuse_entry("A script", request)
-    path = (request.folder / Path(shown).expanduser()).resolve()
+def from_script(shown: str, code_source: CodeSource) -> Payload:
+    refuse_entry("A script", code_source)
+    path = (code_source.folder / Path(shown).expanduser()).resolve()
     text = read_code(path, shown)
     root, name = path.parent, path.name
-    choice = choose_python(request.python, Code(root, name, text), request.around)
-    names = tuple(dict.fromkeys((name, *local_imports(root, text), *included(root, request.include))))
+    choice = choose_python(code_source.python, Code(root, name, text), code_source.around)
+    names = tuple(dict.fromkeys((name, *local_imports(root, text), *included(root, code_source.include))))
     state = git_state(root, names)
-    entries = None if request.in_place else gather(root, names, request.limit)
+    entries = None if code_source.in_place else gather(root, names, code_source.limit)
     if entries is not None and all(entry.name != name for entry in entries):
         raise BadInput(f"{shown} is named in .crucibleignore.", fix="Take it out of there.")
     return Payload(
-        command=(PYTHON, name, *request.arguments),
+        command=(PYTHON, name, *code_source.words),
         environment=choice.environment,
         source=state.source(SourceKind.SCRIPT, path),
         entries=entries,
-        in_place=str(root) if request.in_place else None,
+        in_place=str(root) if code_source.in_place else None,
         notes=(*choice.notes, *syntax_note(text, shown)),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crucible.client.payload.base import Payload, Request, refuse_entry
+from crucible.client.payload.base import CodeSource, Payload, refuse_entry
 from crucible.client.payload.files import gather, included
 from crucible.client.payload.repository import git_state, listed_files
 from crucible.client.pythons import Code, choose_python
@@ -13,27 +13,27 @@ from crucible.wire.archive import Entry
 SHELL = "/bin/sh"
 
 
-def from_shell(command: str, request: Request) -> Payload:
+def from_shell(command: str, code_source: CodeSource) -> Payload:
     """Runs `/bin/sh -c command`; arguments after `--` are $1, $2 and so on."""
-    refuse_entry("A shell command", request)
+    refuse_entry("A shell command", code_source)
     if not command.strip():
         raise BadInput("The shell command is empty.", fix="Write it like --shell 'make train'.")
-    choice = choose_python(request.python, Code(), request.around)
-    entries = None if request.in_place else _entries(request)
-    state = git_state(request.folder) if request.in_place or entries else None
+    choice = choose_python(code_source.python, Code(), code_source.around)
+    entries = None if code_source.in_place else _entries(code_source)
+    state = git_state(code_source.folder) if code_source.in_place or entries else None
     return Payload(
-        command=(SHELL, "-c", command, *(("sh", *request.arguments) if request.arguments else ())),
+        command=(SHELL, "-c", command, *(("sh", *code_source.words) if code_source.words else ())),
         environment=choice.environment,
-        source=state.source(SourceKind.SHELL, request.folder) if state else Source(kind=SourceKind.SHELL),
+        source=state.source(SourceKind.SHELL, code_source.folder) if state else Source(kind=SourceKind.SHELL),
         entries=entries,
-        in_place=str(request.folder) if request.in_place else None,
+        in_place=str(code_source.folder) if code_source.in_place else None,
         notes=choice.notes,
     )
 
 
-def _entries(request: Request) -> tuple[Entry, ...] | None:
-    patterns = [pattern.rstrip("/") or pattern for pattern in request.include]
+def _entries(code_source: CodeSource) -> tuple[Entry, ...] | None:
+    patterns = [pattern.rstrip("/") or pattern for pattern in code_source.include]
     if "." in patterns:
-        return gather(request.folder, listed_files(request.folder), request.limit)
-    names = included(request.folder, patterns)
-    return gather(request.folder, names, request.limit) if names else None
+        return gather(code_source.folder, listed_files(code_source.folder), code_source.limit)
+    names = included(code_source.folder, patterns)
+    return gather(code_source.folder, names, code_source.limit) if names else None

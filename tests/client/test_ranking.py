@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
-from crucible.client.candidates import line_up
 from crucible.client.placeviews import BackendView
+from crucible.client.ranking import Ranking, rank_backends
+from crucible.client.request import make_spec
 from crucible.client.requirements import Preferences, Requirements
 from crucible.core.errors import NoCapacity, RefusedByPolicy, UnknownName
-from crucible.core.planrequest import Objective
+from crucible.core.planrequest import Goal, Objective
 
 GiB = 1024**3
 
@@ -34,9 +35,20 @@ ALL = (QUICK, PLAY, CHEAP, LOCAL)
 GPU = Requirements(gpu_memory_gb=16)
 
 
+def rank(
+    backends: tuple[BackendView, ...],
+    needs: Requirements,
+    preferences: Preferences = Preferences(),  # noqa: B008  frozen
+    **more: Any,
+) -> Ranking:
+    spec = make_spec({"command": ("true",), **needs.fields(), "regions": more.pop("regions", ())}, str)
+    goal = Goal.model_validate({**needs.goal(), **preferences.goal()})
+    return rank_backends(backends, spec, goal, **more)
+
+
 def names(needs: Requirements = GPU, **said: Any) -> tuple[str, ...]:
     order = said.pop("order", None)
-    return line_up(ALL, needs, Preferences(**said), order=order).names
+    return rank(ALL, needs, Preferences(**said), order=order).names
 
 
 def test_the_cheapest_first_or_the_soonest() -> None:
@@ -47,8 +59,8 @@ def test_the_cheapest_first_or_the_soonest() -> None:
 
 def test_a_simulated_place_is_taken_only_when_no_real_one_can_hold_the_job() -> None:
     needs = Requirements(gpu_memory_gb=16)
-    assert line_up((PLAY, LOCAL), needs, Preferences()).names == ("play",)
-    assert line_up((PLAY, LOCAL), needs, Preferences()).is_simulated
+    assert rank((PLAY, LOCAL), needs, Preferences()).names == ("play",)
+    assert rank((PLAY, LOCAL), needs, Preferences()).is_simulated
     assert "play" not in names(Requirements())
 
 
@@ -61,18 +73,18 @@ def test_an_order_is_kept_without_those_that_cannot_hold_it() -> None:
 
 
 def test_a_place_of_an_order_that_has_not_said_what_it_offers_is_not_passed_over() -> None:
-    line = line_up((place("silent"), LOCAL), Requirements(), Preferences(), order=("silent", "local"))
+    line = rank((place("silent"), LOCAL), Requirements(), Preferences(), order=("silent", "local"))
     assert line.names == ("silent", "local")
-    assert line_up((place("silent"), LOCAL), Requirements(), Preferences()).names == ("local",)
+    assert rank((place("silent"), LOCAL), Requirements(), Preferences()).names == ("local",)
 
 
 def test_whoever_allows_interruption_gets_the_price_of_spot_where_there_is_any() -> None:
-    line = line_up(ALL, Requirements(gpu_memory_gb=16, interruptible=True), Preferences())
-    assert [found.hourly_usd for found in line.places] == [0.1, 2.0]
+    line = rank(ALL, Requirements(gpu_memory_gb=16, interruptible=True), Preferences())
+    assert [found and found.rate_micros_per_hour for found in line.offers.values()] == [100_000, 2_000_000]
 
 
 def test_rejected_places_say_why() -> None:
-    line = line_up(ALL, GPU, Preferences())
+    line = rank(ALL, GPU, Preferences())
     assert "asks for 1 GPU; local has none" in line.rejected["local"]
 
 
@@ -86,24 +98,24 @@ def test_more_than_any_place_has() -> None:
         names(Requirements(gpu_memory_gb=80))
     assert {item["backend"] for item in raised.value.data["rejected"]} == {"local", "cheap", "quick", "play"}  # type: ignore[attr-defined]
     with pytest.raises(NoCapacity, match="offers nothing"):
-        line_up((place("empty"),), GPU, Preferences())
+        rank((place("empty"),), GPU, Preferences())
     with pytest.raises(NoCapacity, match="connected to none"):
-        line_up((), GPU, Preferences())
+        rank((), GPU, Preferences())
 
 
 def test_a_region_that_a_place_has_not() -> None:
     with pytest.raises(NoCapacity, match="wants south"):
-        line_up((CHEAP,), GPU, Preferences(), regions=("south",))
+        rank((CHEAP,), GPU, Preferences(), regions=("south",))
 
 
 def test_places_that_would_cost_too_much_are_left_out() -> None:
     needs = Requirements(gpu_memory_gb=16, duration_hours_estimated=3, max_cost_usd=2)
-    line = line_up((QUICK, CHEAP), needs, Preferences())
+    line = rank((QUICK, CHEAP), needs, Preferences())
     assert line.names == ("cheap",)
     assert "3 hours there cost $6.00" in line.rejected["quick"]
     with pytest.raises(RefusedByPolicy, match="Raise max_cost_usd"):
-        line_up((QUICK,), needs, Preferences())
+        rank((QUICK,), needs, Preferences())
     for little in (0, 0.0005):
         with pytest.raises(RefusedByPolicy, match=r"would cost \$0\.\d+ at least, more than"):
-            line_up((QUICK,), Requirements(max_cost_usd=little), Preferences())
-    assert line_up((QUICK, LOCAL), Requirements(max_cost_usd=0), Preferences()).names == ("local",)
+            rank((QUICK,), Requirements(max_cost_usd=little), Preferences())
+    assert rank((QUICK, LOCAL), Requirements(max_cost_usd=0), Preferences()).names == ("local",)
