@@ -28,6 +28,7 @@ def test_what_runs_is_shown(cli: Cli, server: FakeServer) -> None:
         source={"kind": "script", "path": "/home/me/train.py"},
         environment={"interpreter": "/opt/venv/bin/python", "origin": "the shell's VIRTUAL_ENV"},
         tags=["a", "b"],
+        priority=5,
     )
     row = cli("jobs").out.splitlines()[1]
     assert "train.py" in row.split()
@@ -37,6 +38,7 @@ def test_what_runs_is_shown(cli: Cli, server: FakeServer) -> None:
     assert "Command     python train.py --epochs 3" in shown
     assert "Python      /opt/venv/bin/python (the shell's VIRTUAL_ENV)" in shown
     assert "Tags        a, b" in shown
+    assert "Priority    5" in shown
 
 
 @pytest.mark.parametrize(

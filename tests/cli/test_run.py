@@ -294,10 +294,10 @@ SIMULATED = {"name": "rehearsal", "connected": True, "capabilities": {"simulated
 def test_places_markets_and_checkpoints_reach_the_server(cli: Cli, server: FakeServer) -> None:
     server.backends.append(SIMULATED)
     flags = ("--backend", "rehearsal,local", "--spot", "--region", "a", "--region", "b")
-    assert cli("run", "train.py", "-d", *flags, "--keep-checkpoints", "5", "--seed", "7").code == 0
+    assert cli("run", "train.py", "-d", *flags, "--keep-checkpoints", "5", "--seed", "7", "--priority", "3").code == 0
     spec = server.specs[0]
     assert (spec["backend"], spec["fallback"], spec["market"]) == ("rehearsal", ["local"], "spot")
-    assert (spec["regions"], spec["seed"], spec["keep"]["latest"]) == (["a", "b"], 7, 5)
+    assert (spec["regions"], spec["seed"], spec["keep"]["latest"], spec["priority"]) == (["a", "b"], 7, 5, 3)
 
 
 def test_a_fallback_may_stand_alone(cli: Cli, server: FakeServer) -> None:
@@ -336,6 +336,7 @@ def test_a_simulated_place_is_called_so(cli: Cli, server: FakeServer) -> None:
         (("--spot", "--market", "reserved"), "contradict"),
         (("--keep-checkpoints", "0"), "--keep-checkpoints must be at least 1"),
         (("--seed", "-1"), "--seed must be at least 0"),
+        (("--priority", "1001"), "--priority must be at most 1000"),
     ],
 )
 def test_wrong_wishes_send_nothing(cli: Cli, server: FakeServer, flags: tuple[str, ...], said: str) -> None:

@@ -234,6 +234,7 @@ market: on-demand
 regions: [simulated-east, simulated-west]
 keep: {latest: 5, best: 0, every: 1000, higher_is_better: true}
 seed: 7
+priority: -2
 """
 
 
@@ -242,7 +243,7 @@ def test_places_checkpoints_and_the_seed_are_taken_up(tmp_path: Path) -> None:
     assert (found["backend"], found["fallback"], found["market"]) == ("rehearsal", ("local",), Market.ON_DEMAND)
     assert found["regions"] == ("simulated-east", "simulated-west")
     assert found["keep"] == {"latest": 5, "best": 0, "every": 1000, "higher_is_better": True}
-    assert found["seed"] == 7
+    assert (found["seed"], found["priority"]) == (7, -2)
 
 
 def test_places_may_be_one_text_and_keep_one_number(tmp_path: Path) -> None:

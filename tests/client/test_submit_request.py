@@ -42,6 +42,7 @@ def test_all_that_can_be_said(tmp_path: Path) -> None:
         retry_wait_seconds=5,
         keep_checkpoints=4,
         seed=7,
+        priority=2,
         grace_seconds=3,
     )
     assert request.fields == {
@@ -57,6 +58,7 @@ def test_all_that_can_be_said(tmp_path: Path) -> None:
         "retries": {"user": 2, "wait_seconds": 5},
         "keep": {"latest": 4},
         "seed": 7,
+        "priority": 2,
         "grace_seconds": 3,
     }
     assert (request.places, request.goal.interruptible, request.goal.optimize) == (("far", "local"), True, "speed")
@@ -93,6 +95,7 @@ def test_what_it_may_cost_goes_with_the_job(most: float | None) -> None:
         ({"retries": "many"}, "retries is a whole number"),
         ({"seed": -1}, "seed must be at least 0"),
         ({"seed": 2**40}, "seed must be less than"),
+        ({"priority": 1.5}, "priority must be a whole number"),
         ({"retries": True}, "retries is a whole number"),
         ({"grace_seconds": float("nan")}, "grace_seconds is a number"),
         ({"keep_checkpoints": 0}, "keep_checkpoints must be at least 1"),

@@ -7,7 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crucible.core.resources import Allocation, Capacity, GiB, Resources
-from crucible.core.scheduling import Place, QueuedJob, Taken, allocate, demand, place_fifo, why_full, why_never
+from crucible.core.scheduling import (
+    Place,
+    QueuedJob,
+    Taken,
+    allocate,
+    by_priority,
+    demand,
+    place_fifo,
+    why_full,
+    why_never,
+)
 
 HERE = Capacity(cpus=8, memory_bytes=32 * GiB, gpus=(0, 1, 2, 3), gpu_memory_bytes=16 * GiB)
 
@@ -34,6 +44,41 @@ def test_jobs_are_placed_in_the_order_of_the_queue() -> None:
         ("job-0", Allocation(cpus=4, memory_bytes=GiB)),
         ("job-1", Allocation(cpus=4, memory_bytes=GiB)),
     ]
+
+
+def waiting(owner: str, priority: int, job: str = "job") -> QueuedJob:
+    return QueuedJob(job, "local", Resources(), ("default", owner), priority)
+
+
+def test_a_user_orders_their_own_jobs_and_nobody_elses() -> None:
+    queue = [waiting("ada", 0, "a1"), waiting("bob", 9, "b1"), waiting("ada", 5, "a2"), waiting("ada", 5, "a3")]
+    assert [queued.job for queued in by_priority(queue)] == ["a2", "b1", "a3", "a1"]
+
+
+def test_the_same_user_in_another_project_is_another_owner() -> None:
+    first, second = waiting("ada", 0), QueuedJob("other", "local", Resources(), ("vision", "ada"), 9)
+    assert by_priority([first, second]) == [first, second]
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(-3, 3))))
+def test_positions_stay_with_their_owners_and_ties_in_order_of_arrival(said: list[tuple[str, int]]) -> None:
+    queue = [waiting(owner, priority, f"job-{n:03}") for n, (owner, priority) in enumerate(said)]
+    found = by_priority(queue)
+    assert [queued.owner for queued in found] == [queued.owner for queued in queue]
+    assert sorted(queued.job for queued in found) == [queued.job for queued in queue]
+    for owner in {queued.owner for queued in queue}:
+        turns = [(-queued.priority, queued.job) for queued in found if queued.owner == owner]
+        assert turns == sorted(turns)
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(-3, 3)), min_size=1), st.integers(0), st.integers(-3, 3))
+def test_another_priority_changes_no_position_of_others(said: list[tuple[str, int]], which: int, priority: int) -> None:
+    queue = [waiting(owner, given, f"job-{n:03}") for n, (owner, given) in enumerate(said)]
+    at = which % len(queue)
+    changed = [*queue[:at], replace(queue[at], priority=priority), *queue[at + 1 :]]
+    before, after = by_priority(queue), by_priority(changed)
+    for old, new in zip(before, after, strict=True):
+        assert old == new or old.owner == new.owner == queue[at].owner
 
 
 def test_the_first_that_does_not_fit_holds_back_all_behind_it() -> None:

@@ -160,6 +160,7 @@ def _fields(job: JobView) -> Iterator[tuple[str, str | None]]:
     yield "Note", "\n".join(condition_words(job))
     yield "Simulated", "yes: its machines are processes of one computer" if job.is_simulated else None
     yield "Waiting", job.waiting if not job.ended else None
+    yield "Priority", str(job.priority) if job.priority else None
     yield _place(job)
     yield "Progress", progress_words(job.progress)
     yield "Health", "\n".join(health_words(job.health)) if not job.waits else None

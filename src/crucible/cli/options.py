@@ -178,6 +178,9 @@ class Options:
         typer.Option("--time", metavar="TIME", help="Time limit, such as 1h30m."),
         Fills("resources.seconds", DURATION),
     ] = None
+    priority: Annotated[
+        int | None, typer.Option("--priority", metavar="N", help="Higher goes first among your own (default: 0).")
+    ] = None
     retries: Annotated[
         int | None,
         typer.Option("--retries", metavar="N", help="Retries after the code failed."),

@@ -62,6 +62,7 @@ class SubmitOptions(TypedDict, total=False):
     in_place: bool
     tags: Sequence[str]
     regions: Sequence[str]
+    priority: int
     retries: int
     retry_wait_seconds: float
     keep_checkpoints: int

@@ -92,7 +92,7 @@ JOB_CHANGES = (*_JOB_PLAIN, "state", "desired", "reason", "conditions", "used")
 """The columns of a job that may differ from one version to the next. What others point at never does: written again,
 it would be looked up by everything that points there.
 """
-JOB_COLUMNS = ("id", *JOB_CHANGES, "backwards", "version", "spec", "resources")
+JOB_COLUMNS = ("id", *JOB_CHANGES, "backwards", "version", "spec", "resources", "priority")
 ATTEMPT_CHANGES = (*_ATTEMPT_PLAIN, "state", "reason")
 ATTEMPT_COLUMNS = ("id", "job", *ATTEMPT_CHANGES)
 SLOT_COLUMNS = ("attempt", "rank", "machine", "allocation", "ended")
@@ -146,6 +146,7 @@ def job_row(job: Job) -> dict[str, object]:
         "version": job.version,
         "spec": job.spec.model_dump_json(),
         "resources": job.resources.model_dump_json(exclude_unset=True),
+        "priority": job.spec.priority,
     }
 
 

@@ -9,9 +9,9 @@ from sqlalchemy import Connection, bindparam, select
 from crucible.control import checkpoints, codec, labels, repository
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Row, Statement
-from crucible.control.queries import details_of, segments_of
-from crucible.control.views import MOST_AHEAD, View, job_view
-from crucible.core.lifecycle import Attempt, Job, JobState, World
+from crucible.control.queries import details_of, jobs_ahead, segments_of
+from crucible.control.views import View, job_view
+from crucible.core.lifecycle import Attempt, World
 from crucible.core.pricing import Segment
 
 CHUNK = 512
@@ -24,9 +24,6 @@ _ATTEMPTS = Statement(
     select(t.attempts).where(_a.job.in_(bindparam("jobs", expanding=True))).order_by(_a.job, _a.number)
 )
 _SLOTS = Statement(select(t.slots).where(_s.attempt.in_(bindparam("attempts", expanding=True))).order_by(_s.rank))
-_LINE = Statement(
-    select(_j.id).where(t.QUEUED, _j.backend == bindparam("backend")).order_by(_j.id).limit(MOST_AHEAD + 1)
-)
 
 
 def job_views(conn: Connection, ids: Sequence[str], now: float) -> list[View]:
@@ -41,7 +38,7 @@ def _views(conn: Connection, ids: Sequence[str], now: float) -> Iterator[View]:
     details = {name: found for chunk in _chunks(attempts) for name, found in details_of(conn, padded(chunk)).items()}
     prices = _prices(conn, {machine for world in worlds.values() for machine in world.machines})
     newest, called = checkpoints.newest_of_each(conn, jobs), labels.of(conn, jobs)
-    ahead = _ahead(conn, [world.job for world in worlds.values()])
+    ahead = jobs_ahead(conn, [world.job for world in worlds.values()])
     for job in ids:
         if world := worlds.get(job):
             yield job_view(world, details, prices, ahead.get(job, 0), now, newest.get(job), called.get(job))
@@ -88,13 +85,3 @@ def _attempts(conn: Connection, jobs: list[str]) -> dict[str, list[Attempt]]:
 def _prices(conn: Connection, machines: Iterable[str]) -> Mapping[str, list[Segment]]:
     wanted = sorted(machines)
     return {name: found for chunk in _chunks(wanted) for name, found in segments_of(conn, padded(chunk)).items()}
-
-
-def _ahead(conn: Connection, jobs: Sequence[Job]) -> dict[str, int]:
-    """How many are before each that waits: its place in the beginning of the line, which is read once per place."""
-    waiting = [job for job in jobs if job.state is JobState.QUEUED]
-    found: dict[str, int] = {}
-    for backend in {job.backend for job in waiting}:
-        places = {name: n for n, name in enumerate(_LINE.column(conn, backend=backend))}
-        found |= {job.id: places.get(job.id, MOST_AHEAD + 1) for job in waiting if job.backend == backend}
-    return found

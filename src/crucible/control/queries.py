@@ -12,10 +12,11 @@ from sqlalchemy import Connection, Select, bindparam, func, select
 from crucible.control import checkpoints, codec, health, labels, points, repository
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Row, Statement
+from crucible.control.queue import first_in_turn
 from crucible.control.views import MOST_AHEAD, View, event_view, job_view, machine_view
 from crucible.core.errors import Conflict, CrucibleError, Forbidden, NotFound
 from crucible.core.ids import is_id, short
-from crucible.core.lifecycle import JobState, MachineState, World
+from crucible.core.lifecycle import Job, JobState, MachineState, World
 from crucible.core.people import OWNER, Identity, Permission
 from crucible.core.pricing import Segment
 from crucible.core.spec import JobSpec
@@ -30,10 +31,6 @@ Details = Mapping[str, Mapping[str, object]]
 """By the attempt."""
 
 _j = t.jobs.c
-_BEFORE = select(_j.id).where(t.QUEUED, _j.backend == bindparam("backend"), _j.id < bindparam("job"))
-_AHEAD = Statement(select(func.count()).select_from(_BEFORE.limit(MOST_AHEAD + 1).subquery()))
-
-
 _ID = Statement(select(_j.id, _j.project).where(_j.id == bindparam("job")))
 _c, _ck = t.attempts.c, t.checkpoints.c
 _DETAILS = Statement(
@@ -128,7 +125,7 @@ def existing(conn: Connection, job: str) -> World:
 def shown(conn: Connection, world: World, details: Details, now: float) -> View:
     """The job of this world, `details` being those of all its attempts."""
     job = world.job
-    ahead = _ahead(conn, job.id, job.backend) if job.state is JobState.QUEUED else 0
+    ahead = jobs_ahead(conn, [job]).get(job.id, 0)
     newest = checkpoints.newest_of(conn, job.id)
     called = labels.of(conn, [job.id]).get(job.id)
     return job_view(world, details, segments_of(conn, world.machines), ahead, now, newest, called)
@@ -261,9 +258,14 @@ def _resume_view(row: Row) -> View:
     return {"id": row["checkpoint"], "short": short(row["checkpoint"]), "name": row["name"], "step": row["step"]}
 
 
-def _ahead(conn: Connection, job: str, backend: str) -> int:
-    """Of a long line no more is counted than is told."""
-    return int(_AHEAD.value(conn, backend=backend, job=job))
+def jobs_ahead(conn: Connection, jobs: Iterable[Job]) -> dict[str, int]:
+    """How many are before each that waits, up to one more than is told; each queue is read once."""
+    waiting = [job for job in jobs if job.state is JobState.QUEUED]
+    found: dict[str, int] = {}
+    for backend in {job.backend for job in waiting}:
+        turns = {queued.job: n for n, queued in enumerate(first_in_turn(conn, backend, MOST_AHEAD + 1))}
+        found |= {job.id: turns.get(job.id, MOST_AHEAD + 1) for job in waiting if job.backend == backend}
+    return found
 
 
 def _series_view(series: points.Series) -> View:

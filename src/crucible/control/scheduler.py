@@ -20,6 +20,7 @@ from crucible.control.db.statement import Statement
 from crucible.control.orders import Orders, Terms, why_there
 from crucible.control.places import Place, Places
 from crucible.control.ports import Ids
+from crucible.control.queue import first_in_turn
 from crucible.control.roles import Duties, Duty
 from crucible.control.unit import Unit
 from crucible.core import offer_choice, scheduling
@@ -31,7 +32,7 @@ from crucible.core.resources import Allocation
 from crucible.core.spec import JobSpec
 
 LOOK_AHEAD = 64
-"""Queued jobs of a place considered in one pass; the rest keep their place behind them."""
+"""Queued jobs of a backend considered in one pass, so that a long queue at one keeps no other from its turn."""
 
 REMEMBERED_SECONDS = 1800.0
 """How long a kind of machine that failed a job is tried after others."""
@@ -43,12 +44,6 @@ _j, _m, _s = t.jobs.c, t.machines.c, t.slots.c
 _FOLLOWING = Statement(select(func.min(_j.backend)).where(t.QUEUED, _j.backend > bindparam("after")))
 """The next place, by name, that has a job in line."""
 _FIRST = Statement(select(_j.id).where(t.QUEUED, _j.backend == bindparam("backend")).order_by(_j.id).limit(1))
-_LINE = Statement(
-    select(_j.id, _j.resources)
-    .where(t.QUEUED, _j.backend == bindparam("backend"), _j.not_before <= bindparam("now"))
-    .order_by(_j.id)
-    .limit(LOOK_AHEAD)
-)
 _SHARED = Statement(
     select(t.machines).where(_m.backend == bindparam("backend"), _m.owner == bindparam("owner"), _m.state.in_(_USABLE))
 )
@@ -74,7 +69,8 @@ class Scheduler:
         Only the process that has the scheduler's duty decides; for any other this does nothing.
         """
         wanted, connected = _wanted(unit), self._places.names()
-        lines = {name: line for name in wanted if name in connected and (line := _line(unit, name))}
+        ready = {name: first_in_turn(unit.conn, name, LOOK_AHEAD, unit.now) for name in wanted if name in connected}
+        lines = {name: line for name, line in ready.items() if line}
         _tell_unconnected(unit, [name for name in wanted if name not in connected])
         if not lines or not self._duties.holds(unit.conn, Duty.SCHEDULER):
             return
@@ -244,12 +240,6 @@ def _tell_unconnected(unit: Unit, places: Sequence[str]) -> None:
         world = None if first is None else repository.load_world(unit.conn, first)
         if world is not None and not world.job.waiting:
             unit.advance(world, Waits(f"waits for {world.job.backend}, which is not connected"))
-
-
-def _line(unit: Unit, backend: str) -> list[scheduling.QueuedJob]:
-    """The first in line of a place: a long queue at one keeps no other from its turn."""
-    rows = _LINE.all(unit.conn, backend=backend, now=unit.now)
-    return [scheduling.QueuedJob(r["id"], backend, codec.resources(r["resources"])) for r in rows]
 
 
 def _failures(world: World, backend: str, now: float) -> Mapping[offer_choice.Kind, int]:

@@ -97,6 +97,7 @@ def _asked(job: Job, labels: Labels) -> View:
         "fallback": list(spec.fallback),
         "market": spec.market.value if spec.market else None,
         "rerun_of": spec.rerun_of,
+        **({"priority": spec.priority} if spec.priority else {}),
     }
 
 

@@ -19,6 +19,9 @@ class QueuedJob:
     job: str
     backend: str
     resources: Resources
+    owner: tuple[str, str] = ("", "")
+    """Project and user."""
+    priority: int = 0
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,15 @@ class Decision:
     allocation: Allocation | None
     why: str
     never: bool = False
+
+
+def by_priority(queue: Sequence[QueuedJob]) -> list[QueuedJob]:
+    """Give each owner's positions in the queue to their jobs by priority, then by arrival; others keep theirs."""
+    own: dict[tuple[str, str], list[QueuedJob]] = {}
+    for queued in queue:
+        own.setdefault(queued.owner, []).append(queued)
+    turns = {owner: iter(sorted(jobs, key=lambda queued: -queued.priority)) for owner, jobs in own.items()}
+    return [next(turns[queued.owner]) for queued in queue]
 
 
 def place_fifo(queue: Iterable[QueuedJob], places: Sequence[Place]) -> list[Decision]:

@@ -42,6 +42,7 @@ MAX_ENV = 256
 MAX_DIFF = 256 * 1024
 MAX_USD = 1e9
 MAX_PLAN = 1000
+MAX_PRIORITY = 1000
 
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SHA256 = r"^[0-9a-f]{64}$"
@@ -154,6 +155,8 @@ class JobSpec(_Frozen):
         default=None, exclude_if=lambda given: given is None
     )
     """What a try may cost: where machines bill it ends when that is spent, and starts on none that costs more."""
+    priority: Annotated[int, Field(ge=-MAX_PRIORITY, le=MAX_PRIORITY, exclude_if=lambda given: not given)] = 0
+    """Its turn among the waiting jobs of the same user in the same project: higher goes first."""
     retries: Retries = Retries()
     keep: Keeping = Keeping()
     seed: Annotated[int, Field(ge=0, lt=2**32)] | None = None

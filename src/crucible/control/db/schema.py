@@ -6,6 +6,7 @@ from crucible.control.db.tables.base import metadata
 from crucible.control.db.tables.hooks import deliveries, hooks
 from crucible.control.db.tables.jobs import (
     PARTIAL,
+    PRIORITISED,
     QUEUED,
     attempts,
     bundles,
@@ -40,6 +41,7 @@ from crucible.control.db.tables.records import (
 
 __all__ = [
     "PARTIAL",
+    "PRIORITISED",
     "QUEUED",
     "artifacts",
     "attempts",

@@ -234,6 +234,8 @@ class JobView(BriefJobView, PartialView):
     health: HealthView | None = sometimes(None)
     result: ResultView | None = sometimes(None)
     notes: tuple[dict[str, str | None], ...] = sometimes(())
+    priority: int = sometimes(0)
+    """Its turn among the waiting jobs of the same user; of one that has another than 0."""
     predicted_seconds: float | None = sometimes(None)
     """What the plan said that it follows."""
 

@@ -24,6 +24,9 @@ _DUE = text("due_at IS NOT NULL")
 QUEUED = text("state = 'queued'")
 """As a condition it is found by `ix_jobs_line`, which holds those alone; with a parameter it would not be."""
 
+PRIORITISED = text("state = 'queued' AND priority <> 0")
+"""As a condition it is found by `ix_jobs_priority`; most jobs that wait are not in it."""
+
 bundles = Table(
     "bundles",
     metadata,
@@ -67,6 +70,7 @@ jobs = Table(
     Column("claimed_by", String(80)),
     Column("claimed_until", Float),
     Column("user", String(40), nullable=False, server_default=""),
+    Column("priority", Integer, nullable=False, server_default="0"),
     Index("ix_jobs_state", "state", "id"),
     Index("ix_jobs_backwards", "backwards"),
     Index("ix_jobs_backend", "backend", "id"),
@@ -74,9 +78,10 @@ jobs = Table(
     Index("ix_jobs_listed", "id", "state", "backend", "project", "created_at"),
     Index("ix_jobs_line", "state", "backend", "id", sqlite_where=QUEUED),
     Index("ix_jobs_due_at", "due_at", sqlite_where=_DUE),
+    Index("ix_jobs_priority", "backend", "project", "user", "priority", "id", sqlite_where=PRIORITISED),
 )
 
-PARTIAL = {"ix_jobs_line": QUEUED, "ix_jobs_due_at": _DUE}
+PARTIAL = {"ix_jobs_line": QUEUED, "ix_jobs_due_at": _DUE, "ix_jobs_priority": PRIORITISED}
 """Which rows these indexes hold. PostgreSQL is told when it is to make them: naming it here would load its dialect."""
 
 listings = Table(
