@@ -20,7 +20,7 @@ from crucible.control.backup import MANIFEST, Source, write_backup
 from crucible.control.computer import Computer
 from crucible.control.db import Db, open_database
 from crucible.control.db import schema as t
-from crucible.control.db.port import NewerDatabase
+from crucible.control.db.port import NewerDatabase, OlderDatabase
 from crucible.control.restore import BadBackup, ForeignBackup, confirm_offline, restore
 from crucible.core.errors import BadInput
 
@@ -119,6 +119,7 @@ async def test_another_deployments_backup_needs_force_and_then_is_ours(source: S
     ("change", "error"),
     [
         ({"schema": "9999"}, NewerDatabase),
+        ({"schema": "0010"}, OlderDatabase),
         ({"format": 99}, BadBackup),
         ({"sha256": "0" * 64}, BadBackup),
         ({"size": 1}, BadBackup),

@@ -22,8 +22,8 @@ from pathlib import Path
 
 import psutil
 from tests.harness import Deployment, View, until
+from tests.state_0_1_0.databases import ARCHIVE
 
-ARCHIVE = Path(__file__).with_name("state.tar.xz")
 LONG = 120.0
 SMALL = {"resources": {"cpus": 0.25, "memory_bytes": 128 * 1024**2}}
 NOWHERE = "http://127.0.0.1:1"

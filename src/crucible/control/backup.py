@@ -109,7 +109,7 @@ def write_backup(source: Source, target: Path, now: float, *, overwrite: bool = 
 
 
 def check_sqlite(path: Path) -> str:
-    """The revision of a database file that is whole; raises DamagedDatabase, or NewerDatabase."""
+    """The revision of a database file that is whole; raises DamagedDatabase, OlderDatabase or NewerDatabase."""
     with translating(), contextlib.closing(sqlite3.connect(path)) as copy:
         found = copy.execute("PRAGMA integrity_check(1)").fetchone()[0]
         if found != "ok":

@@ -90,8 +90,8 @@ def read_manifest(file: Path) -> Manifest:
 def restore(source: Source, file: Path, now: float, *, force: bool = False, in_use: bool = False) -> Done:
     """Puts the backup in the database's place. The caller holds the state folder's lock.
 
-    Raises BadBackup, ForeignBackup (unless `force`), NewerDatabase, DiskFull, InUse (unless `in_use`). A failure
-    changes nothing. Of another deployment's backup only the history counts: nothing in it is touched or run.
+    Raises BadBackup, ForeignBackup (unless `force`), OlderDatabase, NewerDatabase, DiskFull, InUse (unless `in_use`).
+    A failure changes nothing. Of another deployment's backup only the history counts: nothing in it is touched or run.
     """
     manifest = read_manifest(file)
     if manifest.deployment != source.deployment and not force:

@@ -24,7 +24,7 @@ from crucible.control.db import (
     open_database,
 )
 from crucible.control.db.connection import close, driver_of, open_writer
-from crucible.control.db.migrate import MIGRATIONS, Steps, bring_up_to_date, create, run_migrations
+from crucible.control.db.migrate import MIGRATIONS, Steps, bring_up_to_date
 from crucible.control.db.migrations import REVISIONS, SCHEMA_VERSION
 from crucible.control.db.schema import metadata
 
@@ -81,12 +81,6 @@ async def test_opening_again_changes_nothing_and_loads_no_alembic(tmp_path: Path
     code = OPEN + "; assert not [name for name in sys.modules if name.startswith('alembic')]"
     subprocess.run([sys.executable, "-c", code, path], check=True, timeout=60)
     assert path.read_bytes() == before
-
-
-def test_making_the_schema_at_once_and_by_revisions_is_the_same(tmp_path: Path) -> None:
-    at_once = schema_made_by(create, tmp_path / "at once.db")
-    step_by_step = schema_made_by(run_migrations, tmp_path / "by revisions.db")
-    assert at_once == step_by_step
 
 
 @pytest.fixture

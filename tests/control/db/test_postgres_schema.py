@@ -11,11 +11,10 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from sqlalchemy import Connection, create_engine, inspect
-from tests.postgres import Server
+from sqlalchemy import inspect
 
 from crucible.control.db import DamagedDatabase, DatabaseError, NewerDatabase, open_database
-from crucible.control.db.migrate import MIGRATIONS, Steps, create, run_migrations
+from crucible.control.db.migrate import MIGRATIONS, Steps
 from crucible.control.db.migrations import REVISIONS
 from crucible.control.db.postgres_failures import DatabaseRefused, DatabaseUnreachable
 from crucible.control.db.postgres_schema import bring_up_to_date
@@ -64,20 +63,6 @@ def test_opening_again_changes_nothing_and_loads_no_alembic(postgres_url: str) -
     code = OPEN + "; assert not [name for name in sys.modules if name.startswith('alembic')]"
     subprocess.run([sys.executable, "-c", code, postgres_url], check=True, timeout=60)
     assert ask(postgres_url, EVERYTHING) == before
-
-
-def test_making_the_schema_at_once_and_by_revisions_is_the_same(postgres_server: Server) -> None:
-    def made_by(make: Callable[[Connection], None]) -> set[tuple[object, ...]]:
-        with postgres_server.database() as url:
-            engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
-            with engine.begin() as connection:
-                make(connection)
-            engine.dispose()
-            return set(ask(url, EVERYTHING))
-
-    at_once = made_by(create)
-    assert at_once == made_by(run_migrations)
-    assert {"column", "index", "constraint", "trigger", "function"} == {kind for kind, *_ in at_once}
 
 
 def test_several_that_open_at_once_make_one_schema(postgres_url: str) -> None:

@@ -1,144 +1,101 @@
-"""Databases of every older revision, with rows in them, become what this version's schema says."""
+"""Databases of version 0.1.0, with rows in them, become what this version's schema says and keep every row."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
-from sqlalchemy import (
-    BigInteger,
-    Boolean,
-    Column,
-    Connection,
-    Float,
-    Integer,
-    LargeBinary,
-    MetaData,
-    Table,
-    create_engine,
-    event,
-    insert,
-    inspect,
-    select,
-    text,
-    update,
-)
+import psycopg
+import pytest
+from psycopg.rows import dict_row
+from psycopg.sql import SQL, Identifier
+from sqlalchemy import create_engine
+from tests.control.db.test_migrate import schema_made_by, schema_of, stamp
+from tests.control.db.test_postgres_schema import EVERYTHING, ask, do
+from tests.postgres import Server
+from tests.state_0_1_0.databases import put_postgres, put_sqlite
 
-from crucible.control.db import postgres_schema, schema
-from crucible.control.db.migrate import Steps, bring_up_to_date, run_migrations
-from crucible.control.db.migrations import REVISIONS, tables_0001
+from crucible.control.db import OlderDatabase, open_database, postgres_schema
+from crucible.control.db.migrate import bring_up_to_date, create
+from crucible.control.db.migrations import EARLIER, SCHEMA_VERSION
 
-FIRST = Steps(REVISIONS[:1])
-ZEROS = {BigInteger: 7, Integer: 7, Float: 1.5, Boolean: True, LargeBinary: b"bytes"}
+Rows = dict[str, list[dict[str, object]]]
+"""By table."""
 
 
-@contextmanager
-def sqlite(path: Path) -> Iterator[Connection]:
-    engine = create_engine(f"sqlite:///{path}")
-    event.listen(engine, "connect", lambda driver, _: setattr(driver, "isolation_level", None))
-    event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
-    with engine.begin() as connection:
-        yield connection
-    engine.dispose()
+def sqlite_rows(path: Path) -> Rows:
+    with closing(sqlite3.connect(path)) as driver:
+        driver.row_factory = sqlite3.Row
+        names = [row["name"] for row in driver.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        return {
+            name: [dict(row) for row in driver.execute(f"SELECT * FROM {name}")]
+            for name in names
+            if not name.startswith("sqlite_")
+        }
 
 
-@contextmanager
-def postgres(url: str) -> Iterator[Connection]:
-    engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
-    with engine.begin() as connection:
-        yield connection
-    engine.dispose()
+def postgres_rows(url: str) -> Rows:
+    with psycopg.connect(url, row_factory=dict_row) as driver:
+        names = [
+            row["tablename"] for row in driver.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
+        ]
+        return {name: driver.execute(SQL("SELECT * FROM {}").format(Identifier(name))).fetchall() for name in names}
 
 
-def some(column: Column[object]) -> object:
-    """A value for a column, the same wherever another refers to it."""
-    for kind, value in ZEROS.items():
-        if isinstance(column.type, kind):
-            return value
-    return "1"
-
-
-def fill(connection: Connection) -> None:
-    """One row in every table of the first revision, with every column set."""
-    run_migrations(connection, FIRST)
-    for table in tables_0001.metadata.sorted_tables:
-        connection.execute(insert(table).values({column.name: some(column) for column in table.columns}))
-
-
-def check(connection: Connection) -> None:
-    assert connection.execute(text("SELECT version_num FROM alembic_version")).scalar() == REVISIONS[-1]
-    for table in schema.metadata.sorted_tables:
-        assert columns_of(connection, table.name) == declared(connection, table), table.name
-    for table in tables_0001.metadata.sorted_tables:
-        kept = connection.execute(select(*(schema.metadata.tables[table.name].c[c.name] for c in table.columns))).one()
-        assert tuple(kept) == tuple(some(column) for column in table.columns), table.name
-
-
-def columns_of(connection: Connection, table: str) -> dict[str, tuple[object, ...]]:
-    found = inspect(connection).get_columns(table)
-    return {c["name"]: (str(c["type"].compile(connection.dialect)), c["nullable"]) for c in found}
-
-
-def declared(connection: Connection, table: Table) -> dict[str, tuple[object, ...]]:
-    """What a database says of a column that is made as the schema declares it, whatever its own words for it."""
-    probe = Table("probe", MetaData())
-    for column in table.columns:
-        probe.append_column(Column(column.name, column.type, primary_key=column.primary_key, nullable=column.nullable))
-    probe.create(connection)
-    try:
-        return columns_of(connection, "probe")
-    finally:
-        probe.drop(connection)
+def check_kept(before: Rows, after: Rows) -> None:
+    """Every row is there with every value; tables, columns and rows may have come."""
+    assert before.pop("alembic_version") == [{"version_num": "0011"}]
+    assert after["alembic_version"] == [{"version_num": SCHEMA_VERSION}]
+    for name, rows in before.items():
+        for row in rows:
+            assert any(row.items() <= other.items() for other in after[name]), (name, row)
 
 
 def test_sqlite(tmp_path: Path) -> None:
-    path = tmp_path / "crucible.db"
-    with sqlite(path) as connection:
-        fill(connection)
+    path = put_sqlite(tmp_path)
+    before = sqlite_rows(path)
+    assert len(before["jobs"]) > 10
     bring_up_to_date(path)
-    with sqlite(path) as connection:
-        check(connection)
+    check_kept(before, sqlite_rows(path))
+    assert schema_of(path) == schema_made_by(create, tmp_path / "new.db")
 
 
-def test_postgres(postgres_url: str) -> None:
-    with postgres(postgres_url) as connection:
-        fill(connection)
+def test_postgres(postgres_server: Server) -> None:
+    with postgres_server.database() as url:
+        put_postgres(url)
+        before = postgres_rows(url)
+        assert len(before["jobs"]) == 1
+        postgres_schema.bring_up_to_date(url)
+        check_kept(before, postgres_rows(url))
+        upgraded = set(ask(url, EVERYTHING))
+    assert upgraded == everything_made_by_create(postgres_server)
+    assert {"column", "index", "constraint", "trigger", "function"} == {kind for kind, *_ in upgraded}
+
+
+def everything_made_by_create(server: Server) -> set[tuple[object, ...]]:
+    with server.database() as url:
+        engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
+        with engine.begin() as connection:
+            create(connection)
+        engine.dispose()
+        return set(ask(url, EVERYTHING))
+
+
+@pytest.mark.parametrize("revision", [EARLIER[0], EARLIER[-1]])
+def test_sqlite_of_a_development_version_is_refused_and_left_alone(tmp_path: Path, revision: str) -> None:
+    path = tmp_path / "crucible.db"
+    bring_up_to_date(path)
+    stamp(path, revision)
+    before = path.read_bytes()
+    with pytest.raises(OlderDatabase, match=r"from before 0\.1\.0") as refusal:
+        open_database(path)
+    assert "Start version 0.1.0 on it once" in refusal.value.fix
+    assert path.read_bytes() == before
+
+
+def test_postgres_of_a_development_version_is_refused(postgres_url: str) -> None:
     postgres_schema.bring_up_to_date(postgres_url)
-    with postgres(postgres_url) as connection:
-        check(connection)
-
-
-def test_jobs_that_were_there_are_found_like_new_ones(tmp_path: Path) -> None:
-    """Their names, kinds, words and tags are listed; of two tags with one key the last counts."""
-    path = tmp_path / "crucible.db"
-    spec = {
-        "command": ["{python}", "Train.py"],
-        "name": "Old One",
-        "kind": "benchmark",
-        "tags": ["a", "lr=1", "lr=2", "=x"],
-        "source": {"path": "/home/Me"},
-    }
-    with sqlite(path) as connection:
-        fill(connection)
-        connection.execute(update(tables_0001.metadata.tables["jobs"]).values(spec=json.dumps(spec)))
-    bring_up_to_date(path)
-    with sqlite(path) as connection:
-        listing = connection.execute(select(schema.listings)).mappings().one()
-        tags = connection.execute(select(schema.job_tags).order_by(schema.job_tags.c.key)).all()
-    assert dict(listing) == {
-        "job": "1",
-        "kind": "benchmark",
-        "name": "Old One",
-        "folded": "old one",
-        "words": "{python} train.py /home/me ",
-    }
-    assert [(tag.job, tag.key, tag.value) for tag in tags] == [("1", "a", ""), ("1", "lr", "2")]
-
-
-def test_the_first_revision_is_frozen() -> None:
-    """What it makes is what databases out there hold: nobody may change it."""
-    names = {table.name: len(table.columns) for table in tables_0001.metadata.sorted_tables}
-    assert (len(names), sum(names.values())) == (14, 139)
-    assert "checkpoints" not in names
+    do(postgres_url, f"UPDATE alembic_version SET version_num = '{EARLIER[-1]}'")
+    with pytest.raises(OlderDatabase, match=r"from before 0\.1\.0"):
+        open_database(postgres_url)

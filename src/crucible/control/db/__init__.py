@@ -11,6 +11,7 @@ from crucible.control.db.port import (
     DiskFull,
     NetworkFileSystem,
     NewerDatabase,
+    OlderDatabase,
 )
 from crucible.control.db.sqlite import SqliteDb
 
@@ -24,6 +25,7 @@ __all__ = [
     "InlineDb",
     "NetworkFileSystem",
     "NewerDatabase",
+    "OlderDatabase",
     "SqliteDb",
     "open_database",
 ]

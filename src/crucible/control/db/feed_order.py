@@ -43,7 +43,7 @@ and after says that the server forgot nothing in between."""
 def install(connection: Connection) -> None:
     """Add this beside the table `events`, inside the transaction that makes the schema.
 
-    Revision 0001 does this too: whatever is to be different later is another revision's.
+    Databases of 0.1.0 have it as it is: a change here needs a revision that makes the same change.
     """
     if connection.dialect.name == "postgresql":
         for statement in (*_NUMBERING, _LIFE):

@@ -14,8 +14,8 @@ from crucible.control.db import feed_order
 from crucible.control.db.connection import close, driver_of, open_writer
 from crucible.control.db.failures import translating
 from crucible.control.db.filesystem import mount_table, refuse_network
-from crucible.control.db.migrations import REVISIONS, SCHEMA_VERSION
-from crucible.control.db.port import DamagedDatabase, DatabaseError, Db, DiskFull, NewerDatabase
+from crucible.control.db.migrations import EARLIER, REVISIONS, SCHEMA_VERSION
+from crucible.control.db.port import DamagedDatabase, DatabaseError, Db, DiskFull, NewerDatabase, OlderDatabase
 from crucible.control.db.schema import PARTIAL, jobs, metadata
 from crucible.control.db.sqlite import SqliteDb
 
@@ -105,7 +105,13 @@ def revision_of(driver: sqlite3.Connection, steps: Steps = STEPS) -> str | None:
 
 
 def known_revision(revision: str | None, steps: Steps) -> str:
-    """The revision, unless it is none of those known."""
+    """Return the revision if it is a known one; raise OlderDatabase or NewerDatabase if not."""
+    if revision in EARLIER:
+        raise OlderDatabase(
+            "This database was written by a development version of Crucible, from before 0.1.0.",
+            why=f"Its schema is {revision}; this version knows {steps.revisions[0]} and later.",
+            fix="Start version 0.1.0 on it once, which brings it up to date, or set CRUCIBLE_HOME to another folder.",
+        )
     if revision not in steps.revisions:
         raise NewerDatabase(
             "This database was written by a newer Crucible.",
@@ -137,9 +143,9 @@ def _upgrade(connection: Connection, steps: Steps) -> None:
 
 
 def create(connection: Connection) -> None:
-    """The newest schema at once, as all revisions one after another would leave it.
+    """Make the newest schema at once.
 
-    A first start then does not wait for Alembic to load; a test compares the two ways.
+    A first start then does not wait for Alembic to load. Tests compare it with a database of 0.1.0 that was upgraded.
     """
     if connection.dialect.name == "postgresql":
         _mark_partial_indexes()

@@ -7,6 +7,7 @@ Trouble
     ├── DatabaseClosed       used after close()
     ├── DamagedDatabase      the file is no database, or not one of ours, or its pages are broken
     ├── NewerDatabase        written by a newer Crucible
+    ├── OlderDatabase        written by a development version, from before 0.1.0
     └── NetworkFileSystem    the file would lie where locks and syncs cannot be trusted
 """
 
@@ -29,6 +30,7 @@ __all__ = [
     "DiskFull",
     "NetworkFileSystem",
     "NewerDatabase",
+    "OlderDatabase",
     "Outcome",
 ]
 
@@ -91,6 +93,10 @@ class DamagedDatabase(DatabaseError):
 
 class NewerDatabase(DatabaseError):
     code = "newer_database"
+
+
+class OlderDatabase(DatabaseError):
+    code = "older_database"
 
 
 class NetworkFileSystem(DatabaseError):

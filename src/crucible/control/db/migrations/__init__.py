@@ -1,6 +1,9 @@
-"""The steps that build the schema. A new one is a file in versions/ and a row here; old ones never change."""
+"""The steps that change the schema. A new one is a file in versions/ and a row here; old ones never change."""
 
-REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010", "0011", "0012")
-"""Every revision this Crucible knows, oldest first. A database at any other was written by a newer one."""
+REVISIONS = ("0011", "0012")
+"""Every revision this Crucible knows, oldest first. The first is the schema of version 0.1.0."""
+
+EARLIER = tuple(f"{n:04}" for n in range(1, 11))
+"""Revisions of development versions. Databases that are still at one cannot be upgraded."""
 
 SCHEMA_VERSION = REVISIONS[-1]
