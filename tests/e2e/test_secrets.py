@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import pty
-import shutil
 import subprocess
 import sys
 import termios
@@ -16,9 +15,6 @@ from pathlib import Path
 import pytest
 from tests.e2e.terminal import Done, Terminal
 from tests.harness import Deployment, shell, until
-
-import crucible as crucible_package
-from crucible.wire.desired import TOO_OLD
 
 VALUE = "hf_0123456789abcdef"
 SHOW = "import os; print(len(os.environ['TOKEN']), os.environ['TOKEN'])"
@@ -190,42 +186,3 @@ def test_at_a_terminal_the_value_is_asked_for_twice_and_not_shown(terminal: Term
     assert b"typed-by-hand" not in shown
     check = 'test "$TYPED" = typed-by-hand'
     assert terminal.run("run", "--shell", check, "--secret", "TYPED").returncode == 0
-
-
-def older_tree(folder: Path) -> Path:
-    """This Crucible as it was before there were secrets."""
-    tree = folder / "older"
-    sources = Path(crucible_package.__file__).parent
-    shutil.copytree(sources, tree / "crucible", ignore=shutil.ignore_patterns("__pycache__"))
-    wire, control = tree / "crucible/wire/desired.py", tree / "crucible/control/desired.py"
-    remove(wire, "    secrets: tuple[str, ...] = ()\n    guarded: tuple[str, ...] = ()\n")
-    remove(wire, '        "guarded": (),\n        "secrets": tuple(doc.get("secrets", ())),\n')
-    remove(wire, 'doc.get("guarded") or ')
-    remove(wire, "    desired = replace(desired, assignments=tuple(map(_guarded, desired.assignments)))\n")
-    remove(control, "        secrets=tuple(sorted(spec.secrets)),\n")
-    remove(tree / "crucible/agent/preparation.py", "handed_secrets(assignment.secrets, channel, work)", "{}")
-    return tree
-
-
-def remove(path: Path, part: str, instead: str = "") -> None:
-    text = path.read_text()
-    assert text.count(part) == 1, f"{path} has changed; so must this test"
-    path.write_text(text.replace(part, instead))
-
-
-def test_an_agent_from_before_secrets_fails_such_a_job_and_says_why(tmp_path: Path) -> None:
-    with Deployment(tmp_path, {"PYTHONPATH": str(older_tree(tmp_path))}) as crucible:
-        assert crucible.wait(crucible.submit(shell("true")))["status"] == "completed"
-        hosts = crucible.hosts()
-        crucible.kill()
-        crucible.env.pop("PYTHONPATH")
-        crucible.start()
-        with crucible.client() as client:
-            client.put("/api/v1/projects/default/secrets/TOKEN", json={"value": VALUE}).raise_for_status()
-        job = crucible.submit(shell("echo it runs with $TOKEN", secrets={"TOKEN": "TOKEN"}))
-        view = crucible.wait(job)
-        assert (view["status"], view["exit_code"]) == ("failed", 78)
-        assert crucible.log(job).decode() == TOO_OLD + "\n"
-        plain = crucible.submit(shell("echo without"))
-        assert (crucible.wait(plain)["status"], crucible.log(plain)) == ("completed", b"without\n")
-        assert crucible.hosts() == hosts

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, field, fields, replace
+from dataclasses import asdict, field, fields
 from typing import Any, Optional
 
 from crucible.wire.values import dataclass
@@ -69,7 +69,7 @@ class Assignment:
 
     `checkpoint` counts the times a checkpoint was asked for: when it rises, the program is told to save one.
     `secrets` are the variables whose values the runner asks for when it starts the program; they are in no
-    document. `guarded` is the command as it travels with secrets: see `_guarded`.
+    document.
     """
 
     attempt: str
@@ -88,7 +88,6 @@ class Assignment:
     stop: bool = False
     checkpoint: int = 0
     secrets: tuple[str, ...] = ()
-    guarded: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -111,14 +110,7 @@ class BadDesired(ValueError):
     """The bytes are no desired document this side understands."""
 
 
-TOO_OLD = (
-    "The agent on this machine is older than the server and cannot hand secrets to a job. "
-    "Once nothing runs here, let a new one come (crucible down), then go on: crucible resume."
-)
-
-
 def encode_desired(desired: Desired) -> bytes:
-    desired = replace(desired, assignments=tuple(map(_guarded, desired.assignments)))
     return json.dumps({"v": VERSION, **asdict(desired)}, separators=(",", ":")).encode()
 
 
@@ -134,24 +126,12 @@ def decode_desired(raw: bytes) -> Desired:
         raise BadDesired(f"not a desired document: {error}") from error
 
 
-def _guarded(assignment: Assignment) -> Assignment:
-    """With secrets the command goes where only agents look that know of them.
-
-    An older agent passes over what it does not know, and would run the program without them: it finds, instead of
-    the command, one that says what is wrong and fails.
-    """
-    if not assignment.secrets:
-        return assignment
-    refusal = ("/bin/sh", "-c", f"echo '{TOO_OLD}' >&2; exit 78")
-    return replace(assignment, command=refusal, guarded=assignment.command)
-
-
 def _assignment(doc: dict[str, Any]) -> Assignment:
     limits = {**doc["limits"], "gpus": tuple(doc["limits"].get("gpus", ()))}
     environment = {**doc["environment"], "requirements": tuple(doc["environment"].get("requirements", ()))}
     parts = {
+        # Version 0.1.0 put the command of a job with secrets there, also in orders that its hosts wrote down.
         "command": tuple(doc.get("guarded") or doc["command"]),
-        "guarded": (),
         "secrets": tuple(doc.get("secrets", ())),
         "limits": Limits(**_known(Limits, limits)),
         "environment": Environment(**_known(Environment, environment)),
