@@ -149,7 +149,7 @@ def open_session(transport: Transport, ref: str, wanted: s.Opening) -> Session:
         raise Unreachable(
             "The server does not open sessions.",
             why=f"{refused}.",
-            fix="A proxy before it has to let WebSockets through; an older server has none.",
+            fix="A proxy in front of it has to let WebSockets through.",
         ) from refused
     except (OSError, EOFError, ConnectionClosed) as error:
         raise unreachable(endpoint, str(error)) from error

@@ -1,6 +1,6 @@
 """Following one job: frames over a WebSocket, from cursors, over lost connections and restarted servers.
 
-Where a WebSocket cannot be had (a proxy, an old server) the same frames come from polling.
+Where a WebSocket cannot be had (behind some proxies) the same frames come from polling.
 """
 
 from __future__ import annotations

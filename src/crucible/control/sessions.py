@@ -66,7 +66,7 @@ class Meeting:
         except TimeoutError:
             raise TimedOut(
                 "The job's machine did not open the line for the session.",
-                why="Its agent is out of contact, older than this server, or talks to another process of it.",
+                why="Its agent is out of contact, or talks to another process of the server.",
                 fix="See how it does with `crucible status`; then try again.",
             ) from None
 
