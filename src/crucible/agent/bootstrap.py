@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from crucible.agent.clock import Deadline, boot_id
 from crucible.agent.files import read_json, write_file
 from crucible.agent.link import Address
 from crucible.wire.desired import Assignment, Desired, decode_desired, encode_desired
-from crucible.wire.values import dataclass
 
 IDLE_EXIT_SECONDS = 60.0
 

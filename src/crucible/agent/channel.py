@@ -11,7 +11,7 @@ import json
 import re
 import socket
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
 from typing import BinaryIO, Protocol
@@ -20,7 +20,6 @@ from urllib.parse import quote, urlencode
 from crucible.agent.link import Address, Answer, Gone, Link, LinkError, Refused, Request, Unreachable
 from crucible.wire.desired import BadDesired, Desired, decode_desired
 from crucible.wire.messages import Batch, Message, encode_batch
-from crucible.wire.values import dataclass
 
 UPLOAD_SECONDS = 60.0
 UPLOAD_RATE = 5_000_000

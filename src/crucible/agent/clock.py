@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-
-from crucible.wire.values import dataclass
 
 JUMP_SECONDS = 60.0
 AWAKE_SECONDS = 30.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 
 from crucible.agent.channel import Channel
 from crucible.agent.folders import AttemptFolder
@@ -12,7 +13,6 @@ from crucible.agent.results import read_result
 from crucible.agent.voice import Voice
 from crucible.wire.messages import Kind
 from crucible.wire.results import BadResult
-from crucible.wire.values import dataclass
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from crucible.agent.files import write_file
 from crucible.agent.pipsettings import for_uv
 from crucible.agent.stagework import StageError, StageWork
 from crucible.wire.desired import Environment
-from crucible.wire.values import dataclass
 
 BUILD_SECONDS = 3600.0
 _NOT_COPIED = shutil.ignore_patterns(".git", ".venv", "__pycache__", "node_modules")

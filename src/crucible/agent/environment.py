@@ -8,6 +8,7 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from crucible.agent.envbuild import Build, scratch
@@ -15,7 +16,6 @@ from crucible.agent.pythons import BadPython, NoPython, Python, Pythons
 from crucible.agent.stagework import RemovableLock, StageError, StageWork
 from crucible.wire.desired import Environment
 from crucible.wire.paths import UnsafePath, safe_join
-from crucible.wire.values import dataclass
 
 BUILDER_VERSION = 1
 _PASSED_ON = ("PIP_", "UV_")

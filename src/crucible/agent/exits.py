@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from crucible.agent.files import read_json, write_json
 from crucible.wire.messages import Cause
-from crucible.wire.values import dataclass
 
 log = logging.getLogger(__name__)
 

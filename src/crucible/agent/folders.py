@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from crucible.agent.files import sync_folder
 from crucible.wire.paths import safe_name
-from crucible.wire.values import dataclass
 
 
 @dataclass(frozen=True)

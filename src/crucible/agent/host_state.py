@@ -7,12 +7,11 @@ successor that recovers what it left, and what is done and no longer listed is r
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Union
 
 from crucible.agent.clock import Silence
 from crucible.wire.desired import Assignment, Desired
-from crucible.wire.values import dataclass
 
 Key = tuple[str, int]
 """Attempt and rank."""

@@ -13,10 +13,9 @@ import logging
 import math
 import threading
 import time
+from dataclasses import dataclass
 from typing import Callable
 from urllib.parse import urlsplit
-
-from crucible.wire.values import dataclass
 
 log = logging.getLogger(__name__)
 

@@ -13,10 +13,10 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Callable
 
 from crucible.agent.files import close_descriptors
-from crucible.wire.values import dataclass
 
 OOM_SCORE = 500
 """Of 1000; everything else has 0 unless somebody says so."""

@@ -7,10 +7,9 @@ import stat
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable
-
-from crucible.wire.values import dataclass
 
 MAX_ENTRIES = 10_000
 MAX_SECONDS = 1.0

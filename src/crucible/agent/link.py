@@ -14,12 +14,10 @@ import socket
 import ssl
 import time
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Union
 from urllib.parse import urlsplit
-
-from crucible.wire.values import dataclass
 
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 15.0

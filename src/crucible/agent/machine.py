@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from crucible.agent.limits import Limiter
-from crucible.wire.values import dataclass
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,13 @@ import shutil
 import threading
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Callable
 
 from crucible.agent.channel import LogSegment
 from crucible.agent.files import write_at
 from crucible.wire.messages import Kind, Message
-from crucible.wire.values import dataclass
 
 SEGMENT_BYTES = 512 * 1024
 TAIL_BYTES = 64 * 1024

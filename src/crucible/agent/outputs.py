@@ -7,13 +7,13 @@ import itertools
 import os
 import stat
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable
 
 from crucible.agent.backoff import Backoff
 from crucible.agent.channel import Channel, LinkError, NoRoom, Refused, Unreachable
 from crucible.wire.paths import UnsafePath, is_inside, safe_name
-from crucible.wire.values import dataclass
 
 MAX_FILES = 10_000
 TOLD_AFTER = 20

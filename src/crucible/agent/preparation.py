@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from crucible.agent.bootstrap import Order
@@ -19,7 +19,6 @@ from crucible.agent.pythons import Pythons
 from crucible.agent.stagework import StageError, StageWork
 from crucible.agent.staging import Stager
 from crucible.wire.shim import write_shim
-from crucible.wire.values import dataclass
 
 PYTHON = "{python}"
 

@@ -8,12 +8,11 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, replace
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 
 from crucible.agent.files import read_json, write_json
 from crucible.agent.versions import BadVersion, fits, is_plain
-from crucible.wire.values import dataclass
 
 CHECK_SECONDS = 30.0
 _ASK = (

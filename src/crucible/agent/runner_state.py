@@ -18,7 +18,7 @@ from __future__ import annotations
 import enum
 import math
 import signal
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from crucible.agent.clock import Deadline
 from crucible.agent.remaining import patience, suspends_at, told_again
@@ -50,7 +50,6 @@ from crucible.agent.runner_words import (
     WriteStopFile,
 )
 from crucible.wire.messages import Cause, Kind
-from crucible.wire.values import dataclass
 
 __all__ = [
     "KILL_AGAIN_SECONDS",

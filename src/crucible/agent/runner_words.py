@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Union
 
 from crucible.agent.clock import Deadline
 from crucible.wire.messages import Kind
-from crucible.wire.values import dataclass
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,12 @@ import threading
 import time
 import zlib
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Callable
 
 from crucible.agent.files import sync_folder, write_at, write_file
 from crucible.wire.messages import Kind, Message
-from crucible.wire.values import dataclass
 
 SEGMENT_BYTES = 4 * 1024 * 1024
 THIN_ABOVE = 64 * 1024 * 1024

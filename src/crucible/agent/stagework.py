@@ -11,12 +11,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Callable
 
 from crucible.agent.files import Lock
-from crucible.wire.values import dataclass
 
 LAST_LINES = 20
 _TURN = 0.2

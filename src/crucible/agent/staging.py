@@ -9,6 +9,7 @@ import shutil
 import time
 import urllib.error
 import urllib.request
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -19,7 +20,6 @@ from crucible.agent.stagework import StageError, StageWork
 from crucible.wire.archive import BadArchive, unpack
 from crucible.wire.desired import Assignment, DataItem
 from crucible.wire.paths import UnsafePath, safe_join
-from crucible.wire.values import dataclass
 
 MAX_BUNDLE_BYTES = 16 * 1024**3
 MAX_BUNDLE_FILES = 1_000_000

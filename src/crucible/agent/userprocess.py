@@ -7,7 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from crucible.agent.clock import boottime
@@ -18,7 +18,6 @@ from crucible.agent.processes import kill_until_gone, signal_group, with_variabl
 from crucible.agent.runner_words import ProcessEnded
 from crucible.wire.desired import Assignment
 from crucible.wire.process import Process, start_time
-from crucible.wire.values import dataclass
 
 log = logging.getLogger(__name__)
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Optional
 
 from crucible.wire.options import BadSchema, Option, check_config, check_schema
-from crucible.wire.values import dataclass
 
 METHODS = ("train", "infer", "benchmark")
 

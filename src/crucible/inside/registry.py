@@ -10,11 +10,11 @@ import difflib
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib import metadata
 from typing import TYPE_CHECKING
 
 from crucible.inside.model import BadPlugin, checked_plugin
-from crucible.wire.values import dataclass
 
 if TYPE_CHECKING:
     from crucible.inside.model import BaseModel

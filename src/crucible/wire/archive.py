@@ -13,13 +13,12 @@ import stat
 import tarfile
 import tempfile
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, Union
 
 from crucible.wire.paths import MAX_NAME_BYTES, UnsafePath, goes_in_circles, is_inside, safe_join, safe_name
 from crucible.wire.tarstream import FILES, FOLDER, LINK, BadArchive, Member, members
-from crucible.wire.values import dataclass
 
 __all__ = ["BadArchive", "Entry", "Folder", "Link", "pack", "unpack"]
 

@@ -10,10 +10,8 @@ import subprocess
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
-
-from crucible.wire.values import dataclass
 
 MOST_ANSWER = 1024 * 1024
 MOST_WORDS = 16 * 1024

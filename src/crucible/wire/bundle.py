@@ -8,6 +8,7 @@ import os
 import stat
 import tempfile
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -15,7 +16,6 @@ from crucible.wire.archive import Entry, Folder, Link, pack
 from crucible.wire.ignore import BUILT_IN, Ignore
 from crucible.wire.limits import DEFAULT_LIMIT, MAX_FILES
 from crucible.wire.paths import UnsafePath, goes_in_circles, is_inside, safe_name
-from crucible.wire.values import dataclass
 
 IGNORE_FILE = ".crucibleignore"
 

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Optional
-
-from crucible.wire.values import dataclass
 
 VERSION = 1
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from fnmatch import translate
 from functools import lru_cache
-
-from crucible.wire.values import dataclass
 
 BUILT_IN = (
     ".git",

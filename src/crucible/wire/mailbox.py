@@ -29,12 +29,11 @@ import os
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Optional
 
 from crucible.wire.messages import derive_secret
 from crucible.wire.sealing import BadMail, seal, unseal
-from crucible.wire.values import dataclass
 
 ROOT = "mailboxes"
 CLAIM = "claim"

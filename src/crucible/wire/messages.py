@@ -12,8 +12,7 @@ import hashlib
 import hmac
 import json
 from collections.abc import Mapping
-
-from crucible.wire.values import dataclass
+from dataclasses import dataclass
 
 VERSION = 1
 MAX_BATCH_BYTES = 4 * 1024 * 1024

@@ -10,10 +10,8 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Optional, Union
-
-from crucible.wire.values import dataclass
 
 _REQUIRED: Any = object()
 TYPES: Mapping[str, type] = {"int": int, "float": float, "str": str, "bool": bool, "list": list, "dict": dict}

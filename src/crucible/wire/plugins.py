@@ -11,14 +11,13 @@ import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Optional
 
 from crucible.wire.asking import Asker, NoAnswer
 from crucible.wire.options import BadSchema, Option, schema_of
 from crucible.wire.shim import write_shim
-from crucible.wire.values import dataclass
 
 LIST_SECONDS = 20.0
 DESCRIBE_SECONDS = 60.0

@@ -11,9 +11,8 @@ import fcntl
 import os
 import signal
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
-
-from crucible.wire.values import dataclass
 
 _PROC = Path("/proc")
 _PS_SECONDS = 5.0

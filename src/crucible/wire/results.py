@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-
-from crucible.wire.values import dataclass
+from dataclasses import dataclass
 
 MAX_BYTES = 64 * 1024
 """Of the encoded result. What is larger is an artifact."""

@@ -19,10 +19,8 @@ import enum
 import json
 import struct
 from collections.abc import Mapping
-from dataclasses import asdict, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Optional, Union
-
-from crucible.wire.values import dataclass
 
 CHUNK = 32 * 1024
 """Bytes of data in one frame at most."""

@@ -12,9 +12,8 @@ import stat
 import tarfile
 import zlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import BinaryIO, Union
-
-from crucible.wire.values import dataclass
 
 FILES = (tarfile.REGTYPE, tarfile.AREGTYPE)
 FOLDER = tarfile.DIRTYPE

@@ -7,9 +7,8 @@ import hashlib
 import os
 import struct
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Callable, Optional
-
-from crucible.wire.values import dataclass
 
 TEXT, BINARY, CLOSE, PING, PONG = 0x1, 0x2, 0x8, 0x9, 0xA
 _CONTINUES = 0x0

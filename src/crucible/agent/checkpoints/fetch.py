@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
 from crucible.agent.backoff import Backoff
@@ -13,7 +14,6 @@ from crucible.agent.stagework import StageError, StageWork
 from crucible.wire.archive import BadArchive, unpack
 from crucible.wire.desired import Resume
 from crucible.wire.paths import UnsafePath, safe_name
-from crucible.wire.values import dataclass
 
 MAX_BYTES = 1024**4
 MAX_FILES = 1_000_000

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from crucible.wire.checkpoints import is_unfinished
-from crucible.wire.values import dataclass
 
 
 @dataclass(frozen=True)

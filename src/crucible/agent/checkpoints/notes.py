@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import dataclass
 
 from crucible.agent.checkpoints.listing import Entry
 from crucible.wire.checkpoints import MAX_STEP
-from crucible.wire.values import dataclass
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import os
 import shutil
 import stat
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -16,7 +17,6 @@ from crucible.agent.checkpoints.whole import why_folder_torn, why_torn
 from crucible.wire.archive import BadArchive, Folder, Link, pack
 from crucible.wire.archive import Entry as Packed
 from crucible.wire.paths import UnsafePath, safe_name
-from crucible.wire.values import dataclass
 
 _CHUNK = 1024 * 1024
 

@@ -12,6 +12,7 @@ import os
 import sys
 import threading
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable
 
@@ -21,7 +22,6 @@ from crucible.agent.checkpoints.record import Record
 from crucible.agent.checkpoints.snapshot import Changed, Photographer, Snapshot, Torn
 from crucible.agent.checkpoints.waiting import Candidate, Mode, Waiting
 from crucible.agent.checkpoints.watch import How, Whole
-from crucible.wire.values import dataclass
 
 log = logging.getLogger(__name__)
 

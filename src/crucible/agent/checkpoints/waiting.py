@@ -11,13 +11,12 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from crucible.agent.checkpoints.listing import Entry
 from crucible.agent.checkpoints.notes import Note
 from crucible.agent.checkpoints.watch import How, Whole
 from crucible.wire.checkpoints import step_in_name
-from crucible.wire.values import dataclass
 
 LITTLE_BYTES = 64 * 1024**2
 LITTLE_COUNT = 10

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from crucible.agent.checkpoints.listing import Entry
 from crucible.agent.checkpoints.notes import Note
-from crucible.wire.values import dataclass
 
 SETTLE_SECONDS = 2.0
 FOLDER_SETTLE_SECONDS = 5.0

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Optional
 
@@ -16,7 +16,6 @@ from crucible.agent.limits.cgroup2 import Cgroup2Limiter
 from crucible.agent.limits.files import Files
 from crucible.agent.limits.rlimit import RlimitLimiter
 from crucible.agent.sampling.mounts import Mounts
-from crucible.wire.values import dataclass
 
 __all__ = ["Confinement", "Limiter", "LimitsProbe", "RlimitLimiter", "StillBusy", "choose"]
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Optional, Union
 
 from crucible.agent.output.seen import Epoch, Metrics, Seen
-from crucible.wire.values import dataclass
 
 SMOOTHED_OVER = 60.0
 """Seconds: how far back the rate remembers."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Optional, Union
-
-from crucible.wire.values import dataclass
 
 Epoch = Union[int, float]
 Metrics = tuple[tuple[str, float], ...]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional, Protocol
 
 from crucible.agent.sampling.mounts import Mounts
 from crucible.agent.sampling.nvml import GpuDevice, Nvml
-from crucible.wire.values import dataclass
 
 CPU, CUDA, MPS = "cpu", "cuda", "mps"
 

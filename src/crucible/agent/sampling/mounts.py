@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import Optional
-
-from crucible.wire.values import dataclass
 
 UNIFIED = ""
 """The name of the one hierarchy of cgroup v2; those of v1 are named by controller."""

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional
-
-from crucible.wire.values import dataclass
 
 
 @dataclass(frozen=True)

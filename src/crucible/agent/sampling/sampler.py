@@ -6,12 +6,12 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional, Protocol
 
 from crucible.agent.sampling.nvml import GpuReading, amd_readings
 from crucible.agent.sampling.processes import Process, Table, read_table, tree
-from crucible.wire.values import dataclass
 
 _IO = re.compile(rb"^(read|write)_bytes: (\d+)$", re.MULTILINE)
 _MEMINFO = re.compile(r"^(MemTotal|MemAvailable):\s+(\d+) kB$", re.MULTILINE)

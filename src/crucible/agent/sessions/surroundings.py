@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Callable
-
-from crucible.wire.values import dataclass
 
 
 @dataclass(frozen=True)
