@@ -9,16 +9,12 @@ Nothing here sleeps for a fixed time: `until` looks again and again until a dead
 
 from __future__ import annotations
 
-import atexit
 import contextlib
-import functools
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -27,8 +23,6 @@ from typing import Any, TypeVar
 import httpx2 as httpx
 import psutil
 from tests.nursery import Forked, Nursery, for_interpreters
-
-from crucible.control.agentfile import build_agent
 
 T = TypeVar("T")
 View = dict[str, Any]
@@ -82,7 +76,7 @@ class Deployment:
     def start(self, *prefix: str, seconds: float = 60.0, **env: str) -> float:
         """Starts the server, waits until it is ready; how long that took. `prefix` runs it under a tool."""
         nonce = os.urandom(8).hex()
-        self.settle()
+        self.home.mkdir(parents=True, exist_ok=True)
         began = time.monotonic()
         arguments, given = ("serve", "--embedded", "--nonce", nonce), {**self.env, **env}
         with open(self.home / "server.log", "ab") as log, open(os.devnull, "rb") as nothing:
@@ -93,13 +87,6 @@ class Deployment:
                 self.server = subprocess.Popen(command, env=given, stdout=log, stderr=log)
         until(lambda: self._ready(nonce), seconds, "the server")
         return time.monotonic() - began
-
-    def settle(self) -> None:
-        """Its folder as a server left it that ended before it had any job: with the agent's file, which takes time to
-        make.
-        """
-        if not self.home.exists():
-            shutil.copytree(_agent(), self.home / "agent")
 
     def kill(self) -> None:
         """kill -9 of the server."""
@@ -268,14 +255,6 @@ class Deployment:
         except (OSError, httpx.HTTPError):
             return None
         return view if view["phase"] in phases else None
-
-
-@functools.cache
-def _agent() -> Path:
-    """The folder with the agent's file, for all deployments of this process."""
-    folder = Path(tempfile.mkdtemp(prefix="crucible-agent-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return build_agent(folder).parent
 
 
 def _pages(client: httpx.Client, job: str, attempt: int | None) -> Iterator[bytes]:
