@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
-import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -13,10 +11,8 @@ import typer
 from crucible import __version__
 from crucible.cli.commands import Debug, Json, LazyGroup, Quiet, Server
 from crucible.core.errors import CrucibleError
-from crucible.wire.leaving import leave
 
 INTERRUPTED = 130
-NO_PLUGINS = "PYDANTIC_DISABLE_PLUGINS"
 
 app = typer.Typer(
     name="crucible",
@@ -30,7 +26,7 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        print(f"crucible {__version__}")
+        typer.echo(f"crucible {__version__}")
         raise typer.Exit
 
 
@@ -53,23 +49,15 @@ def _root(
     """
 
 
-def main() -> None:
-    # Loading makes many objects and next to no garbage; looking for it again and again took a twentieth of the time.
-    gc.set_threshold(200_000, 10, 10)
-    given = dict(os.environ)
-    # Pydantic would look through every installed package for plugins, for which no command has a use.
-    os.environ[NO_PLUGINS] = "1"
-    leave(run(sys.argv[1:], given))
+def main() -> int:
+    return run(sys.argv[1:])
 
 
-def run(arguments: Sequence[str], environ: Mapping[str, str] | None = None) -> int:
-    """Run one command line; returns its exit code, and lets nothing out but with --debug.
-
-    `environ` is what was given to the command, and what it gives to others: the process's own unless named.
-    """
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line; returns its exit code, and lets nothing out but with --debug."""
     try:
         command = typer.main.get_command(app)
-        result = command.main(list(arguments), "crucible", standalone_mode=False, obj=environ)
+        result = command.main(list(arguments), "crucible", standalone_mode=False)
         return result if isinstance(result, int) else 0
     except CrucibleError as error:
         if _given(arguments, "--debug"):

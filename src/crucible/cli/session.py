@@ -35,8 +35,7 @@ class Session:
 
     @classmethod
     def of(cls, ctx: typer.Context) -> Session:
-        environ = os.environ if ctx.obj is None else ctx.obj
-        return cls(dict(ctx.meta.get(FLAGS, {})), tuple(ctx.meta.get(ARGUMENTS, ())), environ)
+        return cls(dict(ctx.meta.get(FLAGS, {})), tuple(ctx.meta.get(ARGUMENTS, ())))
 
     @cached_property
     def out(self) -> Output:
