@@ -24,8 +24,6 @@ import weakref
 from collections.abc import Mapping, Sequence
 from typing import BinaryIO, NoReturn
 
-from crucible.wire.leaving import leave
-
 SERVER = "crucible.app"
 COMMAND = "crucible"
 HOST = "crucible.agent"
@@ -42,7 +40,6 @@ LOADED = {
         "crucible.server.home",
         "crucible.server.journal",
         "crucible.server.listen",
-        "crucible.server.loading",
         "crucible.server.reach",
         "psycopg",
         "pynvml",
@@ -215,15 +212,22 @@ def _become(
     if program == SERVER:
         from crucible.app import leave_soon, main
 
-        leave(main(leave=leave_soon))
+        _end(main(leave=leave_soon))
     if program == HOST:
         from crucible.agent.__main__ import main as be_agent
 
         os.setsid()  # as every host has its own
-        leave(be_agent(arguments))
+        _end(be_agent(arguments))
     from crucible.cli.main import run
 
-    leave(run(arguments))
+    _end(run(arguments))
+
+
+def _end(code: int) -> NoReturn:
+    """Without the exit handlers of the process that this one was forked from."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 if __name__ == "__main__":

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import logging
 import os
 import stat
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -264,6 +261,21 @@ def test_the_last_line_is_the_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert heard == [2]
 
 
+def test_an_unexpected_error_is_told_without_the_values_of_variables(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def fails(flags: object) -> Settings:
+        password = "hunter2"
+        raise RuntimeError(f"after {len(password)} letters")
+
+    monkeypatch.setattr("crucible.app.command.load_settings", fails)
+    assert app.main(["serve"]) == 1
+    captured = capfd.readouterr()
+    assert json.loads(captured.err.splitlines()[-1])["error"]["why"] == "RuntimeError: after 7 letters"
+    assert "Traceback" in captured.err
+    assert "hunter2" not in captured.out + captured.err
+
+
 ISSUER = {"CRUCIBLE_OIDC_ISSUER": "https://id.example.org", "CRUCIBLE_OIDC_CLIENT_ID": "crucible"}
 
 
@@ -281,45 +293,3 @@ def test_half_a_provider_is_refused(tmp_path: Path, environ: dict[str, str], sai
     with pytest.raises(BadInput, match=said) as caught:
         app.build_control(Home(tmp_path), settings)
     assert "oidc_" in caught.value.fix
-
-
-STARTED = """
-import asyncio, gc, sys
-from crucible import app
-from crucible.app.collector import RARELY
-from crucible.settings import load_settings
-
-async def once():
-    stop = asyncio.Event()
-    stop.set()
-    await app.serve(app.Options(True, "n"), load_settings(), app.build_control, stop=stop)
-
-gc.disable()
-asyncio.run(once())
-assert gc.isenabled() and gc.get_freeze_count() > 100_000 and gc.get_threshold() == RARELY
-"""
-UNUSED = (
-    *("alembic", "psutil", "sqlalchemy.dialects.postgresql", "httpx2", "nbformat", "yaml", "typer", "psycopg"),
-    *("rich", "pygments", "attr", "pydantic.v1"),
-)
-"""What a server with SQLite has no use for until somebody asks for it."""
-
-
-@pytest.mark.enable_socket
-def test_a_start_loads_nothing_for_later_and_leaves_what_it_made_to_no_collector(tmp_path: Path) -> None:
-    code = STARTED + f"print([name for name in {UNUSED!r} if name in sys.modules])"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "CRUCIBLE_HOME": str(tmp_path / "home")},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    assert done.stdout.strip() == "[]"
-
-
-def test_the_collector_works_again_after_a_start_that_failed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert app.main(["serve", "--port", "no"]) == BadInput.exit_code
-    assert gc.isenabled()
-    assert "error" in capsys.readouterr().err

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+
 from crucible.app.command import leave_soon, main
-from crucible.wire.leaving import leave
 
 if __name__ == "__main__":
-    leave(main(leave=leave_soon))
+    sys.exit(main(leave=leave_soon))

@@ -9,7 +9,6 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 
-from crucible.app import collector
 from crucible.app.control import build_control
 from crucible.app.database import work_on_database
 from crucible.app.options import parse, with_home
@@ -24,18 +23,17 @@ Leave = Callable[[int], None]
 
 def main(arguments: Sequence[str] | None = None, leave: Leave = lambda code: None) -> int:
     """Run until told to stop; the exit code. `leave` hears the code as soon as it is known."""
-    with collector.asleep():
-        try:
-            given, flags = with_home(sys.argv[1:] if arguments is None else arguments)
-            if given[:1] == ["db"]:
-                return work_on_database(given[1:], load_settings(flags))
-            asyncio.run(serve(parse(given), load_settings(flags), build_control, stopping=lambda: leave(0)))
-        except CrucibleError as error:
-            leave(error.exit_code)
-            return tell(error)
-        except Exception as error:  # noqa: BLE001 - whoever started us reads the last line, whatever happened
-            leave(CrucibleError.exit_code)
-            return tell(_unexpected(error))
+    try:
+        given, flags = with_home(sys.argv[1:] if arguments is None else arguments)
+        if given[:1] == ["db"]:
+            return work_on_database(given[1:], load_settings(flags))
+        asyncio.run(serve(parse(given), load_settings(flags), build_control, stopping=lambda: leave(0)))
+    except CrucibleError as error:
+        leave(error.exit_code)
+        return tell(error)
+    except Exception as error:  # noqa: BLE001 - whoever started us reads the last line, whatever happened
+        leave(CrucibleError.exit_code)
+        return tell(_unexpected(error))
     return 0
 
 
@@ -57,6 +55,9 @@ def tell(error: CrucibleError) -> int:
 def _unexpected(error: Exception) -> CrucibleError:
     import structlog
 
+    from crucible.server.journal import configure
+
+    configure(sys.stderr)  # until then structlog shows the values of variables
     structlog.get_logger().error("unexpected error", exc_info=error)
     return CrucibleError(
         "The server ended by an error it does not know.",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from crucible import __version__
-from crucible.app import collector
 from crucible.core.errors import Trouble
 from crucible.core.people import OWNER
 from crucible.settings import Settings
@@ -75,7 +75,9 @@ class Server:
             await control.start()
             await asyncio.gather(*(listener.listening.wait() for listener in listeners))
             await self._announce(control)
-            collector.wake()
+            # What a start made stays. If each full collection looked through it, an event would reach the last of 1,000
+            # sockets after 0.65 s instead of 0.17 s (on two busy cores), and a server would take 0.4 s longer to end.
+            gc.freeze()
             log.info("ready", url=self._url, agents_url=self._agents_url, version=__version__)
             await self._until_stopped(running)
         finally:
@@ -94,13 +96,10 @@ class Server:
         self.stopping()
 
     def _listeners(self, control: Control) -> tuple[Listener, Listener]:
+        from crucible.server.agents import build_agents_api
+        from crucible.server.api import build_api
         from crucible.server.listen import Listener
-        from crucible.server.loading import without
-
-        with without("pydantic.v1"):  # whose models FastAPI looks for and refuses
-            from crucible.server.agents import build_agents_api
-            from crucible.server.api import build_api
-            from crucible.server.proxies import trusted
+        from crucible.server.proxies import trusted
 
         api = build_api(
             control,

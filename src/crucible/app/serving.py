@@ -30,11 +30,6 @@ async def serve(
     stopping: Callable[[], None] = lambda: None,
 ) -> None:
     """Serve until a signal, a request, or `stop`; `stopping` is called once that has come."""
-    from crucible.server.loading import without
-
-    with without("rich"):  # with which structlog draws on terminals, and which takes a tenth of a start
-        import structlog  # noqa: F401
-
     from crucible.control.db.filesystem import mount_table, refuse_network
     from crucible.server.home import open_home
     from crucible.server.listen import allow_files
