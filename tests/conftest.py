@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
-import sys
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -21,17 +18,10 @@ TESTS = Path(__file__).parent
 WITH_SOCKETS = (f"{TESTS / 'e2e'}/", f"{TESTS / 'faults'}/")
 LOOPBACK = ["127.0.0.1", "::1"]
 LONGEST_ID = 1_000
-SELDOM = 700, 10, 100
-"""Of the garbage collector: it looks at everything a tenth as often as by default, which took a tenth of the time."""
 
 # Who starts the tests in the background of a script has them ignore Ctrl-C, and what they start would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
-# Libraries ask for these at every request, and Python looks through all its folders each time: now it knows.
-for absent in ("httpx", "sniffio"):
-    if find_spec(absent) is None:
-        sys.modules[absent] = None  # type: ignore[assignment]
 
 # A busy machine is slow at random; a slow example is not a wrong one.
 settings.register_profile("crucible", deadline=None)
@@ -41,19 +31,6 @@ settings.load_profile("crucible")
 def pytest_addoption(parser: pytest.Parser) -> None:
     add_options(parser)
     parser.addoption("--database", choices=["sqlite", "postgres"], default="sqlite", help="what rigs run on")
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Iterator[None]:
-    """Thousands of tests live to the end: the garbage collector need not look at them again and again."""
-    gc.disable()
-    try:
-        return (yield)
-    finally:
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(*SELDOM)
-        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

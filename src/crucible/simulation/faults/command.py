@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import os
 import signal
 import sys
@@ -25,8 +24,6 @@ AHEAD = 4
 """Seeds that wait for each process."""
 MOST_SEEDS = 10_000_000
 MOST_PROCESSES = 256
-COLLECT_AFTER = (50_000, 20, 20)
-"""What gc.set_threshold takes."""
 LARGEST_SEED = 2**63 - 1
 
 
@@ -155,7 +152,6 @@ def _first(asked: argparse.Namespace) -> int:
 def _run(seeds: range, processes: int, *, trace: bool) -> Iterator[Told]:
     """In the order of the seeds."""
     if processes == 1:
-        _collect_seldom()
         yield from (_one(seed, trace) for seed in seeds)
         return
     with ProcessPoolExecutor(processes, initializer=_begin_work) as pool:
@@ -179,14 +175,7 @@ def _in_order(pool: ProcessPoolExecutor, seeds: range, processes: int, trace: bo
 
 def _begin_work() -> None:
     """Ctrl-C ends it at once and quietly: the command says what was done."""
-    _collect_seldom()
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
-def _collect_seldom() -> None:
-    """A world is small and soon over: looking for its garbage all the time takes a tenth of the processor."""
-    gc.freeze()
-    gc.set_threshold(*COLLECT_AFTER)
 
 
 def _one(seed: int, trace: bool) -> Told:
