@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import logging
 import os
 import sys
@@ -17,26 +18,26 @@ from crucible.agent.machine import Machine
 from crucible.agent.sampling import Probe, detect_devices
 from crucible.agent.version import version
 
-_USAGE = "usage: agent.pyz host --bootstrap FILE | runner FOLDER | version\n"
 _FORMAT = "%(asctime)s %(process)d %(name)s %(message)s"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    # Read by hand: a module that reads command lines would be loaded at every start, for these three.
-    words = list(sys.argv[1:] if argv is None else argv)
+    parser = argparse.ArgumentParser(prog="agent.pyz")
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("host").add_argument("--bootstrap", type=Path, required=True, metavar="FILE")
+    commands.add_parser("runner").add_argument("folder", type=Path)
+    commands.add_parser("version")
+    given = parser.parse_args(argv)
     try:
-        if len(words) == 3 and words[:2] == ["host", "--bootstrap"]:
-            return _host(Path(words[2]))
-        if len(words) == 2 and words[0] == "runner":
-            return _runner(Path(words[1]))
+        if given.command == "host":
+            return _host(given.bootstrap)
+        if given.command == "runner":
+            return _runner(given.folder)
     except BadBootstrap as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    if words == ["version"]:
-        sys.stdout.write(f"{version()}\n")
-        return 0
-    sys.stderr.write(_USAGE)
-    return 2
+    sys.stdout.write(f"{version()}\n")
+    return 0
 
 
 def _host(file: Path) -> int:
