@@ -162,17 +162,6 @@ def test_a_server_that_has_no_provider(tmp_path: Path) -> None:
         assert (done.returncode, "has no OpenID provider" in done.stderr) == (2, True)
 
 
-def test_the_command_does_not_load_the_protocol() -> None:
-    """Neither does a server without a provider."""
-    code = (
-        "import sys; import crucible.cli.main, crucible.cli.login, crucible.client.handover, crucible.app,"
-        " crucible.control.compose, crucible.server.api;"
-        " print([name for name in sys.modules if name.split('.')[0] in ('authlib', 'joserfc')])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout.strip() == "[]"
-
-
 def test_jobs_do_not_get_the_servers_secret_at_the_provider(terminal: Terminal) -> None:
     code = "import os; print(sorted(name for name in os.environ if 'OIDC' in name))"
     assert terminal.ok("run", "--code", code).strip() == "[]"
