@@ -45,7 +45,7 @@ from crucible.core.resources import parse_duration, parse_memory
 from crucible.core.tags import parse_tag
 from crucible.server.filters import read_filter
 from crucible.server.ranges import RangeNotThere, parse_range
-from crucible.wire import mailbox, sealing
+from crucible.wire import crypto, mailbox
 from crucible.wire.desired import Assignment, BadDesired, Desired, decode_desired, encode_desired
 from crucible.wire.messages import BadBatch, Batch, Kind, Message, decode_batch, encode_batch, sign
 from crucible.wire.options import BadSchema, Option, schema_of
@@ -66,20 +66,21 @@ def cells(data: bytes) -> None:
     to_script(read_cells(data, "a.ipynb"), "a.ipynb")
 
 
-def sealed(data: bytes) -> None:
-    """As it is, and rightly sealed: whoever has the key may be hostile too."""
-    for raw in (data, _resealed(data)):
+def documents(data: bytes) -> None:
+    """As it is, and rightly signed and encrypted: who has the key may be hostile too."""
+    for raw in (data, _encoded(data, encrypted=False), _encoded(data, encrypted=True)):
         for decode in (mailbox.decode_alive, mailbox.decode_down):
             try:
                 decode(KEY, "host", raw)
-            except sealing.BadMail:
+            except crypto.BadDocument:
                 continue
 
 
-def _resealed(data: bytes) -> bytes:
+def _encoded(data: bytes, *, encrypted: bool) -> bytes:
     try:
         doc = json.loads(data)
-        return sealing.seal(KEY, mailbox.alive_name("host"), doc if isinstance(doc, dict) else {"a": 1})
+        name, doc = mailbox.alive_name("host"), doc if isinstance(doc, dict) else {"a": 1}
+        return crypto.encode_document(KEY, name, 1, doc, encrypted=encrypted)
     except (ValueError, RecursionError):
         return data
 
@@ -240,7 +241,13 @@ PARSERS = (
             DESIRED.replace(b'"assignments":[', b'"assignments":["x",'),
         ),
     ),
-    Parser("sealed mail", sealed, (), (sealing.seal(KEY, "host", {"a": 1}),), JSONS),
+    Parser(
+        "documents in a store",
+        documents,
+        (),
+        tuple(crypto.encode_document(KEY, "host", 1, {"a": 1}, encrypted=encrypted) for encrypted in (False, True)),
+        (*JSONS, *(b"signed 2 1 " + b"0" * 64 + b"\n" + doc for doc in JSONS), b"0" * 64 + b"\n"),
+    ),
     Parser("results", decode_result, (BadResult,), (encode_result(Result("value", {"a": [1, 2.5]})),), JSONS),
     Parser("schemas of options", lambda data: schema_of(json.loads(data)), (BadSchema, ValueError, RecursionError)),
     Parser("answers of plugins", described, (), (json.dumps(MODEL).encode(),), (*JSONS, HUGE_MODEL)),

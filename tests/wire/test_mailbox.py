@@ -2,31 +2,67 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
 from crucible.wire import mailbox as m
-from crucible.wire.sealing import BadMail, seal
+from crucible.wire.crypto import BadDocument, encode_document
 
 KEY = m.host_key(b"a nonce", "mch-1")
 
 
-def test_documents_come_back() -> None:
+FORMS = pytest.mark.parametrize("encrypted", [False, True], ids=["signed", "encrypted"])
+
+
+@FORMS
+def test_documents_come_back(encrypted: bool) -> None:
     alive = m.Alive("a" * 24, 3, ("PUT x", "GET y"), '{"cpus": 2}')
-    assert m.decode_alive(KEY, "host", m.encode_alive(KEY, "host", alive)) == alive
+    assert m.decode_alive(KEY, "host", m.encode_alive(KEY, "host", alive, encrypted=encrypted)) == alive
     down = m.Down(7, "a" * 24, 3, {"acked": 1}, {"PUT x": "https://x"})
-    assert m.decode_down(KEY, "host", m.encode_down(KEY, "host", down)) == down
-    assert m.decode_claim(KEY, m.encode_claim(KEY, m.Claim("i-1"))) == m.Claim("i-1")
+    assert m.decode_down(KEY, "host", m.encode_down(KEY, "host", down, encrypted=encrypted)) == down
+    claim = m.Claim("i-1")
+    assert m.decode_claim(KEY, m.encode_claim(KEY, claim, encrypted=encrypted)) == claim
+
+
+@FORMS
+def test_what_one_party_was_told_is_nothing_to_another(encrypted: bool) -> None:
+    raw = m.encode_down(KEY, "host", m.Down(7, "a" * 24, 3), encrypted=encrypted)
+    with pytest.raises(BadDocument):
+        m.decode_down(KEY, "att-1.0", raw)
+    with pytest.raises(BadDocument):
+        m.decode_alive(KEY, "host", raw)
 
 
 def test_a_document_without_its_parts_is_refused() -> None:
-    for doc in ({}, {"number": True, "life": "", "count": 1, "body": {}, "urls": {}}, {"number": 1, "body": []}):
-        with pytest.raises(BadMail):
-            m.decode_down(KEY, "host", seal(KEY, m.down_name("host"), doc))
+    for doc in ({}, {"life": "", "count": True, "body": {}, "urls": {}}, {"life": "", "count": 1, "body": []}):
+        with pytest.raises(BadDocument):
+            m.decode_down(KEY, "host", encode_document(KEY, m.down_name("host"), 1, doc, encrypted=False))
+
+
+@pytest.mark.parametrize(("mode", "private"), [(0o700, True), (0o500, True), (0o710, False), (0o704, False)])
+def test_a_folder_is_private_by_its_mode(tmp_path: Path, mode: int, private: bool) -> None:
+    folder = tmp_path / "store"
+    folder.mkdir()
+    folder.chmod(mode)
+    assert m.is_private(folder) is private
+
+
+def test_a_folder_of_another_user_is_not_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tmp_path.chmod(0o700)
+    assert m.is_private(tmp_path)
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    assert not m.is_private(tmp_path)
+
+
+def test_a_folder_that_is_not_there_is_not_private(tmp_path: Path) -> None:
+    assert not m.is_private(tmp_path / "away")
 
 
 def test_wants_are_bounded() -> None:
     alive = m.Alive("a" * 24, 1, tuple(f"PUT {n}" for n in range(1000)))
-    assert len(m.decode_alive(KEY, "host", m.encode_alive(KEY, "host", alive)).wants) == m.MAX_WANTS
+    assert len(m.decode_alive(KEY, "host", m.encode_alive(KEY, "host", alive, encrypted=False)).wants) == m.MAX_WANTS
 
 
 def test_parties() -> None:

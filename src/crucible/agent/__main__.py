@@ -11,12 +11,14 @@ from pathlib import Path
 
 from crucible.agent.attempt import run_attempt
 from crucible.agent.bootstrap import BadBootstrap, Bootstrap
+from crucible.agent.channels import check_channel
 from crucible.agent.folders import AttemptFolder
 from crucible.agent.host import run_host
 from crucible.agent.limits import LimitsProbe, choose
 from crucible.agent.machine import Machine
 from crucible.agent.sampling import Probe, detect_devices
 from crucible.agent.version import version
+from crucible.wire.crypto import NoCryptography
 
 _FORMAT = "%(asctime)s %(process)d %(name)s %(message)s"
 
@@ -33,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _host(given.bootstrap)
         if given.command == "runner":
             return _runner(given.folder)
-    except BadBootstrap as error:
+    except (BadBootstrap, NoCryptography) as error:
         sys.stderr.write(f"{error}\n")
         return 2
     sys.stdout.write(f"{version()}\n")
@@ -42,6 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _host(file: Path) -> int:
     bootstrap = Bootstrap.read(file)
+    check_channel(bootstrap)
     bootstrap.work.mkdir(mode=0o700, parents=True, exist_ok=True)
     _log_to(bootstrap.work / "host.log")
     run_host(bootstrap, lambda: _log_to(bootstrap.work / "host.log"))

@@ -132,7 +132,7 @@ class Channel(Protocol):
         """The bytes of a checkpoint of the attempt's job, from `start` on."""
 
     def secrets(self) -> dict[str, str]:
-        """The attempt's variables that are secrets. Raises Refused where one is not there any more."""
+        """The attempt's variables that are secrets. Raises Refused where one is not there any more, NoCryptography."""
 
     def close(self) -> None: ...
 

@@ -20,6 +20,7 @@ from crucible.agent.storelink.machine import StoreMachineLine
 from crucible.agent.storelink.mail import FolderMail
 from crucible.agent.storelink.party import Party
 from crucible.agent.storelink.urls import Urls
+from crucible.wire.crypto import check_cryptography
 from crucible.wire.desired import Assignment
 from crucible.wire.mailbox import HOST, host_key, party_of, runner_key
 
@@ -64,12 +65,26 @@ def machine_line(bootstrap: Bootstrap, secret: str | None) -> MachineLine:
     return StoreMachineLine(_party(bootstrap, bootstrap.store, HOST, key), key, lambda urls: _keep(path, urls))
 
 
+def check_channel(bootstrap: Bootstrap) -> None:
+    """Raise NoCryptography if what this machine says has to be encrypted and its Python cannot do that."""
+    if bootstrap.store is None:
+        return
+    folder = _folder(bootstrap, bootstrap.store)
+    if folder is None or not folder.is_private:
+        check_cryptography()
+
+
 def _party(bootstrap: Bootstrap, store: Mapping[str, object], name: str, key: bytes) -> Party:
-    folder = store.get("folder")
-    if isinstance(folder, str):
-        return Party(FolderMail(Path(folder), bootstrap.machine), name, key)
+    folder = _folder(bootstrap, store)
+    if folder is not None:
+        return Party(folder, name, key)
     urls = Urls({**_texts(store.get("urls")), **_texts(read_json(_urls_file(bootstrap)))})
     return Party(BucketMail(urls), name, key, urls)
+
+
+def _folder(bootstrap: Bootstrap, store: Mapping[str, object]) -> FolderMail | None:
+    folder = store.get("folder")
+    return FolderMail(Path(folder), bootstrap.machine) if isinstance(folder, str) else None
 
 
 def _urls_file(bootstrap: Bootstrap) -> Path:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from crucible.agent.backoff import Backoff
 from crucible.agent.channel import Channel, Refused, Unreachable
 from crucible.agent.stagework import StageError, StageWork
+from crucible.wire.crypto import NoCryptography
 
 TOLD_AFTER = 2
 
@@ -24,6 +25,8 @@ def handed_secrets(wanted: Sequence[str], channel: Channel, work: StageWork) -> 
             if tries == TOLD_AFTER:
                 work.say(f"waiting for the job's secrets: {error}")
             work.abandoned.wait(backoff.next())
+        except NoCryptography as error:
+            raise StageError(f"the job's secrets cannot be read here: {error}") from error
         except Refused as error:
             raise StageError(f"the job's secrets were not handed over: {error}") from error
     else:

@@ -17,7 +17,7 @@ from crucible.control.crashpoints import crashpoint
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement
 from crucible.control.feed import Feed, Hint
-from crucible.control.ingest import SEGMENT, AttemptGone, Ingest
+from crucible.control.ingest import SEGMENT, AttemptGone, Ingest, note
 from crucible.control.ports import Ports
 from crucible.control.secrets import Vault
 from crucible.control.secrets.handing import handed
@@ -206,6 +206,17 @@ class Agents:
             world = repository.load_world(unit.conn, job)
             assert world is not None, "an attempt has a job"
             unit.advance(world, Heard(attempt))
+
+        await self._tools.writer.write(tell)
+
+    async def note(self, attempt: str, text: str) -> None:
+        """Add a line for people to the events of the attempt's job."""
+        job = await self._job_of(attempt)
+
+        def tell(unit: Unit) -> None:
+            world = repository.load_world(unit.conn, job)
+            assert world is not None, "an attempt has a job"
+            note(unit, world, text)
 
         await self._tools.writer.write(tell)
 

@@ -159,7 +159,7 @@ class Ingest:
             if fact is None:
                 return self._material(unit, batch, world, message)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
-            return _note(unit, world, f"a {message.kind.value} message could not be read: {error}")
+            return note(unit, world, f"a {message.kind.value} message could not be read: {error}")
         self._remember(unit, batch, message)
         return _tell_skew(unit, unit.advance(world, fact), message)
 
@@ -183,7 +183,7 @@ class Ingest:
             case Kind.RESULT:
                 results.store(unit.conn, world.job.id, batch.attempt, message.data, unit.now)
             case _:
-                return _note(unit, world, str(message.data.get("text", ""))[:2000])
+                return note(unit, world, str(message.data.get("text", ""))[:2000])
         return world
 
     def _store_checkpoint(self, unit: Unit, batch: Batch, world: World, message: Message) -> World:
@@ -211,11 +211,12 @@ class _Slot:
 def _tell_skew(unit: Unit, world: World, message: Message) -> World:
     """An agent outlives servers: one of another version goes on, and people can see it."""
     agent = message.data.get("agent") if message.kind is Kind.STARTED else None
-    note = agent_note(str(agent), __version__) if agent else None
-    return _note(unit, world, note) if note else world
+    text = agent_note(str(agent), __version__) if agent else None
+    return note(unit, world, text) if text else world
 
 
-def _note(unit: Unit, world: World, text: str) -> World:
+def note(unit: Unit, world: World, text: str) -> World:
+    """Add a line for people to the job's events."""
     return unit.save(world, Step(world, (Event("note", {"text": text}),)))
 
 

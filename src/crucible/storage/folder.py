@@ -124,10 +124,11 @@ class Folder:
                 continue
 
 
-def _make_root(root: Path) -> None:
+def _make_root(root: Path, mode: int = 0o700) -> None:
+    """Make the folder, for its user alone, and the way to it, each as durable as what will be in it."""
     if not root.is_dir():
-        _make_root(root.parent)
-        root.mkdir(exist_ok=True)
+        _make_root(root.parent, 0o777)
+        root.mkdir(mode, exist_ok=True)
         _sync(root.parent)
 
 

@@ -10,13 +10,14 @@ A store is a shared folder, or a bucket. Below `mailboxes/<machine>/` lie
         up/<life>-<n>               signed batches of messages, create-only, never written twice
         blobs/<what>-<sha256>       log segments, outputs and checkpoints, before the message that announces them
 
-Nothing in the store has to be trusted and no secret lies readable in it. The nonce of the bootstrap, which
-both sides know and which never travels through the store, gives the host's key; each attempt's secret gives
-its runner's key. `claim`, `alive` and `down` are sealed with these keys: the content is hidden and cannot be
-changed or moved to another name. Batches carry the signature that they have over https, in clear; a blob
-counts only with the hash that a signed message names. An agent makes up a new `life` each time it starts and
-believes a `down` only if that names its life and has a higher number than the last: an old one put back is
-passed over. Messages have numbers of their own, so a batch that comes twice is stored once.
+Nothing in the store has to be trusted. The nonce of the bootstrap, which both sides know and which never travels
+through the store, gives the host's key; each attempt's secret gives its runner's key. `claim`, `alive` and `down` are
+documents under these keys (`crypto.py`): they cannot be changed or moved to another name. They are encrypted, unless
+the store is a folder that is private to the user who runs both sides and the document holds no secret of a project:
+then they are signed. Batches carry the signature that they have over https, in clear; a blob counts only with the
+hash that a signed message names. An agent makes up a new `life` each time it starts and believes a `down` only if
+that names its life and has a higher number than the last: an old one put back is passed over. Messages have numbers
+of their own, so a batch that comes twice is stored once.
 
 Bundles, log segments, outputs and checkpoints lie in the store as what they are: who may read the store may
 read them.
@@ -30,18 +31,19 @@ import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Optional
 
+from crucible.wire.crypto import BadDocument, decode_document, encode_document
 from crucible.wire.messages import derive_secret
-from crucible.wire.sealing import BadMail, seal, unseal
 
 ROOT = "mailboxes"
 CLAIM = "claim"
 SECRETS = "GET secrets"
 """What a runner wants before it starts a program that has some: they come in `down`, and leave it with the wish."""
 HOST = "host"
-MAX_SEALED = 4 * 1024 * 1024
-"""Bytes of a sealed document: more is not read."""
+MAX_DOCUMENT = 4 * 1024 * 1024
+"""Bytes of a document: more is not read."""
 MAX_WANTS = 64
 MAX_OUTSTANDING = 64
 """Batches of one life that may lie in the mailbox before the runner waits for them to be taken in."""
@@ -165,59 +167,63 @@ def runner_key(secret: bytes, party: str) -> bytes:
 # Documents
 
 
-def encode_claim(key: bytes, claim: Claim) -> bytes:
-    return seal(key, CLAIM, {"native_id": claim.native_id})
+def is_private(folder: Path) -> bool:
+    """Whether the folder is this user's and nobody else can open it; False where that cannot be told."""
+    try:
+        found = os.stat(folder)
+    except OSError:
+        return False
+    return found.st_uid == os.geteuid() and not found.st_mode & 0o077
+
+
+def encode_claim(key: bytes, claim: Claim, *, encrypted: bool) -> bytes:
+    return encode_document(key, CLAIM, 0, {"native_id": claim.native_id}, encrypted=encrypted)
 
 
 def decode_claim(key: bytes, raw: bytes) -> Claim:
-    return Claim(_text(unseal(key, CLAIM, raw), "native_id"))
+    _, doc = decode_document(key, CLAIM, raw)
+    return Claim(_text(doc, "native_id"))
 
 
-def encode_alive(key: bytes, party: str, alive: Alive) -> bytes:
-    doc = {"life": alive.life, "count": alive.count, "wants": list(alive.wants), "devices": alive.devices}
-    return seal(key, alive_name(party), doc)
+def encode_alive(key: bytes, party: str, alive: Alive, *, encrypted: bool) -> bytes:
+    doc = {"life": alive.life, "wants": list(alive.wants), "devices": alive.devices}
+    return encode_document(key, alive_name(party), alive.count, doc, encrypted=encrypted)
 
 
 def decode_alive(key: bytes, party: str, raw: bytes) -> Alive:
-    doc = unseal(key, alive_name(party), raw)
+    count, doc = decode_document(key, alive_name(party), raw)
     wants, devices = doc.get("wants"), doc.get("devices")
     return Alive(
         _text(doc, "life"),
-        _number(doc, "count"),
+        count,
         tuple(str(want) for want in wants[:MAX_WANTS]) if isinstance(wants, list) else (),
         devices if isinstance(devices, str) else None,
     )
 
 
-def encode_down(key: bytes, party: str, down: Down) -> bytes:
-    doc = {
-        "number": down.number,
-        "life": down.life,
-        "count": down.count,
-        "body": dict(down.body),
-        "urls": dict(down.urls),
-    }
-    return seal(key, down_name(party), doc)
+def encode_down(key: bytes, party: str, down: Down, *, encrypted: bool) -> bytes:
+    doc = {"life": down.life, "count": down.count, "body": dict(down.body), "urls": dict(down.urls)}
+    return encode_document(key, down_name(party), down.number, doc, encrypted=encrypted)
 
 
 def decode_down(key: bytes, party: str, raw: bytes) -> Down:
-    doc = unseal(key, down_name(party), raw)
+    number, doc = decode_document(key, down_name(party), raw)
     body, urls = doc.get("body"), doc.get("urls")
     if not isinstance(body, dict) or not isinstance(urls, dict):
-        raise BadMail("a document without its parts")
+        raise BadDocument("a document without its parts")
     links = {str(name): str(url) for name, url in urls.items()}
-    return Down(_number(doc, "number"), _text(doc, "life"), _number(doc, "count"), body, links)
+    return Down(number, _text(doc, "life"), _number(doc, "count"), body, links)
 
 
 def _text(doc: Mapping[str, Any], name: str) -> str:
     value = doc.get(name)
     if not isinstance(value, str):
-        raise BadMail(f"{name} is missing")
+        raise BadDocument(f"{name} is missing")
     return value
 
 
 def _number(doc: Mapping[str, Any], name: str) -> int:
     value = doc.get(name)
     if not isinstance(value, int) or isinstance(value, bool):
-        raise BadMail(f"{name} is missing")
+        raise BadDocument(f"{name} is missing")
     return value

@@ -34,7 +34,8 @@ class Side:
     def say(self, number: int, count: int = 1, life: str | None = None, key: bytes = KEY, **body: object) -> None:
         urls = body.pop("urls", {})
         assert isinstance(urls, dict)
-        raw = encode_down(key, ME, Down(number, life or self.alive().life, count, body, urls))
+        down = Down(number, life or self.alive().life, count, body, urls)
+        raw = encode_down(key, ME, down, encrypted="secrets" in body)
         self.mail.put(down_name(ME), raw, len(raw))
 
 

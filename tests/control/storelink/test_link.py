@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.control.storelink.world import FakeHost, Mailroom
-from tests.control.world import pieces, secret, sha
+from tests.control.storelink.world import FakeHost, Mailroom, make_mailroom
+from tests.control.world import give_back, pieces, secret, sha
 
 from crucible.agent.channel import AttemptWish, ClaimedByAnother, Gone, Refused
 from crucible.agent.link import Unreachable
@@ -18,6 +21,7 @@ from crucible.core.lifecycle import MachineState
 from crucible.core.lifecycle import facts as f
 from crucible.core.people import OWNER
 from crucible.core.secret import Secret
+from crucible.storage import Store
 from crucible.wire.desired import Desired
 from crucible.wire.mailbox import decode_down, down_name, mailbox, runner_key
 from crucible.wire.messages import Kind
@@ -208,20 +212,99 @@ async def test_the_bundle_is_read_where_it_lies(mailroom: Mailroom) -> None:
     assert b"".join(runner.channel.bundle(sha(code), 3)) == code[3:]
 
 
-async def test_no_secret_lies_readable_in_the_store(mailroom: Mailroom) -> None:
-    job, machine, _ = await mailroom.host_up(env={"TOKEN": "a-value-of-the-user"})
-    runner = await mailroom.runner(job)
+STORES = {"private folder": (0o700, False), "open folder": (0o755, False), "bucket": (0o700, True)}
+
+
+@pytest.fixture(params=STORES)
+async def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Mailroom]:
+    mode, bucket = STORES[request.param]
+    room = await make_mailroom(tmp_path, mode, bucket=bucket)
+    yield await room.restart(Recording(room.rig.ports.store))
+    await give_back(room.rig.ports.db)
+
+
+class Recording:
+    """A store that keeps all that was ever put into it."""
+
+    def __init__(self, inner: Store) -> None:
+        self._inner = inner
+        self.written: list[bytes] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def put(self, key: str, data: bytes, **more: Any) -> Any:
+        self.written.append(data)
+        return self._inner.put(key, data, **more)
+
+
+async def test_no_secret_lies_readable_in_the_store(any_store: Mailroom) -> None:
+    """Where others may look, nothing does; in a folder of the one user of both sides a project's secrets do not."""
+    value = "a-secret-of-the-project"
+    await any_store.rig.parts.vault.set(OWNER, "default", "TOKEN", Secret(value))
+    job, machine, host = await any_store.host_up(env={"TOKEN": "a-value-of-the-user"}, secrets={"HF": "TOKEN"})
+    runner = await any_store.runner(job)
+    assert await any_store.while_serving(runner.channel.secrets) == {"HF": value}
     runner.whole_life()
-    runner.beat()
-    await mailroom.link.round()
-    everything = b"".join(path.read_bytes() for path in mailroom.folder.rglob("*") if path.is_file())
+    for speaker in (runner, host):
+        speaker.beat()
+    await any_store.link.round()
+    written = any_store.rig.ports.store.written  # type: ignore[attr-defined]
+    files = [path.read_bytes() for path in any_store.folder.rglob("*") if path.is_file()]
+    everything = b"".join([*written, *files])
+    assert len(written) > 5
     for name in ("nonce", "machine"):
         assert secret(name, machine) not in everything
-    assert secret("attempt", runner.attempt) not in everything
-    assert b"a-value-of-the-user" not in everything
+    assert value.encode() not in everything
+    others = [secret("attempt", runner.attempt), b"a-value-of-the-user"]
+    assert all((other in everything) == is_private(any_store) for other in others)
+    alive = (any_store.box(machine) / "parties/host/alive").read_bytes()
+    assert alive.startswith(b"signed" if is_private(any_store) else b"encrypted")
 
 
-async def test_secrets_come_sealed_and_only_while_they_are_asked_for(mailroom: Mailroom) -> None:
+def is_private(mailroom: Mailroom) -> bool:
+    return not mailroom.bucket and mailroom.folder.stat().st_mode & 0o077 == 0
+
+
+async def test_a_job_runs_to_its_end_in_any_store(any_store: Mailroom) -> None:
+    job, _, _ = await any_store.host_up()
+    (await any_store.runner(job)).whole_life()
+    await any_store.link.round()
+    assert (await _job(any_store, job))["state"] == "completed"
+
+
+async def test_a_folder_that_is_opened_to_others_gets_encrypted_documents_from_then_on(mailroom: Mailroom) -> None:
+    job, machine, host = await mailroom.host_up(env={"TOKEN": "a-value-of-the-user"})
+    down = mailroom.box(machine) / "parties/host/down"
+    assert b"a-value-of-the-user" in down.read_bytes()
+    mailroom.folder.chmod(0o750)
+    host.beat()
+    await mailroom.link.round()
+    assert b"a-value-of-the-user" not in down.read_bytes()
+    (await mailroom.runner(job)).beat()
+    assert b"a-value-of-the-user" not in b"".join(p.read_bytes() for p in mailroom.folder.rglob("*") if p.is_file())
+    assert host.party.look() is not None
+
+
+async def test_a_sign_of_life_that_is_put_back_is_no_contact(mailroom: Mailroom) -> None:
+    job, machine, _ = await mailroom.host_up()
+    runner = await mailroom.runner(job)
+    alive, kept = mailroom.box(machine) / f"parties/{runner.party.name}/alive", []
+    for _ in range(3):
+        runner.beat()
+        kept.append(alive.read_bytes())
+        await mailroom.link.round()
+    assert runner.attempt in mailroom.rig.contacts.take().attempts
+    for old in kept:
+        alive.write_bytes(old)
+        await mailroom.link.round()
+    assert not mailroom.rig.contacts.take().attempts
+    runner.beat()
+    await mailroom.link.round()
+    assert runner.attempt in mailroom.rig.contacts.take().attempts
+
+
+async def test_secrets_come_encrypted_and_only_while_they_are_asked_for(mailroom: Mailroom) -> None:
     value = "a-secret-of-the-project"
     await mailroom.rig.parts.vault.set(OWNER, "default", "TOKEN", Secret(value))
     job, machine, _ = await mailroom.host_up(secrets={"HF": "TOKEN"})

@@ -32,6 +32,8 @@ class Mailroom:
     rig: Rig
     folder: Path
     link: StoreLink
+    bucket: bool = False
+    """Neither side takes it for a folder."""
 
     def box(self, machine: str) -> Path:
         return self.folder / mailbox(machine)
@@ -46,7 +48,7 @@ class Mailroom:
         rig = join(ports, self.rig.clock, self.rig.calls, self.rig.backends, self.rig.deployment.scratch)
         await rig.places.refresh()
         await rig.duties.renew(ports.db, rig.clock)
-        return Mailroom(rig, self.folder, make_link(rig, self.folder))
+        return Mailroom(rig, self.folder, make_link(rig, None if self.bucket else self.folder), self.bucket)
 
     async def while_serving(self, work: Callable[[], T], seconds: float = 20.0) -> T:
         """What an agent's blocking call returns, with the mailboxes served meanwhile."""
@@ -65,7 +67,7 @@ class Mailroom:
         return job, (await self.rig.machine()).id
 
     def host(self, machine: str) -> FakeHost:
-        return FakeHost(self.folder, machine)
+        return FakeHost(self.folder, machine, bucket=self.bucket)
 
     async def host_up(self, **spec: object) -> tuple[str, str, FakeHost]:
         """A job whose machine has a host that was granted the machine and is in contact."""
@@ -76,25 +78,33 @@ class Mailroom:
 
     async def runner(self, job: str) -> StoreRunner:
         attempt = await self.rig.attempt(job)
-        return StoreRunner(self.folder, attempt.slots[0].machine, attempt.id)
+        return StoreRunner(self.folder, attempt.slots[0].machine, attempt.id, bucket=self.bucket)
 
 
-def make_link(rig: Rig, folder: Path) -> StoreLink:
+def make_link(rig: Rig, folder: Path | None) -> StoreLink:
     return StoreLink(rig.ports, rig.agents, Postroom(rig.ports, folder), KEY, rig.backends)
 
 
-async def make_mailroom(tmp_path: Path) -> Mailroom:
+async def make_mailroom(tmp_path: Path, mode: int = 0o700, *, bucket: bool = False) -> Mailroom:
     folder = tmp_path / "store"
+    folder.mkdir()
+    folder.chmod(mode)
     plain = await make_rig(tmp_path)
     ports = replace(plain.ports, store=open_store(str(folder)))
     rig = join(ports, plain.clock, plain.calls, plain.backends, tmp_path)
     await rig.places.refresh()
     await rig.duties.renew(ports.db, rig.clock)
-    return Mailroom(rig, folder, make_link(rig, folder))
+    return Mailroom(rig, folder, make_link(rig, None if bucket else folder), bucket)
 
 
-def quick_mail(folder: Path, machine: str) -> FolderMail:
-    mail = FolderMail(folder, machine)
+class BucketLike(FolderMail):
+    """A bucket as far as documents are concerned: nobody knows who may read it."""
+
+    is_private = False  # type: ignore[assignment]
+
+
+def quick_mail(folder: Path, machine: str, *, bucket: bool = False) -> FolderMail:
+    mail = (BucketLike if bucket else FolderMail)(folder, machine)
     mail.pace = 0.01
     return mail
 
@@ -102,10 +112,10 @@ def quick_mail(folder: Path, machine: str) -> FolderMail:
 class FakeHost:
     """A host's line with the key that its bootstrap's nonce gives it."""
 
-    def __init__(self, folder: Path, machine: str, nonce: bytes | None = None) -> None:
+    def __init__(self, folder: Path, machine: str, nonce: bytes | None = None, *, bucket: bool = False) -> None:
         key = host_key(nonce or secret("nonce", machine), machine)
         self.clock = 0.0
-        self.party = Party(quick_mail(folder, machine), HOST, key, clock=lambda: self.clock)
+        self.party = Party(quick_mail(folder, machine, bucket=bucket), HOST, key, clock=lambda: self.clock)
         self.line = StoreMachineLine(self.party, key)
 
     def beat(self) -> None:
@@ -116,11 +126,11 @@ class FakeHost:
 class StoreRunner:
     """A runner's channel, and its voice: numbers its messages."""
 
-    def __init__(self, folder: Path, machine: str, attempt: str, rank: int = 0) -> None:
+    def __init__(self, folder: Path, machine: str, attempt: str, rank: int = 0, *, bucket: bool = False) -> None:
         name = party_of(attempt, rank)
         self.clock = 0.0
         key = runner_key(secret("attempt", attempt), name)
-        self.party = Party(quick_mail(folder, machine), name, key, clock=lambda: self.clock)
+        self.party = Party(quick_mail(folder, machine, bucket=bucket), name, key, clock=lambda: self.clock)
         self.channel = StoreChannel(self.party, attempt, rank, secret("attempt", attempt).decode())
         self.attempt = attempt
         self.folder = folder

@@ -24,6 +24,7 @@ class BucketMail:
     """Create-only is not for one who holds a URL: the names that matter are never used twice."""
 
     pace = 2.0
+    is_private = False
 
     def __init__(self, urls: Urls) -> None:
         self._urls = urls

@@ -14,6 +14,7 @@ from typing import BinaryIO, Callable
 
 from crucible.agent.channel import AttemptWish, LogSegment, Refused, Unreachable, wish_of
 from crucible.agent.storelink.party import Party
+from crucible.wire.crypto import check_cryptography
 from crucible.wire.mailbox import SECRETS, Down, artifact_blob, checkpoint_blob, log_blob
 from crucible.wire.messages import Batch, Message, encode_batch
 
@@ -87,7 +88,8 @@ class StoreChannel:
         return self._fetch(f"checkpoints/{sha256}", start)
 
     def secrets(self) -> dict[str, str]:
-        """They come sealed, and lie in the store no longer than they are asked for."""
+        """They come encrypted, and lie in the store no longer than they are asked for. Raises NoCryptography too."""
+        check_cryptography()
         self._party.want(SECRETS)
         try:
             until = time.monotonic() + SECRETS_SECONDS

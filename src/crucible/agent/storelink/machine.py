@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from typing import Callable
 
 from crucible.agent.channel import ClaimedByAnother, Gone, Refused, Unreachable
-from crucible.agent.storelink.party import Party
+from crucible.agent.storelink.party import Party, unreachable_without_cryptography
+from crucible.wire.crypto import BadDocument
 from crucible.wire.desired import BadDesired, Desired, decode_desired
-from crucible.wire.mailbox import CLAIM, MAX_SEALED, Claim, decode_claim, encode_claim
-from crucible.wire.sealing import BadMail
+from crucible.wire.mailbox import CLAIM, MAX_DOCUMENT, Claim, decode_claim, encode_claim
 
 GRANT_SECONDS = 10.0
 
@@ -42,7 +42,8 @@ class StoreMachineLine:
 
     def claim(self, nonce: str, native_id: str) -> str:
         """The key, once the control plane has named this host. Raises as a claim over https does."""
-        self._put_claim(native_id)
+        with unreachable_without_cryptography():
+            self._put_claim(native_id)
         until = time.monotonic() + GRANT_SECONDS
         while time.monotonic() < until:
             self._party.beat()
@@ -58,13 +59,13 @@ class StoreMachineLine:
         raise Unreachable("the control plane has not answered the claim")
 
     def _put_claim(self, native_id: str) -> None:
-        raw = encode_claim(self._key, Claim(native_id))
+        raw = encode_claim(self._key, Claim(native_id), encrypted=not self._mail.is_private)
         if self._mail.put_new(CLAIM, raw):
             return
-        found = self._mail.get(CLAIM, MAX_SEALED)
+        found = self._mail.get(CLAIM, MAX_DOCUMENT)
         try:
             holder = decode_claim(self._key, found or b"").native_id
-        except BadMail:  # not one of ours
+        except BadDocument:  # not one of ours
             self._mail.put(CLAIM, raw, len(raw))
             return
         if holder != native_id:

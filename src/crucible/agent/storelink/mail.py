@@ -15,7 +15,7 @@ from typing import BinaryIO, Protocol, Union
 
 from crucible.agent.channel import NoRoom, Unreachable
 from crucible.agent.files import sync_folder
-from crucible.wire.mailbox import mailbox
+from crucible.wire.mailbox import is_private, mailbox
 from crucible.wire.paths import UnsafePath, safe_join
 
 CHUNK = 1024 * 1024
@@ -28,6 +28,10 @@ class Mail(Protocol):
     """Names are relative to the mailbox. `pace` is how many seconds to wait before looking again."""
 
     pace: float
+
+    @property
+    def is_private(self) -> bool:
+        """Whether nobody but this user can read what is put: then documents need no encryption."""
 
     def get(self, name: str, limit: int) -> bytes | None:
         """The object; None when it is not there or larger than `limit`."""
@@ -50,6 +54,10 @@ class FolderMail:
     def __init__(self, root: Path, machine: str) -> None:
         self._root = root
         self._box = root / mailbox(machine)
+
+    @property
+    def is_private(self) -> bool:
+        return is_private(self._root)
 
     def get(self, name: str, limit: int) -> bytes | None:
         with _troubles(name):

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections import deque
+from collections.abc import Iterator
 from typing import Callable
 
 from crucible.agent.channel import Unreachable
 from crucible.agent.storelink.mail import Mail
 from crucible.agent.storelink.urls import Urls
+from crucible.wire.crypto import BadDocument, NoCryptography
 from crucible.wire.mailbox import (
+    MAX_DOCUMENT,
     MAX_OUTSTANDING,
-    MAX_SEALED,
     MAX_WANTS,
     Alive,
     Down,
@@ -23,7 +26,6 @@ from crucible.wire.mailbox import (
     new_life,
     segment_name,
 )
-from crucible.wire.sealing import BadMail
 
 BEAT_SECONDS = 10.0
 SOON_SECONDS = 1.0
@@ -68,7 +70,8 @@ class Party:
             if self._count and since < BEAT_SECONDS and not soon:
                 return
             alive = Alive(self._life, self._count + 1, wants, devices)
-            raw = encode_alive(self._key, self.name, alive)
+            with unreachable_without_cryptography():
+                raw = encode_alive(self._key, self.name, alive, encrypted=not self.mail.is_private)
             self.mail.put(alive_name(self.name), raw, len(raw))
             self._count, self._beat_at, self._asked = alive.count, self._clock(), wants
 
@@ -79,7 +82,7 @@ class Party:
 
     def look(self) -> Down | None:
         """The newest that was said to this life; None before the first."""
-        raw = self.mail.get(down_name(self.name), MAX_SEALED)
+        raw = self.mail.get(down_name(self.name), MAX_DOCUMENT)
         with self._lock:
             if raw is not None:
                 self._hear(raw)
@@ -87,8 +90,9 @@ class Party:
 
     def _hear(self, raw: bytes) -> None:
         try:
-            down = decode_down(self._key, self.name, raw)
-        except BadMail:
+            with unreachable_without_cryptography():
+                down = decode_down(self._key, self.name, raw)
+        except BadDocument:
             return
         before = self._down
         if down.life != self._life or (before is not None and down.number <= before.number):
@@ -123,3 +127,12 @@ class Party:
         if self.urls is not None:
             for n in range(self._segments, self._segments + MAX_OUTSTANDING // 4):
                 self.urls.want("PUT", segment_name(self.name, self._life, n))
+
+
+@contextlib.contextmanager
+def unreachable_without_cryptography() -> Iterator[None]:
+    """Raise Unreachable where the package that encrypts is missing: what is to be said waits for it."""
+    try:
+        yield
+    except NoCryptography as error:
+        raise Unreachable(str(error)) from error

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 
 from crucible.control.storelink.postroom import Postroom, own_wants
 from crucible.storage.layout import bundle_key, checkpoint_key
+from crucible.wire.crypto import BadDocument, OldDocument
 from crucible.wire.desired import Assignment
 from crucible.wire.mailbox import (
-    MAX_SEALED,
+    MAX_DOCUMENT,
     Alive,
     Down,
     alive_name,
@@ -21,7 +22,6 @@ from crucible.wire.mailbox import (
     is_segment,
     mailbox,
 )
-from crucible.wire.sealing import BadMail
 
 QUIET_SECONDS = 60.0
 """An agent that lives writes several times in this time."""
@@ -53,6 +53,10 @@ class Box:
         self.gone_since: float | None = None
         self.refused_claim: bytes | None = None
         self.denied = False
+        self.old: set[str] = set()
+        """Parties whose documents are of version 0.1.0."""
+        self.noted: set[str] = set()
+        """Attempts whose users know that."""
         self._heard: dict[str, _Heard] = {}
         self._said: dict[str, tuple[int, str]] = {}
 
@@ -63,14 +67,17 @@ class Box:
         """
         if alive_name(party.name) not in names:
             return None, False
-        raw = await self._postroom.get(self.machine, alive_name(party.name), MAX_SEALED)
+        raw = await self._postroom.get(self.machine, alive_name(party.name), MAX_DOCUMENT)
         before = self._heard.get(party.name)
         try:
             alive = decode_alive(party.key, party.name, raw or b"")
-        except BadMail:
+        except BadDocument as error:
+            if isinstance(error, OldDocument):
+                self.old.add(party.name)
             return (None if before is None else before.alive), False
-        if before is not None and alive == before.alive:
-            return alive, False
+        self.old.discard(party.name)
+        if before is not None and (alive == before.alive or _is_older(alive, before.alive)):
+            return before.alive, False
         self._heard[party.name] = _Heard(alive, now)
         return alive, before is not None
 
@@ -82,7 +89,7 @@ class Box:
     async def say(
         self, party: Party, alive: Alive | None, body: Mapping[str, object], now: float, urls: Mapping[str, str]
     ) -> None:
-        """Tell the party, unless it has been told just that."""
+        """Tell the party, unless it has been told just that. Secrets of a project are always encrypted."""
         if alive is None:
             return
         steady = _steady(alive, body, urls)
@@ -91,7 +98,9 @@ class Box:
             return
         number = max(number + 1, int(now * 1000))
         down = Down(number, alive.life, alive.count, body, urls)
-        await self._postroom.put(self.machine, down_name(party.name), encode_down(party.key, party.name, down))
+        encrypted = "secrets" in body or not await self._postroom.is_private()
+        raw = encode_down(party.key, party.name, down, encrypted=encrypted)
+        await self._postroom.put(self.machine, down_name(party.name), raw)
         self._said[party.name] = (number, steady)
 
     async def urls(self, party: Party, alive: Alive | None, keys: Mapping[str, str]) -> dict[str, str]:
@@ -132,6 +141,11 @@ def readable(assignment: Assignment | None) -> dict[str, str]:
         sha256 = assignment.resume_from.sha256
         keys[f"checkpoints/{sha256}"] = checkpoint_key(assignment.job, sha256)
     return keys
+
+
+def _is_older(alive: Alive, before: Alive) -> bool:
+    """Whether somebody has put back what this life of the agent wrote earlier."""
+    return alive.life == before.life and alive.count < before.count
 
 
 def _steady(alive: Alive, body: Mapping[str, object], urls: Mapping[str, str]) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from crucible.control.ports import Ports
 from crucible.storage import NotFound
 from crucible.storage.store import Method, Signs
-from crucible.wire.mailbox import CLAIM, HOST, ROOT, alive_name, down_name, mailbox
+from crucible.wire.mailbox import CLAIM, HOST, ROOT, alive_name, down_name, is_private, mailbox
 
 LANE = "mailbox"
 DEADLINE = 30.0
@@ -33,6 +33,11 @@ class Postroom:
             return {"folder": str(self._folder)}
         wants = (f"PUT {CLAIM}", f"GET {CLAIM}", *own_wants(HOST))
         return {"urls": await self.urls({want: f"{mailbox(machine)}/{want[4:]}" for want in wants})}
+
+    async def is_private(self) -> bool:
+        """Whether the store is a folder that nobody but this user can open, as it is now."""
+        folder = self._folder
+        return folder is not None and await self._ports.calls.run(LANE, lambda: is_private(folder), DEADLINE)
 
     async def urls(self, wants: Mapping[str, str]) -> dict[str, str]:
         """Signed URLs for `METHOD name` -> key; none where agents see the store themselves.

@@ -18,11 +18,12 @@ from crucible.control.storelink.intake import Intake, Runner, Taken
 from crucible.control.storelink.postroom import Postroom
 from crucible.core.errors import BadInput, CrucibleError, NotAllowed, NotFound
 from crucible.core.lifecycle import Machine, MachineState
+from crucible.wire.crypto import BadDocument
 from crucible.wire.desired import Assignment, Desired, encode_desired
 from crucible.wire.mailbox import (
     CLAIM,
     HOST,
-    MAX_SEALED,
+    MAX_DOCUMENT,
     SECRETS,
     Alive,
     alive_name,
@@ -34,13 +35,16 @@ from crucible.wire.mailbox import (
     runner_key,
 )
 from crucible.wire.messages import derive_secret
-from crucible.wire.sealing import BadMail
 
 log = structlog.get_logger(__name__)
 
 LEFT_SECONDS = 600.0
 """What cannot be taken in of a machine that is gone is kept so long."""
 MAKING = (MachineState.INTENDED, MachineState.CREATING)
+OLD_AGENT = (
+    "the agent of this attempt is of version 0.1.0, whose documents in the store this server cannot read: it counts "
+    "as silent, though what it stores still arrives; to run the job under a new agent, cancel and resume it"
+)
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,7 @@ class Visit:
         for slot in slots:
             if not slot.ended or self._of(slot.party):
                 news |= await self._runner(slot, assigned.get((slot.attempt, slot.rank)))
+        await self._note_old_agents(slots)
         if news:
             document = await self._document(None)
         await self._say_to_host(host, alive, document)
@@ -101,12 +106,12 @@ class Visit:
     async def _claim(self, host: Party, nonce: bytes) -> None:
         if self.row.claimed_by is not None or CLAIM not in self.names:
             return
-        raw = await self.postroom.get(self.row.id, CLAIM, MAX_SEALED) or b""
+        raw = await self.postroom.get(self.row.id, CLAIM, MAX_DOCUMENT) or b""
         if raw == self.box.refused_claim:
             return
         try:
             await self.agents.claim(self.row.id, nonce.decode(), decode_claim(host.key, raw).native_id)
-        except (BadMail, NotAllowed) as error:
+        except (BadDocument, NotAllowed) as error:
             self.box.refused_claim = raw
             self.box.denied = isinstance(error, NotAllowed)
             log.warning("a claim is refused", machine=self.row.id, why=str(error))
@@ -138,6 +143,13 @@ class Visit:
 
     # Runners
 
+    async def _note_old_agents(self, slots: Collection[_Slot]) -> None:
+        """Say once of each attempt that its agent, or its machine's, cannot be understood any more."""
+        for slot in slots:
+            if not slot.ended and self.box.old & {HOST, slot.party} and slot.attempt not in self.box.noted:
+                await self.agents.note(slot.attempt, OLD_AGENT)
+                self.box.noted.add(slot.attempt)
+
     async def _runner(self, slot: _Slot, assignment: Assignment | None) -> bool:
         """Whether anything came from it, which may have changed what is wanted of the machine."""
         secret = derive_secret(self.key, "attempt", slot.attempt)
@@ -166,7 +178,7 @@ class Visit:
         return await self.agents.attempt_desired(slot.attempt, slot.rank, False, known_by_nobody, 0.0) or {}
 
     async def _secrets(self, slot: _Slot, alive: Alive | None) -> Mapping[str, object]:
-        """Sealed like the rest, and for as long as the runner asks for them."""
+        """Encrypted, and for as long as the runner asks for them."""
         if alive is None or SECRETS not in alive.wants or slot.ended:
             return {}
         try:

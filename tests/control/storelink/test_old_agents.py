@@ -1,0 +1,101 @@
+"""A mailbox in which an agent of version 0.1.0 speaks: its documents are unreadable, its batches are as they were."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tests.control.storelink.world import Mailroom, StoreRunner
+from tests.wire.test_crypto import OF_VERSION_010
+
+from crucible.agent.channel import ClaimedByAnother
+from crucible.control.db import schema as t
+from crucible.core.lifecycle import JobState, MachineState
+from crucible.core.lifecycle import facts as f
+from crucible.core.states import Condition
+from crucible.wire.messages import Kind
+
+
+async def notes(mailroom: Mailroom) -> list[str]:
+    return [json.loads(e["data"])["text"] for e in await mailroom.rig.rows(t.events) if e["type"] == "note"]
+
+
+async def _running(mailroom: Mailroom) -> tuple[str, str, StoreRunner]:
+    """A job that runs when the server is replaced; from now on its agents speak as they did in 0.1.0."""
+    job, machine, _ = await mailroom.host_up()
+    runner = await mailroom.runner(job)
+    runner.say(Kind.STARTED, pid=77)
+    runner.beat()
+    await mailroom.link.round()
+    for party in ("host", runner.party.name):
+        (mailroom.box(machine) / f"parties/{party}/alive").write_bytes(OF_VERSION_010)
+    return job, machine, runner
+
+
+async def test_its_users_hear_it_once_and_it_counts_as_silent(mailroom: Mailroom) -> None:
+    job, machine, runner = await _running(mailroom)
+    again = await mailroom.restart()
+    for _ in range(3):
+        await again.link.round()
+    (note,) = await notes(again)
+    assert "version 0.1.0" in note
+    assert "cancel and resume" in note
+    assert not again.rig.contacts.waiting
+    await again.rig.listen(60.0)
+    world = await again.rig.world(job)
+    assert (world.job.state, world.job.conditions) == (JobState.RUNNING, {Condition.UNREACHABLE})
+    box = again.box(machine)
+    assert (box / "parties/host/alive").read_bytes() == OF_VERSION_010
+    assert (box / f"parties/{runner.party.name}/alive").exists()
+
+
+async def test_what_it_stores_still_counts(mailroom: Mailroom) -> None:
+    job, machine, runner = await _running(mailroom)
+    runner.log(1, 0, b"one\n")
+    runner.artifact("model.bin", b"weights")
+    await (await mailroom.restart()).link.round()
+    assert (await mailroom.rig.logs.page(job, None, 0, 100, None)).data == b"one\n"
+    runner.say(Kind.EXITED, code=0, cause="exit")
+    runner.say(Kind.ENDED)
+    await (await mailroom.restart()).link.round()
+    assert (await mailroom.rig.world(job)).job.state is JobState.COMPLETED
+    assert not any("/up/" in name or "/blobs/" in name for name in mailroom.files(machine))
+
+
+async def test_its_claim_is_not_granted(mailroom: Mailroom) -> None:
+    _, machine = await mailroom.new_machine()
+    box = mailroom.box(machine)
+    (box / "parties/host").mkdir(parents=True)
+    for name in ("claim", "parties/host/alive"):
+        (box / name).write_bytes(OF_VERSION_010)
+    for _ in range(3):
+        await mailroom.link.round()
+    found = await mailroom.rig.machine(machine)
+    assert (found.claimed_by, found.state) == (None, MachineState.CREATING)
+    assert len(await notes(mailroom)) == 1
+
+
+async def test_a_new_host_of_the_machine_is_understood(mailroom: Mailroom) -> None:
+    """The old one has ended, and the place started the machine's agent again."""
+    job, machine, _ = await _running(mailroom)
+    again = await mailroom.restart()
+    await again.link.round()
+    host, stranger = again.host(machine), again.host(machine)
+    assert await again.while_serving(lambda: host.line.claim("", "i-1"))
+    with pytest.raises(ClaimedByAnother):
+        stranger.line._put_claim("i-2")
+    successor = await again.runner(job)
+    successor.beat()
+    await again.link.round()
+    assert successor.party.look() is not None
+
+
+async def test_the_mailbox_of_its_machine_stays_when_the_machine_is_gone(mailroom: Mailroom) -> None:
+    """Nothing shows that it is ours."""
+    _, machine, _ = await _running(mailroom)
+    again = await mailroom.restart()
+    await again.rig.change_machine(machine, f.SeenGone(), f.SeenGone())
+    for _ in range(3):
+        await again.link.round()
+        again.rig.clock.move(3600.0)
+    assert "parties/host/alive" in again.files(machine)
