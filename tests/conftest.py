@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import venv
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,6 +27,14 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # A busy machine is slow at random; a slow example is not a wrong one.
 settings.register_profile("crucible", deadline=None)
 settings.load_profile("crucible")
+
+
+@pytest.fixture(scope="session")
+def bare_python(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """An interpreter that has the standard library and no package."""
+    folder = tmp_path_factory.mktemp("bare-python")
+    venv.create(folder, symlinks=True)
+    return str(folder / "bin" / "python")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -55,6 +55,8 @@ class Capabilities:
     dedicated: bool = True
     in_place: bool = False
     """A job may run in a folder of the submitting computer, and name interpreters there."""
+    agent_python: str = ""
+    """The interpreter on this computer that runs its agents; empty where it is not known before a machine is there."""
     simulated: bool = False
     """Nothing real is behind it: it is used only where somebody names it."""
     max_runtime: float | None = None

@@ -114,7 +114,10 @@ class Parts:
         self.tails = Tails()
         self.contacts = Contacts()
         self.writer = Writer(ports, self.feed)
-        self.places = Places(backends, ports.calls)
+        postroom = Postroom(ports, folder_of(deployment.store_url))
+        invitations = Invitations(postroom, deployment.agents_url, deployment.store_url, deployment.channel)
+        self.invitations = invitations
+        self.places = Places(backends, ports.calls, invitations)
         self.duties = Duties(ports.worker, backends)
         self.scheduler = Scheduler(self.places, ports.ids, deployment.id, self.duties, deployment.terms)
         self.vault = Vault(ports, deployment.secrets_keys or deployment.scratch / KEYS_FILE)
@@ -140,9 +143,6 @@ class Parts:
         self.agents = Agents(tools, Ingest(self.scheduler, ports.ids), self.uploads, self.bundles)
         self.logs = Logs(ports, self.tails)
         self.logsearch = LogSearch(ports, self.tails)
-        postroom = Postroom(ports, folder_of(deployment.store_url))
-        invitations = Invitations(postroom, deployment.agents_url, deployment.store_url, deployment.channel)
-        self.invitations = invitations
         invites = any(invitations.channel(backend).channel is Channel.STORE for backend in backends.values())
         self.storelink = StoreLink(ports, self.agents, postroom, deployment.key, backends, invites=invites)
         bearings = Bearings(deployment.key, deployment.agents_url, invitations.of)

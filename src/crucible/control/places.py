@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -13,6 +14,7 @@ from crucible.control.connecting import why_unconnected
 from crucible.control.ports import Calls
 from crucible.core import offer_choice
 from crucible.core.budget import RAISE_IT
+from crucible.core.channels import Rejection
 from crucible.core.errors import CrucibleError, NoCapacity, RefusedByPolicy, UnknownName
 from crucible.core.offers import Market, Offer
 from crucible.core.resources import Resources
@@ -20,9 +22,13 @@ from crucible.core.scheduling import why_never
 from crucible.core.spec import JobSpec
 from crucible.core.tiers import effective
 
+if TYPE_CHECKING:
+    from crucible.control.storelink import Invitations
+
 log = structlog.get_logger(__name__)
 
 OFFERS_DEADLINE = 20.0
+BIGGER = "Ask for less (--tier, --region), or connect a larger place."
 
 
 @dataclass(frozen=True)
@@ -32,11 +38,15 @@ class Place:
 
 
 class Places:
-    """The connected backends. `refresh` asks each for its offers; everything else is answered from memory."""
+    """The connected backends. `refresh` asks each for its offers; everything else is answered from memory.
 
-    def __init__(self, backends: Mapping[str, Backend], calls: Calls) -> None:
+    `invitations` knows how their agents talk with us; without it that is no reason to reject an offer.
+    """
+
+    def __init__(self, backends: Mapping[str, Backend], calls: Calls, invitations: Invitations | None = None) -> None:
         self._backends = backends
         self._calls = calls
+        self._invitations = invitations
         self._offers: dict[str, tuple[Offer, ...]] = {}
 
     async def refresh(self) -> None:
@@ -45,11 +55,20 @@ class Places:
 
     async def _refresh(self, backend: Backend) -> None:
         try:
-            found = await self._calls.run(backend.name, lambda: backend.offers(Resources()), OFFERS_DEADLINE)
+            found = await self._calls.run(backend.name, lambda: self._ask(backend), OFFERS_DEADLINE)
         except CrucibleError as error:
             log.warning("asking for offers failed", backend=backend.name, error=str(error))
             return
-        self._offers[backend.name] = tuple(found)
+        self._offers[backend.name] = found
+
+    def _ask(self, backend: Backend) -> tuple[Offer, ...]:
+        """What it offers; nothing that is runnable where its agents could not talk with us."""
+        if self._invitations is not None:
+            self._invitations.look(backend)
+        found, rejected = backend.offers(Resources()), self.rejection(backend.name, secrets=False)
+        if rejected is None:
+            return tuple(found)
+        return tuple(replace(offer, why_not=offer.why_not or str(rejected)) for offer in found)
 
     def names(self) -> list[str]:
         return sorted(self._backends)
@@ -75,6 +94,12 @@ class Places:
         """Whether the place has said what it offers; until then nothing follows from having no offers."""
         return name in self._offers
 
+    def rejection(self, name: str, *, secrets: bool) -> Rejection | None:
+        """Why its agents could not talk with us, or not of a job that has secrets; None where they can."""
+        if self._invitations is None or not self.has(name):
+            return None
+        return self._invitations.rejection(self._backends[name], secrets=secrets)
+
     def may_hold(self, name: str, spec: JobSpec, need: Resources) -> bool:
         """Whether the place is connected and could hold such a job some day."""
         return self.has(name) and not self._why_never(name, spec, need)
@@ -99,9 +124,10 @@ class Places:
                     fix=RAISE_IT,
                     rejected=reasons,
                 )
+            unheard = [self.rejection(name, secrets=bool(spec.secrets)) for name in spec.backends]
             raise NoCapacity(
                 f"No place can hold this job: it {reasons[0]['why']}.",
-                fix="Ask for less (--tier, --region), or connect a larger place.",
+                fix=next((one.fix for one in unheard if one), BIGGER),
                 rejected=reasons,
             )
         return need
@@ -111,6 +137,9 @@ class Places:
         backend = self.backend(name)
         if spec.in_place and not backend.capabilities.in_place:
             return [{"backend": name, "why": f"is to run in place, which {name} cannot; leave out --in-place"}]
+        unheard = self.rejection(name, secrets=bool(spec.secrets))
+        if unheard is not None:
+            return [{"backend": name, "why": f"cannot run on {name}: {unheard.why}"}]
         counted = backend.capabilities.slots is Slots.COUNTED
         if counted and spec.regions and len(spec.backends) == 1:
             return [{"backend": name, "why": f"wants {' or '.join(spec.regions)}; {name} is in no region"}]

@@ -117,6 +117,7 @@ class Plans:
         chosen = None if best is None else self._chosen(best, request, now)
         told = self._forecast(request, profile, routed)
         plan = None if told is None else self._memory.forecasts.id_of(told)
+        unheard = [n for n in self._places.names() if self._places.rejection(n, secrets=bool(request.secrets))]
         usable = [name for name in self._places.names() if not self._cannot(request, name)]
         waits = None if chosen else planviews.waiting(found, usable)
         shown = both if request.every_region else planviews.best_of_each(both)
@@ -129,7 +130,7 @@ class Plans:
             "chosen": chosen,
             "job": planviews.to_submit(chosen or waits, request, self._sizes(best, request, work), plan),
             "waits": waits is not None,
-            "why": None if chosen else planviews.why_nothing(found, waits),
+            "why": None if chosen else planviews.why_nothing(found, waits, unheard),
             "too_dear": not chosen and not waits and planviews.too_dear(found),
             "offers": [self._view(one, request) for one in shown[: request.limit]],
             "offers_count": len(both),
@@ -178,6 +179,9 @@ class Plans:
                 yield replace(offer, why_not=offer.why_not or self._cannot(request, name))
 
     def _cannot(self, request: PlanRequest, name: str) -> str:
+        unheard = self._places.rejection(name, secrets=bool(request.secrets))
+        if unheard is not None:
+            return str(unheard)
         abilities = self._places.backend(name).capabilities
         if request.in_place and not abilities.in_place:
             return f"{name} cannot run anything in place. Leave out --in-place"

@@ -112,7 +112,11 @@ def waiting(plan: Plan, usable: Container[str]) -> View | None:
     return next((offer_view(offer).as_json() for offer in found), None)
 
 
-def why_nothing(plan: Plan, waits: View | None) -> str:
+def why_nothing(plan: Plan, waits: View | None, unheard: Container[str]) -> str:
+    """`unheard`: backends whose agents could not talk with us."""
+    kept = next((one.offer.why_not for one in plan.elsewhere if one.offer.backend in unheard), None)
+    if kept is not None:
+        return f"Nothing that is connected can run it: {kept}"
     if waits is not None:
         return f"Nothing has room for it just now: {waits['why']}."
     here = [one for one in plan.rejected if one.offer.runnable]

@@ -76,6 +76,7 @@ class Scheduler:
             return
         if not restored.launching(unit.conn, self._places.names()):
             return _hold(unit, lines)
+        lines = {name: self._heard(unit, name, line) for name, line in lines.items()}
         counted = {name for name in lines if self._slots(name) is Slots.COUNTED}
         self._place_counted(unit, {name: lines[name] for name in counted})
         for name in sorted(lines.keys() - counted):
@@ -84,6 +85,22 @@ class Scheduler:
 
     def _slots(self, name: str) -> Slots:
         return self._places.backend(name).capabilities.slots
+
+    def _heard(self, unit: Unit, name: str, line: list[scheduling.QueuedJob]) -> list[scheduling.QueuedJob]:
+        """The line without jobs whose agents could not talk with us; those move on, or wait and say why."""
+        if self._places.rejection(name, secrets=True) is None:
+            return line
+        found = []
+        for waiting in line:
+            world = _still_wanted(unit, waiting.job)
+            if world is None:
+                continue
+            rejected = self._places.rejection(name, secrets=bool(world.job.spec.secrets))
+            if rejected is None:
+                found.append(waiting)
+            else:
+                self._elsewhere(unit, world, str(rejected))
+        return found
 
     # Counted places
 

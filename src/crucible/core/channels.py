@@ -1,6 +1,7 @@
 """Channels: the ways an agent and the control plane can talk, and which one a place allows.
 
-Pure: the answer follows from how a place reaches us, the server's address and the store's address alone.
+Pure: the answer follows from how a place reaches us, the server's address, the store's address and what is known of the
+machines.
 """
 
 from __future__ import annotations
@@ -29,6 +30,17 @@ class ChannelChoice:
     fix: str = ""
 
 
+@dataclass(frozen=True)
+class Rejection:
+    """Why a backend's machines cannot be used, and what repairs that."""
+
+    why: str
+    fix: str
+
+    def __str__(self) -> str:
+        return f"{self.why}. {self.fix}"
+
+
 BUCKETS = ("s3", "gs", "az", "azure", "abfs")
 
 
@@ -48,6 +60,23 @@ def choose_channel(reach: str, server_url: str, store_url: str, wanted: Channel 
     if store:
         return ChannelChoice(Channel.STORE, f"{store}; the server's address is for this computer alone")
     return ChannelChoice(None, _why_none(reach), _fix(reach))
+
+
+def rejection(choice: ChannelChoice, *, private: bool, secrets: bool, lacking: str) -> Rejection | None:
+    """Return why no job can run over this channel, or none with secrets where it has some; None when it can.
+
+    `private`: the store is a folder that the one user of both sides has to themselves; what holds no secrets is then
+    not encrypted. `lacking`: the Python of the agents, where it is known to lack the package `cryptography`.
+    """
+    if choice.channel is None:
+        return Rejection(f"no agent can talk with this server: {choice.why}", choice.fix)
+    if choice.channel is not Channel.STORE or not lacking or (private and not secrets):
+        return None
+    what = "the job's secrets" if private else "all that passes through the store"
+    return Rejection(
+        f"{what} would have to be encrypted, and the Python of its agents, {lacking}, has no cryptography",
+        f"Install it there: {lacking} -m pip install cryptography.",
+    )
 
 
 def _calls(reach: str, server_url: str) -> str:

@@ -74,6 +74,7 @@ class LocalBackend:
             shared_machines=True,
             gpus=bool(self.devices.capacity.gpus),
             in_place=True,
+            agent_python=settings.python,
             exec=True,
             ports=True,
             launch_deadline=LAUNCH_DEADLINE,

@@ -73,6 +73,7 @@ class RehearsalBackend:
             slots=Slots.ELASTIC,
             markets=frozenset(Market),
             bills=True,
+            agent_python=settings.python,
             simulated=True,
             gpus=True,
             exec=True,

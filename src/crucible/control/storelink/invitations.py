@@ -1,34 +1,73 @@
-"""Invitations: which machines are told to talk through the store, and what they are given for it."""
+"""Invitations: which machines are told to talk through the store, what they are given for it, and which cannot."""
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from crucible.backends.base import Backend
 from crucible.control.storelink.postroom import Postroom
-from crucible.core.channels import Channel, ChannelChoice, choose_channel
+from crucible.core.channels import Channel, ChannelChoice, Rejection, choose_channel, rejection
 from crucible.storage.addresses import FolderAddress, parse_address
+from crucible.wire.mailbox import is_private
+
+PROBE = "from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305; ChaCha20Poly1305(bytes(32))"
+PROBE_SECONDS = 10.0
 
 
-@dataclass(frozen=True)
 class Invitations:
     """`store_url` is the store's address, empty where agents have no way to it."""
 
-    postroom: Postroom
-    agents_url: str
-    store_url: str = ""
-    wanted: Channel = Channel.HTTPS
+    def __init__(
+        self, postroom: Postroom, agents_url: str, store_url: str = "", wanted: Channel = Channel.HTTPS
+    ) -> None:
+        self._postroom = postroom
+        self._agents_url = agents_url
+        self._store_url = store_url
+        self._wanted = wanted
+        self._private = False
+        self._encrypting: set[str] = set()
+        """Pythons that were seen to have the package."""
+        self._lacking: set[str] = set()
 
     def channel(self, backend: Backend) -> ChannelChoice:
-        return choose_channel(backend.capabilities.reach, self.agents_url, self.store_url, self.wanted)
+        return choose_channel(backend.capabilities.reach, self._agents_url, self._store_url, self._wanted)
 
     async def of(self, backend: Backend, machine: str) -> Mapping[str, object] | None:
         """What the machine's bootstrap says of the store; None where its agent calls us."""
         if self.channel(backend).channel is not Channel.STORE:
             return None
-        return await self.postroom.invitation(machine)
+        return await self._postroom.invitation(machine)
+
+    def look(self, backend: Backend) -> None:
+        """Find out what `rejection` has to know. Blocks: where a Python is asked, for a moment."""
+        if self.channel(backend).channel is not Channel.STORE:
+            return
+        folder, python = folder_of(self._store_url), backend.capabilities.agent_python
+        self._private = folder is not None and is_private(folder)
+        if not python or python in self._encrypting:
+            return
+        if lacks_cryptography(python):
+            self._lacking.add(python)
+        else:
+            self._lacking.discard(python)
+            self._encrypting.add(python)
+
+    def rejection(self, backend: Backend, *, secrets: bool) -> Rejection | None:
+        """Why nothing can run there, or nothing that has secrets; None where it can, as far as is known."""
+        python = backend.capabilities.agent_python
+        lacking = python if python in self._lacking else ""
+        return rejection(self.channel(backend), private=self._private, secrets=secrets, lacking=lacking)
+
+
+def lacks_cryptography(python: str) -> bool:
+    """Whether this interpreter, started as agents are, cannot encrypt. One that does not answer is not known to."""
+    try:
+        found = subprocess.run([python, "-I", "-c", PROBE], capture_output=True, timeout=PROBE_SECONDS, check=False)
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return found.returncode != 0
 
 
 def folder_of(store_url: str) -> Path | None:

@@ -1,0 +1,150 @@
+"""Backends whose agents could not talk with the server: plan and scheduler reject their offers and say what to do."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.control.fakes import FakeBackend
+from tests.control.world import Rig, give_back, job_spec, make_rig, other_worker
+
+from crucible.backends.base import Reach, Slots
+from crucible.control.parts import Parts
+from crucible.control.storelink.invitations import lacks_cryptography
+from crucible.core.channels import Channel
+from crucible.core.errors import NoCapacity
+from crucible.core.lifecycle import JobState
+from crucible.core.people import OWNER
+from crucible.core.planrequest import PlanRequest
+from crucible.core.secret import Secret
+
+SECRETS = {"HF": "TOKEN"}
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+    rig = await make_rig(tmp_path, FakeBackend("ssh"))
+    yield rig
+    await give_back(rig.ports.db)
+
+
+async def over_a_store(rig: Rig, store: str, *, python: str, **deployment: Any) -> Rig:
+    """The same control plane, which talks through the store; `python` runs the agents of `local`."""
+    rig.backend.capabilities = replace(rig.backend.capabilities, agent_python=python)
+    given = {"store_url": store, "channel": Channel.STORE, **deployment}
+    parts = Parts(rig.ports, rig.backends, replace(rig.deployment, **given))
+    made = Rig(clock=rig.clock, calls=rig.calls, backend=rig.backend, backends=rig.backends, parts=parts)
+    await made.places.refresh()
+    await made.duties.renew(rig.ports.db, rig.clock)
+    await made.parts.vault.set(OWNER, "default", "TOKEN", Secret("some value"))
+    return made
+
+
+def folder(tmp_path: Path, mode: int) -> str:
+    path = tmp_path / "store"
+    path.mkdir()
+    path.chmod(mode)
+    return str(path)
+
+
+async def plan(rig: Rig, **more: Any) -> Any:
+    return await rig.parts.plans.of(
+        PlanRequest.model_validate(dict(job_spec(backend="local", **more))), rig.clock.now()
+    )
+
+
+@pytest.mark.parametrize("kind", ["open folder", "bucket"])
+async def test_where_all_has_to_be_encrypted_no_job_is_taken(
+    rig: Rig, tmp_path: Path, bare_python: str, kind: str
+) -> None:
+    store = "s3://bucket" if kind == "bucket" else folder(tmp_path, 0o750)
+    rig = await over_a_store(rig, store, python=bare_python)
+    (offer,) = rig.places.offers("local")
+    assert not offer.runnable
+    assert f"{bare_python}, has no cryptography" in offer.why_not
+    assert rig.places.place("local") is None
+    with pytest.raises(NoCapacity, match="has no cryptography") as caught:
+        await rig.submit()
+    assert caught.value.fix == f"Install it there: {bare_python} -m pip install cryptography."
+    found = await plan(rig)
+    assert (found["chosen"], found["waits"]) == (None, False)
+    assert "has no cryptography" in found["why"]
+    assert "pip install cryptography" in found["why"]
+
+
+async def test_in_a_private_folder_only_jobs_with_secrets_are_refused(
+    rig: Rig, tmp_path: Path, bare_python: str
+) -> None:
+    rig = await over_a_store(rig, folder(tmp_path, 0o700), python=bare_python)
+    job = await rig.submit()
+    assert (await rig.world(job)).job.state is JobState.PROVISIONING
+    assert (await plan(rig))["chosen"] is not None
+    with pytest.raises(NoCapacity, match="the job's secrets would have to be encrypted"):
+        await rig.submit(secrets=SECRETS)
+    found = await plan(rig, secrets=SECRETS)
+    assert found["chosen"] is None
+    assert "has no cryptography" in found["why"]
+
+
+@pytest.mark.parametrize("python", ["", sys.executable, "/no/such/python"])
+async def test_what_has_it_or_is_not_known_is_taken(rig: Rig, python: str) -> None:
+    """Where nobody knows it beforehand the agent says so by itself."""
+    rig = await over_a_store(rig, "s3://bucket", python=python)
+    job = await rig.submit(secrets=SECRETS)
+    assert (await rig.world(job)).job.state is JobState.PROVISIONING
+
+
+async def test_over_https_nobody_asks(rig: Rig, bare_python: str) -> None:
+    rig = await over_a_store(rig, "s3://bucket", python=bare_python, channel=Channel.HTTPS)
+    job = await rig.submit(secrets=SECRETS)
+    assert (await rig.world(job)).job.state is JobState.PROVISIONING
+
+
+async def test_once_it_is_installed_jobs_are_taken_again(rig: Rig, tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\nexit 1\n")
+    python.chmod(0o700)
+    rig = await over_a_store(rig, "s3://bucket", python=str(python))
+    with pytest.raises(NoCapacity):
+        await rig.submit()
+    python.write_text("#!/bin/sh\nexit 0\n")
+    await rig.places.refresh()
+    await rig.submit()
+
+
+@pytest.mark.parametrize("slots", [Slots.COUNTED, Slots.ELASTIC])
+async def test_a_job_that_waits_there_already_says_why_or_goes_on_to_its_next(
+    rig: Rig, tmp_path: Path, bare_python: str, slots: Slots
+) -> None:
+    """It was taken when its agents could talk: the server was told since to use the store."""
+    rig.backend.capabilities = replace(rig.backend.capabilities, slots=slots)
+    await rig.parts.vault.set(OWNER, "default", "TOKEN", Secret("some value"))
+    idle = await other_worker(rig, "w2")
+    plain, bound = await idle.submit(), await idle.submit(secrets=SECRETS)
+    moving = await idle.submit(secrets=SECRETS, backend="local", fallback=("ssh",))
+    rig = await over_a_store(rig, folder(tmp_path, 0o700), python=bare_python)
+    await rig.place()
+    assert (await rig.world(plain)).job.state is JobState.PROVISIONING
+    waits = (await rig.world(bound)).job
+    assert (waits.state, "has no cryptography" in waits.waiting) == (JobState.QUEUED, True)
+    await rig.place()
+    assert (await rig.attempt(moving)).backend == "ssh"
+
+
+async def test_a_backend_without_any_channel_is_rejected_with_the_setting(rig: Rig, tmp_path: Path) -> None:
+    rig.backend.capabilities = replace(rig.backend.capabilities, reach=Reach.INTERNET)
+    rig = await over_a_store(rig, folder(tmp_path, 0o700), python="", agents_url="http://127.0.0.1:1")
+    with pytest.raises(NoCapacity, match="no agent can talk with this server") as caught:
+        await rig.submit(backend="local")
+    assert "s3://" in (caught.value.fix or "")
+    assert not any(offer.runnable for offer in rig.places.offers("local"))
+
+
+def test_a_python_is_asked_as_agents_are_started(bare_python: str) -> None:
+    assert lacks_cryptography(bare_python)
+    assert not lacks_cryptography(sys.executable)
+    assert not lacks_cryptography("/no/such/python")
