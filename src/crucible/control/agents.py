@@ -179,8 +179,8 @@ class Agents:
             raise AttemptGone("The attempt is over.", fix="The runner ends itself.")
         return {variable: value.reveal() for variable, value in found.items()}
 
-    async def ingest(self, attempt: str, rank: int, raw: bytes) -> int:
-        """Stores a batch; the highest number stored, once that is durable."""
+    async def ingest(self, attempt: str, rank: int, raw: bytes, *, contact: bool = True) -> int:
+        """Stores a batch; the highest number stored, once that is durable. `contact`: it is a sign of life."""
         try:
             batch = decode_batch(raw, derive_secret(self._tools.key, "attempt", attempt))
         except BadBatch as error:
@@ -189,7 +189,7 @@ class Agents:
             raise UnreadableBatch("The batch is of another attempt.", fix=_OWN_BATCH)
 
         def store(unit: Unit) -> tuple[int, str]:
-            done = self._ingest.store(unit, batch)
+            done = self._ingest.store(unit, batch, contact=contact)
             crashpoint("ingest.before_commit")
             return done.acked, done.job
 
@@ -224,21 +224,24 @@ class Agents:
         """Whether all before `first` is given up: after a restore, when it was asked for and nobody has it."""
         return bool(await self._tools.ports.db.write(lambda conn: restored.bridge(conn, attempt, rank, first)))
 
-    async def put_log(self, attempt: str, rank: int, n: int, start: int, lines: int, sha256: str, data: bytes) -> None:
+    async def put_log(
+        self, attempt: str, rank: int, n: int, start: int, lines: int, sha256: str, data: bytes, *, contact: bool = True
+    ) -> None:
         """Stores a segment. It counts once its LOG message has come; from then on it never changes."""
         job = await self._job_of(attempt)
         if not await self._announced(attempt, rank, n):
             key, store = log_segment_key(job, attempt, rank, n), self._tools.ports.store
             await self._tools.ports.calls.run(LANE, lambda: store.put(key, data, sha256=sha256), PUT_DEADLINE)
             crashpoint("log.after_put")
-        self.put_tail(attempt, rank, start, data)
+        self.put_tail(attempt, rank, start, data, contact=contact)
 
-    def put_tail(self, attempt: str, rank: int, start: int, data: bytes) -> None:
+    def put_tail(self, attempt: str, rank: int, start: int, data: bytes, *, contact: bool = True) -> None:
         """Keeps the newest output for those who watch."""
         if rank:
             return
         self._tools.tails.add(attempt, start, data)
-        self._tools.contacts.attempt(attempt, self._tools.ports.clock.now())
+        if contact:
+            self._tools.contacts.attempt(attempt, self._tools.ports.clock.now())
         if attempt in self._jobs:
             self._tools.feed.publish(self._jobs[attempt], {Hint.LOG})
 

@@ -111,8 +111,11 @@ class Ingest:
         self._scheduler = scheduler
         self._ids = ids
 
-    def store(self, unit: Unit, batch: Batch) -> Ingested:
-        """Stores the new messages of a batch. Raises Gap and AttemptGone; a message twice is fine."""
+    def store(self, unit: Unit, batch: Batch, *, contact: bool = True) -> Ingested:
+        """Stores the new messages of a batch. Raises Gap and AttemptGone; a message twice is fine.
+
+        `contact`: who sent it hears us too, so it is a sign of life.
+        """
         slot = self._slot(unit, batch)
         fresh = [m for m in batch.messages if m.n > slot.acked]
         if any(m.n != n for n, m in enumerate(fresh, start=slot.acked + 1)):
@@ -122,7 +125,7 @@ class Ingest:
             if not bridged:
                 return Ingested(slot.acked, slot.job)
         if fresh:
-            self._take(unit, batch, slot.job, fresh)
+            self._take(unit, batch, slot.job, fresh, contact)
         return Ingested(fresh[-1].n if fresh else slot.acked, slot.job)
 
     def _slot(self, unit: Unit, batch: Batch) -> _Slot:
@@ -132,10 +135,10 @@ class Ingest:
             raise AttemptGone("There is no such attempt.", fix="The runner ends itself.")
         return _Slot(row["acked"], row["job"])
 
-    def _take(self, unit: Unit, batch: Batch, job: str, fresh: list[Message]) -> None:
+    def _take(self, unit: Unit, batch: Batch, job: str, fresh: list[Message], contact: bool) -> None:
         world = repository.load_world(unit.conn, job)
         assert world is not None, "an attempt has a job"
-        world = unit.advance(world, f.Heard(batch.attempt))
+        world = unit.advance(world, f.Heard(batch.attempt)) if contact else world
         was_live = world.live is not None
         for message in fresh:
             world = self._message(unit, batch, world, message)

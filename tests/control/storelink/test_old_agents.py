@@ -10,8 +10,9 @@ from tests.wire.test_crypto import OF_VERSION_010
 
 from crucible.agent.channel import ClaimedByAnother
 from crucible.control.db import schema as t
-from crucible.core.lifecycle import JobState, MachineState
+from crucible.core.lifecycle import JobState, MachineState, Reason
 from crucible.core.lifecycle import facts as f
+from crucible.core.people import OWNER
 from crucible.core.states import Condition
 from crucible.wire.messages import Kind
 
@@ -39,7 +40,7 @@ async def test_its_users_hear_it_once_and_it_counts_as_silent(mailroom: Mailroom
         await again.link.round()
     (note,) = await notes(again)
     assert "version 0.1.0" in note
-    assert "cancel and resume" in note
+    assert "crucible machines terminate" in note
     assert not again.rig.contacts.waiting
     await again.rig.listen(60.0)
     world = await again.rig.world(job)
@@ -60,6 +61,30 @@ async def test_what_it_stores_still_counts(mailroom: Mailroom) -> None:
     await (await mailroom.restart()).link.round()
     assert (await mailroom.rig.world(job)).job.state is JobState.COMPLETED
     assert not any("/up/" in name or "/blobs/" in name for name in mailroom.files(machine))
+
+
+async def test_a_job_that_keeps_storing_is_silent_all_the_same_and_continues_once_its_machine_is_ended(
+    mailroom: Mailroom,
+) -> None:
+    job, machine, runner = await _running(mailroom)
+    again = await mailroom.restart()
+    for n in range(1, 13):
+        runner.log(n, 4 * (n - 1), b"one\n")
+        runner.say(Kind.POINTS, series={"loss": [[n, 0.5, 12.0]]})
+        await again.link.round()
+        await again.rig.listen(5.0)
+    runner.checkpoint("step-1", b"state", 1)
+    await again.link.round()
+    assert len((await again.rig.logs.page(job, None, 0, 100, None)).data) == 12 * 4
+    assert (await again.rig.world(job)).job.conditions == {Condition.UNREACHABLE}
+    (note,) = await notes(again)
+    await again.rig.machines.terminate(OWNER, note.rpartition(" ")[2])
+    await again.rig.change_machine(machine, f.SeenGone(), f.SeenGone())
+    await again.link.round()
+    await again.rig.listen(60.0)
+    first, second = (await again.rig.world(job)).attempts
+    assert (first.reason, first.resume_from) == (Reason.MACHINE_LOST, None)
+    assert second.resume_from is not None
 
 
 async def test_its_claim_is_not_granted(mailroom: Mailroom) -> None:

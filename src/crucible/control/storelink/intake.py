@@ -37,12 +37,13 @@ LOST_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Runner:
-    """Whose mail it is."""
+    """Whose mail it is. `deaf`: nothing that we write reaches it, so what it stores is no contact."""
 
     machine: str
     attempt: str
     rank: int
     secret: bytes = field(repr=False)
+    deaf: bool = False
 
     @property
     def party(self) -> str:
@@ -169,7 +170,7 @@ class Intake:
             if why:
                 lost[message.n] = why
         raw = segment.raw if not lost else _without(segment.batch, lost, runner.secret)
-        return await self._agents.ingest(runner.attempt, runner.rank, raw)
+        return await self._agents.ingest(runner.attempt, runner.rank, raw, contact=not runner.deaf)
 
     async def _store_blob(self, runner: Runner, message: Message) -> str:
         """Puts what the message announces into its place; why it is lost. Raises _NotThere while it may come."""
@@ -195,7 +196,8 @@ class Intake:
         else:
             n, start, lines = (int(str(data.get(name, 0))) for name in ("n", "start", "lines"))
             whole = await _whole(content, MAX_BATCH_BYTES)
-            await self._agents.put_log(runner.attempt, runner.rank, n, start, lines, sha256, whole)
+            rank, contact = runner.rank, not runner.deaf
+            await self._agents.put_log(runner.attempt, rank, n, start, lines, sha256, whole, contact=contact)
 
     async def _is_stored(self, runner: Runner, message: Message) -> bool:
         query = _row_of(runner, message)

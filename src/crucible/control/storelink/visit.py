@@ -17,6 +17,7 @@ from crucible.control.storelink.box import Box, Party, readable
 from crucible.control.storelink.intake import Intake, Runner, Taken
 from crucible.control.storelink.postroom import Postroom
 from crucible.core.errors import BadInput, CrucibleError, NotAllowed, NotFound
+from crucible.core.ids import short
 from crucible.core.lifecycle import Machine, MachineState
 from crucible.wire.crypto import BadDocument
 from crucible.wire.desired import Assignment, Desired, encode_desired
@@ -42,8 +43,9 @@ LEFT_SECONDS = 600.0
 """What cannot be taken in of a machine that is gone is kept so long."""
 MAKING = (MachineState.INTENDED, MachineState.CREATING)
 OLD_AGENT = (
-    "the agent of this attempt is of version 0.1.0, whose documents in the store this server cannot read: it counts "
-    "as silent, though what it stores still arrives; to run the job under a new agent, cancel and resume it"
+    "the agent of this attempt is of version 0.1.0, whose documents in the store this server cannot read: it counts as "
+    "silent, though what it stores still arrives. To continue under a new agent from the newest checkpoint, resume "
+    "the job after: crucible machines terminate {machine}"
 )
 
 
@@ -147,15 +149,15 @@ class Visit:
         """Say once of each attempt that its agent, or its machine's, cannot be understood any more."""
         for slot in slots:
             if not slot.ended and self.box.old & {HOST, slot.party} and slot.attempt not in self.box.noted:
-                await self.agents.note(slot.attempt, OLD_AGENT)
+                await self.agents.note(slot.attempt, OLD_AGENT.format(machine=short(self.row.id)))
                 self.box.noted.add(slot.attempt)
 
     async def _runner(self, slot: _Slot, assignment: Assignment | None) -> bool:
         """Whether anything came from it, which may have changed what is wanted of the machine."""
         secret = derive_secret(self.key, "attempt", slot.attempt)
-        runner = Runner(self.row.id, slot.attempt, slot.rank, secret)
         party = Party(slot.party, runner_key(secret, slot.party))
         alive, fresh = await self.box.hear(party, self.names, self.ports.clock.now())
+        runner = Runner(self.row.id, slot.attempt, slot.rank, secret, deaf=slot.party in self.box.old)
         taken = await self._take(runner, slot.acked)
         self.left |= taken.more and not slot.ended
         wishes = {**await self._wishes(slot, fresh), **await self._secrets(slot, alive)}
