@@ -21,6 +21,7 @@ PLACES: Mapping[str, Mapping[str, str]] = {
     "local": {},
     "rehearsal": {},
     "rehearsal through the store": {"CRUCIBLE_CHANNEL": "store"},
+    "local through a store that others may read": {"CRUCIBLE_CHANNEL": "store"},
 }
 SERVERS = "a-password-of-the-server-itself"
 ROUTES = ("", "/logs", "/metrics", "/events", "/artifacts", "/checkpoints")
@@ -34,7 +35,11 @@ def place(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def crucible(tmp_path: Path, place: str) -> Iterator[Deployment]:
-    env = {"CRUCIBLE_BACKENDS": "local,rehearsal", "CLOUD_PASSWORD": SERVERS, **PLACES[place]}
+    store = tmp_path / "store"
+    store.mkdir()
+    store.chmod(0o755 if "others" in place else 0o700)
+    given = {"CRUCIBLE_BACKENDS": "local,rehearsal", "CLOUD_PASSWORD": SERVERS, "CRUCIBLE_STORE": str(store)}
+    env = {**given, **PLACES[place]}
     with Deployment(tmp_path, env) as deployment:
         yield deployment
 
@@ -76,7 +81,10 @@ def test_none_is_found(
     record("canary secrets", place=place, canaries=len(canaries), looked_into=len(seen), found=len(found))
     assert found == []
     assert {"home/crucible.db", "home/server.log", "home/secrets.keys"} <= set(seen)
-    assert any("mailboxes" in name for name in seen) == ("store" in place)
+    mail = {name: data for name, data in seen.items() if name.endswith(("/alive", "/down", "/claim"))}
+    assert bool(mail) == ("store" in place)
+    form = b"encrypted" if "others" in place else b"signed"
+    assert all(data.startswith(form) for name, data in mail.items() if name.endswith(("/alive", "/claim")))
 
     log = crucible.log(job).decode()
     missing = [n for n in range(1, COUNT + 1) if f"way {n:02d}" not in log]

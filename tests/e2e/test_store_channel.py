@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -13,6 +14,9 @@ import pytest
 from tests.e2e.support import packed, upload, wait_for
 from tests.harness import Deployment, View, alive, python, shell, until
 from tests.storage.servers import Server, seaweedfs
+
+from crucible.core.secret import Secret
+from crucible.storage import NotFound, Store, StoreOptions, open_store
 
 DEAF_SERVER = """\
 import json
@@ -95,6 +99,47 @@ def test_a_job_runs_whole(crucible: DeafDeployment) -> None:
 @pytest.mark.timeout(300)
 def test_a_job_runs_whole_through_a_bucket(in_bucket: DeafDeployment) -> None:
     _runs_whole(in_bucket)
+
+
+@pytest.mark.timeout(300)
+def test_nothing_secret_lies_in_a_bucket(in_bucket: DeafDeployment, tmp_path: Path) -> None:
+    """Neither a project's secret nor a variable, nor what the agent signs with, at any moment of the job."""
+    gate, value, variable = tmp_path / "gate", "a-secret-of-the-project", "a-value-of-the-user"
+    with in_bucket.client() as client:
+        assert client.put("/api/v1/projects/default/secrets/TOKEN", json={"value": value}).status_code == 201
+    given = {"secrets": {"HF": "TOKEN"}, "env": {"PLAIN": variable}}
+    (tmp_path / "expected").write_text(value + variable)
+    program = shell(f'[ "$HF$PLAIN" = "$(cat {tmp_path}/expected)" ] && {wait_for(gate)} && exit 7', **given)
+    lying: dict[bytes, str] = {}
+    job = in_bucket.submit(program)
+    store = open_store(in_bucket.env["CRUCIBLE_STORE"], _options(in_bucket.env))
+    until(lambda: _collect(store, lying) and in_bucket.job(job)["phase"] == "running", 90, "the program")
+    (order,) = in_bucket.home.glob("machines/*/attempts/*/assignment.json")
+    own = json.loads(order.read_text())["desired"]["assignments"][0]["secret"]
+    gate.touch()
+    until(lambda: _collect(store, lying) and in_bucket.job(job)["status"] == "failed", 90, "its end")
+    assert in_bucket.job(job)["exit_code"] == 7
+    found = [(name, one) for raw, name in lying.items() for one in (value, variable, own) if one.encode() in raw]
+    assert found == []
+    documents = [raw for raw, name in lying.items() if name.endswith(("/alive", "/down", "/claim"))]
+    assert len(documents) > 5
+    assert all(raw.startswith(b"encrypted 2 ") for raw in documents)
+
+
+def _collect(store: Store, lying: dict[bytes, str]) -> bool:
+    for name, _ in store.list("mailboxes"):
+        with contextlib.suppress(NotFound):  # taken in meanwhile
+            lying[store.get(name)] = name
+    return True
+
+
+def _options(env: Mapping[str, str]) -> StoreOptions:
+    return StoreOptions(
+        endpoint=env["CRUCIBLE_STORE_ENDPOINT"],
+        region=env["CRUCIBLE_STORE_REGION"],
+        access_key=Secret(env["CRUCIBLE_STORE_ACCESS_KEY"]),
+        secret_key=Secret(env["CRUCIBLE_STORE_SECRET_KEY"]),
+    )
 
 
 def _runs_whole(crucible: DeafDeployment) -> None:
