@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from tests.harness import alive, shell, until
-from tests.state_0_1_0.state import FIRST_HALF, LONG, SMALL, check_unfinished_jobs, state
+from tests.state_0_1_0.state import FIRST_HALF, LONG, SECOND_HALF, SMALL, check_unfinished_jobs, state
 
 
-@pytest.mark.parametrize("channel", ["https", "store"])
-def test_jobs_end_well_under_their_old_agents(tmp_path: Path, channel: str) -> None:
+def test_jobs_end_well_under_their_old_agents(tmp_path: Path) -> None:
     """The host and all runners are 0.1.0's to the end, and a job submitted to the present server runs there too."""
-    with state(tmp_path, channel) as old:
+    with state(tmp_path, "https") as old:
         crucible, ordered = old.crucible, old.jobs["ordered"]
         host = old.start_host()
         old.until_half_way()
@@ -23,9 +21,8 @@ def test_jobs_end_well_under_their_old_agents(tmp_path: Path, channel: str) -> N
         with crucible.client() as client:
             client.post(f"/api/v1/jobs/{ordered}/checkpoint").raise_for_status()
         until(lambda: list(old.machine.glob("attempts/*/checkpoint-now")), LONG, "the wish for a checkpoint")
-        if channel == "https":
-            done = crucible.cli("exec", ordered, "--", "sh", "-c", "echo $CRUCIBLE_JOB_ID; exit 7")
-            assert (done.returncode, done.stdout) == (7, f"{ordered}\n"), done.stderr
+        done = crucible.cli("exec", ordered, "--", "sh", "-c", "echo $CRUCIBLE_JOB_ID; exit 7")
+        assert (done.returncode, done.stdout) == (7, f"{ordered}\n"), done.stderr
         old.open_gate()
         check_unfinished_jobs(old)
 
@@ -37,9 +34,21 @@ def test_jobs_end_well_under_their_old_agents(tmp_path: Path, channel: str) -> N
         assert crucible.hosts() == [host], "one host did all of it"
 
 
-@pytest.mark.parametrize("channel", ["https", "store"])
-def test_an_old_runner_goes_on_beside_a_new_host(tmp_path: Path, channel: str) -> None:
-    with state(tmp_path, channel) as old:
+def test_a_job_completes_under_an_old_agent_that_talks_through_a_store(tmp_path: Path) -> None:
+    """Its documents can no longer be read, but what it stores is: messages, output and files."""
+    with state(tmp_path, "store") as old:
+        crucible, ordered = old.crucible, old.jobs["ordered"]
+        old.start_host()
+        old.until_half_way()
+        crucible.start()
+        until(lambda: crucible.log(ordered) == FIRST_HALF, LONG, "the output of the first half")
+        old.open_gate()
+        assert crucible.wait(ordered, LONG)["status"] == "completed"
+        assert crucible.log(ordered) == FIRST_HALF + SECOND_HALF
+
+
+def test_an_old_runner_goes_on_beside_a_new_host(tmp_path: Path) -> None:
+    with state(tmp_path, "https") as old:
         crucible = old.crucible
         host = old.start_host()
         old.until_half_way()
