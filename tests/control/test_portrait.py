@@ -29,7 +29,8 @@ async def test_it_holds_the_view_the_health_and_the_metrics_of_the_last_attempt(
 
 async def test_a_job_that_waits_has_nothing_yet(rig: Rig) -> None:
     found = await drawn(rig, await rig.submit())
-    assert [found[name] for name in ("metrics", "result", "notes", "predicted_seconds")] == [{}, None, [], None]
+    names = ("metrics", "result", "notes", "predicted_seconds", "plan")
+    assert [found[name] for name in names] == [{}, None, [], None, None]
 
 
 async def test_what_is_not_there_is_not_drawn(rig: Rig) -> None:

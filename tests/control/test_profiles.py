@@ -99,5 +99,5 @@ async def test_a_forecast_shares_nothing_with_plans(rig: Rig) -> None:
     ask = PlanRequest(code="import torch", backend="local")
     await rig.parts.plans.of(ask, rig.clock.now(), "ada")
     before = rig.calls.lanes.count(LANE)
-    await rig.parts.plans.forecast(ask, rig.clock.now())
+    await rig.parts.plans.of_job(ask, rig.clock.now())
     assert rig.calls.lanes.count(LANE) == before + 1

@@ -46,6 +46,12 @@ async def test_hooks_that_wait_are_called_at_once(rig: Rig) -> None:
     assert [row["not_before"] for row in await rig.rows(t.hooks)] == [rig.clock.now()]
 
 
+async def test_jobs_are_planned_at_once(rig: Rig) -> None:
+    await rig.submit()
+    assert await restart(rig, 2 * HOUR)
+    assert [row["due_at"] for row in await rig.rows(t.plans)] == [rig.clock.now()]
+
+
 async def test_a_clock_that_was_not_set_back_changes_nothing(rig: Rig) -> None:
     await rig.running()
     before = await rig.rows(t.jobs), await rig.rows(t.effects)

@@ -35,7 +35,7 @@ print("trained")
 
 @dataclass(frozen=True)
 class Story:
-    """A plan was asked for, a job followed it, and another one followed its owner's word."""
+    """A plan was asked for, and a job followed it."""
 
     terminal: Terminal
     before: dict[str, Any]
@@ -51,10 +51,13 @@ class Story:
 def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     with Terminal(tmp_path_factory.mktemp("predictions")) as terminal:
         terminal.crucible.start()
-        terminal.write(train=TRAIN)
+        go = terminal.folder / "go"
+        terminal.write(train=f"{TRAIN}import os, time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.1)\n")
         before = json.loads(terminal.ok("plan", "train.py", "--json"))
-        terminal.ok("run", "train.py", "--hours", "2")
-        terminal.ok("run", "train.py")
+        job = terminal.ok("run", "train.py", "--detach", "--quiet").strip()
+        until(lambda: terminal.crucible.get("/api/v1/predictions")["items"], 60, "its prediction")
+        go.touch()
+        terminal.ok("logs", job, "--follow")
         yield Story(terminal, before, json.loads(terminal.ok("predictions", "--json")))
 
 

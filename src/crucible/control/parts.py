@@ -19,9 +19,9 @@ from crucible.control.bulk import Bulk
 from crucible.control.bundles import Bundles
 from crucible.control.contacts import Contacts
 from crucible.control.effects import Bearings, Performer
+from crucible.control.estimates.accuracy import Lessons
+from crucible.control.estimates.forecast import Forecasts
 from crucible.control.feed import Feed
-from crucible.control.forecasts import Forecasts
-from crucible.control.foresight import Foresight
 from crucible.control.hooks import Hooks, Notifier, Post, Sender
 from crucible.control.ingest import Ingest
 from crucible.control.janitor import Janitor
@@ -31,10 +31,9 @@ from crucible.control.logsearch import LogSearch
 from crucible.control.orders import Orders, Terms
 from crucible.control.people import People
 from crucible.control.places import Places
-from crucible.control.plans import Memory, Plans
+from crucible.control.plans import Plans
 from crucible.control.poller import Poller
 from crucible.control.ports import Ports
-from crucible.control.predictions import Lessons
 from crucible.control.reconcile import Reconciler
 from crucible.control.resources.access import Access
 from crucible.control.resources.catalog import Catalog
@@ -121,16 +120,12 @@ class Parts:
         self.duties = Duties(ports.worker, backends)
         self.scheduler = Scheduler(self.places, ports.ids, deployment.id, self.duties, deployment.terms)
         self.vault = Vault(ports, deployment.secrets_keys or deployment.scratch / KEYS_FILE)
-        forecasts = Forecasts(deployment.key)
-        self.submit = Submit(
-            *(self.places, self.scheduler, ports.ids, self.vault), neighbours=deployment.neighbours, forecasts=forecasts
-        )
+        self.submit = Submit(self.places, self.scheduler, ports.ids, self.vault, neighbours=deployment.neighbours)
         library, sources = Library(deployment.catalog), Sources(deployment.price_keys)
         self.catalog = Catalog(library, self.places, ports.calls, ports.clock, self.access, sources)
         orders = Orders(ports.ids, deployment.id, deployment.terms)
-        memory = Memory(Lessons(ports.db), forecasts)
-        self.plans = Plans(self.places, orders, deployment.id, self.catalog, ports.calls, memory)
-        self.foresight = Foresight(ports, self.plans)
+        self.plans = Plans(self.places, orders, deployment.id, self.catalog, ports.calls, Lessons(ports.db))
+        self.forecasts = Forecasts(ports, self.places, self.plans)
         self.bulk = Bulk(self.writer, self.submit, self.scheduler)
         self.room = Room(ports, deployment.bounds)
         self.uploads = Uploads(ports, deployment.scratch, self.room)

@@ -9,11 +9,10 @@ from crucible.backends.base import MachineOrder, Slots
 from crucible.catalog import PROVIDERS
 from crucible.control import planviews
 from crucible.control.elsewhere import Foreign
-from crucible.control.forecasts import Forecast, Forecasts
+from crucible.control.estimates.accuracy import Lessons, accuracy_view
 from crucible.control.orders import Orders
 from crucible.control.places import Place, Places
 from crucible.control.ports import Calls
-from crucible.control.predictions import Lessons, accuracy_view
 from crucible.control.profiles import Profiles
 from crucible.control.resources.catalog import Catalog, ages
 from crucible.control.views import View, iso
@@ -25,7 +24,7 @@ from crucible.core.pricing import Segment, machine_cost
 from crucible.core.profile import GpuNeed, HostMemory, Profile
 from crucible.core.resources import MIN_MEMORY
 from crucible.core.routing.estimate import duration
-from crucible.core.routing.experience import Experience, Like
+from crucible.core.routing.experience import Experience, Forecast, Like
 from crucible.core.routing.knowledge import DataSheets
 from crucible.core.routing.learned import Learned, gpu_used
 from crucible.core.routing.plan import Plan, Ranked, route
@@ -35,14 +34,6 @@ from crucible.core.tiers import effective
 
 LANE = "planning"
 SECONDS = 30.0
-
-
-@dataclass(frozen=True)
-class Memory:
-    """What is known of jobs that have ended, and how that is told which was said of those to come."""
-
-    lessons: Lessons
-    forecasts: Forecasts
 
 
 @dataclass(frozen=True)
@@ -56,18 +47,20 @@ class _Routed:
     found: Plan
     offers: list[Ranked]
     best: Ranked | None
+    read: bool
+    """How long it takes is read of the program."""
 
 
 class Plans:
     def __init__(
-        self, places: Places, orders: Orders, deployment: str, prices: Catalog, calls: Calls, memory: Memory
+        self, places: Places, orders: Orders, deployment: str, prices: Catalog, calls: Calls, lessons: Lessons
     ) -> None:
         self._places = places
         self._orders = orders
         self._deployment = deployment
         self._prices = prices
         self._calls = calls
-        self._memory = memory
+        self._lessons = lessons
         self._profiles = Profiles(calls)
         self._known = DataSheets()
 
@@ -80,16 +73,14 @@ class Plans:
         """
         profile = await self._profile(request, authority)
         foreign = await self._prices.foreign()
-        experience = await self._memory.lessons.known(now)
+        experience = await self._lessons.known(now)
         return await self._calls.run(LANE, lambda: self._answer(request, profile, foreign, experience, now), SECONDS)
 
-    async def forecast(self, request: PlanRequest, now: float) -> Forecast | None:
-        """What a plan would say of how long it takes at the place that it names; None where nothing can be said."""
+    async def of_job(self, request: PlanRequest, now: float) -> tuple[View, Forecast | None]:
+        """Return the plan that is stored with a job, and how long the job will take where that can be said."""
         profile = await self._profile(request)
-        if not _is_read(request, profile):
-            return None
-        experience = await self._memory.lessons.known(now)
-        return await self._calls.run(LANE, lambda: self._foretold(request, profile, experience), SECONDS)
+        experience = await self._lessons.known(now)
+        return await self._calls.run(LANE, lambda: self._of_job(request, profile, experience), SECONDS)
 
     async def _profile(self, request: PlanRequest, authority: Hashable = None) -> Profile | None:
         """What reading the program teaches, None without one; raises for a request that names what there is not."""
@@ -111,34 +102,49 @@ class Plans:
     def _answer(
         self, request: PlanRequest, profile: Profile | None, foreign: Foreign, experience: Experience, now: float
     ) -> View:
-        read = _is_read(request, profile)
         routed = self._routed(request, profile, () if request.in_place else foreign.offers, experience)
-        work, learned, found, both, best = routed.work, routed.learned, routed.found, routed.offers, routed.best
+        work, best = routed.work, routed.best
         chosen = None if best is None else self._chosen(best, request, now)
-        told = self._forecast(request, profile, routed)
-        plan = None if told is None else self._memory.forecasts.id_of(told)
-        unheard = [n for n in self._places.names() if self._places.rejection(n, secrets=bool(request.secrets))]
-        usable = [name for name in self._places.names() if not self._cannot(request, name)]
-        waits = None if chosen else planviews.waiting(found, usable)
-        shown = both if request.every_region else planviews.best_of_each(both)
+        waits = None if chosen else self._waits(request, routed)
         return {
-            "id": plan,
             **planviews.understood(profile, work),
+            **self._offered(request, routed, experience),
             "hours_said": request.hours is not None,
-            "learned": planviews.learned(learned, experience.jobs, work, best) if read else None,
             "accuracy": accuracy_view(experience.accuracy),
             "chosen": chosen,
-            "job": planviews.to_submit(chosen or waits, request, self._sizes(best, request, work), plan),
+            "job": planviews.to_submit(chosen or waits, request, self._sizes(best, request, work)),
             "waits": waits is not None,
-            "why": None if chosen else planviews.why_nothing(found, waits, unheard),
-            "too_dear": not chosen and not waits and planviews.too_dear(found),
-            "offers": [self._view(one, request) for one in shown[: request.limit]],
-            "offers_count": len(both),
-            "rejected": planviews.rejected(found, request.limit),
-            "rejected_count": len(found.rejected),
-            "nearest": planviews.nearest(found),
+            "too_dear": not chosen and not waits and planviews.too_dear(routed.found),
+            "nearest": planviews.nearest(routed.found),
             "prices": {**ages(foreign.stock), "note": planviews.age_note(foreign.stock)},
         }
+
+    def _of_job(
+        self, request: PlanRequest, profile: Profile | None, experience: Experience
+    ) -> tuple[View, Forecast | None]:
+        routed = self._routed(request, profile, (), experience)
+        chosen = None if routed.best is None else self._view(routed.best, request)
+        plan = {**self._offered(request, routed, experience), "chosen": chosen}
+        return plan, self._forecast(request, profile, routed)
+
+    def _offered(self, request: PlanRequest, routed: _Routed, experience: Experience) -> View:
+        """The candidates and what was rejected, as far as they are asked for."""
+        found, offers, best = routed.found, routed.offers, routed.best
+        shown = offers if request.every_region else planviews.best_of_each(offers)
+        unheard = [n for n in self._places.names() if self._places.rejection(n, secrets=bool(request.secrets))]
+        learned = planviews.learned(routed.learned, experience.jobs, routed.work, best) if routed.read else None
+        return {
+            "learned": learned,
+            "why": None if best else planviews.why_nothing(found, self._waits(request, routed), unheard),
+            "offers": [self._view(one, request) for one in shown[: request.limit]],
+            "offers_count": len(offers),
+            "rejected": planviews.rejected(found, request.limit),
+            "rejected_count": len(found.rejected),
+        }
+
+    def _waits(self, request: PlanRequest, routed: _Routed) -> View | None:
+        usable = [name for name in self._places.names() if not self._cannot(request, name)]
+        return planviews.waiting(routed.found, usable)
 
     def _routed(
         self, request: PlanRequest, profile: Profile | None, foreign: Iterable[Offer], experience: Experience
@@ -156,18 +162,15 @@ class Plans:
         ranked = _in_order(found.ranked, named)
         both = [learned.sure(one) if read else one for one in (*ranked, *found.elsewhere)]
         best = self._placed(both[: len(ranked)], request, work) if ranked else None
-        return _Routed(plain, work, learned, found, both, best)
-
-    def _foretold(self, request: PlanRequest, profile: Profile | None, experience: Experience) -> Forecast | None:
-        return self._forecast(request, profile, self._routed(request, profile, (), experience))
+        return _Routed(plain, work, learned, found, both, best, read)
 
     def _forecast(self, request: PlanRequest, profile: Profile | None, routed: _Routed) -> Forecast | None:
-        """What is told here of how long it takes, where the model tells that of a machine that is real."""
+        """How long it takes, if the model knows that and the machine is a real one."""
         if routed.best is None:
             return None
         plain, offer, predicted = routed.plain, routed.best.offer, routed.best.estimate.seconds
         analytic, _ = duration(plain, offer, self._known)
-        if not (_is_read(request, profile) and analytic and predicted) or self._simulated(offer.backend):
+        if not (routed.read and analytic and predicted) or self._simulated(offer.backend):
             return None
         framework, script = _alike(request, profile)
         like = Like(framework, gpu_used(plain, offer), script)

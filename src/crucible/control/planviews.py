@@ -80,9 +80,7 @@ def learned(found: Learned, jobs: int, work: Work, best: Ranked | None) -> View 
     return {"jobs": jobs, "same_program": correction.lessons, "factor": round(correction.factor, 4)}
 
 
-def to_submit(
-    place: Mapping[str, object] | None, request: PlanRequest, sizes: Mapping[str, int], plan: str | None = None
-) -> View | None:
+def to_submit(place: Mapping[str, object] | None, request: PlanRequest, sizes: Mapping[str, int]) -> View | None:
     """What a submission has to say to be given this offer, besides what it says already.
 
     `sizes` is what the machine has to have for it, as that was read of the program.
@@ -94,8 +92,6 @@ def to_submit(
         said["market"] = place["market"]
     if request.max_cost_usd is not None:
         said["max_cost_usd"] = request.max_cost_usd
-    if plan is not None:
-        said["plan"] = plan
     if sizes:
         said["resources"] = dict(sizes)
     return said

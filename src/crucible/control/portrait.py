@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from sqlalchemy import Connection
 
-from crucible.control import notes, predictions, queries, results
+from crucible.control import notes, queries, results
+from crucible.control.estimates import forecast
 from crucible.control.views import View
 
 
@@ -18,5 +19,6 @@ def portrait(conn: Connection, job: str, now: float) -> View:
         "health": queries.judged(conn, world, details, now),
         "result": results.result_of_job(conn, job),
         "notes": [note.as_json() for note in notes.list_notes(conn, job)],
-        "predicted_seconds": predictions.predicted(conn, job),
+        "predicted_seconds": forecast.predicted_seconds(conn, job),
+        "plan": forecast.stored_plan(conn, job),
     }

@@ -13,6 +13,7 @@ from crucible.control import roles
 from crucible.control.db import schema as t
 from crucible.control.db.clock import now
 from crucible.control.db.statement import Statement
+from crucible.control.estimates import forecast
 from crucible.control.loops import Loop, Loops
 from crucible.control.parts import Parts
 from crucible.control.pools import release_idle
@@ -83,7 +84,6 @@ class Rounds:
         await self._loops.stop()
         await self._parts.performer.stop()
         await self._parts.notifier.stop()
-        await self._parts.foresight.stop()
         await self._parts.storelink.stop()
         try:
             if not self._parts.deployment.shared:
@@ -133,6 +133,7 @@ class Rounds:
             Loop("retention", "retention", self._retain),
             Loop("mail", "mail", self._mail),
             Loop("hooks", HOOKS, self._parts.notifier.round),
+            Loop("plans", forecast.TOPIC, self._parts.forecasts.round),
         ]
 
     async def _perform(self) -> float:

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from sqlalchemy import bindparam, select
 
 from crucible.backends.base import Reach
-from crucible.control import checkpoints, predictions
+from crucible.control import checkpoints
 from crucible.control.bundles import held
 from crucible.control.crashpoints import crashpoint
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement, inserting
-from crucible.control.forecasts import Forecasts
+from crucible.control.estimates import forecast
 from crucible.control.people import audit, projects
 from crucible.control.places import Places
 from crucible.control.ports import Ids
@@ -40,25 +40,14 @@ class Accepted:
 
 class Submit:
     def __init__(
-        self,
-        places: Places,
-        scheduler: Scheduler,
-        ids: Ids,
-        vault: Vault,
-        *,
-        forecasts: Forecasts,
-        neighbours: bool = False,
+        self, places: Places, scheduler: Scheduler, ids: Ids, vault: Vault, *, neighbours: bool = False
     ) -> None:
-        """`neighbours`: jobs of several users may run side by side on this computer, as the same system user.
-
-        `forecasts`: what plans said that jobs may follow.
-        """
+        """`neighbours`: jobs of several users may run side by side on this computer, as the same system user."""
         self._places = places
         self._scheduler = scheduler
         self._ids = ids
         self._vault = vault
         self._neighbours = neighbours
-        self._forecasts = forecasts
 
     def store(
         self, unit: Unit, spec: JobSpec, key: str | None, who: Identity = OWNER, *, recorded: bool = False
@@ -85,20 +74,13 @@ class Submit:
         first = spec.backends[0]
         job = Job(self._ids.new(Prefix.JOB), spec, size, unit.now, project=project, user=who.name, backend=first)
         unit.create(new_job(job))
-        self._note_prediction(unit, job)
+        forecast.request_plan(unit.conn, job.id, unit.now)
         audit.note_job(unit.conn, who, "job.submit", job, unit.now)
         if key is not None:
             _KEEP_KEY.run(unit.conn, key=key, request=request, job=job.id, created_at=unit.now)
         self._scheduler.place(unit)
         crashpoint("submit.before_commit")
         return Accepted(job.id, created=True)
-
-    def _note_prediction(self, unit: Unit, job: Job) -> None:
-        """What its plan said of it; a job that begins in the middle is another."""
-        spec = job.spec
-        forecast = self._forecasts.of(spec.plan) if spec.plan and spec.resume_from is None else None
-        if forecast is not None:
-            predictions.note(unit.conn, job.id, job.project, forecast, unit.now)
 
     def _known(self, unit: Unit, key: str | None, request: str) -> str | None:
         if key is None:

@@ -21,6 +21,7 @@ def forget_what_is_ahead(conn: Connection, now: float) -> bool:
     if latest is None or latest <= now + MARGIN:
         return False
     log.warning("the clock was set back since the last run", seconds=round(latest - now))
-    for column in (t.effects.c.not_before, t.hooks.c.not_before, t.jobs.c.not_before, t.jobs.c.due_at):
+    jobs, plans = t.jobs.c, t.plans.c
+    for column in (t.effects.c.not_before, t.hooks.c.not_before, jobs.not_before, jobs.due_at, plans.due_at):
         conn.execute(update(column.table).where(column > now).values({column.name: now}))
     return True

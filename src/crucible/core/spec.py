@@ -167,7 +167,7 @@ class JobSpec(_Frozen):
     plan: Annotated[str, Field(min_length=1, max_length=MAX_PLAN, pattern=r"^[A-Za-z0-9_.-]+$")] | None = Field(
         default=None, exclude_if=lambda given: given is None
     )
-    """The plan that it follows, by the `id` of its answer: how long it really takes corrects later plans."""
+    """Ignored. Clients of version 0.1.0 send it, and jobs submitted by them have it stored."""
     grace_seconds: Annotated[float, Field(ge=0, le=3600)] = 10.0
     tags: Annotated[tuple[_TAG, ...], Field(max_length=MAX_TAGS)] = ()
     """`key` or `key=value`, as they were at submission; core/tags.py reads them."""

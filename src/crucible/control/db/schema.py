@@ -35,6 +35,7 @@ from crucible.control.db.tables.records import (
     events,
     log_segments,
     metric_blocks,
+    plans,
     predictions,
     results,
 )
@@ -65,6 +66,7 @@ __all__ = [
     "meta",
     "metadata",
     "metric_blocks",
+    "plans",
     "predictions",
     "price_segments",
     "projects",

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from crucible.control import comparing, crowds, listing, queries, repository, training
+from crucible.control import comparing, crowds, listing, queries, training
 from crucible.control.crashpoints import crashpoint
+from crucible.control.estimates import forecast
 from crucible.control.feed import Watch
 from crucible.control.parts import Parts
 from crucible.control.portrait import portrait
@@ -107,9 +108,7 @@ class Jobs:
 
         submitted = await self._parts.writer.write(store)
         crashpoint("submit.after_commit")
-        self._wake_scheduler()
-        if submitted.created:
-            self._parts.foresight.submitted(str(submitted.view["id"]), spec)
+        self._announce_jobs()
         return submitted
 
     async def submit_many(
@@ -117,10 +116,7 @@ class Jobs:
     ) -> list[Submitted | CrucibleError]:
         """Submit specs with their keys. Returns the result of each in order; one that is refused stops no other."""
         done = await self._parts.bulk.submit(orders, who)
-        self._wake_scheduler()
-        for (spec, _), one in zip(orders, done, strict=True):
-            if isinstance(one, Accepted) and one.created:
-                self._parts.foresight.submitted(one.job, spec)
+        self._announce_jobs()
         ids = [one.job for one in done if isinstance(one, Accepted)]
         views = {str(view["id"]): view for view in await self._views(ids)}
         return [Submitted(views[one.job], one.created) if isinstance(one, Accepted) else one for one in done]
@@ -162,21 +158,18 @@ class Jobs:
         """
         job = await self._access.writable(who, ref)
         await self._parts.revival.resume(job, checkpoint, backend, who)
-        self._wake_scheduler()
+        self._announce_jobs()
         return await self._view(job)
 
     async def rerun(self, who: Identity, ref: str, key: str | None) -> Submitted:
         """Submit a new job with the same code, environment, arguments and seed; `key` as in `submit`."""
         accepted = await self._parts.revival.rerun(await self.find(who, ref), key, who)
-        self._wake_scheduler()
-        if accepted.created:
-            world = await self._ports.db.read(lambda conn: repository.load_world(conn, accepted.job))
-            assert world is not None, "made a moment ago, and jobs are never deleted"
-            self._parts.foresight.submitted(accepted.job, world.job.spec)
+        self._announce_jobs()
         return Submitted(await self._view(accepted.job), accepted.created)
 
-    def _wake_scheduler(self) -> None:
-        """If another process has the scheduler's duty, tell it that there is work."""
+    def _announce_jobs(self) -> None:
+        """Wake what plans jobs, and the scheduler if that is another process's duty."""
+        self._ports.wakeups.wake(forecast.TOPIC)
         if not self._parts.duties.has(Duty.SCHEDULER):
             self._ports.wakeups.wake("jobs")
 

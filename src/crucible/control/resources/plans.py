@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crucible.control import predictions
+from crucible.control.estimates import accuracy
 from crucible.control.parts import Parts
 from crucible.control.views import View
 from crucible.core.people import Identity
@@ -24,4 +24,4 @@ class Plans:
 
     async def predictions(self, who: Identity, *, limit: int, cursor: str | None) -> View:
         """Return what was predicted of jobs beside what they took, newest first, and the overall accuracy."""
-        return await self._ports.db.read(lambda conn: predictions.listed(conn, limit, cursor, who))
+        return await self._ports.db.read(lambda conn: accuracy.list_predictions(conn, limit, cursor, who))

@@ -36,6 +36,17 @@ class Like:
 
 
 @dataclass(frozen=True)
+class Forecast:
+    """How long a job will compute on one type of machine, in seconds: by the model alone, and with past jobs."""
+
+    like: Like
+    backend: str
+    instance_type: str
+    analytic: float
+    predicted: float
+
+
+@dataclass(frozen=True)
 class Lesson:
     """A job that has ended: what it was like, and its seconds of computing as predicted and as they were.
 

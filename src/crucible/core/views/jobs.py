@@ -1,5 +1,7 @@
 """Jobs, their tries and what is known of them."""
 
+from typing import Any
+
 from pydantic import Field
 
 from crucible.core.resources import Allocation, Resources
@@ -237,7 +239,8 @@ class JobView(BriefJobView, PartialView):
     priority: int = sometimes(0)
     """Its turn among the waiting jobs of the same user; of one that has another than 0."""
     predicted_seconds: float | None = sometimes(None)
-    """What the plan said that it follows."""
+    plan: dict[str, Any] | None = sometimes(None)
+    """As in the answer to `POST /api/v1/plan`: `chosen`, `why`, `learned`, the first few `offers` and `rejected`."""
 
     @property
     def is_simulated(self) -> bool:

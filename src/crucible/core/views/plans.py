@@ -78,10 +78,9 @@ class PlanView(View):
 
     `chosen` is what a submission with `job` added gets; None: nothing that is connected can run it now, and `why`.
     It would wait there where `waits`. `too_dear`: something connected could run it, for more than `max_cost_usd`.
-    `profile` is None where there was no program to read. `id` is what a job that follows this plan names.
+    `profile` is None where there was no program to read.
     """
 
-    id: str | None = None
     learned: LearnedView | None = None
     accuracy: AccuracyView = AccuracyView()
     profile: dict[str, Any] | None = None

@@ -122,4 +122,16 @@ predictions = Table(
     Index("ix_predictions_project", "project", "job"),
     sqlite_with_rowid=False,
 )
-"""What was told of jobs that follow a plan. How long they took is their attempt's to say."""
+"""How long jobs were predicted to take. How long they took is their attempt's to say."""
+
+plans = Table(
+    "plans",
+    metadata,
+    Column("job", ForeignKey("jobs.id"), primary_key=True),
+    Column("tries", Integer, nullable=False),
+    Column("due_at", Float),
+    Column("made_at", Float),
+    Column("document", Text),
+    Index("ix_plans_due_at", "due_at"),
+)
+"""The plan of each job. `due_at` is when it is made or tried again; NULL once it is there or given up."""

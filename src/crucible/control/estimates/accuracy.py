@@ -1,16 +1,15 @@
-"""Predictions: what was told of how long jobs take, beside how long they took."""
+"""Accuracy: the predicted times of jobs beside the real ones, and what the next plans learn from them."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-from sqlalchemy import Connection, Select, and_, bindparam, func, select
+from sqlalchemy import Connection, Select, and_, func, select
 
 from crucible.control.db import Db
 from crucible.control.db import schema as t
-from crucible.control.db.statement import Row, Statement, inserting
-from crucible.control.forecasts import MAX_NAME, Forecast
+from crucible.control.db.statement import Row, Statement
 from crucible.control.listing import LARGEST_PAGE, Within, read_cursor, within, write_cursor
 from crucible.control.views import View, iso, told_seconds
 from crucible.core.ids import short
@@ -27,47 +26,6 @@ LOOKED_AT = 4 * NEWEST
 FRESH_SECONDS = 5.0
 
 _p, _j, _a, _m = t.predictions.c, t.jobs.c, t.attempts.c, t.machines.c
-_COLUMNS = (
-    *("job", "project", "script", "framework", "gpu", "backend", "instance_type"),
-    *("analytic_seconds", "predicted_seconds", "made_at"),
-)
-_NOTE = Statement(inserting(t.predictions, _COLUMNS))
-_UNTOLD = Statement(
-    select(_j.state, _j.project, _p.job.label("told"))
-    .select_from(t.jobs.outerjoin(t.predictions, _p.job == _j.id))
-    .where(_j.id == bindparam("job"))
-)
-_OF_JOB = Statement(select(_p.predicted_seconds).where(_p.job == bindparam("job")))
-
-
-def note(conn: Connection, job: str, project: str, forecast: Forecast, now: float) -> None:
-    """Writes down what was told of a job that follows a plan."""
-    _NOTE.run(
-        conn,
-        job=job,
-        project=project,
-        script=forecast.like.script,
-        framework=forecast.like.framework[:MAX_NAME],
-        gpu=forecast.like.gpu[:MAX_NAME],
-        backend=forecast.backend,
-        instance_type=forecast.instance_type,
-        analytic_seconds=forecast.analytic,
-        predicted_seconds=forecast.predicted,
-        made_at=now,
-    )
-
-
-def note_late(conn: Connection, job: str, forecast: Forecast, now: float) -> None:
-    """The same for a job that was submitted without one, unless it has ended or something was told of it already."""
-    row = _UNTOLD.first(conn, job=job)
-    if row is not None and row["told"] is None and not JobState(row["state"]).terminal:
-        note(conn, job, row["project"], forecast, now)
-
-
-def predicted(conn: Connection, job: str) -> float | None:
-    """The seconds of computing that were told of a job; None where nothing was."""
-    found = _OF_JOB.value(conn, job=job)
-    return None if found is None else float(found)
 
 
 def _joined(told: Any) -> Select[Any]:
@@ -76,7 +34,7 @@ def _joined(told: Any) -> Select[Any]:
     there = and_(t.slots.c.attempt == _a.id, t.slots.c.rank == 0)
     ran = (_a.backend.label("ran_at"), _m.instance_type.label("ran_on"), _a.started_at, _a.exited_at, _a.facts)
     return (
-        select(*(told.c[name] for name in _COLUMNS), _j.state, _j.attempts, t.listings.c.name, *ran)
+        select(*told.c, _j.state, _j.attempts, t.listings.c.name, *ran)
         .select_from(told)
         .join(t.jobs, _j.id == told.c.job)
         .outerjoin(t.listings, t.listings.c.job == told.c.job)
@@ -103,7 +61,7 @@ def lessons(conn: Connection) -> list[Lesson]:
     return _lessons(_TEACHING.all(conn))
 
 
-def listed(conn: Connection, limit: int, cursor: str | None, who: Identity = OWNER) -> View:
+def list_predictions(conn: Connection, limit: int, cursor: str | None, who: Identity = OWNER) -> View:
     """A page, newest first, of the jobs that he may see, and how good the predictions of those were."""
     size, before, his = min(max(limit, 1), LARGEST_PAGE), read_cursor(cursor), within(JobFilter(), who)
     if his.nothing:
