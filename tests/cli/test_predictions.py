@@ -69,13 +69,11 @@ def learned(server: FakeServer, tmp_path: Path) -> FakeServer:
     (tmp_path / "train.py").write_text("import torch\n")
     here = planned_offer("local")
     more = {
-        "id": "0123abcd",
         "hours": 1.0,
         "learned": {"jobs": 7, "same_program": 3, "factor": 1.84},
         "accuracy": {"count": 7, "median_error": 0.081, "close": 0.75},
     }
-    job = {"backend": "local", "plan": "0123abcd"}
-    server.plan = plan_view(profile={"frameworks": ["torch"]}, chosen=here, job=job, **more)
+    server.plan = plan_view(profile={"frameworks": ["torch"]}, chosen=here, **more)
     return server
 
 
@@ -83,8 +81,3 @@ def test_a_plan_says_what_corrected_it(cli: Cli, learned: FakeServer) -> None:
     said = cli("plan", "train.py").err
     assert "1.8 times as long as the code alone says, after 7 past jobs, 3 of them of this program" in said
     assert "Predictions of 7 jobs here: half were within 8%, 75% within 15%." in said
-
-
-def test_a_job_names_the_plan_that_it_follows(cli: Cli, learned: FakeServer) -> None:
-    cli("run", "train.py", "--detach")
-    assert learned.specs[0]["plan"] == "0123abcd"

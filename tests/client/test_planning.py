@@ -123,13 +123,6 @@ def test_at_a_place_that_was_named_it_asks_for_what_the_program_needs() -> None:
     assert (spec.resources.gpus, spec.resources.gpu_memory_bytes) == (2, 7)
 
 
-@pytest.mark.parametrize("spec", [job(), job(backend="local"), job(backend="rehearsal")])
-def test_whoever_follows_a_plan_says_which(spec: JobSpec) -> None:
-    plan = PlanView.model_validate(plan_view("local", job={"backend": "local", "plan": "abc"}))
-    told = followed(plan, spec)
-    assert (told.plan, told.backend) == ("abc", spec.backend)
-
-
 @pytest.mark.parametrize("spec", [job(backend="rehearsal"), job(name="x")])
 def test_what_was_named_stands_and_here_needs_no_name(spec: JobSpec) -> None:
     assert followed(PlanView.model_validate(plan_view("local")), spec) == spec

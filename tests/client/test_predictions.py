@@ -36,11 +36,3 @@ async def test_both_platforms_have_the_newest_with_the_accuracy(server: FakeServ
     assert (len(found.items), found.next, found.accuracy.count) == (701, None, 400)
     async with MLPlatform(server.url, token=TOKEN) as platform_:
         assert await platform_.predictions(limit=701) == found
-
-
-async def test_a_job_may_name_the_recommendation_that_it_follows(server: FakeServer) -> None:
-    async with MLPlatform(server.url, token=TOKEN) as platform:
-        await platform.submit(code="print(1)", places=["local"], plan="abc")
-        with pytest.raises(BadInput, match="plan"):
-            await platform.submit(code="print(1)", places=["local"], plan="no word")
-    assert [spec.get("plan") for spec in server.specs] == ["abc"]

@@ -14,7 +14,7 @@ from crucible.core.views.plans import AccuracyView
 from crucible.core.views.predictions import PredictionView
 
 HEADS = ("JOB", "NAME", "PLACE", "PREDICTED", "TOOK", "ERROR")
-NOTHING = "No job has followed a plan that says how long it takes. `crucible run train.py` does where its code tells."
+NOTHING = "No job has a prediction yet. `crucible run train.py` makes one if the code says how long it takes."
 
 
 def predictions(

@@ -43,7 +43,6 @@ def nothing_to_decide(request: PlanRequest) -> bool:
 def followed(plan: PlanView, spec: JobSpec) -> JobSpec:
     """The spec, with what has to be said for the backend that the plan chose; what was said stands."""
     job = plan.job or {}
-    spec = spec.model_copy(update={"plan": job.get("plan")})
     chosen = job.get("backend", DEFAULT_BACKEND)
     if spec.backend is None and chosen == DEFAULT_BACKEND:
         return spec

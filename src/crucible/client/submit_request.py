@@ -68,7 +68,6 @@ class SubmitOptions(TypedDict, total=False):
     keep_checkpoints: int
     seed: int
     resume_from: str
-    plan: str
     grace_seconds: float
 
 
