@@ -8,7 +8,7 @@ from urllib.parse import parse_qs
 
 import pytest
 from tests.cli.conftest import Cli
-from tests.client.fake_server import JOB, FakeServer, completed, failed, job_view
+from tests.client.fake_server import JOB, FakeServer, completed, failed, job_view, planned_offer
 
 from crucible.cli.filters import moment
 
@@ -155,6 +155,25 @@ def test_a_result_is_shown(cli: Cli, server: FakeServer) -> None:
     server.jobs[JOB] = completed(result={"kind": "inference", "value": {"label": "café"}, "attempt": 1})
     assert 'Result     {"label": "café"}' in cli("status", JOB).out
     assert cli("status", JOB, "--json").json["result"]["value"] == {"label": "café"}
+
+
+@pytest.mark.parametrize(
+    ("plan", "shown"),
+    [
+        (
+            {"chosen": planned_offer("local", seconds=90.0, total_micros=0)},
+            "Planned    about 1m 30s on this computer at local, free",
+        ),
+        ({"chosen": planned_offer("cloud", seconds=90.0, total_micros=20_000)}, "at cloud, $0.02 in all"),
+        ({"chosen": planned_offer("cloud", seconds=None, total_micros=None)}, "Planned    on this computer at cloud\n"),
+        ({"chosen": None, "why": "Nothing has room for it just now."}, "Nothing has room for it just now."),
+    ],
+)
+def test_what_its_plan_said_is_shown(cli: Cli, server: FakeServer, plan: dict[str, Any], shown: str) -> None:
+    server.jobs[JOB] = completed(plan=plan)
+    assert shown in cli("status", JOB).out
+    server.jobs[JOB] = completed(plan=None)
+    assert "Planned" not in cli("status", JOB).out
 
 
 def test_jobs_are_asked_for_in_the_servers_words(cli: Cli, server: FakeServer) -> None:

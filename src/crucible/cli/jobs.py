@@ -22,6 +22,7 @@ from crucible.cli.words import (
     money_words,
     name_words,
     place_words,
+    plan_words,
     progress_words,
     python_words,
     reason_words,
@@ -161,6 +162,7 @@ def _fields(job: JobView) -> Iterator[tuple[str, str | None]]:
     yield "Simulated", "yes: its machines are processes of one computer" if job.is_simulated else None
     yield "Waiting", job.waiting if not job.ended else None
     yield "Priority", str(job.priority) if job.priority else None
+    yield "Planned", plan_words(job)
     yield _place(job)
     yield "Progress", progress_words(job.progress)
     yield "Health", "\n".join(health_words(job.health)) if not job.waits else None
