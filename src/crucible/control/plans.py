@@ -8,13 +8,12 @@ from dataclasses import asdict, dataclass, replace
 from crucible.backends.base import MachineOrder, Slots
 from crucible.catalog import PROVIDERS
 from crucible.control import planviews
-from crucible.control.elsewhere import Foreign
 from crucible.control.estimates.accuracy import Lessons, accuracy_view
 from crucible.control.orders import Orders
 from crucible.control.places import Place, Places
 from crucible.control.ports import Calls
 from crucible.control.profiles import Profiles
-from crucible.control.resources.catalog import Catalog, ages
+from crucible.control.resources.catalog import Catalog, Foreign, ages
 from crucible.control.views import View, iso
 from crucible.core import budget, offer_choice
 from crucible.core.errors import BadInput, UnknownName

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, TypeVar
 
@@ -14,7 +14,7 @@ from crucible.catalog.against import compare as compare_tables
 from crucible.catalog.index import Key, order
 from crucible.catalog.sources import Sources
 from crucible.control import cursors
-from crucible.control.elsewhere import Elsewhere, Foreign
+from crucible.control.connecting import why_unconnected
 from crucible.control.places import Places
 from crucible.control.ports import Calls, Clock
 from crucible.control.resources.access import Access
@@ -38,6 +38,14 @@ _MARK = "c1:"
 T = TypeVar("T")
 
 
+@dataclass(frozen=True)
+class Foreign:
+    """Offers that nothing can be run at until their provider is connected, and the prices they are from."""
+
+    offers: tuple[Offer, ...]
+    stock: Stock
+
+
 class Catalog:
     def __init__(
         self,
@@ -52,7 +60,8 @@ class Catalog:
         self._access = access
         self._sources = sources or Sources()
         self._library = library
-        self._elsewhere = Elsewhere(places)
+        self._places = places
+        self._foreign: Foreign | None = None
         self._calls = calls
         self._clock = clock
 
@@ -69,8 +78,8 @@ class Catalog:
         return await self._run(lambda: self._type(self._stock(), name))
 
     async def foreign(self) -> Foreign:
-        """What providers that are not connected offer today."""
-        return await self._run(lambda: self._elsewhere.of(self._stock()))
+        """What providers that are not connected offer today; the same object until a price changes."""
+        return await self._run(lambda: self._unconnected(self._stock()))
 
     async def audit(self) -> View:
         """Return what the audit finds in the prices in use today."""
@@ -120,6 +129,17 @@ class Catalog:
     def today(self) -> date:
         return datetime.fromtimestamp(self._clock.now(), UTC).date()
 
+    def _unconnected(self, stock: Stock) -> Foreign:
+        if self._foreign is None or self._foreign.stock is not stock:
+            reasons = {name: why for name in stock.catalog.providers() if (why := self._why_not(name))}
+            found = stock.catalog.offers(Need(providers=tuple(reasons))) if reasons else ()
+            self._foreign = Foreign(tuple(replace(one, why_not=reasons[one.backend]) for one in found), stock)
+        return self._foreign
+
+    def _why_not(self, provider: str) -> str:
+        """Why nothing of this provider can run a job here, with what changes that; empty when it can."""
+        return "" if self._places.has(provider) else why_unconnected(provider, self._places.names())
+
     def _page(self, stock: Stock, need: Need, limit: int, after: Key | None) -> View:
         found = stock.catalog.offers(need, after=after, limit=limit + 1)
         shown = found[:limit]
@@ -145,7 +165,7 @@ class Catalog:
 
     def _view(self, offer: Offer, day: date) -> View:
         return {
-            **offer_view(replace(offer, why_not=self._elsewhere.why_not(offer.backend))).as_json(),
+            **offer_view(replace(offer, why_not=self._why_not(offer.backend))).as_json(),
             "tariff": _tariff_view(offer.tariff),
             "age_days": (day - date.fromisoformat(offer.dated)).days,
         }
