@@ -28,7 +28,7 @@ START = 1_700_000_000.0
 """The virtual world's first instant, in seconds since the epoch."""
 
 
-AT_ONCE = frozenset({"store", "retention", "secrets"})
+AT_ONCE = frozenset({"store", "retention", "secrets", "forecast", "planning"})
 """Lanes of what is at hand: it is done at once, and by nobody once the process is dead."""
 
 

@@ -60,7 +60,7 @@ IDLE = {
     "retention": 120.0,
     "mail": 240.0,
     "hooks": 60.0,
-    "plans": 30.0,
+    "plans": 120.0,
 }
 """Seconds between rounds that nothing has woken. Longer than a real process's, for the sake of the processor; within
 what the rounds rely on: a sweep every 20 seconds, a duty renewed within 20.
