@@ -33,7 +33,7 @@ class Talk:
 
 def builder(tmp_path: Path, talk: Talk, uv: str | None = UV, path: str | None = None) -> Builder:
     host = {**os.environ, "PATH": path or os.path.dirname(PYTHON)}
-    pythons = Pythons(tmp_path / "cache" / "pythons.json", host)
+    pythons = Pythons(host)
     return Builder(tmp_path / "envs", pythons, talk.work, host, uv)
 
 
@@ -183,7 +183,7 @@ def test_without_uv_a_python_that_is_not_there_is_said(tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
     host = {"PATH": str(empty), "HOME": str(empty)}
-    bare = Builder(tmp_path / "envs", Pythons(tmp_path / "p.json", host), Talk().work, host, None)
+    bare = Builder(tmp_path / "envs", Pythons(host), Talk().work, host, None)
     with pytest.raises(StageError, match=r"no Python >=3\.99 on its PATH"):
         bare.choose(Environment(requirements=("x",), python=">=3.99"), tmp_path, {})
 

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import os
+import sys
 import venv
 from pathlib import Path
 
 import pytest
 from tests.agent.machines import PYTHON
 
-from crucible.agent.pythons import BadPython, NoPython, Pythons
+from crucible.agent.pythons import BadPython, NoPython, Pythons, installed, version_of
 
 
 def program(path: Path, text: str) -> str:
@@ -27,16 +28,15 @@ def test_the_default_is_a_python_of_the_path_that_is_not_ours(tmp_path: Path) ->
     ours = tmp_path / "ours"
     venv.create(ours, with_pip=False)
     env = {"PATH": f"{ours}/bin:{os.path.dirname(PYTHON)}"}
-    memory = tmp_path / "pythons.json"
-    assert Pythons(memory, env).default().prefix == str(ours)
-    avoiding = Pythons(memory, env, avoid=[str(ours)])
+    assert Pythons(env).default().prefix == str(ours)
+    avoiding = Pythons(env, avoid=[str(ours)])
     assert avoiding.default().prefix != str(ours)
     assert avoiding.named(f"{ours}/bin/python").path == f"{ours}/bin/python"
 
 
 def test_a_version_that_is_not_there_is_said(tmp_path: Path) -> None:
     with pytest.raises(BadPython, match=r"Python 3\.1 "):
-        Pythons(tmp_path / "p.json", {"PATH": "/usr/bin:/bin"}).default("3.1")
+        Pythons({"PATH": "/usr/bin:/bin"}).default("3.1")
 
 
 def test_a_specifier_is_met_by_the_first_that_fits(tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_a_specifier_is_met_by_the_first_that_fits(tmp_path: Path) -> None:
     env = {"PATH": f"{first}:{tmp_path}/absent:{second}", "HOME": str(tmp_path)}
 
     def found(wanted: str) -> str:
-        return Pythons(tmp_path / "p.json", env).default(wanted).version
+        return Pythons(env).default(wanted).version
 
     assert found(">=3.9") == "3.11.7"
     assert found("<3.9") == "3.8.18"
@@ -63,17 +63,15 @@ def test_a_specifier_is_met_by_the_first_that_fits(tmp_path: Path) -> None:
 def test_what_version_managers_installed_is_found(tmp_path: Path, place: str) -> None:
     for version in ("3.9.18", "3.10.13"):
         fake_python(tmp_path / place / version / "bin" / "python3", version)
-    pythons = Pythons(tmp_path / "p.json", {"PATH": "/nowhere", "HOME": str(tmp_path)})
+    pythons = Pythons({"PATH": "/nowhere", "HOME": str(tmp_path)})
     assert pythons.default(">=3.9").version == "3.10.13"
     assert pythons.default("==3.9.*").version == "3.9.18"
     with pytest.raises(NoPython):
         pythons.default()
 
 
-def test_the_implementation_is_known_and_remembered(tmp_path: Path) -> None:
-    pythons = Pythons(tmp_path / "p.json", {"PATH": os.path.dirname(PYTHON)})
-    assert pythons.default().implementation == "cpython"
-    assert pythons.default() == pythons.default()
+def test_the_implementation_is_known() -> None:
+    assert Pythons({"PATH": os.path.dirname(PYTHON)}).default().implementation == "cpython"
 
 
 @pytest.mark.parametrize(
@@ -91,7 +89,7 @@ def test_the_implementation_is_known_and_remembered(tmp_path: Path) -> None:
 def test_a_program_that_is_no_python_is_said_in_a_sentence(tmp_path: Path, text: str, said: str) -> None:
     path = program(tmp_path / "tool", text)
     with pytest.raises(BadPython, match=f"{path} does not run as a Python.*{said} choose another") as error:
-        Pythons(tmp_path / "p.json", {"PATH": "/usr/bin:/bin"}).named(path)
+        Pythons({"PATH": "/usr/bin:/bin"}).named(path)
     for unwanted in ("import sys", "last line", "\n"):
         assert unwanted not in str(error.value)
 
@@ -99,11 +97,45 @@ def test_a_program_that_is_no_python_is_said_in_a_sentence(tmp_path: Path, text:
 def test_a_shim_without_its_python_is_said(tmp_path: Path) -> None:
     path = program(tmp_path / "shims" / "python3.12", "echo 'pyenv: python3.12: command not found' >&2; exit 127")
     with pytest.raises(BadPython, match="shim of a version manager") as error:
-        Pythons(tmp_path / "p.json", {"PATH": "/usr/bin:/bin"}).named(path)
+        Pythons({"PATH": "/usr/bin:/bin"}).named(path)
     assert "\n" not in str(error.value)
 
 
 def test_bin_ls_is_no_python(tmp_path: Path) -> None:
     with pytest.raises(BadPython, match=r"^/bin/ls does not run as a Python: [^\n]* with --python$") as error:
-        Pythons(tmp_path / "p.json", dict(os.environ)).named("/bin/ls")
+        Pythons(dict(os.environ)).named("/bin/ls")
     assert "sys" not in str(error.value)
+
+
+# What is installed
+
+
+@pytest.fixture
+def python(tmp_path: Path) -> Path:
+    """A virtual environment as far as folders go, whose Python is a link out of it."""
+    packages = tmp_path / "lib" / "python3.12" / "site-packages"
+    for name in ("numpy-2.4.1", "torch-2.13.0+cpu", "Ruamel_Yaml-0.18", "pip-25.0", "half"):
+        (packages / f"{name}.dist-info").mkdir(parents=True)
+    (packages / "numpy").mkdir()
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").symlink_to(sys.executable)
+    return tmp_path / "bin" / "python"
+
+
+def test_packages_are_pinned_without_a_builds_label(python: Path) -> None:
+    assert installed(str(python)) == ["numpy==2.4.1", "ruamel-yaml==0.18", "torch==2.13.0"]
+
+
+def test_the_version_is_the_environments(python: Path) -> None:
+    assert version_of(str(python)) == "3.12"
+
+
+def test_a_python_without_an_environment_has_none(tmp_path: Path) -> None:
+    assert installed(str(tmp_path / "python")) == []
+    assert version_of(str(tmp_path / "python")) is None
+
+
+def test_this_very_environment() -> None:
+    pins = installed(sys.executable)
+    assert any(pin.startswith("pytest==") for pin in pins)
+    assert version_of(sys.executable) == f"3.{sys.version_info.minor}"

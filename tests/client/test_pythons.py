@@ -3,14 +3,25 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from tests.plugin_packages import make_python
 
-from crucible.client.interpreters import Interpreter, NoInterpreter, is_shim, probe
-from crucible.client.pythons import NO_PACKAGES, Choice, Code, Surroundings, choose_python, located
+from crucible.client.pythons import (
+    NO_PACKAGES,
+    Choice,
+    Code,
+    Interpreter,
+    NoInterpreter,
+    Surroundings,
+    choose_python,
+    find,
+    located,
+)
 from crucible.core.errors import BadInput
+from crucible.wire.python_versions import fits
 
 OWN = "/opt/crucible"
 
@@ -26,16 +37,30 @@ def around(
         own_base=base,
         is_program=lambda path: path in programs,
         realpath=lambda path: path.replace("/link", OWN),
-        probe=ask,
+        uv=FakeUv(programs),
     )
 
 
-def ask(path: str, environ: Mapping[str, str], folder: Path) -> Interpreter:
-    """Pythons of 3.11.4, but for those whose path names another; shims say what pyenv's say."""
-    if "shims/broken" in path:
-        raise NoInterpreter("pyenv: broken: command not found")
-    version = (3, int(path.rpartition("3.")[2]), 1) if "3." in path else (3, 11, 4)
-    return Interpreter(path, version, "/pyenv/versions/real/bin/python" if is_shim(path) else path)
+@dataclass(frozen=True)
+class FakeUv:
+    """Knows Pythons of 3.11.4, but for those whose path names another; shims say what pyenv's say."""
+
+    programs: tuple[str, ...]
+
+    def __call__(self, request: str, environ: Mapping[str, str], folder: Path) -> Interpreter:
+        if request.startswith("/"):
+            return self._ask(request)
+        found = (self._ask(path) for path in self.programs if str(Path(path).parent) in environ["PATH"].split(":"))
+        fitting = next((python for python in found if fits(python.version, request)), None)
+        if fitting is None:
+            raise NoInterpreter(f"No interpreter found for Python {request} in search path")
+        return fitting
+
+    def _ask(self, path: str) -> Interpreter:
+        if "shims/broken" in path:
+            raise NoInterpreter("pyenv: broken: command not found")
+        version = f"3.{path.rpartition('3.')[2]}.1" if "3." in path else "3.11.4"
+        return Interpreter("/pyenv/versions/real/bin/python" if "/shims/" in path else path, version)
 
 
 def choose(around: Surroundings, named: str | None = None, code: Code | None = None) -> Choice:
@@ -140,7 +165,8 @@ def needs(wanted: str) -> Code:
 
 def test_a_block_may_ask_for_a_python_alone() -> None:
     shell = around(programs=("/venv/bin/python", "/usr/bin/python3", "/usr/bin/python3.13"), VIRTUAL_ENV="/venv")
-    assert choose(shell, code=needs(">=3.11")).environment.interpreter == "/venv/bin/python"
+    for wanted in (">=3.11", "something else"):
+        assert choose(shell, code=needs(wanted)).environment.interpreter == "/venv/bin/python"
     found = choose(shell, code=needs(">=3.12"))
     assert found.environment.interpreter == "/usr/bin/python3.13"
     assert found.environment.python == ">=3.12"
@@ -178,10 +204,15 @@ def test_a_shim_stands_for_the_python_behind_it() -> None:
     assert "pyenv local" in caught.value.fix
 
 
-def test_asking_a_python(tmp_path: Path) -> None:
-    found = probe(sys.executable, os.environ, tmp_path)
-    assert found.version == sys.version_info[:3]
-    assert os.path.realpath(found.executable) == os.path.realpath(sys.executable)
+def test_uv_finds_a_python_by_its_path_and_by_a_range(tmp_path: Path) -> None:
+    found = find(sys.executable, os.environ, tmp_path)
+    assert found.version == ".".join(map(str, sys.version_info[:3]))
+    assert os.path.realpath(found.path) == os.path.realpath(sys.executable)
+    base = {**os.environ, "PATH": f"{sys.base_prefix}/bin", "VIRTUAL_ENV": sys.prefix, "UV_PYTHON": "3.1"}
+    ranged = find(f"=={found.version}", base, tmp_path)
+    assert os.path.realpath(ranged.path) == os.path.realpath(sys.executable)
+    with pytest.raises(NoInterpreter, match=r"No interpreter found for Python >=3\.99"):
+        find(">=3.99", base, tmp_path)
 
 
 @pytest.mark.parametrize("script", ["#!/bin/sh\necho no such version >&2\nexit 127\n", "#!/bin/sh\necho hello\n"])
@@ -189,10 +220,10 @@ def test_what_is_no_python_is_told_in_its_own_words(tmp_path: Path, script: str)
     path = tmp_path / "python"
     path.write_text(script)
     path.chmod(0o755)
-    with pytest.raises(NoInterpreter, match=r"no such version|said nothing"):
-        probe(str(path), {}, tmp_path)
+    with pytest.raises(NoInterpreter, match=r"no such version|hello"):
+        find(str(path), {}, tmp_path)
     with pytest.raises(NoInterpreter):
-        probe(str(tmp_path / "nosuch"), {}, tmp_path)
+        find(str(tmp_path / "nosuch"), {}, tmp_path)
 
 
 def test_a_broken_pyproject_is_noted_and_passed_over(tmp_path: Path) -> None:

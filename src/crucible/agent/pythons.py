@@ -1,18 +1,16 @@
-"""Finds and checks the Pythons of a machine."""
+"""Find and check the Pythons of a machine, and list what is installed beside one."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from crucible.agent.files import read_json, write_json
-from crucible.agent.versions import BadVersion, fits, is_plain
+from crucible.wire.python_versions import BadVersion, fits
 
 CHECK_SECONDS = 30.0
 _ASK = (
@@ -20,8 +18,15 @@ _ASK = (
     "print(sys.prefix); print(sys.platform + '-' + platform.machine()); "
     "print(sys.implementation.name + getattr(sys, 'abiflags', ''))"
 )
-_WITH_MINOR = re.compile(r"python3\.(\d+)t?")
+_WITH_MINOR = tuple(f"python3.{minor}" for minor in range(30, 5, -1))
 _OTHER = "choose another interpreter with --python"
+
+MAX_PACKAGES = 2000
+_TOOLS = frozenset({"pip", "setuptools", "wheel", "uv"})
+_INFO = re.compile(
+    r"(?P<name>[A-Za-z0-9][A-Za-z0-9._]*)-(?P<version>[0-9][A-Za-z0-9.!_]*)(?:\+[A-Za-z0-9._]+)?\.dist-info"
+)
+_FOLDER = re.compile(r"python(?P<version>3\.[0-9]+)")
 
 
 class BadPython(Exception):
@@ -44,10 +49,9 @@ class Python:
 
 
 class Pythons:
-    """Answers are remembered in the file `memory`: starting an interpreter costs tens of milliseconds."""
+    """The Pythons that a job with these variables can have; those in `avoid`, and our own, only by name."""
 
-    def __init__(self, memory: Path, env: Mapping[str, str], avoid: Sequence[str] = ()) -> None:
-        self._memory = memory
+    def __init__(self, env: Mapping[str, str], avoid: Sequence[str] = ()) -> None:
         self._env = env
         own = [sys.prefix] if sys.prefix != sys.base_prefix else []
         self._avoid = [os.path.realpath(prefix) for prefix in (*avoid, *own)]
@@ -60,7 +64,7 @@ class Pythons:
             raise BadPython(f"there is no interpreter {path} on this machine; {_OTHER}")
         if not os.access(path, os.X_OK):
             raise BadPython(f"{path} is not executable; {_OTHER}")
-        return replace(self._check(path), path=path)
+        return replace(_ask(path, self._env), path=path)
 
     def default(self, wanted: str | None = None) -> Python:
         """The first python3 of this machine that is not ours; `wanted` is a version or a specifier.
@@ -71,7 +75,7 @@ class Pythons:
             _check_wanted(wanted)
         for path in self._candidates(wanted):
             try:
-                python = self._check(path)
+                python = _ask(path, self._env)
             except BadPython:
                 continue
             if not self._is_ours(python) and (wanted is None or fits(python.version, wanted)):
@@ -81,73 +85,37 @@ class Pythons:
 
     def _candidates(self, wanted: str | None) -> Iterator[str]:
         """The usual names first, so that what people get by typing `python3` wins where it fits."""
-        exact = [] if wanted is None or not is_plain(wanted) else [f"python{wanted}"]
-        for name in (*exact, "python3", "python"):
-            yield from filter(_is_program, (os.path.join(folder, name) for folder in self._path()))
+        path = [folder for folder in self._env.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(folder)]
+        yield from _programs(("python3", "python"), path)
         if wanted is not None:
-            yield from self._with_minor()
-            yield from self._managed()
-
-    def _path(self) -> list[str]:
-        return [f for f in self._env.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(f)]
-
-    def _with_minor(self) -> Iterator[str]:
-        """`python3.13`, `python3.12` … of the PATH, the newest first."""
-        found = []
-        for place, folder in enumerate(self._path()):
-            for name in _names(folder):
-                match = _WITH_MINOR.fullmatch(name)
-                if match is not None:
-                    found.append((-int(match.group(1)), place, os.path.join(folder, name)))
-        return filter(_is_program, (path for _, _, path in sorted(found)))
-
-    def _managed(self) -> Iterator[str]:
-        """What pyenv, asdf, mise and uv have installed, whether or not it is on the PATH."""
-        home = self._env.get("HOME", "")
-        data = self._env.get("XDG_DATA_HOME") or os.path.join(home, ".local", "share")
-        places = (
-            os.path.join(self._env.get("PYENV_ROOT") or os.path.join(home, ".pyenv"), "versions"),
-            os.path.join(home, ".asdf", "installs", "python"),
-            os.path.join(data, "mise", "installs", "python"),
-            self._env.get("UV_PYTHON_INSTALL_DIR") or os.path.join(data, "uv", "python"),
-        )
-        for place in filter(os.path.isabs, places):
-            for name in sorted(_names(place), key=_numbers, reverse=True):
-                path = os.path.join(place, name, "bin", "python3")
-                if _is_program(path):
-                    yield path
+            yield from _programs(_WITH_MINOR, path)
+            yield from _programs(("python3",), _managed(self._env))
 
     def _is_ours(self, python: Python) -> bool:
         prefix = os.path.realpath(python.prefix)
         return any(prefix == ours or prefix.startswith(ours + os.sep) for ours in self._avoid)
 
-    def _check(self, path: str) -> Python:
-        stamp = self._stamp(path)
-        known = (read_json(self._memory) or {}).get(stamp)
-        if isinstance(known, list) and len(known) == 5:
-            return Python(*(str(item) for item in known))
-        python = _ask(path, self._env)
-        self._remember(stamp, python)
-        return python
 
-    def _stamp(self, path: str) -> str:
-        """What the answer depends on: the file behind the path, and what version managers look at."""
-        info = os.stat(path)
-        managed = [self._env.get(name, "") for name in ("PYENV_VERSION", "HOME", "PATH")]
-        return json.dumps([path, os.path.realpath(path), info.st_mtime_ns, info.st_size, *managed])
-
-    def _remember(self, stamp: str, python: Python) -> None:
-        known: dict[str, object] = dict(list((read_json(self._memory) or {}).items())[-50:])
-        known[stamp] = list(astuple(python))
-        try:
-            self._memory.parent.mkdir(parents=True, exist_ok=True)
-            write_json(self._memory, known)
-        except OSError:  # it only saves time
-            pass
+def _programs(names: Sequence[str], folders: Sequence[str]) -> Iterator[str]:
+    paths = (os.path.join(folder, name) for name in names for folder in folders)
+    return (path for path in paths if os.path.isfile(path) and os.access(path, os.X_OK))
 
 
-def _is_program(path: str) -> bool:
-    return os.path.isfile(path) and os.access(path, os.X_OK)
+def _managed(env: Mapping[str, str]) -> list[str]:
+    """Return the folders of what pyenv, asdf, mise and uv have installed, on the PATH or not; the newest first."""
+    home = env.get("HOME", "")
+    data = env.get("XDG_DATA_HOME") or os.path.join(home, ".local", "share")
+    roots = (
+        os.path.join(env.get("PYENV_ROOT") or os.path.join(home, ".pyenv"), "versions"),
+        os.path.join(home, ".asdf", "installs", "python"),
+        os.path.join(data, "mise", "installs", "python"),
+        env.get("UV_PYTHON_INSTALL_DIR") or os.path.join(data, "uv", "python"),
+    )
+    return [
+        os.path.join(root, name, "bin")
+        for root in filter(os.path.isabs, roots)
+        for name in sorted(_names(root), key=_numbers, reverse=True)
+    ]
 
 
 def _check_wanted(wanted: str) -> None:
@@ -155,13 +123,6 @@ def _check_wanted(wanted: str) -> None:
         fits("3", wanted)
     except BadVersion as error:
         raise BadPython(str(error)) from error
-
-
-def _names(folder: str) -> Iterable[str]:
-    try:
-        return os.listdir(folder)
-    except OSError:  # a PATH may name what is not there
-        return ()
 
 
 def _numbers(name: str) -> list[int]:
@@ -203,3 +164,41 @@ def _why_not(path: str, code: int, said: str) -> str:
     if len(lines) == 1 and "import sys" not in lines[0] and len(lines[0]) <= 300:
         return f"{path} does not run as a Python ({lines[0].strip()}); {_OTHER}"
     return f"{path} does not run as a Python: asked for its version it ended with code {code}; {_OTHER}"
+
+
+def installed(python: str) -> list[str]:
+    """Return `name==version` of every package of this Python's own environment, sorted, without starting it.
+
+    A build's own label (`+cpu`) is left out: an index may have the same version under another one.
+    """
+    return sorted(_pins(python))[:MAX_PACKAGES]
+
+
+def version_of(python: str) -> str | None:
+    """`3.11`, where the environment's folders say so."""
+    folder = next(_libraries(python), None)
+    found = _FOLDER.fullmatch(folder.name) if folder is not None else None
+    return found["version"] if found else None
+
+
+def _pins(python: str) -> Iterator[str]:
+    for library in _libraries(python):
+        for name in _names(library / "site-packages"):
+            found = _INFO.fullmatch(name)
+            if found and found["name"].lower() not in _TOOLS:
+                yield f"{found['name'].replace('_', '-').lower()}=={found['version']}"
+
+
+def _libraries(python: str) -> Iterator[Path]:
+    """The folders `lib/python3.X` beside it, without following links: a venv's `python` leads out of it."""
+    lib = Path(os.path.abspath(python)).parent.parent / "lib"
+    for name in sorted(_names(lib)):
+        if _FOLDER.fullmatch(name):
+            yield lib / name
+
+
+def _names(folder: str | Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []

@@ -32,10 +32,10 @@ from crucible.agent.launcher import CannotExecute
 from crucible.agent.machine import Machine
 from crucible.agent.monitor import Monitor
 from crucible.agent.outputlog import OutputLog, Room, last_announced
-from crucible.agent.packages import installed, version_of
 from crucible.agent.preparation import Prepared, prepare
 from crucible.agent.prompting import Prompting
 from crucible.agent.pump import make_pipe
+from crucible.agent.pythons import installed, version_of
 from crucible.agent.redaction import Redactor
 from crucible.agent.sessions import Sessions, Surroundings
 from crucible.agent.spool import Spool

@@ -8,16 +8,62 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from crucible.client import interpreters, versions
 from crucible.client.declared import NotToml, from_pyproject, from_requirements, from_script_block
-from crucible.client.interpreters import Interpreter, NoInterpreter
 from crucible.core.errors import BadInput
 from crucible.core.spec import EnvironmentSpec
+from crucible.wire.python_versions import BadVersion, fits
+
+FIND_SECONDS = 20.0
+_FIND = ("python", "find", "--system", "--no-project", "--no-config", "--no-managed-python", "--no-python-downloads")
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """A Python that runs. `path` is the program itself, also where a version manager's shim was asked for."""
+
+    path: str
+    version: str
+
+
+class NoInterpreter(Exception):
+    """There is none that runs; the text is uv's."""
+
+
+def find(request: str, environ: Mapping[str, str], folder: Path) -> Interpreter:
+    """Return the Python at a path, or the first on PATH that lies in a range, as uv finds it in `folder`."""
+    path = _uv(environ, folder, request)
+    return Interpreter(path, _uv(environ, folder, "--show-version", path))
+
+
+def _uv(environ: Mapping[str, str], folder: Path, *args: str) -> str:
+    from uv import find_uv_bin
+
+    kept = {name: value for name, value in environ.items() if not name.startswith(("PYTHON", "UV_PYTHON"))}
+    try:
+        done = subprocess.run(
+            [str(find_uv_bin()), *_FIND, *args],
+            cwd=folder,
+            env=kept,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=FIND_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise NoInterpreter(f"It did not answer within {FIND_SECONDS:g} seconds.") from error
+    except OSError as error:
+        raise NoInterpreter(error.strerror or str(error)) from error
+    if done.returncode:
+        raise NoInterpreter(done.stderr.strip().removeprefix("error: "))
+    return done.stdout.strip()
 
 
 def _is_program(path: str) -> bool:
@@ -34,11 +80,20 @@ class Surroundings:
     own_base: str = sys.base_prefix
     is_program: Callable[[str], bool] = _is_program
     realpath: Callable[[str], str] = os.path.realpath
-    probe: Callable[[str, Mapping[str, str], Path], Interpreter] = interpreters.probe
+    uv: Callable[[str, Mapping[str, str], Path], Interpreter] = find
 
-    def ask(self, python: str) -> Interpreter:
-        """What this interpreter says of itself; raises NoInterpreter."""
-        return self.probe(python, self.environ, self.folder)
+    def find(self, request: str) -> Interpreter:
+        """Return the Python at a path, or the first on PATH that lies in a range; raises NoInterpreter."""
+        path = os.pathsep.join(self.search_path()) or os.devnull  # without one, uv would take a default
+        return self.uv(request, {**self.environ, "PATH": path}, self.folder)
+
+    def search_path(self) -> list[str]:
+        """Return the folders of PATH without those of Crucible's own environment."""
+        folders = filter(None, self.environ.get("PATH", os.defpath).split(os.pathsep))
+        return [folder for folder in folders if not self.is_own(os.path.dirname(folder.rstrip(os.sep)))]
+
+    def is_own(self, prefix: str) -> bool:
+        return self.realpath(prefix) == self.realpath(self.own_prefix)
 
 
 @dataclass(frozen=True)
@@ -108,34 +163,26 @@ def _with_notes(choice: Choice, notes: tuple[str, ...]) -> Choice:
 def _fitting(wanted: EnvironmentSpec, around: Surroundings) -> Choice:
     """The first Python here that lies in the wanted range; else one is built, which may fetch it."""
     assert wanted.python is not None
-    for origin, python in _candidates(around):
+    environments = [(origin, python) for origin, python, own in _environments(around) if not own]
+    for origin, request in (*environments, ("", wanted.python)):
         try:
-            found = around.ask(python)
+            found = around.find(request)
         except NoInterpreter:
             continue
-        if versions.satisfies(found.version, wanted.python):
-            why = f"{origin}, Python {versions.shown(found.version)} as {wanted.origin} requires"
-            return Choice(EnvironmentSpec(interpreter=_lasting(found), python=wanted.python, origin=why))
+        if _fits(found.version, wanted.python):
+            where, python = (origin, request) if origin else (f"{os.path.basename(found.path)} on PATH", found.path)
+            why = f"{where}, Python {found.version} as {wanted.origin} requires"
+            return Choice(EnvironmentSpec(interpreter=python, python=wanted.python, origin=why))
     built = wanted.model_copy(update={"requirements": (NO_PACKAGES,)})
     return Choice(built, (f"No Python {wanted.python} was found here; one is fetched for the job.",))
 
 
-def _candidates(around: Surroundings) -> Iterator[tuple[str, str]]:
-    """Every Python that could be chosen, those that would be chosen anyway first; never Crucible's own."""
-    own = around.realpath(around.own_prefix)
-    for origin, prefix in _prefixes(around):
-        python = os.path.join(prefix, "bin", "python")
-        if around.is_program(python) and around.realpath(prefix) != own:
-            yield origin, python
-    for name in ("python3", *(f"python3.{minor}" for minor in range(30, 7, -1))):
-        for folder in around.environ.get("PATH", os.defpath).split(os.pathsep):
-            python = os.path.join(folder, name)
-            if folder and around.is_program(python) and _prefix_of(folder, around) != own:
-                yield f"{name} on PATH", python
-
-
-def _prefix_of(folder: str, around: Surroundings) -> str:
-    return around.realpath(os.path.dirname(folder.rstrip(os.sep)))
+def _fits(version: str, wanted: str) -> bool:
+    """Whether a version lies in the range; one that cannot be read excludes nothing."""
+    try:
+        return fits(version, wanted)
+    except BadVersion:
+        return True
 
 
 def _folders(code: Code) -> Iterator[Path]:
@@ -179,20 +226,21 @@ def _named(named: str, code: Code, around: Surroundings) -> Choice:
             fix="Give the path of an interpreter or a virtual environment, or a name on PATH.",
         )
     try:
-        found = around.ask(path)
+        found = around.find(path)
     except NoInterpreter as error:
         raise _not_running(named, path, error) from error
-    environment = EnvironmentSpec(interpreter=_lasting(found), origin=f"--python {named}")
+    # A shim may choose otherwise where the job runs; the program behind it does not.
+    environment = EnvironmentSpec(interpreter=found.path if _is_shim(path) else path, origin=f"--python {named}")
     return Choice(environment, tuple(_misfit(named, found, code)))
 
 
-def _lasting(found: Interpreter) -> str:
-    """A version manager's stand-in may choose otherwise where the job runs; the program behind it does not."""
-    return found.executable if interpreters.is_shim(found.path) else found.path
+def _is_shim(path: str) -> bool:
+    """Whether a version manager (pyenv, asdf) put it there to choose a Python in every folder."""
+    return os.path.basename(os.path.dirname(path)) == "shims"
 
 
 def _not_running(named: str, path: str, error: NoInterpreter) -> BadInput:
-    if interpreters.is_shim(path):
+    if _is_shim(path):
         fix = "Choose a version for it (pyenv versions; pyenv local VERSION), or give an interpreter's path."
     else:
         fix = "Give the path of an interpreter or a virtual environment that runs."
@@ -203,11 +251,8 @@ def _misfit(named: str, found: Interpreter, code: Code) -> Iterator[str]:
     """A note when the named Python is not one that the code's own block asks for."""
     block = from_script_block(code.text, code.entry or "the code") if code.text else None
     wanted = block.python if block is not None else None
-    if wanted and not versions.satisfies(found.version, wanted):
-        yield (
-            f"--python {named} is Python {versions.shown(found.version)}, while {code.entry or 'the code'} "
-            f"requires {wanted}."
-        )
+    if wanted and not _fits(found.version, wanted):
+        yield f"--python {named} is Python {found.version}, while {code.entry or 'the code'} requires {wanted}."
 
 
 def _inside_environment(path: str, around: Surroundings) -> str:
@@ -218,47 +263,32 @@ def _inside_environment(path: str, around: Surroundings) -> str:
 
 def _of_the_shell(around: Surroundings) -> Choice:
     notes: list[str] = []
-    for origin, prefix in _prefixes(around):
-        python = os.path.join(prefix, "bin", "python")
-        if not around.is_program(python):
-            continue
-        if around.realpath(prefix) == around.realpath(around.own_prefix):
-            notes.append(f"{origin[0].upper()}{origin[1:]} is Crucible's own environment and was passed over.")
-            continue
-        return Choice(EnvironmentSpec(interpreter=python, origin=origin), tuple(notes))
-    return _on_path(around, tuple(notes))
-
-
-def _prefixes(around: Surroundings) -> Iterator[tuple[str, str]]:
-    for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
-        prefix = around.environ.get(variable)
-        if prefix:
-            yield f"the shell's {variable}", prefix
-    yield "./.venv", str(around.folder / ".venv")
-
-
-def _on_path(around: Surroundings, notes: tuple[str, ...]) -> Choice:
-    own = around.realpath(around.own_prefix)
-    shared: str | None = None
-    for folder in around.environ.get("PATH", os.defpath).split(os.pathsep):
+    for origin, python, own in _environments(around):
+        if not own:
+            return Choice(EnvironmentSpec(interpreter=python, origin=origin), tuple(notes))
+        notes.append(f"{origin[0].upper()}{origin[1:]} is Crucible's own environment and was passed over.")
+    for folder in around.search_path():
         python = os.path.join(folder, "python3")
-        if not folder or not around.is_program(python):
-            continue
-        if _prefix_of(folder, around) != own:
-            return Choice(EnvironmentSpec(interpreter=python, origin="python3 on PATH"), notes)
-        shared = shared or python
-    return _last_resort(around, shared, notes)
+        if around.is_program(python):
+            return Choice(EnvironmentSpec(interpreter=python, origin="python3 on PATH"), tuple(notes))
+    return _last_resort(around, tuple(notes))
 
 
-def _last_resort(around: Surroundings, shared: str | None, notes: tuple[str, ...]) -> Choice:
+def _environments(around: Surroundings) -> Iterator[tuple[str, str, bool]]:
+    """Yield where an environment was found, its Python, and whether it is Crucible's own."""
+    named = [(f"the shell's {name}", around.environ.get(name)) for name in ("VIRTUAL_ENV", "CONDA_PREFIX")]
+    for origin, prefix in (*named, ("./.venv", str(around.folder / ".venv"))):
+        python = os.path.join(prefix or os.devnull, "bin", "python")
+        if prefix and around.is_program(python):
+            yield origin, python, around.is_own(prefix)
+
+
+def _last_resort(around: Surroundings, notes: tuple[str, ...]) -> Choice:
     """No other Python on PATH: the one that Crucible's environment was made from, without its packages."""
     base = os.path.join(around.own_base, "bin", "python3")
-    private = around.realpath(around.own_base) != around.realpath(around.own_prefix)
-    if private and around.is_program(base):
-        return Choice(EnvironmentSpec(interpreter=base, origin="this computer's python3"), notes)
-    if shared is not None and not private:
-        origin = "python3 on PATH, where Crucible is installed too"
-        return Choice(EnvironmentSpec(interpreter=shared, origin=origin), notes)
+    if around.is_program(base):
+        shared = ", where Crucible is installed too" if around.is_own(around.own_base) else ""
+        return Choice(EnvironmentSpec(interpreter=base, origin=f"this computer's python3{shared}"), notes)
     raise BadInput(
         "No Python for the job was found.",
         why="There is no virtual environment in use and no python3 on PATH besides Crucible's own.",

@@ -1,4 +1,4 @@
-"""Which Python versions are wanted: a version such as `3.12`, or a specifier such as `>=3.9,<3.13`."""
+"""Match a Python against a version such as `3.12`, or a specifier such as `>=3.9,<3.13`."""
 
 from __future__ import annotations
 
@@ -24,11 +24,6 @@ def fits(version: str, wanted: str) -> bool:
         raise BadVersion(f"{wanted!r} is no Python version")
     held = [_holds(_release(version), clause) for clause in clauses]
     return all(held)
-
-
-def is_plain(wanted: str) -> bool:
-    """Whether it is a version alone, as in the name `python3.12`."""
-    return re.fullmatch(r"\d+(\.\d+)*", wanted) is not None
 
 
 def _holds(version: Release, clause: str) -> bool:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from crucible.agent.versions import BadVersion, fits, is_plain
+from crucible.wire.python_versions import BadVersion, fits
 
 
 @pytest.mark.parametrize(
@@ -33,9 +33,3 @@ def test_what_fits(wanted: str, yes: list[str], no: list[str]) -> None:
 def test_what_says_nothing(text: str) -> None:
     with pytest.raises(BadVersion, match="is no Python version"):
         fits("3.8.0", text)
-
-
-def test_a_version_alone() -> None:
-    assert is_plain("3.12")
-    assert not is_plain(">=3.12")
-    assert not is_plain("3.12.*")
