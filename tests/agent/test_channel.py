@@ -24,7 +24,8 @@ from crucible.agent.channel import (
     Unreachable,
     upload_seconds,
 )
-from crucible.agent.link import Address, Answer, Link, Request
+from crucible.agent.link import Address, Answer, Link
+from crucible.wire.http import Request
 from crucible.wire.messages import Kind, Message
 
 pytestmark = pytest.mark.enable_socket
@@ -182,7 +183,7 @@ def test_claims(control: FakeControl) -> None:
 @pytest.mark.parametrize("raw", [b"", b"[]", b"{}", b'{"v":1,"assignments":["x"]}', b'{"v":9}', b"\xff\xfe"])
 def test_a_document_that_is_none_is_refused(raw: bytes) -> None:
     with pytest.raises(Refused):
-        MachineChannel(Address(), "m1", "s").wish(Answer(200, {}, raw))
+        MachineChannel(Address(), "m1", "s").wish(Answer(200, raw))
 
 
 def test_backoff_grows_to_its_most_with_jitter() -> None:

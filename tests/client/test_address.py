@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from crucible.client.address import Address, Proxy, is_loopback, proxy_before, read_address
+from crucible.client.address import is_loopback, proxy_before, read_address
 from crucible.core.errors import BadInput
+from crucible.wire.http import BaseUrl, Proxy
 
-THERE = Address("https", "crucible.example", 443)
+THERE = BaseUrl("https", "crucible.example", 443)
 
 
 @pytest.fixture(autouse=True)
@@ -18,14 +19,14 @@ def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("url", "address"),
     [
-        ("http://127.0.0.1:8080", Address("http", "127.0.0.1", 8080)),
+        ("http://127.0.0.1:8080", BaseUrl("http", "127.0.0.1", 8080)),
         ("https://crucible.example", THERE),
-        ("https://crucible.example/below/it/", Address("https", "crucible.example", 443, "/below/it")),
-        ("http://[::1]:9", Address("http", "::1", 9)),
-        ("http://bücher.example/ä", Address("http", "bücher.example", 80, "/%C3%A4")),
+        ("https://crucible.example/below/it/", BaseUrl("https", "crucible.example", 443, "/below/it")),
+        ("http://[::1]:9", BaseUrl("http", "::1", 9)),
+        ("http://bücher.example/ä", BaseUrl("http", "bücher.example", 80, "/%C3%A4")),
     ],
 )
-def test_the_parts_of_a_url(url: str, address: Address) -> None:
+def test_the_parts_of_a_url(url: str, address: BaseUrl) -> None:
     assert read_address(url) == address
 
 
@@ -52,8 +53,8 @@ def test_this_computer_is_told_from_others() -> None:
 def test_a_proxy_is_used_beyond_this_computer_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("https_proxy", "http://proxy.example:3128")
     assert proxy_before(THERE) == Proxy("proxy.example", 3128, {})
-    assert proxy_before(Address("https", "127.0.0.1", 443)) is None
-    assert proxy_before(Address("http", "crucible.example", 80)) is None
+    assert proxy_before(BaseUrl("https", "127.0.0.1", 443)) is None
+    assert proxy_before(BaseUrl("http", "crucible.example", 80)) is None
 
 
 def test_a_proxy_for_everything_and_names_that_go_without(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,6 @@ from crucible.agent.interruption import _seconds as read_notice
 from crucible.agent.output.parser import OutputParser
 from crucible.agent.spool import _records as read_spool
 from crucible.backends.rehearsal.connection import _document as read_provider
-from crucible.client.http import Response
 from crucible.client.jobfile import parse_job_file
 from crucible.client.payload.notebook import read_cells, to_script
 from crucible.client.plugins.configs import _parsed as read_config
@@ -47,6 +46,7 @@ from crucible.server.filters import read_filter
 from crucible.server.ranges import RangeNotThere, parse_range
 from crucible.wire import crypto, mailbox
 from crucible.wire.desired import Assignment, BadDesired, Desired, decode_desired, encode_desired
+from crucible.wire.http import Response
 from crucible.wire.messages import BadBatch, Batch, Kind, Message, decode_batch, encode_batch, sign
 from crucible.wire.options import BadSchema, Option, schema_of
 from crucible.wire.paths import UnsafePath, safe_name

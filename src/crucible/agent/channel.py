@@ -6,19 +6,19 @@ All calls may be repeated. They raise the errors of `link`; `Gap` says from wher
 from __future__ import annotations
 
 import hashlib
-import http.client
 import json
 import re
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
 from typing import BinaryIO, Protocol
 from urllib.parse import quote, urlencode
 
-from crucible.agent.link import Address, Answer, Gone, Link, LinkError, Refused, Request, Unreachable
+from crucible.agent.link import Address, Answer, Gone, Link, LinkError, Refused, Unreachable
 from crucible.wire.desired import BadDesired, Desired, decode_desired
+from crucible.wire.http import HttpError, Request
 from crucible.wire.messages import Batch, Message, encode_batch
 
 UPLOAD_SECONDS = 60.0
@@ -162,7 +162,7 @@ class HttpChannel:
 
     def send(self, messages: Sequence[Message]) -> int:
         body = encode_batch(Batch(self._attempt, self._rank, tuple(messages)), self._secret)
-        answer = self._link.receive(Request("POST", f"{self._path}/messages", body, seconds=UPLOAD_SECONDS))
+        answer = self._link.receive(Request("POST", f"{self._path}/messages", UPLOAD_SECONDS, body=body))
         acked = answer.json().get("acked")
         if answer.status == 409 and isinstance(acked, int):
             raise Gap(acked)
@@ -176,11 +176,11 @@ class HttpChannel:
         sha256 = hashlib.sha256(data).hexdigest()
         path = f"{self._path}/logs/{segment.n}?start={segment.start}&lines={segment.lines}"
         headers = {"X-Content-SHA256": sha256}
-        self._link.ask(Request("PUT", path, data, headers=headers, seconds=UPLOAD_SECONDS))
+        self._link.ask(Request("PUT", path, UPLOAD_SECONDS, headers=headers, body=data))
         return sha256
 
     def put_tail(self, start: int, data: bytes) -> None:
-        self._link.ask(Request("POST", f"{self._path}/tail?start={start}", data))
+        self._link.ask(Request("POST", f"{self._path}/tail?start={start}", body=data))
 
     def put_artifact(self, name: str, content: BinaryIO, size: int, sha256: str) -> None:
         self._put_file(f"{self._path}/artifacts/{quote(name)}", content, size, sha256)
@@ -189,8 +189,8 @@ class HttpChannel:
         self._put_file(f"{self._path}/checkpoints/{sha256}", content, size, sha256)
 
     def _put_file(self, path: str, content: BinaryIO, size: int, sha256: str) -> None:
-        headers = {"X-Content-SHA256": sha256}
-        answer = self._link.receive(Request("PUT", path, content, size, headers, seconds=upload_seconds(size)))
+        headers = {"X-Content-SHA256": sha256, "Content-Length": str(size)}
+        answer = self._link.receive(Request("PUT", path, upload_seconds(size), headers=headers, body=content))
         try:
             self._link.check(answer)
         except Unreachable as error:
@@ -212,35 +212,23 @@ class HttpChannel:
 
     def _get_file(self, path: str, start: int) -> Iterator[bytes]:
         headers = {"Range": f"bytes={start}-"} if start else {}
-        response = self._link.open(Request("GET", path, headers=headers, seconds=UPLOAD_SECONDS))
-        if response.status not in (200, 206):
-            self._link.check(Answer(response.status, {}, response.read(65536)))
-        if start and response.status == 200:
-            self._skip(response, start)
-        yield from self._chunks(response)
-
-    def _skip(self, response: http.client.HTTPResponse, size: int) -> None:
-        """The server knows no ranges: read past what we have."""
-        while size > 0:
-            part = response.read(min(size, _CHUNK))
-            if not part:
-                return
-            size -= len(part)
-
-    def _chunks(self, response: http.client.HTTPResponse) -> Iterator[bytes]:
+        response = self._link.open(Request("GET", path, UPLOAD_SECONDS, headers=headers))
         try:
-            while True:
-                part = response.read(_CHUNK)
-                if not part:
-                    break
-                yield part
-            if response.length:
-                raise Unreachable("the download broke off")
-        except (OSError, http.client.HTTPException) as error:
+            if response.status_code not in (200, 206):
+                self._link.check(Answer(response.status_code, response.read()))
+            yield from skip(response.pieces(_CHUNK), start if response.status_code == 200 else 0)
+        except HttpError as error:
             raise Unreachable(f"the download broke off: {error}") from error
         finally:
-            if not response.isclosed():
-                self._link.close()
+            response.close()
+
+
+def skip(pieces: Iterable[bytes], size: int) -> Iterator[bytes]:
+    """Leave out the first `size` bytes: a server that knows no ranges sends what is there already."""
+    for piece in pieces:
+        if len(piece) > size:
+            yield piece[size:]
+        size = max(0, size - len(piece))
 
 
 class MachineLine(Protocol):
@@ -271,7 +259,7 @@ class MachineChannel:
         """The machine's secret. Raises ClaimedByAnother, Gone, Refused (a bad nonce), Unreachable."""
         body = json.dumps({"machine": self._machine, "nonce": nonce, "native_id": native_id}).encode()
         headers = {"Content-Type": "application/json"}
-        answer = self.link.receive(Request("POST", "/agent/v1/claim", body, headers=headers))
+        answer = self.link.receive(Request("POST", "/agent/v1/claim", headers=headers, body=body))
         if answer.status == 409:
             raise ClaimedByAnother("another machine has claimed this nonce")
         secret = self.link.check(answer).json().get("secret")

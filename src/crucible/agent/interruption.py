@@ -6,7 +6,6 @@ silence: an address that fails says nothing about the machine.
 
 from __future__ import annotations
 
-import http.client
 import ipaddress
 import json
 import logging
@@ -16,6 +15,8 @@ import time
 from dataclasses import dataclass
 from typing import Callable
 from urllib.parse import urlsplit
+
+from crucible.wire.http import BaseUrl, HttpClient, HttpError, Request
 
 log = logging.getLogger(__name__)
 
@@ -54,27 +55,14 @@ class MetadataAddress:
 
 def ask(address: MetadataAddress, seconds: float = ANSWER_SECONDS) -> float | None:
     """Seconds until the machine is taken; None when nothing was announced or nothing could be learned."""
-    deadline = time.monotonic() + seconds
-    connection = http.client.HTTPConnection(address.host, address.port, timeout=seconds)
+    client = HttpClient(BaseUrl("http", address.host, address.port))
     try:
-        connection.request("GET", address.path, headers={"Connection": "close"})
-        response = connection.getresponse()
-        return _seconds(_read(response, deadline)) if response.status == 200 else None
-    except (OSError, http.client.HTTPException, ValueError, OverflowError, RecursionError):
+        response = client.send(Request("GET", address.path, seconds, seconds, {"Connection": "close"}))
+        return _seconds(response.read(MAX_ANSWER, seconds)) if response.status_code == 200 else None
+    except (HttpError, ValueError, OverflowError, RecursionError):
         return None
     finally:
-        connection.close()
-
-
-def _read(response: http.client.HTTPResponse, deadline: float) -> bytes:
-    """The whole body. Raises ValueError when it is too long or takes too long."""
-    body = b""
-    while len(body) <= MAX_ANSWER and time.monotonic() < deadline:
-        part = response.read1(MAX_ANSWER)
-        if not part:
-            return body
-        body += part
-    raise ValueError("it is too long, or takes too long")
+        client.close()
 
 
 def _seconds(body: bytes) -> float | None:

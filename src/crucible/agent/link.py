@@ -1,4 +1,4 @@
-"""One kept-alive HTTP connection to the agents' listener. Every wait has a deadline; one thread at a time.
+"""Requests to the agents' listener, wherever it is now. Every wait has a deadline; one thread at a time.
 
 LinkError
 ├── Unreachable    no answer, or one that says "later": try again
@@ -8,23 +8,16 @@ LinkError
 
 from __future__ import annotations
 
-import http.client
 import json
 import socket
-import ssl
-import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO, Union
-from urllib.parse import urlsplit
 
-CONNECT_SECONDS = 5.0
+from crucible.wire.http import BaseUrl, Exchange, HttpClient, HttpError, NotConnected, Request, Response
+
 ANSWER_SECONDS = 15.0
 MAX_ANSWER = 16 * 1024 * 1024
 _LATER = frozenset({408, 425, 429})
-
-Body = Union[bytes, BinaryIO, None]
 
 
 class LinkError(Exception):
@@ -54,6 +47,7 @@ class Address:
     file: Path | None = None
 
     def read(self) -> str:
+        """Return the URL; raises Unreachable where no server has said one."""
         try:
             text = self.file.read_text(encoding="utf-8").strip() if self.file is not None else ""
         except (OSError, UnicodeDecodeError):
@@ -66,7 +60,6 @@ class Address:
 @dataclass(frozen=True)
 class Answer:
     status: int
-    headers: Mapping[str, str]
     body: bytes
 
     def json(self) -> dict[str, object]:
@@ -78,32 +71,31 @@ class Answer:
         return value if isinstance(value, dict) else {}
 
 
-@dataclass(frozen=True)
-class Request:
-    """`size` is needed with a file as body. `seconds` is how long the answer may take to begin."""
-
-    method: str
-    path: str
-    body: Body = None
-    size: int | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
-    seconds: float = ANSWER_SECONDS
+def connect(address: Address, bearer: str | None = None) -> HttpClient:
+    """A client of the server at that address; raises Unreachable where that is none."""
+    text = address.read()
+    headers = {} if bearer is None else {"Authorization": f"Bearer {bearer}"}
+    try:
+        return HttpClient(BaseUrl.parse(text), headers=headers)
+    except ValueError as error:
+        raise Unreachable(f"cannot connect to {text[:200]}: {error}") from error
 
 
 class Link:
-    """Connects on demand; drops the connection after anything unusual, so that the address is read again."""
+    """Connects on demand, and reads the address again each time. Everything that is asked may be asked twice."""
 
     def __init__(self, address: Address, bearer: str | None = None) -> None:
         self._address = address
         self._bearer = bearer
-        self._connection: http.client.HTTPConnection | None = None
-        self._used = False
-        self._base = ""
+        self._client: HttpClient | None = None
+        self._sent: Exchange | None = None
 
     def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-        self._connection = None
+        if self._sent is not None:
+            self._sent.close()
+        if self._client is not None:
+            self._client.close()
+        self._client = self._sent = None
 
     def ask(self, request: Request) -> Answer:
         """The answer, if it is a 2xx or 304; else LinkError."""
@@ -113,58 +105,34 @@ class Link:
         """The answer, whatever it says; Unreachable when none came."""
         return self._answer(self.open(request))
 
-    def finish(self) -> Answer:
-        """The answer to what was sent by `send`."""
-        return self._answer(self.response())
+    def open(self, request: Request) -> Response:
+        """The answer with its body unread, to be closed by the caller; Unreachable when none came."""
+        try:
+            return self._connected().send(replace(request, repeatable=True))
+        except HttpError as error:
+            raise self._unreachable(error) from error
+
+    def send(self, request: Request) -> None:
+        """Send the request; `finish` returns its answer."""
+        try:
+            self._sent = self._connected().start(replace(request, repeatable=True))
+        except HttpError as error:
+            raise self._unreachable(error) from error
 
     @property
     def socket(self) -> socket.socket | None:
-        """Where the next bytes of an answer will come."""
-        return None if self._connection is None else self._connection.sock
+        """Where the answer to what was sent will come."""
+        return None if self._sent is None else self._sent.socket
 
-    def _answer(self, response: http.client.HTTPResponse) -> Answer:
+    def finish(self) -> Answer:
+        """The answer to what was sent by `send`."""
+        assert self._sent is not None
         try:
-            answer = Answer(response.status, _headers(response), self._read(response, ANSWER_SECONDS))
-        except (OSError, http.client.HTTPException) as error:
-            self.close()
-            raise Unreachable(f"the answer broke off: {error}") from error
-        if answer.status >= 400 or response.will_close:
-            self.close()
-        return answer
-
-    def open(self, request: Request) -> http.client.HTTPResponse:
-        """The answer with its body unread. The link is free again once the body was read to its end."""
-        self.send(request)
-        try:
-            return self.response()
-        except Unreachable:
-            if not self._used or not (request.body is None or isinstance(request.body, bytes)):
-                raise
-        # The other side may have closed a kept connection meanwhile; everything we ask may be asked twice.
-        self.send(request)
-        return self.response()
-
-    def send(self, request: Request) -> None:
-        """Send the request; its answer comes from `response` or `finish`."""
-        connection = self._connect()
-        assert connection.sock is not None
-        connection.sock.settimeout(request.seconds)
-        try:
-            connection.request(request.method, self._base + request.path, request.body, self._all_headers(request))
-        except (BrokenPipeError, ConnectionResetError):
-            pass  # it may have answered before it read everything; `response` finds out
-        except (OSError, http.client.HTTPException) as error:
-            self.close()
-            raise Unreachable(f"cannot send to the server: {error}") from error
-
-    def response(self) -> http.client.HTTPResponse:
-        assert self._connection is not None
-        try:
-            response = self._connection.getresponse()
-        except (OSError, http.client.HTTPException) as error:
-            self.close()
-            raise Unreachable(f"no answer from the server: {error}") from error
-        return response
+            response = self._sent.finish()
+        except HttpError as error:
+            raise self._unreachable(error) from error
+        self._sent = None
+        return self._answer(response)
 
     def check(self, answer: Answer) -> Answer:
         """The answer itself, if it is good; else the error that it stands for."""
@@ -178,54 +146,18 @@ class Link:
             raise Unreachable(f"the server answered {answer.status} {text}".strip())
         raise Refused(answer.status, text)
 
-    def _connect(self) -> http.client.HTTPConnection:
-        if self._connection is not None and self._connection.sock is not None:
-            self._used = True
-            return self._connection
-        self.close()
-        self._used = False
-        text = self._address.read()
+    def _answer(self, response: Response) -> Answer:
         try:
-            url = urlsplit(text)
-            self._base = url.path.rstrip("/")
-            self._connection = _connection(url.scheme, url.hostname or "", url.port)
-            self._connection.connect()
-        except (OSError, ValueError, http.client.HTTPException) as error:
-            self.close()
-            raise Unreachable(f"cannot connect to {text[:200]}: {error}") from error
-        return self._connection
+            return Answer(response.status_code, response.read(MAX_ANSWER, ANSWER_SECONDS))
+        except HttpError as error:
+            raise self._unreachable(error) from error
 
-    def _all_headers(self, request: Request) -> dict[str, str]:
-        headers = dict(request.headers)
-        if self._bearer is not None:
-            headers["Authorization"] = f"Bearer {self._bearer}"
-        if request.size is not None:
-            headers["Content-Length"] = str(request.size)
-        return headers
+    def _connected(self) -> HttpClient:
+        if self._client is None or not self._client.has_connection():
+            self._client = connect(self._address, self._bearer)
+        return self._client
 
-    @staticmethod
-    def _read(response: http.client.HTTPResponse, seconds: float) -> bytes:
-        deadline = time.monotonic() + seconds
-        parts, size = [], 0
-        while True:
-            part = response.read(65536)
-            if not part:
-                break
-            parts.append(part)
-            size += len(part)
-            if size > MAX_ANSWER or time.monotonic() > deadline:
-                raise http.client.HTTPException("it is too long, or takes too long")
-        if response.length:
-            raise http.client.IncompleteRead(b"", response.length)
-        return b"".join(parts)
-
-
-def _connection(scheme: str, host: str, port: int | None) -> http.client.HTTPConnection:
-    if scheme == "https":
-        context = ssl.create_default_context()
-        return http.client.HTTPSConnection(host, port, timeout=CONNECT_SECONDS, context=context, blocksize=65536)
-    return http.client.HTTPConnection(host, port, timeout=CONNECT_SECONDS, blocksize=65536)
-
-
-def _headers(response: http.client.HTTPResponse) -> dict[str, str]:
-    return {name.lower(): value for name, value in response.getheaders()}
+    def _unreachable(self, error: HttpError) -> Unreachable:
+        self.close()
+        what = "cannot connect to" if isinstance(error, NotConnected) else "no answer from"
+        return Unreachable(f"{what} the server: {error}")

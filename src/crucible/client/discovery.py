@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crucible.client.address import read_address
-from crucible.client.http import Http, HttpError, Request
-from crucible.client.transport import Endpoint, trusted
+from crucible.client.transport import Endpoint
 from crucible.core.errors import BadInput
 from crucible.core.secret import Secret
+from crucible.wire.http import HttpClient, HttpError, Request
 from crucible.wire.process import Process
 
 ASK_SECONDS = 3.0
@@ -75,7 +75,7 @@ def read_token(home: Path) -> Secret | None:
 def ask(url: str, route: str, seconds: float = ASK_SECONDS) -> Answer | None:
     """What `/healthz` or `/readyz` of that address says; None if nothing of ours answers."""
     try:
-        with closing(Http(read_address(url), tls=trusted(url))) as http:
+        with closing(HttpClient(read_address(url))) as http:
             response = http.send(Request("GET", route, seconds, seconds))
             said = json.loads(response.content)
     except (HttpError, BadInput, ValueError):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import ssl
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,14 +11,12 @@ from urllib.parse import urlencode
 
 from crucible import __version__
 from crucible.client.address import proxy_before, read_address
-from crucible.client.http import Http, HttpError, Late, NotConnected, Request, Response
 from crucible.client.problems import error_from
 from crucible.client.repeats import Repeats
 from crucible.client.skew import Skew
 from crucible.core.errors import BadInput, CrucibleError, NotAllowed, TimedOut, Unreachable
 from crucible.core.secret import Secret
-
-CONNECT_SECONDS = 5.0
+from crucible.wire.http import CONNECT_SECONDS, HttpClient, HttpError, Late, NotConnected, Request, Response
 
 _RETRIED = frozenset({429, 502, 503})
 
@@ -51,7 +48,7 @@ class Transport:
         self._seconds = seconds
         self._relocate = relocate
         self._http = _http(endpoint)
-        self._left: list[Http] = []
+        self._left: list[HttpClient] = []
         self._skew = Skew(embedded=endpoint.embedded)
 
     def close(self) -> None:
@@ -186,7 +183,7 @@ def bearer(endpoint: Endpoint) -> dict[str, str]:
     return {"Authorization": f"Bearer {endpoint.token.reveal()}"} if endpoint.token else {}
 
 
-def _http(endpoint: Endpoint) -> Http:
+def _http(endpoint: Endpoint) -> HttpClient:
     address = read_address(endpoint.url)
     token = endpoint.token.reveal() if endpoint.token else ""
     if not token.isascii() or not token.isprintable():
@@ -194,15 +191,7 @@ def _http(endpoint: Endpoint) -> Http:
             "The token is none.", why="It holds letters that no token has.", fix="Set CRUCIBLE_TOKEN to a valid token."
         )
     headers = {"User-Agent": f"crucible/{__version__}", **bearer(endpoint)}
-    return Http(address, headers=headers, tls=trusted(endpoint.url), proxy=proxy_before(address))
-
-
-def trusted(url: str) -> ssl.SSLContext | None:
-    """Whose certificates are believed: the system's, as SSL_CERT_FILE and SSL_CERT_DIR say, as for the agents too.
-
-    They take time to load, and plain http has none.
-    """
-    return None if url.startswith("http://") else ssl.create_default_context()
+    return HttpClient(address, headers=headers, proxy=proxy_before(address))
 
 
 def _encoded(body: object) -> bytes:

@@ -6,10 +6,10 @@ import contextlib
 import socket
 import ssl
 import time
-from urllib.parse import urlsplit
 
-from crucible.agent.link import CONNECT_SECONDS, Address, Refused, Unreachable
+from crucible.agent.link import Address, Refused, Unreachable, connect
 from crucible.wire import websocket as ws
+from crucible.wire.http import HttpError
 from crucible.wire.sessions import MAX_FRAME
 
 SEND_SECONDS = 30.0
@@ -105,14 +105,13 @@ class Line:
 
 def dial(address: Address, path: str, bearer: str) -> Line:
     """Raises Unreachable, or Refused with the status of the answer."""
-    text = address.read()
+    client = connect(address)
+    base = client.base
     try:
-        url = urlsplit(text)
-        host, port = url.hostname or "", url.port or (443 if url.scheme == "https" else 80)
-        handshake = ws.Handshake.of(url.netloc, url.path.rstrip("/") + path, {"Authorization": f"Bearer {bearer}"})
-        connection = _connected(url.scheme, host, port)
-    except (OSError, ValueError) as error:
-        raise Unreachable(f"cannot connect to {text[:200]}: {error}") from error
+        handshake = ws.Handshake.of(base.authority, base.path + path, {"Authorization": f"Bearer {bearer}"})
+        connection = client.connect().sock
+    except (HttpError, ValueError) as error:
+        raise Unreachable(f"cannot connect to the server: {error}") from error
     try:
         connection.sendall(handshake.request)
         head, rest = _head(connection)
@@ -124,19 +123,6 @@ def dial(address: Address, path: str, bearer: str) -> Line:
         connection.close()
         raise Refused(status, "the session is not there, or not for this attempt")
     return Line(connection, rest)
-
-
-def _connected(scheme: str, host: str, port: int) -> socket.socket:
-    connection = socket.create_connection((host, port), CONNECT_SECONDS)
-    with contextlib.suppress(OSError):
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    if scheme != "https":
-        return connection
-    try:
-        return ssl.create_default_context().wrap_socket(connection, server_hostname=host)
-    except (OSError, ssl.SSLError):
-        connection.close()
-        raise
 
 
 def _head(connection: socket.socket) -> tuple[bytes, bytes]:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import http.client
-import ssl
-import time
 from collections.abc import Iterator
-from typing import BinaryIO
 from urllib.parse import urlsplit
 
-from crucible.agent.channel import NoRoom, Unreachable, upload_seconds
+from crucible.agent.channel import NoRoom, Unreachable, skip, upload_seconds
 from crucible.agent.storelink.mail import CHUNK, Content
 from crucible.agent.storelink.urls import WAIT_SECONDS, Urls
+from crucible.wire.http import BaseUrl, HttpClient, HttpError, Request, Response, TooLong
 from crucible.wire.mailbox import CLAIM
 
 SECONDS = 20.0
@@ -31,11 +28,12 @@ class BucketMail:
 
     def get(self, name: str, limit: int) -> bytes | None:
         with self._answer("GET", name) as response:
-            if response.status == 404:
+            if response.status_code == 404:
                 return None
             self._check("GET", name, response)
-            data = _read(response, limit + 1)
-            return data if len(data) <= limit else None
+            with contextlib.suppress(TooLong):
+                return response.read(limit, SECONDS)
+        return None
 
     def put(self, name: str, content: Content, size: int) -> None:
         with self._answer("PUT", name, content, size) as response:
@@ -49,70 +47,40 @@ class BucketMail:
 
     def fetch(self, name: str, key: str | None, start: int) -> Iterator[bytes]:
         with self._answer("GET", name, start=start) as response:
-            if response.status == 416:
+            if response.status_code == 416:
                 return
             self._check("GET", name, response)
-            left = start if response.status == 200 else 0
-            while True:
-                part = response.read(CHUNK)
-                if not part:
-                    break
-                yield part[left:]
-                left = max(0, left - len(part))
-            if response.length:
-                raise Unreachable("the download broke off")
+            yield from skip(response.pieces(CHUNK), start if response.status_code == 200 else 0)
 
     @contextlib.contextmanager
     def _answer(
         self, method: str, name: str, content: Content = b"", size: int = 0, start: int = 0
-    ) -> Iterator[http.client.HTTPResponse]:
+    ) -> Iterator[Response]:
         url = self._urls.find(method, name, 0.0 if _is_own(name) else WAIT_SECONDS)
-        connection = _connection(url, upload_seconds(size) if method == "PUT" else SECONDS)
-        headers = {**_AZURE, "Content-Length": str(size)} if method == "PUT" else {}
+        puts = method == "PUT"
+        headers = {**_AZURE, "Content-Length": str(size)} if puts else {}
         if start:
             headers["Range"] = f"bytes={start}-"
-        body: bytes | BinaryIO | None = content if method == "PUT" else None
+        seconds = upload_seconds(size) if puts else SECONDS
         try:
             parts = urlsplit(url)
-            connection.request(method, f"{parts.path}?{parts.query}", body, headers)
-            yield connection.getresponse()
-        except (OSError, http.client.HTTPException, ValueError) as error:
+            client = HttpClient(BaseUrl.parse(f"{parts.scheme}://{parts.netloc}"))
+            target = f"{parts.path}?{parts.query}"
+            response = client.send(Request(method, target, seconds, SECONDS, headers, content if puts else None))
+            with contextlib.closing(client), contextlib.closing(response):
+                yield response
+        except (HttpError, ValueError) as error:
             raise Unreachable(f"the bucket does not answer: {error}") from error
-        finally:
-            connection.close()
 
-    def _check(self, method: str, name: str, response: http.client.HTTPResponse) -> None:
-        if response.status in (200, 201, 204, 206):
+    def _check(self, method: str, name: str, response: Response) -> None:
+        if response.status_code in (200, 201, 204, 206):
             return
-        if response.status in (400, 401, 403):
+        if response.status_code in (400, 401, 403):
             self._urls.refuse(method, name)
-        kind = NoRoom if response.status in (507, 413) else Unreachable
-        raise kind(f"the bucket answered {response.status} to {method} {name}")
-
-
-def _read(response: http.client.HTTPResponse, limit: int) -> bytes:
-    until = time.monotonic() + SECONDS
-    data = b""
-    while len(data) < limit:
-        part = response.read(min(CHUNK, limit - len(data)))
-        if not part:
-            break
-        data += part
-        if time.monotonic() > until:
-            raise Unreachable("the answer takes too long")
-    if response.length and len(data) < limit:
-        raise Unreachable("the answer broke off")
-    return data
+        kind = NoRoom if response.status_code in (507, 413) else Unreachable
+        raise kind(f"the bucket answered {response.status_code} to {method} {name}")
 
 
 def _is_own(name: str) -> bool:
     """Nobody waits for a URL of these: they are what URLs are learned by."""
     return name == CLAIM or name.endswith(("/alive", "/down"))
-
-
-def _connection(url: str, seconds: float) -> http.client.HTTPConnection:
-    parts = urlsplit(url)
-    if parts.scheme == "https":
-        context = ssl.create_default_context()
-        return http.client.HTTPSConnection(parts.hostname or "", parts.port, timeout=seconds, context=context)
-    return http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=seconds)

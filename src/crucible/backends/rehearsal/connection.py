@@ -7,24 +7,22 @@ ErrorAnswer   the cloud said no, with a status and a code
 
 from __future__ import annotations
 
-import http.client
 import json
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 from crucible.core.secret import Secret
+from crucible.wire.http import BaseUrl, HttpClient, HttpError, NotConnected, Request
 
 Json = dict[str, object]
 
 CALL_SECONDS = 5.0
 PAGE = 100
-_CHUNK = 65536
-_MOST_CHUNKS = 1024
-"""Of an answer; a list comes in pages."""
 
 
 class CallFailed(Exception):
@@ -104,39 +102,20 @@ class Connection:
 
 
 def _call(url: str, method: str, target: str, key: Secret, body: Mapping[str, object] | None, until: float) -> Json:
-    place = urlsplit(url)
-    connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=_left(until))
+    raw = None if body is None else json.dumps(body).encode()
+    headers = {"Authorization": f"Bearer {key.reveal()}"}
     try:
-        _connect(connection)
-        raw = None if body is None else json.dumps(body).encode()
-        connection.request(method, target, raw, {"Authorization": f"Bearer {key.reveal()}"})
-        response = connection.getresponse()
-        document = _document(_read(connection, response, until))
-    except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
-        raise NoAnswer(f"{type(error).__name__}: {error}") from error
-    finally:
-        connection.close()
-    if response.status >= 400:
-        raise _error(response.status, document, response.getheader("Retry-After"))
-    return document
-
-
-def _connect(connection: http.client.HTTPConnection) -> None:
-    try:
-        connection.connect()
-    except OSError as error:
+        with closing(HttpClient(BaseUrl.parse(url))) as client:
+            seconds = _left(until)
+            response = client.send(Request(method, target, seconds, seconds, headers, raw))
+            document = _document(response.read(seconds=_left(until)))
+    except NotConnected as error:
         raise NotSent(f"{error}") from error
-
-
-def _read(connection: http.client.HTTPConnection, response: http.client.HTTPResponse, until: float) -> bytes:
-    chunks = []
-    while chunk := response.read1(_CHUNK):
-        chunks.append(chunk)
-        if len(chunks) > _MOST_CHUNKS:
-            raise ValueError("the answer is too long")
-        if connection.sock is not None:
-            connection.sock.settimeout(_left(until))
-    return b"".join(chunks)
+    except (HttpError, TimeoutError, ValueError, RecursionError) as error:
+        raise NoAnswer(f"{type(error).__name__}: {error}") from error
+    if response.status_code >= 400:
+        raise _error(response.status_code, document, response.headers.get("Retry-After"))
+    return document
 
 
 def _left(until: float) -> float:

@@ -12,7 +12,6 @@ from crucible.client.api.deployment import CatalogApi, Models, Places, Training,
 from crucible.client.api.labels import Labels, Many
 from crucible.client.api.people import Hooks, People, Secrets, without_none
 from crucible.client.api.resource import Resource, path_of
-from crucible.client.http import Response
 from crucible.client.transport import Endpoint, Query, Transport
 from crucible.client.views import LogPage
 from crucible.core.errors import CrucibleError
@@ -26,6 +25,7 @@ from crucible.core.views.plans import PlanView
 from crucible.core.views.predictions import PredictionPage
 from crucible.core.views.records import ArtifactView, EventView, MetricsView
 from crucible.core.views.server import ServerView
+from crucible.wire.http import Response
 
 if TYPE_CHECKING:  # most commands neither follow a job nor enter one
     from crucible.client import stream

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import select
 import ssl
 import threading
 from contextlib import closing
@@ -9,9 +10,8 @@ from typing import Any
 import pytest
 from tests.client.scripted import OK, Scripted
 
-from crucible.client import http
-from crucible.client.address import Proxy, read_address
-from crucible.client.http import Broken, Http, HttpError, Late, NotConnected, Request
+from crucible.wire import http
+from crucible.wire.http import BaseUrl, Broken, HttpClient, HttpError, Late, NotConnected, Proxy, Request, TooLong
 
 pytestmark = pytest.mark.enable_socket
 
@@ -22,8 +22,8 @@ def get(target: str = "/", seconds: float = 5.0) -> Request:
     return Request("GET", target, seconds, seconds)
 
 
-def http_to(server: Scripted, path: str = "") -> Http:
-    return Http(read_address(server.url + path), headers={"Authorization": "Bearer abc"})
+def http_to(server: Scripted, path: str = "") -> HttpClient:
+    return HttpClient(BaseUrl.parse(server.url + path), headers={"Authorization": "Bearer abc"})
 
 
 def test_requests_share_a_connection_and_carry_the_headers_of_all_and_their_own() -> None:
@@ -54,7 +54,7 @@ def test_a_connection_that_the_server_left_is_not_used_again() -> None:
     assert server.connections == 2
 
 
-def server_left(link: Http) -> None:
+def server_left(link: HttpClient) -> None:
     """Waits until the kernel knows that the other side hung up."""
     [(_, connection)] = link._idle
     connection.sock.settimeout(5.0)
@@ -133,17 +133,56 @@ def test_an_answer_that_stops_half_way_is_late() -> None:
             answer.content  # noqa: B018
 
 
+def test_a_body_that_trickles_in_ends_at_the_deadline_of_the_whole_answer() -> None:
+    with Scripted([b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab", None], whole=False) as server:
+        answer = http_to(server).send(get(seconds=5.0))
+        with pytest.raises(Late):
+            answer.read(seconds=0.0)
+
+
+def test_an_answer_beyond_the_limit_is_refused_and_its_connection_closed() -> None:
+    with Scripted([OK], [OK]) as server, closing(http_to(server)) as link:
+        with pytest.raises(TooLong, match="longer than 1 bytes"):
+            link.send(get()).read(limit=1)
+        assert link.send(get()).read(limit=2) == b"ok"
+
+
+@pytest.mark.parametrize("repeatable", [True, False])
+def test_a_kept_connection_that_dies_is_replaced_for_what_may_be_sent_twice(
+    monkeypatch: pytest.MonkeyPatch, repeatable: bool
+) -> None:
+    monkeypatch.setattr(http, "_has_ended", lambda _: False)  # the server hangs up just after the look
+    connections = ([OK, b""], [OK]) if repeatable else ([OK, b""],)
+    with Scripted(*connections) as server, closing(http_to(server)) as link:
+        assert link.send(get()).content == b"ok"
+        again = Request("POST", "/", 5.0, 5.0, {}, b"body", repeatable=repeatable)
+        if repeatable:
+            assert link.send(again).content == b"ok"
+        else:
+            with pytest.raises(Broken):
+                link.send(again)
+    assert server.connections == len(connections)
+
+
+def test_an_answer_may_be_waited_for_elsewhere() -> None:
+    with Scripted([OK, None]) as server, closing(http_to(server)) as link:
+        exchange = link.start(get())
+        assert select.select([exchange.socket], [], [], 5.0)[0]
+        assert exchange.finish().content == b"ok"
+        assert link.has_connection()
+
+
 def test_nobody_there_is_not_connected() -> None:
     with Scripted() as server:
         url = server.url
     with pytest.raises(NotConnected) as told:
-        Http(read_address(url)).send(get())
+        HttpClient(BaseUrl.parse(url)).send(get())
     assert not told.value.late
 
 
 def test_a_name_that_is_no_name_is_not_connected() -> None:
     with pytest.raises(NotConnected):
-        Http(read_address(f"http://{'x' * 70}.ü/")).send(get())
+        HttpClient(BaseUrl.parse(f"http://{'x' * 70}.ü/")).send(get())
 
 
 class HungUpOn(client.HTTPConnection):
@@ -189,8 +228,8 @@ def test_threads_get_connections_of_their_own() -> None:
 
 def test_through_a_proxy_plain_requests_name_the_whole_address() -> None:
     with Scripted([OK]) as proxy:
-        link = Http(
-            read_address("http://crucible.example:8080/below"),
+        link = HttpClient(
+            BaseUrl.parse("http://crucible.example:8080/below"),
             proxy=Proxy("127.0.0.1", proxy.port, {"Proxy-Authorization": "Basic abc"}),
         )
         assert link.send(get("/a")).content == b"ok"
@@ -201,8 +240,8 @@ def test_through_a_proxy_plain_requests_name_the_whole_address() -> None:
 
 def test_through_a_proxy_encrypted_requests_ask_for_a_tunnel_first() -> None:
     with Scripted([b"HTTP/1.1 407 Who are you\r\n\r\n"]) as proxy:
-        link = Http(
-            read_address("https://crucible.example"),
+        link = HttpClient(
+            BaseUrl.parse("https://crucible.example"),
             tls=ssl.create_default_context(),
             proxy=Proxy("127.0.0.1", proxy.port, {"Proxy-Authorization": "Basic abc"}),
         )

@@ -1,0 +1,365 @@
+"""HTTP to one server with the standard library: kept connections, deadlines, bounded answers, proxies.
+
+HttpError
+├── NotConnected   there is no connection; `late`: because nobody answered in time
+├── Late           the answer did not come in time
+└── Broken         the connection ended too early, or what came is not HTTP
+    └── TooLong    the answer is longer than its reader takes
+"""
+
+from __future__ import annotations
+
+import http.client
+import io
+import math
+import select
+import socket
+import ssl
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, BinaryIO, Optional, Union
+from urllib.parse import quote, urlsplit
+
+CONNECT_SECONDS = 5.0
+ANSWER_SECONDS = 15.0
+READ_SECONDS = 600.0
+MAX_ANSWER = 64 * 1024 * 1024
+KEEP_SECONDS = 5.0
+"""How long a connection may wait for a request that must not be sent twice; servers keep theirs longer."""
+
+CHUNK = 64 * 1024
+_PORTS = {"http": 80, "https": 443}
+
+Headers = Mapping[str, str]
+Body = Union[bytes, BinaryIO, Iterable[bytes], None]
+
+_NONE: Headers = MappingProxyType({})
+
+
+class HttpError(Exception):
+    """No whole answer came; the subclasses say why."""
+
+
+class NotConnected(HttpError):
+    def __init__(self, why: str, *, late: bool = False) -> None:
+        super().__init__(why)
+        self.late = late
+
+
+class Late(HttpError):
+    pass
+
+
+class Broken(HttpError):
+    pass
+
+
+class TooLong(Broken):
+    pass
+
+
+@dataclass(frozen=True)
+class BaseUrl:
+    """Where a server is. `path` stands before every target, without a slash at its end."""
+
+    scheme: str
+    host: str
+    port: int
+    path: str = ""
+
+    @classmethod
+    def parse(cls, url: str) -> BaseUrl:
+        """Raises ValueError for what is not an http:// or https:// URL."""
+        if not url.isprintable() or " " in url:
+            raise ValueError("It holds signs that no address has.")
+        parts = urlsplit(url)
+        if parts.scheme not in _PORTS or not parts.hostname:
+            raise ValueError("It does not begin with http:// or https:// and a host.")
+        path = quote(parts.path.rstrip("/"), safe="/%")
+        return cls(parts.scheme, parts.hostname, parts.port or _PORTS[parts.scheme], path)
+
+    @property
+    def authority(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+    @property
+    def origin(self) -> str:
+        return f"{self.scheme}://{self.authority}"
+
+
+@dataclass(frozen=True)
+class Proxy:
+    """A proxy that is reached by plain HTTP; `headers` are those that it wants to see."""
+
+    host: str
+    port: int
+    headers: Headers
+
+
+@dataclass(frozen=True)
+class Request:
+    """`target` is path and query. `seconds` is the longest wait for the answer to begin, and for each part of it.
+
+    One that is `repeatable` is sent once more if a kept connection turns out to be dead.
+    """
+
+    method: str
+    target: str
+    seconds: float = ANSWER_SECONDS
+    connect_seconds: float = CONNECT_SECONDS
+    headers: Headers = field(default_factory=dict)
+    body: Body = None
+    repeatable: bool = False
+
+
+class HttpClient:
+    """Requests to one server. Several threads may use it: each request has a connection to itself.
+
+    `tls` says whose certificates are trusted; by default those of the system, $SSL_CERT_FILE or $SSL_CERT_DIR.
+    """
+
+    def __init__(
+        self,
+        base: BaseUrl,
+        *,
+        headers: Headers = _NONE,
+        tls: Optional[ssl.SSLContext] = None,
+        proxy: Optional[Proxy] = None,
+    ) -> None:
+        self.base = base
+        self._headers = headers
+        self._tls = (tls or ssl.create_default_context()) if base.scheme == "https" else None
+        self._proxy = proxy
+        self._idle: list[tuple[float, http.client.HTTPConnection]] = []
+
+    def close(self) -> None:
+        while (kept := self._kept()) is not None:
+            kept[1].close()
+
+    def keep(self, connection: http.client.HTTPConnection) -> None:
+        self._idle.append((time.monotonic(), connection))
+
+    def send(self, request: Request) -> Response:
+        """Return the answer, whatever its status, its body unread; raises HttpError."""
+        exchange = self.start(request)
+        try:
+            return exchange.finish()
+        except Broken:
+            if not (exchange.reused and request.repeatable and isinstance(request.body, (bytes, type(None)))):
+                raise
+        self.close()
+        return self.start(request).finish()
+
+    def start(self, request: Request) -> Exchange:
+        """Send a request without waiting for its answer; raises HttpError."""
+        connection = self._waiting(request.repeatable)
+        reused = connection is not None
+        if connection is None:
+            connection = self.connect(request.connect_seconds)
+        connection.sock.settimeout(request.seconds)
+        try:
+            with _translated():
+                self._write(connection, request)
+        except HttpError:
+            connection.close()
+            raise
+        return Exchange(self, connection, request.seconds, reused)
+
+    def connect(self, seconds: float = CONNECT_SECONDS) -> http.client.HTTPConnection:
+        """Return a new connection, which is the caller's; raises NotConnected."""
+        connection = self._connection(seconds)
+        try:
+            connection.connect()
+        except (TimeoutError, socket.timeout) as error:
+            connection.close()
+            raise NotConnected("The connection was not answered in time.", late=True) from error
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            connection.close()
+            raise NotConnected(str(error) or type(error).__name__) from error
+        return connection
+
+    def has_connection(self) -> bool:
+        """Return whether a kept connection is there that the server has not closed."""
+        kept = self._waiting(repeatable=True)
+        if kept is not None:
+            self.keep(kept)
+        return kept is not None
+
+    def _waiting(self, repeatable: bool) -> Optional[http.client.HTTPConnection]:
+        while (kept := self._kept()) is not None:
+            since, connection = kept
+            is_fresh = repeatable or time.monotonic() - since < KEEP_SECONDS
+            if is_fresh and not _has_ended(connection.sock):
+                return connection
+            connection.close()
+        return None
+
+    def _kept(self) -> Optional[tuple[float, http.client.HTTPConnection]]:
+        """Taken in one step: between a look and a pop another thread may have taken the last."""
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return None
+
+    def _connection(self, seconds: float) -> http.client.HTTPConnection:
+        base, proxy = self.base, self._proxy
+        host, port = (base.host, base.port) if proxy is None else (proxy.host, proxy.port)
+        if self._tls is None:
+            return http.client.HTTPConnection(host, port, timeout=seconds, blocksize=CHUNK)
+        connection = http.client.HTTPSConnection(host, port, timeout=seconds, context=self._tls, blocksize=CHUNK)
+        if proxy is not None:
+            connection.set_tunnel(base.host, base.port, dict(proxy.headers))
+        return connection
+
+    def _write(self, connection: http.client.HTTPConnection, request: Request) -> None:
+        plain_proxy = self._proxy if self._tls is None else None
+        origin, more = ("", _NONE) if plain_proxy is None else (self.base.origin, plain_proxy.headers)
+        headers = {**self._headers, **more, **request.headers}
+        # A server that refuses a long body answers before it was sent whole; its answer is waiting then.
+        with suppress(BrokenPipeError, ConnectionResetError):
+            connection.request(request.method, f"{origin}{self.base.path}{request.target}", request.body, headers)
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """A request that was sent, until its answer has been read. `reused`: on a connection that was kept."""
+
+    client: HttpClient
+    connection: http.client.HTTPConnection
+    seconds: float
+    reused: bool
+
+    @property
+    def socket(self) -> socket.socket:
+        """Where the answer will come."""
+        return self.connection.sock
+
+    def finish(self) -> Response:
+        """Return the answer, its body unread; raises HttpError."""
+        reader = _Reader(self.connection.sock, self.seconds)
+        reader.until = time.monotonic() + self.seconds
+        # HTTPResponse asks its socket for a file to read from, and for nothing else.
+        self.connection.response_class = lambda _, **more: http.client.HTTPResponse(reader, **more)  # type: ignore[assignment, arg-type]
+        try:
+            with _translated():
+                raw = self.connection.getresponse()
+        except HttpError:
+            self.connection.close()
+            raise
+        reader.until = math.inf
+        return Response(raw.status, raw.reason, raw.headers, raw, reader, self)  # type: ignore[arg-type]  # as Mapping
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+class Response:
+    """An answer whose body waits to be read: whole, or in pieces; then it is to be closed."""
+
+    def __init__(
+        self,
+        status_code: int,
+        reason: str,
+        headers: Headers,
+        raw: http.client.HTTPResponse,
+        reader: _Reader,
+        exchange: Exchange,
+        content: Optional[bytes] = None,
+    ) -> None:
+        self.status_code = status_code
+        self.reason = reason
+        self.headers = headers
+        self._raw = raw
+        self._reader = reader
+        self._exchange = exchange
+        self._content = content
+        self._closed = False
+
+    def read(self, limit: int = MAX_ANSWER, seconds: float = READ_SECONDS) -> bytes:
+        """Return the whole body, and close; a second call returns the same. Raises HttpError, TooLong."""
+        if self._content is None:
+            self._reader.until = time.monotonic() + seconds
+            parts: list[bytes] = []
+            size = 0
+            try:
+                for piece in self.pieces():
+                    parts.append(piece)
+                    size += len(piece)
+                    if size > limit:
+                        raise TooLong(f"The answer is longer than {limit} bytes.")
+            finally:
+                self.close()
+            self._content = b"".join(parts)
+        return self._content
+
+    @property
+    def content(self) -> bytes:
+        return self.read()
+
+    def pieces(self, size: int = CHUNK) -> Iterator[bytes]:
+        """Yield the body as it comes; raises HttpError, also where it ends too early."""
+        with _translated():
+            while piece := self._raw.read(size):
+                yield piece
+        if self._raw.length:
+            raise Broken("The answer ended too early.")
+
+    def close(self) -> None:
+        """The connection serves the next request if this answer was read to its end."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._raw.isclosed() and not self._raw.will_close:
+            self._exchange.client.keep(self._exchange.connection)
+        else:
+            self._exchange.close()
+            self._raw.close()
+
+
+class _Reader(io.RawIOBase):
+    """Reads a socket: each wait takes at most `seconds`, and all of them end at `until`."""
+
+    def __init__(self, source: socket.socket, seconds: float) -> None:
+        self._socket = source
+        self._raw = source.makefile("rb", buffering=0)  # keeps the descriptor open when the connection is closed
+        self._seconds = seconds
+        self.until = math.inf
+
+    def makefile(self, _mode: str) -> io.BufferedReader:
+        return io.BufferedReader(self, CHUNK)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> Optional[int]:
+        left = self.until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("The answer takes too long.")
+        self._socket.settimeout(min(self._seconds, left))
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+def _has_ended(waiting: socket.socket) -> bool:
+    """Whether the server has hung up: nothing else can be there to read between two requests."""
+    poll = select.poll()
+    poll.register(waiting, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Raise what goes wrong on a connection as an HttpError."""
+    try:
+        yield
+    except (TimeoutError, socket.timeout) as error:
+        raise Late("The answer did not come in time.") from error
+    except (OSError, http.client.HTTPException) as error:
+        raise Broken(str(error) or type(error).__name__) from error
