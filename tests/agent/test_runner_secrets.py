@@ -10,6 +10,7 @@ import pytest
 from tests.agent.fake_control import FakeControl, poll
 from tests.agent.machines import A1, Machine, script
 
+from crucible.agent.files import is_locked
 from crucible.wire.messages import Kind
 
 pytestmark = pytest.mark.enable_socket
@@ -173,6 +174,7 @@ def test_a_host_and_a_runner_that_die_before_the_start_lose_nothing(machine: Mac
     poll(lambda: bool(asked))
     for name in (machine.work / "host.json", machine.folder() / "runner.json"):
         os.kill(int(json.loads(name.read_text())["pid"]), 9)
+    poll(lambda: not is_locked(machine.work / "host.lock"))  # a host that is being killed still holds it for a moment
     assert on_disk(machine.work) == []
     control.fault = lambda method, path: None
     machine.start_host()
