@@ -104,7 +104,7 @@ async def path_of(town: Town, method: str, path: str) -> str:
 async def add_hook(town: Town) -> str:
     manager, wish = await town.identity("manager"), {"events": ENDS, "format": HookFormat.JSON, "secret": SIGNING}
     made = await town.control.hooks.add(manager, "alpha", "https://hooks.example/x", **wish)  # type: ignore[arg-type]
-    return str(made["id"])
+    return made.id
 
 
 async def query_of(town: Town, row: str) -> dict[str, Any] | None:

@@ -51,7 +51,7 @@ class Town:
         return {"authorization": f"Bearer {token}"} if token else {}
 
     async def identity(self, name: str) -> Identity:
-        found = await self.control.people.identify(self.tokens[name])
+        found = await self.control.tokens.identify(self.tokens[name])
         assert found is not None
         return found
 
@@ -76,12 +76,12 @@ async def found_town(rig: Rig) -> Town:
     tokens = {name: await token_of(control, name) for name in PEOPLE}
     tokens["revoked"] = await token_of(control, "member", revoked=True)
     tokens["owner"] = OWNERS
-    member = await control.people.identify(tokens["member"])
+    member = await control.tokens.identify(tokens["member"])
     assert member is not None
     await control.bundles.put(member, sha(CODE), pieces(CODE))
     job = str((await control.jobs.submit(member, job_spec(project="alpha", bundle=sha(CODE)), None)).view["id"])
     tokens["agent"] = await _run(rig, control, job)
-    tokens["share"] = str((await control.jobs.share(member, job, name="for a friend", seconds=3600))["token"])
+    tokens["share"] = str((await control.jobs.share(member, job, name="for a friend", seconds=3600)).token)
     stops: list[None] = []
     api = build_api(
         control, token=OWNERS, nonce="n", version="1", home="/h", on_stop=lambda: stops.append(None), pace=PACE
@@ -100,10 +100,10 @@ async def _settle(control: Control) -> None:
 
 async def token_of(control: Control, user: str, *, revoked: bool = False, **more: Any) -> str:
     given = {"scopes": frozenset(Permission), "seconds": 3600.0, **more}
-    made = await control.people.keys.make(OWNER, "test", user=user, **given)
+    made = await control.tokens.create(OWNER, "test", user=user, **given)
     if revoked:
-        await control.people.keys.revoke(OWNER, str(made["id"]))
-    return str(made["token"])
+        await control.tokens.revoke(OWNER, made.id)
+    return str(made.token)
 
 
 async def _run(rig: Rig, control: Control, job: str) -> str:

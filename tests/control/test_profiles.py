@@ -83,7 +83,7 @@ async def test_the_worker_ends_with_its_owner(profiles: Profiles) -> None:
 async def test_a_plan_is_cached_for_the_same_authority_alone(rig: Rig) -> None:
     town = await found_town(rig)
     member, manager = await town.identity("member"), await town.identity("manager")
-    narrow = await town.control.people.identify(await token_of(town.control, "member", project="alpha"))
+    narrow = await town.control.tokens.identify(await token_of(town.control, "member", project="alpha"))
     assert narrow is not None
 
     async def analysed(who: Identity) -> bool:

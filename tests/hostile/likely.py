@@ -39,7 +39,7 @@ async def settled(town: Town) -> Likely:
         (await control.jobs.submit(OWNER, job_spec(project="alpha", name="ended", tags=("a=b",)), None)).view["id"]
     )
     await control.jobs.cancel(OWNER, ended)
-    tokens: Any = await control.people.keys.listed(OWNER, everyones=True)
+    tokens = await control.tokens.list_tokens(OWNER, all=True)
     jobs = (town.job, town.job[-6:], other, ended, "last", "ended")
     checkpoints: Any = await control.checkpoints.list_checkpoints(OWNER, town.job)
     machine = (await town.rig.machine()).id
@@ -52,8 +52,8 @@ async def settled(town: Town) -> Likely:
         **dict.fromkeys(("name", "user"), (*people, "API_KEY", "ended")),
         **dict.fromkeys(("backend", "executor"), ("local", "rehearsal", "nowhere")),
         "machine": (machine, machine[-6:]),
-        "note": (note["id"],),
-        "token": (tokens[0]["id"], str((await town.identity("admin")).token)),
+        "note": (note.id,),
+        "token": (tokens.items[0].id, str((await town.identity("admin")).token)),
         "sha256": (sha(CODE), "0" * 64),
         "bundle": (sha(CODE), "0" * 64),
         "path": ("model.pt", "model.pt/x"),

@@ -245,7 +245,7 @@ class FakeControl:
         self.pruned: list[tuple[float | None, bool]] = []
         self.backups: list[str] = []
         self.confirmed = 0
-        self.people = FakePeople()
+        self.people = self.tokens = FakePeople()
         self.searching: asyncio.Event | None = None
         self.hooks = FakeVault()
 

@@ -268,7 +268,7 @@ async def test_a_socket_ends_with_the_right_to_it(town: Town, what: str) -> None
     async with SocketClient(town.api, f"/api/v1/jobs/{town.job}/stream", town.headers("member")) as socket:
         await socket.accepted()
         if what == "revoked":
-            await people.keys.revoke(OWNER, str(member.token))
+            await town.control.tokens.revoke(OWNER, str(member.token))
         elif what == "removed":
             await people.remove_member(OWNER, "alpha", "member")
         else:

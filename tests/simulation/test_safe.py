@@ -19,7 +19,7 @@ def safe(books: Books, tmp_path: Path) -> Safe:
 
 
 def keep(books: Books, safe: Safe, value: str) -> None:
-    vault = Vault(None, safe.keys)  # type: ignore[arg-type]  # no port is used
+    vault = Vault(None, None, safe.keys)  # type: ignore[arg-type]  # no port is used
 
     def put(conn: Connection) -> None:
         vault.keep(conn, DEFAULT_PROJECT, "TOKEN", Secret(value), 0.0, "owner")

@@ -68,7 +68,7 @@ class Server:
         self.home.write_agents_url(self._agents_url)
         control = build(self.home, self.settings)
         if self.reach.beyond:
-            check_people(self.reach, await control.people.door.anybody())
+            check_people(self.reach, await control.login.anyone_can_log_in())
         listeners = self._listeners(control)
         running = [asyncio.ensure_future(listener.run_until_stopped()) for listener in listeners]
         try:

@@ -20,7 +20,6 @@ from crucible.control.feed import Feed, Hint
 from crucible.control.ingest import SEGMENT, AttemptGone, Ingest, note
 from crucible.control.ports import Ports
 from crucible.control.secrets import Vault
-from crucible.control.secrets.handing import handed
 from crucible.control.sessions import Meeting, Sessions
 from crucible.control.tails import Tails
 from crucible.control.unit import Unit, Writer
@@ -174,7 +173,7 @@ class Agents:
         """
         await self._job_of(attempt)
         vault = self._tools.vault
-        found = await self._tools.ports.db.read(lambda conn: handed(conn, attempt, vault))
+        found = await self._tools.ports.db.read(lambda conn: vault.values_of_attempt(conn, attempt))
         if found is None:
             raise AttemptGone("The attempt is over.", fix="The runner ends itself.")
         return {variable: value.reveal() for variable, value in found.items()}

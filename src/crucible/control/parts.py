@@ -29,7 +29,9 @@ from crucible.control.ledger import Ledger
 from crucible.control.logs import Logs
 from crucible.control.logsearch import LogSearch
 from crucible.control.orders import Orders, Terms
-from crucible.control.people import People
+from crucible.control.people.login import Login
+from crucible.control.people.service import People
+from crucible.control.people.token_service import Tokens
 from crucible.control.places import Places
 from crucible.control.plans import Plans
 from crucible.control.poller import Poller
@@ -108,7 +110,9 @@ class Parts:
         self.ports = ports
         self.deployment = deployment
         self.access = Access(ports.db, ports.clock)
-        self.people = People(ports, _openid_login(ports, deployment))
+        self.login = Login(ports, _openid_login(ports, deployment))
+        self.people = People(ports, self.access, self.login)
+        self.tokens = Tokens(ports, self.access)
         self.feed = Feed(ports.wakeups)
         self.tails = Tails()
         self.contacts = Contacts()
@@ -119,7 +123,7 @@ class Parts:
         self.places = Places(backends, ports.calls, invitations)
         self.duties = Duties(ports.worker, backends)
         self.scheduler = Scheduler(self.places, ports.ids, deployment.id, self.duties, deployment.terms)
-        self.vault = Vault(ports, deployment.secrets_keys or deployment.scratch / KEYS_FILE)
+        self.vault = Vault(ports, self.access, deployment.secrets_keys or deployment.scratch / KEYS_FILE)
         self.submit = Submit(self.places, self.scheduler, ports.ids, self.vault, neighbours=deployment.neighbours)
         library, sources = Library(deployment.catalog), Sources(deployment.price_keys)
         self.catalog = Catalog(library, self.places, ports.calls, ports.clock, self.access, sources)
@@ -152,7 +156,7 @@ class Parts:
         self.backup = Backup(ports, source)
         self.revival = Revival(self.writer, self.places, self.scheduler, self.submit, self.vault)
         self.sender = Sender(ports, self.vault, deployment.post)
-        self.hooks = Hooks(ports, self.sender)
+        self.hooks = Hooks(ports, self.access, self.sender)
         self.notifier = Notifier(ports, self.duties, self.sender)
 
 

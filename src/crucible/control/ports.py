@@ -11,6 +11,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from sqlalchemy import Connection
+
+from crucible.control.db.clock import now
 from crucible.control.db.port import Db
 from crucible.core.errors import CrucibleError, Trouble
 from crucible.core.ids import Prefix
@@ -99,3 +102,7 @@ class Ports:
     wakeups: Wakeups
     worker: str
     """This process's name on claims and roles."""
+
+    async def write(self, fn: Callable[[Connection, float], T]) -> T:
+        """Run `fn` in one transaction, with the time that all processes on this database share."""
+        return await self.db.write(lambda conn: fn(conn, now(conn, self.clock.now)))

@@ -45,6 +45,8 @@ class Control:
         self.models = Models(deployment.models, ports.clock)
         self.maintenance = Maintenance(parts, access)
         self.people = parts.people
+        self.tokens = parts.tokens
+        self.login = parts.login
         self.secrets = parts.vault
         self.hooks = parts.hooks
 

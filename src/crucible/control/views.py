@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, overload
 
 from crucible.backends.base import Backend
 from crucible.control.labels import Labels
@@ -210,6 +210,14 @@ def _conditions(world: World) -> list[str]:
     owned = [m for a in world.attempts for s in a.slots if (m := world.machines.get(s.machine)) and m.belongs_to(a)]
     owing = world.job.state.terminal and any(m.alive and m.bills for m in owned)
     return sorted({c.value for c in world.job.conditions} | ({Condition.STILL_BILLING.value} if owing else set()))
+
+
+@overload
+def iso(seconds: float) -> str: ...
+
+
+@overload
+def iso(seconds: object) -> str | None: ...
 
 
 def iso(seconds: object) -> str | None:

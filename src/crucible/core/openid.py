@@ -13,6 +13,7 @@ from urllib.parse import SplitResult, urlsplit
 from crucible.core.errors import BadInput, Forbidden
 from crucible.core.people import checked_email
 from crucible.core.secret import Secret
+from crucible.core.views.people import TokenView
 
 MAX_PATH, MAX_ISSUER, MAX_SUBJECT = 2000, 300, 255
 VERIFIER_PATTERN = r"^[A-Za-z0-9._~-]{43,128}$"
@@ -77,7 +78,7 @@ class Landing:
     """Somebody signed in. `session` for his browser; or `handover`, the address at which his command gets a code."""
 
     user: str
-    session: Mapping[str, object] | None = field(repr=False, default=None)
+    session: TokenView | None = field(repr=False, default=None)
     path: str | None = None
     handover: str | None = field(repr=False, default=None)
 

@@ -15,9 +15,7 @@ from crucible.core.views import (
     catalog,
     comparisons,
     found,
-    hooks,
     jobs,
-    people,
     places,
     plans,
     predictions,
@@ -32,7 +30,6 @@ REFERENCE = "#/components/schemas/{model}"
 Schema = dict[str, Any]
 
 JOB, JOBS, ONE = "/api/v1/jobs", "/api/v1/jobs/{id}", jobs.JobView
-PROJECT, HOOK = "/api/v1/projects/{project}", "/api/v1/projects/{project}/hooks/{hook}"
 TRAINING = "/api/v1/training"
 
 ANSWERS: Mapping[str, Any] = {
@@ -55,7 +52,6 @@ ANSWERS: Mapping[str, Any] = {
     f"GET {JOBS}/artifacts": records.ArtifactPage,
     f"GET {JOBS}/checkpoints": jobs.CheckpointPage,
     f"GET {JOBS}/checkpoints/{{checkpoint}}": jobs.CheckpointView,
-    f"POST {JOBS}/share": people.TokenView,
     "PUT /api/v1/bundles/{sha256}": server.BundleView,
     "POST /api/v1/plan": plans.PlanView,
     "GET /api/v1/predictions": predictions.PredictionPage,
@@ -72,31 +68,6 @@ ANSWERS: Mapping[str, Any] = {
     "POST /api/v1/prune": server.PruneView,
     "POST /api/v1/db/backup": server.BackupView,
     "POST /api/v1/db/confirm": server.ConfirmedView,
-    "GET /api/v1/me": people.MeView,
-    "GET /api/v1/users": people.UserPage,
-    "POST /api/v1/users": people.UserView,
-    "PATCH /api/v1/users/{name}": people.UserView,
-    "GET /api/v1/projects": people.ProjectPage,
-    "POST /api/v1/projects": people.ProjectView,
-    f"GET {PROJECT}/members": people.MemberPage,
-    f"PUT {PROJECT}/members/{{name}}": people.MemberView,
-    "GET /api/v1/audit": people.DeedPage,
-    "GET /api/v1/tokens": people.TokenPage,
-    "POST /api/v1/tokens": people.TokenView,
-    "DELETE /api/v1/tokens/{token}": people.RevokedView,
-    f"GET {PROJECT}/secrets": people.SecretPage,
-    f"PUT {PROJECT}/secrets/{{name}}": people.SecretView,
-    "POST /api/v1/secrets/rotate": people.RotationView,
-    f"GET {PROJECT}/hooks": hooks.HookPage,
-    f"POST {PROJECT}/hooks": hooks.HookView,
-    f"GET {HOOK}": hooks.HookView,
-    f"PATCH {HOOK}": hooks.HookView,
-    f"POST {HOOK}/test": hooks.DeliveryView,
-    f"POST {HOOK}/rotate": hooks.HookView,
-    f"GET {HOOK}/deliveries": hooks.DeliveryPage,
-    "GET /api/v1/login": people.WaysView,
-    "POST /api/v1/login": people.TokenView,
-    "POST /api/v1/login/links": people.LinkView,
     "GET /healthz": server.AliveView,
     "GET /readyz": server.ReadyView,
     "GET /api/v1/server": server.ServerView,

@@ -137,7 +137,7 @@ def build_api(
     app.add_middleware(BodyLimit, streams=STREAMED)
     app.add_middleware(Addresses)
     app.add_middleware(rates.RateLimit, users=rates.USERS, strangers=rates.STRANGERS)
-    app.add_middleware(Guard, token=token, identify=control.people.identify, hosts=LOOPBACK | hosts)
+    app.add_middleware(Guard, token=token, identify=control.tokens.identify, hosts=LOOPBACK | hosts)
     if secure:
         app.add_middleware(Proxies, trusted=proxies)
     app.add_middleware(Stopwatch, meters=app.state.meters)

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from crucible.core.hooks import ENDS, HookEvent, HookFormat
 from crucible.core.secret import Secret
 from crucible.core.signing import KEY_BYTES, signing_secret
-from crucible.server.answers import answer
+from crucible.core.views.hooks import DeliveryPage, DeliveryView, HookPage, HookView
 from crucible.server.context import Control, Who
 from crucible.server.people import ProjectName
 from crucible.server.problems import documented
@@ -45,49 +45,45 @@ class HookChange(_Wish):
 
 
 @router.get("", responses=documented(404))
-async def listed(project: ProjectName, control: Control, who: Who) -> Response:
+async def list_hooks(project: ProjectName, control: Control, who: Who) -> HookPage:
     """The project's hooks, with how each does; never their secrets."""
-    return answer({"items": await control.hooks.listed(who, project)})
+    return await control.hooks.list_hooks(who, project)
 
 
 @router.post("", status_code=201, responses=documented(404, 503))
-async def add(project: ProjectName, wish: NewHook, control: Control, who: Who) -> Response:
+async def add(project: ProjectName, wish: NewHook, control: Control, who: Who) -> HookView:
     """A new hook. The secret that its messages are signed with is in this answer, as `secret`, and nowhere else."""
-    made = await control.hooks.add(who, project, wish.url, events=wish.events, format=wish.format, secret=_new_secret())
-    return answer(made, 201)
+    return await control.hooks.add(who, project, wish.url, events=wish.events, format=wish.format, secret=_new_secret())
 
 
 @router.get("/{hook}", responses=documented(404, 409))
-async def one(project: ProjectName, hook: HookRef, control: Control, who: Who) -> Response:
+async def show(project: ProjectName, hook: HookRef, control: Control, who: Who) -> HookView:
     """One hook: what it is told, and how it does."""
-    return answer(await control.hooks.one(who, project, hook))
+    return await control.hooks.get(who, project, hook)
 
 
 @router.patch("/{hook}", responses=documented(404, 409))
-async def change(project: ProjectName, hook: HookRef, wish: HookChange, control: Control, who: Who) -> Response:
+async def change(project: ProjectName, hook: HookRef, wish: HookChange, control: Control, who: Who) -> HookView:
     """Change a hook's address or events; enable or disable it. Enabling one that waits tries it at once."""
-    return answer(
-        await control.hooks.change(who, project, hook, url=wish.url, events=wish.events, enabled=wish.enabled)
-    )
+    return await control.hooks.change(who, project, hook, url=wish.url, events=wish.events, enabled=wish.enabled)
 
 
-@router.delete("/{hook}", status_code=204, responses=documented(404, 409))
-async def remove(project: ProjectName, hook: HookRef, control: Control, who: Who) -> Response:
+@router.delete("/{hook}", status_code=204, response_class=Response, responses=documented(404, 409))
+async def remove(project: ProjectName, hook: HookRef, control: Control, who: Who) -> None:
     """Remove a hook, its secret, and what is known of its deliveries."""
     await control.hooks.remove(who, project, hook)
-    return Response(status_code=204)
 
 
 @router.post("/{hook}/test", responses=documented(404, 409, 503))
-async def test(project: ProjectName, hook: HookRef, control: Control, who: Who) -> Response:
+async def test(project: ProjectName, hook: HookRef, control: Control, who: Who) -> DeliveryView:
     """Send a `ping` now, also to one that is disabled, and say what the receiver answered."""
-    return answer(await control.hooks.test(who, project, hook))
+    return await control.hooks.test(who, project, hook)
 
 
 @router.post("/{hook}/rotate", responses=documented(404, 409, 503))
-async def rotate(project: ProjectName, hook: HookRef, control: Control, who: Who) -> Response:
+async def rotate(project: ProjectName, hook: HookRef, control: Control, who: Who) -> HookView:
     """A new secret, in this answer and nowhere else. For a day messages are signed with the old one too."""
-    return answer(await control.hooks.rotate(who, project, hook, _new_secret()))
+    return await control.hooks.rotate(who, project, hook, _new_secret())
 
 
 @router.get("/{hook}/deliveries", responses=documented(404, 409))
@@ -97,9 +93,9 @@ async def deliveries(
     control: Control,
     who: Who,
     limit: Annotated[int, Query(ge=1, le=MOST_DELIVERIES)] = 50,
-) -> Response:
+) -> DeliveryPage:
     """The last tries to tell it something, newest first; 100 are kept."""
-    return answer({"items": await control.hooks.deliveries(who, project, hook, limit=limit)})
+    return await control.hooks.list_deliveries(who, project, hook, limit=limit)
 
 
 def _new_secret() -> Secret:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
 from typing import Annotated
 from urllib.parse import parse_qs
 
@@ -16,12 +15,12 @@ from crucible.control import service
 from crucible.core.errors import BadInput, CrucibleError
 from crucible.core.openid import VERIFIER_PATTERN
 from crucible.core.people import LONGEST_PASSWORD, MAX_USER
-from crucible.server.answers import answer
+from crucible.core.views.people import LinkView, TokenView, WaysView
 from crucible.server.auth import COOKIE
 from crucible.server.context import Control, Server, Who
 from crucible.server.limits import PLAIN, whole
 from crucible.server.openid import PATH as OPENID
-from crucible.server.pages import login_form, remembered, told
+from crucible.server.pages import login_form, remember, told
 from crucible.server.pages import page as _html
 from crucible.server.problems import documented
 from crucible.server.proxies import own_address
@@ -69,38 +68,37 @@ class Credentials(BaseModel):
 
 
 @router.get("/api/v1/login")
-async def ways(control: Control) -> Response:
+async def ways(control: Control) -> WaysView:
     """How people log in here: `password`, and `oidc`, which is the provider's name or null."""
-    return answer({"password": True, "oidc": control.people.door.provider})
+    return WaysView(oidc=control.login.provider)
 
 
 @router.post("/api/v1/login", responses=documented(404, 429))
-async def login(wish: Credentials, control: Control, server: Server) -> Response:
+async def login(wish: Credentials, control: Control, server: Server, response: Response) -> TokenView:
     """A session, as a token in the answer and as a cookie for a browser."""
     if wish.code is not None and wish.verifier is not None:
-        session = await control.people.door.openid.fetch(wish.code, wish.verifier)
+        session = await control.login.openid.fetch(wish.code, wish.verifier)
     elif wish.code is not None:
-        session = await control.people.door.redeem(wish.code)
+        session = await control.login.redeem(wish.code)
     else:
-        session = await control.people.door.login(str(wish.name), str(wish.password))
-    return remembered(answer(session), session, server)
+        session = await control.login.login(str(wish.name), str(wish.password))
+    remember(response, session, server)
+    return session
 
 
 @router.post("/api/v1/login/links", status_code=201)
-async def link(control: Control, who: Who, request: Request, server: Server) -> Response:
+async def link(control: Control, who: Who, request: Request, server: Server) -> LinkView:
     """A link that logs a browser in, once, within five minutes."""
-    made = await control.people.door.link(who)
-    url = f"{own_address(request, server.public_url)}/login?code={made['token']}"
-    return answer({"url": url, "expires_at": made["expires_at"]}, 201)
+    made = await control.login.link(who)
+    url = f"{own_address(request, server.public_url)}/login?code={made.token}"
+    return LinkView(url=url, expires_at=made.expires_at)
 
 
-@router.post("/api/v1/logout", status_code=204)
-async def logout(control: Control, who: Who) -> Response:
+@router.post("/api/v1/logout", status_code=204, response_class=Response)
+async def logout(control: Control, who: Who, response: Response) -> None:
     """End this session; a token stays good until it is revoked."""
-    await control.people.door.logout(who)
-    gone = Response(status_code=204)
-    gone.delete_cookie(COOKIE, path="/")
-    return gone
+    await control.login.logout(who)
+    response.delete_cookie(COOKIE, path="/")
 
 
 @router.get("/login", response_class=HTMLResponse)
@@ -113,7 +111,7 @@ async def page(
     up.
     """
     if code is None:
-        return _html(login_form(_elsewhere(control.people.door.provider)), title="Log in")
+        return _html(login_form(_elsewhere(control.login.provider)), title="Log in")
     button = f"""<h1>Log in to Crucible</h1>
 <form method="post" action="/login"><input type="hidden" name="code" value="{html.escape(code)}">
 <button>Log in to Crucible</button></form>"""
@@ -126,22 +124,24 @@ async def use(control: Control, request: Request, server: Server) -> Response:
     form = parse_qs((await whole(request, MAX_FORM, "The form")).decode("ascii", "replace"))
     code, name, password = (form.get(field, [""])[0] for field in ("code", "name", "password"))
     try:
-        session = await (control.people.door.redeem(code) if code else _by_password(control, name, password))
+        session = await (control.login.redeem(code) if code else _by_password(control, name, password))
     except CrucibleError as error:
-        again = None if code else login_form(_elsewhere(control.people.door.provider), name[:MAX_USER], error)
+        again = None if code else login_form(_elsewhere(control.login.provider), name[:MAX_USER], error)
         return told(error, request, again)
-    return remembered(_html(_come_in(session), title="Logged in"), session, server)
+    response = _html(_welcome(session), title="Logged in")
+    remember(response, session, server)
+    return response
 
 
-def _come_in(session: Mapping[str, object]) -> str:
-    job, user = session.get("job"), html.escape(str(session["user"]))
-    if job is None:
+def _welcome(session: TokenView) -> str:
+    user = html.escape(session.user)
+    if session.job is None:
         return f"<p>You are logged in as {user}.</p>"
-    shown = html.escape(str(job))
+    shown = html.escape(session.job)
     return f'<p>{user} lets you look at <a href="/api/v1/jobs/{shown}">{shown}</a>, and at nothing else.</p>'
 
 
-async def _by_password(control: service.Control, name: str, password: str) -> Mapping[str, object]:
+async def _by_password(control: service.Control, name: str, password: str) -> TokenView:
     try:
         given = Credentials(name=name.strip(), password=password)
     except ValidationError:
@@ -150,7 +150,7 @@ async def _by_password(control: service.Control, name: str, password: str) -> Ma
             why=f"A name has 1 to {MAX_USER} characters, a password 1 to {LONGEST_PASSWORD}.",
             fix="Fill in both.",
         ) from None
-    return await control.people.door.login(str(given.name), str(given.password))
+    return await control.login.login(str(given.name), str(given.password))
 
 
 def _elsewhere(provider: str | None) -> str | None:

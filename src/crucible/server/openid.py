@@ -12,7 +12,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from crucible.core.errors import BadInput, CrucibleError
 from crucible.core.openid import CHALLENGE_PATTERN, ECHO_PATTERN, MAX_PATH, Answer, Command, Landing
 from crucible.server.context import About, Control, Server
-from crucible.server.pages import page, remembered, told
+from crucible.server.pages import page, remember, told
 from crucible.server.problems import documented
 
 PATH = "/api/v1/login/oidc"
@@ -41,7 +41,7 @@ async def begin(
     """Sends a browser to the provider. With `port`, `challenge` and `state` it is a command that gets the session."""
     try:
         command = _command(port, challenge, state)
-        begun = await control.people.door.openid.begin(_redirect_uri(request, server), path=next, command=command)
+        begun = await control.login.openid.begin(_redirect_uri(request, server), path=next, command=command)
     except CrucibleError as error:
         return told(error, request)
     away = RedirectResponse(begun.url, 303)
@@ -70,7 +70,7 @@ async def finish(
     """Where the provider sends the browser back to. A sign-in works once, in the browser that began it."""
     answer = Answer(state, code, error, iss, request.cookies.get(_cookie(server)))
     try:
-        landing = await control.people.door.openid.finish(answer)
+        landing = await control.login.openid.finish(answer)
     except CrucibleError as refused:
         response = told(refused, request)
     else:
@@ -109,4 +109,6 @@ def _landed(landing: Landing, server: About) -> Response:
     body = f"<p>You are logged in as {name}.</p>"
     if landing.path is not None:
         body += f'<p><a href="{html.escape(landing.path)}">Go on</a></p>'
-    return remembered(page(body, landing.path), landing.session, server)
+    response = page(body, landing.path)
+    remember(response, landing.session, server)
+    return response

@@ -12,6 +12,7 @@ from starlette.responses import HTMLResponse, Response
 
 from crucible.core.errors import CrucibleError
 from crucible.core.people import LONGEST_PASSWORD, MAX_USER, SESSION_SECONDS
+from crucible.core.views.people import TokenView
 from crucible.server.auth import COOKIE
 from crucible.server.context import About
 from crucible.server.envelope import CAREFUL
@@ -85,15 +86,14 @@ def told(error: CrucibleError, request: Request, body: str | None = None) -> Res
     return page(shown, status=error.http_status, title="Not logged in", headers=headers_of(error))
 
 
-def remembered(response: Response, session: Mapping[str, object], server: About) -> Response:
-    """With the session's cookie: for this site alone, out of reach of scripts, and encrypted wherever we are."""
+def remember(response: Response, session: TokenView, server: About) -> None:
+    """Set the session's cookie: for this site alone, out of reach of scripts, and encrypted wherever we are."""
     response.set_cookie(
         COOKIE,
-        str(session["token"]),
+        str(session.token),
         max_age=SESSION_SECONDS,
         path="/",
         httponly=True,
         samesite="strict",
         secure=server.secure,
     )
-    return response

@@ -10,7 +10,16 @@ from starlette.responses import Response
 
 from crucible.core.openid import MAX_SUBJECT
 from crucible.core.people import LONGEST_PASSWORD, MAX_EMAIL, MAX_PROJECT, MAX_USER, SHORTEST_PASSWORD, Role
-from crucible.server.answers import answer
+from crucible.core.views.people import (
+    DeedPage,
+    MemberPage,
+    MemberView,
+    MeView,
+    ProjectPage,
+    ProjectView,
+    UserPage,
+    UserView,
+)
 from crucible.server.context import Control, Who
 from crucible.server.limits import MAX_OFFSET, PLAIN, PageSize
 from crucible.server.problems import documented
@@ -60,73 +69,71 @@ class Membership(_Wish):
 
 
 @router.get("/me")
-async def me(control: Control, who: Who) -> Response:
+async def me(control: Control, who: Who) -> MeView:
     """Who you are to this server, your projects, and what your token allows."""
-    return answer(await control.people.me(who))
+    return await control.people.me(who)
 
 
 @router.get("/users")
-async def users(control: Control, who: Who) -> Response:
+async def list_users(control: Control, who: Who) -> UserPage:
     """Everybody, with the projects that they are in; for administrators."""
-    return answer({"items": await control.people.users(who)})
+    return await control.people.list_users(who)
 
 
 @router.post("/users", status_code=201, responses=documented(409))
-async def add_user(wish: NewUser, control: Control, who: Who) -> Response:
-    """A new user. Without a password he can use tokens that an administrator makes for him."""
-    made = await control.people.add_user(who, wish.name, admin=wish.admin, password=wish.password, email=wish.email)
-    return answer(made, 201)
+async def add_user(wish: NewUser, control: Control, who: Who) -> UserView:
+    """A new user. Without a password they can use tokens that an administrator makes for them."""
+    return await control.people.add_user(who, wish.name, admin=wish.admin, password=wish.password, email=wish.email)
 
 
 @router.patch("/users/{name}", responses=documented(404, 409))
-async def change_user(name: UserName, wish: UserChange, control: Control, who: Who) -> Response:
+async def change_user(name: UserName, wish: UserChange, control: Control, who: Who) -> UserView:
     """What is given changes. A new password ends the user's sessions and tokens; one's own needs the old one.
 
     A new e-mail address has the user tied anew to a person of the OpenID provider, at the next sign-in with it.
     """
-    return answer(
-        await control.people.change_user(
-            who,
-            name,
-            admin=wish.admin,
-            disabled=wish.disabled,
-            password=wish.password,
-            old_password=wish.old_password,
-            email=wish.email,
-            subject=wish.subject,
-        )
+    return await control.people.change_user(
+        who,
+        name,
+        admin=wish.admin,
+        disabled=wish.disabled,
+        password=wish.password,
+        old_password=wish.old_password,
+        email=wish.email,
+        subject=wish.subject,
     )
 
 
 @router.get("/projects")
-async def projects(control: Control, who: Who) -> Response:
+async def list_projects(control: Control, who: Who) -> ProjectPage:
     """The projects that you may see."""
-    return answer({"items": await control.people.projects(who)})
+    return await control.people.list_projects(who)
 
 
 @router.post("/projects", status_code=201, responses=documented(409))
-async def add_project(wish: NewProject, control: Control, who: Who) -> Response:
+async def add_project(wish: NewProject, control: Control, who: Who) -> ProjectView:
     """A new project, without members; for administrators."""
-    return answer(await control.people.add_project(who, wish.name, wish.about), 201)
+    return await control.people.add_project(who, wish.name, wish.about)
 
 
 @router.get("/projects/{project}/members", responses=documented(404))
-async def members(project: ProjectName, control: Control, who: Who) -> Response:
+async def list_members(project: ProjectName, control: Control, who: Who) -> MemberPage:
     """Who belongs to a project, and in which role."""
-    return answer({"items": await control.people.members(who, project)})
+    return await control.people.list_members(who, project)
 
 
 @router.put("/projects/{project}/members/{name}", responses=documented(404))
-async def set_member(project: ProjectName, name: UserName, wish: Membership, control: Control, who: Who) -> Response:
-    """Make a user a member with this role, or change his role."""
-    return answer(await control.people.set_member(who, project, name, wish.role))
+async def set_member(project: ProjectName, name: UserName, wish: Membership, control: Control, who: Who) -> MemberView:
+    """Make a user a member with this role, or change their role."""
+    return await control.people.set_member(who, project, name, wish.role)
 
 
-@router.delete("/projects/{project}/members/{name}", status_code=204, responses=documented(404))
-async def remove_member(project: ProjectName, name: UserName, control: Control, who: Who) -> Response:
+@router.delete(
+    "/projects/{project}/members/{name}", status_code=204, response_class=Response, responses=documented(404)
+)
+async def remove_member(project: ProjectName, name: UserName, control: Control, who: Who) -> None:
     """End a membership. Jobs stay with the project."""
     await control.people.remove_member(who, project, name)
-    return Response(status_code=204)
 
 
 @router.get("/audit", responses=documented(404))
@@ -136,6 +143,6 @@ async def audit(
     project: Annotated[str | None, Query(min_length=1, max_length=MAX_PROJECT, description="of one project")] = None,
     before: Annotated[int | None, Query(ge=1, le=MAX_OFFSET, description="`next` of the page before")] = None,
     limit: PageSize = 50,
-) -> Response:
+) -> DeedPage:
     """What was done and by whom, newest first: everything for administrators, a project's for those who manage it."""
-    return answer(await control.people.audit(who, project=project, before=before, limit=limit))
+    return await control.people.audit(who, project=project, before=before, limit=limit)

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from crucible.core.projectsecrets import LONGEST_SECRET, MAX_SECRET_NAME
 from crucible.core.secret import Secret
-from crucible.server.answers import answer
+from crucible.core.views.people import RotationView, SecretPage, SecretView
 from crucible.server.context import Control, Who
 from crucible.server.people import ProjectName
 from crucible.server.problems import documented
@@ -27,29 +27,33 @@ class NewValue(BaseModel):
 
 
 @router.get("/projects/{project}/secrets", responses=documented(404))
-async def secrets(project: ProjectName, control: Control, who: Who) -> Response:
+async def list_secrets(project: ProjectName, control: Control, who: Who) -> SecretPage:
     """Names of a project's secrets, when and by whom they were set; for those who may use them."""
-    return answer({"items": await control.secrets.listed(who, project)})
+    return await control.secrets.list_secrets(who, project)
 
 
 @router.put(
     "/projects/{project}/secrets/{name}",
-    responses={201: {"description": "it was not there before"}, **documented(404, 503)},
+    responses={201: {"description": "it was not there before", "model": SecretView}, **documented(404, 503)},
 )
-async def set_secret(project: ProjectName, name: SecretName, wish: NewValue, control: Control, who: Who) -> Response:
+async def set_secret(
+    project: ProjectName, name: SecretName, wish: NewValue, control: Control, who: Who, response: Response
+) -> SecretView:
     """Set a secret, or give it a new value: jobs that start from now on get it. For admins of the project."""
     view, created = await control.secrets.set(who, project, name, Secret(wish.value))
-    return answer(view, 201 if created else 200)
+    response.status_code = 201 if created else 200
+    return view
 
 
-@router.delete("/projects/{project}/secrets/{name}", status_code=204, responses=documented(404))
-async def remove_secret(project: ProjectName, name: SecretName, control: Control, who: Who) -> Response:
+@router.delete(
+    "/projects/{project}/secrets/{name}", status_code=204, response_class=Response, responses=documented(404)
+)
+async def remove_secret(project: ProjectName, name: SecretName, control: Control, who: Who) -> None:
     """Remove a secret. Jobs that run keep what they were given; those that name it do not start again."""
     await control.secrets.remove(who, project, name)
-    return Response(status_code=204)
 
 
 @router.post("/secrets/rotate", responses=documented(409, 503))
-async def rotate(control: Control, who: Who) -> Response:
-    """Encrypt every secret anew with a new key, and drop the old keys; for administrators."""
-    return answer(await control.secrets.rotate(who))
+async def rotate(control: Control, who: Who) -> RotationView:
+    """Encrypt every secret again with a new key, and drop the old keys; for administrators."""
+    return await control.secrets.rotate(who)

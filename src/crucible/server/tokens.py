@@ -7,10 +7,9 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
-from starlette.responses import Response
 
 from crucible.core.people import MAX_PROJECT, MAX_USER, Permission
-from crucible.server.answers import answer
+from crucible.core.views.people import RevokedView, TokenPage, TokenView
 from crucible.server.context import Control, JobRef, Server, Who
 from crucible.server.limits import PLAIN
 from crucible.server.problems import documented
@@ -51,27 +50,26 @@ _ONE_DAY = Sharing()
 
 
 @router.get("/tokens")
-async def tokens(
+async def list_tokens(
     control: Control, who: Who, all: Annotated[bool, Query(description="everybody's; for administrators")] = False
-) -> Response:
+) -> TokenPage:
     """Your tokens, sessions and share links, newest first; never the tokens themselves."""
-    return answer({"items": await control.people.keys.listed(who, everyones=all)})
+    return await control.tokens.list_tokens(who, all=all)
 
 
 @router.post("/tokens", status_code=201, responses=documented(404))
-async def make(wish: NewToken, control: Control, who: Who) -> Response:
+async def create(wish: NewToken, control: Control, who: Who) -> TokenView:
     """A new token. It stands in this answer, as `token`, and nowhere else."""
     seconds = None if wish.days is None else wish.days * DAY
-    made = await control.people.keys.make(
+    return await control.tokens.create(
         who, wish.name, scopes=wish.scopes, seconds=seconds, project=wish.project, user=wish.user
     )
-    return answer(made, 201)
 
 
 @router.delete("/tokens/{token}", responses=documented(404))
-async def revoke(token: TokenRef, control: Control, who: Who) -> Response:
+async def revoke(token: TokenRef, control: Control, who: Who) -> RevokedView:
     """End a token at once; again is harmless."""
-    return answer(await control.people.keys.revoke(who, token))
+    return await control.tokens.revoke(who, token)
 
 
 @router.post("/jobs/{id}/share", status_code=201, responses=documented(404, 409))
@@ -82,11 +80,10 @@ async def share(
     request: Request,
     server: Server,
     wish: Annotated[Sharing, Body()] = _ONE_DAY,
-) -> Response:
+) -> TokenView:
     """A token with which anybody can look at this job, and at nothing else, until it expires or is revoked.
 
     `url` is a link that lets a browser in with it.
     """
     made = await control.jobs.share(who, id, name=wish.name, seconds=wish.hours * 3600)
-    url = f"{own_address(request, server.public_url)}/login?code={made['token']}"
-    return answer({**made, "url": url}, 201)
+    return made.model_copy(update={"url": f"{own_address(request, server.public_url)}/login?code={made.token}"})

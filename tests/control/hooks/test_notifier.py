@@ -101,8 +101,8 @@ async def test_what_is_not_taken_is_sent_again_under_the_same_id_before_what_fol
     await wired.notify()
     assert len(wired.sent()) == 1, "it waits"
     view = await wired.view(hook)
-    assert (view["state"], view["failures"], view["last"]["answer"]) == ("failing", 1, "nobody answers")
-    assert view["next_try_at"]
+    assert (view.state, view.failures, view.last.answer) == ("failing", 1, "nobody answers")
+    assert view.next_try_at
     wired.rig.clock.move(FIRST_WAIT)
     await wired.notify()
     wired.rig.clock.move(2 * FIRST_WAIT)
@@ -110,8 +110,8 @@ async def test_what_is_not_taken_is_sent_again_under_the_same_id_before_what_fol
     assert [one["data"]["job"]["id"] for one in wired.told()] == [first, first, first, second]
     assert len({one.headers["webhook-id"] for one in wired.sent()}) == 2
     view = await wired.view(hook)
-    assert (view["state"], view["failures"], view["next_try_at"]) == ("enabled", 0, None)
-    assert [one["outcome"] for one in await wired.tries(hook)] == ["delivered", "delivered", "failed", "failed"]
+    assert (view.state, view.failures, view.next_try_at) == ("enabled", 0, None)
+    assert [one.outcome for one in await wired.tries(hook)] == ["delivered", "delivered", "failed", "failed"]
 
 
 async def test_a_round_says_when_the_next_try_is_due(wired: Wired) -> None:
@@ -164,7 +164,7 @@ async def test_a_death_at_either_border_loses_nothing(wired: Wired, point: str, 
     await wired.end_a_job()
     arm(point, die)
     with pytest.raises(Died):
-        await wired.rig.parts.notifier._serve((await wired.rig.parts.hooks.listed(OWNER, "default"))[0]["id"])  # type: ignore[arg-type]
+        await wired.rig.parts.notifier._serve((await wired.rig.parts.hooks.list_hooks(OWNER, "default")).items[0].id)
     again = await wired.restarted()
     await again.notify()
     assert len(wired.sent()) == times
@@ -183,8 +183,8 @@ async def test_a_message_is_given_up_after_a_day_and_the_next_has_its_turn(wired
     wired.rig.clock.move(LONGEST_WAIT)
     await wired.notify()
     assert [one["data"]["job"]["id"] for one in wired.told()] == [first, first, second]
-    assert [one["outcome"] for one in await wired.tries(hook)] == ["delivered", "given_up", "failed"]
-    assert (await wired.view(hook))["given_up"] == 1
+    assert [one.outcome for one in await wired.tries(hook)] == ["delivered", "given_up", "failed"]
+    assert (await wired.view(hook)).given_up == 1
 
 
 async def test_days_of_failures_disable_a_hook_and_it_says_so(wired: Wired) -> None:
@@ -196,8 +196,8 @@ async def test_days_of_failures_disable_a_hook_and_it_says_so(wired: Wired) -> N
     wired.rig.clock.move(DISABLE)
     await wired.notify()
     view = await wired.view(hook)
-    assert (view["state"], view["enabled"]) == ("disabled", False)
-    assert "5 days" in view["disabled_why"]
+    assert (view.state, view.enabled) == ("disabled", False)
+    assert "5 days" in view.disabled_why
     await wired.notify()
     assert len(wired.sent()) == 2
 
@@ -208,13 +208,13 @@ async def test_one_that_was_disabled_is_told_what_happens_after_it_is_enabled(wi
     await wired.end_a_job()
     await wired.notify()
     await wired.end_a_job()
-    assert "410" in (await wired.view(hook))["disabled_why"]
+    assert "410" in (await wired.view(hook)).disabled_why
     await wired.rig.parts.hooks.change(OWNER, "default", hook, enabled=True)
     job = await wired.end_a_job()
     await wired.notify()
     assert wired.told()[-1]["data"]["job"]["id"] == job
     assert len(wired.sent()) == 2
-    assert (await wired.view(hook))["disabled_why"] is None
+    assert (await wired.view(hook)).disabled_why is None
 
 
 async def test_enabling_one_that_waits_tries_it_at_once(wired: Wired) -> None:
@@ -229,21 +229,21 @@ async def test_enabling_one_that_waits_tries_it_at_once(wired: Wired) -> None:
 
 @pytest.mark.parametrize("removed", [False, True])
 async def test_one_that_was_switched_off_meanwhile_is_not_settled_by_an_old_try(wired: Wired, removed: bool) -> None:
-    hook, desk = await wired.hook(), wired.rig.parts.hooks
+    hook, hooks = await wired.hook(), wired.rig.parts.hooks
     wired.post.hanging = {URL}
     await wired.end_a_job()
     await wired.rig.parts.notifier.round()
     await wired.until_sent(1)
     before = await wired.row(hook)
     if removed:
-        await desk.remove(OWNER, "default", hook)
+        await hooks.remove(OWNER, "default", hook)
     else:
-        await desk.change(OWNER, "default", hook, enabled=False)
+        await hooks.change(OWNER, "default", hook, enabled=False)
     wired.post.released.set()
     await wired.rig.parts.notifier.rest()
     assert await wired.rig.count(deliveries.t.deliveries) == 0
-    left = await desk.listed(OWNER, "default")
-    assert [view["state"] for view in left] == ([] if removed else ["disabled"])
+    left = (await hooks.list_hooks(OWNER, "default")).items
+    assert [view.state for view in left] == ([] if removed else ["disabled"])
     assert removed or (await wired.row(hook)).cursor == before.cursor
 
 
@@ -299,7 +299,7 @@ async def test_a_lost_key_is_a_failure_that_says_so(wired: Wired) -> None:
     await wired.end_a_job()
     await wired.notify()
     assert wired.sent() == []
-    assert "secrets.keys" in (await wired.view(hook))["last"]["answer"]
+    assert "secrets.keys" in (await wired.view(hook)).last.answer
 
 
 async def test_a_process_without_a_way_out_looks_at_nothing(rig: Rig) -> None:

@@ -22,17 +22,18 @@ OTHER = signing_secret(b"o" * 32)
 
 async def add(hooks: Hooks, who: Identity = OWNER, project: str = "default", url: str = URL) -> str:
     made = await hooks.add(who, project, url, events=ENDS, format=HookFormat.JSON, secret=SECRET)
-    return str(made["id"])
+    return made.id
 
 
 async def test_a_new_hook_shows_its_secret_once(wired: Wired) -> None:
-    desk = wired.rig.parts.hooks
-    made = await desk.add(OWNER, "default", URL, events=ENDS, format=HookFormat.JSON, secret=SECRET)
-    assert made["secret"] == SECRET.reveal()
-    assert (made["url"], made["events"], made["state"]) == (URL, ["completed", "failed", "cancelled"], "enabled")
-    for view in (await desk.listed(OWNER, "default"))[0], await desk.one(OWNER, "default", str(made["id"])[-6:]):
-        assert "secret" not in view
-        assert view["id"] == made["id"]
+    hooks = wired.rig.parts.hooks
+    made = await hooks.add(OWNER, "default", URL, events=ENDS, format=HookFormat.JSON, secret=SECRET)
+    assert made.secret == SECRET.reveal()
+    assert (made.url, made.events, made.state) == (URL, ("completed", "failed", "cancelled"), "enabled")
+    (listed,) = (await hooks.list_hooks(OWNER, "default")).items
+    for view in listed, await hooks.get(OWNER, "default", made.id[-6:]):
+        assert "secret" not in view.as_json()
+        assert view.id == made.id
 
 
 async def test_a_secret_lies_encrypted_and_is_nothing_that_jobs_or_people_can_name(wired: Wired) -> None:
@@ -40,7 +41,7 @@ async def test_a_secret_lies_encrypted_and_is_nothing_that_jobs_or_people_can_na
     (row,) = await wired.rig.rows(t.secrets)
     assert row["name"] == f"hook:{hook}"
     assert SECRET.reveal() not in json.dumps(row)
-    assert await wired.rig.parts.vault.listed(OWNER, "default") == []
+    assert (await wired.rig.parts.vault.list_secrets(OWNER, "default")).items == ()
     with pytest.raises(NotFound):
         await wired.rig.parts.vault.remove(OWNER, "default", f"hook:{hook}")
     with pytest.raises(BadInput):
@@ -58,11 +59,11 @@ async def test_new_keys_of_secrets_change_nothing_for_receivers(wired: Wired) ->
 
 
 async def test_after_a_rotation_the_old_secret_is_good_for_a_day(wired: Wired) -> None:
-    hook, desk = await wired.hook(), wired.rig.parts.hooks
-    assert (await desk.rotate(OWNER, "default", hook, OTHER))["secret"] == OTHER.reveal()
-    await desk.test(OWNER, "default", hook)
+    hook, hooks = await wired.hook(), wired.rig.parts.hooks
+    assert (await hooks.rotate(OWNER, "default", hook, OTHER)).secret == OTHER.reveal()
+    await hooks.test(OWNER, "default", hook)
     wired.rig.clock.move(OVERLAP)
-    await desk.test(OWNER, "default", hook)
+    await hooks.test(OWNER, "default", hook)
     during, after = wired.sent()
     for secret in (SECRET, OTHER):
         check(secret, during.headers, during.body, wired.rig.clock.now() - OVERLAP)
@@ -72,10 +73,10 @@ async def test_after_a_rotation_the_old_secret_is_good_for_a_day(wired: Wired) -
 
 
 async def test_rotating_twice_forgets_the_first(wired: Wired) -> None:
-    hook, desk = await wired.hook(), wired.rig.parts.hooks
-    await desk.rotate(OWNER, "default", hook, OTHER)
-    await desk.rotate(OWNER, "default", hook, signing_secret(b"3" * 32))
-    await desk.test(OWNER, "default", hook)
+    hook, hooks = await wired.hook(), wired.rig.parts.hooks
+    await hooks.rotate(OWNER, "default", hook, OTHER)
+    await hooks.rotate(OWNER, "default", hook, signing_secret(b"3" * 32))
+    await hooks.test(OWNER, "default", hook)
     (sent,) = wired.sent()
     check(OTHER, sent.headers, sent.body, wired.rig.clock.now())
     assert sent.headers["webhook-signature"].count("v1,") == 2
@@ -87,21 +88,21 @@ async def test_who_may_what(town: Town) -> None:
     hook = await add(hooks, who["manager"], "alpha")
     for name in ("viewer", "member", "share"):
         for attempt in (
-            hooks.listed(who[name], "alpha"),
-            hooks.one(who[name], "alpha", hook),
+            hooks.list_hooks(who[name], "alpha"),
+            hooks.get(who[name], "alpha", hook),
             add(hooks, who[name], "alpha"),
             hooks.change(who[name], "alpha", hook, enabled=False),
             hooks.rotate(who[name], "alpha", hook, OTHER),
             hooks.test(who[name], "alpha", hook),
-            hooks.deliveries(who[name], "alpha", hook, limit=5),
+            hooks.list_deliveries(who[name], "alpha", hook, limit=5),
             hooks.remove(who[name], "alpha", hook),
         ):
             with pytest.raises(Forbidden):
                 await attempt
     with pytest.raises(NotFound, match="no project"):
-        await hooks.listed(who["stranger"], "alpha")
+        await hooks.list_hooks(who["stranger"], "alpha")
     with pytest.raises(NotFound, match="no hook"):
-        await hooks.one(OWNER, "beta", hook)
+        await hooks.get(OWNER, "beta", hook)
 
 
 async def test_what_was_done_is_recorded_with_the_host_alone(town: Town) -> None:
@@ -120,34 +121,34 @@ async def test_what_was_done_is_recorded_with_the_host_alone(town: Town) -> None
 
 
 async def test_addresses_that_may_not_be_called_are_refused_when_they_are_given(wired: Wired) -> None:
-    desk = wired.rig.parts.hooks
+    hooks = wired.rig.parts.hooks
     hook = await wired.hook()
     for url, error in (("http://10.0.0.1/", RefusedByPolicy), ("ftp://x", BadInput), ("https://unknown/", BadInput)):
         with pytest.raises(error):
-            await add(desk, url=url)
+            await add(hooks, url=url)
         with pytest.raises(error):
-            await desk.change(OWNER, "default", hook, url=url)
-    assert (await wired.view(hook))["url"] == URL
+            await hooks.change(OWNER, "default", hook, url=url)
+    assert (await wired.view(hook)).url == URL
 
 
 async def test_a_change_keeps_what_it_does_not_name(wired: Wired) -> None:
-    hook, desk = await wired.hook(), wired.rig.parts.hooks
-    await desk.change(OWNER, "default", hook, url="https://other.example/")
-    view = await desk.change(OWNER, "default", hook, events=[HookEvent.FAILED, HookEvent.STARTED])
-    assert (view["url"], view["events"], view["enabled"]) == ("https://other.example/", ["started", "failed"], True)
-    assert (await desk.change(OWNER, "default", hook, enabled=False))["state"] == "disabled"
+    hook, hooks = await wired.hook(), wired.rig.parts.hooks
+    await hooks.change(OWNER, "default", hook, url="https://other.example/")
+    view = await hooks.change(OWNER, "default", hook, events=[HookEvent.FAILED, HookEvent.STARTED])
+    assert (view.url, view.events, view.enabled) == ("https://other.example/", ("started", "failed"), True)
+    assert (await hooks.change(OWNER, "default", hook, enabled=False)).state == "disabled"
 
 
 async def test_a_test_says_what_the_receiver_said_also_of_one_that_is_disabled(wired: Wired) -> None:
-    hook, desk = await wired.hook(), wired.rig.parts.hooks
-    await desk.change(OWNER, "default", hook, enabled=False)
-    good = await desk.test(OWNER, "default", hook)
+    hook, hooks = await wired.hook(), wired.rig.parts.hooks
+    await hooks.change(OWNER, "default", hook, enabled=False)
+    good = await hooks.test(OWNER, "default", hook)
     wired.post.replies[URL] = [DOWN]
-    bad = await desk.test(OWNER, "default", hook)
-    assert (good["outcome"], good["status"], good["answer"], good["type"]) == ("delivered", 200, "thanks", "ping")
-    assert (bad["outcome"], bad["status"], bad["answer"]) == ("failed", None, "nobody answers")
+    bad = await hooks.test(OWNER, "default", hook)
+    assert (good.outcome, good.status, good.answer, good.type) == ("delivered", 200, "thanks", "ping")
+    assert (bad.outcome, bad.status, bad.answer) == ("failed", None, "nobody answers")
     view = await wired.view(hook)
-    assert (view["state"], view["failures"]) == ("disabled", 0), "a test is no delivery"
+    assert (view.state, view.failures) == ("disabled", 0), "a test is no delivery"
     assert len(await wired.tries(hook)) == 2
 
 
@@ -162,13 +163,13 @@ async def test_what_is_removed_leaves_nothing(wired: Wired) -> None:
 
 
 async def test_references_are_endings_that_fit_one(wired: Wired) -> None:
-    desk = wired.rig.parts.hooks
+    hooks = wired.rig.parts.hooks
     hook = await wired.hook()
     for ref in (hook, hook.upper(), hook[-3:], f"hook-{hook[-6:]}"):
-        assert (await desk.one(OWNER, "default", ref))["id"] == hook
+        assert (await hooks.get(OWNER, "default", ref)).id == hook
     for ref in ("", "x", hook[-2:], "hook-", "%", hook + "0"):
         with pytest.raises(NotFound):
-            await desk.one(OWNER, "default", ref)
+            await hooks.get(OWNER, "default", ref)
 
 
 async def test_a_reference_that_fits_several_is_a_conflict(wired: Wired) -> None:
@@ -181,7 +182,7 @@ async def test_a_reference_that_fits_several_is_a_conflict(wired: Wired) -> None
 
     await wired.rig.sql(copy)
     with pytest.raises(Conflict):
-        await wired.rig.parts.hooks.one(OWNER, "default", first[-6:])
+        await wired.rig.parts.hooks.get(OWNER, "default", first[-6:])
 
 
 async def test_a_project_has_so_many_and_no_more(wired: Wired) -> None:
@@ -194,9 +195,9 @@ async def test_a_project_has_so_many_and_no_more(wired: Wired) -> None:
 async def test_a_server_without_a_way_out_says_so(wired: Wired) -> None:
     from crucible.control.hooks import Sender
 
-    desk = Hooks(wired.rig.ports, Sender(wired.rig.ports, wired.rig.parts.vault, None))
+    hooks = Hooks(wired.rig.ports, wired.rig.parts.access, Sender(wired.rig.ports, wired.rig.parts.vault, None))
     with pytest.raises(Trouble, match="sends no notifications"):
-        await add(desk)
+        await add(hooks)
 
 
 def test_the_fake_way_out_is_one(wired: Wired) -> None:

@@ -17,6 +17,7 @@ from crucible.core.hooks import ENDS, HookEvent, HookFormat, Reply
 from crucible.core.people import OWNER
 from crucible.core.secret import Secret
 from crucible.core.signing import signing_secret
+from crucible.core.views.hooks import DeliveryView, HookView
 
 URL = "https://hooks.example/one"
 SECRET = signing_secret(b"k" * 32)
@@ -36,19 +37,19 @@ class Wired:
         format: HookFormat = HookFormat.JSON,
         secret: Secret = SECRET,
     ) -> str:
-        desk = self.rig.parts.hooks
-        return str((await desk.add(OWNER, project, url, events=events, format=format, secret=secret))["id"])
+        hooks = self.rig.parts.hooks
+        return (await hooks.add(OWNER, project, url, events=events, format=format, secret=secret)).id
 
     async def row(self, hook: str) -> Hook:
         found = await self.rig.read(lambda conn: rows.one(conn, hook))
         assert found is not None
         return found
 
-    async def view(self, hook: str, project: str = "default") -> Any:
-        return await self.rig.parts.hooks.one(OWNER, project, hook)
+    async def view(self, hook: str, project: str = "default") -> HookView:
+        return await self.rig.parts.hooks.get(OWNER, project, hook)
 
-    async def tries(self, hook: str) -> list[Any]:
-        return list(await self.rig.parts.hooks.deliveries(OWNER, "default", hook, limit=100))
+    async def tries(self, hook: str) -> tuple[DeliveryView, ...]:
+        return (await self.rig.parts.hooks.list_deliveries(OWNER, "default", hook, limit=100)).items
 
     async def end_a_job(self, code: int = 0, **more: Any) -> str:
         """A job runs to its end."""

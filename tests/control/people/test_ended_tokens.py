@@ -16,7 +16,6 @@ from crucible.control.people import tokens
 from crucible.core.errors import NotFound
 from crucible.core.people import OWNER, Permission
 from crucible.core.retention import DAY
-from crucible.core.secret import Secret
 
 OLD = tokens.KEPT_AFTER + 1
 
@@ -29,12 +28,12 @@ async def add(
     rig: Rig, name: str, *, via: str = "token", expires: float | None = None, revoked: float | None = None
 ) -> None:
     """`expires` and `revoked` are seconds before now."""
-    user = (await rig.rows(t.users))[0]["id"]
-    now = rig.clock.now()
-    new = tokens.NewToken(f"tok-{name}", user, name, via, frozenset(), None if expires is None else now - expires)
+    now, made = rig.clock.now(), rig.clock.now() - 1000 * DAY
+    seconds = None if expires is None else now - expires - made
+    new = tokens.NewToken(f"tok-{name}", name, via, frozenset(), seconds)
 
     def insert(conn: Any) -> None:
-        tokens.add(conn, new, Secret(name), now - 1000 * DAY)
+        tokens.issue(conn, OWNER, new, made)
         ended = None if revoked is None else now - revoked
         conn.execute(update(t.tokens).where(t.tokens.c.id == new.id).values(revoked_at=ended))
 
@@ -65,16 +64,16 @@ async def test_those_that_ended_long_ago_go_and_the_others_stay(holding: Rig) ->
 
 async def test_what_was_done_with_them_stays(holding: Rig, town: Town) -> None:
     scopes = frozenset({Permission.READ})
-    made = await town.control.people.keys.make(OWNER, "laptop", scopes=scopes, seconds=60.0, user="member")
+    made = await town.control.tokens.create(OWNER, "laptop", scopes=scopes, seconds=60.0, user="member")
     before = await holding.rows(t.audit)
-    assert any(row["target"] == made["id"] for row in before)
+    assert any(row["target"] == made.id for row in before)
     holding.clock.move(60 + OLD)
     await holding.duties.renew(holding.ports.db, holding.clock)
     await holding.parts.retention.round()
     assert "laptop" not in await names(holding)
     assert await holding.rows(t.audit) == before
     with pytest.raises(NotFound):
-        await town.control.people.keys.revoke(OWNER, str(made["id"]))
+        await town.control.tokens.revoke(OWNER, made.id)
 
 
 async def test_many_go_in_parts(holding: Rig, monkeypatch: pytest.MonkeyPatch) -> None:

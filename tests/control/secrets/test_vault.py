@@ -21,6 +21,7 @@ from crucible.control.secrets.keyring import Keyring, new_key
 from crucible.core.errors import BadInput, Conflict, Forbidden, NotFound, Trouble
 from crucible.core.people import OWNER
 from crucible.core.secret import Secret
+from crucible.core.views.people import RotationView
 
 VALUE = "hunter2-hunter2"
 POINTS = ("secrets.key_added", "secrets.before_commit", "secrets.after_commit")
@@ -60,15 +61,15 @@ async def test_a_value_comes_back_to_jobs_and_lies_encrypted(rig: Rig) -> None:
 async def test_the_list_has_names_and_no_values(rig: Rig) -> None:
     await put(rig, "B")
     await put(rig, "A")
-    found = await rig.parts.vault.listed(OWNER, "default")
-    assert [(item["name"], item["updated_by"]) for item in found] == [("A", "owner"), ("B", "owner")]
-    assert all(set(item) == {"name", "updated_at", "updated_by"} for item in found)
+    found = (await rig.parts.vault.list_secrets(OWNER, "default")).items
+    assert [(item.name, item.updated_by) for item in found] == [("A", "owner"), ("B", "owner")]
+    assert all(set(item.as_json()) == {"name", "updated_at", "updated_by"} for item in found)
 
 
 async def test_a_new_value_takes_the_place_of_the_old(rig: Rig) -> None:
     await put(rig)
     view, created = await rig.parts.vault.set(OWNER, "default", "TOKEN", Secret("another value"))
-    assert (view["name"], created) == ("TOKEN", False)
+    assert (view.name, created) == ("TOKEN", False)
     assert await got(rig) == "another value"
 
 
@@ -99,7 +100,7 @@ async def test_who_may_what(town: Town) -> None:
     vault = town.control.secrets
     who = {name: await town.identity(name) for name in ("stranger", "viewer", "member", "manager")}
     await vault.set(who["manager"], "alpha", "TOKEN", Secret(VALUE))
-    assert [item["updated_by"] for item in await vault.listed(who["member"], "alpha")] == ["manager"]
+    assert [item.updated_by for item in (await vault.list_secrets(who["member"], "alpha")).items] == ["manager"]
     for name in ("member", "viewer"):
         with pytest.raises(Forbidden):
             await vault.set(who[name], "alpha", "TOKEN", Secret(VALUE))
@@ -108,9 +109,9 @@ async def test_who_may_what(town: Town) -> None:
         with pytest.raises(Forbidden):
             await vault.rotate(who[name])
     with pytest.raises(Forbidden):
-        await vault.listed(who["viewer"], "alpha")
+        await vault.list_secrets(who["viewer"], "alpha")
     with pytest.raises(NotFound, match="no project"):
-        await vault.listed(who["stranger"], "alpha")
+        await vault.list_secrets(who["stranger"], "alpha")
     with pytest.raises(NotFound, match="no project"):
         await vault.set(OWNER, "nowhere", "TOKEN", Secret(VALUE))
 
@@ -143,7 +144,7 @@ async def test_rotation_leaves_one_new_key_and_every_value(rig: Rig, keys: Path)
     for n in range(5):
         await put(rig, f"S{n}", f"value number {n}")
     before, rows_before = keys.read_text(), await rig.rows(t.secrets)
-    assert await rig.parts.vault.rotate(OWNER) == {"secrets": 5, "keys": 1}
+    assert await rig.parts.vault.rotate(OWNER) == RotationView(secrets=5, keys=1)
     assert len(Keyring(keys).read()) == 1
     assert keys.read_text() != before
     assert [await got(rig, f"S{n}") for n in range(5)] == [f"value number {n}" for n in range(5)]
@@ -153,7 +154,7 @@ async def test_rotation_leaves_one_new_key_and_every_value(rig: Rig, keys: Path)
 
 
 async def test_rotation_before_there_is_anything(rig: Rig, keys: Path) -> None:
-    assert (await rig.parts.vault.rotate(OWNER))["secrets"] == 0
+    assert (await rig.parts.vault.rotate(OWNER)).secrets == 0
     await put(rig)
     assert await got(rig) == VALUE
 
@@ -172,7 +173,7 @@ async def test_a_rotation_that_dies_loses_nothing(rig: Rig, keys: Path, point: s
         await rig.parts.vault.rotate(OWNER)
     disarm()
     assert old in Keyring(keys).read(), "the old key stays until all rows are encrypted anew"
-    again = Vault(rig.ports, keys)
+    again = Vault(rig.ports, rig.parts.access, keys)
     assert await got(rig) == VALUE
     await put(rig, "MEANWHILE", "set in between")
     if how == "a new start":
@@ -228,7 +229,8 @@ async def test_who_has_lost_the_keys_begins_anew(rig: Rig, keys: Path) -> None:
 
 async def test_a_server_whose_copy_of_the_keys_is_old_says_so_and_changes_nothing(rig: Rig, keys: Path) -> None:
     await put(rig)
-    twin = Vault((await other_worker(rig, "w2")).ports, keys.with_name("copy.keys"))
+    other = await other_worker(rig, "w2")
+    twin = Vault(other.ports, other.parts.access, keys.with_name("copy.keys"))
     keys.with_name("copy.keys").write_text(keys.read_text())
     await rig.parts.vault.rotate(OWNER)
     with pytest.raises(Trouble, match="is not the one"):

@@ -8,8 +8,9 @@ from crucible.control.db import schema as t
 from crucible.control.db.statement import Row, Statement, inserting
 from crucible.control.hooks.messages import Message
 from crucible.control.hooks.sending import Sent
-from crucible.control.views import View, iso
+from crucible.control.views import iso
 from crucible.core.hooks import Outcome
+from crucible.core.views.hooks import DeliveryView
 
 KEPT = 100
 """Of each hook."""
@@ -41,22 +42,23 @@ def add(conn: Connection, hook: str, message: Message, sent: Sent, outcome: Outc
     _TRIM.run(conn, of_hook=hook)
 
 
-def of(conn: Connection, hook: str, most: int = KEPT) -> list[View]:
+def list_deliveries(conn: Connection, hook: str, most: int = KEPT) -> list[DeliveryView]:
+    """Return the last tries, newest first."""
     return [_view(row) for row in _OF.all(conn, of_hook=hook, most=min(max(most, 1), KEPT))]
 
 
-def last(conn: Connection, hook: str) -> View | None:
-    return next(iter(of(conn, hook, 1)), None)
+def last(conn: Connection, hook: str) -> DeliveryView | None:
+    return next(iter(list_deliveries(conn, hook, 1)), None)
 
 
-def _view(row: Row) -> View:
-    return {
-        "id": row["message"],
-        "type": row["type"],
-        "job": row["job"],
-        "at": iso(row["at"]),
-        "seconds": round(row["seconds"], 3),
-        "outcome": row["outcome"],
-        "status": row["status"],
-        "answer": row["answer"] or None,
-    }
+def _view(row: Row) -> DeliveryView:
+    return DeliveryView(
+        id=row["message"],
+        type=row["type"],
+        job=row["job"],
+        at=iso(row["at"]),
+        seconds=round(row["seconds"], 3),
+        outcome=row["outcome"],
+        status=row["status"],
+        answer=row["answer"] or None,
+    )

@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from sqlalchemy import Connection, select
 
 from crucible.control.db import schema as t
-from crucible.control.db.statement import Statement, inserting
-from crucible.control.views import View, iso
+from crucible.control.db.statement import Row, Statement, inserting
+from crucible.control.views import iso
 from crucible.core.lifecycle import Job
 from crucible.core.people import OWNER, Identity
+from crucible.core.views.people import DeedPage, DeedView
 
 MAX_TARGET = 200
 
@@ -52,8 +53,8 @@ def note_job(
         note(conn, who, action, job.id, now, job.project, data)
 
 
-def listed(conn: Connection, projects: frozenset[str] | None, before: int | None, limit: int) -> View:
-    """Newest first; those of some projects only, unless None. `next` is where the following page begins."""
+def list_deeds(conn: Connection, projects: frozenset[str] | None, before: int | None, limit: int) -> DeedPage:
+    """Return a page, newest first; `projects` None: of all. `next` is where the following page begins."""
     query = select(t.audit).order_by(_c.cursor.desc()).limit(limit + 1)
     if projects is not None:
         query = query.where(_c.project.in_(projects))
@@ -61,20 +62,18 @@ def listed(conn: Connection, projects: frozenset[str] | None, before: int | None
         query = query.where(_c.cursor < before)
     rows = conn.execute(query).mappings().all()
     page = rows[:limit]
-    return {
-        "items": [
-            {
-                "cursor": row["cursor"],
-                "at": iso(row["at"]),
-                "user": row["name"],
-                "via": row["via"],
-                "token": row["token"],
-                "action": row["action"],
-                "target": row["target"],
-                "project": row["project"],
-                "data": json.loads(row["data"]),
-            }
-            for row in page
-        ],
-        "next": page[-1]["cursor"] if len(rows) > len(page) else None,
-    }
+    return DeedPage(items=tuple(map(_view, page)), next=page[-1]["cursor"] if len(rows) > len(page) else None)
+
+
+def _view(row: Row) -> DeedView:
+    return DeedView(
+        cursor=row["cursor"],
+        at=iso(row["at"]),
+        user=row["name"],
+        via=row["via"],
+        token=row["token"],
+        action=row["action"],
+        target=row["target"],
+        project=row["project"],
+        data=json.loads(row["data"]),
+    )

@@ -9,9 +9,9 @@ from sqlalchemy import Connection
 
 from crucible.control.db.statement import Row
 from crucible.control.people import audit, tokens, users
-from crucible.control.views import View
 from crucible.core.openid import Person, checked_subject
 from crucible.core.people import Identity, checked_email
+from crucible.core.views.people import UserView
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class UserChange:
         if self.subject is not None:
             checked_subject(self.subject)
 
-    def make(self, conn: Connection, who: Identity, name: str, now: float) -> View:
+    def make(self, conn: Connection, who: Identity, name: str, now: float) -> UserView:
         """Raises NotFound, Conflict. Whoever got in by what is no longer so is out."""
         row = users.named(conn, name)
         users.change(conn, row["id"], self._values(conn, row, now))

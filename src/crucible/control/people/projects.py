@@ -1,4 +1,4 @@
-"""Projects and their members. Functions of a Connection; who may call them is decided at the desk."""
+"""Projects and their members. Functions of a Connection; service.py decides who may call them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from sqlalchemy import Connection, bindparam, delete, func, select, update
 
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement, inserting
-from crucible.control.views import View, iso
+from crucible.control.views import iso
 from crucible.core.errors import Conflict, NotFound
 from crucible.core.people import DEFAULT_PROJECT, Role
+from crucible.core.views.people import MemberView, ProjectView
 
 _c, _m = t.projects.c, t.members.c
 _NAMED = Statement(select(t.projects).where(_c.name == bindparam("called")))
@@ -57,24 +58,27 @@ def leave(conn: Connection, project: str, user: str) -> bool:
     return _LEAVE.run(conn, in_project=project, of_user=user) > 0
 
 
-def listed(conn: Connection, visible: frozenset[str] | None) -> list[View]:
-    """Those that are visible (None: all), by name; the default project is always there."""
+def list_projects(conn: Connection, visible: frozenset[str] | None) -> list[ProjectView]:
+    """Return those that are visible (None: all), by name; the default project always exists."""
     query = (
         select(_c.name, _c.about, _c.created_at, func.count(_m.user).label("members"))
         .join(t.members, _m.project == _c.name, isouter=True)
         .group_by(_c.name, _c.about, _c.created_at)
     )
-    rows = conn.execute(query).mappings().all()
-    found = {row["name"]: {**dict(row), "created_at": iso(row["created_at"])} for row in rows}
-    found.setdefault(DEFAULT_PROJECT, {"name": DEFAULT_PROJECT, "about": "", "created_at": None, "members": 0})
+    found = {DEFAULT_PROJECT: ProjectView(name=DEFAULT_PROJECT)}
+    for row in conn.execute(query).mappings():
+        found[row["name"]] = ProjectView(
+            name=row["name"], about=row["about"], members=row["members"], created_at=iso(row["created_at"])
+        )
     return [found[name] for name in sorted(found) if visible is None or name in visible]
 
 
-def members(conn: Connection, project: str) -> list[View]:
+def list_members(conn: Connection, project: str) -> list[MemberView]:
     query = (
         select(t.users.c.name, _m.role, _m.since)
         .join(t.users, t.users.c.id == _m.user)
         .where(_m.project == project)
         .order_by(t.users.c.name)
     )
-    return [{**dict(row), "since": iso(row["since"])} for row in conn.execute(query).mappings()]
+    rows = conn.execute(query).mappings()
+    return [MemberView(name=row["name"], role=row["role"], since=iso(row["since"])) for row in rows]

@@ -15,11 +15,12 @@ from sqlalchemy import Connection, bindparam, delete, or_, select, update
 
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Row, Statement, inserting
-from crucible.control.people import users
-from crucible.control.views import View, iso
+from crucible.control.people import audit, users
+from crucible.control.views import iso
 from crucible.core.errors import NotFound
-from crucible.core.people import Identity, Permission, Role, Via
+from crucible.core.people import SESSION_SECONDS, Identity, Permission, Role, Via
 from crucible.core.secret import Secret
+from crucible.core.views.people import TokenView
 
 PREFIX = "crt_"
 """Tells people, and scanners of leaked secrets, what they found."""
@@ -29,6 +30,8 @@ USED_EVERY = 60.0
 KEPT_AFTER = 30 * 86400.0
 """Seconds for which one that has ended is still kept, and listed."""
 MOST_LISTED = 500
+LONGEST = 10 * 365 * 86400.0
+"""Seconds for which a token is good at most, if it expires."""
 
 _c, _u = t.tokens.c, t.users.c
 _COLUMNS = ("id", "user", "name", "via", "digest", "scopes", "project", "job", "created_at", "expires_at")
@@ -55,16 +58,18 @@ _FORGET = Statement(
 
 @dataclass(frozen=True)
 class NewToken:
-    """`ends_at` None: it does not expire. `project` and `job` hold it to one of them."""
+    """`seconds` None: it does not expire. `project` and `job` restrict it to one. `user`: its holder's name (default:
+    whoever creates it).
+    """
 
     id: str
-    user: str
     name: str
     via: str
     scopes: frozenset[Permission]
-    ends_at: float | None
+    seconds: float | None
     project: str | None = None
     job: str | None = None
+    user: str | None = None
 
 
 def make() -> Secret:
@@ -76,20 +81,41 @@ def digest(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
-def add(conn: Connection, new: NewToken, secret: Secret, now: float) -> None:
+def issue(conn: Connection, who: Identity, new: NewToken, now: float) -> TokenView:
+    """Store a token and note who created it. The token itself is in this view and nowhere else."""
+    users.ensure_owner(conn, now)
+    secret, scopes = make(), sorted(new.scopes)
+    ends_at = None if new.seconds is None else now + min(new.seconds, LONGEST)
     _ADD.run(
         conn,
         id=new.id,
-        user=new.user,
+        user=who.user if new.user is None else users.named(conn, new.user)["id"],
         name=new.name,
         via=new.via,
         digest=digest(secret.reveal()),
-        scopes=" ".join(sorted(new.scopes)),
+        scopes=" ".join(scopes),
         project=new.project,
         job=new.job,
         created_at=now,
-        expires_at=new.ends_at,
+        expires_at=ends_at,
     )
+    noted = {"name": new.name, "scopes": scopes}
+    audit.note(conn, who, f"{new.via}.create", new.id, now, project=new.project, data=noted)
+    return TokenView(
+        id=new.id,
+        name=new.name,
+        via=new.via,
+        user=new.user or who.name,
+        scopes=tuple(scopes),
+        project=new.project,
+        job=new.job,
+        expires_at=iso(ends_at),
+        token=secret.reveal(),
+    )
+
+
+def start_session(conn: Connection, who: Identity, token: str, now: float) -> TokenView:
+    return issue(conn, who, NewToken(token, "session", Via.SESSION.value, who.scopes, SESSION_SECONDS), now)
 
 
 @dataclass(frozen=True)
@@ -150,7 +176,7 @@ def of(conn: Connection, ref: str) -> Row:
     return rows[0]
 
 
-def listed(conn: Connection, user: str | None, now: float) -> list[View]:
+def list_tokens(conn: Connection, user: str | None, now: float) -> list[TokenView]:
     """A user's, or with None everybody's, newest first; without login links and those that ended long ago."""
     query = (
         select(t.tokens, _u.name.label("user_name"))
@@ -161,23 +187,31 @@ def listed(conn: Connection, user: str | None, now: float) -> list[View]:
     )
     if user is not None:
         query = query.where(_c.user == user)
-    return [view(row, now) for row in conn.execute(query).mappings()]
+    return [_view(row, now) for row in conn.execute(query).mappings()]
 
 
-def view(row: Row, now: float) -> View:
-    return {
-        "id": row["id"],
-        "user": row["user_name"],
-        "name": row["name"],
-        "via": row["via"],
-        "scopes": row["scopes"].split(),
-        "project": row["project"],
-        "job": row["job"],
-        "state": _state(row, now),
-        "created_at": iso(row["created_at"]),
-        "expires_at": iso(row["expires_at"]),
-        "used_at": iso(row["used_at"]),
-    }
+def share_link(conn: Connection, token: str, now: float) -> TokenView | None:
+    """Return what a share link is, with the token itself; None for anything else."""
+    row = _FOUND.first(conn, sha256=digest(token))
+    if row is None or row["via"] != Via.SHARE or not _good(row, now):
+        return None
+    return _view(row, now).model_copy(update={"token": token})
+
+
+def _view(row: Row, now: float) -> TokenView:
+    return TokenView(
+        id=row["id"],
+        user=row["user_name"],
+        name=row["name"],
+        via=row["via"],
+        scopes=row["scopes"].split(),
+        project=row["project"],
+        job=row["job"],
+        state=_state(row, now),
+        created_at=iso(row["created_at"]),
+        expires_at=iso(row["expires_at"]),
+        used_at=iso(row["used_at"]),
+    )
 
 
 def _good(row: Row, now: float) -> bool:

@@ -1,4 +1,4 @@
-"""Users. Functions of a Connection; who may call them is decided at the desk."""
+"""Users. Functions of a Connection; service.py decides who may call them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from sqlalchemy import Connection, bindparam, select, update
 
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Row, Statement, inserting
-from crucible.control.views import View, iso
+from crucible.control.views import iso
 from crucible.core.errors import Conflict, NotFound
 from crucible.core.people import OWNER, Identity, Via
+from crucible.core.views.people import UserView
 
 _c = t.users.c
 _ID = Statement(select(t.users).where(_c.id == bindparam("user")))
@@ -100,7 +101,7 @@ def change(conn: Connection, user: str, values: Mapping[str, Any]) -> None:
         conn.execute(update(t.users).where(_c.id == user).values(**values))
 
 
-def anybody(conn: Connection) -> bool:
+def is_there_any(conn: Connection) -> bool:
     """Whether there is a user besides the owner who is not kept out."""
     return conn.execute(select(_c.id).where(_c.disabled_at.is_(None), _c.id != OWNER.user).limit(1)).first() is not None
 
@@ -109,7 +110,7 @@ def roles(conn: Connection, user: str) -> dict[str, str]:
     return {row["project"]: row["role"] for row in _ROLES.all(conn, user=user)}
 
 
-def listed(conn: Connection) -> list[View]:
+def list_users(conn: Connection) -> list[UserView]:
     rows = conn.execute(select(t.users).order_by(_c.name)).mappings().all()
     c = t.members.c
     held: dict[str, dict[str, str]] = {}
@@ -118,15 +119,15 @@ def listed(conn: Connection) -> list[View]:
     return [view(row, held.get(row["id"], {})) for row in rows]
 
 
-def view(row: Row, roles: Mapping[str, str]) -> View:
-    return {
-        "id": row["id"],
-        "name": row["name"],
-        "admin": bool(row["admin"]),
-        "password": row["password"] is not None,
-        "email": row["email"],
-        "tied": row["subject"] is not None,
-        "disabled": row["disabled_at"] is not None,
-        "projects": dict(roles),
-        "created_at": iso(row["created_at"]),
-    }
+def view(row: Row, roles: Mapping[str, str]) -> UserView:
+    return UserView(
+        id=row["id"],
+        name=row["name"],
+        admin=bool(row["admin"]),
+        password=row["password"] is not None,
+        email=row["email"],
+        tied=row["subject"] is not None,
+        disabled=row["disabled_at"] is not None,
+        projects=dict(roles),
+        created_at=iso(row["created_at"]),
+    )

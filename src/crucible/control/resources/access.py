@@ -1,6 +1,6 @@
-"""Which job a caller means, and what the caller may do with it.
+"""Which job or project a caller means, and what the caller may do with it.
 
-A job that the caller may not see is reported as missing; one that they may see but not change is refused.
+One that the caller may not see is reported as missing; one that they may see but not change is refused.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from crucible.control import queries
 from crucible.control.db.port import Db
-from crucible.control.people import audit
+from crucible.control.people import audit, projects
 from crucible.control.ports import Clock
 from crucible.core.people import OWNER, Identity, Permission
 
@@ -32,6 +32,13 @@ class Access:
         found = await self.find(who, ref)
         who.need(Permission.WRITE, found.project)
         return found.id
+
+    async def need_project(self, who: Identity, project: str, permission: Permission = Permission.READ) -> None:
+        """Raise NotFound unless there is this project and the caller may see it, Forbidden without the permission."""
+        if not who.may(Permission.READ, project):
+            raise projects.missing(project)
+        await self.db.read(lambda conn: projects.need(conn, project))
+        who.need(permission, project)
 
     async def need_operator(self, who: Identity, action: str, target: str) -> None:
         """Raise Forbidden unless the caller operates this deployment; note what they are about to do."""

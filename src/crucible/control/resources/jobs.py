@@ -23,6 +23,7 @@ from crucible.core.errors import CrucibleError
 from crucible.core.jobfilter import JobFilter
 from crucible.core.people import Identity, Permission
 from crucible.core.spec import JobSpec
+from crucible.core.views.people import TokenView
 
 RECENT_BYTES = 4096
 RECENT_LINES = 20
@@ -94,10 +95,10 @@ class Jobs:
 
     # Changing
 
-    async def share(self, who: Identity, ref: str, *, name: str, seconds: float) -> View:
+    async def share(self, who: Identity, ref: str, *, name: str, seconds: float) -> TokenView:
         """Return a token that shows this job, and nothing else, to anyone who has it."""
         found = await self._access.find(who, ref)
-        return await self._parts.people.keys.share(who, found.id, found.project, name, seconds)
+        return await self._parts.tokens.share(who, found.id, found.project, name, seconds)
 
     async def submit(self, who: Identity, spec: JobSpec, key: str | None) -> Submitted:
         """Store a job; when this returns it is durable. The same `key` again returns the same job."""

@@ -9,8 +9,9 @@ from sqlalchemy import Connection, bindparam, delete, select, update
 from crucible.control import meta
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Row, Statement, inserting
-from crucible.control.views import View, iso
+from crucible.control.views import iso
 from crucible.core.projectsecrets import is_secret_name
+from crucible.core.views.people import SecretView
 
 KEY = "secrets_key"
 """In `meta`: the fingerprint of the key that all rows are encrypted with."""
@@ -43,10 +44,13 @@ def held_key(conn: Connection) -> str | None:
     return meta.get(conn, KEY)
 
 
-def listed(conn: Connection, project: str) -> list[View]:
-    """Those that people set."""
-    found = [row for row in _LISTED.all(conn, in_project=project) if is_secret_name(row["name"])]
-    return [{**row, "updated_at": iso(row["updated_at"])} for row in found]
+def list_secrets(conn: Connection, project: str) -> list[SecretView]:
+    """Return those that people set."""
+    return [
+        SecretView(name=row["name"], updated_at=iso(row["updated_at"]), updated_by=row["updated_by"])
+        for row in _LISTED.all(conn, in_project=project)
+        if is_secret_name(row["name"])
+    ]
 
 
 def every(conn: Connection) -> Sequence[Row]:

@@ -11,21 +11,25 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import structlog
-from sqlalchemy import Connection
+from sqlalchemy import Connection, bindparam, select
 
-from crucible.control import meta
+from crucible.control import codec, meta
 from crucible.control.crashpoints import crashpoint
+from crucible.control.db import schema as t
+from crucible.control.db.statement import Statement
 from crucible.control.people import audit, projects
-from crucible.control.people.office import Office
 from crucible.control.ports import Ports
+from crucible.control.resources.access import Access
 from crucible.control.secrets import rows
 from crucible.control.secrets.cipher import Cipher
 from crucible.control.secrets.keyring import Key, Keyring, new_key
-from crucible.control.views import View, iso
+from crucible.control.views import iso
 from crucible.core.errors import BadInput, Conflict, Trouble
+from crucible.core.lifecycle import AttemptState
 from crucible.core.people import Identity, Permission
 from crucible.core.projectsecrets import checked_secret_name, checked_secret_value, is_secret_name, missing_secret
 from crucible.core.secret import Secret
+from crucible.core.views.people import RotationView, SecretPage, SecretView
 
 log = structlog.get_logger(__name__)
 
@@ -33,47 +37,50 @@ LANE = "secrets"
 WRITE_SECONDS = 30.0
 MOST_BYTES = 256 * 1024
 """Of all secrets of one job: what a program can be given as variables has an end."""
+_ATTEMPT = Statement(
+    select(t.attempts.c.state, t.jobs.c.project, t.jobs.c.spec)
+    .select_from(t.attempts.join(t.jobs, t.jobs.c.id == t.attempts.c.job))
+    .where(t.attempts.c.id == bindparam("attempt"))
+)
 
 
-class Vault(Office):
+class Vault:
     """Members of a project may list and use its secrets, its admins set and remove them. Values never come back."""
 
-    def __init__(self, ports: Ports, keys: Path) -> None:
-        super().__init__(ports)
+    def __init__(self, ports: Ports, access: Access, keys: Path) -> None:
+        self._ports = ports
+        self._access = access
         self._keyring = Keyring(keys)
 
     # for people
 
-    async def listed(self, who: Identity, project: str) -> list[View]:
-        await self._visible(who, project)
-        who.need(Permission.WRITE, project)
-        return await self._ports.db.read(lambda conn: rows.listed(conn, project))
+    async def list_secrets(self, who: Identity, project: str) -> SecretPage:
+        await self._access.need_project(who, project, Permission.WRITE)
+        return SecretPage(items=tuple(await self._ports.db.read(lambda conn: rows.list_secrets(conn, project))))
 
-    async def set(self, who: Identity, project: str, name: str, value: Secret) -> tuple[View, bool]:
-        """The secret as it is listed, and whether it is new."""
-        await self._visible(who, project)
-        who.need(Permission.MANAGE, project)
+    async def set(self, who: Identity, project: str, name: str, value: Secret) -> tuple[SecretView, bool]:
+        """Return the secret as it is listed, and whether it is new."""
+        await self._access.need_project(who, project, Permission.MANAGE)
         checked_secret_name(name)
         checked_secret_value(value.reveal())
 
-        def put(conn: Connection, now: float) -> tuple[View, bool]:
+        def put(conn: Connection, now: float) -> tuple[SecretView, bool]:
             projects.need(conn, project)
             created = self.keep(conn, project, name, value, now, who.name)
             audit.note(conn, who, "secret.set", name, now, project=project, data={"new": created})
-            return {"name": name, "updated_at": iso(now), "updated_by": who.name}, created
+            return SecretView(name=name, updated_at=iso(now), updated_by=who.name), created
 
-        return await self._write(put)
+        return await self._ports.write(put)
 
     async def remove(self, who: Identity, project: str, name: str) -> None:
-        await self._visible(who, project)
-        who.need(Permission.MANAGE, project)
+        await self._access.need_project(who, project, Permission.MANAGE)
 
         def drop(conn: Connection, now: float) -> None:
             if not is_secret_name(name) or not self.forget(conn, project, name):
                 raise missing_secret(name, project)
             audit.note(conn, who, "secret.remove", name, now, project=project)
 
-        await self._write(drop)
+        await self._ports.write(drop)
 
     # for the server itself, inside a transaction
 
@@ -115,9 +122,16 @@ class Vault(Office):
             raise BadInput(what, fix="Put large things into files that the job fetches with a secret.")
         return handed
 
+    def values_of_attempt(self, conn: Connection, attempt: str) -> dict[str, Secret] | None:
+        """Return the current values that an attempt's job names, by variable; None once it is over, or unknown."""
+        row = _ATTEMPT.first(conn, attempt=attempt)
+        if row is None or row["state"] == AttemptState.ENDED.value:
+            return None
+        return self.values(conn, row["project"], codec.spec(row["spec"]).secrets)
+
     # keys
 
-    async def rotate(self, who: Identity) -> View:
+    async def rotate(self, who: Identity) -> RotationView:
         """A new key; every secret is encrypted anew with it, and the old keys are dropped."""
         who.need(Permission.OPERATE)
         await self._ports.db.read(lambda conn: self._keys(meta.get(conn, rows.KEY)))
@@ -125,7 +139,7 @@ class Vault(Office):
             await self._keep((new_key(), *self._keyring.read()))
             crashpoint("secrets.key_added")
             count = await self._finish(who)
-        return {"secrets": count, "keys": 1}
+        return RotationView(secrets=count)
 
     async def settle(self) -> None:
         """Do what is left of a rotation that did not come to its end. Called when a server starts."""
@@ -155,7 +169,7 @@ class Vault(Office):
             crashpoint("secrets.before_commit")
             return keys[0], len(found)
 
-        newest, count = await self._write(anew)
+        newest, count = await self._ports.write(anew)
         crashpoint("secrets.after_commit")
         await self._keep((newest,))
         return count

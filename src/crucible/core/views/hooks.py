@@ -42,9 +42,6 @@ class HookView(PartialView):
     rotated_at: str | None = None
     secret: str | None = sometimes(None, repr=False)
 
-    def as_json(self) -> dict[str, object]:
-        return self.model_dump(mode="json", exclude=None if self.secret else {"secret"})
-
 
 class HookPage(View):
     items: tuple[HookView, ...]

@@ -60,8 +60,8 @@ class TokenView(RevokedView, PartialView):
     created_at: str | None = sometimes(None)
     expires_at: str | None = None
     used_at: str | None = sometimes(None)
-    token: str | None = sometimes(None)
-    url: str | None = sometimes(None)
+    token: str | None = sometimes(None, repr=False)
+    url: str | None = sometimes(None, repr=False)
 
 
 class WaysView(View):

@@ -63,7 +63,7 @@ class Safe:
                 )
 
     def _opened(self, names: list[str]) -> dict[str, str]:
-        vault = Vault(None, self.keys)  # type: ignore[arg-type]  # values need no port
+        vault = Vault(None, None, self.keys)  # type: ignore[arg-type]  # values need no port
         wanted = {name: name for name in names}
         try:
             found = self.db.ask(lambda conn: vault.values(conn, DEFAULT_PROJECT, wanted))

@@ -13,6 +13,7 @@ from crucible.control.people.openid import OpenIdLogin
 from crucible.core.openid import Answer, Client, Command, Landing
 from crucible.core.people import OWNER, Identity
 from crucible.core.secret import Secret
+from crucible.core.views.people import DeedView
 
 __all__ = ["rig", "town"]
 
@@ -50,13 +51,12 @@ class Gatehouse:
 
     async def who(self, landing: Landing) -> Identity:
         assert landing.session is not None
-        found = await self.town.control.people.identify(str(landing.session["token"]))
+        found = await self.town.control.tokens.identify(str(landing.session.token))
         assert found is not None
         return found
 
-    async def deeds(self) -> list[dict[str, Any]]:
-        page: Any = await self.town.control.people.audit(OWNER, project=None, before=None, limit=20)
-        return list(page["items"])
+    async def deeds(self) -> tuple[DeedView, ...]:
+        return (await self.town.control.people.audit(OWNER, project=None, before=None, limit=20)).items
 
 
 @pytest.fixture

@@ -75,7 +75,7 @@ async def test_a_new_address_ties_anew(house: Gatehouse) -> None:
     before = await house.sign_in()
     await house.town.control.people.change_user(OWNER, "ada", email="ada@example.org")
     assert before.session is not None
-    assert await house.town.control.people.identify(str(before.session["token"])) is None, "who was tied is out"
+    assert await house.town.control.tokens.identify(str(before.session.token)) is None, "who was tied is out"
     house.provider.person = {**ADA, "sub": "another"}
     assert (await house.sign_in()).user == "ada"
     house.provider.person = ADA
@@ -177,7 +177,7 @@ async def test_people_of_a_domain_become_members_of_a_project(house: Gatehouse) 
     for _ in range(2):
         who = await house.who(await welcoming.sign_in())
         assert (who.name, dict(who.roles), who.admin) == (EVE["email"], {"newcomers": Role.MEMBER}, False)
-    actions = [deed["action"] for deed in await house.deeds()]
+    actions = [deed.action for deed in await house.deeds()]
     assert [actions.count(name) for name in ("user.tie", "session.create")] == [1, 2]
     assert {"user.create", "member.set"} <= set(actions)
 
@@ -195,9 +195,9 @@ async def test_it_is_written_down_who_came_and_who_did_not(house: Gatehouse) -> 
     with pytest.raises(Forbidden):
         await house.sign_in()
     newest, session, tied = (await house.deeds())[:3]
-    assert (newest["action"], newest["target"], newest["data"]["why"]) == ("login.refuse", EVE["email"], "unknown")
-    assert (session["action"], session["user"]) == ("session.create", "ada")
-    assert (tied["action"], tied["data"]["subject"]) == ("user.tie", ADA["sub"])
+    assert (newest.action, newest.target, newest.data["why"]) == ("login.refuse", EVE["email"], "unknown")
+    assert (session.action, session.user) == ("session.create", "ada")
+    assert (tied.action, tied.data["subject"]) == ("user.tie", ADA["sub"])
 
 
 async def test_an_address_that_only_userinfo_tells(house: Gatehouse) -> None:
@@ -497,7 +497,7 @@ async def test_a_command_fetches_its_session_with_the_verifier(house: Gatehouse)
     given = dict(parse_qsl(urlsplit(str(landing.handover)).query))
     assert given["state"] == "echo-1"
     session = await house.login.fetch(given["code"], VERIFIER)
-    assert session["user"] == "ada"
+    assert session.user == "ada"
     with pytest.raises(NotAllowed):
         await house.login.fetch(given["code"], VERIFIER)
 
@@ -530,10 +530,10 @@ async def test_a_user_who_was_disabled_meanwhile(house: Gatehouse) -> None:
 
 async def test_a_commands_code_is_no_login_link_and_no_token(house: Gatehouse) -> None:
     code = await handed(house)
-    assert await house.town.control.people.identify(code) is None
+    assert await house.town.control.tokens.identify(code) is None
     with pytest.raises(NotAllowed):
-        await house.town.control.people.door.redeem(code)
-    link = str((await house.town.control.people.door.link(OWNER))["token"])
+        await house.town.control.login.redeem(code)
+    link = str((await house.town.control.login.link(OWNER)).token)
     with pytest.raises(CrucibleError):
         await house.login.fetch(link, VERIFIER)
 

@@ -9,20 +9,19 @@ from urllib.parse import urlencode
 import httpx2
 from sqlalchemy import Connection
 
-from crucible.control.people import users
-from crucible.control.people.office import Office
+from crucible.control.people import tokens, users
 from crucible.control.people.openid import signins
 from crucible.control.people.openid.admission import admit
 from crucible.control.people.openid.provider import Provider
 from crucible.control.people.openid.signins import SignIn
 from crucible.control.people.openid.transport import trouble
 from crucible.control.ports import Ports
-from crucible.control.views import View
 from crucible.core.errors import BadInput, NotAllowed, TimedOut
 from crucible.core.ids import Prefix
 from crucible.core.openid import Answer, Begun, Client, Command, Landing, Person, Refusal, challenge_of, local_path
 from crucible.core.people import Identity
 from crucible.core.secret import Secret
+from crucible.core.views.people import TokenView
 
 LANE = "openid"
 AWAY_SECONDS = 600.0
@@ -33,9 +32,9 @@ CALL_SECONDS = 30.0
 T = TypeVar("T")
 
 
-class OpenIdLogin(Office):
+class OpenIdLogin:
     def __init__(self, ports: Ports, client: Client, transport: httpx2.BaseTransport) -> None:
-        super().__init__(ports)
+        self._ports = ports
         self._client = client
         self._provider = Provider(client, transport)
 
@@ -59,7 +58,7 @@ class OpenIdLogin(Office):
             local_path(path)
         new = SignIn(self._client.issuer, redirect_uri, path, command)
         url = await self._asked(lambda: self._provider.way(new))
-        await self._write(lambda conn, now: signins.begin(conn, new, now, AWAY_SECONDS))
+        await self._ports.write(lambda conn, now: signins.begin(conn, new, now, AWAY_SECONDS))
         return Begun(url, Secret(new.browser))
 
     async def finish(self, answer: Answer) -> Landing:
@@ -73,10 +72,10 @@ class OpenIdLogin(Office):
             return Landing(who.name, handover=await self._handed_over(who, going.command))
         return Landing(who.name, await self._session(who), going.path)
 
-    async def fetch(self, code: str, verifier: str) -> View:
+    async def fetch(self, code: str, verifier: str) -> TokenView:
         """The session of a command for the code that its listener was given; raises NotAllowed."""
         challenge = challenge_of(verifier)
-        who = await self._write(lambda conn, now: _fetched(conn, code, challenge, now))
+        who = await self._ports.write(lambda conn, now: _fetched(conn, code, challenge, now))
         if who is None:
             raise NotAllowed(
                 "This code is not good.",
@@ -84,6 +83,10 @@ class OpenIdLogin(Office):
                 fix="Run `crucible login` again.",
             )
         return await self._session(who)
+
+    async def _session(self, who: Identity) -> TokenView:
+        session = self._ports.ids.new(Prefix.TOKEN)
+        return await self._ports.write(lambda conn, now: tokens.start_session(conn, who, session, now))
 
     async def _asked(self, work: Callable[[], T]) -> T:
         """The provider has a lane of its own: one that hangs holds up those who sign in, and nobody else."""
@@ -94,7 +97,7 @@ class OpenIdLogin(Office):
 
     async def _taken(self, answer: Answer) -> SignIn:
         state, browser = answer.state or "", answer.browser or ""
-        going = await self._write(lambda conn, now: signins.take(conn, state, browser, now))
+        going = await self._ports.write(lambda conn, now: signins.take(conn, state, browser, now))
         if going is None or going.issuer != self._client.issuer:
             raise NotAllowed(
                 "This sign-in was not begun here, or is over.",
@@ -105,15 +108,14 @@ class OpenIdLogin(Office):
 
     async def _admitted(self, person: Person) -> Identity:
         new_user = self._ports.ids.new(Prefix.USER)
-        found = await self._write(lambda conn, now: admit(conn, self._client, person, new_user, now))
+        found = await self._ports.write(lambda conn, now: admit(conn, self._client, person, new_user, now))
         if isinstance(found, Refusal):
             raise found.error
         return found
 
     async def _handed_over(self, who: Identity, command: Command) -> str:
-        code = signins.random_text()
-        challenge = command.challenge
-        await self._write(lambda conn, now: signins.hand_over(conn, code, who.user, challenge, now, FETCH_SECONDS))
+        code, user, challenge = signins.random_text(), who.user, command.challenge
+        await self._ports.write(lambda conn, now: signins.hand_over(conn, code, user, challenge, now, FETCH_SECONDS))
         return f"http://127.0.0.1:{command.port}/?{urlencode({'code': code, 'state': command.echo})}"
 
 

@@ -21,7 +21,7 @@ async def test_a_token_stands_for_its_user(town: Town) -> None:
 
 @pytest.mark.parametrize("token", ["", "crt_", "crt_" + "x" * 43, "o" * 63])
 async def test_what_was_never_issued_stands_for_nobody(town: Town, token: str) -> None:
-    assert await town.control.people.identify(token) is None
+    assert await town.control.tokens.identify(token) is None
 
 
 async def test_the_token_is_not_in_the_database(town: Town) -> None:
@@ -32,29 +32,29 @@ async def test_the_token_is_not_in_the_database(town: Town) -> None:
 async def test_it_ends_when_its_time_is_over(town: Town) -> None:
     token = await token_of(town.control, "member", seconds=60.0)
     town.rig.clock.time += 59
-    assert await town.control.people.identify(token)
+    assert await town.control.tokens.identify(token)
     town.rig.clock.time += 1
-    assert await town.control.people.identify(token) is None
+    assert await town.control.tokens.identify(token) is None
 
 
 async def test_it_ends_when_it_is_revoked_and_again_is_harmless(town: Town) -> None:
     who = await town.identity("member")
     for _ in range(2):
-        await town.control.people.keys.revoke(who, str(who.token))
-    assert await town.control.people.identify(town.tokens["member"]) is None
+        await town.control.tokens.revoke(who, str(who.token))
+    assert await town.control.tokens.identify(town.tokens["member"]) is None
 
 
 async def test_it_ends_with_its_user(town: Town) -> None:
     await town.control.people.change_user(OWNER, "member", disabled=True)
     await town.control.people.change_user(OWNER, "member", disabled=False)
-    assert await town.control.people.identify(town.tokens["member"]) is None
+    assert await town.control.tokens.identify(town.tokens["member"]) is None
 
 
 async def test_nobody_ends_anothers(town: Town) -> None:
     member, viewer = await town.identity("member"), await town.identity("viewer")
     with pytest.raises(NotFound):
-        await town.control.people.keys.revoke(viewer, str(member.token))
-    assert await town.control.people.identify(town.tokens["member"])
+        await town.control.tokens.revoke(viewer, str(member.token))
+    assert await town.control.tokens.identify(town.tokens["member"])
 
 
 async def test_it_is_noted_once_a_minute_when_it_was_used(town: Town) -> None:
@@ -71,41 +71,42 @@ async def test_it_is_noted_once_a_minute_when_it_was_used(town: Town) -> None:
 
 
 async def test_a_token_makes_none_that_reaches_further(town: Town) -> None:
-    keys = town.control.people.keys
-    narrow = await town.control.people.identify(await token_of(town.control, "member", scopes=READ))
-    held = await town.control.people.identify(await token_of(town.control, "admin", project="alpha"))
+    tokens = town.control.tokens
+    narrow = await town.control.tokens.identify(await token_of(town.control, "member", scopes=READ))
+    held = await town.control.tokens.identify(await token_of(town.control, "admin", project="alpha"))
     assert narrow
     assert held
     with pytest.raises(Forbidden):
-        await keys.make(narrow, "more", scopes=frozenset({Permission.WRITE}), seconds=None)
+        await tokens.create(narrow, "more", scopes=frozenset({Permission.WRITE}), seconds=None)
     with pytest.raises(Forbidden):
-        await keys.make(held, "more", scopes=READ, seconds=None)
+        await tokens.create(held, "more", scopes=READ, seconds=None)
     with pytest.raises(Forbidden):
-        await keys.make(narrow, "for another", scopes=READ, seconds=None, user="viewer")
+        await tokens.create(narrow, "for another", scopes=READ, seconds=None, user="viewer")
     with pytest.raises(NotFound):
-        await keys.make(narrow, "elsewhere", scopes=READ, seconds=None, project="beta")
+        await tokens.create(narrow, "elsewhere", scopes=READ, seconds=None, project="beta")
 
 
 async def test_lists_show_ones_own_and_everybodys_to_administrators(town: Town) -> None:
-    keys = town.control.people.keys
-    own = await keys.listed(await town.identity("member"))
-    assert {item["user"] for item in own} == {"member"}
-    assert {item["state"] for item in own} == {"good", "revoked"}
-    everyones = await keys.listed(OWNER, everyones=True)
-    assert {"viewer", "member", "admin"} <= {str(item["user"]) for item in everyones}
+    tokens = town.control.tokens
+    own = await tokens.list_tokens(await town.identity("member"))
+    assert {item.user for item in own.items} == {"member"}
+    assert {item.state for item in own.items} == {"good", "revoked"}
+    everyones = await tokens.list_tokens(OWNER, all=True)
+    assert {"viewer", "member", "admin"} <= {item.user for item in everyones.items}
     with pytest.raises(Forbidden):
-        await keys.listed(await town.identity("member"), everyones=True)
+        await tokens.list_tokens(await town.identity("member"), all=True)
 
 
 async def test_what_ended_long_ago_is_not_listed(town: Town) -> None:
-    who, keys = await town.identity("member"), town.control.people.keys
+    who, tokens = await town.identity("member"), town.control.tokens
 
-    async def states() -> list[object]:
-        return sorted(str(item["state"]) for item in await keys.listed(who) if item["name"] in ("short", "ended"))
+    async def states() -> list[str]:
+        page = await tokens.list_tokens(who)
+        return sorted(item.state for item in page.items if item.name in ("short", "ended"))
 
-    await keys.make(who, "short", scopes=READ, seconds=60.0)
-    ended = await keys.make(who, "ended", scopes=READ, seconds=None)
-    await keys.revoke(who, str(ended["id"]))
+    await tokens.create(who, "short", scopes=READ, seconds=60.0)
+    ended = await tokens.create(who, "ended", scopes=READ, seconds=None)
+    await tokens.revoke(who, ended.id)
     town.rig.clock.time += 29 * 86400
     assert await states() == ["expired", "revoked"]
     town.rig.clock.time += 2 * 86400

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -143,15 +142,15 @@ async def test_nor_do_they_by_being_resumed_there(rig: Rig, town: Town) -> None:
 async def test_who_resumed_a_job_is_written_down(town: Town) -> None:
     job, member = await ended(town.control), await town.identity("member")
     await town.control.jobs.resume(member, job, checkpoint=None, backend=None)
-    newest = (await town.control.people.audit(OWNER, project="alpha", before=None, limit=1))["items"]
-    [(user, action, target)] = [(item["user"], item["action"], item["target"]) for item in newest]  # type: ignore[attr-defined]
+    newest = (await town.control.people.audit(OWNER, project="alpha", before=None, limit=1)).items
+    [(user, action, target)] = [(item.user, item.action, item.target) for item in newest]
     assert (user, action, target) == ("member", "job.resume", job)
 
 
 async def test_what_the_owner_does_with_a_job_of_another_is_written_down_and_with_his_own_not(town: Town) -> None:
     async def actions() -> list[tuple[str, str, str]]:
         found = await town.control.people.audit(OWNER, project=None, before=None, limit=100)
-        return [(item["user"], item["action"], item["target"]) for item in found["items"]]  # type: ignore[attr-defined]
+        return [(item.user, item.action, item.target) for item in found.items]
 
     member = await town.identity("member")
     theirs = str((await town.control.jobs.submit(member, job_spec(cpus=4, project="alpha"), None)).view["id"])
@@ -167,7 +166,7 @@ async def test_members_come_change_and_go(town: Town) -> None:
     people, manager = town.control.people, await town.identity("manager")
     await people.set_member(manager, "alpha", "stranger", Role.VIEWER)
     await people.set_member(manager, "alpha", "stranger", Role.MEMBER)
-    assert {m["name"]: m["role"] for m in await people.members(manager, "alpha")}["stranger"] == "member"
+    assert {m.name: m.role for m in (await people.list_members(manager, "alpha")).items}["stranger"] == "member"
     assert len(await town.seen_by("stranger")) == 1
     await people.remove_member(manager, "alpha", "stranger")
     assert await town.seen_by("stranger") == []
@@ -197,23 +196,23 @@ async def test_a_user_that_is_there(town: Town, name: str) -> None:
 
 async def test_a_project_nobody_made(town: Town) -> None:
     with pytest.raises(NotFound):
-        await town.control.people.members(OWNER, "nothing")
+        await town.control.people.list_members(OWNER, "nothing")
     with pytest.raises(NotFound):
         await town.control.jobs.submit(OWNER, job_spec(project="nothing"), None)
 
 
 async def test_what_i_am(town: Town) -> None:
     me = await town.control.people.me(await town.identity("viewer"))
-    assert (me["user"], me["admin"], me["projects"]) == ("viewer", False, {"alpha": "viewer"})
+    assert (me.user, me.admin, me.projects) == ("viewer", False, {"alpha": "viewer"})
     owner = await town.control.people.me(OWNER)
-    assert owner["projects"] == {"alpha": "admin", "beta": "admin", "default": "admin"}
+    assert owner.projects == {"alpha": "admin", "beta": "admin", "default": "admin"}
 
 
 async def test_the_record_tells_who_did_what(town: Town) -> None:
     member = await town.identity("member")
     await town.control.jobs.cancel(member, town.job)
     whole = await town.control.people.audit(OWNER, project=None, before=None, limit=100)
-    items = [(item["user"], item["action"], item["project"]) for item in whole["items"]]  # type: ignore[attr-defined]
+    items = [(item.user, item.action, item.project) for item in whole.items]
     assert items[0] == ("member", "job.cancel", "alpha")
     assert ("member", "job.submit", "alpha") in items
     assert ("owner", "member.set", "beta") in items
@@ -248,8 +247,8 @@ async def test_a_project_has_its_own_record_in_pages(town: Town) -> None:
     before: int | None = None
     while True:
         page = await people.audit(manager, project="alpha", before=before, limit=2)
-        seen += [json.dumps(item) for item in page["items"]]  # type: ignore[attr-defined]
-        before = page["next"]  # type: ignore[assignment]
+        seen += [item.model_dump_json() for item in page.items]
+        before = page.next
         if before is None:
             break
     assert len(seen) == len(set(seen)) >= 4
@@ -269,9 +268,9 @@ async def test_an_address_is_one_users(town: Town) -> None:
     with pytest.raises(Conflict):
         await people.change_user(OWNER, "viewer", email="ADA@example.org")
     again = await people.change_user(OWNER, "ada", email="ada@example.org")
-    assert (again["email"], again["tied"]) == ("ada@example.org", False)
+    assert (again.email, again.tied) == ("ada@example.org", False)
     await people.change_user(OWNER, "ada", email="")
-    assert (await people.change_user(OWNER, "viewer", email="ada@example.org"))["email"] == "ada@example.org"
+    assert (await people.change_user(OWNER, "viewer", email="ada@example.org")).email == "ada@example.org"
 
 
 async def test_nobody_sets_his_own_address(town: Town) -> None:

@@ -1,8 +1,9 @@
-"""The door: how a person gets a session, by a link that works once or by name and password."""
+"""Login: how a person gets a session, by a link that works once or by name and password."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,11 +11,10 @@ import structlog
 from sqlalchemy import Connection
 
 from crucible.control.people import audit, passwords, tokens, users
-from crucible.control.people.bursts import Bursts
-from crucible.control.people.office import Office
+from crucible.control.people.tokens import NewToken
 from crucible.control.ports import Ports
-from crucible.control.views import View
 from crucible.core.errors import Forbidden, NotAllowed, NotFound
+from crucible.core.ids import Prefix
 from crucible.core.people import (
     EVERY_PERMISSION,
     LONGEST_PASSWORD,
@@ -24,6 +24,7 @@ from crucible.core.people import (
     Via,
 )
 from crucible.core.secret import Secret
+from crucible.core.views.people import TokenView
 
 if TYPE_CHECKING:
     from crucible.control.people.openid import OpenIdLogin
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 LINK_SECONDS = 300.0
+QUIET_SECONDS = 900.0
+"""After so long without another wrong password, the next one is counted from one again."""
 
 
 @dataclass(frozen=True)
@@ -39,12 +42,30 @@ class _Kept:
     password: str | None = None
 
 
-class Door(Office):
+class WrongTries:
+    """Counts wrong passwords by key, so that guessing cannot fill the audit log. There have to be few keys."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._seen: dict[str, tuple[int, float]] = {}
+
+    def add(self, key: str) -> int | None:
+        """Return how many there were without a pause, if that is to be noted (1, 10, 100 and so on), else None."""
+        count, last = self._seen.get(key, (0, 0.0))
+        now = self._now()
+        count = 1 if now - last > QUIET_SECONDS else count + 1
+        self._seen[key] = (count, now)
+        return count if str(count).strip("0") == "1" else None
+
+
+class Login:
+    """`openid`: for people whom an OpenID provider vouches for; None if there is no provider."""
+
     def __init__(self, ports: Ports, openid: OpenIdLogin | None = None) -> None:
-        super().__init__(ports)
+        self._ports = ports
         self._openid = openid
         self._throttle = passwords.Throttle(ports.clock.now)
-        self._wrong = Bursts(ports.clock.now)
+        self._wrong = WrongTries(ports.clock.now)
         self._notes: set[asyncio.Task[None]] = set()
 
     @property
@@ -63,32 +84,40 @@ class Door(Office):
             )
         return self._openid
 
-    async def link(self, who: Identity) -> View:
-        """A code that is good for one login within a few minutes."""
+    async def link(self, who: Identity) -> TokenView:
+        """Return a code that is good for one login within a few minutes."""
         if who.via not in (Via.OWNER, Via.TOKEN) or who.project is not None or who.scopes != EVERY_PERMISSION:
             raise who.beyond_token(Permission.OPERATE, None)
-        return await self._issue(who, "login link", tokens.LOGIN, who.scopes, LINK_SECONDS)
+        new = NewToken(self._ports.ids.new(Prefix.TOKEN), "login link", tokens.LOGIN, who.scopes, LINK_SECONDS)
+        return await self._ports.write(lambda conn, now: tokens.issue(conn, who, new, now))
 
-    async def redeem(self, code: str) -> View:
-        """A session for a login link, or what a share link is; raises NotAllowed for one that is used or too old."""
-        user = await self._write(lambda conn, now: tokens.redeem(conn, code, now))
-        if user is None:
-            shared = await self._shared(code)
-            if shared is not None:
-                return shared
+    async def redeem(self, code: str) -> TokenView:
+        """Return a session for a login link, or the share link itself: it shows its job as often as it is opened.
+
+        Raises NotAllowed for a link that is used or too old.
+        """
+        session = self._ports.ids.new(Prefix.TOKEN)
+
+        def open_link(conn: Connection, now: float) -> TokenView | None:
+            user = tokens.redeem(conn, code, now)
+            return tokens.share_link(conn, code, now) if user is None else _session(conn, user, session, now)
+
+        found = await self._ports.write(open_link)
+        if found is None:
             raise NotAllowed(
                 "This login link is not good.",
                 why="One that logs in works once, for five minutes; one that shares a job for as long as was said.",
                 fix="`crucible login --link` makes a new one; a share link, whoever gave it.",
             )
-        return await self._session_of(user)
+        return found
 
-    async def login(self, name: str, password: str) -> View:
-        """A session for a name and its password. A wrong one costs as much time as a right one."""
+    async def login(self, name: str, password: str) -> TokenView:
+        """Return a session for a name and its password. A wrong one costs as much time as a right one."""
         user = await self._proven(name, password)
         if user is None:
             raise NotAllowed("The name or the password is wrong.", fix="Try again; an administrator can set a new one.")
-        return await self._session_of(user)
+        session = self._ports.ids.new(Prefix.TOKEN)
+        return await self._ports.write(lambda conn, now: _session(conn, user, session, now))
 
     async def confirm(self, name: str, password: str | None) -> None:
         """Raise Forbidden unless it is the user's: whoever found his browser open does not lock him out of it."""
@@ -100,17 +129,17 @@ class Door(Office):
                 field="old_password",
             )
 
-    async def anybody(self) -> bool:
-        """Whether there is somebody, besides the owner, who can come in."""
+    async def anyone_can_log_in(self) -> bool:
+        """Return whether anyone besides the owner can log in."""
         if self._openid is not None and self._openid.makes_users:
             return True
-        return await self._ports.db.read(users.anybody)
+        return await self._ports.db.read(users.is_there_any)
 
     async def logout(self, who: Identity) -> None:
         """Ends the session. A token or a share link is not ended by one of those who use it."""
         if who.token is not None and who.via is Via.SESSION:
             token = who.token
-            await self._write(lambda conn, now: tokens.revoke(conn, token, now))
+            await self._ports.write(lambda conn, now: tokens.revoke(conn, token, now))
 
     async def _proven(self, name: str, password: str) -> str | None:
         """The user of this name and password; None for a wrong one, however it is wrong. Raises TooManyTries."""
@@ -132,10 +161,10 @@ class Door(Office):
 
         Nobody waits for it: how long an answer takes must not tell whether there is such a user.
         """
-        count = self._wrong.one_more(user)
+        count = self._wrong.add(user)
         if count is not None:
-            told = {"why": "wrong password" if user else "no such user", "count": count}
-            writing = self._write(lambda conn, now: audit.note(conn, NOBODY, "login.refuse", user, now, data=told))
+            data = {"why": "wrong password" if user else "no such user", "count": count}
+            writing = self._ports.write(lambda conn, at: audit.note(conn, NOBODY, "login.refuse", user, at, data=data))
             task = asyncio.ensure_future(writing)
             self._notes.add(task)
             task.add_done_callback(self._noted)
@@ -149,20 +178,9 @@ class Door(Office):
         """Wait until what is known of wrong passwords is in the audit log."""
         await asyncio.gather(*self._notes, return_exceptions=True)
 
-    async def _shared(self, token: str) -> View | None:
-        """A share link is its own session: it shows one job, as often as it is opened."""
 
-        def look(conn: Connection, now: float) -> View | None:
-            found = tokens.identified(conn, token, now)
-            if found is None or found.who.via is not Via.SHARE:
-                return None
-            row = {**tokens.of(conn, str(found.who.token)), "user_name": found.who.name}
-            return {**tokens.view(row, now), "token": token}
-
-        return await self._write(look)
-
-    async def _session_of(self, user: str) -> View:
-        return await self._session(await self._ports.db.read(lambda conn: users.signed_in(users.of(conn, user))))
+def _session(conn: Connection, user: str, session: str, now: float) -> TokenView:
+    return tokens.start_session(conn, users.signed_in(users.of(conn, user)), session, now)
 
 
 def _kept(conn: Connection, name: str) -> _Kept:

@@ -1,20 +1,18 @@
-"""The desk where people are looked after: every wish is checked against who asks, done and written down at once."""
+"""Users, projects and their members: each change is checked against the caller, and noted as it is made."""
 
 from __future__ import annotations
 
 import contextlib
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
-from crucible.control.people import audit, passwords, projects, tokens, users
+from crucible.control.people import audit, passwords, projects, users
 from crucible.control.people.changes import UserChange
-from crucible.control.people.door import Door
-from crucible.control.people.keys import Keys
-from crucible.control.people.office import Office
+from crucible.control.people.login import Login
 from crucible.control.ports import Ports
-from crucible.control.views import View, iso
+from crucible.control.resources.access import Access
+from crucible.control.views import iso
 from crucible.core.errors import Conflict, Forbidden, NotFound
 from crucible.core.ids import Prefix
 from crucible.core.people import (
@@ -28,38 +26,32 @@ from crucible.core.people import (
     checked_project,
     checked_user,
 )
-
-if TYPE_CHECKING:
-    from crucible.control.people.openid import OpenIdLogin
+from crucible.core.views.people import (
+    DeedPage,
+    MemberPage,
+    MemberView,
+    MeView,
+    ProjectPage,
+    ProjectView,
+    UserPage,
+    UserView,
+)
 
 MOST_NAMED = 5
 """Projects that an error names."""
 
 
-class People(Office):
-    """`openid`: for people whom an OpenID provider vouches for; None where there is no provider."""
-
-    def __init__(self, ports: Ports, openid: OpenIdLogin | None = None) -> None:
-        super().__init__(ports)
-        self.keys = Keys(ports)
-        self.door = Door(ports, openid)
-
-    async def identify(self, token: str) -> Identity | None:
-        """Whom a token stands for; None if it is good for nothing."""
-        now = self._ports.clock.now()
-        found = await self._ports.db.read(lambda conn: tokens.identified(conn, token, now))
-        if found is None:
-            return None
-        if found.stale:
-            used = str(found.who.token)
-            await self._write(lambda conn, now: tokens.used(conn, used, now))
-        return found.who
+class People:
+    def __init__(self, ports: Ports, access: Access, login: Login) -> None:
+        self._ports = ports
+        self._access = access
+        self._login = login
 
     # users
 
-    async def users(self, who: Identity) -> list[View]:
+    async def list_users(self, who: Identity) -> UserPage:
         who.need(Permission.OPERATE)
-        return await self._ports.db.read(users.listed)
+        return UserPage(items=tuple(await self._ports.db.read(users.list_users)))
 
     async def add_user(
         self,
@@ -69,19 +61,19 @@ class People(Office):
         admin: bool = False,
         password: str | None = None,
         email: str | None = None,
-    ) -> View:
+    ) -> UserView:
         who.need(Permission.OPERATE)
         checked_user(name)
         address = None if email is None else checked_email(email)
         kept = None if password is None else await self._hashed(password)
         user = self._ports.ids.new(Prefix.USER)
 
-        def add(conn: Connection, now: float) -> View:
+        def add(conn: Connection, now: float) -> UserView:
             users.add(conn, user, name, now, admin=admin, password=kept, email=address)
             audit.note(conn, who, "user.create", name, now, data={"admin": admin})
             return users.view(users.named(conn, name), {})
 
-        return await self._write(add)
+        return await self._ports.write(add)
 
     async def change_user(
         self,
@@ -94,12 +86,11 @@ class People(Office):
         old_password: str | None = None,
         email: str | None = None,
         subject: str | None = None,
-    ) -> View:
-        """A user may change his own password, if he knows it; all else is for administrators.
+    ) -> UserView:
+        """Change a user. They may change their own password, if they know it; all else is for administrators.
 
-        A disabled user's tokens end. `subject` ties him to a person of the OpenID provider by the provider's own name
-        for that person; a new address (none at all: an empty one) undoes what ties him. What changes who he is ends
-        his tokens too.
+        A disabled user's tokens end. `subject` ties them to a person of the OpenID provider by the provider's own name
+        for that person; a new address (none at all: an empty one) undoes that. Either ends their tokens too.
         """
         own = name == who.name and who.via in (Via.OWNER, Via.SESSION)
         if not own or any(wish is not None for wish in (admin, disabled, email, subject)):
@@ -111,42 +102,40 @@ class People(Office):
                 fix="Make a user of your own with `crucible users add NAME`, and change that one.",
             )
         if password is not None and name == who.name:
-            await self.door.confirm(name, old_password)
+            await self._login.confirm(name, old_password)
         kept = None if password is None else await self._hashed(password)
-        issuer = "" if subject is None else self.door.openid.issuer
+        issuer = "" if subject is None else self._login.openid.issuer
         change = UserChange(admin, disabled, kept, email, subject, issuer)
-        return await self._write(lambda conn, now: change.make(conn, who, name, now))
+        return await self._ports.write(lambda conn, now: change.make(conn, who, name, now))
 
-    async def me(self, who: Identity) -> View:
-        visible = await self._ports.db.read(lambda conn: projects.listed(conn, who.projects(Permission.READ)))
-        roles = {
-            item["name"]: Role.ADMIN.value if who.admin else who.roles[str(item["name"])].value for item in visible
-        }
-        return {
-            "user": who.name,
-            "via": who.via.value,
-            "admin": who.admin,
-            "scopes": sorted(who.scopes),
-            "projects": roles,
-            "token": who.token,
-            "job": who.job,
-        }
+    async def me(self, who: Identity) -> MeView:
+        visible = await self._ports.db.read(lambda conn: projects.list_projects(conn, who.projects(Permission.READ)))
+        return MeView(
+            user=who.name,
+            via=who.via.value,
+            admin=who.admin,
+            scopes=tuple(sorted(who.scopes)),
+            projects={one.name: (Role.ADMIN if who.admin else who.roles[one.name]).value for one in visible},
+            token=who.token,
+            job=who.job,
+        )
 
     # projects
 
-    async def projects(self, who: Identity) -> list[View]:
-        return await self._ports.db.read(lambda conn: projects.listed(conn, who.projects(Permission.READ)))
+    async def list_projects(self, who: Identity) -> ProjectPage:
+        visible = who.projects(Permission.READ)
+        return ProjectPage(items=tuple(await self._ports.db.read(lambda conn: projects.list_projects(conn, visible))))
 
-    async def add_project(self, who: Identity, name: str, about: str = "") -> View:
+    async def add_project(self, who: Identity, name: str, about: str = "") -> ProjectView:
         who.need(Permission.OPERATE)
         checked_project(name)
 
-        def add(conn: Connection, now: float) -> View:
+        def add(conn: Connection, now: float) -> ProjectView:
             projects.add(conn, name, about, now)
             audit.note(conn, who, "project.create", name, now, project=name)
-            return {"name": name, "about": about, "created_at": iso(now), "members": 0}
+            return ProjectView(name=name, about=about, created_at=iso(now))
 
-        return await self._write(add)
+        return await self._ports.write(add)
 
     async def ensure_project(self, who: Identity, name: str) -> None:
         """An administrator's projects are made as they are named."""
@@ -154,45 +143,41 @@ class People(Office):
             with contextlib.suppress(Conflict):  # somebody was faster
                 await self.add_project(who, name)
 
-    async def members(self, who: Identity, project: str) -> list[View]:
-        await self._visible(who, project)
-        return await self._ports.db.read(lambda conn: projects.members(conn, project))
+    async def list_members(self, who: Identity, project: str) -> MemberPage:
+        await self._access.need_project(who, project)
+        return MemberPage(items=tuple(await self._ports.db.read(lambda conn: projects.list_members(conn, project))))
 
-    async def set_member(self, who: Identity, project: str, user: str, role: Role) -> View:
-        await self._visible(who, project)
-        who.need(Permission.MANAGE, project)
+    async def set_member(self, who: Identity, project: str, user: str, role: Role) -> MemberView:
+        await self._access.need_project(who, project, Permission.MANAGE)
 
-        def join(conn: Connection, now: float) -> View:
+        def join(conn: Connection, now: float) -> MemberView:
             row = users.named(conn, user)
             projects.join(conn, project, row["id"], role, now)
             audit.note(conn, who, "member.set", user, now, project=project, data={"role": role.value})
-            return {"project": project, "name": user, "role": role.value}
+            return MemberView(project=project, name=user, role=role.value)
 
-        return await self._write(join)
+        return await self._ports.write(join)
 
     async def remove_member(self, who: Identity, project: str, user: str) -> None:
-        await self._visible(who, project)
-        who.need(Permission.MANAGE, project)
+        await self._access.need_project(who, project, Permission.MANAGE)
 
         def leave(conn: Connection, now: float) -> None:
             if not projects.leave(conn, project, users.named(conn, user)["id"]):
                 raise NotFound(f"{user!r} is no member of {project!r}.", fix=f"`crucible projects members {project}`.")
             audit.note(conn, who, "member.remove", user, now, project=project)
 
-        await self._write(leave)
+        await self._ports.write(leave)
 
     # the record
 
-    async def audit(self, who: Identity, *, project: str | None, before: int | None, limit: int) -> View:
-        """All of it for administrators; a project's for those who manage it."""
-        if project is None:
-            if not who.may(Permission.OPERATE):
-                raise _not_all(who)
-        else:
-            await self._visible(who, project)
-            who.need(Permission.MANAGE, project)
+    async def audit(self, who: Identity, *, project: str | None, before: int | None, limit: int) -> DeedPage:
+        """Return a page of all of it to administrators; of a project's to those who manage it."""
+        if project is not None:
+            await self._access.need_project(who, project, Permission.MANAGE)
+        elif not who.may(Permission.OPERATE):
+            raise _not_all(who)
         chosen = None if project is None else frozenset({project})
-        return await self._ports.db.read(lambda conn: audit.listed(conn, chosen, before, limit))
+        return await self._ports.db.read(lambda conn: audit.list_deeds(conn, chosen, before, limit))
 
     async def _hashed(self, password: str) -> str:
         secret = passwords.checked(password)

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pytest
 from tests.authorisation.town import Town, token_of
@@ -16,8 +16,7 @@ from tests.passwords import quick_passwords
 
 from crucible.control.db import schema as t
 from crucible.control.people import passwords
-from crucible.control.people.bursts import QUIET_SECONDS
-from crucible.control.people.door import Door
+from crucible.control.people.login import QUIET_SECONDS, Login
 from crucible.control.service import Control
 from crucible.core.errors import BadInput, Forbidden, NotAllowed, NotFound, TooManyTries
 from crucible.core.openid import Client
@@ -31,12 +30,12 @@ T = TypeVar("T")
 
 async def test_name_and_password_give_a_session(town: Town) -> None:
     await town.control.people.change_user(OWNER, "viewer", password=PASSWORD)
-    session = await town.control.people.door.login("viewer", PASSWORD)
-    who = await town.control.people.identify(str(session["token"]))
+    session = await town.control.login.login("viewer", PASSWORD)
+    who = await town.control.tokens.identify(str(session.token))
     assert who is not None
     assert (who.name, who.via) == ("viewer", Via.SESSION)
-    await town.control.people.door.logout(who)
-    assert await town.control.people.identify(str(session["token"])) is None
+    await town.control.login.logout(who)
+    assert await town.control.tokens.identify(str(session.token)) is None
 
 
 @pytest.mark.parametrize(("name", "password"), [("viewer", "wrong"), ("nobody", PASSWORD), ("member", PASSWORD)])
@@ -44,7 +43,7 @@ async def test_wrong_ones_all_get_the_same_answer(town: Town, name: str, passwor
     """Also for a user who is not there, or has no password."""
     await town.control.people.change_user(OWNER, "viewer", password=PASSWORD)
     with pytest.raises(NotAllowed, match="The name or the password is wrong"):
-        await town.control.people.door.login(name, password)
+        await town.control.login.login(name, password)
 
 
 class Held:
@@ -62,8 +61,8 @@ class Held:
 
 async def test_guesses_that_come_all_at_once_are_no_way_round(town: Town) -> None:
     held = Held()
-    door = Door(replace(town.rig.ports, calls=held))
-    guesses = [asyncio.ensure_future(door.login("viewer", f"wrong {n}")) for n in range(30)]
+    login = Login(replace(town.rig.ports, calls=held))
+    guesses = [asyncio.ensure_future(login.login("viewer", f"wrong {n}")) for n in range(30)]
     refused, _ = await asyncio.wait(guesses, timeout=5, return_when=asyncio.FIRST_COMPLETED)
     assert refused
     held.go.set()
@@ -87,35 +86,34 @@ def test_those_under_way_count_as_wrong_and_are_forgotten_when_they_are_over() -
 
 
 async def test_guessing_gets_slower_for_that_name_alone(town: Town) -> None:
-    door = town.control.people.door
+    login = town.control.login
     await town.control.people.change_user(OWNER, "viewer", password=PASSWORD)
     for _ in range(passwords.FREE_TRIES):
         with pytest.raises(NotAllowed):
-            await door.login("viewer", "wrong")
+            await login.login("viewer", "wrong")
     with pytest.raises(TooManyTries) as caught:
-        await door.login("viewer", PASSWORD)
+        await login.login("viewer", PASSWORD)
     assert caught.value.http_status == 429
     with pytest.raises(NotAllowed):
-        await door.login("member", "wrong")
+        await login.login("member", "wrong")
     town.rig.clock.time += 2
-    assert await door.login("viewer", PASSWORD)
+    assert await login.login("viewer", PASSWORD)
 
 
 async def test_wrong_passwords_are_written_down_and_do_not_fill_the_record(town: Town) -> None:
-    door = town.control.people.door
+    login = town.control.login
     await town.control.people.change_user(OWNER, "viewer", password=PASSWORD)
 
     async def guess(name: str, times: int) -> None:
         for n in range(times):
             town.rig.clock.time += 600 if name == "viewer" else 0
             with pytest.raises(NotAllowed):
-                await door.login(name.format(n), f"wrong {n}")
-            await door.notes_written()  # or the next may be written before
+                await login.login(name.format(n), f"wrong {n}")
+            await login.notes_written()  # or the next may be written before
 
     async def refused() -> list[tuple[str, object]]:
         found = await town.control.people.audit(OWNER, project=None, before=None, limit=500)
-        items: list[dict[str, Any]] = found["items"]  # type: ignore[assignment]
-        return [(item["target"], item["data"]) for item in reversed(items) if item["action"] == "login.refuse"]
+        return [(item.target, item.data) for item in reversed(found.items) if item.action == "login.refuse"]
 
     await guess("viewer", 12)
     await guess("s3cret-{}", 100)
@@ -131,12 +129,12 @@ async def test_a_disabled_user_does_not_come_in(town: Town) -> None:
     await town.control.people.change_user(OWNER, "viewer", password=PASSWORD)
     await town.control.people.change_user(OWNER, "viewer", disabled=True)
     with pytest.raises(NotAllowed):
-        await town.control.people.door.login("viewer", PASSWORD)
+        await town.control.login.login("viewer", PASSWORD)
 
 
 async def test_a_new_password_ends_what_was_open(town: Town) -> None:
     await town.control.people.change_user(OWNER, "viewer", password=PASSWORD)
-    assert await town.control.people.identify(town.tokens["viewer"]) is None
+    assert await town.control.tokens.identify(town.tokens["viewer"]) is None
 
 
 @pytest.mark.parametrize("password", ["", "short", " " * 20, "x" * 1001])
@@ -153,60 +151,60 @@ async def test_the_password_is_not_in_the_database(town: Town) -> None:
 
 
 async def test_a_login_link_works_once(town: Town) -> None:
-    door = town.control.people.door
-    code = str((await door.link(OWNER))["token"])
-    assert await town.control.people.identify(code) is None
-    session = await door.redeem(code)
-    who = await town.control.people.identify(str(session["token"]))
+    login = town.control.login
+    code = str((await login.link(OWNER)).token)
+    assert await town.control.tokens.identify(code) is None
+    session = await login.redeem(code)
+    who = await town.control.tokens.identify(str(session.token))
     assert who is not None
     assert (who.name, who.admin) == ("owner", True)
     with pytest.raises(NotAllowed):
-        await door.redeem(code)
+        await login.redeem(code)
 
 
 async def test_a_login_link_is_good_for_minutes(town: Town) -> None:
-    code = str((await town.control.people.door.link(OWNER))["token"])
+    code = str((await town.control.login.link(OWNER)).token)
     town.rig.clock.time += 301
     with pytest.raises(NotAllowed):
-        await town.control.people.door.redeem(code)
+        await town.control.login.redeem(code)
 
 
 @pytest.mark.parametrize("code", ["", "nothing", "crt_x"])
 async def test_a_code_nobody_made(town: Town, code: str) -> None:
     with pytest.raises(NotAllowed):
-        await town.control.people.door.redeem(code)
+        await town.control.login.redeem(code)
 
 
 async def test_a_token_is_no_login_code(town: Town) -> None:
     with pytest.raises(NotAllowed):
-        await town.control.people.door.redeem(town.tokens["member"])
+        await town.control.login.redeem(town.tokens["member"])
 
 
 async def test_a_share_link_opens_as_often_as_it_is_asked_for_and_shows_one_job(town: Town) -> None:
-    door = town.control.people.door
+    login = town.control.login
     for _ in range(2):
-        opened = await door.redeem(town.tokens["share"])
-        assert (opened["job"], opened["via"], opened["token"]) == (town.job, "share", town.tokens["share"])
-    await town.control.people.keys.revoke(OWNER, str(opened["id"]))
+        opened = await login.redeem(town.tokens["share"])
+        assert (opened.job, opened.via, opened.token) == (town.job, "share", town.tokens["share"])
+    await town.control.tokens.revoke(OWNER, opened.id)
     with pytest.raises(NotAllowed, match="not good"):
-        await door.redeem(town.tokens["share"])
+        await login.redeem(town.tokens["share"])
 
 
 async def test_a_narrow_token_gets_no_session(town: Town) -> None:
-    narrow = await town.control.people.identify(
+    narrow = await town.control.tokens.identify(
         await token_of(town.control, "member", scopes=frozenset({Permission.READ}))
     )
     assert narrow is not None
     for who in (narrow, await town.identity("share")):
         with pytest.raises(Forbidden):
-            await town.control.people.door.link(who)
+            await town.control.login.link(who)
 
 
 async def session_of(town: Town, name: str) -> Identity:
     """The user after logging in with the password."""
     await town.control.people.change_user(OWNER, name, password=PASSWORD)
-    session = await town.control.people.door.login(name, PASSWORD)
-    who = await town.control.people.identify(str(session["token"]))
+    session = await town.control.login.login(name, PASSWORD)
+    who = await town.control.tokens.identify(str(session.token))
     assert who is not None
     return who
 
@@ -215,7 +213,7 @@ async def session_of(town: Town, name: str) -> Identity:
 async def test_ones_own_password_changes_with_the_old_one(town: Town, name: str) -> None:
     who = await session_of(town, name)
     await town.control.people.change_user(who, name, password=f"{PASSWORD} indeed", old_password=PASSWORD)
-    assert await town.control.people.door.login(name, f"{PASSWORD} indeed")
+    assert await town.control.login.login(name, f"{PASSWORD} indeed")
 
 
 @pytest.mark.parametrize("name", ["viewer", "admin"])
@@ -226,7 +224,7 @@ async def test_ones_own_password_does_not_change_without_it(town: Town, name: st
     with pytest.raises(Forbidden, match="old password is missing or wrong") as caught:
         await town.control.people.change_user(who, name, password=f"{PASSWORD} indeed", old_password=old)
     assert caught.value.fix
-    assert await town.control.people.door.login(name, PASSWORD)
+    assert await town.control.login.login(name, PASSWORD)
 
 
 async def test_the_old_password_is_not_for_guessing_either(town: Town) -> None:
@@ -241,27 +239,27 @@ async def test_the_old_password_is_not_for_guessing_either(town: Town) -> None:
 async def test_administrators_set_others_passwords_without_the_old_ones(town: Town) -> None:
     admin = await session_of(town, "admin")
     await town.control.people.change_user(admin, "viewer", password=PASSWORD)
-    assert await town.control.people.door.login("viewer", PASSWORD)
+    assert await town.control.login.login("viewer", PASSWORD)
 
 
 async def test_a_session_plants_no_first_password(town: Town) -> None:
-    door = town.control.people.door
-    code = str((await door.link(await town.identity("viewer")))["token"])
-    who = await town.control.people.identify(str((await door.redeem(code))["token"]))
+    login = town.control.login
+    code = str((await login.link(await town.identity("viewer"))).token)
+    who = await town.control.tokens.identify(str((await login.redeem(code)).token))
     assert who is not None
     with pytest.raises(Forbidden):
         await town.control.people.change_user(who, "viewer", password=PASSWORD)
 
 
 async def test_without_a_provider_there_is_no_openid_login(rig: Rig) -> None:
-    door = service(rig).people.door
-    assert (door.provider, await door.anybody()) == (None, False)
+    login = service(rig).login
+    assert (login.provider, await login.anyone_can_log_in()) == (None, False)
     with pytest.raises(NotFound, match="no OpenID provider"):
-        _ = door.openid
+        _ = login.openid
 
 
 @pytest.mark.parametrize("project", [None, "newcomers"])
 async def test_a_provider_whose_people_become_users_counts_as_users(rig: Rig, project: str | None) -> None:
     client = Client(ISSUER, CLIENT, domains=("example.org",), project=project)
-    door = Control(rig.ports, rig.backends, replace(rig.deployment, openid=client)).people.door
-    assert (door.provider, await door.anybody()) == ("OpenID", project is not None)
+    login = Control(rig.ports, rig.backends, replace(rig.deployment, openid=client)).login
+    assert (login.provider, await login.anyone_can_log_in()) == ("OpenID", project is not None)
