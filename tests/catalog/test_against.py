@@ -37,10 +37,10 @@ def test_differences_come_largest_first() -> None:
         ("g4dn.2xlarge us-east-1", 1.0),
         ("g4dn.xlarge us-east-1", 0.05),
     ]
-    view = found.as_view(0.10)
-    assert view["differences_count"] == 1
-    assert view["within"] == {"2%": 1, "10%": 2}
-    assert view["matched_share"] == round(3 / 12, 4)
+    view = found.view(0.10)
+    assert view.differences_count == 1
+    assert view.within == {"2%": 1, "10%": 2}
+    assert view.matched_share == round(3 / 12, 4)
 
 
 def test_zones_are_taken_together() -> None:

@@ -3,7 +3,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import json
 import os
 import shutil
 import sqlite3
@@ -133,6 +132,6 @@ async def test_a_full_disk_is_told_and_leaves_nothing(
 
 async def test_the_server_says_what_is_not_inside(rig: Rig, db: Db, source: Source, tmp_path: Path) -> None:
     view = await Backup(rig.ports, source).make(str(tmp_path / "backup.zip"))
-    assert view["path"] == str(tmp_path / "backup.zip")
-    assert "/the/store" in str(view["note"])
-    assert list(wrong_with_answer("POST /api/v1/db/backup", 200, json.dumps(view).encode())) == []
+    assert view.path == str(tmp_path / "backup.zip")
+    assert "/the/store" in view.note
+    assert list(wrong_with_answer("POST /api/v1/db/backup", 200, view.model_dump_json().encode())) == []

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from sqlalchemy import Connection, text
@@ -10,22 +9,18 @@ from tests.control.world import Rig, service
 from crucible.backends.base import LaunchRefused
 from crucible.control import gauges
 from crucible.control.db.timed import TimedDb
+from crucible.control.gauges import Stored
 from crucible.control.service import Control
 from crucible.core.people import OWNER
 
 
-async def stored(rig: Rig) -> Any:
+async def stored(rig: Rig) -> Stored:
     return await rig.read(lambda conn: gauges.stored(conn, rig.clock.now()))
 
 
-def counted(rig: Rig) -> Any:
-    return gauges.counted(rig.writer.counted, rig.performer.launches)
-
-
 async def test_an_empty_service_has_zeros(rig: Rig) -> None:
-    nothing = {"queue": 0, "machines": [], "agents": 0, "hooks_waiting": 0}
-    assert await stored(rig) == {"jobs": {"queued": 0, "running": 0}, **nothing}
-    assert counted(rig)["ended"] == {"completed": 0, "failed": 0, "cancelled": 0}
+    nothing = Stored(jobs={"queued": 0, "running": 0}, queue=0, machines={}, agents=0, hooks_waiting=0)
+    assert await stored(rig) == nothing
 
 
 async def test_jobs_machines_and_agents_are_counted(rig: Rig) -> None:
@@ -33,20 +28,16 @@ async def test_jobs_machines_and_agents_are_counted(rig: Rig) -> None:
     await rig.submit(cpus=4.0)
     await rig.submit(cpus=4.0)
     found = await stored(rig)
-    assert (found["jobs"], found["queue"]) == ({"queued": 2, "running": 1}, 2)
-    assert found["machines"] == [{"backend": "local", "state": "up", "count": 1}]
+    assert (found.jobs, found.queue) == ({"queued": 2, "running": 1}, 2)
+    assert found.machines == {("local", "up"): 1}
     await rig.reconciler.round()
-    assert (await stored(rig))["agents"] == 1
+    assert (await stored(rig)).agents == 1
     rig.clock.move(gauges.AGENT_SECONDS + 1)
-    assert (await stored(rig))["agents"] == 0
+    assert (await stored(rig)).agents == 0
     await runner.end()
-    assert counted(rig) == {
-        "submitted": 3,
-        "placed": 2,
-        "retried": 0,
-        "ended": {"completed": 1, "failed": 0, "cancelled": 0},
-        "launches": [{"backend": "local", "outcome": "made", "count": 1}],
-    }
+    names = ("submitted", "placed", "retrying", "completed", "failed", "cancelled")
+    assert [rig.writer.counted[name] for name in names] == [3, 2, 0, 1, 0, 0]
+    assert rig.performer.launches == {("local", "made"): 1}
 
 
 async def test_a_launch_that_was_refused_is_told_apart(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,17 +47,18 @@ async def test_a_launch_that_was_refused_is_told_apart(rig: Rig, monkeypatch: py
     monkeypatch.setattr(rig.backend, "launch", refuse)
     await rig.submit()
     await rig.performer.perform_due()
-    assert counted(rig)["launches"] == [{"backend": "local", "outcome": "refused", "count": 1}]
+    assert rig.performer.launches == {("local", "refused"): 1}
 
 
 async def test_write_times_are_there_where_they_are_measured(rig: Rig) -> None:
-    assert (await service(rig).maintenance.gauges(OWNER))["writes"] is None
+    assert (await service(rig).maintenance.gauges(OWNER)).writes is None
     timed = TimedDb(rig.ports.db, rig.clock)
     control = Control(replace(rig.ports, db=timed), rig.backends, rig.deployment)
     await timed.write(lambda conn: None)
-    found: Any = (await control.maintenance.gauges(OWNER))["writes"]
-    assert found["counts"][-1] == 1
-    assert len(found["counts"]) == len(found["bounds"]) + 1
+    found = (await control.maintenance.gauges(OWNER)).writes
+    assert found is not None
+    assert found.counts[-1] == 1
+    assert len(found.counts) == len(found.bounds) + 1
 
 
 async def test_no_job_that_ended_is_looked_at(rig: Rig) -> None:

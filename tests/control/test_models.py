@@ -17,6 +17,7 @@ from crucible.core.errors import BadInput, NotFound
 from crucible.core.models import Order
 from crucible.core.people import OWNER
 from crucible.core.spec import Kind
+from crucible.core.views.server import ModelPage
 
 
 @pytest.fixture
@@ -42,25 +43,25 @@ def order(**changes: Any) -> Order:
 
 async def test_a_server_without_a_python_for_models_has_none(clock: FakeClock) -> None:
     models = Models(ModelsPython(), clock)
-    assert await models.list_models(OWNER) == []
+    assert await models.list_models(OWNER) == ModelPage()
     with pytest.raises(NotFound, match="There is no model 'counter'"):
-        await models.model(OWNER, "counter")
+        await models.get(OWNER, "counter")
 
 
 async def test_models_are_listed_and_described(models: Models) -> None:
-    (listed,) = await models.list_models(OWNER)
-    assert listed == await models.model(OWNER, "counter")
-    assert listed["methods"] == ["train", "infer", "benchmark"]
+    (listed,) = (await models.list_models(OWNER)).items
+    assert listed == await models.get(OWNER, "counter")
+    assert listed.methods == ("train", "infer", "benchmark")
     assert "counting" not in sys.modules
 
 
 async def test_a_description_is_kept_for_a_while(models: Models, site: Path, clock: FakeClock) -> None:
-    assert len(await models.list_models(OWNER)) == 1
+    assert len((await models.list_models(OWNER)).items) == 1
     install(site, "second", COUNTER, {"second": "second:Counter"})
     clock.move(KEPT_SECONDS - 1)
-    assert len(await models.list_models(OWNER)) == 1
+    assert len((await models.list_models(OWNER)).items) == 1
     clock.move(2)
-    assert len(await models.list_models(OWNER)) == 2
+    assert len((await models.list_models(OWNER)).items) == 2
 
 
 async def test_one_that_hangs_holds_up_no_other(models: Models, site: Path, clock: FakeClock, tmp_path: Path) -> None:
@@ -68,15 +69,17 @@ async def test_one_that_hangs_holds_up_no_other(models: Models, site: Path, cloc
     waits = f"import os, time\nwhile not os.path.exists({str(gate)!r}): time.sleep(0.01)\n"
     install(site, "slow", waits + COUNTER, {"slow": "slow:Counter"})
     listing = asyncio.create_task(models.list_models(OWNER))
-    asked = [asyncio.create_task(models.model(OWNER, "slow")) for _ in range(2)]
+    asked = [asyncio.create_task(models.get(OWNER, "slow")) for _ in range(2)]
     assert (await models.job_spec(OWNER, order(), {})).name == "counter"
     assert not listing.done()
     clock.move(KEPT_SECONDS + 30)
     gate.touch()
-    assert [item["name"] for item in await listing] == ["counter", "slow"]
-    assert (await asked[0])["methods"] == (await asked[1])["methods"] == ["train", "infer", "benchmark"]
+    assert [item.name for item in (await listing).items] == ["counter", "slow"]
+    assert (await asked[0]).methods == (await asked[1]).methods == ("train", "infer", "benchmark")
     install(site, "second", COUNTER, {"second": "second:Counter"})
-    assert len(await models.list_models(OWNER)) == 2, "kept from when it was known, not from when it was asked for"
+    assert len((await models.list_models(OWNER)).items) == 2, (
+        "kept from when it was known, not from when it was asked for"
+    )
 
 
 async def test_an_order_becomes_a_job(models: Models, tmp_path: Path) -> None:
@@ -136,7 +139,7 @@ async def test_a_name_a_method_and_a_plugin_that_are_not_there(models: Models, s
         await fresh.job_spec(OWNER, order(model="asks"), {})
     with pytest.raises(BadInput, match="The model 'sick' cannot be used: RuntimeError: no luck"):
         await fresh.job_spec(OWNER, order(model="sick"), {})
-    assert [item["name"] for item in await fresh.list_models(OWNER) if item["error"]] == ["sick"]
+    assert [item.name for item in (await fresh.list_models(OWNER)).items if item.error] == ["sick"]
 
 
 async def test_a_python_that_is_none_is_said(clock: FakeClock) -> None:

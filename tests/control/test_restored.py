@@ -83,7 +83,7 @@ async def test_confirming_what_was_not_restored_does_nothing(rig: Rig) -> None:
     await restore(rig)
     told = await rig.read(restored.status)
     assert told is not None
-    assert (told["restored_at"], told["backup_at"]) == (rig.clock.now(), rig.clock.now() - 60)
+    assert (told.restored_at, told.backup_at) == (rig.clock.now(), rig.clock.now() - 60)
     assert (await confirm(rig)).restored_at == rig.clock.now()
     assert await confirm(rig) == restored.Confirmed(None, 0)
 

@@ -20,6 +20,7 @@ from crucible.core.errors import Conflict
 from crucible.core.ids import Prefix
 from crucible.core.people import OWNER
 from crucible.core.retention import DAY
+from crucible.core.views.server import UnprunedView
 from crucible.storage import HashMismatch, Store, StoreDenied, StoreUnreachable
 from crucible.storage.layout import artifact_key, bundle_key, checkpoint_key, log_segment_key
 from crucible.wire.messages import Kind
@@ -219,14 +220,8 @@ async def test_pruning_takes_what_old_jobs_stored_and_leaves_their_history(rig: 
     await checkpoint(rig, live, 1)
 
     view = await retention(rig).prune(older_than=30 * DAY, dry_run=False)
-    assert {k: view[k] for k in ("jobs", "checkpoints", "artifacts", "logs", "dry_run")} == {
-        "jobs": 1,
-        "checkpoints": 2,
-        "artifacts": 1,
-        "logs": 1,
-        "dry_run": False,
-    }
-    assert {item["job"] for item in view["items"]} == {old}  # type: ignore[attr-defined]
+    assert (view.jobs, view.checkpoints, view.artifacts, view.logs, view.dry_run) == (1, 2, 1, 1, False)
+    assert {item.job for item in view.items} == {old}
     assert not stored(rig, f"jobs/{old}")
     assert artifact_key(old, attempt, "model.pt") not in stored(rig)
     assert log_segment_key(old, attempt, 0, 0) not in stored(rig)
@@ -243,13 +238,13 @@ async def test_a_dry_run_says_the_same_and_changes_nothing(rig: Rig) -> None:
     await ended_job(rig, keep={"latest": 1, "best": 0})
     before, objects = await rig.rows(t.jobs), stored(rig)
     told = await retention(rig).prune(older_than=30 * DAY, dry_run=True)
-    assert (told["jobs"], told["checkpoints"]) == (0, 1), "the rule of a young job"
+    assert (told.jobs, told.checkpoints) == (0, 1), "the rule of a young job"
     rig.clock.move(40 * DAY)
     told = await retention(rig).prune(older_than=None, dry_run=True)
     assert (await rig.rows(t.jobs), stored(rig)) == (before, objects)
     done = await retention(rig).prune(older_than=None, dry_run=False)
-    assert {**told, "dry_run": False} == done
-    assert told["bytes"] == 6 + 7 + sum(r["size"] for r in await rig.rows(t.checkpoints))
+    assert told.model_copy(update={"dry_run": False}) == done
+    assert told.bytes == 6 + 7 + sum(r["size"] for r in await rig.rows(t.checkpoints))
 
 
 async def test_jobs_go_by_themselves_only_where_that_is_set(rig: Rig) -> None:
@@ -266,7 +261,7 @@ async def test_a_job_whose_machine_is_not_gone_waits(rig: Rig) -> None:
     rig.clock.move(40 * DAY)
     owner = f"attempt:{(await rig.attempt(job)).id}"
     await rig.sql(lambda conn: conn.execute(update(t.machines).values(owner=owner)).rowcount)
-    assert (await retention(rig).prune(older_than=None, dry_run=False))["jobs"] == 0
+    assert (await retention(rig).prune(older_than=None, dry_run=False)).jobs == 0
     assert stored(rig) != set()
 
 
@@ -277,7 +272,7 @@ async def test_bundles_go_once_no_kept_job_uses_them(rig: Rig) -> None:
     await ended_job(rig, bundle=used)
     rig.clock.move(20 * DAY)
     view = await retention(rig).prune(older_than=10 * DAY, dry_run=False)
-    assert view["bundles"] == 2, "the job that used it went too"
+    assert view.bundles == 2, "the job that used it went too"
     assert stored(rig) == set()
     assert await rig.rows(t.bundles) == []
 
@@ -288,7 +283,7 @@ async def test_a_bundle_of_a_live_job_stays_and_a_young_one_too(rig: Rig) -> Non
     await rig.submit(bundle=used)
     rig.clock.move(40 * DAY)
     await rig.bundles.put(OWNER, young, pieces(b"young"))
-    assert (await retention(rig).prune(older_than=None, dry_run=False))["bundles"] == 0
+    assert (await retention(rig).prune(older_than=None, dry_run=False)).bundles == 0
     assert stored(rig) == {bundle_key(used), bundle_key(young)}
 
 
@@ -553,7 +548,7 @@ async def test_what_cannot_be_removed_is_told_and_stops_nothing_else(rig: Rig) -
 
     broken = retention(rig, Watched(rig.ports.store, refuse))
     view = await broken.prune(older_than=None, dry_run=False)
-    assert view["failed"] == [{"key": stuck, "why": str(StoreDenied("It is locked."))}]
+    assert view.failed == (UnprunedView(key=stuck, why=str(StoreDenied("It is locked."))),)
     assert stored(rig) == {stuck}
     rig.clock.move(3600)
     await broken.round()
@@ -567,7 +562,7 @@ async def test_a_store_that_cannot_be_listed_fails_one_job_and_not_the_round(rig
     job = await ended_job(rig)
     rig.clock.move(40 * DAY)
     view = await retention(rig, Unlisted(rig.ports.store)).prune(older_than=None, dry_run=False)
-    assert [item["key"] for item in view["failed"]] == [f"jobs/{job}"]  # type: ignore[attr-defined]
+    assert [item.key for item in view.failed] == [f"jobs/{job}"]
     rig.clock.move(3600)
     await retention(rig).round()
     assert stored(rig) == set()

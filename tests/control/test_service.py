@@ -20,6 +20,7 @@ from crucible.core.errors import Conflict, NoCapacity, NotFound, Unreachable
 from crucible.core.jobfilter import JobFilter
 from crucible.core.lifecycle import JobState, MachineState
 from crucible.core.people import OWNER
+from crucible.core.views.server import ConfirmedView
 from crucible.wire.messages import Kind
 
 T = TypeVar("T")
@@ -146,7 +147,7 @@ async def test_lists_and_status(rig: Rig, control: Control) -> None:
     assert [b.name for b in (await control.backends.list_backends()).items] == ["local"]
     assert [m.state for m in (await control.machines.list_machines(OWNER)).items] in (["intended"], ["creating"])
     status = await control.maintenance.status(OWNER)
-    assert (status["deployment"], status["agents_url"], status["queued"]) == (DEPLOYMENT, "http://agents", 1)
+    assert (status.deployment, status.counts.queued) == (DEPLOYMENT, 1)
 
 
 async def test_bundles_through_the_facade(control: Control) -> None:
@@ -256,8 +257,10 @@ async def test_a_crash_after_submission_loses_nothing(rig: Rig) -> None:
 
 
 async def test_a_confirmed_restore_is_told_as_the_offline_command_tells_it(rig: Rig, control: Control) -> None:
-    assert await control.maintenance.confirm_restore(OWNER) == {"confirmed": False, "restored_at": None, "effects": 0}
+    assert await control.maintenance.confirm_restore(OWNER) == ConfirmedView(
+        confirmed=False, restored_at=None, effects=0
+    )
     await rig.sql(lambda conn: restored.mark(conn, rig.clock.now(), 0.0))
     told = await control.maintenance.confirm_restore(OWNER)
-    assert (told["confirmed"], told["effects"]) == (True, 0)
-    assert told["restored_at"] is not None
+    assert (told.confirmed, told.effects) == (True, 0)
+    assert told.restored_at is not None

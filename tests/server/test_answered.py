@@ -17,12 +17,14 @@ from tests.server.conftest import Stops
 from tests.server.fake_control import FakeControl
 from tests.server.promised import document, wrong_with_answer
 
-from crucible.control.pruning import Item, Plan
+from crucible.control.pruning import Plan
+from crucible.control.resources.models import model_view
 from crucible.control.retention import plan_view
 from crucible.core.errors import Trouble
 from crucible.core.people import OWNER
 from crucible.core.views.base import SOMETIMES
 from crucible.core.views.jobs import JobView
+from crucible.core.views.server import PrunedView
 from crucible.server.answered import ANSWERS, JSON
 from crucible.server.api import build_api, describe
 from crucible.wire.options import Option
@@ -110,9 +112,10 @@ async def test_answers_that_the_table_of_rights_does_not_get(town: Town, tmp_pat
 
 
 def test_a_prune_that_removed_something_and_could_not_remove_all() -> None:
-    plan = Plan((), (Item("logs", None, 2, 10, "nobody needs them"), Item("artifacts", "job-1", 1, 5, "it is old")))
+    logs = PrunedView(what="logs", job=None, count=2, bytes=10, why="nobody needs them")
+    plan = Plan((), (logs, PrunedView(what="artifacts", job="job-1", count=1, bytes=5, why="it is old")))
     told = plan_view(plan, dry_run=False, failed={"a/key": Trouble("The store is away.")})
-    assert list(wrong_with_answer("POST /api/v1/prune", 200, json.dumps(told).encode())) == []
+    assert list(wrong_with_answer("POST /api/v1/prune", 200, told.model_dump_json().encode())) == []
 
 
 def test_a_model_and_a_broken_one() -> None:
@@ -125,7 +128,7 @@ def test_a_model_and_a_broken_one() -> None:
         fault=Fault("cannot be imported", "Traceback"),
     )  # fmt: skip
     for one in (plugin, broken):
-        content = json.dumps(one.as_json()).encode()
+        content = json.dumps(model_view(one).as_json()).encode()
         assert list(wrong_with_answer("GET /api/v1/models/{name}", 200, content)) == []
 
 

@@ -124,7 +124,7 @@ class Server:
         from crucible.server.listen import port_of
 
         me = this_process()
-        deployment = str((await control.maintenance.status(OWNER)).get("deployment", ""))
+        deployment = (await control.maintenance.status(OWNER)).deployment
         self.home.keep_ports(Ports(port_of(self.api), port_of(self.agents)))
         self.home.announce(
             Discovery(

@@ -19,6 +19,7 @@ from crucible.catalog.rows import Row
 from crucible.core.errors import BadInput, UnknownName
 from crucible.core.gpus import gpus_named, is_gpu
 from crucible.core.pricing import MICROS
+from crucible.core.views.catalog import DifferenceView, PriceComparisonView
 
 REQUIRED = ("InstanceType", "Region", "Price")
 CLOSE = (0.02, 0.10)
@@ -42,9 +43,15 @@ class Difference:
     def by(self) -> float:
         return self.ours / self.theirs - 1
 
-    def as_view(self) -> dict[str, object]:
-        named = {"row": self.row, "market": self.market}
-        return {**named, "ours_micros": self.ours, "theirs_micros": self.theirs, "percent": round(100 * self.by, 2)}
+    @property
+    def view(self) -> DifferenceView:
+        return DifferenceView(
+            row=self.row,
+            market=self.market,
+            ours_micros=self.ours,
+            theirs_micros=self.theirs,
+            percent=round(100 * self.by, 2),
+        )
 
 
 @dataclass(frozen=True)
@@ -69,27 +76,28 @@ class Comparison:
     def over(self, share: float) -> list[Difference]:
         return sorted((pair for pair in self.pairs if abs(pair.by) > share), key=lambda pair: -abs(pair.by))
 
-    def as_view(self, share: float) -> dict[str, object]:
+    def view(self, share: float) -> PriceComparisonView:
+        """Show it; prices that differ by more than `share` of theirs are listed."""
         over = self.over(share)
-        return {
-            "provider": self.provider,
-            "ours": self.ours,
-            "theirs": self.theirs,
-            "matched": self.matched(),
-            "matched_share": round(self.matched() / self.ours, 4) if self.ours else 0.0,
-            "within": {f"{100 * close:g}%": self.within(close) for close in CLOSE},
-            "spot_matched": self.matched("spot"),
-            "spot_within": {f"{100 * close:g}%": self.within(close, "spot") for close in CLOSE},
-            "over_percent": round(100 * share, 4),
-            "differences": [pair.as_view() for pair in over[:MOST_SHOWN]],
-            "differences_count": len(over),
-            "missing_here": list(self.missing_here[:MOST_SHOWN]),
-            "missing_here_count": len(self.missing_here),
-            "missing_there": list(self.missing_there[:MOST_SHOWN]),
-            "missing_there_count": len(self.missing_there),
-            "unknown_types": self.unknown_types,
-            "unreadable": self.unreadable,
-        }
+        return PriceComparisonView(
+            provider=self.provider,
+            ours=self.ours,
+            theirs=self.theirs,
+            matched=self.matched(),
+            matched_share=round(self.matched() / self.ours, 4) if self.ours else 0.0,
+            within={f"{100 * close:g}%": self.within(close) for close in CLOSE},
+            spot_matched=self.matched("spot"),
+            spot_within={f"{100 * close:g}%": self.within(close, "spot") for close in CLOSE},
+            over_percent=round(100 * share, 4),
+            differences=tuple(pair.view for pair in over[:MOST_SHOWN]),
+            differences_count=len(over),
+            missing_here=self.missing_here[:MOST_SHOWN],
+            missing_here_count=len(self.missing_here),
+            missing_there=self.missing_there[:MOST_SHOWN],
+            missing_there_count=len(self.missing_there),
+            unknown_types=self.unknown_types,
+            unreadable=self.unreadable,
+        )
 
 
 @dataclass

@@ -5,6 +5,8 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
+from crucible.core.views.catalog import PriceFindingView
+
 
 class Rule(enum.StrEnum):
     UNREADABLE = "unreadable"
@@ -46,13 +48,14 @@ class Finding:
     def refused(self) -> bool:
         return self.rule not in WARNINGS
 
-    def as_view(self) -> dict[str, object]:
-        return {
-            "rule": self.rule.value,
-            "refused": self.refused,
-            "row": self.row,
-            "price": self.column or None,
-            "what": self.what,
-            "fix": self.fix,
-            "origin": self.origin or None,
-        }
+    @property
+    def view(self) -> PriceFindingView:
+        return PriceFindingView(
+            rule=self.rule.value,
+            refused=self.refused,
+            row=self.row,
+            price=self.column or None,
+            what=self.what,
+            fix=self.fix,
+            origin=self.origin or None,
+        )

@@ -18,7 +18,7 @@ from crucible.core.errors import BadInput
 from crucible.core.gpus import GPUS, Dtype, Gpu
 from crucible.core.offerfilter import OfferFilter
 from crucible.core.resources import format_duration, format_memory
-from crucible.core.views.catalog import PricePage, PriceView, TypeView
+from crucible.core.views.catalog import GpuPage, GpuView, PricePage, PriceView, TypeView
 
 Texts = list[str] | None
 HEADS = ("PROVIDER", "REGION", "TYPE", "MARKET", "GPUS", "CPUS", "MEMORY", "PRICE", "OF", "RUNNABLE")
@@ -74,7 +74,7 @@ def gpus(ctx: typer.Context) -> None:
     """List GPU types: memory, bandwidth and peak rates, of the vendors' data sheets."""
     session = Session.of(ctx)
     if session.out.as_json:
-        session.out.json({"items": [gpu.as_dict() for gpu in GPUS]})
+        session.out.json(GpuPage(items=tuple(map(GpuView.from_gpu, GPUS))).as_json())
         return
     if session.out.quiet:
         for gpu in GPUS:

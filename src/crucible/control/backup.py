@@ -17,7 +17,7 @@ import sqlite3
 import tempfile
 import zipfile
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -27,8 +27,8 @@ from crucible.control.db.failures import translating
 from crucible.control.db.migrate import is_postgres, revision_of
 from crucible.control.db.port import DamagedDatabase
 from crucible.control.ports import Ports
-from crucible.control.views import View
 from crucible.core.errors import BadInput, Conflict, DiskFull, Trouble
+from crucible.core.views.server import BackupView
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -86,13 +86,19 @@ class Backup:
         self._ports = ports
         self._source = source
 
-    async def make(self, target: str, *, overwrite: bool = False) -> View:
-        """Writes a backup to `target` on this server's disk. Readers and writers go on meanwhile."""
+    async def make(self, target: str, *, overwrite: bool = False) -> BackupView:
+        """Write a backup to `target` on this server's disk. Readers and writers go on meanwhile."""
         now = self._ports.clock.now()
         made = await self._ports.calls.run(
             LANE, lambda: write_backup(self._source, Path(target), now, overwrite=overwrite), DEADLINE
         )
-        return {**asdict(made), "note": f"What lies in the store ({made.store}) is not in it: back that up too."}
+        return BackupView(
+            path=made.path,
+            bytes=made.bytes,
+            sha256=made.sha256,
+            store=made.store,
+            note=f"What lies in the store ({made.store}) is not in it: back that up too.",
+        )
 
 
 def write_backup(source: Source, target: Path, now: float, *, overwrite: bool = False) -> Made:

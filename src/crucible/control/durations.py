@@ -28,6 +28,3 @@ class Durations:
             so_far += count
             sums.append(so_far)
         return sums
-
-    def as_json(self) -> dict[str, object]:
-        return {"bounds": list(self.bounds), "counts": self.counts, "sum": self.total}

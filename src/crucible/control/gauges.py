@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from sqlalchemy import Connection, bindparam, func, select
 
 from crucible.control.db import schema as t
-from crucible.control.db.port import Db
 from crucible.control.db.statement import Statement
-from crucible.control.db.timed import TimedDb
+from crucible.control.durations import Durations
 from crucible.control.hooks.sending import Calls
-from crucible.control.views import View
 from crucible.core.lifecycle import JobState, MachineState
 from crucible.core.states import Status, status_of
 
@@ -29,45 +28,37 @@ _WAITING = Statement(select(func.count()).select_from(t.hooks).where(_h.enabled.
 _AGENTS = Statement(select(func.count()).where(_m.state == MachineState.UP.value, _m.last_seen >= bindparam("since")))
 
 
-def stored(conn: Connection, now: float) -> View:
-    """What the database knows: active jobs, machines that are not gone, hosts heard of lately, hooks that fail."""
+@dataclass(frozen=True)
+class Stored:
+    """What the database knows. `jobs` that are active by status, `machines` that are not gone by backend and state."""
+
+    jobs: Mapping[str, int]
+    queue: int
+    machines: Mapping[tuple[str, str], int]
+    agents: int
+    hooks_waiting: int
+
+
+@dataclass(frozen=True)
+class Gauges:
+    """`events`, `launches` (by backend and outcome), `webhooks` and `writes` count since this process started."""
+
+    stored: Stored
+    events: Mapping[str, int]
+    launches: Mapping[tuple[str, str], int]
+    webhooks: Calls
+    writes: Durations | None
+
+
+def stored(conn: Connection, now: float) -> Stored:
     states = {JobState(row["state"]): int(row["n"]) for row in _JOBS.all(conn)}
     jobs = dict.fromkeys((Status.QUEUED.value, Status.RUNNING.value), 0)
     for state, count in states.items():
         jobs[status_of(state).value] += count
-    machines = [{"backend": r["backend"], "state": r["state"], "count": int(r["n"])} for r in _MACHINES.all(conn)]
-    agents = int(_AGENTS.value(conn, since=now - AGENT_SECONDS))
-    return {
-        "jobs": jobs,
-        "queue": states.get(JobState.QUEUED, 0),
-        "machines": machines,
-        "agents": agents,
-        "hooks_waiting": int(_WAITING.value(conn)),
-    }
-
-
-def counted(events: Mapping[str, int], launches: Mapping[tuple[str, str], int]) -> View:
-    """What this process did since it started."""
-    ended = (Status.COMPLETED, Status.FAILED, Status.CANCELLED)
-    return {
-        "submitted": events.get("submitted", 0),
-        "placed": events.get("placed", 0),
-        "retried": events.get("retrying", 0),
-        "ended": {status.value: events.get(status.value, 0) for status in ended},
-        "launches": list(_launches(launches.items())),
-    }
-
-
-def _launches(items: Iterable[tuple[tuple[str, str], int]]) -> Iterable[View]:
-    for (backend, outcome), count in sorted(items):
-        yield {"backend": backend, "outcome": outcome, "count": count}
-
-
-def write_times(db: Db) -> View | None:
-    """How long writes took, where that is measured."""
-    return db.writes.as_json() if isinstance(db, TimedDb) else None
-
-
-def webhooks(calls: Calls) -> View:
-    """What this process told receivers since it started."""
-    return {"delivered": calls.delivered, "failed": calls.failed, "times": calls.times.as_json()}
+    return Stored(
+        jobs=jobs,
+        queue=states.get(JobState.QUEUED, 0),
+        machines={(row["backend"], row["state"]): int(row["n"]) for row in _MACHINES.all(conn)},
+        agents=int(_AGENTS.value(conn, since=now - AGENT_SECONDS)),
+        hooks_waiting=int(_WAITING.value(conn)),
+    )

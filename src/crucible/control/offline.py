@@ -67,4 +67,4 @@ def run(wanted: Wanted, source: Source, now: float) -> View:
                 "fix": restored.FIX,
             }
         case Command.CONFIRM:
-            return confirm_offline(source, now).view
+            return confirm_offline(source, now).view.as_json()

@@ -15,6 +15,7 @@ from crucible.control.queries import TERMINAL
 from crucible.core.lifecycle import MachineState
 from crucible.core.retention import Checkpoint, EndedJob, Verdict, keep_checkpoints, prune_jobs
 from crucible.core.spec import Keeping
+from crucible.core.views.server import PrunedView
 from crucible.storage.layout import checkpoint_key
 
 _c, _other, _attempt = t.checkpoints.c, t.checkpoints.alias("other"), t.attempts.c
@@ -49,20 +50,9 @@ _PRUNED = Statement(
 
 
 @dataclass(frozen=True)
-class Item:
-    """`count` things of one kind that would go, of one job or (None) of nobody."""
-
-    what: str
-    job: str | None
-    count: int
-    bytes: int
-    why: str
-
-
-@dataclass(frozen=True)
 class Plan:
     jobs: tuple[Verdict, ...]
-    items: tuple[Item, ...]
+    items: tuple[PrunedView, ...]
 
     @property
     def bytes(self) -> int:
@@ -88,7 +78,8 @@ def plan(conn: Connection, older_than: float, now: float) -> Plan:
     gone = {verdict.id for verdict in going}
     items += [item for job in _with_checkpoints(conn) if job not in gone for item in _thinned(conn, job)]
     unused = unused_bundles(conn, now - older_than, gone)
-    items += [Item("bundles", None, 1, size, "no job that is kept uses it") for _, size in unused]
+    why = "no job that is kept uses it"
+    items += [PrunedView(what="bundles", job=None, count=1, bytes=size, why=why) for _, size in unused]
     return Plan(tuple(going), tuple(items))
 
 
@@ -177,16 +168,17 @@ def _with_checkpoints(conn: Connection) -> list[str]:
     return list(conn.execute(select(c.job).where(c.pruned_at.is_(None)).distinct().order_by(c.job)).scalars())
 
 
-def _thinned(conn: Connection, job: str) -> list[Item]:
+def _thinned(conn: Connection, job: str) -> list[PrunedView]:
     going = [verdict for verdict in verdicts(conn, job) if not verdict.kept]
     if not going:
         return []
     c = t.checkpoints.c
     sizes = select(func.sum(c.size)).where(c.id.in_([verdict.id for verdict in going]))
-    return [Item("checkpoints", job, len(going), int(conn.execute(sizes).scalar() or 0), going[0].why)]
+    size = int(conn.execute(sizes).scalar() or 0)
+    return [PrunedView(what="checkpoints", job=job, count=len(going), bytes=size, why=going[0].why)]
 
 
-def _of_job(conn: Connection, verdict: Verdict) -> list[Item]:
+def _of_job(conn: Connection, verdict: Verdict) -> list[PrunedView]:
     job = verdict.id
     attempts = select(t.attempts.c.id).where(t.attempts.c.job == job)
     checkpoint, artifact, log = t.checkpoints.c, t.artifacts.c, t.log_segments.c
@@ -198,4 +190,8 @@ def _of_job(conn: Connection, verdict: Verdict) -> list[Item]:
         "logs": select(func.count(), func.sum(log.end - log.start)).where(log.attempt.in_(attempts)),
     }
     found = [(what, *conn.execute(query).one()) for what, query in counted.items()]
-    return [Item(what, job, count, int(size or 0), verdict.why) for what, count, size in found if count]
+    return [
+        PrunedView(what=what, job=job, count=count, bytes=int(size or 0), why=verdict.why)
+        for what, count, size in found
+        if count
+    ]

@@ -215,19 +215,27 @@ def list_machines(conn: Connection, now: float, *, gone_too: bool = True, who: I
     return MachinePage(items=tuple(machine_view(m, prices.get(m.id, ()), now) for m in machines))
 
 
-def counts(conn: Connection, who: Identity = OWNER) -> dict[str, int]:
-    """How much is going on that he may see: running, queued, and of the whole deployment machines that bill."""
+@dataclass(frozen=True)
+class Counts:
+    """Jobs that run and that wait, of those that the caller may see; machines that bill, of the whole deployment."""
+
+    running: int
+    queued: int
+    billing: int
+
+
+def counts(conn: Connection, who: Identity = OWNER) -> Counts:
     c = t.jobs.c
     counted = _seen(select(c.state, func.count().label("n")).where(c.state.in_(ACTIVE)), who).group_by(c.state)
     by_state = {r.state: r.n for r in conn.execute(counted).all()}
     billing = select(func.count()).where(
         t.machines.c.state != MachineState.GONE.value, t.machines.c.bills.is_(True), t.machines.c.rate > 0
     )
-    return {
-        "running": sum(by_state.get(s.value, 0) for s in states_of(Status.RUNNING)),
-        "queued": sum(by_state.get(s.value, 0) for s in states_of(Status.QUEUED)),
-        "billing": conn.execute(billing).scalar() or 0,
-    }
+    return Counts(
+        running=sum(by_state.get(s.value, 0) for s in states_of(Status.RUNNING)),
+        queued=sum(by_state.get(s.value, 0) for s in states_of(Status.QUEUED)),
+        billing=conn.execute(billing).scalar() or 0,
+    )
 
 
 def segments_of(conn: Connection, machines: Iterable[str]) -> dict[str, list[Segment]]:

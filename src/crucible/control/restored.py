@@ -22,9 +22,10 @@ from sqlalchemy import Connection, Select, delete, func, or_, select, update
 
 from crucible.control import meta
 from crucible.control.db import schema as t
-from crucible.control.views import View, iso
+from crucible.control.views import iso
 from crucible.core.errors import Trouble
 from crucible.core.lifecycle import EffectKind, MachineState
+from crucible.core.views.server import ConfirmedView, RestoredView
 
 RESTORED_AT = "restored_at"
 BACKUP_AT = "restored_backup_at"
@@ -59,12 +60,10 @@ class Confirmed:
     effects: int = 0
 
     @property
-    def view(self) -> View:
-        return {
-            "confirmed": self.restored_at is not None,
-            "restored_at": iso(self.restored_at),
-            "effects": self.effects,
-        }
+    def view(self) -> ConfirmedView:
+        return ConfirmedView(
+            confirmed=self.restored_at is not None, restored_at=iso(self.restored_at), effects=self.effects
+        )
 
 
 def since(conn: Connection) -> float | None:
@@ -88,13 +87,13 @@ def launching(conn: Connection, places: Iterable[str]) -> bool:
     return all(_look(conn, place).clear for place in places)
 
 
-def status(conn: Connection) -> dict[str, object] | None:
+def status(conn: Connection) -> RestoredView | None:
     """What people should see of a restore that is not confirmed; None when there is none."""
     restored_at, backup_at = since(conn), meta.get(conn, BACKUP_AT)
     if restored_at is None:
         return None
     made = None if backup_at is None else float(backup_at)
-    return {"restored_at": restored_at, "backup_at": made, "why": WHY, "fix": FIX}
+    return RestoredView(restored_at=restored_at, backup_at=made, why=WHY, fix=FIX)
 
 
 def spare(conn: Connection) -> None:

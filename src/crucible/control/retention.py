@@ -23,13 +23,13 @@ from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement
 from crucible.control.people import tokens
 from crucible.control.ports import Ports
-from crucible.control.pruning import Item, Plan
+from crucible.control.pruning import Plan
 from crucible.control.roles import Duties, Duty
 from crucible.control.room import Room
 from crucible.control.unit import Unit, Writer
-from crucible.control.views import View
 from crucible.core.errors import Conflict, CrucibleError, TimedOut, Unreachable
 from crucible.core.retention import DEFAULT_AGE
+from crucible.core.views.server import PruneView, UnprunedView
 from crucible.storage.layout import bundle_key, job_prefix
 
 log = structlog.get_logger(__name__)
@@ -98,7 +98,7 @@ class Retention:
         for key, error in (await self.tidy()).failed.items():
             log.warning("what was pruned cannot be removed yet", key=key, error=str(error))
 
-    async def prune(self, *, older_than: float | None, dry_run: bool) -> View:
+    async def prune(self, *, older_than: float | None, dry_run: bool) -> PruneView:
         """Removes what jobs stored that ended `older_than` seconds ago, and what no rule keeps; what that is.
 
         A job's row, events and metrics stay. With `dry_run` nothing changes. `failed` names objects that could not
@@ -215,16 +215,18 @@ class Retention:
             await self._ports.db.write(lambda conn, sha256=sha256: _drop_bundle(conn, sha256))  # type: ignore[misc]
 
 
-def plan_view(plan: Plan, dry_run: bool, failed: Mapping[str, CrucibleError] = _NOTHING) -> View:
-    counts = {what: plan.count(what) for what in ("checkpoints", "artifacts", "logs", "bundles")}
-    items = [_item_view(item) for item in plan.items]
-    left = [{"key": key, "why": str(error)} for key, error in failed.items()]
-    total = {"jobs": len(plan.jobs), **counts, "bytes": plan.bytes}
-    return {**total, "dry_run": dry_run, "items": items, "failed": left}
-
-
-def _item_view(item: Item) -> View:
-    return {"what": item.what, "job": item.job, "count": item.count, "bytes": item.bytes, "why": item.why}
+def plan_view(plan: Plan, dry_run: bool, failed: Mapping[str, CrucibleError] = _NOTHING) -> PruneView:
+    return PruneView(
+        jobs=len(plan.jobs),
+        checkpoints=plan.count("checkpoints"),
+        artifacts=plan.count("artifacts"),
+        logs=plan.count("logs"),
+        bundles=plan.count("bundles"),
+        bytes=plan.bytes,
+        dry_run=dry_run,
+        items=plan.items,
+        failed=tuple(UnprunedView(key=key, why=str(error)) for key, error in failed.items()),
+    )
 
 
 def _refuse_while_held(conn: Connection) -> None:

@@ -48,21 +48,6 @@ class Gpu:
     aliases: tuple[str, ...] = ()
     vendor: str = "NVIDIA"
 
-    def as_dict(self) -> dict[str, object]:
-        """For people and programs."""
-        return {
-            "name": self.name,
-            "vendor": self.vendor,
-            "memory_bytes": self.memory_bytes,
-            "bandwidth_bytes_per_second": self.bandwidth,
-            "flops": {dtype.value: rate for dtype, rate in self.flops.items()},
-            "capability": None if self.capability is None else ".".join(map(str, self.capability)),
-            "nvlink": self.nvlink,
-            "groups": list(self.groups),
-            "aliases": list(self.aliases),
-            "source": self.source,
-        }
-
 
 def _rates(
     fp32: float, tf32: float = 0, fp16: float = 0, bf16: float = 0, fp8: float = 0

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from crucible.core.errors import NotFound
-from crucible.server.answers import answer
+from crucible.core.views.server import BundleView
 from crucible.server.context import Control, Server, Sha256, Who
 from crucible.server.limits import bounded, check_length
 from crucible.server.problems import documented
@@ -25,9 +25,16 @@ async def has_bundle(sha256: Sha256, control: Control, who: Who) -> Response:
     return Response(status_code=200)
 
 
-@router.put("/{sha256}", status_code=201, responses={200: {"description": "it was there"}, **documented(413)})
-async def put_bundle(sha256: Sha256, request: Request, control: Control, who: Who, server: Server) -> Response:
+@router.put(
+    "/{sha256}",
+    status_code=201,
+    responses={200: {"description": "it was there", "model": BundleView}, **documented(413)},
+)
+async def put_bundle(
+    sha256: Sha256, request: Request, control: Control, who: Who, server: Server, response: Response
+) -> BundleView:
     """Store the archive in the body. Refused, and nothing kept, unless its SHA-256 is the one in the path."""
     check_length(request.headers, server.bundle_limit, THING)
     created = await control.bundles.put(who, sha256, bounded(request, server.bundle_limit, THING))
-    return answer({"sha256": sha256, "created": created}, 201 if created else 200)
+    response.status_code = 201 if created else 200
+    return BundleView(sha256=sha256, created=created)

@@ -7,14 +7,21 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Path, Query
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.requests import Request
-from starlette.responses import Response
 
 from crucible.core.errors import BadInput
 from crucible.core.gpus import GPUS
 from crucible.core.jobfilter import MAX_VALUES, Word
 from crucible.core.offerfilter import OfferFilter
 from crucible.core.offers import Market
-from crucible.server.answers import answer
+from crucible.core.views.catalog import (
+    GpuPage,
+    GpuView,
+    PriceAuditView,
+    PriceComparisonView,
+    PricePage,
+    RefreshView,
+    TypeView,
+)
 from crucible.server.context import Control, Who
 from crucible.server.failures import bad_fields
 from crucible.server.limits import MAX_JSON, Cursor, PageSize, whole
@@ -66,30 +73,30 @@ async def list_offers(
     wanted: Annotated[OfferFilter, Depends(_wanted)],
     limit: PageSize = 50,
     cursor: Cursor = None,
-) -> Response:
+) -> PricePage:
     """Offers that fit, cheapest first, with their prices' age and source; `next` is the cursor of the following page.
 
     Those of a provider that is not connected have `runnable` false and say in `why` what connects it.
     """
-    return answer(await control.catalog.page(wanted, limit=limit, cursor=cursor))
+    return await control.catalog.page(wanted, limit=limit, cursor=cursor)
 
 
 @router.get("/gpus")
-async def gpus() -> Response:
+async def gpus() -> GpuPage:
     """GPU types: memory, bandwidth, peak rates by number format, and the data sheets they are from."""
-    return answer({"items": [gpu.as_dict() for gpu in GPUS]})
+    return GpuPage(items=tuple(map(GpuView.from_gpu, GPUS)))
 
 
 @router.get("/types/{type}", responses=documented(404))
-async def show(type: Annotated[str, Path(min_length=1, max_length=100)], control: Control) -> Response:
+async def show(type: Annotated[str, Path(min_length=1, max_length=100)], control: Control) -> TypeView:
     """One instance type: its GPU, and its offers in all regions and markets, cheapest first."""
-    return answer(await control.catalog.type(type))
+    return await control.catalog.type(type)
 
 
 @router.get("/audit")
-async def audit(control: Control) -> Response:
+async def audit(control: Control) -> PriceAuditView:
     """What is wrong with the prices in use: each finding with row, rule and fix. What is refused is not offered."""
-    return answer(await control.catalog.audit())
+    return await control.catalog.audit()
 
 
 @router.post("/audit", responses=documented(413, 504))
@@ -99,14 +106,14 @@ async def compare(
     who: Who,
     provider: Annotated[str | None, Query(max_length=100, description="whose they are; told by the types")] = None,
     over: Annotated[float, Query(ge=0, le=MOST_PERCENT, description="percent from which two prices differ")] = 10.0,
-) -> Response:
+) -> PriceComparisonView:
     """The prices in use beside another table, sent as CSV with InstanceType, Region, Price and perhaps SpotPrice."""
     body = await whole(request, MAX_JSON, "The table")
     try:
         text = body.decode()
     except UnicodeDecodeError:
         raise BadInput("The table is no text.", fix="Send CSV in UTF-8.") from None
-    return answer(await control.catalog.compare(who, text, provider=provider, over=over / 100))
+    return await control.catalog.compare(who, text, provider=provider, over=over / 100)
 
 
 class Refresh(BaseModel):
@@ -117,9 +124,9 @@ class Refresh(BaseModel):
 
 
 @router.post("/refresh", responses=documented(502, 503, 504))
-async def refresh(wish: Refresh, control: Control, who: Who) -> Response:
+async def refresh(wish: Refresh, control: Control, who: Who) -> RefreshView:
     """Ask a provider's price interface for the prices of today; for administrators.
 
     What it answers passes the audit before it is kept; what is refused of it (`items`) leaves the old prices in use.
     """
-    return answer(await control.catalog.refresh(who, wish.provider, wish.regions))
+    return await control.catalog.refresh(who, wish.provider, wish.regions)

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from crucible.core.models import Order
+from crucible.core.views.server import ModelPage, ModelView
 from crucible.server.answers import answer
 from crucible.server.context import Control, Who
 from crucible.server.limits import idempotency_key
@@ -33,15 +34,15 @@ class ModelJob(BaseModel):
 
 
 @router.get("")
-async def list_models(control: Control, who: Who) -> Response:
+async def list_models(control: Control, who: Who) -> ModelPage:
     """All models, the broken ones with `error`. None where the setting `models_python` is not set."""
-    return answer({"items": await control.models.list_models(who)})
+    return await control.models.list_models(who)
 
 
 @router.get("/{name}", responses=documented(404))
-async def show(name: ModelName, control: Control, who: Who) -> Response:
+async def show(name: ModelName, control: Control, who: Who) -> ModelView:
     """One model: what it can do, and the schema of its config."""
-    return answer(await control.models.model(who, name))
+    return await control.models.get(who, name)
 
 
 @router.post(

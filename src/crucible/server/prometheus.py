@@ -11,11 +11,20 @@ from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import Response
 
-from crucible.control.views import View
+from crucible.control.durations import Durations
+from crucible.control.gauges import Gauges
+from crucible.core.states import Status
 from crucible.server.context import Control, Who
 from crucible.server.meters import Meters
 
 router = APIRouter(tags=["server"])
+
+COUNTED = (
+    ("submitted", "submitted", "submitted"),
+    ("placed", "placed", "given a place"),
+    ("retried", "retrying", "queued again"),
+)
+"""Counters of jobs: name, the event that counts, and what it means."""
 
 
 @router.get("/metrics", response_class=Response)
@@ -31,67 +40,65 @@ async def service_metrics(request: Request, control: Control, who: Who) -> Respo
 class Snapshot(Collector):
     """What control said, once."""
 
-    def __init__(self, view: View) -> None:
-        self._view = view
+    def __init__(self, gauges: Gauges) -> None:
+        self._now = gauges
 
     def collect(self) -> Iterator[Metric]:
         yield from self._gauges()
         yield from self._counters()
         yield from self._webhooks()
-        writes = self._view["writes"]
-        if writes is not None:
-            yield _histogram("crucible_db_write_seconds", "Time until a write was durable.", writes)
+        if self._now.writes is not None:
+            yield _histogram("crucible_db_write_seconds", "Time until a write was durable.", self._now.writes)
 
     def _gauges(self) -> Iterator[Metric]:
-        view = self._view
+        stored = self._now.stored
         jobs = GaugeMetricFamily("crucible_jobs", "Jobs that have not ended, by status.", labels=["status"])
-        for status, count in view["jobs"].items():
+        for status, count in stored.jobs.items():
             jobs.add_metric([status], count)
         yield jobs
-        yield GaugeMetricFamily("crucible_queue_length", "Jobs that wait for a place.", view["queue"])
+        yield GaugeMetricFamily("crucible_queue_length", "Jobs that wait for a place.", stored.queue)
         machines = GaugeMetricFamily("crucible_machines", "Machines that are not gone.", labels=["backend", "state"])
-        for row in view["machines"]:
-            machines.add_metric([row["backend"], row["state"]], row["count"])
+        for labels, count in stored.machines.items():
+            machines.add_metric(labels, count)
         yield machines
-        yield GaugeMetricFamily(
-            "crucible_agents_connected", "Machines whose agent was heard of lately.", view["agents"]
-        )
+        yield GaugeMetricFamily("crucible_agents_connected", "Machines whose agent was heard of lately.", stored.agents)
 
     def _counters(self) -> Iterator[Metric]:
-        view = self._view
-        for name, text in (("submitted", "submitted"), ("placed", "given a place"), ("retried", "queued again")):
-            yield CounterMetricFamily(f"crucible_jobs_{name}", f"Jobs {text} since this server started.", view[name])
+        events = self._now.events
+        for name, event, text in COUNTED:
+            total = events.get(event, 0)
+            yield CounterMetricFamily(f"crucible_jobs_{name}", f"Jobs {text} since this server started.", total)
         ended = CounterMetricFamily(
             "crucible_jobs_ended", "Jobs that ended since this server started.", labels=["status"]
         )
-        for status, count in view["ended"].items():
-            ended.add_metric([status], count)
+        for status in (Status.COMPLETED, Status.FAILED, Status.CANCELLED):
+            ended.add_metric([status.value], events.get(status.value, 0))
         yield ended
         launches = CounterMetricFamily(
             "crucible_launches", "Calls to launch a machine since this server started.", labels=["backend", "outcome"]
         )
-        for row in view["launches"]:
-            launches.add_metric([row["backend"], row["outcome"]], row["count"])
+        for labels, count in sorted(self._now.launches.items()):
+            launches.add_metric(labels, count)
         yield launches
 
     def _webhooks(self) -> Iterator[Metric]:
-        view = self._view["webhooks"]
-        calls = CounterMetricFamily(
+        calls = self._now.webhooks
+        sent = CounterMetricFamily(
             "crucible_webhooks", "Messages sent to hooks since this server started.", labels=["outcome"]
         )
-        for outcome in ("delivered", "failed"):
-            calls.add_metric([outcome], view[outcome])
-        yield calls
+        sent.add_metric(["delivered"], calls.delivered)
+        sent.add_metric(["failed"], calls.failed)
+        yield sent
         yield GaugeMetricFamily(
             "crucible_webhooks_waiting",
             "Hooks whose receiver did not take its last message, and is tried again.",
-            self._view["hooks_waiting"],
+            self._now.stored.hooks_waiting,
         )
-        yield _histogram("crucible_webhook_seconds", "Time until a receiver had answered, or had not.", view["times"])
+        yield _histogram("crucible_webhook_seconds", "Time until a receiver had answered, or had not.", calls.times)
 
 
-def _histogram(name: str, text: str, times: View) -> Metric:
-    bounds = [*map(str, times["bounds"]), "+Inf"]
+def _histogram(name: str, text: str, times: Durations) -> Metric:
+    bounds = [*map(str, times.bounds), "+Inf"]
     family = HistogramMetricFamily(name, text)
-    family.add_metric([], list(zip(bounds, times["counts"], strict=True)), times["sum"])
+    family.add_metric([], list(zip(bounds, times.counts, strict=True)), times.total)
     return family

@@ -7,9 +7,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Body
 from pydantic import BaseModel, ConfigDict, Field, field_validator
-from starlette.responses import Response
 
-from crucible.server.answers import answer
+from crucible.core.views.server import BackupView, ConfirmedView, PruneView
 from crucible.server.context import Control, Who
 from crucible.server.problems import documented
 
@@ -44,25 +43,25 @@ _AS_SET = Pruning()
 
 
 @router.post("/prune")
-async def prune(control: Control, who: Who, wish: Annotated[Pruning, Body()] = _AS_SET) -> Response:
+async def prune(control: Control, who: Who, wish: Annotated[Pruning, Body()] = _AS_SET) -> PruneView:
     """Remove what retention allows: old jobs' files, checkpoints that need not be kept, unused bundles.
 
     The answer counts them, and `items` says of each what it was and why it went.
     """
-    return answer(await control.maintenance.prune(who, older_than=wish.older_than_seconds, dry_run=wish.dry_run))
+    return await control.maintenance.prune(who, older_than=wish.older_than_seconds, dry_run=wish.dry_run)
 
 
 @router.post("/db/backup", responses=documented(409))
-async def backup(wish: Backup, control: Control, who: Who) -> Response:
+async def backup(wish: Backup, control: Control, who: Who) -> BackupView:
     """Copy the database, as it is at one moment, to a new file on the server's disk; jobs go on meanwhile."""
-    return answer(await control.maintenance.backup(who, wish.path))
+    return await control.maintenance.backup(who, wish.path)
 
 
 @router.post("/db/confirm")
-async def confirm(control: Control, who: Who) -> Response:
+async def confirm(control: Control, who: Who) -> ConfirmedView:
     """Say that the database, which came from a backup, is right: what was held back since the restore is done.
 
     Until then nothing from before the restore is ended, as what the copy does not know may be in use, and jobs
     wait until no machine from before lives and every place has shown that all it holds is known.
     """
-    return answer(await control.maintenance.confirm_restore(who))
+    return await control.maintenance.confirm_restore(who)

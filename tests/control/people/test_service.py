@@ -38,7 +38,11 @@ async def test_an_ending_that_fits_a_foreign_job_fits_nothing(town: Town) -> Non
 
 async def test_counts_and_machines_are_those_of_ones_projects(town: Town) -> None:
     stranger, viewer = await town.faces("stranger", "viewer")
-    assert [(await c.maintenance.status())["running"] for c in (stranger, viewer, As(town.control, OWNER))] == [0, 1, 1]
+    assert [(await c.maintenance.status()).counts.running for c in (stranger, viewer, As(town.control, OWNER))] == [
+        0,
+        1,
+        1,
+    ]
     assert [len((await c.machines.list_machines()).items) for c in (stranger, viewer, As(town.control, OWNER))] == [
         0,
         1,

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from crucible.catalog import PROVIDERS, Library, Need, Stock
 from crucible.catalog.against import compare as compare_tables
@@ -18,12 +18,22 @@ from crucible.control.connecting import why_unconnected
 from crucible.control.places import Places
 from crucible.control.ports import Calls, Clock
 from crucible.control.resources.access import Access
-from crucible.control.views import View, offer_view
+from crucible.control.views import offer_view
 from crucible.core.errors import NotFound, UnknownName
 from crucible.core.gpus import gpu
 from crucible.core.offerfilter import OfferFilter
 from crucible.core.offers import Offer, Tariff
 from crucible.core.people import Identity
+from crucible.core.views.catalog import (
+    GpuView,
+    PriceAuditView,
+    PriceComparisonView,
+    PricePage,
+    PriceView,
+    RefreshView,
+    TariffView,
+    TypeView,
+)
 
 if TYPE_CHECKING:
     from crucible.catalog.refresh import Refreshed
@@ -65,7 +75,7 @@ class Catalog:
         self._calls = calls
         self._clock = clock
 
-    async def page(self, wanted: OfferFilter, *, limit: int, cursor: str | None) -> View:
+    async def page(self, wanted: OfferFilter, *, limit: int, cursor: str | None) -> PricePage:
         """Return offers that match, cheapest first, also of providers that are not connected.
 
         Raises UnknownName, and BadInput for a cursor that no page has given.
@@ -73,7 +83,7 @@ class Catalog:
         after = read_cursor(cursor)
         return await self._run(lambda: self._page(self._stock(), need_of(wanted), limit, after))
 
-    async def type(self, name: str) -> View:
+    async def type(self, name: str) -> TypeView:
         """Return every offer of one instance type, and what is known of its GPU. Raises NotFound with the nearest."""
         return await self._run(lambda: self._type(self._stock(), name))
 
@@ -81,20 +91,20 @@ class Catalog:
         """What providers that are not connected offer today; the same object until a price changes."""
         return await self._run(lambda: self._unconnected(self._stock()))
 
-    async def audit(self) -> View:
+    async def audit(self) -> PriceAuditView:
         """Return what the audit finds in the prices in use today."""
-        return await self._run(lambda: _audited(self._stock()))
+        return await self._run(lambda: _audit(self._stock()))
 
-    async def compare(self, who: Identity, text: str, *, provider: str | None, over: float) -> View:
+    async def compare(self, who: Identity, text: str, *, provider: str | None, over: float) -> PriceComparisonView:
         """Return the prices in use beside another table; `over` is how far two must differ to be listed (0.1: 10 %).
 
         Raises BadInput for text that is no such table.
         """
         who.need_submitter()
         rows = (await self._run(self._stock)).rows
-        return await self._run(lambda: compare_tables(rows, text, provider).as_view(over), COMPARE_SECONDS)
+        return await self._run(lambda: compare_tables(rows, text, provider).view(over), COMPARE_SECONDS)
 
-    async def refresh(self, who: Identity, provider: str, regions: Sequence[str]) -> View:
+    async def refresh(self, who: Identity, provider: str, regions: Sequence[str]) -> RefreshView:
         """Ask a provider for its prices; rows of its answer that cannot be used leave the old ones.
 
         Raises BadInput if it cannot be asked, Unreachable if it gives no usable answer.
@@ -103,14 +113,14 @@ class Catalog:
         if provider not in PROVIDERS:
             raise _no_provider(provider)
 
-        def work() -> View:
+        def work() -> RefreshView:
             # Loads an HTTP client, which a server that is just starting has no use for.
             from crucible.catalog.refresh import refresh
 
             before = self._rates(provider)
             found = refresh(self._library, provider, regions, self.today(), self._sources)
             changed = sum(before.get(at) != rate for at, rate in self._rates(provider).items())
-            return {**_refreshed(provider, found), "changed": changed}
+            return _refreshed(provider, found, changed)
 
         return await self._calls.run(f"{LANE}:{provider}", work, REFRESH_SECONDS)
 
@@ -140,35 +150,35 @@ class Catalog:
         """Why nothing of this provider can run a job here, with what changes that; empty when it can."""
         return "" if self._places.has(provider) else why_unconnected(provider, self._places.names())
 
-    def _page(self, stock: Stock, need: Need, limit: int, after: Key | None) -> View:
+    def _page(self, stock: Stock, need: Need, limit: int, after: Key | None) -> PricePage:
         found = stock.catalog.offers(need, after=after, limit=limit + 1)
         shown = found[:limit]
-        return {
-            "items": [self._view(offer, stock.day) for offer in shown],
-            "next": write_cursor(order(shown[-1])) if len(found) > limit else None,
-            "total": stock.catalog.count(need),
+        return PricePage(
+            items=tuple(self._price(offer, stock.day) for offer in shown),
+            next=write_cursor(order(shown[-1])) if len(found) > limit else None,
+            total=stock.catalog.count(need),
             **ages(stock),
-        }
+        )
 
-    def _type(self, stock: Stock, name: str) -> View:
+    def _type(self, stock: Stock, name: str) -> TypeView:
         try:
             found = stock.catalog.offers(Need(instance_type=name))
         except UnknownName:
             raise _no_type(name, stock.catalog.instance_types()) from None
         model = found[0].capacity.gpu_name
-        return {
-            "instance_type": name,
-            "gpu": gpu(model).as_dict() if model else None,
-            "items": [self._view(offer, stock.day) for offer in found],
+        return TypeView(
+            instance_type=name,
+            gpu=GpuView.from_gpu(gpu(model)) if model else None,
+            items=tuple(self._price(offer, stock.day) for offer in found),
             **ages(stock),
-        }
+        )
 
-    def _view(self, offer: Offer, day: date) -> View:
-        return {
-            **offer_view(replace(offer, why_not=self._why_not(offer.backend))).as_json(),
-            "tariff": _tariff_view(offer.tariff),
-            "age_days": (day - date.fromisoformat(offer.dated)).days,
-        }
+    def _price(self, offer: Offer, day: date) -> PriceView:
+        return PriceView(
+            **dict(offer_view(replace(offer, why_not=self._why_not(offer.backend)))),
+            tariff=_tariff_view(offer.tariff),
+            age_days=(day - date.fromisoformat(offer.dated)).days,
+        )
 
 
 def need_of(wanted: OfferFilter) -> Need:
@@ -221,40 +231,42 @@ def _no_type(name: str, known: tuple[str, ...]) -> NotFound:
     return NotFound(f"The catalog has no instance type {name!r}.", fix=fix, meant=near[0] if near else None)
 
 
-def _tariff_view(tariff: Tariff) -> View:
-    return {
-        "egress_micros_per_gb": tariff.egress_per_gb,
-        "storage_micros_per_gb_month": tariff.storage_per_gb_month,
-        "commitment_years": tariff.commitment_years,
-        "interruption": list(tariff.interruption) if tariff.interruption else None,
-        "dedicated": tariff.dedicated,
-        "source": tariff.source,
-    }
+def _tariff_view(tariff: Tariff) -> TariffView:
+    return TariffView(
+        egress_micros_per_gb=tariff.egress_per_gb,
+        storage_micros_per_gb_month=tariff.storage_per_gb_month,
+        commitment_years=tariff.commitment_years,
+        interruption=tariff.interruption or None,
+        dedicated=tariff.dedicated,
+        source=tariff.source,
+    )
 
 
-def ages(stock: Stock) -> View:
-    found: View = {"oldest": stock.oldest, "newest": stock.newest, "oldest_days": stock.oldest_days}
-    return {**found, "refused": len(stock.refused)}
+def ages(stock: Stock) -> dict[str, Any]:
+    """Return the dates of the prices in use and how many are refused, as the fields of a view."""
+    days = {"oldest": stock.oldest, "newest": stock.newest, "oldest_days": stock.oldest_days}
+    return {**days, "refused": len(stock.refused)}
 
 
-def _audited(stock: Stock) -> View:
-    return {
-        "day": stock.day.isoformat(),
-        "rows": len(stock.rows),
-        "offers": len(stock.catalog),
-        "warnings": len(stock.findings) - len(stock.refused),
-        "items": [finding.as_view() for finding in stock.findings],
+def _audit(stock: Stock) -> PriceAuditView:
+    return PriceAuditView(
+        day=stock.day.isoformat(),
+        rows=len(stock.rows),
+        offers=len(stock.catalog),
+        warnings=len(stock.findings) - len(stock.refused),
+        items=tuple(finding.view for finding in stock.findings),
         **ages(stock),
-    }
+    )
 
 
-def _refreshed(provider: str, found: Refreshed) -> View:
-    return {
-        "provider": provider,
-        "rows": len(found.rows),
-        "prices": sum(len(row.prices()) for row in found.rows),
-        "regions": sorted({row.region for row in found.rows}),
-        "refused": len(found.refused),
-        "items": [finding.as_view() for finding in found.refused[:MOST_REFUSED]],
-        "notes": list(found.notes),
-    }
+def _refreshed(provider: str, found: Refreshed, changed: int) -> RefreshView:
+    return RefreshView(
+        provider=provider,
+        rows=len(found.rows),
+        prices=sum(len(row.prices()) for row in found.rows),
+        changed=changed,
+        regions=tuple(sorted({row.region for row in found.rows})),
+        refused=len(found.refused),
+        items=tuple(finding.view for finding in found.refused[:MOST_REFUSED]),
+        notes=tuple(found.notes),
+    )

@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
 from crucible.control import gauges, queries, restored
+from crucible.control.db.timed import TimedDb
+from crucible.control.gauges import Gauges
 from crucible.control.parts import Parts
+from crucible.control.queries import Counts
 from crucible.control.resources.access import Access
-from crucible.control.views import View
 from crucible.core.people import Identity, Permission
+from crucible.core.views.server import BackupView, ConfirmedView, PruneView, RestoredView
+
+
+@dataclass(frozen=True)
+class Status:
+    """What a server tells of itself that only the database knows; `restored` while a restore is not confirmed."""
+
+    deployment: str
+    counts: Counts
+    restored: RestoredView | None
 
 
 class Maintenance:
@@ -15,33 +31,37 @@ class Maintenance:
         self._ports = parts.ports
         self._access = access
 
-    async def status(self, who: Identity) -> View:
+    async def status(self, who: Identity) -> Status:
         """Return how much runs, waits and bills, and whether a restore still has to be confirmed."""
-        deployment = self._parts.deployment
-        counts = await self._ports.db.read(lambda conn: queries.counts(conn, who))
-        held = await self._ports.db.read(restored.status)
-        return {"deployment": deployment.id, "agents_url": deployment.agents_url, **counts, "restored": held}
 
-    async def gauges(self, who: Identity) -> View:
-        """Return figures for monitoring, cheap however many jobs there are; counters are this process's own."""
+        def read(conn: Connection) -> Status:
+            return Status(self._parts.deployment.id, queries.counts(conn, who), restored.status(conn))
+
+        return await self._ports.db.read(read)
+
+    async def gauges(self, who: Identity) -> Gauges:
+        """Return figures for monitoring, cheap however many jobs there are."""
         who.need(Permission.READ)
-        parts, now = self._parts, self._ports.clock.now()
-        stored = await self._ports.db.read(lambda conn: gauges.stored(conn, now))
-        counted = gauges.counted(parts.writer.counted, parts.performer.launches)
-        webhooks = gauges.webhooks(parts.sender.calls)
-        return {**stored, **counted, "webhooks": webhooks, "writes": gauges.write_times(self._ports.db)}
+        parts, db, now = self._parts, self._ports.db, self._ports.clock.now()
+        return Gauges(
+            stored=await db.read(lambda conn: gauges.stored(conn, now)),
+            events=parts.writer.counted,
+            launches=parts.performer.launches,
+            webhooks=parts.sender.calls,
+            writes=db.writes if isinstance(db, TimedDb) else None,
+        )
 
-    async def prune(self, who: Identity, *, older_than: float | None, dry_run: bool) -> View:
+    async def prune(self, who: Identity, *, older_than: float | None, dry_run: bool) -> PruneView:
         """Remove what retention allows, older than so many seconds; with `dry_run` only say what that is."""
         await self._access.need_operator(who, "store.prune", "dry run" if dry_run else "everything that is old")
         return await self._parts.retention.prune(older_than=older_than, dry_run=dry_run)
 
-    async def backup(self, who: Identity, target: str) -> View:
+    async def backup(self, who: Identity, target: str) -> BackupView:
         """Copy the database to this path on the server's disk, while it is in use."""
         await self._access.need_operator(who, "database.backup", target)
         return await self._parts.backup.make(target)
 
-    async def confirm_restore(self, who: Identity) -> View:
+    async def confirm_restore(self, who: Identity) -> ConfirmedView:
         """Allow machines to be launched and ended again after a restore, and place jobs."""
         await self._access.need_operator(who, "database.confirm", "the restored copy")
         done = await self._parts.writer.write(lambda unit: restored.confirm(unit.conn, unit.now))

@@ -11,13 +11,13 @@ from weakref import WeakValueDictionary
 from pydantic import ValidationError
 
 from crucible.control.ports import Clock
-from crucible.control.views import View
 from crucible.core import models
 from crucible.core.errors import BadInput, NotFound
 from crucible.core.fields import EXTRA, hint
 from crucible.core.models import Order
 from crucible.core.people import Identity
 from crucible.core.spec import EnvironmentSpec, JobSpec, Source, SourceKind
+from crucible.core.views.server import ModelPage, ModelView
 from crucible.wire.asking import NoAnswer
 from crucible.wire.options import BadConfig, check_config
 from crucible.wire.plugins import AT_ONCE, NotOffered, Plugin, describe_all, describe_one
@@ -50,15 +50,16 @@ class Models:
         """By name, those that are offered."""
         self._list: tuple[float, tuple[Plugin, ...]] | None = None
 
-    async def list_models(self, who: Identity) -> list[View]:
+    async def list_models(self, who: Identity) -> ModelPage:
         """Return all of them, broken ones with their faults; none if the server has no Python for models."""
         who.need_submitter()
-        return [plugin.as_json() for plugin in await self._all()] if self._source.python is not None else []
+        found = await self._all() if self._source.python is not None else ()
+        return ModelPage(items=tuple(map(model_view, found)))
 
-    async def model(self, who: Identity, name: str) -> View:
-        """Raises NotFound."""
+    async def get(self, who: Identity, name: str) -> ModelView:
+        """Return one model. Raises NotFound."""
         who.need_submitter()
-        return (await self._offered(name)).as_json()
+        return model_view(await self._offered(name))
 
     async def job_spec(self, who: Identity, order: Order, job: Mapping[str, object]) -> JobSpec:
         """Return the job that carries out `order`; `job` are further fields of it. Raises NotFound, BadInput."""
@@ -117,6 +118,25 @@ class Models:
                 return await asyncio.to_thread(describe, python, self._source.environ)
             except NoAnswer as error:
                 raise models.not_asked(python, str(error), error.words) from error
+
+
+def model_view(plugin: Plugin) -> ModelView:
+    fault, schema = plugin.fault, plugin.schema
+    return ModelView(
+        name=plugin.name,
+        title=plugin.title,
+        version=plugin.version,
+        description=plugin.description,
+        framework=plugin.framework,
+        entry=plugin.entry,
+        distribution=plugin.distribution,
+        distribution_version=plugin.distribution_version,
+        python=plugin.python,
+        min_gpu_memory_gb=plugin.min_gpu_memory_gb,
+        methods=plugin.methods,
+        schema=None if schema is None else {name: option.as_json() for name, option in schema.items()},
+        error=None if fault is None else {"text": fault.text, "traceback": fault.traceback},
+    )
 
 
 def _not_found(name: str, known: Sequence[str]) -> NotFound:

@@ -1,7 +1,10 @@
 """What can be rented, and for how much."""
 
+from typing import Self
+
 from pydantic import Field
 
+from crucible.core.gpus import Gpu
 from crucible.core.views.base import View
 from crucible.core.views.places import OfferView
 
@@ -51,6 +54,21 @@ class GpuView(View):
     groups: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
     source: str = ""
+
+    @classmethod
+    def from_gpu(cls, gpu: Gpu) -> Self:
+        return cls(
+            name=gpu.name,
+            vendor=gpu.vendor,
+            memory_bytes=gpu.memory_bytes,
+            bandwidth_bytes_per_second=gpu.bandwidth,
+            flops={dtype.value: rate for dtype, rate in gpu.flops.items()},
+            capability=None if gpu.capability is None else ".".join(map(str, gpu.capability)),
+            nvlink=gpu.nvlink,
+            groups=gpu.groups,
+            aliases=gpu.aliases,
+            source=gpu.source,
+        )
 
 
 class GpuPage(View):

@@ -117,11 +117,13 @@ class AliveView(View):
     version: str = ""
 
 
-class ReadyView(View):
+class ReadyView(PartialView):
+    """`deployment` is there once it is ready."""
+
     ready: bool = True
     nonce: str = ""
     version: str = ""
-    deployment: str | None = None
+    deployment: str | None = sometimes(None)
 
 
 class StoppingView(View):
