@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi import FastAPI
+from sqlalchemy import Connection
 from tests.control.world import Rig, give_back, make_rig, service
 
 from crucible.control.service import Control
 from crucible.server.api import build_api
+
+T = TypeVar("T")
 
 TOKEN = "t" * 64
 
@@ -27,11 +30,35 @@ class App:
     stops: list[None]
 
 
+class BrokenDb:
+    """A database that fails with this error, whatever is asked of it."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    async def read(self, fn: Callable[[Connection], T]) -> T:
+        raise self._error
+
+    async def write(self, fn: Callable[[Connection], T]) -> T:
+        raise self._error
+
+    async def close(self) -> None: ...
+
+
+def broken_api(app: App, error: Exception) -> FastAPI:
+    """Return the API over the same ports, but a database that fails."""
+    control = Control(replace(app.rig.ports, db=BrokenDb(error)), app.rig.backends, app.rig.deployment)
+    return build_api(control, token=TOKEN, nonce="n", version="1", home="/h", on_stop=lambda: None)
+
+
 @asynccontextmanager
 async def running_app(folder: Path, **options: Any) -> AsyncIterator[App]:
     """Yield an app that is ready for requests; `options` are those of `build_api`."""
     rig = await make_rig(folder)
     control, stops = service(rig), list[None]()
+    rig = replace(rig, parts=control._parts)
+    await rig.places.refresh()
+    await rig.duties.renew(rig.ports.db, rig.clock)
     given = {"token": TOKEN, "nonce": "n-1", "version": "1.2.3", "home": "/home/me/.crucible", **options}
     api = build_api(control, on_stop=lambda: stops.append(None), **given)
     yield App(rig, control, api, stops)

@@ -62,11 +62,11 @@ def api(control: FakeControl, stops: Stops) -> FastAPI:
 
 
 @pytest.fixture(scope="session")
-def document() -> Any:
+def document(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The OpenAPI document as it is served. To make it takes longer than to look at all of it."""
 
     async def served() -> Any:
-        async with asking(api_over(FakeControl(), Stops()), TOKEN) as client:
+        async with running_app(tmp_path_factory.mktemp("document")) as app, asking(app.api, TOKEN) as client:
             return (await client.get("/openapi.json")).raise_for_status().json()
 
     return asyncio.run(served())
@@ -83,21 +83,8 @@ def agents_api(control: FakeControl) -> FastAPI:
 
 
 @pytest.fixture
-async def anonymous(api: FastAPI) -> AsyncIterator[httpx2.AsyncClient]:
-    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(api), base_url="http://127.0.0.1") as client:
-        yield client
-
-
-@pytest.fixture
 async def http(api: FastAPI) -> AsyncIterator[httpx2.AsyncClient]:
     async with asking(api, TOKEN) as client:
-        yield client
-
-
-@pytest.fixture
-async def agent(agents_api: FastAPI) -> AsyncIterator[httpx2.AsyncClient]:
-    transport = httpx2.ASGITransport(agents_api)
-    async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
         yield client
 
 
@@ -112,6 +99,21 @@ async def app(tmp_path: Path) -> AsyncIterator[App]:
 async def client(app: App) -> AsyncIterator[httpx2.AsyncClient]:
     """Asks that API as the owner."""
     async with asking(app.api, TOKEN) as client:
+        yield client
+
+
+@pytest.fixture
+async def anonymous(app: App) -> AsyncIterator[httpx2.AsyncClient]:
+    """Asks that API as nobody."""
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app.api), base_url="http://127.0.0.1") as client:
+        yield client
+
+
+@pytest.fixture
+async def agent(app: App) -> AsyncIterator[httpx2.AsyncClient]:
+    """Asks the agents' listener."""
+    transport = httpx2.ASGITransport(build_agents_api(app.control.agents))
+    async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
         yield client
 
 

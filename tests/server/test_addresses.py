@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import httpx2
 import pytest
-from fastapi import FastAPI
+from tests.server.app import App
 from tests.server.asgi import SocketClient
 from tests.server.conftest import TOKEN
 
@@ -12,8 +12,8 @@ from tests.server.conftest import TOKEN
 @pytest.mark.parametrize(
     "url", ["/api/v1/users/a%00b", "/api/v1/jobs/%00", "/api/v1/audit?project=%00", "/healthz?%00"]
 )
-async def test_it_names_nothing(http: httpx2.AsyncClient, url: str) -> None:
-    answer = await http.request("GET", url)
+async def test_it_names_nothing(client: httpx2.AsyncClient, url: str) -> None:
+    answer = await client.request("GET", url)
     assert (answer.status_code, answer.json()["detail"]) == (422, "The address holds a NUL character.")
     assert answer.json()["fix"]
 
@@ -22,9 +22,9 @@ async def test_strangers_hear_of_their_token_first(anonymous: httpx2.AsyncClient
     assert (await anonymous.get("/api/v1/users/%00")).status_code == 401
 
 
-async def test_a_socket_is_refused_as_well(api: FastAPI) -> None:
+async def test_a_socket_is_refused_as_well(app: App) -> None:
     headers = {"Authorization": f"Bearer {TOKEN}"}
-    async with SocketClient(api, "/api/v1/jobs/a\x00b/stream", headers) as socket:
+    async with SocketClient(app.api, "/api/v1/jobs/a\x00b/stream", headers) as socket:
         status, problem = await socket.refusal()
     assert (status, problem["code"]) == (422, "bad_input")
 

@@ -10,9 +10,8 @@ import pytest
 from fastapi import FastAPI
 from fastapi.routing import iter_route_contexts
 from starlette.datastructures import Headers
+from tests.server.app import TOKEN, App
 from tests.server.asgi import SocketClient
-from tests.server.conftest import TOKEN
-from tests.server.fake_control import FakeControl, FakeJob
 
 from crucible.server.auth import LOOPBACK, ForeignSite, check_host
 
@@ -30,14 +29,14 @@ def filled(path: str) -> str:
     return re.sub(r"\{[^}]*\}", "abc", path)
 
 
-async def test_every_route_and_socket_needs_the_token(api: FastAPI, anonymous: httpx2.AsyncClient) -> None:
+async def test_every_route_and_socket_needs_the_token(app: App, anonymous: httpx2.AsyncClient) -> None:
     walked = set()
-    for method, path in routes(api):
+    for method, path in routes(app.api):
         if path in OPEN:
             continue
         walked.add(path)
         if method == "WS":
-            async with SocketClient(api, filled(path)) as socket:
+            async with SocketClient(app.api, filled(path)) as socket:
                 status, _ = await socket.refusal()
         else:
             status = (await anonymous.request(method, filled(path))).status_code
@@ -72,13 +71,16 @@ async def test_the_scheme_may_be_written_in_any_case(anonymous: httpx2.AsyncClie
 
 
 @pytest.mark.parametrize("path", sorted(HEALTH))
-async def test_health_answers_anyone(anonymous: httpx2.AsyncClient, path: str) -> None:
-    assert (await anonymous.get(path)).status_code == 200
+async def test_health_answers_anyone(app: App, anonymous: httpx2.AsyncClient, path: str) -> None:
+    await app.control.start()
+    answer = await anonymous.get(path)
+    await app.control.stop()
+    assert answer.status_code == 200
 
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "", "[", "localhost@evil.example:80"])
-async def test_another_host_is_refused_even_with_the_token(http: httpx2.AsyncClient, host: str) -> None:
-    answer = await http.get("/api/v1/jobs", headers={"Host": host})
+async def test_another_host_is_refused_even_with_the_token(client: httpx2.AsyncClient, host: str) -> None:
+    answer = await client.get("/api/v1/jobs", headers={"Host": host})
     assert answer.status_code == 403
     assert answer.json()["code"] == "foreign_site"
 
@@ -96,34 +98,34 @@ async def test_another_host_gets_no_health_either(anonymous: httpx2.AsyncClient)
 
 
 @pytest.mark.parametrize("host", ["localhost:8080", "127.0.0.1", "[::1]:99", "LOCALHOST"])
-async def test_names_of_this_computer_are_fine(http: httpx2.AsyncClient, host: str) -> None:
-    assert (await http.get("/api/v1/jobs", headers={"Host": host})).status_code == 200
+async def test_names_of_this_computer_are_fine(client: httpx2.AsyncClient, host: str) -> None:
+    assert (await client.get("/api/v1/jobs", headers={"Host": host})).status_code == 200
 
 
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:9", "http://[", "file://"])
-async def test_pages_of_other_sites_are_refused(http: httpx2.AsyncClient, origin: str) -> None:
-    answer = await http.post("/api/v1/server/stop", headers={"Origin": origin})
+async def test_pages_of_other_sites_are_refused(client: httpx2.AsyncClient, origin: str) -> None:
+    answer = await client.post("/api/v1/server/stop", headers={"Origin": origin})
     assert answer.status_code == 403
 
 
-async def test_our_own_page_is_not_refused(http: httpx2.AsyncClient) -> None:
+async def test_our_own_page_is_not_refused(client: httpx2.AsyncClient) -> None:
     headers = {"Origin": "http://127.0.0.1:8080", "Host": "127.0.0.1:8080"}
-    assert (await http.get("/api/v1/jobs", headers=headers)).status_code == 200
+    assert (await client.get("/api/v1/jobs", headers=headers)).status_code == 200
 
 
-async def test_a_socket_takes_the_token_as_a_header(api: FastAPI) -> None:
-    async with SocketClient(api, "/api/v1/stream", {"Authorization": f"Bearer {TOKEN}"}) as socket:
+async def test_a_socket_takes_the_token_as_a_header(app: App) -> None:
+    async with SocketClient(app.api, "/api/v1/stream", {"Authorization": f"Bearer {TOKEN}"}) as socket:
         assert (await socket.accepted())["subprotocol"] is None
 
 
-async def test_a_socket_takes_the_token_as_a_subprotocol(api: FastAPI) -> None:
+async def test_a_socket_takes_the_token_as_a_subprotocol(app: App) -> None:
     offered = ("crucible.v1", f"crucible.bearer.{TOKEN}")
-    async with SocketClient(api, "/api/v1/stream", subprotocols=offered) as socket:
+    async with SocketClient(app.api, "/api/v1/stream", subprotocols=offered) as socket:
         assert (await socket.accepted())["subprotocol"] == "crucible.v1"
 
 
-async def test_a_lone_bearer_subprotocol_is_taken_back(api: FastAPI) -> None:
-    async with SocketClient(api, "/api/v1/stream", subprotocols=(f"crucible.bearer.{TOKEN}",)) as socket:
+async def test_a_lone_bearer_subprotocol_is_taken_back(app: App) -> None:
+    async with SocketClient(app.api, "/api/v1/stream", subprotocols=(f"crucible.bearer.{TOKEN}",)) as socket:
         assert (await socket.accepted())["subprotocol"] == f"crucible.bearer.{TOKEN}"
 
 
@@ -135,12 +137,10 @@ async def test_a_lone_bearer_subprotocol_is_taken_back(api: FastAPI) -> None:
         ({"Authorization": f"Bearer {TOKEN}", "Host": "evil.example"}, 403),
     ],
 )
-async def test_a_socket_is_refused_before_it_is_accepted(
-    api: FastAPI, control: FakeControl, headers: dict[str, str], status: int
-) -> None:
-    job = control.add(FakeJob())
+async def test_a_socket_is_refused_before_it_is_accepted(app: App, headers: dict[str, str], status: int) -> None:
+    job = await app.rig.submit()
     lowered = {name.lower(): value for name, value in headers.items()}
-    async with SocketClient(api, f"/api/v1/jobs/{job.id}/stream", lowered) as socket:
+    async with SocketClient(app.api, f"/api/v1/jobs/{job}/stream", lowered) as socket:
         refused, problem = await socket.refusal()
     assert refused == problem["status"] == status
 

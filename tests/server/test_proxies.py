@@ -9,8 +9,7 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 from starlette.types import Receive, Scope, Send
-from tests.server.conftest import TOKEN, Stops
-from tests.server.fake_control import FakeControl
+from tests.server.app import TOKEN, App
 
 from crucible.server import rates
 from crucible.server.api import build_api
@@ -142,10 +141,10 @@ async def test_other_headers_of_the_kind_mean_nothing() -> None:
     assert await heard(said) == ("127.0.0.1", "http")
 
 
-def server(control: FakeControl, *, secure: bool) -> FastAPI:
-    about = {"token": TOKEN, "nonce": "n", "version": "1", "home": "/h", "on_stop": Stops()}
+def server(app: App, *, secure: bool) -> FastAPI:
+    about = {"token": TOKEN, "nonce": "n", "version": "1", "home": "/h", "on_stop": lambda: None}
     hosts = frozenset({"crucible.example.org"})
-    return build_api(control, **about, hosts=hosts, secure=secure, public_url=PUBLIC)  # type: ignore[arg-type]
+    return build_api(app.control, **about, hosts=hosts, secure=secure, public_url=PUBLIC)  # type: ignore[arg-type]
 
 
 def through(api: FastAPI, peer: str, **headers: str) -> httpx2.AsyncClient:
@@ -159,26 +158,24 @@ async def tries(api: FastAPI, peer: str, asks: str, count: int) -> set[int]:
         return {(await client.post("/api/v1/login", json={})).status_code for _ in range(count)}
 
 
-async def test_logins_through_a_proxy_are_counted_for_each_who_asks(
-    control: FakeControl, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_logins_through_a_proxy_are_counted_for_each_who_asks(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rates, "STRANGERS", Rate(0.001, 5))
-    api = server(control, secure=True)
+    api = server(app, secure=True)
     assert await tries(api, "127.0.0.1", STRANGER, 6) == {422, 429}
     assert await tries(api, "127.0.0.1", "203.0.113.10", 5) == {422}
     assert await tries(api, "127.0.0.1", f"9.9.9.9, {STRANGER}", 1) == {429}, "what he writes himself does not help"
 
 
-async def test_without_a_proxy_nobody_has_many_addresses(control: FakeControl, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_a_proxy_nobody_has_many_addresses(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rates, "STRANGERS", Rate(0.001, 5))
-    api = server(control, secure=False)
+    api = server(app, secure=False)
     for n in range(5):
         await tries(api, "127.0.0.1", f"203.0.113.{n}", 1)
     assert await tries(api, "127.0.0.1", "203.0.113.99", 1) == {429}
 
 
-async def test_whoever_asks_by_the_public_name_is_told_the_public_address(control: FakeControl) -> None:
-    api = server(control, secure=True)
+async def test_whoever_asks_by_the_public_name_is_told_the_public_address(app: App) -> None:
+    api = server(app, secure=True)
     async with through(api, "127.0.0.1", Authorization=f"Bearer {TOKEN}") as client:
         assert (await client.get("/api/v1/server")).json()["url"] == PUBLIC
         here = await client.get("/api/v1/server", headers={"Host": "127.0.0.1:4000"})

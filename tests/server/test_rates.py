@@ -6,12 +6,10 @@ from collections.abc import AsyncIterator
 
 import httpx2
 import pytest
-from fastapi import FastAPI
-from tests.server.conftest import TOKEN
-from tests.server.fake_control import FakeControl
+from tests.authorisation.town import OWNERS, Town, token_of
 
-from crucible.core.people import Identity, Via
 from crucible.server import rates
+from crucible.server.api import build_api
 from crucible.server.rates import Buckets, Rate
 
 
@@ -51,9 +49,9 @@ def strict(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-async def client(api: FastAPI, control: FakeControl) -> AsyncIterator[httpx2.AsyncClient]:
-    control.people.tokens["crt_ada"] = Identity("usr-1", "ada", Via.TOKEN, token="tok-1")
-    control.people.tokens["crt_bob"] = Identity("usr-2", "bob", Via.TOKEN, token="tok-2")
+async def client(town: Town) -> AsyncIterator[httpx2.AsyncClient]:
+    """Asks a server of its own, with those limits."""
+    api = build_api(town.control, token=OWNERS, nonce="n", version="1", home="/h", on_stop=lambda: None)
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(api), base_url="http://127.0.0.1") as client:
         yield client
 
@@ -63,35 +61,34 @@ async def statuses(client: httpx2.AsyncClient, token: str, count: int) -> list[i
     return [(await client.get("/api/v1/tiers", headers=headers)).status_code for _ in range(count)]
 
 
-async def test_one_user_is_held_up_and_no_other(client: httpx2.AsyncClient) -> None:
-    asked = await statuses(client, "crt_ada", 25)
+async def test_one_user_is_held_up_and_no_other(town: Town, client: httpx2.AsyncClient) -> None:
+    asked = await statuses(client, town.tokens["member"], 25)
     assert (asked[:20], asked[-1]) == ([200] * 20, 429)
-    assert await statuses(client, "crt_bob", 3) == [200] * 3
+    assert await statuses(client, town.tokens["viewer"], 3) == [200] * 3
 
 
-async def test_further_tokens_of_a_user_are_no_way_round_it(client: httpx2.AsyncClient, control: FakeControl) -> None:
-    control.people.tokens["crt_ada_too"] = Identity("usr-1", "ada", Via.TOKEN, token="tok-3")
-    await statuses(client, "crt_ada", 20)
-    assert await statuses(client, "crt_ada_too", 1) == [429]
+async def test_further_tokens_of_a_user_are_no_way_round_it(town: Town, client: httpx2.AsyncClient) -> None:
+    other = await token_of(town.control, "member")
+    await statuses(client, town.tokens["member"], 20)
+    assert await statuses(client, other, 1) == [429]
 
 
 async def test_who_looks_on_by_a_share_link_does_not_hold_up_the_one_who_gave_it(
-    client: httpx2.AsyncClient, control: FakeControl
+    town: Town, client: httpx2.AsyncClient
 ) -> None:
-    control.people.tokens["crt_shared"] = Identity("usr-1", "ada", Via.SHARE, job="job-1", token="tok-4")
-    await statuses(client, "crt_shared", 20)
-    assert await statuses(client, "crt_ada", 1) == [200]
+    await statuses(client, town.tokens["share"], 20)
+    assert await statuses(client, town.tokens["member"], 1) == [200]
 
 
-async def test_the_answer_says_how_long_to_wait(client: httpx2.AsyncClient) -> None:
-    await statuses(client, "crt_ada", 20)
-    answer = await client.get("/api/v1/tiers", headers={"Authorization": "Bearer crt_ada"})
+async def test_the_answer_says_how_long_to_wait(town: Town, client: httpx2.AsyncClient) -> None:
+    await statuses(client, town.tokens["member"], 20)
+    answer = await client.get("/api/v1/tiers", headers=town.headers("member"))
     assert (answer.status_code, answer.json()["code"]) == (429, "too_many_tries")
     assert answer.headers["Retry-After"] in ("1", "2")
 
 
 async def test_the_owner_is_not_held_up(client: httpx2.AsyncClient) -> None:
-    assert set(await statuses(client, TOKEN, 100)) == {200}
+    assert set(await statuses(client, OWNERS, 100)) == {200}
 
 
 async def test_logins_are_few(client: httpx2.AsyncClient) -> None:

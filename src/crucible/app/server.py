@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -106,7 +107,7 @@ class Server:
             token=self.home.token().reveal(),
             nonce=self.nonce,
             version=__version__,
-            home=str(self.home.path),
+            home=os.fsencode(self.home.path).decode(errors="replace"),
             on_stop=self.stop.set,
             agents_url=self._agents_url,
             bundle_limit=self.settings.bundle_limit.value,

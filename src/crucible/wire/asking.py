@@ -70,7 +70,8 @@ def _answer(process: subprocess.Popen[bytes], seconds: float, abandoned: threadi
     if not in_time:
         raise NoAnswer(f"it did not answer within {round(seconds, 1):g} seconds", said)
     try:
-        doc = json.loads(data)
+        # An escape such as \ud800 is half a character, which nobody who stores or sends text takes.
+        doc = json.loads(json.dumps(json.loads(data), ensure_ascii=False).encode("utf-8", "replace"))
     except (ValueError, RecursionError):
         raise NoAnswer(_how_it_ended(process), said) from None
     return doc if isinstance(doc, dict) else {}
