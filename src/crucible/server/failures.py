@@ -19,7 +19,6 @@ from crucible.core.errors import BadInput, CrucibleError, NotFound
 from crucible.core.fields import EXTRA, hint
 from crucible.server.bodies import BrokenRequest, not_json, unreadable
 from crucible.server.problems import problem, refuse, request_id
-from crucible.wire.messages import BadBatch
 from crucible.wire.paths import UnsafePath
 
 MAX_FIELDS = 20
@@ -108,11 +107,6 @@ async def _http_error(connection: HTTPConnection, error: Exception) -> Response 
     return await refuse(connection, _from_http(error, connection))
 
 
-async def _bad_batch(connection: HTTPConnection, error: Exception) -> Response | None:
-    fix = "Send the bytes of encode_batch, signed with the attempt's secret."
-    return await refuse(connection, BrokenRequest("These messages cannot be taken.", why=str(error), fix=fix))
-
-
 async def _unsafe_path(connection: HTTPConnection, error: Exception) -> Response | None:
     fix = "Use a relative path without '..', with / between its parts."
     return await refuse(connection, BadInput("This path cannot be used.", why=f"{error}.", fix=fix))
@@ -168,7 +162,6 @@ _HANDLERS: dict[type[Exception], Any] = {
     RequestValidationError: _validation_error,
     WebSocketRequestValidationError: _validation_error,
     HTTPException: _http_error,
-    BadBatch: _bad_batch,
     UnsafePath: _unsafe_path,
     ClientDisconnect: _client_left,
 }
