@@ -16,17 +16,19 @@ from typing import Any
 import httpx2
 import pytest
 import structlog
-from tests.server.fake_control import JOB, KEY, MACHINE, FakeControl, FakeJob
+from tests.control.fakes import DEPLOYMENT
+from tests.control.world import Rig, give_back, join, make_rig, secret, service
+from tests.server.app import BrokenDb
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 from crucible import app
 from crucible.app.options import parse
+from crucible.control.system import LocalWakeups
 from crucible.core.errors import BadInput, RefusedByPolicy, Trouble
 from crucible.server.home import AlreadyRunning, Home
 from crucible.server.listen import PortInUse, bind, port_of
 from crucible.settings import Setting, Settings, load_settings
-from crucible.wire.messages import derive_secret
 from crucible.wire.process import this_process
 
 DEADLINE = 10.0
@@ -43,8 +45,11 @@ def own_logging() -> Iterator[None]:
 
 
 @pytest.fixture
-def control() -> FakeControl:
-    return FakeControl()
+async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+    """A control plane in memory; a server that runs on it closes it in the end."""
+    rig = await make_rig(tmp_path)
+    yield rig
+    await give_back(rig.ports.db)
 
 
 @pytest.fixture
@@ -54,12 +59,13 @@ def settings(tmp_path: Path) -> Settings:
 
 
 class Running:
-    """A server in this loop, and a client with its token."""
+    """A server in this loop, and a client with its token. `rig` reaches its control plane."""
 
-    def __init__(self, home: Path, task: asyncio.Task[None], http: httpx2.AsyncClient) -> None:
+    def __init__(self, home: Path, task: asyncio.Task[None], http: httpx2.AsyncClient, rig: Rig) -> None:
         self.home = home
         self.task = task
         self.http = http
+        self.rig = rig
 
     @property
     def found(self) -> dict[str, Any]:
@@ -72,8 +78,8 @@ class Running:
 
 
 @asynccontextmanager
-async def running(settings: Settings, control: FakeControl, options: app.Options = OPTIONS) -> AsyncIterator[Running]:
-    stop = asyncio.Event()
+async def running(settings: Settings, rig: Rig, options: app.Options = OPTIONS) -> AsyncIterator[Running]:
+    stop, control = asyncio.Event(), service(rig)
     task = asyncio.create_task(app.serve(options, settings, lambda home, settings: control, stop=stop))
     home = settings.home.value
     async with httpx2.AsyncClient(timeout=DEADLINE) as http:
@@ -81,7 +87,7 @@ async def running(settings: Settings, control: FakeControl, options: app.Options
             await until(lambda: task.done() or (home / "server.json").exists())
             if task.done():
                 await task
-            yield Running(home, task, http)
+            yield Running(home, task, http, replace(rig, parts=control._parts))
         finally:
             stop.set()
             with suppress(Trouble, ZeroDivisionError):
@@ -95,11 +101,11 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 @pytest.mark.enable_socket
-async def test_a_server_is_found_by_its_file(settings: Settings, control: FakeControl) -> None:
-    async with running(settings, control) as server:
+async def test_a_server_is_found_by_its_file(settings: Settings, rig: Rig) -> None:
+    async with running(settings, rig) as server:
         found = server.found
         assert found.keys() == {"url", "agents_url", "pid", "start_time", "version", "nonce", "deployment"}
-        assert (found["nonce"], found["pid"], found["deployment"]) == ("n-1", os.getpid(), "dep-1")
+        assert (found["nonce"], found["pid"], found["deployment"]) == ("n-1", os.getpid(), DEPLOYMENT)
         assert found["start_time"] == this_process().start_time
         assert stat.S_IMODE((server.home / "server.json").stat().st_mode) == 0o600
         assert (server.home / "agents.url").read_text() == found["agents_url"]
@@ -108,121 +114,123 @@ async def test_a_server_is_found_by_its_file(settings: Settings, control: FakeCo
             "ready": True,
             "nonce": "n-1",
             "version": found["version"],
-            "deployment": "dep-1",
+            "deployment": DEPLOYMENT,
         }
-        assert control.started
 
 
 @pytest.mark.enable_socket
-async def test_agents_are_told_the_address_of_the_proxy_before_it(settings: Settings, control: FakeControl) -> None:
+async def test_agents_are_told_the_address_of_the_proxy_before_it(settings: Settings, rig: Rig) -> None:
     outside = replace(settings, agents_url=Setting("https://agents.example"))
-    async with running(outside, control) as server:
+    async with running(outside, rig) as server:
         assert server.found["agents_url"] == "https://agents.example"
         assert (server.home / "agents.url").read_text() == "https://agents.example"
 
 
 @pytest.mark.enable_socket
-async def test_both_listeners_answer(settings: Settings, control: FakeControl) -> None:
-    async with running(settings, control) as server:
+async def test_both_listeners_answer(settings: Settings, rig: Rig) -> None:
+    async with running(settings, rig) as server:
         found = server.found
         jobs = await server.http.get(f"{found['url']}/api/v1/jobs", headers=server.headers)
         assert jobs.status_code == 200
         assert "server" not in jobs.headers
         about = (await server.http.get(f"{found['url']}/api/v1/server", headers=server.headers)).json()
         assert (about["url"], about["agents_url"]) == (found["url"], found["agents_url"])
-        body = {"machine": MACHINE, "nonce": "right", "native_id": "first"}
+        await server.rig.submit()
+        machine = await server.rig.host_up()
+        body = {"machine": machine, "nonce": secret("nonce", machine).decode(), "native_id": f"i-{machine}"}
         assert (await server.http.post(f"{found['agents_url']}/agent/v1/claim", json=body)).status_code == 200
         assert (await server.http.get(f"{found['agents_url']}/api/v1/jobs")).status_code == 404
 
 
 @pytest.mark.enable_socket
-async def test_a_socket_over_the_network(settings: Settings, control: FakeControl) -> None:
-    job = control.add(FakeJob(outputs=[b"hello"]))
-    async with running(settings, control) as server:
-        url = server.found["url"].replace("http", "ws") + f"/api/v1/jobs/{JOB}/stream"
+async def test_a_socket_over_the_network(settings: Settings, rig: Rig) -> None:
+    async with running(settings, rig) as server:
+        job, runner = await server.rig.running()
+        await runner.log(0, 0, b"hello")
+        url = server.found["url"].replace("http", "ws") + f"/api/v1/jobs/{job}/stream"
         with pytest.raises(InvalidStatus) as caught:
             async with connect(url):
                 pass
         assert caught.value.response.status_code == 401
         assert json.loads(caught.value.response.body)["fix"]
         async with connect(url, additional_headers=server.headers) as socket:
-            assert json.loads(await socket.recv())["text"] == "hello"
-            job.status, job.ended = "completed", 1
-            control.tell(JOB, "event")
-            frames = [json.loads(frame) async for frame in socket]
-        assert [frame["stream"] for frame in frames] == ["job", "job"]
+            frames = [json.loads(await socket.recv())]
+            await runner.end()
+            frames += [json.loads(frame) async for frame in socket]
+        assert "".join(frame["text"] for frame in frames if frame["stream"] == "log") == "hello"
+        assert (frames[-1]["stream"], frames[-1]["job"]["status"]) == ("job", "completed")
         assert socket.close_code == 1000
 
 
 @pytest.mark.enable_socket
-async def test_a_request_to_stop_ends_it_soon_though_agents_wait(settings: Settings, control: FakeControl) -> None:
-    secret = derive_secret(KEY, "machine", MACHINE).decode()
-    async with running(settings, control) as server:
+async def test_a_request_to_stop_ends_it_soon_though_agents_wait(settings: Settings, rig: Rig) -> None:
+    async with running(settings, rig) as server:
         found = server.found
+        await server.rig.running()
+        machine = await server.rig.machine()
+        version = (await server.rig.agents.look(machine.id)).version
         poll = asyncio.create_task(
             server.http.get(
-                f"{found['agents_url']}/agent/v1/machines/{MACHINE}/desired?wait=30",
-                headers={"Authorization": f"Bearer {secret}"},
+                f"{found['agents_url']}/agent/v1/machines/{machine.id}/desired?version={version}&wait=30",
+                headers={"Authorization": f"Bearer {secret('machine', machine.id).decode()}"},
             )
         )
-        await until(lambda: bool(control.asked))
+        wakeups = rig.ports.wakeups
+        assert isinstance(wakeups, LocalWakeups)
+        await until(lambda: f"machine:{machine.id}" in wakeups._listeners)
         answer = await server.http.post(f"{found['url']}/api/v1/server/stop", headers=server.headers)
         assert answer.status_code == 202
         async with asyncio.timeout(3):
             await server.task
             assert (await poll).status_code == 304
-        assert control.stopped
+        assert "closed" in rig.calls.lanes
         assert not (server.home / "server.json").exists()
 
 
 @pytest.mark.enable_socket
-async def test_a_second_server_on_the_folder_is_refused(settings: Settings, control: FakeControl) -> None:
-    async with running(settings, control) as server:
+async def test_a_second_server_on_the_folder_is_refused(settings: Settings, rig: Rig) -> None:
+    async with running(settings, rig) as server:
         with pytest.raises(AlreadyRunning):
-            async with running(settings, FakeControl(), app.Options(True, "n-2")):
+            async with running(settings, rig, app.Options(True, "n-2")):
                 pass
         assert server.found["nonce"] == "n-1"
 
 
 @pytest.mark.enable_socket
-async def test_the_next_run_has_the_same_ports_and_secrets(settings: Settings, control: FakeControl) -> None:
-    async with running(settings, control) as server:
+async def test_the_next_run_has_the_same_ports_and_secrets(settings: Settings, rig: Rig, tmp_path: Path) -> None:
+    async with running(settings, rig) as server:
         first, headers = server.found, server.headers
-    async with running(settings, control, app.Options(True, "n-2")) as server:
+    async with running(settings, await make_rig(tmp_path), app.Options(True, "n-2")) as server:
         second = server.found
         assert (second["url"], second["agents_url"]) == (first["url"], first["agents_url"])
         assert server.headers == headers
 
 
 @pytest.mark.enable_socket
-async def test_a_named_port_that_is_taken_is_an_error(settings: Settings, control: FakeControl) -> None:
+async def test_a_named_port_that_is_taken_is_an_error(settings: Settings, rig: Rig) -> None:
     with bind("127.0.0.1", None) as taken, pytest.raises(PortInUse):
-        async with running(settings, control, app.Options(True, "n", port=port_of(taken))):
+        async with running(settings, rig, app.Options(True, "n", port=port_of(taken))):
             pass
-    assert not control.started
+    assert not (settings.home.value / "server.json").exists()
+    assert "closed" not in rig.calls.lanes, "nothing was started"
 
 
 @pytest.mark.enable_socket
-async def test_a_control_plane_that_does_not_start_leaves_nothing_behind(
-    settings: Settings, control: FakeControl
-) -> None:
-    class Broken(FakeControl):
-        async def start(self) -> None:
-            raise Trouble("The database is damaged.")
-
-    broken = Broken()
+async def test_a_control_plane_that_does_not_start_leaves_nothing_behind(settings: Settings, rig: Rig) -> None:
+    damaged = BrokenDb(Trouble("The database is damaged."))
+    broken = join(replace(rig.ports, db=damaged), rig.clock, rig.calls, rig.backends, rig.deployment.scratch)
     with pytest.raises(Trouble, match="damaged"):
         async with running(settings, broken):
             pass
-    assert broken.stopped
+    assert "closed" in rig.calls.lanes
     assert not (settings.home.value / "server.json").exists()
-    async with running(settings, control):
+    async with running(settings, rig):
         pass
 
 
 @pytest.mark.enable_socket
-async def test_a_server_of_its_own_keeps_its_log_in_the_folder(settings: Settings, control: FakeControl) -> None:
-    async with running(settings, control, app.Options(False, "n-1")) as server:
+async def test_a_server_of_its_own_keeps_its_log_in_the_folder(settings: Settings, rig: Rig) -> None:
+    async with running(settings, rig, app.Options(False, "n-1")) as server:
         token = (server.home / "token").read_text()
     lines = [json.loads(line) for line in Home(server.home).log.read_text().splitlines()]
     assert [line["event"] for line in lines] == ["ready", "stopped"]
@@ -231,7 +239,7 @@ async def test_a_server_of_its_own_keeps_its_log_in_the_folder(settings: Setting
 
 async def test_an_address_beyond_this_computer_is_refused(settings: Settings) -> None:
     with pytest.raises(RefusedByPolicy):
-        await app.serve(app.Options(host="0.0.0.0"), settings, lambda home, settings: FakeControl())
+        await app.serve(app.Options(host="0.0.0.0"), settings, app.build_control)
     assert not settings.home.value.exists()
 
 

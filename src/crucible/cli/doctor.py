@@ -10,8 +10,8 @@ from crucible import __version__
 from crucible.cli.session import Session
 from crucible.client.checkup import Check, Machine, State, check_machine
 from crucible.client.embedded import last_error
-from crucible.client.serverviews import ServerView
 from crucible.core.errors import CrucibleError
+from crucible.core.views.server import ServerView
 
 _MARKS = {State.OK: "ok", State.INFO: "-", State.WARNING: "warning", State.BROKEN: "BROKEN"}
 

@@ -9,9 +9,9 @@ import typer
 
 from crucible.cli.arguments import Yes
 from crucible.cli.session import Session
-from crucible.client.serverviews import PruneView
 from crucible.core.errors import BadInput
 from crucible.core.resources import format_memory, parse_duration
+from crucible.core.views.server import PruneView
 
 _SHOWN = 20
 

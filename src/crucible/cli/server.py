@@ -9,8 +9,8 @@ import typer
 from crucible.cli.arguments import Yes
 from crucible.cli.session import Session
 from crucible.client.finding import PAGE
-from crucible.client.serverviews import ServerView
 from crucible.core.errors import BadInput, CrucibleError
+from crucible.core.views.server import ServerView
 
 
 def up(ctx: typer.Context) -> None:
