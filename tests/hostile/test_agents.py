@@ -19,9 +19,9 @@ from tests.hostile.besieged import Asked, Besieged, besieged
 from tests.hostile.test_operations import asked_of
 from tests.hostile.test_requests import SEGMENTS
 from tests.scale import Record, Scale
-from tests.server.fake_control import FakeControl
 
-from crucible.server.agents import build_agents_api
+from crucible.server.agents import attempts, build_agents_api, claims, code, machines
+from crucible.server.routes import add_routes
 from crucible.wire.messages import Cause, Kind, sign
 
 OPERATIONS = (
@@ -87,7 +87,8 @@ def runner(tmp_path: Path) -> Iterator[Runner]:
 def entries() -> dict[str, Any]:
     import schemathesis
 
-    app = build_agents_api(FakeControl())
+    app = FastAPI()
+    add_routes(app, claims, machines, attempts, code)
     document = get_openapi(title="agents", version="1", routes=app.routes)
     found = schemathesis.openapi.from_dict(document)
     return {operation.ok().label: operation.ok() for operation in found.get_all_operations()}
