@@ -4,27 +4,47 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
-from tests.control.world import Rig, give_back, make_rig, service
+from tests.control.world import FakeRunner, Rig, give_back, make_rig, service
 
 from crucible.control.service import Control
 from crucible.server.api import build_api
+from crucible.wire.messages import Kind
 
 TOKEN = "t" * 64
 
 
 @dataclass(frozen=True)
 class App:
-    """`rig` reaches every part of the control plane; `stops` counts requests to end the server."""
+    """`rig` reaches every part of this control plane; `stops` counts requests to end the server."""
 
     rig: Rig
     control: Control
     api: FastAPI
     stops: list[None]
+
+    async def ended(self, *outputs: bytes, code: int = 0, **more: Any) -> str:
+        """Return a job that has ended, each of whose attempts wrote one of the outputs; the last exited with `code`."""
+        job, runner = await self.rig.running(retries={"user": max(len(outputs) - 1, 0), "wait_seconds": 0}, **more)
+        for output in outputs[:-1]:
+            runner = await self.next_attempt(job, runner, output)
+        if outputs:
+            await runner.log(0, 0, outputs[-1])
+        await runner.end(code)
+        return job
+
+    async def next_attempt(self, job: str, runner: FakeRunner, output: bytes) -> FakeRunner:
+        """Let an attempt write its output and fail; return the runner of the one after it."""
+        await runner.log(0, 0, output)
+        await runner.end(code=1)
+        await self.rig.place()
+        following = await self.rig.runner(job)
+        await following.say(Kind.STARTED, pid=78)
+        return following
 
 
 @asynccontextmanager
@@ -32,6 +52,9 @@ async def running_app(folder: Path, **options: Any) -> AsyncIterator[App]:
     """Yield an app that is ready for requests; `options` are those of `build_api`."""
     rig = await make_rig(folder)
     control, stops = service(rig), list[None]()
+    rig = replace(rig, parts=control._parts)
+    await rig.places.refresh()
+    await rig.duties.renew(rig.ports.db, rig.clock)
     given = {"token": TOKEN, "nonce": "n-1", "version": "1.2.3", "home": "/home/me/.crucible", **options}
     api = build_api(control, on_stop=lambda: stops.append(None), **given)
     yield App(rig, control, api, stops)

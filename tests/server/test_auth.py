@@ -10,9 +10,9 @@ import pytest
 from fastapi import FastAPI
 from fastapi.routing import iter_route_contexts
 from starlette.datastructures import Headers
+from tests.server.app import App
 from tests.server.asgi import SocketClient
 from tests.server.conftest import TOKEN
-from tests.server.fake_control import FakeControl, FakeJob
 
 from crucible.server.auth import LOOPBACK, ForeignSite, check_host
 
@@ -135,12 +135,10 @@ async def test_a_lone_bearer_subprotocol_is_taken_back(api: FastAPI) -> None:
         ({"Authorization": f"Bearer {TOKEN}", "Host": "evil.example"}, 403),
     ],
 )
-async def test_a_socket_is_refused_before_it_is_accepted(
-    api: FastAPI, control: FakeControl, headers: dict[str, str], status: int
-) -> None:
-    job = control.add(FakeJob())
+async def test_a_socket_is_refused_before_it_is_accepted(app: App, headers: dict[str, str], status: int) -> None:
+    job = await app.rig.submit()
     lowered = {name.lower(): value for name, value in headers.items()}
-    async with SocketClient(api, f"/api/v1/jobs/{job.id}/stream", lowered) as socket:
+    async with SocketClient(app.api, f"/api/v1/jobs/{job}/stream", lowered) as socket:
         refused, problem = await socket.refusal()
     assert refused == problem["status"] == status
 

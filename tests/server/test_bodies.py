@@ -27,17 +27,17 @@ JSON = {"Content-Type": "application/json"}
     ids=["half", "word", "bytes", "deep", "digits", "text", "untyped", "gzip", "brotli"],
 )
 async def test_what_is_wrong_with_it_is_said(
-    http: httpx2.AsyncClient, body: bytes, headers: dict[str, str], what: str, why: str
+    client: httpx2.AsyncClient, body: bytes, headers: dict[str, str], what: str, why: str
 ) -> None:
-    answer = await http.post("/api/v1/jobs", content=body, headers=headers)
+    answer = await client.post("/api/v1/jobs", content=body, headers=headers)
     told = answer.json()
     assert (answer.status_code, told["code"], told["detail"]) == (400, "broken_request", what)
     assert why in told["why"]
     assert "Content-Type: application/json" in told["fix"]
 
 
-async def test_json_of_the_wrong_form_is_told_by_its_fields(http: httpx2.AsyncClient) -> None:
-    answer = await http.post("/api/v1/jobs", json={"command": 1})
+async def test_json_of_the_wrong_form_is_told_by_its_fields(client: httpx2.AsyncClient) -> None:
+    answer = await client.post("/api/v1/jobs", json={"command": 1})
     assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "command")
 
 
@@ -48,15 +48,15 @@ def test_what_a_body_can_lead_to_is_documented(document: Any) -> None:
 
 
 @pytest.mark.parametrize("length", ["1001", "9" * 30, "9" * 5000])
-async def test_a_length_of_any_size_is_understood(http: httpx2.AsyncClient, length: str) -> None:
-    answer = await http.put(f"/api/v1/bundles/{'0' * 64}", content=b"x", headers={"Content-Length": length})
+async def test_a_length_of_any_size_is_understood(client: httpx2.AsyncClient, length: str) -> None:
+    answer = await client.put(f"/api/v1/bundles/{'0' * 64}", content=b"x", headers={"Content-Length": length})
     assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
 
 
 @pytest.mark.parametrize("length", ["-1", "²", "1e9", "x"])
-async def test_a_length_that_is_none_counts_for_nothing(http: httpx2.AsyncClient, length: str) -> None:
+async def test_a_length_that_is_none_counts_for_nothing(client: httpx2.AsyncClient, length: str) -> None:
     headers = [(b"content-length", length.encode("latin-1", "replace"))]
-    answer = await http.put(f"/api/v1/bundles/{'0' * 64}", content=b"x", headers=headers)
+    answer = await client.put(f"/api/v1/bundles/{'0' * 64}", content=b"x", headers=headers)
     assert answer.status_code == 422
 
 

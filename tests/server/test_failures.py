@@ -8,13 +8,15 @@ import json
 import httpx2
 import pytest
 import structlog
-from fastapi import FastAPI
 from structlog.testing import capture_logs
+from tests.control.world import add_row
+from tests.server.app import App
 from tests.server.asgi import SocketClient
 from tests.server.conftest import TOKEN
-from tests.server.fake_control import JOB, FakeControl, FakeJob
 
+from crucible.control.db import schema as t
 from crucible.core.errors import DiskFull, NotFound, Unreachable
+from crucible.core.ids import Prefix, make_id, short
 from crucible.server.failures import bad_fields
 from crucible.server.problems import close_reason, problem
 
@@ -31,13 +33,15 @@ def check(answer: httpx2.Response, status: int, code: str) -> dict[str, object]:
     return body
 
 
-async def test_an_error_of_control_keeps_its_parts_and_data(http: httpx2.AsyncClient, control: FakeControl) -> None:
-    for number in (1, 2):
-        control.add(FakeJob(f"job-{number}xyz"))
-    body = check(await http.get("/api/v1/jobs/xyz"), 409, "conflict")
-    assert body["detail"] == "'xyz' names several jobs."
-    assert body["fix"] == "Type more of it."
-    assert body["matches"] == ["job-1xyz", "job-2xyz"]
+async def test_an_error_of_control_keeps_its_parts_and_data(client: httpx2.AsyncClient, app: App) -> None:
+    await app.rig.submit()
+    [row] = await app.rig.rows(t.jobs)
+    twin = {**row, "id": make_id(Prefix.JOB, 1, 0)[:-6] + row["id"][-6:]}
+    await app.rig.sql(add_row(t.jobs, **{**twin, "backwards": twin["id"][::-1]}))
+    body = check(await client.get(f"/api/v1/jobs/{row['id'][-6:]}"), 409, "conflict")
+    assert body["detail"] == f"{row['id'][-6:]!r} fits several jobs."
+    assert body["fix"] == "Type more of the id."
+    assert body["candidates"] == [short(row["id"]), short(twin["id"])]
 
 
 async def test_data_never_replaces_the_usual_members() -> None:
@@ -46,9 +50,9 @@ async def test_data_never_replaces_the_usual_members() -> None:
     assert (body["status"], body["code"], body["request_id"]) == (404, "not_found", "req-1")
 
 
-async def test_wrong_fields_are_named_with_their_path(http: httpx2.AsyncClient) -> None:
+async def test_wrong_fields_are_named_with_their_path(client: httpx2.AsyncClient) -> None:
     spec = {"command": ["true"], "resources": {"cpus": -1}, "env": {"1X": "hunter2"}, "colour": "red"}
-    answer = await http.post("/api/v1/jobs", json=spec)
+    answer = await client.post("/api/v1/jobs", json=spec)
     body = check(answer, 422, "bad_input")
     errors = body["errors"]
     assert isinstance(errors, list)
@@ -67,9 +71,9 @@ async def test_wrong_fields_are_named_with_their_path(http: httpx2.AsyncClient) 
     ],
 )
 async def test_a_field_that_there_is_not_is_told_with_those_there_are(
-    http: httpx2.AsyncClient, body: dict[str, object], field: str, fix: str
+    client: httpx2.AsyncClient, body: dict[str, object], field: str, fix: str
 ) -> None:
-    said = (await http.post("/api/v1/jobs", json=body)).json()
+    said = (await client.post("/api/v1/jobs", json=body)).json()
     assert (said["status"], said["detail"], said["fix"]) == (422, f"There is no field {field!r}.", fix)
     assert said["errors"] == [{"field": field, "message": "there is no such field"}]
 
@@ -80,15 +84,15 @@ async def test_many_wrong_fields_are_cut() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"\xff\xfe", b'{"command": "\\ud800"}', b"[" * 100_000])
-async def test_a_body_that_is_no_job_is_refused(http: httpx2.AsyncClient, control: FakeControl, body: bytes) -> None:
-    answer = await http.post("/api/v1/jobs", content=body, headers={"Content-Type": "application/json"})
+async def test_a_body_that_is_no_job_is_refused(client: httpx2.AsyncClient, app: App, body: bytes) -> None:
+    answer = await client.post("/api/v1/jobs", content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code in (400, 422)
     assert answer.json()["fix"]
-    assert control.submitted == []
+    assert await app.rig.count(t.jobs) == 0
 
 
-async def test_an_unknown_route(http: httpx2.AsyncClient) -> None:
-    body = check(await http.get("/api/v1/nothing"), 404, "no_such_route")
+async def test_an_unknown_route(client: httpx2.AsyncClient) -> None:
+    body = check(await client.get("/api/v1/nothing"), 404, "no_such_route")
     assert body["detail"] == "There is nothing at /api/v1/nothing."
 
 
@@ -96,18 +100,27 @@ async def test_an_unknown_route(http: httpx2.AsyncClient) -> None:
     ("path", "allowed"),
     [("/api/v1/jobs", "GET, POST"), ("/api/v1/jobs/last", "GET, PATCH"), ("/api/v1/server/stop", "POST")],
 )
-async def test_a_wrong_method_says_which_are_right(http: httpx2.AsyncClient, path: str, allowed: str) -> None:
-    answer = await http.delete(path)
+async def test_a_wrong_method_says_which_are_right(client: httpx2.AsyncClient, path: str, allowed: str) -> None:
+    answer = await client.delete(path)
     body = check(answer, 405, "wrong_method")
     assert (answer.headers["Allow"], body["fix"]) == (allowed, f"Use one of: {allowed}.")
 
 
+def breaking(app: App, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    """Let the database fail like this."""
+
+    async def fail(read: object) -> None:
+        raise error
+
+    monkeypatch.setattr(app.rig.ports.db, "read", fail)
+
+
 async def test_an_unexpected_error_is_logged_under_the_request_id(
-    http: httpx2.AsyncClient, control: FakeControl
+    client: httpx2.AsyncClient, app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    control.breaks = ZeroDivisionError("a secret detail")
+    breaking(app, monkeypatch, ZeroDivisionError("a secret detail"))
     with capture_logs(processors=[structlog.contextvars.merge_contextvars]) as lines:
-        answer = await http.get("/api/v1/jobs/abc")
+        answer = await client.get("/api/v1/jobs/abc")
     body = check(answer, 500, "internal")
     assert "a secret detail" not in answer.text
     assert "ZeroDivisionError" in str(body["why"])
@@ -116,55 +129,57 @@ async def test_an_unexpected_error_is_logged_under_the_request_id(
 
 @pytest.mark.parametrize(("error", "status"), [(DiskFull("full"), 507), (Unreachable("away"), 503)])
 async def test_our_own_trouble_is_logged(
-    http: httpx2.AsyncClient, control: FakeControl, error: Exception, status: int
+    client: httpx2.AsyncClient, app: App, monkeypatch: pytest.MonkeyPatch, error: Exception, status: int
 ) -> None:
-    control.breaks = error
+    breaking(app, monkeypatch, error)
     with capture_logs() as lines:
-        answer = await http.get("/api/v1/jobs/abc")
+        answer = await client.get("/api/v1/jobs/abc")
     assert answer.status_code == status
     assert [line["log_level"] for line in lines] == ["warning"]
 
 
-async def test_trouble_that_passes_says_when_to_come_back(http: httpx2.AsyncClient, control: FakeControl) -> None:
-    control.breaks = Unreachable("away")
-    assert (await http.get("/api/v1/jobs/abc")).headers["Retry-After"] == "1"
+async def test_trouble_that_passes_says_when_to_come_back(
+    client: httpx2.AsyncClient, app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    breaking(app, monkeypatch, Unreachable("away"))
+    assert (await client.get("/api/v1/jobs/abc")).headers["Retry-After"] == "1"
 
 
-async def test_a_sane_request_id_is_kept(http: httpx2.AsyncClient) -> None:
-    answer = await http.get("/api/v1/jobs", headers={"X-Request-ID": "my-id.7"})
+async def test_a_sane_request_id_is_kept(client: httpx2.AsyncClient) -> None:
+    answer = await client.get("/api/v1/jobs", headers={"X-Request-ID": "my-id.7"})
     assert answer.headers["X-Request-ID"] == "my-id.7"
 
 
 @pytest.mark.parametrize("given", ["", "two words", "x" * 65, 'quo"te', "new%0aline"])
-async def test_another_request_id_is_made(http: httpx2.AsyncClient, given: str) -> None:
-    first = (await http.get("/api/v1/jobs", headers={"X-Request-ID": given})).headers["X-Request-ID"]
-    second = (await http.get("/api/v1/jobs", headers={"X-Request-ID": given})).headers["X-Request-ID"]
+async def test_another_request_id_is_made(client: httpx2.AsyncClient, given: str) -> None:
+    first = (await client.get("/api/v1/jobs", headers={"X-Request-ID": given})).headers["X-Request-ID"]
+    second = (await client.get("/api/v1/jobs", headers={"X-Request-ID": given})).headers["X-Request-ID"]
     assert first.startswith("req-")
     assert first != second
 
 
-async def test_answers_are_neither_guessed_at_nor_kept(http: httpx2.AsyncClient) -> None:
-    answer = await http.get("/api/v1/jobs")
+async def test_answers_are_neither_guessed_at_nor_kept(client: httpx2.AsyncClient) -> None:
+    answer = await client.get("/api/v1/jobs")
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
     assert answer.headers["Cache-Control"] == "no-store"
 
 
-async def test_a_socket_for_no_job_is_refused_with_the_problem(api: FastAPI) -> None:
+async def test_a_socket_for_no_job_is_refused_with_the_problem(app: App) -> None:
     headers = {"Authorization": f"Bearer {TOKEN}"}
-    async with SocketClient(api, "/api/v1/jobs/nothing/stream", headers) as socket:
+    async with SocketClient(app.api, "/api/v1/jobs/nothing/stream", headers) as socket:
         status, body = await socket.refusal()
     assert (status, body["code"]) == (404, "not_found")
 
 
-async def test_a_socket_with_a_wrong_cursor_is_refused_with_the_field(api: FastAPI, control: FakeControl) -> None:
-    control.add(FakeJob())
+async def test_a_socket_with_a_wrong_cursor_is_refused_with_the_field(app: App) -> None:
+    job = await app.rig.submit()
     headers = {"Authorization": f"Bearer {TOKEN}"}
-    async with SocketClient(api, f"/api/v1/jobs/{JOB}/stream?after=-1", headers) as socket:
+    async with SocketClient(app.api, f"/api/v1/jobs/{job}/stream?after=-1", headers) as socket:
         status, body = await socket.refusal()
     assert (status, body["errors"][0]["field"]) == (422, "after")
 
 
-async def test_a_reader_that_leaves_in_the_middle_is_no_error_of_ours(api: FastAPI) -> None:
+async def test_a_reader_that_leaves_in_the_middle_is_no_error_of_ours(app: App) -> None:
     sent: asyncio.Queue[dict[str, object]] = asyncio.Queue()
     messages = iter([{"type": "http.request", "body": b"{", "more_body": True}, {"type": "http.disconnect"}])
     headers = {"host": "127.0.0.1", "authorization": f"Bearer {TOKEN}", "content-type": "application/json"}
@@ -180,7 +195,7 @@ async def test_a_reader_that_leaves_in_the_middle_is_no_error_of_ours(api: FastA
         return next(messages)
 
     with capture_logs() as lines:
-        await api(scope, receive, sent.put)
+        await app.api(scope, receive, sent.put)
     assert sent.get_nowait()["status"] == 400
     assert lines == []
 

@@ -4,11 +4,11 @@ import asyncio
 
 import httpx2
 import pytest
-from fastapi import FastAPI
 from prometheus_client.parser import text_string_to_metric_families
+from tests.server.app import App
 from tests.server.asgi import SocketClient
 from tests.server.conftest import TOKEN
-from tests.server.fake_control import JOB, FakeControl, FakeJob
+from tests.server.fake_control import FakeControl
 
 from crucible.core.errors import Trouble
 from crucible.server import meters
@@ -41,13 +41,13 @@ async def test_the_service_tells_its_numbers(http: httpx2.AsyncClient) -> None:
     assert found["crucible_webhook_seconds_sum", ()] == 2.5
 
 
-async def test_requests_are_told_by_their_routes_template(http: httpx2.AsyncClient, control: FakeControl) -> None:
-    control.add(FakeJob())
-    for ref in (JOB, JOB[-6:], "zzzzzz", "yyyyyy"):
-        await http.get(f"/api/v1/jobs/{ref}")
+async def test_requests_are_told_by_their_routes_template(client: httpx2.AsyncClient, app: App) -> None:
+    job = await app.rig.submit()
+    for ref in (job, job[-6:], "zzzzzz", "yyyyyy"):
+        await client.get(f"/api/v1/jobs/{ref}")
     for path in ("/nothing/here", "/nothing/there"):
-        await http.get(path)
-    found = await samples(http)
+        await client.get(path)
+    found = await samples(client)
     routes = {dict(labels)["route"] for (name, labels) in found if name == "crucible_http_request_seconds_count"}
     assert routes == {"/api/v1/jobs/{id}", "(none)"}
     labels = (("method", "GET"), ("route", "/api/v1/jobs/{id}"), ("status", "404"))
@@ -76,12 +76,12 @@ async def test_a_database_in_trouble_is_a_problem(http: httpx2.AsyncClient, cont
     assert (await http.post("/metrics")).status_code == 405
 
 
-async def test_open_sockets_are_counted(api: FastAPI, http: httpx2.AsyncClient, control: FakeControl) -> None:
-    control.add(FakeJob())
-    async with SocketClient(api, f"/api/v1/jobs/{JOB}/stream", {"Authorization": f"Bearer {TOKEN}"}) as socket:
+async def test_open_sockets_are_counted(client: httpx2.AsyncClient, app: App) -> None:
+    job = await app.rig.submit()
+    async with SocketClient(app.api, f"/api/v1/jobs/{job}/stream", {"Authorization": f"Bearer {TOKEN}"}) as socket:
         await socket.accepted()
-        assert (await samples(http))["crucible_websockets", ()] == 1
-    assert (await samples(http))["crucible_websockets", ()] == 0
+        assert (await samples(client))["crucible_websockets", ()] == 1
+    assert (await samples(client))["crucible_websockets", ()] == 0
 
 
 async def test_the_loops_lateness_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:

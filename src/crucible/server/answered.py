@@ -13,17 +13,12 @@ from pydantic import TypeAdapter
 
 from crucible.core.views import (
     catalog,
-    comparisons,
-    found,
     hooks,
-    jobs,
     people,
     places,
     plans,
     predictions,
-    records,
     server,
-    training,
 )
 from crucible.core.views.base import SOMETIMES
 
@@ -31,31 +26,10 @@ JSON = "application/json"
 REFERENCE = "#/components/schemas/{model}"
 Schema = dict[str, Any]
 
-JOB, JOBS, ONE = "/api/v1/jobs", "/api/v1/jobs/{id}", jobs.JobView
 PROJECT, HOOK = "/api/v1/projects/{project}", "/api/v1/projects/{project}/hooks/{hook}"
-TRAINING = "/api/v1/training"
 
 ANSWERS: Mapping[str, Any] = {
-    f"POST {JOB}": ONE,
-    f"GET {JOB}": jobs.JobPage,
-    f"POST {JOB}/bulk": found.SubmittedPage,
-    f"POST {JOB}/cancel": found.CancelledPage,
-    f"GET {JOBS}": ONE,
-    f"PATCH {JOBS}": ONE,
-    f"POST {JOBS}/cancel": ONE,
-    f"POST {JOBS}/resume": ONE,
-    f"POST {JOBS}/rerun": ONE,
-    f"POST {JOBS}/checkpoint": ONE,
-    f"GET {JOBS}/health": jobs.HealthView,
-    "GET /api/v1/compare": comparisons.ComparisonView,
-    f"GET {JOBS}/logs/search": found.HitPage,
-    f"GET {JOBS}/metrics": records.MetricsView,
-    f"GET {JOBS}/events": records.EventPage,
-    "GET /api/v1/events": records.EventPage,
-    f"GET {JOBS}/artifacts": records.ArtifactPage,
-    f"GET {JOBS}/checkpoints": jobs.CheckpointPage,
-    f"GET {JOBS}/checkpoints/{{checkpoint}}": jobs.CheckpointView,
-    f"POST {JOBS}/share": people.TokenView,
+    "POST /api/v1/jobs/{id}/share": people.TokenView,
     "PUT /api/v1/bundles/{sha256}": server.BundleView,
     "POST /api/v1/plan": plans.PlanView,
     "GET /api/v1/predictions": predictions.PredictionPage,
@@ -68,7 +42,6 @@ ANSWERS: Mapping[str, Any] = {
     "POST /api/v1/catalog/refresh": catalog.RefreshView,
     "GET /api/v1/models": server.ModelPage,
     "GET /api/v1/models/{name}": server.ModelView,
-    "POST /api/v1/models/{name}/jobs": ONE,
     "POST /api/v1/prune": server.PruneView,
     "POST /api/v1/db/backup": server.BackupView,
     "POST /api/v1/db/confirm": server.ConfirmedView,
@@ -103,15 +76,6 @@ ANSWERS: Mapping[str, Any] = {
     "POST /api/v1/server/stop": server.StoppingView,
     "GET /api/v1/schema/job": dict[str, object],
     "GET /api/v1/schema/job-file": dict[str, object],
-    f"POST {TRAINING}": training.ExecutionView,
-    f"POST {TRAINING}/create": training.ExecutionView,
-    f"GET {TRAINING}/{{job_id}}": training.RecordView,
-    f"POST {TRAINING}/{{job_id}}/resume": training.ExecutionView,
-    f"POST {TRAINING}/{{job_id}}/cancel": training.EndingView,
-    f"GET {TRAINING}/{{job_id}}/logs": training.OutputView,
-    f"GET {TRAINING}/{{job_id}}/metrics": training.NewestView,
-    "POST /orchestrate": training.TaskView,
-    "GET /status": training.TaskView,
 }
 
 
