@@ -16,7 +16,8 @@ from typing import Any
 import httpx2
 import pytest
 import structlog
-from tests.server.fake_control import JOB, KEY, MACHINE, FakeControl, FakeJob
+from tests.server.app import running_app
+from tests.server.fake_control import KEY, MACHINE, FakeControl
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
@@ -72,7 +73,7 @@ class Running:
 
 
 @asynccontextmanager
-async def running(settings: Settings, control: FakeControl, options: app.Options = OPTIONS) -> AsyncIterator[Running]:
+async def running(settings: Settings, control: Any, options: app.Options = OPTIONS) -> AsyncIterator[Running]:
     stop = asyncio.Event()
     task = asyncio.create_task(app.serve(options, settings, lambda home, settings: control, stop=stop))
     home = settings.home.value
@@ -136,10 +137,11 @@ async def test_both_listeners_answer(settings: Settings, control: FakeControl) -
 
 
 @pytest.mark.enable_socket
-async def test_a_socket_over_the_network(settings: Settings, control: FakeControl) -> None:
-    job = control.add(FakeJob(outputs=[b"hello"]))
-    async with running(settings, control) as server:
-        url = server.found["url"].replace("http", "ws") + f"/api/v1/jobs/{JOB}/stream"
+async def test_a_socket_over_the_network(settings: Settings, tmp_path: Path) -> None:
+    async with running_app(tmp_path) as real, running(settings, real.control) as server:
+        job, runner = await real.rig.running()
+        await runner.log(0, 0, b"hello")
+        url = server.found["url"].replace("http", "ws") + f"/api/v1/jobs/{job}/stream?after=99"
         with pytest.raises(InvalidStatus) as caught:
             async with connect(url):
                 pass
@@ -147,10 +149,10 @@ async def test_a_socket_over_the_network(settings: Settings, control: FakeContro
         assert json.loads(caught.value.response.body)["fix"]
         async with connect(url, additional_headers=server.headers) as socket:
             assert json.loads(await socket.recv())["text"] == "hello"
-            job.status, job.ended = "completed", 1
-            control.tell(JOB, "event")
+            assert json.loads(await socket.recv())["stream"] == "job"
+            await runner.end()
             frames = [json.loads(frame) async for frame in socket]
-        assert [frame["stream"] for frame in frames] == ["job", "job"]
+        assert frames[-1]["job"]["status"] == "completed"
         assert socket.close_code == 1000
 
 

@@ -19,7 +19,6 @@ from crucible.wire.desired import Desired
 from crucible.wire.messages import Batch, decode_batch, derive_secret
 
 KEY = b"k" * 32
-JOB = "job-00000000000000000000000001"
 ATTEMPT = "att-00000000000000000000000001"
 MACHINE = "mch-00000000000000000000000001"
 OLD_MACHINE = "mch-00000000000000000000000002"
@@ -66,13 +65,9 @@ class FakePeople:
 
     def __init__(self) -> None:
         self.tokens: dict[str, Identity] = {}
-        self.projects: list[str | None] = []
 
     async def identify(self, token: str) -> Identity | None:
         return self.tokens.get(token)
-
-    async def ensure_project(self, who: Identity, name: str) -> None:
-        self.projects.append(name)
 
     async def me(self, who: Identity) -> dict[str, Any]:
         return {"user": who.name}
@@ -118,8 +113,7 @@ class FakeControl:
         """Every resource of the control plane is this one object."""
         return self
 
-    labels = outputs = checkpoints = sessions = bundles = plans = backends = catalog = machines = jobs
-    models = maintenance = jobs
+    plans = backends = catalog = machines = models = maintenance = jobs
 
     # what the public API asks
 
