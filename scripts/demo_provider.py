@@ -16,8 +16,8 @@ from crucible.backends.rehearsal import stop_cloud
 from crucible.backends.rehearsal.connection import CallFailed, Connection
 from crucible.client.api import Api
 from crucible.client.connection import connect_if_up, embedded_of
-from crucible.client.views import JobView
 from crucible.core.errors import CrucibleError, Unreachable
+from crucible.core.views.jobs import JobView
 from crucible.settings import Settings, load_settings
 
 LOOK_SECONDS = 0.3

@@ -12,8 +12,8 @@ from itertools import pairwise
 
 from crucible.cli.attempts import attempt_place, ended_words, lost_steps
 from crucible.cli.words import dollars
-from crucible.client.views import AttemptView, CheckpointPage, CheckpointView, JobView
 from crucible.core.resources import format_duration, format_memory
+from crucible.core.views.jobs import AttemptView, CheckpointPage, CheckpointView, JobView
 
 SETTINGS = ("CRUCIBLE_HOME", "CRUCIBLE_BACKENDS")
 

@@ -110,7 +110,7 @@ async def add_hook(town: Town) -> str:
 async def query_of(town: Town, row: str) -> dict[str, Any] | None:
     if row == "GET /api/v1/compare":
         another = await town.control.jobs.submit(OWNER, job_spec(project="alpha"), None)
-        return {"job": [town.job, another.view["id"]]}
+        return {"job": [town.job, another.view.id]}
     return {JOB_QUERIES[row]: town.job} if row in JOB_QUERIES else QUERIES.get(row)
 
 

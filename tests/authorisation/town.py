@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from crucible.core.jobfilter import JobFilter
 from crucible.core.openid import Client
 from crucible.core.people import OWNER, Identity, Permission, Role
 from crucible.core.secret import Secret
+from crucible.core.views.jobs import JobView
 from crucible.server.api import build_api
 from crucible.server.follow import Pace
 from crucible.wire.messages import Kind
@@ -59,10 +60,10 @@ class Town:
         """The control plane as each of them may use it."""
         return [As(self.control, await self.identity(name)) for name in names]
 
-    async def seen_by(self, name: str) -> list[dict[str, Any]]:
-        """The jobs that somebody finds in his list."""
-        page: Any = await As(self.control, await self.identity(name)).jobs.list_jobs(JobFilter(), limit=50, cursor=None)
-        return list(page["items"])
+    async def seen_by(self, name: str) -> Sequence[JobView]:
+        """Return the jobs that somebody finds in their list."""
+        who = await self.identity(name)
+        return (await self.control.jobs.list_jobs(who, JobFilter(), limit=50, cursor=None)).items
 
 
 async def found_town(rig: Rig) -> Town:
@@ -79,7 +80,7 @@ async def found_town(rig: Rig) -> Town:
     member = await control.tokens.identify(tokens["member"])
     assert member is not None
     await control.bundles.put(member, sha(CODE), pieces(CODE))
-    job = str((await control.jobs.submit(member, job_spec(project="alpha", bundle=sha(CODE)), None)).view["id"])
+    job = (await control.jobs.submit(member, job_spec(project="alpha", bundle=sha(CODE)), None)).view.id
     tokens["agent"] = await _run(rig, control, job)
     tokens["share"] = str((await control.jobs.share(member, job, name="for a friend", seconds=3600)).token)
     stops: list[None] = []

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from crucible.cli.notice import desktop_command, tell_end, words
-from crucible.client.views import JobView
+from crucible.core.views.jobs import JobView
 
 JOB = JobView(id="job-1", short="job-abc123", status="failed", phase="failed", name="mnist", exit_code=3)
 

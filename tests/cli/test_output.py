@@ -8,8 +8,8 @@ import pytest
 
 from crucible.cli.output import Output, fitted, sparkline, tell_error
 from crucible.cli.words import age_words, amount_words, cost_words, lasted, place_words, progress_words
-from crucible.client.views import CostView, JobView, ProgressView
 from crucible.core.errors import BadInput
+from crucible.core.views.jobs import CostView, JobView, ProgressView
 
 
 def job(**fields: Any) -> JobView:

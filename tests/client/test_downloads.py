@@ -7,8 +7,9 @@ from tests.client.fake_server import JOB, FakeServer, checkpoint_view, completed
 
 from crucible.client.api import Api
 from crucible.client.downloads import choose, download, download_checkpoint
-from crucible.client.views import ArtifactView, CheckpointView
 from crucible.core.errors import BadInput, NotFound, Trouble
+from crucible.core.views.jobs import CheckpointView
+from crucible.core.views.records import ArtifactView
 
 pytestmark = pytest.mark.enable_socket
 

@@ -5,21 +5,21 @@ from typing import Any
 from tests.client.fake_server import completed, failed, job_view
 
 from crucible.client.status import Watch, status_of
-from crucible.client.stream import Frame
-from crucible.client.views import HealthView, JobView
 from crucible.core.states import JobState, Status
+from crucible.core.views.frames import HealthFrame, JobFrame, LogFrame, PointsFrame, ProgressFrame
+from crucible.core.views.jobs import HealthView, JobView, ProgressView
 
 
 def view(**changes: Any) -> JobView:
     return JobView.model_validate(job_view(**changes))
 
 
-def job_frame(**changes: Any) -> Frame:
-    return Frame(stream="job", job=view(**changes))
+def job_frame(**changes: Any) -> JobFrame:
+    return JobFrame(job=view(**changes))
 
 
-def progress_frame(fraction: float) -> Frame:
-    return Frame.model_validate({"stream": "progress", "progress": {"fraction": fraction, "message": "epoch"}})
+def progress_frame(fraction: float) -> ProgressFrame:
+    return ProgressFrame(progress=ProgressView(fraction=fraction, message="epoch"))
 
 
 def test_a_status_is_in_percent_and_dollars() -> None:
@@ -51,7 +51,7 @@ def test_what_is_not_new_is_not_told_again() -> None:
     watch = Watch(view())
     assert watch.see(job_frame()) is not None
     assert watch.see(job_frame()) is None
-    assert watch.see(Frame(stream="log", text="x")) is None
+    assert watch.see(LogFrame(attempt=1, cursor=1, text="x")) is None
     told = watch.see(progress_frame(0.5))
     assert told is not None
     assert told.progress == 50.0
@@ -67,7 +67,7 @@ def test_whether_it_does_well_is_told_when_that_changes_and_stays_known() -> Non
     first = watch.see(job_frame())
     assert first is not None
     assert first.health is None
-    told = watch.see(Frame.model_validate({"stream": "health", "health": SICK}))
+    told = watch.see(HealthFrame.model_validate({"health": SICK}))
     assert told is not None
     assert told.health is not None
     assert (told.health.verdict, told.health.advice) == ("diverging", "Lower the learning rate.")
@@ -104,7 +104,7 @@ def test_a_move_before_the_first_look_is_told_too() -> None:
 
 def test_metrics_are_the_last_values_of_all_series() -> None:
     watch = Watch(view())
-    watch.see(Frame.model_validate({"stream": "points", "series": {"loss": {"last": 0.5, "points": []}}}))
-    status = watch.see(Frame.model_validate({"stream": "points", "series": {"acc": {"last": 1}, "odd": None}}))
+    watch.see(PointsFrame.model_validate({"series": {"loss": {"last": 0.5, "points": []}}}))
+    status = watch.see(PointsFrame.model_validate({"series": {"acc": {"last": 1}}}))
     assert status is not None
     assert status.metrics == {"loss": 0.5, "acc": 1.0}

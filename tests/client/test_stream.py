@@ -8,10 +8,10 @@ from tests.client.fake_server import JOB, TOKEN, FakeServer, completed, job_view
 
 from crucible.client import stream
 from crucible.client.api import Api
-from crucible.client.stream import Cursors, Frame
 from crucible.client.transport import Endpoint
 from crucible.core.errors import NotFound, Unreachable
 from crucible.core.secret import Secret
+from crucible.core.views.frames import Cursors, EventFrame, Frame, JobFrame, LogFrame
 
 pytestmark = pytest.mark.enable_socket
 
@@ -29,7 +29,7 @@ def state(view: dict[str, Any]) -> dict[str, Any]:
 
 
 def text_of(frames: list[Frame]) -> str:
-    return "".join(frame.text or "" for frame in frames)
+    return "".join(frame.text for frame in frames if isinstance(frame, LogFrame))
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +43,7 @@ def test_frames_come_until_the_job_has_ended(api: Api, server: FakeServer) -> No
     assert text_of(frames) == "hello\n"
     assert frames[-1].job is not None
     assert frames[-1].job.status == "completed"
-    assert [frame.event.type for frame in frames if frame.event] == ["submitted"]
+    assert [frame.event.type for frame in frames if isinstance(frame, EventFrame)] == ["submitted"]
 
 
 def test_after_a_broken_connection_it_goes_on_from_the_cursors(api: Api, server: FakeServer) -> None:
@@ -54,7 +54,7 @@ def test_after_a_broken_connection_it_goes_on_from_the_cursors(api: Api, server:
     said: list[str] = []
     frames = list(api.stream(JOB, notice=said.append))
     assert text_of(frames) == "one\ntwo\n"
-    assert [frame.cursor for frame in frames if frame.event] == [1, 2, 3]
+    assert [frame.cursor for frame in frames if isinstance(frame, EventFrame)] == [1, 2, 3]
     assert server.streams[1] == {"after": "2", "offset": "4", "attempt": "1"}
     assert "goes on" in said[0]
     assert "back" in said[1]
@@ -67,7 +67,7 @@ def test_a_new_attempt_begins_its_log_anew(api: Api, server: FakeServer) -> None
 
 def test_cursors_are_sent_and_what_was_seen_is_left_out(api: Api, server: FakeServer) -> None:
     server.log = b"one\ntwo\n"
-    frames = list(api.stream(JOB, cursors=Cursors(event=5, attempt=1, offset=4)))
+    frames = list(api.stream(JOB, cursors=Cursors(after=5, attempt=1, offset=4)))
     assert text_of(frames) == "two\n"
     assert server.streams[0]["after"] == "5"
 
@@ -138,7 +138,7 @@ def test_whoever_wants_no_more_ends_it(api: Api, server: FakeServer, has_socket:
     for frame in api.stream(JOB, stop=lambda: bool(seen)):
         seen.append(frame)
     assert seen
-    assert not any(frame.job.ended for frame in seen if frame.job)
+    assert not any(frame.job.ended for frame in seen if isinstance(frame, JobFrame))
 
 
 def test_who_has_stopped_does_not_wait_for_a_server_that_went_away(api: Api, server: FakeServer) -> None:

@@ -10,9 +10,9 @@ from crucible.client.api import Api
 from crucible.client.payload import Payload
 from crucible.client.request import make_spec
 from crucible.client.submission import any_simulated, check_backends, submit
-from crucible.client.views import JobView
 from crucible.core.errors import BadInput, UnknownName
 from crucible.core.spec import EnvironmentSpec, Source
+from crucible.core.views.jobs import JobView
 from crucible.wire.archive import Entry, unpack
 
 pytestmark = pytest.mark.enable_socket

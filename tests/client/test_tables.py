@@ -6,8 +6,8 @@ import types
 import pytest
 
 from crucible.client.tables import MetricsTable
-from crucible.client.views import MetricsView
 from crucible.core.errors import Trouble
+from crucible.core.views.records import MetricsView
 
 FOUND = MetricsView.model_validate(
     {

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import math
 from random import Random
-from typing import Any
 
 import pytest
 from tests.control.world import FakeRunner, Rig, service
@@ -12,10 +11,12 @@ from crucible.control import health, points, queries
 from crucible.core.errors import BadInput, NotFound
 from crucible.core.health import Signs, Stage, Verdict, judge
 from crucible.core.people import OWNER
+from crucible.core.views.comparisons import LineView
+from crucible.core.views.jobs import HealthView
 from crucible.wire.messages import Kind
 
 
-async def judged(rig: Rig, job: str) -> Any:
+async def judged(rig: Rig, job: str) -> HealthView:
     return await rig.read(lambda conn: queries.job_health(conn, job, rig.clock.now()))
 
 
@@ -27,20 +28,20 @@ async def report(runner: FakeRunner, values: list[float | None], first: int = 0,
 
 async def test_a_job_that_waits_is_waiting(rig: Rig) -> None:
     found = await judged(rig, await rig.submit())
-    assert (found["verdict"], found["level"]) == ("waiting", "good")
+    assert (found.verdict, found.level) == ("waiting", "good")
 
 
 async def test_a_running_job_is_judged_by_what_it_reported(rig: Rig) -> None:
     job, runner = await rig.running()
-    assert (await judged(rig, job))["verdict"] == "too_early"
+    assert (await judged(rig, job)).verdict == "too_early"
     await report(runner, [4 * 0.98**n for n in range(60)])
-    assert (await judged(rig, job))["verdict"] == "healthy"
+    assert (await judged(rig, job)).verdict == "healthy"
     await report(runner, [None, None], first=60)
     found = await judged(rig, job)
-    assert (found["verdict"], found["level"]) == ("not_finite", "bad")
-    [finding] = found["findings"]
-    assert (finding["series"], finding["step"]) == ("loss", 60)
-    assert "learning rate" in found["advice"]
+    assert (found.verdict, found.level) == ("not_finite", "bad")
+    [finding] = found.findings
+    assert (finding.series, finding.step) == ("loss", 60)
+    assert "learning rate" in found.advice
 
 
 async def test_of_a_long_series_the_last_points_are_seen_one_by_one(rig: Rig) -> None:
@@ -48,7 +49,7 @@ async def test_of_a_long_series_the_last_points_are_seen_one_by_one(rig: Rig) ->
     await report(runner, [1 + 9 / (1 + n) for n in range(6000)])
     await report(runner, [None] * 3, first=6000)
     found = await judged(rig, job)
-    assert (found["verdict"], found["findings"][0]["step"]) == ("not_finite", 6000)
+    assert (found.verdict, found.findings[0].step) == ("not_finite", 6000)
 
 
 async def test_a_bounded_number_of_points_is_read(rig: Rig) -> None:
@@ -90,7 +91,7 @@ async def test_what_it_went_on_from_belongs_to_its_curve(rig: Rig, saved: bool, 
     await runner.end(code=3)
     second = await again(rig, job)
     await report(second, [1.4, 1.3], first=50)
-    assert (await judged(rig, job))["verdict"] == verdict
+    assert (await judged(rig, job)).verdict == verdict
 
 
 async def test_one_that_goes_on_and_has_not_reported_yet_is_not_stalled(rig: Rig) -> None:
@@ -101,15 +102,15 @@ async def test_one_that_goes_on_and_has_not_reported_yet_is_not_stalled(rig: Rig
     second = await again(rig, job)
     cpu = [[n, 3.0, 9000.0 + 5 * n] for n in range(60)]
     await second.say(Kind.POINTS, series={"system.cpu_percent": cpu})
-    assert (await judged(rig, job))["verdict"] == "healthy"
+    assert (await judged(rig, job)).verdict == "healthy"
 
 
 async def test_a_job_that_failed_says_why_and_what_to_do(rig: Rig) -> None:
     job, runner = await rig.running()
     await runner.end(code=3)
     found = await judged(rig, job)
-    assert (found["verdict"], found["level"]) == ("failed", "bad")
-    assert found["advice"]
+    assert (found.verdict, found.level) == ("failed", "bad")
+    assert found.advice
 
 
 async def test_a_job_that_was_silent_for_long_is_stalled(rig: Rig) -> None:
@@ -118,23 +119,23 @@ async def test_a_job_that_was_silent_for_long_is_stalled(rig: Rig) -> None:
     await report(runner, [4 * 0.98**n for n in range(60)])
     cpu = [[n, 3.0, 100.0 + 5 * n] for n in range(200)]
     await runner.say(Kind.POINTS, series={"system.cpu_percent": cpu})
-    assert (await judged(rig, job))["verdict"] == "healthy", "it printed something just now"
+    assert (await judged(rig, job)).verdict == "healthy", "it printed something just now"
     rig.clock.move(900)
-    assert (await judged(rig, job))["verdict"] == "stalled"
+    assert (await judged(rig, job)).verdict == "stalled"
 
 
 async def test_memory_is_held_against_what_the_job_got(rig: Rig) -> None:
     job, runner = await rig.running(memory=1024**3)
     await report(runner, [0.97 * 1024**3] * 30, name="system.memory_bytes")
-    assert (await judged(rig, job))["verdict"] == "near_memory_limit"
+    assert (await judged(rig, job)).verdict == "near_memory_limit"
 
 
 async def test_the_whole_job_tells_its_health_too(rig: Rig) -> None:
     job, _runner = await rig.running()
     control = service(rig)
     shown = await control.jobs.details(OWNER, job)
-    assert shown["health"] == await control.jobs.health(OWNER, job)
-    assert "health" not in await control.jobs.view(OWNER, job), "a list and every change would pay for it"
+    assert shown.health == await control.jobs.health(OWNER, job)
+    assert "health" not in (await control.jobs.view(OWNER, job)).as_json(), "a list and every change would pay for it"
 
 
 async def test_a_job_that_is_not_there(rig: Rig) -> None:
@@ -159,15 +160,15 @@ async def two(rig: Rig) -> tuple[str, str]:
 
 async def test_jobs_are_compared_by_settings_and_measures(rig: Rig) -> None:
     first, second = await two(rig)
-    found: Any = await service(rig).jobs.compare(OWNER, [first, second])
-    assert [job["id"] for job in found["jobs"]] == [first, second]
-    assert [job["verdict"] for job in found["jobs"]] == ["finished_well", "too_early"]
-    config = {line["name"]: line for line in found["config"]}
-    assert config["--lr"] == {"name": "--lr", "values": ["0.1", "0.01"], "differs": True, "winner": None}
-    assert not config["command"]["differs"]
-    best = {line["name"]: line for line in found["metrics"]["best"]}
-    assert (best["loss"]["values"], best["loss"]["winner"]) == ([0.5, 0.25], 1)
-    assert (best["val_acc"]["values"], best["val_acc"]["winner"]) == ([None, 0.9], None)
+    found = await service(rig).jobs.compare(OWNER, [first, second])
+    assert [job.id for job in found.jobs] == [first, second]
+    assert [job.verdict for job in found.jobs] == ["finished_well", "too_early"]
+    config = {line.name: line for line in found.config}
+    assert config["--lr"] == LineView(name="--lr", values=("0.1", "0.01"), differs=True, winner=None)
+    assert not config["command"].differs
+    best = {line.name: line for line in found.metrics.best}
+    assert (best["loss"].values, best["loss"].winner) == ((0.5, 0.25), 1)
+    assert (best["val_acc"].values, best["val_acc"].winner) == ((None, 0.9), None)
     assert "s3cret" not in str(found)
 
 

@@ -17,7 +17,7 @@ from crucible.wire.messages import Kind
 
 async def test_a_job_has_the_labels_it_was_submitted_with(rig: Rig) -> None:
     view = (await service(rig).jobs.submit(OWNER, job_spec(name="mine", tags=("b", "a = 1 ", "a=2")), None)).view
-    assert (view["name"], view["tags"]) == ("mine", ["a=2", "b"])
+    assert (view.name, view.tags) == ("mine", ("a=2", "b"))
 
 
 @pytest.mark.parametrize("tag", ["=x", " ", " = "])
@@ -39,7 +39,7 @@ async def test_tags_are_added_replaced_and_removed(rig: Rig) -> None:
     assert await change([], ["lr=2", "team"]) == ("best",)
     assert await change(["best=of all"], ["best"]) == ("best=of all",)
     assert (await control.labels.tags(OWNER, job)).items == ("best=of all",)
-    assert (await control.jobs.view(OWNER, job))["tags"] == ["best=of all"]
+    assert (await control.jobs.view(OWNER, job)).tags == ("best=of all",)
 
 
 async def test_a_job_has_only_so_many_tags(rig: Rig) -> None:
@@ -52,15 +52,15 @@ async def test_a_job_has_only_so_many_tags(rig: Rig) -> None:
 
 async def test_a_job_is_renamed_and_found_by_its_new_name(rig: Rig) -> None:
     control, job = service(rig), await rig.submit(name="old")
-    assert (await control.labels.rename(OWNER, job, "New"))["name"] == "New"
+    assert (await control.labels.rename(OWNER, job, "New")).name == "New"
 
     async def found(**given: Any) -> object:
         page: Any = await control.jobs.list_jobs(OWNER, JobFilter(**given), limit=5, cursor=None)
-        return [item["id"] for item in page["items"]]
+        return [item.id for item in page.items]
 
     assert await found(name="new") == await found(named="New") == [job]
     assert await found(name="old") == []
-    assert (await control.labels.rename(OWNER, job, None))["name"] is None
+    assert (await control.labels.rename(OWNER, job, None)).name is None
     assert await found(named="New") == []
 
 
@@ -92,7 +92,7 @@ async def test_notes_are_appended_and_deleted(rig: Rig) -> None:
     second = await control.labels.add_note(OWNER, job, text="lower the rate")
     assert [note.author for note in (await control.labels.notes(OWNER, job)).items] == ["owner", "owner"]
     assert first.at != second.at
-    assert (await control.jobs.details(OWNER, job))["notes"] == [first.as_json(), second.as_json()]
+    assert (await control.jobs.details(OWNER, job)).notes == (first, second)
     assert await control.labels.delete_note(OWNER, job, first.short) == first
     assert (await control.labels.notes(OWNER, job)).items == (second,)
     with pytest.raises(NotFound, match="has no note"):

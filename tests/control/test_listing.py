@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import Connection
 from tests.control.world import Rig, service
 
-from crucible.control import crowds, listing, queries
+from crucible.control import bulk_views, listing, queries
 from crucible.control.listing import read_cursor, write_cursor
 from crucible.core.errors import BadInput, UnknownName
 from crucible.core.ids import Prefix, make_id
@@ -21,7 +21,7 @@ async def listed(rig: Rig, *, limit: int = 50, cursor: str | None = None, **give
 
 
 async def ids(rig: Rig, **given: Any) -> list[str]:
-    return [item["id"] for item in (await listed(rig, **given))["items"]]
+    return [item.id for item in (await listed(rig, **given)).items]
 
 
 async def test_pages_are_newest_first_and_join_without_gap_or_double(rig: Rig) -> None:
@@ -29,8 +29,8 @@ async def test_pages_are_newest_first_and_join_without_gap_or_double(rig: Rig) -
     seen, cursor, pages = [], None, 0
     while True:
         page = await listed(rig, limit=3, cursor=cursor)
-        seen += [item["id"] for item in page["items"]]
-        cursor, pages = page["next"], pages + 1
+        seen += [item.id for item in page.items]
+        cursor, pages = page.next, pages + 1
         if cursor is None:
             break
     assert seen == jobs[::-1]
@@ -40,21 +40,21 @@ async def test_pages_are_newest_first_and_join_without_gap_or_double(rig: Rig) -
 async def test_a_full_last_page_has_no_next(rig: Rig) -> None:
     for _ in range(3):
         await rig.submit()
-    assert (await listed(rig, limit=3))["next"] is None
+    assert (await listed(rig, limit=3)).next is None
 
 
 @pytest.mark.parametrize("limit", [0, -5])
 async def test_a_page_has_at_least_one_item(rig: Rig, limit: int) -> None:
     await rig.submit()
-    assert len((await listed(rig, limit=limit))["items"]) == 1
+    assert len((await listed(rig, limit=limit)).items) == 1
 
 
 async def test_a_job_that_comes_between_two_pages_shifts_nothing(rig: Rig) -> None:
     jobs = [await rig.submit() for _ in range(4)]
     first = await listed(rig, limit=2)
     await rig.submit()
-    second = await listed(rig, limit=2, cursor=first["next"])
-    assert [i["id"] for i in (*first["items"], *second["items"])] == jobs[::-1]
+    second = await listed(rig, limit=2, cursor=first.next)
+    assert [i.id for i in (*first.items, *second.items)] == jobs[::-1]
 
 
 async def test_a_strange_cursor_is_refused(rig: Rig) -> None:
@@ -89,8 +89,8 @@ async def test_filters(rig: Rig) -> None:
 async def test_a_queued_job_knows_how_many_are_before_it(rig: Rig) -> None:
     await rig.submit(cpus=4)
     waiting = [await rig.submit(cpus=4) for _ in range(3)]
-    items = (await listed(rig, status=["queued"]))["items"]
-    texts = [item["waiting"] for item in items if item["id"] in waiting][::-1]
+    items = (await listed(rig, status=["queued"])).items
+    texts = [item.waiting for item in items if item.id in waiting][::-1]
     assert str(texts[0]).startswith("waits for 4 CPUs")
     assert texts[1:] == ["behind 1 other job in the queue", "behind 2 other jobs in the queue"]
 
@@ -149,20 +149,20 @@ async def test_where_few_rows_fit_they_are_looked_for_once(two_places: Rig, monk
     way = await rig.read(lambda conn: listing._way(conn, wanted))
     assert sorted(way.rows or ()) == sorted(jobs[:2])
     first = await listed(rig, limit=1, tag=["sweep"], backend=["ssh"])
-    second = await listed(rig, limit=1, cursor=first["next"], tag=["sweep"], backend=["ssh"])
-    assert [item["id"] for item in (*first["items"], *second["items"])] == jobs[1::-1]
+    second = await listed(rig, limit=1, cursor=first.next, tag=["sweep"], backend=["ssh"])
+    assert [item.id for item in (*first.items, *second.items)] == jobs[1::-1]
 
 
 async def test_pages_join_under_every_filter(rig: Rig) -> None:
     jobs = [await rig.submit(name=f"n{n}", tags=("all", f"n={n}")) for n in range(5)]
     for given in ({"tag": ["all"]}, {"name": "n"}, {"kind": ["train"]}, {"active": True}, {"tag": ["n"], "text": "py"}):
         first = await listed(rig, limit=3, **given)
-        second = await listed(rig, limit=3, cursor=first["next"], **given)
-        assert [item["id"] for item in (*first["items"], *second["items"])] == jobs[::-1], given
-        assert second["next"] is None
+        second = await listed(rig, limit=3, cursor=first.next, **given)
+        assert [item.id for item in (*first.items, *second.items)] == jobs[::-1], given
+        assert second.next is None
 
 
-async def test_a_job_looks_the_same_in_a_crowd(rig: Rig) -> None:
+async def test_a_job_looks_the_same_among_many(rig: Rig) -> None:
     """The views of many are read another way than that of one."""
     done, runner = await rig.running(tags=("a", "b=c"), name="done")
     stored = {"name": "step_1.pt", "form": "file", "size": 3, "sha256": "0" * 64, "step": 1, "metric": None}
@@ -173,23 +173,23 @@ async def test_a_job_looks_the_same_in_a_crowd(rig: Rig) -> None:
     for _ in range(3):
         await rig.submit(cpus=4)
     now = rig.clock.now()
-    many = (await listed(rig))["items"]
-    assert many == [await rig.read(lambda conn, job=job: queries.one_job(conn, job["id"], now)) for job in many]
-    assert done == many[-1]["id"]
+    many = (await listed(rig)).items
+    assert list(many) == [await rig.read(lambda conn, job=job: queries.one_job(conn, job.id, now)) for job in many]
+    assert done == many[-1].id
 
 
-async def test_a_crowd_leaves_out_whom_it_does_not_know(rig: Rig) -> None:
+async def test_jobs_that_do_not_exist_are_left_out(rig: Rig) -> None:
     job = await rig.submit()
     ids = [make_id(Prefix.JOB, 1, 1), job, make_id(Prefix.JOB, 2, 2)]
-    assert [view["id"] for view in await rig.read(lambda conn: crowds.job_views(conn, ids, 0.0))] == [job]
-    assert await rig.read(lambda conn: crowds.job_views(conn, [], 0.0)) == []
+    assert [view.id for view in await rig.read(lambda conn: bulk_views.job_views(conn, ids, 0.0))] == [job]
+    assert await rig.read(lambda conn: bulk_views.job_views(conn, [], 0.0)) == []
 
 
 def test_a_list_of_what_is_wanted_comes_in_a_few_lengths() -> None:
-    assert crowds.padded([]) == []
-    assert crowds.padded(["a"]) == ["a"]
-    assert crowds.padded(["a", "b"]) == ["a", *["b"] * 7]
-    assert len(crowds.padded(["a"] * 65)) == crowds.CHUNK
+    assert bulk_views.padded([]) == []
+    assert bulk_views.padded(["a"]) == ["a"]
+    assert bulk_views.padded(["a", "b"]) == ["a", *["b"] * 7]
+    assert len(bulk_views.padded(["a"] * 65)) == bulk_views.CHUNK
 
 
 def test_a_cursor_is_read_as_it_was_written() -> None:

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 from tests.control.world import FakeRunner, Rig, service
 
-from crucible.control.logs import LogPage
 from crucible.core.errors import NotFound
 from crucible.core.people import OWNER
+from crucible.core.views.records import LogPage
 from crucible.storage import StorageError
 from crucible.wire.messages import Kind
 
@@ -35,14 +35,16 @@ async def logged(rig: Rig, *texts: bytes) -> tuple[str, FakeRunner]:
 async def test_a_job_that_has_not_run_has_an_empty_log(rig: Rig) -> None:
     await rig.submit(cpus=4)
     waiting = await rig.submit(cpus=4)
-    assert await page(rig, waiting) == LogPage(0, 0, 0, 0, False, b"")
+    assert await page(rig, waiting) == LogPage(attempt=0, attempts=0, start=0, next=0, complete=False, data=b"")
     await service(rig).jobs.cancel(OWNER, waiting)
-    assert await page(rig, waiting) == LogPage(0, 0, 0, 0, True, b"")
+    assert await page(rig, waiting) == LogPage(attempt=0, attempts=0, start=0, next=0, complete=True, data=b"")
 
 
 async def test_the_whole_log_over_its_segments(rig: Rig) -> None:
     job, _ = await logged(rig, b"one\n", b"two\n", b"three\n")
-    assert await page(rig, job) == LogPage(1, 1, 0, 14, False, b"one\ntwo\nthree\n")
+    assert await page(rig, job) == LogPage(
+        attempt=1, attempts=1, start=0, next=14, complete=False, data=b"one\ntwo\nthree\n"
+    )
 
 
 async def test_pages_by_offset_join_to_the_whole(rig: Rig) -> None:
@@ -111,7 +113,7 @@ async def test_of_an_ended_attempt_only_the_stored_counts(rig: Rig) -> None:
     job, runner = await logged(rig, b"one\n")
     rig.agents.put_tail(runner.attempt, 0, 4, b"never stored")
     await runner.end()
-    assert await page(rig, job) == LogPage(1, 1, 0, 4, True, b"one\n")
+    assert await page(rig, job) == LogPage(attempt=1, attempts=1, start=0, next=4, complete=True, data=b"one\n")
     assert (await page(rig, job, offset=-2)).data == b"e\n"
 
 
@@ -131,8 +133,10 @@ async def test_each_attempt_has_its_own_log(rig: Rig) -> None:
     await rig.place()
     again = await rig.runner(job)
     await again.log(0, 0, b"second\n")
-    assert await page(rig, job) == LogPage(2, 2, 0, 7, False, b"second\n")
-    assert await page(rig, job, attempt=1) == LogPage(1, 2, 0, 6, True, b"first\n")
+    assert await page(rig, job) == LogPage(attempt=2, attempts=2, start=0, next=7, complete=False, data=b"second\n")
+    assert await page(rig, job, attempt=1) == LogPage(
+        attempt=1, attempts=2, start=0, next=6, complete=True, data=b"first\n"
+    )
     with pytest.raises(NotFound, match="no attempt 3"):
         await page(rig, job, attempt=3)
 

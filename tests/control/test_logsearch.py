@@ -14,6 +14,7 @@ from crucible.control.logsearch import LogSearch, Query, read_cursor
 from crucible.control.system import ThreadCalls
 from crucible.core.errors import BadInput, NotFound
 from crucible.core.people import OWNER
+from crucible.core.views.found import SearchedView
 from crucible.wire.messages import Kind
 
 
@@ -26,12 +27,12 @@ async def test_lines_are_found_over_segments_and_in_the_live_tail(rig: Rig) -> N
     job, runner = await logged(rig, b"epoch 1\nloss ", b"nan\nepoch 2\n")
     rig.agents.put_tail(runner.attempt, 0, 25, b"loss nan again\npart")
     page = await LogSearch(rig.ports, rig.tails).find(job, Query(Pattern("nan")))
-    assert [(hit["attempt"], hit["line"], hit["offset"], hit["text"]) for hit in page["items"]] == [
+    assert [(hit.attempt, hit.line, hit.offset, hit.text) for hit in page.items] == [
         (1, 2, 8, "loss nan"),
         (1, 4, 25, "loss nan again"),
     ]
-    assert (page["next"], page["complete"]) == (None, False)
-    assert page["searched"] == {"lines": 4, "bytes": 44}
+    assert (page.next, page.complete) == (None, False)
+    assert page.searched == SearchedView(lines=4, bytes=44)
 
 
 async def test_all_attempts_are_searched_in_order(rig: Rig) -> None:
@@ -43,11 +44,11 @@ async def test_all_attempts_are_searched_in_order(rig: Rig) -> None:
     assert second.attempt != runner.attempt
     await second.say(Kind.STARTED, pid=78)
     await second.log(0, 0, b"hit\n")
-    assert [(hit["attempt"], hit["line"]) for hit in (await found(rig, job, "hit"))["items"]] == [(1, 2), (2, 1)]
-    assert [hit["attempt"] for hit in (await found(rig, job, "hit", attempt=2))["items"]] == [2]
+    assert [(hit.attempt, hit.line) for hit in (await found(rig, job, "hit")).items] == [(1, 2), (2, 1)]
+    assert [hit.attempt for hit in (await found(rig, job, "hit", attempt=2)).items] == [2]
     first = await found(rig, job, "hit", limit=1)
-    rest = await found(rig, job, "hit", limit=1, cursor=first["next"])
-    assert [hit["attempt"] for hit in (*first["items"], *rest["items"])] == [1, 2]
+    rest = await found(rig, job, "hit", limit=1, cursor=first.next)
+    assert [hit.attempt for hit in (*first.items, *rest.items)] == [1, 2]
     with pytest.raises(NotFound, match="no attempt 3"):
         await found(rig, job, "hit", attempt=3)
 
@@ -59,20 +60,20 @@ async def test_pages_join_without_gap_or_double_and_keep_their_context(rig: Rig)
     seen, cursor = [], None
     while True:
         page = await found(rig, job, "hit", limit=4, context=1, cursor=cursor)
-        seen += page["items"]
-        cursor = page["next"]
+        seen += page.items
+        cursor = page.next
         if cursor is None:
             break
-    assert page["complete"]
-    assert [hit["line"] for hit in seen] == list(range(3, 31, 3))
-    assert [hit["before"] for hit in seen] == [(f"line {n - 1}",) for n in range(3, 31, 3)]
-    assert [hit["after"] for hit in seen] == [(f"line {n + 1}",) for n in range(3, 30, 3)] + [()]
+    assert page.complete
+    assert [hit.line for hit in seen] == list(range(3, 31, 3))
+    assert [hit.before for hit in seen] == [(f"line {n - 1}",) for n in range(3, 31, 3)]
+    assert [hit.after for hit in seen] == [(f"line {n + 1}",) for n in range(3, 30, 3)] + [()]
 
 
 async def test_a_job_that_has_not_run_has_nothing_to_find(rig: Rig) -> None:
     await rig.submit(cpus=4)
     page = await found(rig, await rig.submit(cpus=4), "x")
-    assert (page["items"], page["next"]) == ([], None)
+    assert (page.items, page.next) == ((), None)
 
 
 async def test_the_answer_comes_after_a_while_with_what_there_is(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,8 +83,8 @@ async def test_the_answer_comes_after_a_while_with_what_there_is(rig: Rig, monke
     seen, cursor, pages = [], None, 0
     while True:
         page = await found(rig, job, "hit", cursor=cursor)
-        seen += [hit["line"] for hit in page["items"]]
-        cursor, pages = page["next"], pages + 1
+        seen += [hit.line for hit in page.items]
+        cursor, pages = page.next, pages + 1
         if cursor is None:
             break
     assert seen == [1, 3, 4]
@@ -128,9 +129,9 @@ async def test_a_strange_cursor_is_refused(rig: Rig, cursor: str) -> None:
 async def test_a_cursor_beyond_the_end_finds_nothing(rig: Rig) -> None:
     job, _ = await logged(rig, b"hit\n")
     far = logsearch.write_cursor(logsearch._Spot(1, 10, 10_000))
-    assert (await found(rig, job, "hit", cursor=far))["items"] == []
+    assert (await found(rig, job, "hit", cursor=far)).items == ()
     other = logsearch.write_cursor(logsearch._Spot(9, 1, 0))
-    assert (await found(rig, job, "hit", cursor=other))["items"] == []
+    assert (await found(rig, job, "hit", cursor=other)).items == ()
 
 
 async def test_a_million_lines_are_searched_in_three_seconds(rig: Rig) -> None:
@@ -144,5 +145,5 @@ async def test_a_million_lines_are_searched_in_three_seconds(rig: Rig) -> None:
         began = time.monotonic()
         page = await found(rig, job, text, regex=regex, case=regex)
         assert time.monotonic() - began < 3
-        assert len(page["items"]) == hits
-        assert page["searched"]["lines"] == 1_000_000
+        assert len(page.items) == hits
+        assert page.searched.lines == 1_000_000

@@ -44,7 +44,7 @@ async def test_the_newest_jobs_are_listed_without_the_others(rig: Rig) -> None:
 
     def newest(conn: Connection) -> None:
         for active in (True, False):
-            assert listing.list_jobs(conn, JobFilter(active=active), 1, None, 0.0)["items"] != []
+            assert listing.list_jobs(conn, JobFilter(active=active), 1, None, 0.0).items
 
     assert await instructions(rig, newest) < MOST_AHEAD * 2 * 20
 
@@ -52,7 +52,7 @@ async def test_the_newest_jobs_are_listed_without_the_others(rig: Rig) -> None:
 async def test_a_job_far_behind_says_so(rig: Rig) -> None:
     last = await lengthen(rig, await a_line(rig))
     view = await rig.read(lambda conn: queries.one_job(conn, last, 0.0))
-    assert view["waiting"] == f"behind more than {MOST_AHEAD} other jobs in the queue"
+    assert view.waiting == f"behind more than {MOST_AHEAD} other jobs in the queue"
 
 
 async def a_line(rig: Rig) -> str:

@@ -9,24 +9,25 @@ from crucible.control.db import schema as t
 from crucible.core.jobfilter import JobFilter
 from crucible.core.lifecycle import JobState
 from crucible.core.people import OWNER
+from crucible.core.views.jobs import ResultView
 from crucible.wire.messages import Kind
 
 
 async def test_a_result_is_part_of_the_job(rig: Rig) -> None:
     job, runner = await rig.running()
-    assert (await service(rig).jobs.details(OWNER, job))["result"] is None
+    assert (await service(rig).jobs.details(OWNER, job)).result is None
     await runner.say(Kind.RESULT, kind="inference", value={"label": "cat", "p": 0.9})
     await runner.end()
     view = await service(rig).jobs.details(OWNER, job)
-    assert view["result"] == {"kind": "inference", "value": {"label": "cat", "p": 0.9}, "attempt": 1}
-    assert view["status"] == "completed"
+    assert view.result == ResultView(kind="inference", value={"label": "cat", "p": 0.9}, attempt=1)
+    assert view.status == "completed"
 
 
 async def test_told_again_the_later_one_stays(rig: Rig) -> None:
     job, runner = await rig.running()
     await runner.say(Kind.RESULT, kind="train", value=1)
     await runner.say(Kind.RESULT, kind="train", value=2)
-    assert (await service(rig).jobs.details(OWNER, job))["result"] == {"kind": "train", "value": 2, "attempt": 1}
+    assert (await service(rig).jobs.details(OWNER, job)).result == ResultView(kind="train", value=2, attempt=1)
     assert len(await rig.rows(t.results)) == 1
 
 
@@ -34,7 +35,7 @@ async def test_lists_of_jobs_do_not_carry_results(rig: Rig) -> None:
     _, runner = await rig.running()
     await runner.say(Kind.RESULT, kind="train", value="x" * 60_000)
     page = await service(rig).jobs.list_jobs(OWNER, JobFilter(), limit=10, cursor=None)
-    assert len(json.dumps(page)) < 10_000
+    assert len(page.model_dump_json()) < 10_000
 
 
 @pytest.mark.parametrize(

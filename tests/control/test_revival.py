@@ -16,7 +16,7 @@ async def test_a_failed_job_goes_on_as_the_same_job(rig: Rig) -> None:
     job, runner = await rig.running()
     await runner.end(code=1)
     view = await service(rig).jobs.resume(OWNER, job, checkpoint=None, backend=None)
-    assert (view["id"], view["generation"], view["status"]) == (job, 2, "queued")
+    assert (view.id, view.generation, view.status) == (job, 2, "queued")
     await rig.place()
     assert [a.number for a in (await rig.world(job)).attempts] == [1, 2]
     again = await rig.runner(job)
@@ -28,7 +28,7 @@ async def test_a_cancelled_job_goes_on_too(rig: Rig) -> None:
     job = await rig.submit()
     control = service(rig)
     await control.jobs.cancel(OWNER, job)
-    assert (await control.jobs.resume(OWNER, job, checkpoint=None, backend=None))["desired"] == "run"
+    assert (await control.jobs.resume(OWNER, job, checkpoint=None, backend=None)).desired == "run"
 
 
 async def test_a_job_that_has_not_ended_is_a_conflict(rig: Rig) -> None:
@@ -44,7 +44,7 @@ async def test_a_completed_job_needs_a_checkpoint_to_go_on_from(rig: Rig) -> Non
     control = service(rig)
     with pytest.raises(Conflict, match="nothing left to do"):
         await control.jobs.resume(OWNER, job, checkpoint=None, backend=None)
-    assert (await control.jobs.resume(OWNER, job, checkpoint="latest", backend=None))["status"] == "queued"
+    assert (await control.jobs.resume(OWNER, job, checkpoint="latest", backend=None)).status == "queued"
 
 
 async def test_unknown_names_are_refused_and_nothing_changes(rig: Rig) -> None:
@@ -82,7 +82,7 @@ async def test_a_rerun_is_a_new_job_with_the_same_record(rig: Rig) -> None:
     job = (await rig.accept(spec)).job
     control = service(rig)
     again = await control.jobs.rerun(OWNER, job, None)
-    world = await rig.world(str(again.view["id"]))
+    world = await rig.world(again.view.id)
     assert again.created
     assert world.job.id != job
     assert world.job.spec.rerun_of == job
@@ -99,7 +99,7 @@ async def test_a_rerun_has_the_seed_of_the_first(rig: Rig) -> None:
     document = await rig.agents.desired(machine, 0, 0)
     assert document is not None
     seeds = {a.job: a.env["CRUCIBLE_SEED"] for a in document.assignments}
-    assert seeds[job] == seeds[str(again.view["id"])]
+    assert seeds[job] == seeds[again.view.id]
 
 
 async def test_a_rerun_pins_the_packages_its_runner_told_of(rig: Rig) -> None:
@@ -108,7 +108,7 @@ async def test_a_rerun_pins_the_packages_its_runner_told_of(rig: Rig) -> None:
     runner = await rig.runner(job)
     await runner.say(Kind.STARTED, pid=1, packages=["torch==2.13.0", "numpy==2.4.1"], python_version="3.11.7")
     again = await service(rig).jobs.rerun(OWNER, job, None)
-    environment = (await rig.world(str(again.view["id"]))).job.spec.environment
+    environment = (await rig.world(again.view.id)).job.spec.environment
     assert environment.requirements == ("torch==2.13.0", "numpy==2.4.1")
     assert environment.python == "3.11.7"
 
@@ -117,7 +117,7 @@ async def test_a_rerun_with_a_key_happens_once(rig: Rig) -> None:
     job = await rig.submit()
     control = service(rig)
     first, second = await control.jobs.rerun(OWNER, job, "k"), await control.jobs.rerun(OWNER, job, "k")
-    assert (first.view["id"], second.created) == (second.view["id"], False)
+    assert (first.view.id, second.created) == (second.view.id, False)
 
 
 async def test_only_a_running_program_can_be_asked_for_a_checkpoint(rig: Rig) -> None:

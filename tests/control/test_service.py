@@ -57,14 +57,14 @@ class OnlyWrites:
 async def test_the_answer_to_a_submission_is_read_where_it_is_stored(rig: Rig) -> None:
     ports = replace(rig.ports, db=OnlyWrites(rig.ports.db))  # type: ignore[arg-type]
     submitted = await Control(ports, rig.backends, rig.deployment).jobs.submit(OWNER, job_spec(name="mnist"), None)
-    assert submitted.view == await service(rig).jobs.view(OWNER, str(submitted.view["id"]))
+    assert submitted.view == await service(rig).jobs.view(OWNER, submitted.view.id)
 
 
 async def test_a_job_from_submission_to_its_outputs(rig: Rig, control: Control) -> None:
     submitted = await control.jobs.submit(OWNER, job_spec(name="mnist"), "key")
-    job = str(submitted.view["id"])
+    job = submitted.view.id
     assert submitted.created
-    assert submitted.view["phase"] == "provisioning"
+    assert submitted.view.phase == "provisioning"
     await until(lambda: bool(rig.backend.made))
     machine = (await rig.machine()).id
     native = f"i-{machine}"
@@ -80,22 +80,22 @@ async def test_a_job_from_submission_to_its_outputs(rig: Rig, control: Control) 
     await runner.say(Kind.ARTIFACT, path="model.pt", size=3, sha256=sha(b"abc"))
     await runner.end()
     view = await control.jobs.details(OWNER, "last")
-    assert (view["status"], view["exit_code"], view["execution_id"]) == ("completed", 0, f"local-{job}-7")
-    assert view["recent_logs"] == ["epoch 1", "epoch 2"]
-    assert view["metrics"] == {"loss": 0.5}
+    assert (view.status, view.exit_code, view.execution_id) == ("completed", 0, f"local-{job}-7")
+    assert view.recent_logs == ("epoch 1", "epoch 2")
+    assert view.metrics == {"loss": 0.5}
     found = await control.outputs.artifact(OWNER, job, "model.pt")
     assert (found.size, control.store.get(found.key)) == (3, b"abc")
     page = await control.outputs.logs(OWNER, job, attempt=None, offset=0, limit=100, since=None)
     assert (page.data, page.complete) == (b"epoch 1\nepoch 2\n", True)
-    assert (await control.outputs.metrics(OWNER, job, series=["loss"], points=10))["attempt"] == 1
-    events = await control.outputs.events(OWNER, job, after=0, limit=100)
-    assert [e["n"] for e in events] == list(range(1, len(events) + 1))
+    assert (await control.outputs.metrics(OWNER, job, series=["loss"], points=10)).attempt == 1
+    events = (await control.outputs.events(OWNER, job, after=0, limit=100)).items
+    assert [e.n for e in events] == list(range(1, len(events) + 1))
 
 
 async def test_the_same_submission_twice_is_one_job(control: Control) -> None:
     first = await control.jobs.submit(OWNER, job_spec(), "key")
     again = await control.jobs.submit(OWNER, job_spec(), "key")
-    assert (again.view["id"], again.created) == (first.view["id"], False)
+    assert (again.view.id, again.created) == (first.view.id, False)
     with pytest.raises(Conflict):
         await control.jobs.submit(OWNER, job_spec(name="other"), "key")
     with pytest.raises(NoCapacity):
@@ -104,38 +104,38 @@ async def test_the_same_submission_twice_is_one_job(control: Control) -> None:
 
 async def test_cancelling_a_waiting_job_ends_it_and_lets_the_next_go(rig: Rig, control: Control) -> None:
     await control.jobs.submit(OWNER, job_spec(cpus=2), None)
-    large = str((await control.jobs.submit(OWNER, job_spec(cpus=4), None)).view["id"])
-    small = str((await control.jobs.submit(OWNER, job_spec(cpus=2), None)).view["id"])
+    large = (await control.jobs.submit(OWNER, job_spec(cpus=4), None)).view.id
+    small = (await control.jobs.submit(OWNER, job_spec(cpus=2), None)).view.id
     view, changed = await control.jobs.cancel(OWNER, large)
-    assert (view["status"], changed) == ("cancelled", True)
+    assert (view.status, changed) == ("cancelled", True)
     assert (await rig.world(small)).live is not None
     assert (await control.jobs.cancel(OWNER, large))[1] is False
 
 
 async def test_cancelling_before_a_host_has_come_ends_it_and_lets_the_next_go(rig: Rig, control: Control) -> None:
-    job = str((await control.jobs.submit(OWNER, job_spec(cpus=4), None)).view["id"])
-    waiting = str((await control.jobs.submit(OWNER, job_spec(cpus=4), None)).view["id"])
+    job = (await control.jobs.submit(OWNER, job_spec(cpus=4), None)).view.id
+    waiting = (await control.jobs.submit(OWNER, job_spec(cpus=4), None)).view.id
     view, changed = await control.jobs.cancel(OWNER, job)
-    assert (view["status"], changed) == ("cancelled", True)
+    assert (view.status, changed) == ("cancelled", True)
     assert (await rig.world(waiting)).live is not None
 
 
 async def test_cancelling_a_running_job_asks_first(rig: Rig, control: Control) -> None:
     job, runner = await rig.running()
     view, changed = await control.jobs.cancel(OWNER, job)
-    assert (view["phase"], view["desired"], changed) == ("stopping", "cancel", True)
+    assert (view.phase, view.desired, changed) == ("stopping", "cancel", True)
     assert (await control.jobs.cancel(OWNER, job))[1] is False
     await runner.say(Kind.EXITED, signal=15, cause="stopped")
     await runner.say(Kind.ENDED)
     view = await control.jobs.details(OWNER, job)
-    assert (view["status"], view["signal"]) == ("cancelled", 15)
+    assert (view.status, view.signal) == ("cancelled", 15)
 
 
 async def test_what_is_not_there(control: Control) -> None:
     for ask in (control.jobs.details, control.jobs.cancel, control.outputs.artifacts):
         with pytest.raises(NotFound):
             await ask(OWNER, "zzzzzz")
-    job = str((await control.jobs.submit(OWNER, job_spec(), None)).view["id"])
+    job = (await control.jobs.submit(OWNER, job_spec(), None)).view.id
     with pytest.raises(NotFound, match="no artifact"):
         await control.outputs.artifact(OWNER, job, "model.pt")
 
@@ -143,7 +143,7 @@ async def test_what_is_not_there(control: Control) -> None:
 async def test_lists_and_status(rig: Rig, control: Control) -> None:
     await control.jobs.submit(OWNER, job_spec(), None)
     page = await control.jobs.list_jobs(OWNER, JobFilter(active=True), limit=10, cursor=None)
-    assert len(page["items"]) == 1  # type: ignore[arg-type]
+    assert len(page.items) == 1
     assert [b.name for b in (await control.backends.list_backends()).items] == ["local"]
     assert [m.state for m in (await control.machines.list_machines(OWNER)).items] in (["intended"], ["creating"])
     status = await control.maintenance.status(OWNER)
@@ -170,9 +170,8 @@ async def test_recent_lines_are_the_newest_that_are_known(rig: Rig, control: Con
     stored = b"".join(b"line %04d\n" % i for i in range(1000))
     await runner.log(0, 0, stored)
     control.agents.put_tail(runner.attempt, 0, len(stored), b"now\n")
-    recent = (await control.jobs.details(OWNER, job))["recent_logs"]
-    assert isinstance(recent, list)
-    assert recent[-2:] == ["line 0999", "now"]
+    recent = (await control.jobs.details(OWNER, job)).recent_logs
+    assert recent[-2:] == ("line 0999", "now")
     assert len(recent) == 20
 
 
@@ -215,7 +214,7 @@ async def test_a_start_does_not_wait_for_a_place_that_hangs(rig: Rig, monkeypatc
     control = service(with_calls(rig, Gate("local")))
     await control.start()
     assert control.ready()
-    assert (await control.jobs.view(OWNER, job))["id"] == job
+    assert (await control.jobs.view(OWNER, job)).id == job
     await control.stop()
 
 

@@ -21,20 +21,20 @@ async def test_the_record_follows_the_job(rig: Rig) -> None:
     control = service(rig)
     job = (await rig.accept(spec(lr=0.1))).job
     record: Any = await control.jobs.training_record(OWNER, job)
-    assert (record["job_id"], record["model_name"], record["executor_type"]) == (job, "resnet", "local")
-    assert (record["config"]["lr"], record["config"]["epochs"]) == (0.1, 10)
-    assert (record["status"], record["current_epoch"], record["current_metrics"]) == ("queued", None, {})
-    assert (record["total_epochs"], record["tenant_id"], record["user_id"]) == (10, "default", "owner")
-    assert record["execution_id"] == f"local-{job}"
+    assert (record.job_id, record.model_name, record.executor_type) == (job, "resnet", "local")
+    assert (record.config["lr"], record.config["epochs"]) == (0.1, 10)
+    assert (record.status, record.current_epoch, record.current_metrics) == ("queued", None, {})
+    assert (record.total_epochs, record.tenant_id, record.user_id) == (10, "default", "owner")
+    assert record.execution_id == f"local-{job}"
     await rig.host_up()
     runner = await rig.runner(job)
     await runner.say(Kind.STARTED, pid=77)
     await runner.say(Kind.PROGRESS, epoch=2, total_epochs=12, fraction=0.2)
     await runner.say(Kind.POINTS, series={"loss": [[1, 0.5, 1.0]], "system.cpu_percent": [[1, 3.0, 1.0]]})
     record = await control.jobs.training_record(OWNER, job)
-    assert (record["status"], record["current_epoch"], record["total_epochs"]) == ("running", 2, 12)
-    assert record["current_metrics"] == {"loss": 0.5}
-    assert record["execution_id"] == f"local-{job}-77"
+    assert (record.status, record.current_epoch, record.total_epochs) == ("running", 2, 12)
+    assert record.current_metrics == {"loss": 0.5}
+    assert record.execution_id == f"local-{job}-77"
 
 
 async def test_what_it_went_on_from_is_in_its_config(rig: Rig) -> None:
@@ -47,15 +47,15 @@ async def test_what_it_went_on_from_is_in_its_config(rig: Rig) -> None:
     await runner.end(code=1)
     await control.jobs.resume(OWNER, job, checkpoint="latest", backend=None)
     await rig.place()
-    [checkpoint] = await control.checkpoints.list_checkpoints(OWNER, job)
+    [checkpoint] = (await control.checkpoints.list_checkpoints(OWNER, job)).items
     record: Any = await control.jobs.training_record(OWNER, job)
-    assert record["config"]["resume_from"] == checkpoint["id"]
+    assert record.config["resume_from"] == checkpoint.id
 
 
 async def test_any_job_has_a_record(rig: Rig) -> None:
     job = await rig.submit(name="mine")
     record: Any = await service(rig).jobs.training_record(OWNER, job)
-    assert (record["model_name"], record["config"]) == ("mine", {})
+    assert (record.model_name, record.config) == ("mine", {})
 
 
 async def test_one_that_is_not_there(rig: Rig) -> None:
@@ -68,10 +68,10 @@ async def test_a_tenant_is_a_project_and_a_rerun_stays_in_it(rig: Rig) -> None:
     await control.people.ensure_project(OWNER, "my-tenant")
     theirs = spec().model_copy(update={"project": "my-tenant"})
     made = await control.jobs.submit(OWNER, theirs, "k")
-    job = str(made.view["id"])
+    job = made.view.id
     assert (await rig.world(job)).job.project == "my-tenant"
     again = await control.jobs.rerun(OWNER, job, None)
-    assert (await rig.world(str(again.view["id"]))).job.project == "my-tenant"
+    assert (await rig.world(again.view.id)).job.project == "my-tenant"
     assert not (await control.jobs.submit(OWNER, theirs, "k")).created
     assert (await control.jobs.submit(OWNER, spec(), "k")).created, "another project's key is another key"
     assert (await rig.world(await rig.submit())).job.project == "default"

@@ -9,13 +9,14 @@ from tests.control.fakes import CAPACITY, START, FakeBackend
 from tests.control.world import job_spec, make_attempt, make_machine, new_id
 
 from crucible.control import views
-from crucible.control.views import attempt_view, backend_view, event_view, iso, job_view, machine_view
+from crucible.control.views import AttemptDetails, attempt_view, backend_view, event_view, iso, job_view, machine_view
 from crucible.core.ids import Prefix
 from crucible.core.lifecycle import AttemptState, Job, JobState, MachineState, Reason, World
 from crucible.core.offers import Offer
 from crucible.core.pricing import Segment
-from crucible.core.resources import Resources
+from crucible.core.resources import Allocation, Resources
 from crucible.core.states import Condition
+from crucible.core.views.jobs import CostView, JobView, ProgressView
 
 JOB_KEYS = {
     "id",
@@ -94,14 +95,18 @@ def a_world(job: Job | None = None, *, rate: int = 0, owner: str = "pool:local",
     return World(job, (make_attempt(job, MACHINE, ATTEMPT, **given),), {MACHINE: machine})
 
 
-def view(world: World, *, ahead: int = 0, now: float = START + 3600, **given: Any) -> Any:
-    details = {ATTEMPT: given.get("details", {})}
+def view(world: World, *, ahead: int = 0, now: float = START + 3600, **given: Any) -> JobView:
+    details = {ATTEMPT: given.get("details", AttemptDetails())}
     return job_view(world, details, {MACHINE: given.get("segments", [])}, ahead, now)
+
+
+def progress(**reported: Any) -> AttemptDetails:
+    return AttemptDetails(ProgressView(**reported))
 
 
 @pytest.mark.parametrize("world", [World(a_job()), a_world()])
 def test_a_job_has_exactly_the_keys_that_were_promised(world: World) -> None:
-    shown = view(world)
+    shown: Any = view(world).as_json()
     assert set(shown) == JOB_KEYS
     assert set(shown["cost"]) == {
         "usd",
@@ -116,30 +121,30 @@ def test_a_job_has_exactly_the_keys_that_were_promised(world: World) -> None:
 
 def test_a_job_that_has_not_been_placed() -> None:
     shown = view(World(a_job(state=JobState.QUEUED)))
-    assert (shown["status"], shown["phase"], shown["attempt"], shown["attempts"]) == (
+    assert (shown.status, shown.phase, shown.attempt, shown.attempts) == (
         "queued",
         "queued",
         0,
-        [],
+        (),
     )
-    assert (shown["backend"], shown["machine"], shown["execution_id"]) == ("local", None, None)
-    assert shown["cost"]["usd"] == "0.000000"
+    assert (shown.backend, shown.machine, shown.execution_id) == ("local", None, None)
+    assert shown.cost.usd == "0.000000"
 
 
 def test_a_running_job() -> None:
-    shown = view(a_world(), details={"progress": {"fraction": 0.5}, "facts": {"started": {"pid": 77}}})
-    assert (shown["status"], shown["backend"], shown["machine"], shown["attempt"]) == (
+    shown = view(a_world(), details=AttemptDetails(ProgressView(fraction=0.5), {"started": {"pid": 77}}))
+    assert (shown.status, shown.backend, shown.machine, shown.attempt) == (
         "running",
         "local",
         MACHINE,
         1,
     )
-    assert shown["execution_id"] == f"local-{shown['id']}-77"
-    assert shown["progress"] == {"fraction": 0.5, "percent": 50.0}
-    assert shown["attempts"][0]["facts"] == {"started": {"pid": 77}}
-    assert shown["created_at"] == "2023-11-14T22:13:20.000Z"
-    assert shown["short"] == "job-" + shown["id"][-6:]
-    assert not shown["simulated"]
+    assert shown.execution_id == f"local-{shown.id}-77"
+    assert shown.progress == ProgressView(fraction=0.5, percent=50.0)
+    assert shown.attempts[0].facts == {"started": {"pid": 77}}
+    assert shown.created_at == "2023-11-14T22:13:20.000Z"
+    assert shown.short == "job-" + shown.id[-6:]
+    assert not shown.simulated
 
 
 @pytest.mark.parametrize(
@@ -152,98 +157,101 @@ def test_a_running_job() -> None:
     ],
 )
 def test_a_waiting_job_says_what_it_waits_for(waiting: str, ahead: int, text: str) -> None:
-    assert view(World(a_job(state=JobState.QUEUED, waiting=waiting)), ahead=ahead)["waiting"] == text
+    assert view(World(a_job(state=JobState.QUEUED, waiting=waiting)), ahead=ahead).waiting == text
 
 
 def test_a_job_that_does_not_wait_says_nothing() -> None:
-    assert view(a_world(a_job(state=JobState.RUNNING, waiting="old")))["waiting"] is None
+    assert view(a_world(a_job(state=JobState.RUNNING, waiting="old"))).waiting is None
 
 
 @pytest.mark.parametrize("reason", list(Reason))
 def test_every_reason_is_told_in_words(reason: Reason) -> None:
-    shown = view(World(a_job(state=JobState.FAILED, reason=reason, detail="Killed.")))["reason"]
-    assert shown["code"] == reason.value
-    assert shown["message"].startswith(reason.verdict.message[:-1])
-    assert "Killed." in shown["message"]
-    assert shown["advice"] is None or "{" not in shown["advice"]
+    shown = view(World(a_job(state=JobState.FAILED, reason=reason, detail="Killed."))).reason
+    assert shown.code == reason.value
+    assert shown.message.startswith(reason.verdict.message[:-1])
+    assert "Killed." in shown.message
+    assert shown.advice is None or "{" not in shown.advice
 
 
 def test_advice_names_the_job() -> None:
     shown = view(World(a_job(state=JobState.FAILED, reason=Reason.EXIT_CODE)))
-    assert shown["reason"]["advice"].endswith(f"crucible logs {shown['short']}")
+    assert shown.reason is not None
+    assert str(shown.reason.advice).endswith(f"crucible logs {shown.short}")
 
 
 def test_conditions_are_sorted() -> None:
     job = a_job(state=JobState.RUNNING, conditions=frozenset({Condition.UNREACHABLE, Condition.OVER_BUDGET}))
-    assert view(a_world(job))["conditions"] == ["over_budget", "unreachable"]
+    assert view(a_world(job)).conditions == ("over_budget", "unreachable")
 
 
 def test_the_uncommitted_changes_are_not_shown_in_every_view() -> None:
     job = a_job(spec=job_spec(source={"kind": "git", "commit": "abc", "diff": "x" * 1000}))
-    assert "diff" not in view(World(job))["source"]
+    assert "diff" not in view(World(job)).source.as_json()
 
 
 # Cost
 
 
 def test_a_free_place_costs_nothing_and_never_will() -> None:
-    cost = view(a_world(), details={"progress": {"eta_seconds": 50}})["cost"]
-    assert cost == {
-        "usd": "0.000000",
-        "micros": 0,
-        "rate_micros_per_hour": 0,
-        "estimated_remaining_micros": 0,
-        "remaining_unknown": None,
-    }
+    cost = view(a_world(), details=progress(eta_seconds=50)).cost
+    assert cost == CostView(
+        usd="0.000000",
+        micros=0,
+        rate_micros_per_hour=0,
+        estimated_remaining_micros=0,
+        remaining_unknown=None,
+    )
 
 
 def test_a_machine_of_its_own_is_paid_whole() -> None:
     world = a_world(rate=526_000, owner=f"attempt:{ATTEMPT}")
     segments = [Segment(START, None, 526_000)]
-    cost = view(world, segments=segments, details={"progress": {"eta_seconds": 1800}})["cost"]
-    assert cost == {
-        "usd": "0.526000",
-        "micros": 526_000,
-        "rate_micros_per_hour": 526_000,
-        "estimated_remaining_micros": 263_000,
-        "remaining_unknown": None,
-    }
+    cost = view(world, segments=segments, details=progress(eta_seconds=1800)).cost
+    assert cost == CostView(
+        usd="0.526000",
+        micros=526_000,
+        rate_micros_per_hour=526_000,
+        estimated_remaining_micros=263_000,
+        remaining_unknown=None,
+    )
 
 
 def test_of_a_shared_machine_its_part_for_its_time_is_paid() -> None:
     world = a_world(rate=1_000_000, ended_at=START + 1800, state=AttemptState.ENDED)
-    cost = view(world, segments=[Segment(START - 7200, None, 1_000_000)])["cost"]
-    assert cost["micros"] == 125_000, "one of four CPUs for half an hour"
-    assert (cost["rate_micros_per_hour"], cost["estimated_remaining_micros"]) == (0, None)
+    cost = view(world, segments=[Segment(START - 7200, None, 1_000_000)]).cost
+    assert cost.micros == 125_000, "one of four CPUs for half an hour"
+    assert (cost.rate_micros_per_hour, cost.estimated_remaining_micros) == (0, None)
 
 
-@pytest.mark.parametrize("eta", [None, "soon", float("inf"), float("nan")])
-def test_an_end_that_is_not_known_has_no_price(eta: object) -> None:
+@pytest.mark.parametrize("eta", [None, float("inf"), float("nan")])
+def test_an_end_that_is_not_known_has_no_price(eta: float | None) -> None:
     world = a_world(rate=526_000, owner=f"attempt:{ATTEMPT}")
-    cost = view(world, details={"progress": {"eta_seconds": eta}})["cost"]
-    assert cost["estimated_remaining_micros"] is None
-    assert cost["remaining_unknown"] == "its program tells no total of epochs or steps, so its end is not known"
+    cost = view(world, details=progress(eta_seconds=eta)).cost
+    assert cost.estimated_remaining_micros is None
+    assert cost.remaining_unknown == "its program tells no total of epochs or steps, so its end is not known"
 
 
 def test_before_there_is_a_machine_there_is_no_price() -> None:
-    cost = view(World(a_job(state=JobState.QUEUED)))["cost"]
-    assert cost["estimated_remaining_micros"] is None
-    assert cost["remaining_unknown"] == "it has no machine yet, and so no price"
+    cost = view(World(a_job(state=JobState.QUEUED))).cost
+    assert cost.estimated_remaining_micros is None
+    assert cost.remaining_unknown == "it has no machine yet, and so no price"
 
 
 def test_after_its_end_a_job_costs_no_more_unless_a_machine_is_left() -> None:
     job = {"state": JobState.COMPLETED}
     over = {"state": AttemptState.ENDED, "ended_at": START + 60}
-    cost = view(World(a_job(**job)))["cost"]
-    assert (cost["estimated_remaining_micros"], cost["remaining_unknown"]) == (0, None)
+    cost = view(World(a_job(**job))).cost
+    assert (cost.estimated_remaining_micros, cost.remaining_unknown) == (0, None)
     world = a_world(rate=526_000, owner=f"attempt:{ATTEMPT}", **over)
-    cost = view(World(a_job(**job), world.attempts, world.machines))["cost"]
-    assert (cost["estimated_remaining_micros"], cost["remaining_unknown"]) == (None, "a machine of it has not gone yet")
+    cost = view(World(a_job(**job), world.attempts, world.machines)).cost
+    assert (cost.estimated_remaining_micros, cost.remaining_unknown) == (None, "a machine of it has not gone yet")
 
 
-@pytest.mark.parametrize(("fraction", "percent"), [(0.12345, 12.3), (1, 100), (None, None), ("much", None)])
+@pytest.mark.parametrize(("fraction", "percent"), [(0.12345, 12.3), (1, 100), (None, None)])
 def test_progress_is_told_in_percent_too(fraction: object, percent: float | None) -> None:
-    assert view(a_world(), details={"progress": {"fraction": fraction}})["progress"]["percent"] == percent
+    shown = view(a_world(), details=progress(fraction=fraction)).progress
+    assert shown is not None
+    assert shown.percent == percent
 
 
 def test_every_attempt_is_paid_for() -> None:
@@ -255,7 +263,7 @@ def test_every_attempt_is_paid_for() -> None:
         placed_at=START + 1800,
         ended_at=START + 3600,
     )
-    assert view(World(world.job, (*world.attempts, again), world.machines))["cost"]["micros"] == 250_000
+    assert view(World(world.job, (*world.attempts, again), world.machines)).cost.micros == 250_000
 
 
 # Others
@@ -266,14 +274,14 @@ def test_an_attempt() -> None:
     attempt = make_attempt(
         job, MACHINE, ATTEMPT, state=AttemptState.ENDED, reason=Reason.KILLED, detail="Killed.", signal=9
     )
-    shown = attempt_view(attempt, {}, World(job))
-    assert (shown["state"], shown["reason"], shown["detail"], shown["signal"]) == (
+    shown = attempt_view(attempt, AttemptDetails(), World(job))
+    assert (shown.state, shown.reason, shown.detail, shown.signal) == (
         "ended",
         "killed",
         "Killed.",
         9,
     )
-    assert shown["allocation"] == {"cpus": 1.0, "memory_bytes": 1024**3, "gpus": ()}
+    assert shown.allocation == Allocation(cpus=1.0, memory_bytes=1024**3)
 
 
 def test_a_machine_bills_until_it_is_gone() -> None:
@@ -297,13 +305,19 @@ def test_a_backend_with_and_without_offers() -> None:
 
 def test_an_event_of_one_job_and_of_all() -> None:
     row = {"n": 3, "type": "started", "at": START, "data": '{"pid": 7}', "cursor": 9, "job": "job-x"}
-    assert event_view(row, with_job=False) == {
+    assert event_view(row, with_job=False).as_json() == {
         "n": 3,
         "type": "started",
         "at": iso(START),
         "data": {"pid": 7},
     }
-    assert event_view(row, with_job=True) == {**event_view(row, with_job=False), "cursor": 9, "job": "job-x"}
+    of_all = {**event_view(row, with_job=False).as_json(), "cursor": 9, "job": "job-x"}
+    assert event_view(row, with_job=True).as_json() == of_all
+
+
+def test_half_a_character_in_what_a_runner_sent_can_be_answered() -> None:
+    row = {"n": 3, "type": "note", "at": START, "data": json.dumps({"text": "a\ud800 \U0001f600 ü"})}
+    assert json.loads(event_view(row, with_job=False).model_dump_json())["data"] == {"text": "a? \U0001f600 ü"}
 
 
 def test_times_are_utc_with_milliseconds() -> None:

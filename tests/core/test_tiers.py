@@ -42,7 +42,7 @@ def test_list_price_and_instance_type(name: str, rate: int, instance: str) -> No
 
 
 def test_a_tier_as_it_is_shown() -> None:
-    assert get_tier("GPU_SMALL").as_dict() == {
+    assert get_tier("GPU_SMALL").view().as_json() == {
         "id": "GPU_SMALL",
         "name": "Small GPU",
         "description": "One 16 GB GPU for first experiments",
@@ -56,7 +56,7 @@ def test_a_tier_as_it_is_shown() -> None:
 
 @pytest.mark.parametrize("name", SIZES)
 def test_every_tier_is_shown_with_the_same_fields(name: str) -> None:
-    shown = get_tier(name).as_dict()
+    shown = get_tier(name).view().as_json()
     assert list(shown) == ["id", "name", "description", "cpu", "memory", "gpu", "maxRuntime", "costPerHour"]
     assert (shown["gpu"] is None) == name.startswith("CPU")
 

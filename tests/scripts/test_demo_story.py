@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from crucible.client.views import CheckpointView, JobView
+from crucible.core.views.jobs import CheckpointView, JobView
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "demo_story.py"
 SAVED = {"id": "ckp-1", "short": "ckp-abc123", "name": "step_00001026.pt", "step": 1026, "size": 1024}

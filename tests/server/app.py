@@ -10,10 +10,11 @@ from typing import Any, TypeVar
 
 from fastapi import FastAPI
 from sqlalchemy import Connection
-from tests.control.world import Rig, give_back, make_rig, service
+from tests.control.world import FakeRunner, Rig, give_back, make_rig, service
 
 from crucible.control.service import Control
 from crucible.server.api import build_api
+from crucible.wire.messages import Kind
 
 T = TypeVar("T")
 
@@ -22,12 +23,31 @@ TOKEN = "t" * 64
 
 @dataclass(frozen=True)
 class App:
-    """`rig` reaches every part of the control plane; `stops` counts requests to end the server."""
+    """`rig` reaches every part of this control plane; `stops` counts requests to end the server."""
 
     rig: Rig
     control: Control
     api: FastAPI
     stops: list[None]
+
+    async def ended(self, *outputs: bytes, code: int = 0, **more: Any) -> str:
+        """Return a job that has ended, each of whose attempts wrote one of the outputs; the last exited with `code`."""
+        job, runner = await self.rig.running(retries={"user": max(len(outputs) - 1, 0), "wait_seconds": 0}, **more)
+        for output in outputs[:-1]:
+            runner = await self.next_attempt(job, runner, output)
+        if outputs:
+            await runner.log(0, 0, outputs[-1])
+        await runner.end(code)
+        return job
+
+    async def next_attempt(self, job: str, runner: FakeRunner, output: bytes) -> FakeRunner:
+        """Let an attempt write its output and fail; return the runner of the one after it."""
+        await runner.log(0, 0, output)
+        await runner.end(code=1)
+        await self.rig.place()
+        following = await self.rig.runner(job)
+        await following.say(Kind.STARTED, pid=78)
+        return following
 
 
 class BrokenDb:

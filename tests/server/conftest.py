@@ -13,52 +13,11 @@ from fastapi import FastAPI
 from tests.authorisation.town import OWNERS, Town, found_town
 from tests.control.world import give_back, make_rig
 from tests.server.app import TOKEN, App, running_app
-from tests.server.fake_control import FakeControl
 
 from crucible.server.agents import build_agents_api
-from crucible.server.api import build_api
 from crucible.server.follow import Pace
 
 PACE = Pace(send=0.05, close=0.05, look=5.0, points=0.0, settle=0.05, look_at_end=0.01)
-
-
-class Stops:
-    """Counts requests to stop."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def __call__(self) -> None:
-        self.count += 1
-
-
-@pytest.fixture
-def control() -> FakeControl:
-    return FakeControl()
-
-
-@pytest.fixture
-def stops() -> Stops:
-    return Stops()
-
-
-def api_over(control: FakeControl, stops: Stops) -> FastAPI:
-    return build_api(
-        control,
-        token=TOKEN,
-        nonce="n-1",
-        version="1.2.3",
-        home="/home/me/.crucible",
-        on_stop=stops,
-        agents_url="http://127.0.0.1:2",
-        bundle_limit=1000,
-        pace=PACE,
-    )
-
-
-@pytest.fixture
-def api(control: FakeControl, stops: Stops) -> FastAPI:
-    return api_over(control, stops)
 
 
 @pytest.fixture(scope="session")
@@ -75,17 +34,6 @@ def document(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def asking(api: FastAPI, token: str) -> httpx2.AsyncClient:
     headers = {"Authorization": f"Bearer {token}"}
     return httpx2.AsyncClient(transport=httpx2.ASGITransport(api), base_url="http://127.0.0.1", headers=headers)
-
-
-@pytest.fixture
-def agents_api(control: FakeControl) -> FastAPI:
-    return build_agents_api(control)
-
-
-@pytest.fixture
-async def http(api: FastAPI) -> AsyncIterator[httpx2.AsyncClient]:
-    async with asking(api, TOKEN) as client:
-        yield client
 
 
 @pytest.fixture

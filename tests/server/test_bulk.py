@@ -6,14 +6,16 @@ from typing import Any
 
 import httpx2
 import pytest
-from tests.server.fake_control import JOB, FakeControl, FakeJob
+from tests.server.app import App
 
-from crucible.core.jobfilter import JobFilter
+from crucible.control.db import schema as t
+from crucible.core.lifecycle import JobState
 
 SPEC = {"command": ["true"]}
+JOB = "job-00000000000000000000000001"
 
 
-async def test_each_item_has_its_answer(http: httpx2.AsyncClient, control: FakeControl) -> None:
+async def test_each_item_has_its_answer(client: httpx2.AsyncClient, app: App) -> None:
     jobs = [
         {"spec": SPEC, "key": "a"},
         {"spec": {"command": []}},
@@ -23,7 +25,7 @@ async def test_each_item_has_its_answer(http: httpx2.AsyncClient, control: FakeC
         {"spec": "a text"},
         {"spec": SPEC},
     ]
-    answer = await http.post("/api/v1/jobs/bulk", json={"jobs": jobs})
+    answer = await client.post("/api/v1/jobs/bulk", json={"jobs": jobs})
     assert answer.status_code == 200
     items = answer.json()["items"]
     assert [item["index"] for item in items] == list(range(7))
@@ -32,7 +34,7 @@ async def test_each_item_has_its_answer(http: httpx2.AsyncClient, control: FakeC
     assert items[0]["job"]["id"] == items[2]["job"]["id"]
     assert items[1]["problem"]["errors"][0]["field"] == "command"
     assert all(item["problem"]["fix"] for item in items if "problem" in item)
-    assert len(control.known) == 2
+    assert await app.rig.count(t.jobs) == 2
 
 
 @pytest.mark.parametrize(
@@ -48,45 +50,43 @@ async def test_each_item_has_its_answer(http: httpx2.AsyncClient, control: FakeC
         {"jobs": [{"spec": SPEC}], "atomic": True},
     ],
 )
-async def test_a_batch_that_makes_no_sense_is_refused_whole(
-    http: httpx2.AsyncClient, control: FakeControl, body: Any
-) -> None:
-    answer = await http.post("/api/v1/jobs/bulk", json=body)
+async def test_a_batch_that_makes_no_sense_is_refused_whole(client: httpx2.AsyncClient, app: App, body: Any) -> None:
+    answer = await client.post("/api/v1/jobs/bulk", json=body)
     assert answer.status_code == 422
     assert answer.json()["fix"]
-    assert control.known == {}
+    assert await app.rig.count(t.jobs) == 0
 
 
-async def test_five_hundred_are_not_too_many(http: httpx2.AsyncClient, control: FakeControl) -> None:
-    answer = await http.post("/api/v1/jobs/bulk", json={"jobs": [{"spec": SPEC}] * 500})
-    assert (answer.status_code, answer.json()["created"], len(control.known)) == (200, 500, 500)
+async def test_five_hundred_are_not_too_many(client: httpx2.AsyncClient, app: App) -> None:
+    answer = await client.post("/api/v1/jobs/bulk", json={"jobs": [{"spec": SPEC}] * 500})
+    assert (answer.status_code, answer.json()["created"], await app.rig.count(t.jobs)) == (200, 500, 500)
 
 
-async def test_a_batch_larger_than_a_request_may_be(http: httpx2.AsyncClient) -> None:
+async def test_a_batch_larger_than_a_request_may_be(client: httpx2.AsyncClient) -> None:
     big = {"command": ["x" * 100_000]}
-    assert (await http.post("/api/v1/jobs/bulk", json={"jobs": [{"spec": big}] * 100})).status_code == 413
+    assert (await client.post("/api/v1/jobs/bulk", json={"jobs": [{"spec": big}] * 100})).status_code == 413
 
 
-async def test_jobs_are_cancelled_by_a_filter(http: httpx2.AsyncClient, control: FakeControl) -> None:
-    control.add(FakeJob())
-    body = {"filter": {"tag": ["old"], "status": ["queued"]}, "dry_run": True}
-    answer = await http.post("/api/v1/jobs/cancel", json=body)
-    found = answer.json()
-    assert (found["jobs"], found["more"], found["dry_run"]) == (1, False, True)
-    assert found["items"][0]["job"]["id"] == JOB
-    assert control.asked == [
-        {"wanted": JobFilter(tag=["old"], status=["queued"]), "limit": 1000, "dry_run": True},
-    ]
+async def test_jobs_are_cancelled_by_a_filter(client: httpx2.AsyncClient, app: App) -> None:
+    await app.rig.submit(cpus=4)
+    old, _ = [await app.rig.submit(cpus=4, tags=(tag,)) for tag in ("old", "new")]
+    body = {"filter": {"tag": ["old"], "status": ["queued"]}}
+    for dry_run, state in ((True, JobState.QUEUED), (False, JobState.CANCELLED)):
+        found = (await client.post("/api/v1/jobs/cancel", json={**body, "dry_run": dry_run})).json()
+        assert (found["jobs"], found["more"], found["dry_run"]) == (1, False, dry_run)
+        assert [item["job"]["id"] for item in found["items"]] == [old]
+        assert (await app.rig.world(old)).job.state is state
 
 
-async def test_jobs_are_cancelled_by_their_ids(http: httpx2.AsyncClient, control: FakeControl) -> None:
-    control.add(FakeJob())
-    answer = await http.post("/api/v1/jobs/cancel", json={"ids": [JOB, "nobody", JOB[-6:]]})
+async def test_jobs_are_cancelled_by_their_ids(client: httpx2.AsyncClient, app: App) -> None:
+    await app.rig.submit(cpus=4)
+    job = await app.rig.submit(cpus=4)
+    answer = await client.post("/api/v1/jobs/cancel", json={"ids": [job, "nobody", job[-6:]]})
     items = answer.json()["items"]
     assert (answer.status_code, answer.json()["jobs"]) == (200, 1)
+    assert [item["job"]["status"] for item in items if "job" in item] == ["cancelled", "cancelled"]
     assert items[1]["id"] == "nobody"
     assert items[1]["problem"]["status"] == 404
-    assert control.asked == [{"refs": [JOB, "nobody", JOB[-6:]], "dry_run": False}]
 
 
 @pytest.mark.parametrize(
@@ -110,10 +110,9 @@ async def test_jobs_are_cancelled_by_their_ids(http: httpx2.AsyncClient, control
         {"filter": {"active": True}, "limit": 5},
     ],
 )
-async def test_what_does_not_say_which_jobs_cancels_none(
-    http: httpx2.AsyncClient, control: FakeControl, body: Any
-) -> None:
-    answer = await http.post("/api/v1/jobs/cancel", json=body)
+async def test_what_does_not_say_which_jobs_cancels_none(client: httpx2.AsyncClient, app: App, body: Any) -> None:
+    job = await app.rig.submit()
+    answer = await client.post("/api/v1/jobs/cancel", json=body)
     assert answer.status_code == 422
     assert answer.json()["fix"]
-    assert control.asked == []
+    assert (await app.rig.world(job)).job.desired.value == "run"

@@ -8,20 +8,24 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
+from tests.server.promised import document
 
+from crucible.core.views.frames import AnyFrame, LogFrame, NewPointsView, PointsFrame
+from crucible.core.views.records import MetricsView, SeriesView
 from crucible.server import frames
 
 
-def texts(log: frames.LogText, *pieces: bytes) -> list[dict[str, Any]]:
+def texts(log: frames.LogText, *pieces: bytes) -> list[LogFrame]:
     last = len(pieces) - 1
-    return [json.loads(f) for i, piece in enumerate(pieces) for f in log.frames(piece, last=i == last)]
+    return [frame for i, piece in enumerate(pieces) for frame in log.frames(piece, last=i == last)]
 
 
 def test_a_character_is_never_cut_in_two() -> None:
     log = frames.LogText(1, 100)
     first, second = texts(log, b"caf\xc3", b"\xa9!")
-    assert (first["text"], first["cursor"]) == ("caf", 103)
-    assert (second["text"], second["cursor"]) == ("é!", 106)
+    assert (first.text, first.cursor) == ("caf", 103)
+    assert (second.text, second.cursor) == ("é!", 106)
 
 
 def test_the_beginning_of_a_character_alone_is_held_back() -> None:
@@ -33,7 +37,7 @@ def test_the_beginning_of_a_character_alone_is_held_back() -> None:
 
 def test_what_is_no_text_is_replaced() -> None:
     [frame] = texts(frames.LogText(3, 0), b"a\xffb\xc3")
-    assert frame == {"stream": "log", "attempt": 3, "cursor": 4, "text": "a\ufffdb\ufffd"}
+    assert frame.as_json() == {"stream": "log", "attempt": 3, "cursor": 4, "text": "a\ufffdb\ufffd"}
 
 
 @given(st.text(), st.lists(st.integers(0, 200)))
@@ -42,22 +46,24 @@ def test_resuming_at_any_cursor_gives_the_rest(text: str, cuts: list[int]) -> No
     bounds = sorted({0, len(data), *(min(cut, len(data)) for cut in cuts)})
     pieces = [data[a:b] for a, b in itertools.pairwise(bounds)]
     sent = texts(frames.LogText(1, 0), *pieces)
-    assert "".join(frame["text"] for frame in sent) == text
+    assert "".join(frame.text for frame in sent) == text
     for done, frame in enumerate(sent, 1):
-        assert data[frame["cursor"] :].decode() == "".join(f["text"] for f in sent[done:])
+        assert data[frame.cursor :].decode() == "".join(f.text for f in sent[done:])
 
 
 Found = dict[str, Any]
+"""By the name of a series."""
 A, B, C, D = [1.0, 0.5, 10.0], [2.0, 0.4, 11.0], [3.0, 0.3, 12.0], [4.0, 0.2, 13.0]
 
 
-def series(count: int, *points: list[float]) -> Found:
-    return {"count": count, "last": points[-1][1], "min": 0, "max": 9, "points": list(points)}
+def series(count: int, *points: list[float]) -> SeriesView:
+    return SeriesView.model_validate({"count": count, "last": points[-1][1], "min": 0, "max": 9, "points": points})
 
 
-def new(seen: frames.Points, found: Found, *, drawn: bool = False, attempt: int = 1) -> Found:
+def new(seen: frames.Points, found: dict[str, SeriesView], *, drawn: bool = False, attempt: int = 1) -> Found:
     """What is given out of each series: the place it goes on from, and its points."""
-    sent = [json.loads(f) for f in seen.frames({"attempt": attempt, "series": found}, drawn=drawn)]
+    view = MetricsView(attempt=attempt, series=found)
+    sent = [json.loads(frame.model_dump_json()) for frame in seen.frames(view, drawn=drawn)]
     return {name: (one["from"], one["points"]) for frame in sent for name, one in frame["series"].items()}
 
 
@@ -127,3 +133,22 @@ def test_every_point_is_given_out_once_and_in_order(rounds: list[tuple[int, int]
             sent = new(seen, {"loss": series(len(came), *came)})
         got += sent["loss"][1] if sent else []
         assert got == came
+
+
+def test_a_client_reads_a_frame_as_it_was_sent() -> None:
+    sent = PointsFrame(series={"loss": NewPointsView(first=7, count=8, points=((1.0, None, 2.0),))})
+    assert '"from":7' in sent.model_dump_json()
+    assert TypeAdapter(AnyFrame).validate_json(sent.model_dump_json()) == sent
+
+
+def test_the_openapi_document_has_the_frames_and_what_a_client_asks_with() -> None:
+    schemas = document()["components"]["schemas"]
+    kinds = schemas["Frame"]["discriminator"]["mapping"]
+    assert set(kinds) == {"event", "log", "job", "health", "progress", "points"}
+    for kind, reference in kinds.items():
+        model = schemas[reference.rpartition("/")[2]]
+        assert model["properties"]["stream"]["const"] == kind
+        assert "stream" in model["required"]
+    assert {"from", "points"} <= set(schemas["NewPointsView"]["required"])
+    assert set(schemas["Cursors"]["properties"]) == {"after", "offset", "attempt"}
+    assert schemas["JobFrame"]["properties"]["job"] == {"$ref": "#/components/schemas/JobView"}

@@ -1,30 +1,29 @@
+"""How jobs do, over HTTP and to those who follow them."""
+
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import httpx2
 import pytest
-from fastapi import FastAPI
+from tests.server.app import App
 from tests.server.asgi import SocketClient
 from tests.server.conftest import PACE, TOKEN
-from tests.server.fake_control import JOB, FakeControl, FakeJob
 
-OTHER = JOB[:-1] + "2"
+from crucible.wire.messages import Kind
 
 
-async def test_a_job_is_judged(http: httpx2.AsyncClient, control: FakeControl) -> None:
-    control.add(FakeJob(verdict="stalled"))
-    answer = await http.get(f"/api/v1/jobs/{JOB}/health")
+async def test_a_job_is_judged(client: httpx2.AsyncClient, app: App) -> None:
+    job = await app.ended(code=1)
+    answer = await client.get(f"/api/v1/jobs/{job}/health")
     assert answer.status_code == 200
-    assert answer.json()["verdict"] == "stalled"
+    assert (answer.json()["verdict"], answer.json()["level"]) == ("failed", "bad")
 
 
-async def test_jobs_are_compared_in_the_order_given(http: httpx2.AsyncClient, control: FakeControl) -> None:
-    control.add(FakeJob())
-    control.add(FakeJob(OTHER))
-    answer = await http.get(f"/api/v1/compare?job={OTHER}&job={JOB}")
-    assert [job["id"] for job in answer.json()["jobs"]] == [OTHER, JOB]
+async def test_jobs_are_compared_in_the_order_given(client: httpx2.AsyncClient, app: App) -> None:
+    first, second = await app.rig.submit(), await app.rig.submit()
+    answer = await client.get(f"/api/v1/compare?job={second}&job={first}")
+    assert [job["id"] for job in answer.json()["jobs"]] == [second, first]
 
 
 @pytest.mark.parametrize(
@@ -33,44 +32,39 @@ async def test_jobs_are_compared_in_the_order_given(http: httpx2.AsyncClient, co
         ("/api/v1/jobs/zzzzzz/health", 404),
         (f"/api/v1/jobs/{'x' * 101}/health", 422),
         ("/api/v1/compare", 422),
-        (f"/api/v1/compare?job={JOB}", 422),
-        (f"/api/v1/compare?job={JOB}&job=zzzzzz", 404),
+        ("/api/v1/compare?job=last", 422),
+        ("/api/v1/compare?job=last&job=zzzzzz", 404),
         ("/api/v1/compare?" + "&".join(["job=a"] * 51), 422),
     ],
 )
-async def test_what_is_wrong_is_said(http: httpx2.AsyncClient, control: FakeControl, path: str, status: int) -> None:
-    control.add(FakeJob())
-    answer = await http.get(path)
+async def test_what_is_wrong_is_said(client: httpx2.AsyncClient, app: App, path: str, status: int) -> None:
+    await app.rig.submit()
+    answer = await client.get(path)
     assert answer.status_code == status
     assert answer.headers["content-type"] == "application/problem+json"
     assert answer.json()["fix"]
 
 
 async def test_both_need_the_token(anonymous: httpx2.AsyncClient) -> None:
-    for path in (f"/api/v1/jobs/{JOB}/health", f"/api/v1/compare?job={JOB}&job={OTHER}"):
+    for path in ("/api/v1/jobs/last/health", "/api/v1/compare?job=last&job=last"):
         assert (await anonymous.get(path)).status_code == 401
 
 
-async def frames_of(api: FastAPI, control: FakeControl, job: FakeJob) -> list[dict[str, Any]]:
-    """What a follower gets while the job gets ill, stays so, and ends."""
+async def test_a_follower_hears_of_each_change_and_of_the_last_with_the_job(app: App) -> None:
+    app.api.state.pace = replace(PACE, health=0.0)
+    job, runner = await app.rig.running()
     headers = {"Authorization": f"Bearer {TOKEN}"}
-    async with SocketClient(api, f"/api/v1/jobs/{JOB}/stream", headers) as socket:
+    async with SocketClient(app.api, f"/api/v1/jobs/{job}/stream?after=99", headers) as socket:
         await socket.accepted()
         assert (await socket.frame())["stream"] == "job"
-        first = await socket.frame()
-        job.verdict = "diverging"
-        control.tell(JOB, "points")
-        second = await socket.frame()
-        control.tell(JOB, "points")
-        job.status = job.phase = "completed"
-        control.tell(JOB, "event")
+        found = [await socket.frame()]
+        await runner.say(Kind.POINTS, series={"loss": [[n, None, 1.0] for n in range(5)]})
+        assert (await socket.frame())["stream"] == "points"
+        found.append(await socket.frame())
+        await runner.say(Kind.POINTS, series={"loss": [[6, None, 1.0]]})
+        assert (await socket.frame())["stream"] == "points"
+        await runner.end()
         rest, _code = await socket.frames_until_close()
-    return [first, second, *rest]
-
-
-async def test_a_follower_hears_of_each_change_and_of_the_last_with_the_job(api: FastAPI, control: FakeControl) -> None:
-    api.state.pace = replace(PACE, health=0.0)
-    found = await frames_of(api, control, control.add(FakeJob()))
-    assert [frame["stream"] for frame in found] == ["health", "health", "job"]
-    assert [frame["health"]["verdict"] for frame in found[:2]] == ["healthy", "diverging"]
-    assert found[-1]["job"]["health"]["verdict"] == "diverging"
+    assert [frame["stream"] for frame in [*found, *rest]] == ["health", "health", "job"]
+    assert [frame["health"]["verdict"] for frame in found] == ["too_early", "not_finite"]
+    assert rest[-1]["job"]["health"]["verdict"] == "not_finite"

@@ -7,29 +7,41 @@ from typing import Any
 
 import httpx2
 import pytest
-from fastapi import FastAPI
+from tests.server.app import App
 from tests.server.conftest import TOKEN
-from tests.server.fake_control import JOB, FakeControl, FakeJob
 
-PATH = f"/api/v1/jobs/{JOB}/logs/search"
+PATH = "/api/v1/jobs/last/logs/search"
+FIRST, SECOND = b"Loss nan\na+\nloss nan\n", b"x\nA+\nb\nloss nan\n"
 
 
 @pytest.fixture(autouse=True)
-def job(control: FakeControl) -> FakeJob:
-    return control.add(FakeJob())
+async def job(app: App) -> str:
+    return await app.ended(FIRST, SECOND)
 
 
-async def test_a_search_has_defaults(http: httpx2.AsyncClient, control: FakeControl) -> None:
-    answer = await http.get(f"{PATH}?q=loss%20nan")
-    assert answer.json()["items"][0]["text"] == "found"
-    defaults = {"regex": False, "case": True, "attempt": None, "context": 0, "limit": 100, "cursor": None}
-    assert control.asked == [{"text": "loss nan", **defaults}]
+async def lines(client: httpx2.AsyncClient, query: str) -> list[tuple[int, int]]:
+    """The attempt and the number of each line that is found."""
+    return [(hit["attempt"], hit["line"]) for hit in (await client.get(f"{PATH}?{query}")).json()["items"]]
 
 
-async def test_a_search_passes_its_wishes(http: httpx2.AsyncClient, control: FakeControl) -> None:
-    await http.get(f"{PATH}?q=a%2B&regex=true&case=false&attempt=2&context=3&limit=9&cursor=c")
-    wishes = {"regex": True, "case": False, "attempt": 2, "context": 3, "limit": 9, "cursor": "c"}
-    assert control.asked == [{"text": "a+", **wishes}]
+async def test_a_search_has_defaults(client: httpx2.AsyncClient) -> None:
+    answer = await client.get(f"{PATH}?q=loss%20nan")
+    first, second = answer.json()["items"]
+    assert (first["attempt"], first["line"], first["offset"], first["text"]) == (1, 3, 12, "loss nan")
+    assert (first["before"], first["after"], second["attempt"]) == ([], [], 2)
+    assert (answer.json()["next"], answer.json()["complete"]) == (None, True)
+    assert await lines(client, "q=a%2B") == [(1, 2)]
+
+
+async def test_a_search_follows_its_options(client: httpx2.AsyncClient) -> None:
+    assert await lines(client, "q=a%5C%2B&regex=true") == [(1, 2)]
+    assert await lines(client, "q=a%2B&case=false") == [(1, 2), (2, 2)]
+    assert await lines(client, "q=loss&attempt=2") == [(2, 4)]
+    [hit] = (await client.get(f"{PATH}?q=A%2B&context=1")).json()["items"]
+    assert (hit["before"], hit["after"]) == (["x"], ["b"])
+    page = (await client.get(f"{PATH}?q=loss&limit=1")).json()
+    assert len(page["items"]) == 1
+    assert await lines(client, f"q=loss&cursor={page['next']}") == [(2, 4)]
 
 
 @pytest.mark.parametrize(
@@ -52,19 +64,28 @@ async def test_a_search_passes_its_wishes(http: httpx2.AsyncClient, control: Fak
         "q=a&cursor=" + "c" * 201,
     ],
 )
-async def test_bad_input_is_refused(http: httpx2.AsyncClient, control: FakeControl, query: str) -> None:
-    answer = await http.get(f"{PATH}?{query}")
+async def test_bad_input_is_refused(client: httpx2.AsyncClient, query: str) -> None:
+    answer = await client.get(f"{PATH}?{query}")
     assert (answer.status_code, answer.headers["content-type"]) == (422, "application/problem+json")
     assert answer.json()["fix"]
-    assert control.asked == []
 
 
-async def test_a_job_that_is_not_there(http: httpx2.AsyncClient) -> None:
-    assert (await http.get("/api/v1/jobs/nobody/logs/search?q=a")).status_code == 404
+async def test_a_job_that_is_not_there(client: httpx2.AsyncClient) -> None:
+    assert (await client.get("/api/v1/jobs/nobody/logs/search?q=a")).status_code == 404
 
 
-async def test_who_goes_away_ends_the_search(api: FastAPI, control: FakeControl) -> None:
-    control.searching = asyncio.Event()
+async def test_who_goes_away_ends_the_search(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[str] = []
+
+    async def never(lane: str, work: object, deadline: float) -> None:
+        found.append(lane)
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            found.append("cancelled")
+            raise
+
+    monkeypatch.setattr(app.rig.calls, "run", never)
     scope: dict[str, Any] = {
         "type": "http",
         "asgi": {"version": "3.0"},
@@ -86,9 +107,9 @@ async def test_who_goes_away_ends_the_search(api: FastAPI, control: FakeControl)
     async def send(message: Any) -> None:
         return None
 
-    running = asyncio.create_task(api(scope, messages.get, send))
-    while not control.asked:
+    running = asyncio.create_task(app.api(scope, messages.get, send))
+    while not found:
         await asyncio.sleep(0)
     messages.put_nowait({"type": "http.disconnect"})
     await asyncio.wait_for(running, 5)
-    assert control.asked[-1] == {"cancelled": True}
+    assert found == ["search", "cancelled"]

@@ -13,9 +13,9 @@ from crucible.cli.session import Session
 from crucible.cli.words import end_words
 from crucible.client.api import Api
 from crucible.client.finding import find_job
-from crucible.client.stream import Cursors
-from crucible.client.views import JobView
 from crucible.core.errors import BadInput
+from crucible.core.views.frames import Cursors
+from crucible.core.views.jobs import JobView
 
 
 def attach(

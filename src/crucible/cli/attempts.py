@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from crucible.client.views import AttemptView, CheckpointMark, JobView
+from crucible.core.views.jobs import AttemptView, CheckpointMark, JobView
 
 _CONDITIONS = {
     "unreachable": "its machine does not answer; the job goes on, and its news will come",
@@ -43,7 +43,7 @@ def lost_steps(attempt: AttemptView, following: AttemptView | None) -> int | Non
     if following is None or attempt.progress is None or attempt.progress.step is None:
         return None
     begun = following.resume_from.step if following.resume_from else 0
-    return None if begun is None else max(0, attempt.progress.step - begun)
+    return None if begun is None else max(0, int(attempt.progress.step) - begun)
 
 
 def attempt_lines(job: JobView) -> Iterator[str]:

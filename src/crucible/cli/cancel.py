@@ -13,10 +13,10 @@ from crucible.cli.arguments import Yes
 from crucible.cli.session import Session
 from crucible.client.api import Api
 from crucible.client.finding import find_job
-from crucible.client.views import JobView
 from crucible.core.errors import BadInput, TimedOut
 from crucible.core.jobfilter import JobFilter
 from crucible.core.resources import format_duration, parse_duration
+from crucible.core.views.jobs import JobView
 
 GRACE_SECONDS = 10.0
 """What a job has between TERM and KILL, where the server does not say."""

@@ -15,9 +15,9 @@ from crucible.cli.words import ago_words
 from crucible.client.api import Api
 from crucible.client.downloads import as_file, download_checkpoint, refuse_to_overwrite
 from crucible.client.finding import find_job
-from crucible.client.views import CheckpointView, JobView
 from crucible.core.errors import BadInput
 from crucible.core.resources import format_memory
+from crucible.core.views.jobs import CheckpointView, JobView
 
 
 def checkpoints(

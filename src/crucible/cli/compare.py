@@ -10,9 +10,9 @@ import typer
 from crucible.cli.arguments import Jobs
 from crucible.cli.session import Session
 from crucible.cli.words import amount_words, money_words, name_words
-from crucible.client.comparisons import ComparedView, ComparisonView, LineView
 from crucible.client.finding import find_job
 from crucible.core.resources import format_duration
+from crucible.core.views.comparisons import ComparedView, ComparisonView, LineView
 
 DIFFERS, WINS = "≠", " *"
 

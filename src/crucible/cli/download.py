@@ -12,8 +12,8 @@ from crucible.cli.session import Session
 from crucible.client.downloads import Present, choose, present, refuse_to_overwrite
 from crucible.client.downloads import download as fetch
 from crucible.client.finding import find_job
-from crucible.client.views import ArtifactView
 from crucible.core.resources import format_memory
+from crucible.core.views.records import ArtifactView
 
 
 def download(

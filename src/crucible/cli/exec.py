@@ -11,9 +11,9 @@ from crucible.cli.arguments import Job
 from crucible.cli.session import Session
 from crucible.client.api import Api
 from crucible.client.finding import find_job
-from crucible.client.views import JobView
 from crucible.core.errors import BadInput
 from crucible.core.states import JobState
+from crucible.core.views.jobs import JobView
 from crucible.wire.sessions import BEGIN_SECONDS
 
 

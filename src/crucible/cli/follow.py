@@ -12,10 +12,10 @@ from crucible.cli.output import Output
 from crucible.cli.screens import Screen, open_screen
 from crucible.cli.words import end_words, health_words, money_words, place_words, reason_words
 from crucible.client.api import Api
-from crucible.client.stream import Cursors, Frame
-from crucible.client.views import HealthView, JobView, ProgressView
 from crucible.core.errors import CrucibleError
 from crucible.core.resources import format_memory
+from crucible.core.views.frames import Cursors, HealthFrame, JobFrame, LogFrame, ProgressFrame
+from crucible.core.views.jobs import HealthView, JobView
 
 DETACHED = 130
 SIMULATED = "Simulated: this place is a rehearsal. Its machines are processes of one computer, its money is play money."
@@ -100,21 +100,20 @@ def _follow(api: Api, job: JobView, screen: Screen, out: Output, cursors: Cursor
     for frame in api.stream(job.id, cursors=cursors, notice=out.warn if out.as_json else screen.news):
         if out.as_json:
             out.json(frame.as_json())
-        if frame.text is not None:
-            tail.add(frame.text)
-            screen.output(frame.text)
-        elif frame.health is not None:
-            told.health(frame.health)
-        elif frame.job is not None:
-            job = frame.job
-            told.about(job)
-        progress = _progress(frame) or progress
+        match frame:
+            case LogFrame():
+                tail.add(frame.text)
+                screen.output(frame.text)
+            case HealthFrame():
+                told.health(frame.health)
+            case ProgressFrame():
+                progress = frame.progress
+            case JobFrame():
+                job = frame.job
+                progress = job.progress or progress
+                told.about(job)
         screen.state(job, progress)
     return Followed(job, tail.lines)
-
-
-def _progress(frame: Frame) -> ProgressView | None:
-    return frame.progress or (frame.job.progress if frame.job else None)
 
 
 class Told:

@@ -11,7 +11,7 @@ from crucible.cli.output import Output
 from crucible.cli.session import Session
 from crucible.cli.words import amount_words
 from crucible.client.finding import find_job
-from crucible.client.views import FindingView, HealthView
+from crucible.core.views.jobs import FindingView, HealthView
 
 
 def health(

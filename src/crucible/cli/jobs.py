@@ -30,8 +30,8 @@ from crucible.cli.words import (
     result_words,
 )
 from crucible.client.finding import PAGE, find_job, walk
-from crucible.client.views import JobView
 from crucible.core.resources import format_duration
+from crucible.core.views.jobs import JobView
 
 _COMMAND = 60
 
@@ -153,7 +153,7 @@ def _fields(job: JobView) -> Iterator[tuple[str, str | None]]:
     yield "Name", job.name
     yield "Kind", job.kind if job.kind != "train" else None
     yield "Tags", ", ".join(job.tags)
-    yield "Notes", "\n".join(f"{note.get('author')}: {note.get('text')}" for note in job.notes)
+    yield "Notes", "\n".join(f"{note.author}: {note.text}" for note in job.notes)
     yield "Command", command_words(job.command, 200)
     yield "Python", python_words(job.environment) if job.command else None
     yield "Status", job.status if job.status == job.phase else f"{job.status} ({job.phase})"

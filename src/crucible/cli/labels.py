@@ -10,10 +10,9 @@ from crucible.cli.arguments import Job
 from crucible.cli.output import Listing
 from crucible.cli.session import Session
 from crucible.client.finding import find_job
-from crucible.client.found import NoteView
-from crucible.client.views import JobView
 from crucible.core.errors import BadInput
 from crucible.core.tags import parse_tags
+from crucible.core.views.jobs import JobView, NoteView
 
 
 def tag(

@@ -19,10 +19,10 @@ from crucible.cli.session import Session
 from crucible.cli.words import end_words, reason_words
 from crucible.client.api import Api
 from crucible.client.finding import find_job
-from crucible.client.stream import Cursors
-from crucible.client.views import JobView
 from crucible.core.errors import BadInput
 from crucible.core.resources import parse_duration
+from crucible.core.views.frames import Cursors, JobFrame, LogFrame
+from crucible.core.views.jobs import JobView
 
 
 def logs(
@@ -67,9 +67,11 @@ def _followed(session: Session, api: Api, job: JobView, lines: _Lines, cursors: 
         if job.waits:
             told.about(job)
         for frame in api.stream(job.id, cursors=cursors, notice=session.out.warn):
-            if frame.text is not None:
-                lines.add(frame.text, frame.attempt)
-            job = frame.job or job
+            match frame:
+                case LogFrame():
+                    lines.add(frame.text, frame.attempt)
+                case JobFrame():
+                    job = frame.job
             if job.waits:
                 told.about(job)
     except KeyboardInterrupt:

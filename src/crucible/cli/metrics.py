@@ -11,8 +11,8 @@ from crucible.cli.output import sparkline
 from crucible.cli.session import Session
 from crucible.cli.words import amount_words
 from crucible.client.finding import find_job
-from crucible.client.views import SeriesView
 from crucible.core.errors import NotFound
+from crucible.core.views.records import SeriesView
 
 
 def metrics(

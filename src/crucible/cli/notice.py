@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TextIO
 
-from crucible.client.views import JobView
+from crucible.core.views.jobs import JobView
 
 SECONDS = 5.0
 _RING = "\a"

@@ -29,19 +29,19 @@ def backends(ctx: typer.Context) -> None:
 def tiers(ctx: typer.Context) -> None:
     """List the named sizes. Without a tier a job gets the whole machine and no time limit."""
     session = Session.of(ctx)
-    found = [tier.as_dict() for tier in TIERS.values()]
+    found = [tier.view() for tier in TIERS.values()]
     if session.out.as_json:
-        session.out.json({"items": found})
+        session.out.json({"items": [tier.as_json() for tier in found]})
         return
     rows = [
         (
-            str(tier["id"]),
-            f"{tier['cpu']:g}",
-            str(tier["memory"]),
-            str(tier["gpu"] or ""),
-            str(tier["maxRuntime"]),
-            f"${tier['costPerHour']}/h",
-            str(tier["description"]),
+            tier.id,
+            f"{tier.cpu:g}",
+            tier.memory,
+            tier.gpu or "",
+            tier.maxRuntime,
+            f"${tier.costPerHour}/h",
+            tier.description,
         )
         for tier in found
     ]

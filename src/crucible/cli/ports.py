@@ -15,8 +15,9 @@ from crucible.cli.session import Session
 from crucible.client.api import Api
 from crucible.client.finding import find_job
 from crucible.client.forwarding import HOST, Forward, need_port
-from crucible.client.views import JobView
 from crucible.core.errors import BadInput, CrucibleError
+from crucible.core.views.frames import JobFrame
+from crucible.core.views.jobs import JobView
 
 Wanted = tuple[int, int | None]
 """A port of the job, and one of this computer; None for the same."""
@@ -64,7 +65,8 @@ def _forwarded(session: Session, api: Api, job: JobView, asked: Sequence[Wanted]
             _tell(session, held.enter_context(Forward(api.transport, job.id, remote, local, tell)))
         try:
             for frame in api.stream(job.id, notice=session.out.warn):
-                job = frame.job or job
+                if isinstance(frame, JobFrame):
+                    job = frame.job
         except KeyboardInterrupt:
             return 130
     session.out.say(f"{job.called} has ended: {job.status}.")

@@ -7,8 +7,8 @@ import json
 from crucible.cli.output import Output
 from crucible.cli.session import Session
 from crucible.client.api import Api
-from crucible.client.views import JobView, ResultView
 from crucible.core.spec import Kind
+from crucible.core.views.jobs import JobView, ResultView
 
 
 def tell_result(session: Session, api: Api, job: str) -> None:

@@ -11,7 +11,7 @@ from crucible.cli.follow import end_of, submitted, watch
 from crucible.cli.session import Session
 from crucible.client.finding import find_job
 from crucible.client.submission import check_backends
-from crucible.client.views import JobView
+from crucible.core.views.jobs import JobView
 
 Follow = Annotated[
     bool,

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Protocol
 from crucible.cli.lines import Piece, Splitter
 from crucible.cli.output import Output
 from crucible.cli.words import lasted, money_words, progress_words
-from crucible.client.views import JobView, ProgressView
 from crucible.core.resources import format_duration
+from crucible.core.views.jobs import JobView, ProgressView
 
 if TYPE_CHECKING:
     from rich.live import Live

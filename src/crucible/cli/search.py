@@ -10,7 +10,7 @@ from crucible.cli.screens import show_piece
 from crucible.cli.session import Session
 from crucible.client.api import Api
 from crucible.client.finding import find_job
-from crucible.client.found import HitView
+from crucible.core.views.found import HitView
 
 PAGE = 1000
 

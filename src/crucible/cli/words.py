@@ -9,10 +9,9 @@ from datetime import UTC, datetime
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from crucible.client.views import CostView, EnvironmentView, HealthView, JobView, ProgressView
 from crucible.core.kinds import PYTHON
 from crucible.core.resources import format_duration, format_memory
-from crucible.core.views.jobs import BriefJobView
+from crucible.core.views.jobs import BriefJobView, CostView, EnvironmentView, HealthView, JobView, ProgressView
 
 if TYPE_CHECKING:
     from crucible.core.spec import EnvironmentSpec

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from crucible.client.api import Api
-from crucible.client.views import ArtifactView, CheckpointView
 from crucible.core.errors import BadInput, Conflict, CrucibleError, DiskFull, NotFound, Trouble, Unreachable
+from crucible.core.views.jobs import CheckpointView
+from crucible.core.views.records import ArtifactView
 from crucible.wire.paths import UnsafePath, safe_join
 
 TRIES = 5

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from crucible.client.api import Api
-from crucible.client.views import JobView
 from crucible.core.errors import Conflict, NotFound
+from crucible.core.views.jobs import JobView
 
 if TYPE_CHECKING:
     from crucible.core.jobfilter import JobFilter

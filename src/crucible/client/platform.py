@@ -26,11 +26,12 @@ from crucible.client.results import JobResult
 from crucible.client.status import JobStatus
 from crucible.client.submit_request import SubmitOptions, SubmitRequest
 from crucible.client.tables import MetricsTable
-from crucible.client.views import CheckpointView, EventView, JobView
 from crucible.core.errors import Conflict
 from crucible.core.offerfilter import OfferFilter
 from crucible.core.views.catalog import PriceView
+from crucible.core.views.jobs import CheckpointView, JobView
 from crucible.core.views.predictions import PredictionPage
+from crucible.core.views.records import EventView
 from crucible.settings import Settings
 
 T = TypeVar("T")

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from crucible.client.api import Api
 from crucible.client.payload.function import RESULT
 from crucible.client.status import JobStatus
-from crucible.client.views import ArtifactView, CheckpointMark
 from crucible.core.errors import CrucibleError, Trouble
+from crucible.core.views.jobs import CheckpointMark
+from crucible.core.views.records import ArtifactView
 
 LARGEST_VALUE = 16 * 1024 * 1024
 

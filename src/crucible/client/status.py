@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from crucible.client.stream import Frame
-from crucible.client.views import CheckpointMark, HealthView, JobView, ProgressView
 from crucible.core.states import JobState, Status
+from crucible.core.views.frames import Frame, HealthFrame, JobFrame, PointsFrame, ProgressFrame
+from crucible.core.views.jobs import CheckpointMark, HealthView, JobView, ProgressView
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class JobStatus:
     metrics: Mapping[str, float | None] = field(default_factory=dict)
     epoch: float | None = None
     total_epochs: float | None = None
-    step: int | None = None
+    step: float | None = None
     attempt: int = 0
     exit_code: int | None = None
     signal: int | None = None
@@ -112,17 +112,19 @@ class Watch:
 
     def see(self, frame: Frame) -> JobStatus | None:
         """The status after this frame, unless it is the one that was told before."""
-        if frame.job is not None:
-            self._metrics.update(frame.job.metrics)
-            self._job = frame.job.model_copy(update={"health": frame.job.health or self._job.health})
-        elif frame.progress is not None:
-            self._job = self._job.model_copy(update={"progress": frame.progress})
-        elif frame.health is not None:
-            self._job = self._job.model_copy(update={"health": frame.health})
-        elif frame.series is not None:
-            self._metrics.update(_last_values(frame.series))
-        else:
-            return None
+        match frame:
+            case JobFrame():
+                self._metrics.update(frame.job.metrics)
+                self._job = frame.job.model_copy(update={"health": frame.job.health or self._job.health})
+            case ProgressFrame():
+                self._job = self._job.model_copy(update={"progress": frame.progress})
+            case HealthFrame():
+                self._job = self._job.model_copy(update={"health": frame.health})
+            case PointsFrame():
+                known = ((name, series.last) for name, series in frame.series.items())
+                self._metrics.update((name, last) for name, last in known if last is not None)
+            case _:
+                return None
         return self._new(replace(status_of(self._job), metrics=dict(self._metrics)))
 
     def _new(self, status: JobStatus) -> JobStatus | None:
@@ -135,13 +137,3 @@ class Watch:
         )
         self._before = status.backend or self._before
         return shown
-
-
-def _last_values(series: Mapping[str, object]) -> dict[str, float | None]:
-    """Of each series that a frame tells of, its last value."""
-    found: dict[str, float | None] = {}
-    for name, told in series.items():
-        last = told.get("last") if isinstance(told, Mapping) else None
-        if isinstance(last, int | float):
-            found[name] = float(last)
-    return found

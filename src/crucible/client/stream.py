@@ -7,51 +7,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 from urllib.parse import quote, urlencode
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
 from websockets.sync.client import ClientConnection, connect
 
 from crucible.client.address import is_loopback
 from crucible.client.transport import Endpoint, Transport, bearer, unreachable
-from crucible.client.views import EventView, HealthView, JobView, LogPage, ProgressView, View
 from crucible.core.errors import TimedOut, Unreachable
 from crucible.core.ids import is_id, short
+from crucible.core.views.frames import AnyFrame, Cursors, EventFrame, Frame, JobFrame, LogFrame
+from crucible.core.views.jobs import JobView
+from crucible.core.views.records import EventView, LogPage
 
 OPEN_SECONDS = 10.0
 GOING_AWAY = frozenset({1001, 1012})
 """Close codes of a server that was told to stop; a crash has none."""
 
 MAX_FRAME = 16 * 1024 * 1024
-
-
-@dataclass(frozen=True)
-class Cursors:
-    """What has been seen: the number of the last event, and the next byte of an attempt's log."""
-
-    event: int = 0
-    attempt: int | None = None
-    offset: int = 0
-
-
-class Frame(View):
-    """One thing that happened. `stream` says which field is set: event, text (log), progress, series, health, job."""
-
-    stream: str
-    cursor: int | None = None
-    attempt: int | None = None
-    text: str | None = None
-    event: EventView | None = None
-    progress: ProgressView | None = None
-    series: dict[str, object] | None = None
-    health: HealthView | None = None
-    job: JobView | None = None
-
-    def as_json(self) -> dict[str, object]:
-        return self.model_dump(mode="json", exclude_unset=True)
 
 
 class Source(Protocol):
@@ -129,24 +105,25 @@ class _Seen:
         self.ended = False
 
     def new(self, frame: Frame) -> bool:
-        if frame.stream == "event" and frame.cursor is not None:
-            return self._new_event(frame.cursor)
-        if frame.stream == "log" and frame.cursor is not None:
-            return self._new_text(frame.attempt or 0, frame.cursor)
-        if frame.job is not None:
-            self.ended = frame.job.ended
+        match frame:
+            case EventFrame():
+                return self._new_event(frame.cursor)
+            case LogFrame():
+                return self._new_text(frame.attempt, frame.cursor)
+            case JobFrame():
+                self.ended = frame.job.ended
         return True
 
     def _new_event(self, cursor: int) -> bool:
-        if cursor <= self.cursors.event:
+        if cursor <= self.cursors.after:
             return False
-        self.cursors = replace(self.cursors, event=cursor)
+        self.cursors = self.cursors.model_copy(update={"after": cursor})
         return True
 
     def _new_text(self, attempt: int, cursor: int) -> bool:
         if (attempt, cursor) <= (self.cursors.attempt or 0, self.cursors.offset):
             return False
-        self.cursors = replace(self.cursors, attempt=attempt, offset=cursor)
+        self.cursors = self.cursors.model_copy(update={"attempt": attempt, "offset": cursor})
         return True
 
 
@@ -224,7 +201,8 @@ def _socket(link: Link, ref: str, seen: _Seen, timing: Timing) -> Iterator[Frame
     with _opened(link, ref, seen.cursors) as connection:
         try:
             while True:
-                yield _frame(_received(connection, timing))
+                if (frame := _frame(_received(connection, timing))) is not None:
+                    yield frame
         except ConnectionClosed as closed:
             code = closed.rcvd.code if closed.rcvd else None
             if code == 1008:
@@ -249,7 +227,7 @@ def _last_look(link: Link, ref: str) -> Iterator[Frame]:
     job = link.source.job(ref)
     if not job.ended:
         raise _Lost("The server closed the stream before the job's end.")
-    yield Frame(stream="job", job=job)
+    yield JobFrame(job=job)
 
 
 @contextmanager
@@ -276,18 +254,22 @@ def _opened(link: Link, ref: str, cursors: Cursors) -> Iterator[ClientConnection
 
 
 def _address(endpoint: Endpoint, ref: str, cursors: Cursors) -> str:
-    query: dict[str, str | int] = {"after": cursors.event, "offset": cursors.offset}
-    if cursors.attempt:
-        query["attempt"] = cursors.attempt
+    query = cursors.model_dump(exclude_none=True)
     base = "ws" + endpoint.url.removeprefix("http")
     return f"{base}/api/v1/jobs/{quote(ref, safe='')}/stream?{urlencode(query)}"
 
 
-def _frame(text: str | bytes) -> Frame:
+def _frame(text: str | bytes) -> Frame | None:
+    """The frame in a message; None for one of a kind that only newer servers send."""
     try:
-        return Frame.model_validate_json(text)
+        return _FRAMES.validate_json(text)
     except ValidationError as error:
+        if error.errors()[0]["type"] == "union_tag_invalid":
+            return None
         raise _NoWebSocket(str(error)) from error
+
+
+_FRAMES: TypeAdapter[Frame] = TypeAdapter(AnyFrame)
 
 
 # By polling
@@ -296,10 +278,10 @@ def _frame(text: str | bytes) -> Frame:
 def _polling(link: Link, ref: str, seen: _Seen, timing: Timing) -> Iterator[Frame]:
     while True:
         job = link.source.job(ref)  # before the log: if it has ended, the log read next is all there is
-        for event in link.source.events(ref, after=seen.cursors.event):
-            yield Frame(stream="event", cursor=event.n, event=event)
+        for event in link.source.events(ref, after=seen.cursors.after):
+            yield EventFrame(cursor=event.n, event=event)
         complete = yield from _new_text(link.source, ref, seen)
-        yield Frame(stream="job", job=job)
+        yield JobFrame(job=job)
         if (job.ended and complete) or timing.stopped:
             return
         timing.clock.sleep(timing.poll)
@@ -313,7 +295,7 @@ def _new_text(source: Source, ref: str, seen: _Seen) -> Generator[Frame, None, b
         attempt = page.attempt or None
         if page.data:
             text = page.data.decode("utf-8", errors="replace")
-            yield Frame(stream="log", attempt=page.attempt, cursor=page.next, text=text)
+            yield LogFrame(attempt=page.attempt, cursor=page.next, text=text)
             offset = page.next
         elif not page.complete:
             return page.attempts == 0

@@ -10,9 +10,9 @@ from crucible.client.api import Api
 from crucible.client.payload import Payload
 from crucible.client.payload.near import nearest
 from crucible.client.placeviews import BackendPage
-from crucible.client.views import JobView
 from crucible.core.errors import BadInput, UnknownName
 from crucible.core.spec import JobSpec
+from crucible.core.views.jobs import JobView
 from crucible.wire.bundle import Bundle, make_bundle
 
 LISTED = "`crucible backends` lists those of the server, and what connects others."

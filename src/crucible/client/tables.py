@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, overload
 
-from crucible.client.views import MetricsView
 from crucible.core.errors import Trouble
+from crucible.core.views.records import MetricsView
 
 if TYPE_CHECKING:
     from typing import Any

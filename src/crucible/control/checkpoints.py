@@ -15,11 +15,12 @@ from crucible.control.db import schema as t
 from crucible.control.db.statement import Row, Statement, inserting
 from crucible.control.ports import Ids
 from crucible.control.unit import Unit
-from crucible.control.views import View, iso
+from crucible.control.views import iso
 from crucible.core.errors import Conflict, NotFound
 from crucible.core.ids import Prefix, is_id, short
 from crucible.core.lifecycle import Event, Step, World
 from crucible.core.people import OWNER, Identity, Permission
+from crucible.core.views.jobs import CheckpointMark, CheckpointView
 from crucible.storage.layout import checked_sha256, checkpoint_key
 from crucible.wire.desired import Resume
 from crucible.wire.paths import safe_name
@@ -81,46 +82,49 @@ def resume_of(conn: Connection, checkpoint: str) -> Resume | None:
     return Resume(row["id"], row["name"], row["form"], row["size"], row["sha256"], row["step"])
 
 
-def listed(conn: Connection, job: str, *, higher_is_better: bool) -> list[View]:
-    """All checkpoints of a job, newest first, also those that are no longer kept."""
+def list_checkpoints(conn: Connection, job: str, *, higher_is_better: bool) -> tuple[CheckpointView, ...]:
+    """Return all checkpoints of a job, newest first, also those that are no longer kept."""
     query = _ALL.where(t.checkpoints.c.job == job).order_by(*_NEWEST_FIRST)
     rows = conn.execute(query).mappings().all()
     kept = [row for row in rows if row["pruned_at"] is None]
     latest = kept[0]["id"] if kept else None
     best = _best(kept, higher_is_better=higher_is_better)
-    return [_view(row, latest=row["id"] == latest, best=row["id"] == best) for row in rows]
+    return tuple(_view(row, latest=row["id"] == latest, best=row["id"] == best) for row in rows)
 
 
-def newest_of(conn: Connection, job: str) -> View | None:
+def newest_of(conn: Connection, job: str) -> CheckpointMark | None:
     """The newest that is kept, in short."""
     row = _NEWEST.first(conn, job=job)
-    return None if row is None else _in_short(row)
+    return None if row is None else mark(row)
 
 
-def newest_of_each(conn: Connection, jobs: Sequence[str]) -> dict[str, View]:
+def newest_of_each(conn: Connection, jobs: Sequence[str]) -> dict[str, CheckpointMark]:
     """The same for many jobs at once, of those that have any."""
     rows = _KEPT.all(conn, jobs=jobs)
-    return {row["job"]: _in_short(row) for row in rows}  # the last of each job is its newest
+    return {row["job"]: mark(row) for row in rows}  # the last of each job is its newest
 
 
-def _in_short(row: Row) -> View:
-    return {"id": row["id"], "short": short(row["id"]), "name": row["name"], "step": row["step"]}
+def mark(row: Row) -> CheckpointMark:
+    return CheckpointMark(id=row["id"], short=short(row["id"]), name=row["name"], step=row["step"])
 
 
-def found(views: list[View], ref: str, job: str) -> View:
-    """The one that a person means: an id, a name (the newest of it), `latest`, `best`, or an ending of one id."""
-    kept = [view for view in views if view["kept"]]
-    exact = [view for view in kept if ref in (view["id"], view["short"], view["name"])]
-    named = exact or [view for view in kept if ref in (LATEST, BEST) and view[ref]]
+def find(views: Sequence[CheckpointView], ref: str, job: str) -> CheckpointView:
+    """Return the one that a person means: an id, a name (the newest of it), `latest`, `best`, or an ending of one id.
+
+    Raises NotFound, Conflict.
+    """
+    kept = [view for view in views if view.kept]
+    exact = [view for view in kept if ref in (view.id, view.short, view.name)]
+    named = exact or [view for view in kept if (view.latest and ref == LATEST) or (view.best and ref == BEST)]
     if named:
         return named[0]
-    endings = [view for view in kept if len(ref) >= SHORTEST_ENDING and str(view["id"]).endswith(ref)]
+    endings = [view for view in kept if len(ref) >= SHORTEST_ENDING and view.id.endswith(ref)]
     if len(endings) > 1:
         raise Conflict(f"{ref!r} fits several checkpoints.", fix="Type more of the id.")
     if endings:
         return endings[0]
-    gone = next((v for v in views if ref in (v["id"], v["short"], v["name"])), None)
-    why = f"It was removed: {gone['why']}." if gone else ""
+    gone = next((view for view in views if ref in (view.id, view.short, view.name)), None)
+    why = f"It was removed: {gone.why}." if gone else ""
     if ref == BEST and kept:
         why = "None of those that are kept has a metric."
     raise NotFound(
@@ -128,9 +132,8 @@ def found(views: list[View], ref: str, job: str) -> View:
     )
 
 
-def stored_file(job: str, view: View) -> StoredFile:
-    sha256 = str(view["sha256"])
-    return StoredFile(checkpoint_key(job, sha256), int(str(view["size"])), sha256)
+def stored_file(job: str, view: CheckpointView) -> StoredFile:
+    return StoredFile(checkpoint_key(job, view.sha256), view.size, view.sha256)
 
 
 _TOLD = ("name", "form", "size", "sha256", "step", "metric")
@@ -212,20 +215,20 @@ def _whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST
 
 
-def _view(row: RowMapping, *, latest: bool, best: bool) -> View:
-    return {
-        "id": row["id"],
-        "short": short(row["id"]),
-        "name": row["name"],
-        "form": row["form"],
-        "step": row["step"],
-        "metric": row["metric"],
-        "size": row["size"],
-        "sha256": row["sha256"],
-        "attempt": row["number"],
-        "stored_at": iso(row["stored_at"]),
-        "kept": row["pruned_at"] is None,
-        "why": row["why"] or None,
-        "latest": latest,
-        "best": best,
-    }
+def _view(row: RowMapping, *, latest: bool, best: bool) -> CheckpointView:
+    return CheckpointView(
+        id=row["id"],
+        short=short(row["id"]),
+        name=row["name"],
+        form=row["form"],
+        step=row["step"],
+        metric=row["metric"],
+        size=row["size"],
+        sha256=row["sha256"],
+        attempt=row["number"],
+        stored_at=iso(row["stored_at"]),
+        kept=row["pruned_at"] is None,
+        why=row["why"] or None,
+        latest=latest,
+        best=best,
+    )

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from sqlalchemy import Connection
 
 from crucible.control import points, repository
-from crucible.control.views import View
-from crucible.core.comparison import Compared, Comparison, Line, Measured, Value, arguments_of, compare
+from crucible.core.comparison import Compared, Line, Measured, Value, arguments_of, compare
 from crucible.core.errors import BadInput
 from crucible.core.health import SYSTEM
+from crucible.core.views.comparisons import ComparedView, ComparisonView, LineView, MeasuresView
+from crucible.core.views.jobs import BriefJobView, JobView
 
 FEWEST, MOST = 2, 20
-_SHOWN = ("kind", "tier", "backend", "market", "rerun_of")
 
 
 def check_count(refs: Sequence[str]) -> None:
@@ -26,51 +26,46 @@ def check_count(refs: Sequence[str]) -> None:
         )
 
 
-def compared(conn: Connection, jobs: Sequence[View]) -> View:
-    """The jobs side by side. `jobs` are their views, in the order in which they are to be shown."""
-    found = compare([Compared(_config(view), _measured(conn, str(view["id"]))) for view in jobs])
-    return {"jobs": [_job(view) for view in jobs], **_sections(found)}
-
-
-def _sections(found: Comparison) -> View:
-    return {
-        "config": [_line(line) for line in found.config],
-        "metrics": {"last": [_line(line) for line in found.last], "best": [_line(line) for line in found.best]},
-    }
-
-
-def _line(line: Line) -> View:
-    return {"name": line.name, "values": list(line.values), "differs": line.differs, "winner": line.winner}
-
-
-def _job(view: View) -> View:
-    told = (
-        *("id", "short", "name", "source", "status", "phase", "simulated", "created_at"),
-        *("ran_seconds", "cost", "progress", "exit_code"),
+def compared(conn: Connection, jobs: Sequence[JobView]) -> ComparisonView:
+    """Return the jobs side by side, in this order, each with its health."""
+    found = compare([Compared(_config(job), _measured(conn, job.id)) for job in jobs])
+    return ComparisonView(
+        jobs=tuple(map(_job, jobs)),
+        config=_lines(found.config),
+        metrics=MeasuresView(last=_lines(found.last), best=_lines(found.best)),
     )
-    health = view.get("health")
-    verdict = health.get("verdict") if isinstance(health, Mapping) else None
-    return {**{name: view[name] for name in told}, "verdict": verdict}
 
 
-def _config(view: View) -> dict[str, Value]:
+def _lines(lines: Sequence[Line]) -> tuple[LineView, ...]:
+    return tuple(
+        LineView(name=line.name, values=line.values, differs=line.differs, winner=line.winner) for line in lines
+    )
+
+
+def _job(job: JobView) -> ComparedView:
+    brief = {name: getattr(job, name) for name in BriefJobView.model_fields}
+    return ComparedView(**brief, verdict=job.health.verdict if job.health else None)
+
+
+def _config(job: JobView) -> dict[str, Value]:
     """What may be shown of a job's settings: never its environment variables, which may hold secrets."""
-    command = view["command"]
-    plain = {name: _value(view[name]) for name in _SHOWN}
-    resources, source, environment = (_mapping(view[name]) for name in ("resources", "source", "environment"))
-    said = arguments_of([str(word) for word in command]) if isinstance(command, list) else {}
+    source = job.source
     return {
-        **{f"--{name}" if name != "command" else name: value for name, value in said.items()},
-        **plain,
-        **{f"resources.{name}": _value(value) for name, value in resources.items()},
-        **{f"source.{name}": _value(source.get(name)) for name in ("kind", "path", "url", "commit", "dirty")},
-        "python": _value(environment.get("interpreter") or environment.get("origin")),
-        "tags": ", ".join(map(str, tags)) if isinstance(tags := view["tags"], list) else "",
+        **{f"--{name}" if name != "command" else name: value for name, value in arguments_of(job.command).items()},
+        "kind": job.kind,
+        "tier": job.tier,
+        "backend": job.backend,
+        "market": job.market,
+        "rerun_of": job.rerun_of,
+        **{f"resources.{name}": _value(value) for name, value in job.resources.model_dump().items()},
+        "source.kind": source.kind,
+        "source.path": source.path,
+        "source.url": source.url,
+        "source.commit": source.commit,
+        "source.dirty": source.dirty,
+        "python": job.environment.interpreter or job.environment.origin,
+        "tags": ", ".join(job.tags),
     }
-
-
-def _mapping(value: object) -> Mapping[str, object]:
-    return value if isinstance(value, Mapping) else {}
 
 
 def _value(value: object) -> Value:

@@ -9,11 +9,12 @@ from sqlalchemy import Connection, bindparam, select
 from crucible.control import points
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement
-from crucible.control.views import View, iso
+from crucible.control.views import iso
 from crucible.core.health import SYSTEM, Finding, Judgement, Part, Point, Signs, Stage, judge, wanted
 from crucible.core.ids import short
 from crucible.core.lifecycle import Attempt, Job, JobState, World
 from crucible.core.states import Condition
+from crucible.core.views.jobs import FindingView, HealthView, ProgressView
 
 POINTS = 512
 """Of each series, to see its course."""
@@ -36,12 +37,12 @@ _STAGES = {
 }
 
 
-def job_health(conn: Connection, world: World, progress: object, now: float) -> View:
-    """The judgement of a job. Reads a bounded number of points, however many there are."""
+def job_health(conn: Connection, world: World, progress: ProgressView | None, now: float) -> HealthView:
+    """Return the judgement of a job. Reads a bounded number of points, however many there are."""
     return health_view(judge(signs_of(conn, world, progress, now)), now)
 
 
-def signs_of(conn: Connection, world: World, progress: object, now: float) -> Signs:
+def signs_of(conn: Connection, world: World, progress: ProgressView | None, now: float) -> Signs:
     job, line = world.job, _line(world.attempts)
     last = line[-1] if line else None
     stage = _STAGES.get(job.state, Stage.WAITING)
@@ -53,7 +54,7 @@ def signs_of(conn: Connection, world: World, progress: object, now: float) -> Si
         stage,
         series,
         tails,
-        fraction=_number(progress, "fraction"),
+        fraction=progress.fraction if progress else None,
         ran_seconds=max(now - last.started_at, 0.0),
         quiet_seconds=_quiet(conn, last.id, now),
         gpus=sum(len(slot.allocation.gpus) for slot in last.slots),
@@ -64,28 +65,28 @@ def signs_of(conn: Connection, world: World, progress: object, now: float) -> Si
     )
 
 
-def health_view(judged: Judgement, now: float) -> View:
+def health_view(judged: Judgement, now: float) -> HealthView:
     worst = judged.worst
-    return {
-        "verdict": judged.verdict.value,
-        "level": judged.level.value,
-        "message": worst.message,
-        "advice": worst.advice or None,
-        "findings": [_finding_view(finding) for finding in judged.findings],
-        "judged_at": iso(now),
-    }
+    return HealthView(
+        verdict=judged.verdict.value,
+        level=judged.level.value,
+        message=worst.message,
+        advice=worst.advice or None,
+        findings=tuple(map(_finding_view, judged.findings)),
+        judged_at=iso(now),
+    )
 
 
-def _finding_view(finding: Finding) -> View:
-    return {
-        "verdict": finding.verdict.value,
-        "level": finding.level.value,
-        "message": finding.message,
-        "advice": finding.advice or None,
-        "series": finding.series,
-        "step": finding.step,
-        "evidence": dict(finding.evidence),
-    }
+def _finding_view(finding: Finding) -> FindingView:
+    return FindingView(
+        verdict=finding.verdict.value,
+        level=finding.level.value,
+        message=finding.message,
+        advice=finding.advice or None,
+        series=finding.series,
+        step=finding.step,
+        evidence=dict(finding.evidence),
+    )
 
 
 def _line(attempts: Sequence[Attempt]) -> list[Attempt]:
@@ -140,11 +141,6 @@ def _part(series: points.Series) -> Part:
 def _quiet(conn: Connection, attempt: str, now: float) -> float | None:
     last = _LAST_OUTPUT.value(conn, attempt=attempt)
     return None if last is None else max(now - float(last), 0.0)
-
-
-def _number(progress: object, name: str) -> float | None:
-    value = progress.get(name) if isinstance(progress, dict) else None
-    return float(value) if isinstance(value, int | float) else None
 
 
 def _reason(job: Job) -> str:

@@ -10,7 +10,7 @@ import structlog
 from sqlalchemy import bindparam, delete, select, update
 
 from crucible.backends.base import MachineRef, Metered, Meters
-from crucible.control import codec, queries
+from crucible.control import bulk_views, codec
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement, inserting
 from crucible.control.places import Places
@@ -89,7 +89,7 @@ def _write(unit: Unit, machines: Sequence[Machine], metered: Sequence[Metered], 
     told: dict[str, list[Metered]] = {}
     for entry in metered:
         told.setdefault(entry.ref.machine, []).append(entry)
-    known = queries.segments_of(unit.conn, [machine.id for machine in machines])
+    known = bulk_views.segments_of(unit.conn, [machine.id for machine in machines])
     for machine in machines:
         entries, before = told.get(machine.id, []), known.get(machine.id, [])
         after = _merged(before, entries, asked_at) if entries else before

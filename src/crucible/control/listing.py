@@ -7,14 +7,14 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, Table, and_, func, or_, select
 
-from crucible.control import crowds, cursors
+from crucible.control import bulk_views, cursors
 from crucible.control.db import schema as t
 from crucible.control.labels import fold
-from crucible.control.views import View
 from crucible.core.ids import is_id
 from crucible.core.jobfilter import ANY_ENDING, JobFilter
 from crucible.core.people import OWNER, Identity, Permission
 from crucible.core.tags import Tag
+from crucible.core.views.jobs import JobPage
 
 LARGEST_PAGE = 500
 MANY = 2000
@@ -45,15 +45,15 @@ def within(wanted: JobFilter, who: Identity, permission: Permission = Permission
 
 def list_jobs(
     conn: Connection, wanted: JobFilter, limit: int, cursor: str | None, now: float, who: Identity = OWNER
-) -> View:
-    """`next` is the cursor of the following page."""
+) -> JobPage:
+    """Return a page of the jobs that fit and that the caller may see, newest first."""
     size = min(max(limit, 1), LARGEST_PAGE)
     ids = fitting(conn, within(wanted, who), size + 1, read_cursor(cursor))
     page = ids[:size]
-    return {
-        "items": crowds.job_views(conn, page, now),
-        "next": write_cursor(page[-1]) if len(ids) > len(page) else None,
-    }
+    return JobPage(
+        items=tuple(bulk_views.job_views(conn, page, now)),
+        next=write_cursor(page[-1]) if len(ids) > len(page) else None,
+    )
 
 
 def fitting(conn: Connection, his: Within, limit: int, before: str | None = None) -> list[str]:

@@ -14,6 +14,7 @@ from crucible.control.tails import Tails
 from crucible.core.errors import NotFound
 from crucible.core.ids import short
 from crucible.core.lifecycle import AttemptState, JobState
+from crucible.core.views.records import LogPage
 from crucible.storage import LogStore, Segment
 from crucible.storage.layout import log_segment_key
 
@@ -31,21 +32,6 @@ _WITHIN = Statement(
     .order_by(_s.start)
 )
 _SINCE = Statement(select(_s.start).where(*_MINE, _s.stored_at >= bindparam("since")).order_by(_s.start).limit(1))
-
-
-@dataclass(frozen=True)
-class LogPage:
-    """Bytes `start` to `next` of an attempt's output.
-
-    `complete`: the attempt is over and nothing follows `next`.
-    """
-
-    attempt: int
-    attempts: int
-    start: int
-    next: int
-    complete: bool
-    data: bytes
 
 
 @dataclass(frozen=True)
@@ -72,7 +58,7 @@ class Logs:
         extent = await self._ports.db.read(lambda conn: _extent(conn, job, attempt, offset, size, since, reach))
         if extent is None:
             over = await self._ports.db.read(lambda conn: _over(conn, job))
-            return LogPage(0, 0, 0, 0, over, b"")
+            return LogPage(attempt=0, attempts=0, start=0, next=0, complete=over, data=b"")
         start = extent.start
         data = await self._ports.calls.run(
             "store", lambda: self._store.read(extent.segments, start, size), READ_DEADLINE
@@ -81,7 +67,9 @@ class Logs:
             data += self._tails.read(extent.id, start + len(data), size - len(data))
         following = start + len(data)
         complete = extent.ended and following >= extent.end
-        return LogPage(extent.number, extent.attempts, start, following, complete, data)
+        return LogPage(
+            attempt=extent.number, attempts=extent.attempts, start=start, next=following, complete=complete, data=data
+        )
 
 
 def _over(conn: Connection, job: str) -> bool:

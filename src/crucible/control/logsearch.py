@@ -11,7 +11,7 @@ import binascii
 import re
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from sqlalchemy import Connection, bindparam, select
 
@@ -20,10 +20,10 @@ from crucible.control.db.statement import Row, Statement
 from crucible.control.grep import Block, Hit, Pattern, lines_of, search
 from crucible.control.ports import Ports
 from crucible.control.tails import KEEP_BYTES, Tails
-from crucible.control.views import View
 from crucible.core.errors import BadInput, NotFound
 from crucible.core.ids import short
 from crucible.core.lifecycle import AttemptState
+from crucible.core.views.found import HitPage, HitView, SearchedView
 from crucible.storage import LogStore, Segment
 from crucible.storage.layout import log_segment_key
 
@@ -90,8 +90,8 @@ class LogSearch:
         self._tails = tails
         self._store = LogStore(ports.store)
 
-    async def find(self, job: str, query: Query) -> View:
-        """A page of hits in the order of the output. Whoever cancels this ends the search too."""
+    async def find(self, job: str, query: Query) -> HitPage:
+        """Return a page of hits in the order of the output. Whoever cancels this ends the search too."""
         spot = read_cursor(query.cursor)
         outputs = await self._ports.db.read(lambda conn: self._outputs(conn, job, query.attempt, spot))
         gone = threading.Event()
@@ -181,11 +181,23 @@ def read_cursor(cursor: str | None) -> _Spot:
     return _Spot(*map(int, found.groups()))
 
 
-def _view(found: _Found, *, complete: bool) -> View:
-    items = [{"attempt": attempt, **asdict(hit)} for attempt, hit in found.hits]
-    return {
-        "items": items,
-        "next": None if found.next is None else write_cursor(found.next),
-        "complete": complete,
-        "searched": {"lines": found.lines, "bytes": found.bytes},
-    }
+def _view(found: _Found, *, complete: bool) -> HitPage:
+    return HitPage(
+        items=tuple(_hit(attempt, hit) for attempt, hit in found.hits),
+        next=None if found.next is None else write_cursor(found.next),
+        complete=complete,
+        searched=SearchedView(lines=found.lines, bytes=found.bytes),
+    )
+
+
+def _hit(attempt: int, hit: Hit) -> HitView:
+    return HitView(
+        attempt=attempt,
+        line=hit.line,
+        offset=hit.offset,
+        column=hit.column,
+        text=hit.text,
+        cut=hit.cut,
+        before=hit.before,
+        after=hit.after,
+    )

@@ -11,7 +11,7 @@ from crucible.control.unit import Unit
 from crucible.control.views import iso
 from crucible.core.errors import Conflict, NotFound
 from crucible.core.ids import Prefix, short
-from crucible.core.views.found import NoteView
+from crucible.core.views.jobs import NoteView
 
 MAX_NOTES = 100
 

@@ -109,7 +109,7 @@ class Plans:
             **planviews.understood(profile, work),
             **self._offered(request, routed, experience),
             "hours_said": request.hours is not None,
-            "accuracy": accuracy_view(experience.accuracy),
+            "accuracy": accuracy_view(experience.accuracy).as_json(),
             "chosen": chosen,
             "job": planviews.to_submit(chosen or waits, request, self._sizes(best, request, work)),
             "waits": waits is not None,

@@ -2,48 +2,49 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Select, bindparam, func, select
 
-from crucible.control import checkpoints, codec, health, labels, points, repository
+from crucible.control import (
+    bulk_views,
+    checkpoints,
+    codec,
+    health,
+    labels,
+    notes,
+    points,
+    repository,
+    results,
+)
 from crucible.control.db import schema as t
-from crucible.control.db.statement import Row, Statement
-from crucible.control.queue import first_in_turn
-from crucible.control.views import MOST_AHEAD, View, event_view, job_view, machine_view
+from crucible.control.db.statement import Statement
+from crucible.control.views import (
+    Details,
+    event_view,
+    job_view,
+    machine_view,
+)
 from crucible.core.errors import Conflict, CrucibleError, Forbidden, NotFound
 from crucible.core.ids import is_id, short
-from crucible.core.lifecycle import Job, JobState, MachineState, World
+from crucible.core.lifecycle import JobState, MachineState, World
 from crucible.core.people import OWNER, Identity, Permission
-from crucible.core.pricing import Segment
 from crucible.core.spec import JobSpec
 from crucible.core.states import Status, states_of
+from crucible.core.views.jobs import CheckpointPage, HealthView, JobView
 from crucible.core.views.places import MachinePage, MachineView
+from crucible.core.views.records import ArtifactPage, ArtifactView, EventPage, MetricsView, SeriesView
 
 LARGEST_PAGE = 500
 TERMINAL = tuple(s.value for s in JobState if s.terminal)
 ACTIVE = tuple(s.value for s in JobState if not s.terminal)
 
-Details = Mapping[str, Mapping[str, object]]
-"""By the attempt."""
-
 _j = t.jobs.c
 _ID = Statement(select(_j.id, _j.project).where(_j.id == bindparam("job")))
-_c, _ck = t.attempts.c, t.checkpoints.c
-_DETAILS = Statement(
-    select(_c.id, _c.progress, _c.facts, _ck.id.label("checkpoint"), _ck.name, _ck.step)
-    .join(t.checkpoints, _ck.id == _c.resume_from, isouter=True)
-    .where(_c.id.in_(bindparam("attempts", expanding=True)))
-)
+_c = t.attempts.c
 _LAST_ATTEMPT = Statement(select(_c.id).where(_c.job == bindparam("of_job")).order_by(_c.number.desc()).limit(1))
-_SEGMENTS = Statement(
-    select(t.price_segments)
-    .where(t.price_segments.c.machine.in_(bindparam("machines", expanding=True)))
-    .order_by(t.price_segments.c.machine, t.price_segments.c.n)
-)
 
 
 def find_job(conn: Connection, ref: str, who: Identity = OWNER) -> Found:
@@ -104,41 +105,53 @@ def try_to_find(conn: Connection, ref: str, who: Identity, permission: Permissio
     return found.id
 
 
-def one_job(conn: Connection, job: str, now: float) -> View:
-    world = existing(conn, job)
-    return shown(conn, world, details_of(conn, [a.id for a in world.attempts]), now)
+def one_job(conn: Connection, job: str, now: float) -> JobView:
+    """Return the job without its output, metrics and health. Raises NotFound."""
+    world = _world(conn, job)
+    return _view(conn, world, bulk_views.details_of(conn, [a.id for a in world.attempts]), now)
 
 
-def job_health(conn: Connection, job: str, now: float) -> View:
-    """How a job does, judged from what is stored of it."""
-    world = existing(conn, job)
-    return judged(conn, world, details_of(conn, [a.id for a in world.attempts[-1:]]), now)
+def job_detail(conn: Connection, job: str, now: float) -> JobView:
+    """Return all that is stored of a job but its output and its plan. Raises NotFound."""
+    world = _world(conn, job)
+    details = bulk_views.details_of(conn, [attempt.id for attempt in world.attempts])
+    more = {
+        "metrics": latest_metrics(conn, job),
+        "health": _health(conn, world, details, now),
+        "result": results.result_of_job(conn, job),
+        "notes": tuple(notes.list_notes(conn, job)),
+    }
+    return _view(conn, world, details, now).model_copy(update=more)
 
 
-def existing(conn: Connection, job: str) -> World:
+def job_health(conn: Connection, job: str, now: float) -> HealthView:
+    """Return how a job does, judged from what is stored of it. Raises NotFound."""
+    world = _world(conn, job)
+    return _health(conn, world, bulk_views.details_of(conn, [a.id for a in world.attempts[-1:]]), now)
+
+
+def _world(conn: Connection, job: str) -> World:
     world = repository.load_world(conn, job)
     if world is None:
         raise NotFound(f"There is no job {short(job)}.", fix="`crucible jobs` lists them.")
     return world
 
 
-def shown(conn: Connection, world: World, details: Details, now: float) -> View:
-    """The job of this world, `details` being those of all its attempts."""
+def _view(conn: Connection, world: World, details: Details, now: float) -> JobView:
     job = world.job
-    ahead = jobs_ahead(conn, [job]).get(job.id, 0)
+    ahead = bulk_views.jobs_ahead(conn, [job]).get(job.id, 0)
     newest = checkpoints.newest_of(conn, job.id)
     called = labels.of(conn, [job.id]).get(job.id)
-    return job_view(world, details, segments_of(conn, world.machines), ahead, now, newest, called)
+    return job_view(world, details, bulk_views.segments_of(conn, world.machines), ahead, now, newest, called)
 
 
-def judged(conn: Connection, world: World, details: Details, now: float) -> View:
-    """How it does, by what its last attempt told and all that is stored of it."""
-    last = world.attempts[-1].id if world.attempts else ""
-    return health.job_health(conn, world, details.get(last, {}).get("progress"), now)
+def _health(conn: Connection, world: World, details: Details, now: float) -> HealthView:
+    last = details.get(world.attempts[-1].id) if world.attempts else None
+    return health.job_health(conn, world, last.progress if last else None, now)
 
 
-def list_events(conn: Connection, job: str | None, after: int, limit: int, who: Identity = OWNER) -> list[View]:
-    """One job's events by their number, or by cursor those of all jobs that he may see."""
+def list_events(conn: Connection, job: str | None, after: int, limit: int, who: Identity = OWNER) -> EventPage:
+    """Return one job's events by their number, or by cursor those of all jobs that the caller may see."""
     c = t.events.c
     query = select(t.events).limit(min(max(limit, 1), 1000))
     if job is None:
@@ -148,18 +161,18 @@ def list_events(conn: Connection, job: str | None, after: int, limit: int, who: 
     else:
         query = query.where(c.job == job, c.n > after).order_by(c.n)
     rows = conn.execute(query).mappings().all()
-    return [event_view(dict(row), with_job=job is None) for row in rows]
+    return EventPage(items=tuple(event_view(dict(row), with_job=job is None) for row in rows))
 
 
-def list_checkpoints(conn: Connection, job: str) -> list[View]:
-    """Newest first, also those that are no longer kept."""
+def list_checkpoints(conn: Connection, job: str) -> CheckpointPage:
+    """Return the checkpoints of a job, newest first, also those that are no longer kept."""
     spec = conn.execute(select(t.jobs.c.spec).where(t.jobs.c.id == job)).scalar_one()
     higher = JobSpec.model_validate_json(spec).keep.higher_is_better
-    return checkpoints.listed(conn, job, higher_is_better=higher)
+    return CheckpointPage(items=checkpoints.list_checkpoints(conn, job, higher_is_better=higher))
 
 
-def list_artifacts(conn: Connection, job: str) -> list[View]:
-    """The newest of each path, over all attempts."""
+def list_artifacts(conn: Connection, job: str) -> ArtifactPage:
+    """Return the newest of each path, over all attempts."""
     c = t.artifacts.c
     rows = conn.execute(
         select(c.path, c.size, c.sha256, c.attempt, t.attempts.c.number)
@@ -168,25 +181,21 @@ def list_artifacts(conn: Connection, job: str) -> list[View]:
         .order_by(t.attempts.c.number, c.path)
     ).all()
     newest = {
-        r.path: {
-            "path": r.path,
-            "size": r.size,
-            "sha256": r.sha256,
-            "attempt": r.number,
-            "attempt_id": r.attempt,
-        }
+        r.path: ArtifactView(path=r.path, size=r.size, sha256=r.sha256, attempt=r.number, attempt_id=r.attempt)
         for r in rows
     }
-    return [newest[path] for path in sorted(newest)]
+    return ArtifactPage(items=tuple(newest[path] for path in sorted(newest)))
 
 
-def metrics(conn: Connection, job: str, names: Sequence[str], most: int) -> View:
-    """The series of the latest attempt that reported any."""
+def metrics(conn: Connection, job: str, names: Sequence[str], most: int) -> MetricsView:
+    """Return the series of the latest attempt that reported any."""
     for attempt in reversed(repository.load_attempts(conn, job)):
         found = points.read(conn, attempt.id, names, most)
         if found:
-            return {"attempt": attempt.number, "series": {name: _series_view(s) for name, s in found.items()}}
-    return {"attempt": None, "series": {}}
+            return MetricsView(
+                attempt=attempt.number, series={name: _series_view(series) for name, series in found.items()}
+            )
+    return MetricsView()
 
 
 def latest_metrics(conn: Connection, job: str) -> dict[str, float | None]:
@@ -199,7 +208,7 @@ def one_machine(conn: Connection, machine: str, now: float) -> MachineView:
     row = repository.load_machine(conn, machine)
     if row is None:
         raise NotFound(f"There is no machine {short(machine)}.", fix="`crucible machines --all` lists them.")
-    return machine_view(row, segments_of(conn, [machine]).get(machine, ()), now)
+    return machine_view(row, bulk_views.segments_of(conn, [machine]).get(machine, ()), now)
 
 
 def list_machines(conn: Connection, now: float, *, gone_too: bool = True, who: Identity = OWNER) -> MachinePage:
@@ -211,7 +220,7 @@ def list_machines(conn: Connection, now: float, *, gone_too: bool = True, who: I
     if not gone_too:
         query = query.where(t.machines.c.state != MachineState.GONE.value)
     machines = [codec.machine_of(row) for row in conn.execute(query).mappings().all()]
-    prices = segments_of(conn, [m.id for m in machines])
+    prices = bulk_views.segments_of(conn, [m.id for m in machines])
     return MachinePage(items=tuple(machine_view(m, prices.get(m.id, ()), now) for m in machines))
 
 
@@ -238,49 +247,5 @@ def counts(conn: Connection, who: Identity = OWNER) -> Counts:
     )
 
 
-def segments_of(conn: Connection, machines: Iterable[str]) -> dict[str, list[Segment]]:
-    wanted = list(machines)
-    if not wanted:
-        return {}
-    found: dict[str, list[Segment]] = {}
-    for row in _SEGMENTS.all(conn, machines=wanted):
-        segment = Segment(row["starts_at"], row["ends_at"], row["rate"], row["native_id"])
-        found.setdefault(row["machine"], []).append(segment)
-    return found
-
-
-def details_of(conn: Connection, attempts: Sequence[str]) -> dict[str, dict[str, object]]:
-    if not attempts:
-        return {}
-    return {
-        row["id"]: {
-            "progress": json.loads(row["progress"]) if row["progress"] else None,
-            "facts": json.loads(row["facts"]),
-            "resume_from": _resume_view(row) if row["checkpoint"] else None,
-        }
-        for row in _DETAILS.all(conn, attempts=attempts)
-    }
-
-
-def _resume_view(row: Row) -> View:
-    return {"id": row["checkpoint"], "short": short(row["checkpoint"]), "name": row["name"], "step": row["step"]}
-
-
-def jobs_ahead(conn: Connection, jobs: Iterable[Job]) -> dict[str, int]:
-    """How many are before each that waits, up to one more than is told; each queue is read once."""
-    waiting = [job for job in jobs if job.state is JobState.QUEUED]
-    found: dict[str, int] = {}
-    for backend in {job.backend for job in waiting}:
-        turns = {queued.job: n for n, queued in enumerate(first_in_turn(conn, backend, MOST_AHEAD + 1))}
-        found |= {job.id: turns.get(job.id, MOST_AHEAD + 1) for job in waiting if job.backend == backend}
-    return found
-
-
-def _series_view(series: points.Series) -> View:
-    return {
-        "count": series.count,
-        "last": series.last,
-        "min": series.low,
-        "max": series.high,
-        "points": [list(p) for p in series.points],
-    }
+def _series_view(series: points.Series) -> SeriesView:
+    return SeriesView(count=series.count, last=series.last, min=series.low, max=series.high, points=series.points)

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, bindparam, select, update
 
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement, inserting
-from crucible.control.views import View
+from crucible.core.views.jobs import ResultView
 from crucible.wire.results import result_of
 
 _r = t.results.c
@@ -36,9 +36,9 @@ def store(conn: Connection, job: str, attempt: str, data: Mapping[str, object], 
         _ADD.run(conn, attempt=attempt, job=job, **said)
 
 
-def result_of_job(conn: Connection, job: str) -> View | None:
-    """The result of its latest attempt that left one."""
+def result_of_job(conn: Connection, job: str) -> ResultView | None:
+    """Return the result of its latest attempt that left one."""
     row = _NEWEST.first(conn, job=job)
     if row is None:
         return None
-    return {"kind": row["kind"], "value": json.loads(row["value"]), "attempt": row["number"]}
+    return ResultView(kind=row["kind"], value=json.loads(row["value"]), attempt=row["number"])

@@ -76,8 +76,8 @@ class Revival:
         self.vault.need(unit.conn, job.project, job.spec.secrets.values())
         if checkpoint is None:
             return None
-        views = checkpoints.listed(unit.conn, job.id, higher_is_better=job.spec.keep.higher_is_better)
-        return str(checkpoints.found(views, checkpoint, job.id)["id"])
+        views = checkpoints.list_checkpoints(unit.conn, job.id, higher_is_better=job.spec.keep.higher_is_better)
+        return checkpoints.find(views, checkpoint, job.id).id
 
     async def rerun(self, job: str, key: str | None, who: Identity = OWNER) -> Accepted:
         """A new job from the record of an old one: same code, command, seed and, where known, same packages."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, overload
 
@@ -17,8 +17,20 @@ from crucible.core.lifecycle import Attempt, Job, JobState, Machine, Slot, World
 from crucible.core.offers import Offer
 from crucible.core.people import OWNER
 from crucible.core.pricing import Segment
+from crucible.core.spec import EnvironmentSpec, Source
 from crucible.core.states import Condition
+from crucible.core.views.jobs import (
+    AttemptView,
+    CheckpointMark,
+    CostView,
+    EnvironmentView,
+    JobView,
+    ProgressView,
+    ReasonView,
+    SourceView,
+)
 from crucible.core.views.places import BackendView, BillingView, MachineView, OfferView
+from crucible.core.views.records import EventView
 
 View = dict[str, Any]
 
@@ -29,110 +41,142 @@ MOST_AHEAD = 1000
 """Jobs before one in line that are told by their number."""
 
 
+@dataclass(frozen=True)
+class AttemptDetails:
+    """What the runner of an attempt reported, and the checkpoint that the attempt began with."""
+
+    progress: ProgressView | None = None
+    facts: dict[str, object] | None = None
+    resume_from: CheckpointMark | None = None
+
+
+Details = Mapping[str, AttemptDetails]
+"""By the attempt."""
+
+_NO_DETAILS = AttemptDetails()
+
+
 def job_view(
     world: World,
-    details: Mapping[str, Mapping[str, object]],
+    details: Details,
     prices: Mapping[str, Sequence[Segment]],
     ahead: int,
     now: float,
-    checkpoint: View | None = None,
+    checkpoint: CheckpointMark | None = None,
     labels: Labels | None = None,
-) -> View:
-    """A job.
+) -> JobView:
+    """Return a job as it is shown.
 
-    `details` are the attempts' own words (progress, facts); `ahead` counts the jobs before it in line;
-    `checkpoint` is the newest that is kept; `labels` are its name and tags as they are now.
+    `ahead` counts the jobs before it in line; `checkpoint` is the newest that is kept; `labels` are its name and tags
+    as they are now.
     """
-    job = world.job
+    job, spec = world.job, world.job.spec
     last = world.attempts[-1] if world.attempts else None
-    progress = _progress(job, details.get(last.id, {}).get("progress") if last else None)
-    return {
-        **_asked(job, labels or Labels.given(job.spec)),
-        "status": status_of(job.state).value,
-        "phase": job.state.value,
-        "desired": job.desired.value,
-        "generation": job.generation,
-        "backend": last.backend if last else job.backend,
-        "previous_backend": _previous_backend(world),
-        "machine": last.slots[0].machine if last else None,
-        "placement": job.placement or None,
-        "simulated": any(machine.simulated for machine in world.machines.values()),
-        "reason": _reason(job),
-        "waiting": _waiting(job, ahead),
-        "progress": progress,
-        "checkpoint": checkpoint,
-        "cost": _cost(world, prices, progress, now),
-        "conditions": _conditions(world),
-        "exit_code": job.exit_code,
-        "signal": job.signal,
-        "attempt": last.number if last else 0,
-        "attempts": [attempt_view(a, details.get(a.id, {}), world) for a in world.attempts],
-        "started_at": iso(job.started_at),
-        "ended_at": iso(job.ended_at),
-        "ran_seconds": _ran(world, details, now),
-        "execution_id": f"{last.backend}-{job.id}-{last.pid}" if last and last.pid else None,
-    }
+    progress = _progress(job, details.get(last.id, _NO_DETAILS).progress if last else None)
+    labels = labels or Labels.given(spec)
+    sometimes: dict[str, Any] = {"priority": spec.priority} if spec.priority else {}
+    return JobView(
+        id=job.id,
+        short=short(job.id),
+        name=labels.name,
+        project=job.project,
+        user=job.user or OWNER.name,
+        kind=spec.kind.value,
+        created_at=iso(job.created_at),
+        command=spec.command,
+        bundle=spec.bundle,
+        source=_source_view(spec.source),
+        environment=_environment_view(spec.environment),
+        tags=tuple(map(str, labels.tags)),
+        secrets=dict(spec.secrets),
+        tier=spec.tier,
+        resources=job.resources,
+        grace_seconds=spec.grace_seconds,
+        fallback=spec.fallback,
+        market=spec.market.value if spec.market else None,
+        rerun_of=spec.rerun_of,
+        status=status_of(job.state).value,
+        phase=job.state.value,
+        desired=job.desired.value,
+        generation=job.generation,
+        backend=last.backend if last else job.backend,
+        previous_backend=_previous_backend(world),
+        machine=last.slots[0].machine if last else None,
+        placement=job.placement or None,
+        simulated=any(machine.simulated for machine in world.machines.values()),
+        reason=_reason(job),
+        waiting=_waiting(job, ahead),
+        progress=progress,
+        checkpoint=checkpoint,
+        cost=_cost(world, prices, progress, now),
+        conditions=_conditions(world),
+        exit_code=job.exit_code,
+        signal=job.signal,
+        attempt=last.number if last else 0,
+        attempts=tuple(attempt_view(a, details.get(a.id, _NO_DETAILS), world) for a in world.attempts),
+        started_at=iso(job.started_at),
+        ended_at=iso(job.ended_at),
+        ran_seconds=_ran(world, details, now),
+        execution_id=f"{last.backend}-{job.id}-{last.pid}" if last and last.pid else None,
+        **sometimes,
+    )
 
 
-def _asked(job: Job, labels: Labels) -> View:
-    """What the user asked for: the same from the first day to the last, but for the labels."""
-    spec = job.spec
-    return {
-        "id": job.id,
-        "short": short(job.id),
-        "name": labels.name,
-        "project": job.project,
-        "user": job.user or OWNER.name,
-        "kind": spec.kind.value,
-        "created_at": iso(job.created_at),
-        "command": list(spec.command),
-        "bundle": spec.bundle,
-        "source": spec.source.model_dump(exclude={"diff"}),
-        "environment": spec.environment.model_dump(),
-        "tags": [str(tag) for tag in labels.tags],
-        "secrets": dict(spec.secrets),
-        "tier": spec.tier,
-        "resources": job.resources.model_dump(),
-        "grace_seconds": spec.grace_seconds,
-        "fallback": list(spec.fallback),
-        "market": spec.market.value if spec.market else None,
-        "rerun_of": spec.rerun_of,
-        **({"priority": spec.priority} if spec.priority else {}),
-    }
+def _source_view(source: Source) -> SourceView:
+    """Return where the code came from, without its uncommitted changes."""
+    return SourceView(
+        kind=source.kind.value,
+        path=source.path,
+        url=source.url,
+        ref=source.ref,
+        commit=source.commit,
+        dirty=source.dirty,
+    )
 
 
-def attempt_view(attempt: Attempt, details: Mapping[str, object], world: World) -> View:
+def _environment_view(environment: EnvironmentSpec) -> EnvironmentView:
+    return EnvironmentView(
+        interpreter=environment.interpreter,
+        requirements=environment.requirements,
+        project=environment.project,
+        python=environment.python,
+        origin=environment.origin,
+    )
+
+
+def attempt_view(attempt: Attempt, details: AttemptDetails, world: World) -> AttemptView:
     machine = world.machines.get(attempt.slots[0].machine)
-    return {
-        "id": attempt.id,
-        "number": attempt.number,
-        "state": attempt.state.value,
-        "reason": attempt.reason.value if attempt.reason else None,
-        "detail": attempt.detail or None,
-        "backend": attempt.backend,
-        "machine": attempt.slots[0].machine,
-        "region": machine.region if machine else None,
-        "instance_type": machine.instance_type if machine else None,
-        "market": machine.market.value if machine else None,
-        "simulated": bool(machine and machine.simulated),
-        "resume_from": details.get("resume_from"),
-        "progress": details.get("progress"),
-        "allocation": attempt.slots[0].allocation.model_dump(),
-        "exit_code": attempt.exit_code,
-        "signal": attempt.signal,
-        "placed_at": iso(attempt.placed_at),
-        "started_at": iso(attempt.started_at),
-        "ended_at": iso(attempt.ended_at),
-        "last_seen": iso(attempt.last_seen),
-        "facts": _shown_facts(details.get("facts")),
-    }
+    return AttemptView(
+        id=attempt.id,
+        number=attempt.number,
+        state=attempt.state.value,
+        reason=attempt.reason.value if attempt.reason else None,
+        detail=attempt.detail or None,
+        backend=attempt.backend,
+        machine=attempt.slots[0].machine,
+        region=machine.region if machine else None,
+        instance_type=machine.instance_type if machine else None,
+        market=machine.market.value if machine else None,
+        simulated=bool(machine and machine.simulated),
+        resume_from=details.resume_from,
+        progress=details.progress,
+        allocation=attempt.slots[0].allocation,
+        exit_code=attempt.exit_code,
+        signal=attempt.signal,
+        placed_at=iso(attempt.placed_at),
+        started_at=iso(attempt.started_at),
+        ended_at=iso(attempt.ended_at),
+        last_seen=iso(attempt.last_seen),
+        facts=_shown_facts(details.facts),
+    )
 
 
-def _shown_facts(facts: object) -> object:
-    """What its runner told, without the list of packages: that is for the record and as long as it likes."""
-    if not isinstance(facts, Mapping) or not isinstance(facts.get("started"), Mapping):
+def _shown_facts(facts: dict[str, object] | None) -> dict[str, object] | None:
+    """Return what its runner reported without the list of packages: that is for the record and as long as it likes."""
+    started = facts.get("started") if facts else None
+    if facts is None or not isinstance(started, Mapping):
         return facts
-    return {**facts, "started": {name: value for name, value in facts["started"].items() if name != "packages"}}
+    return {**facts, "started": {name: value for name, value in started.items() if name != "packages"}}
 
 
 def machine_view(machine: Machine, segments: Sequence[Segment], now: float) -> MachineView:
@@ -189,14 +233,16 @@ def offer_view(offer: Offer) -> OfferView:
     )
 
 
-def event_view(row: Mapping[str, object], *, with_job: bool) -> View:
-    view: View = {
-        "n": row["n"],
-        "type": row["type"],
-        "at": iso(row["at"]),
-        "data": json.loads(str(row["data"])),
-    }
-    return {**view, "cursor": row["cursor"], "job": row["job"]} if with_job else view
+def event_view(row: Mapping[str, Any], *, with_job: bool) -> EventView:
+    """Return an event; `with_job` as in the feed of all jobs."""
+    about = {"cursor": row["cursor"], "job": row["job"]} if with_job else {}
+    return EventView(n=row["n"], type=row["type"], at=iso(row["at"]), data=stored_json(row["data"]), **about)
+
+
+def stored_json(text: str) -> Any:
+    """Return the value of JSON that a runner sent. Half of a surrogate pair, which no answer can hold, becomes `?`."""
+    value = json.loads(text)
+    return json.loads(json.dumps(value, ensure_ascii=False).encode(errors="replace")) if "\\ud" in text else value
 
 
 def _previous_backend(world: World) -> str | None:
@@ -205,11 +251,12 @@ def _previous_backend(world: World) -> str | None:
     return next((name for name in reversed(names) if name != names[-1]), None)
 
 
-def _conditions(world: World) -> list[str]:
+def _conditions(world: World) -> tuple[str, ...]:
     """A job that has ended still bills while a machine of its own has not gone."""
     owned = [m for a in world.attempts for s in a.slots if (m := world.machines.get(s.machine)) and m.belongs_to(a)]
     owing = world.job.state.terminal and any(m.alive and m.bills for m in owned)
-    return sorted({c.value for c in world.job.conditions} | ({Condition.STILL_BILLING.value} if owing else set()))
+    shown = world.job.conditions | ({Condition.STILL_BILLING} if owing else set())
+    return tuple(sorted(condition.value for condition in shown))
 
 
 @overload
@@ -226,14 +273,14 @@ def iso(seconds: object) -> str | None:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _ran(world: World, details: Mapping[str, Mapping[str, object]], now: float) -> float | None:
+def _ran(world: World, details: Details, now: float) -> float | None:
     """How long the program itself ran, over all attempts, by the runners' own clocks where they have told."""
-    times = [_attempt_ran(a, details.get(a.id, {}), now) for a in world.attempts if a.started_at is not None]
+    times = [_attempt_ran(a, details.get(a.id, _NO_DETAILS), now) for a in world.attempts if a.started_at is not None]
     return round(sum(times), 3) if times else None
 
 
-def _attempt_ran(attempt: Attempt, details: Mapping[str, object], now: float) -> float:
-    told = told_seconds(details.get("facts"))
+def _attempt_ran(attempt: Attempt, details: AttemptDetails, now: float) -> float:
+    told = told_seconds(details.facts)
     if told is not None:
         return told
     return max((attempt.exited_at or attempt.ended_at or now) - (attempt.started_at or now), 0.0)
@@ -246,27 +293,23 @@ def told_seconds(facts: object) -> float | None:
     return max(float(told), 0.0) if isinstance(told, int | float) else None
 
 
-def _progress(job: Job, told: object) -> object:
+def _progress(job: Job, told: ProgressView | None) -> ProgressView | None:
     """What the program last told; a job that completed is through, whatever its last line said."""
-    if not isinstance(told, Mapping):
-        return told
-    if job.state is JobState.COMPLETED and told.get("fraction") is not None:
-        return {**told, "fraction": 1.0, "percent": 100.0, "eta_seconds": 0.0}
-    fraction = told.get("fraction")
-    return {**told, "percent": round(100 * fraction, 1) if isinstance(fraction, int | float) else None}
+    if told is None:
+        return None
+    if job.state is JobState.COMPLETED and told.fraction is not None:
+        return told.model_copy(update={"fraction": 1.0, "percent": 100.0, "eta_seconds": 0.0})
+    percent = None if told.fraction is None else round(100 * told.fraction, 1)
+    return told.model_copy(update={"percent": percent})
 
 
-def _reason(job: Job) -> View | None:
+def _reason(job: Job) -> ReasonView | None:
     if job.reason is None:
         return None
     verdict = job.reason.verdict
     detail = " ".join(job.detail.split())[:LONGEST_DETAIL]
     message = f"{verdict.message} ({detail})" if detail else verdict.message
-    return {
-        "code": job.reason.value,
-        "message": message,
-        "advice": verdict.advice.format(job=short(job.id)) or None,
-    }
+    return ReasonView(code=job.reason.value, message=message, advice=verdict.advice.format(job=short(job.id)) or None)
 
 
 def _waiting(job: Job, ahead: int) -> str | None:
@@ -279,22 +322,20 @@ def _waiting(job: Job, ahead: int) -> str | None:
     return job.waiting or "waits for its turn"
 
 
-def _cost(world: World, prices: Mapping[str, Sequence[Segment]], progress: object, now: float) -> View:
+def _cost(world: World, prices: Mapping[str, Sequence[Segment]], progress: ProgressView | None, now: float) -> CostView:
     spent = sum(_attempt_cost(world, a, prices, now) for a in world.attempts)
     live = world.live
     rate = _rate(world, live) if live else 0
-    seconds = progress.get("eta_seconds") if isinstance(progress, Mapping) else None
-    known = isinstance(seconds, int | float) and math.isfinite(seconds)
-    why = None if live and (known or not rate) else _why_unknown(world)
-    remaining = pricing.remaining_cost(rate, seconds) if live and known else None
+    remaining = pricing.remaining_cost(rate, progress.eta_seconds) if live and progress else None
+    why = None if live and (remaining is not None or not rate) else _why_unknown(world)
     nothing = not rate if live else world.job.state.terminal and why is None
-    return {
-        "usd": pricing.format_usd(spent),
-        "micros": spent,
-        "rate_micros_per_hour": rate,
-        "estimated_remaining_micros": 0 if nothing else remaining,
-        "remaining_unknown": why,
-    }
+    return CostView(
+        usd=pricing.format_usd(spent),
+        micros=spent,
+        rate_micros_per_hour=rate,
+        estimated_remaining_micros=0 if nothing else remaining,
+        remaining_unknown=why,
+    )
 
 
 def _why_unknown(world: World) -> str | None:

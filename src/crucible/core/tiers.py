@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from crucible.core.errors import UnknownName
 from crucible.core.resources import GiB, MiB, Resources, format_duration, format_memory
+from crucible.core.views.places import TierView
 
 
 @dataclass(frozen=True)
@@ -19,19 +20,19 @@ class Tier:
     rate: int
     instance_type: str = ""
 
-    def as_dict(self) -> dict[str, object]:
-        """The tier as it is shown: id, name, description, cpu, memory, gpu, maxRuntime, costPerHour."""
+    def view(self) -> TierView:
+        """Return the tier as it is shown."""
         r = self.resources
-        return {
-            "id": self.id,
-            "name": self.name,
-            "description": self.description,
-            "cpu": r.cpus,
-            "memory": format_memory(r.memory_bytes or 0),
-            "gpu": f"{r.gpus} x {format_memory(r.gpu_memory_bytes or 0)}" if r.gpus else None,
-            "maxRuntime": format_duration(r.seconds or 0),
-            "costPerHour": self.rate / 1e6,
-        }
+        return TierView(
+            id=self.id,
+            name=self.name,
+            description=self.description,
+            cpu=r.cpus,
+            memory=format_memory(r.memory_bytes or 0),
+            gpu=f"{r.gpus} x {format_memory(r.gpu_memory_bytes or 0)}" if r.gpus else None,
+            maxRuntime=format_duration(r.seconds or 0),
+            costPerHour=self.rate / 1e6,
+        )
 
 
 def _tier(id: str, name: str, text: str, rate: int, instance: str = "", **size: float | int) -> Tier:

@@ -20,6 +20,7 @@ from starlette.websockets import WebSocket
 
 from crucible.control.agents import Agents
 from crucible.core.errors import BadInput
+from crucible.core.views.frames import MAX_OFFSET
 from crucible.server import failures
 from crucible.server.addresses import Addresses
 from crucible.server.answers import answer
@@ -30,7 +31,6 @@ from crucible.server.limits import (
     MAX_ARTIFACT,
     MAX_CHECKPOINT,
     MAX_LOG_SEGMENT,
-    MAX_OFFSET,
     MAX_TAIL,
     MOST_SEGMENTS,
     PLAIN,

@@ -9,9 +9,11 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from pydantic import TypeAdapter
 from starlette.responses import Response
 
 from crucible.control.service import Control
+from crucible.core.views.frames import AnyFrame, Cursors
 from crucible.server import (
     artifacts,
     backends,
@@ -157,8 +159,6 @@ def _add_openapi(app: FastAPI) -> None:
 
 def describe(app: FastAPI) -> dict[str, Any]:
     """The OpenAPI document: bearer everywhere but the open paths, views for answers, problems for every failure."""
-    from crucible.server import answered  # takes time that a start need not have
-
     document: dict[str, Any] = get_openapi(title=app.title, version=app.version, routes=app.routes)
     components = document.setdefault("components", {})
     schemas = components.setdefault("schemas", {})
@@ -170,8 +170,14 @@ def describe(app: FastAPI) -> dict[str, Any]:
         for operation in item.values():
             operation["security"] = [] if path in OPEN else [{"token": []}]
             operation["responses"] = _responses(operation)
-    answered.tell(document)
+    schemas.update(_socket_schemas())
     return document
+
+
+def _socket_schemas() -> dict[str, Any]:
+    """Return the frames that the sockets of jobs send and the cursors that they take; OpenAPI has no sockets."""
+    frame = TypeAdapter(AnyFrame).json_schema(mode="serialization", ref_template="#/components/schemas/{model}")
+    return {**frame.pop("$defs"), "Frame": frame, "Cursors": Cursors.model_json_schema()}
 
 
 def _responses(operation: dict[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path
 from starlette.requests import Request
 from starlette.responses import Response
 
-from crucible.server.answers import answer
+from crucible.core.views.records import ArtifactPage
 from crucible.server.context import Control, JobRef, Who
 from crucible.server.problems import documented
 from crucible.server.stored import send_file
@@ -17,9 +17,9 @@ router = APIRouter(prefix="/api/v1/jobs", tags=["artifacts"])
 
 
 @router.get("/{id}/artifacts", responses=documented(404, 409))
-async def list_artifacts(id: JobRef, control: Control, who: Who) -> Response:
+async def list_artifacts(id: JobRef, control: Control, who: Who) -> ArtifactPage:
     """Path, size, SHA-256 and attempt of each file."""
-    return answer({"items": await control.outputs.artifacts(who, id)})
+    return await control.outputs.artifacts(who, id)
 
 
 @router.head("/{id}/artifacts/{path:path}", include_in_schema=False)

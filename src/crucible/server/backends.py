@@ -1,14 +1,14 @@
-"""Places that can run jobs, and the named sizes."""
+"""Backends, plans over them, and the named sizes."""
 
 from __future__ import annotations
 
 from fastapi import APIRouter
-from starlette.responses import Response
 
 from crucible.core.planrequest import PlanRequest
 from crucible.core.tiers import TIERS
-from crucible.core.views.places import BackendPage
-from crucible.server.answers import answer
+from crucible.core.views.places import BackendPage, TierPage
+from crucible.core.views.plans import PlanView
+from crucible.core.views.predictions import PredictionPage
 from crucible.server.context import Control, Who
 from crucible.server.limits import Cursor, PageSize
 from crucible.server.problems import documented
@@ -27,30 +27,30 @@ async def backends(control: Control) -> BackendPage:
 
 
 @router.post("/plan", responses=documented(413, 504))
-async def plan(ask: PlanRequest, control: Control, who: Who) -> Response:
+async def plan(request: PlanRequest, control: Control, who: Who) -> PlanView:
     """What a program needs (`profile`, with evidence), and where it would run and for how much. Changes nothing.
 
     Takes what `POST /api/v1/jobs` takes and the program's text, `{"code": "..."}` alone will do: it may be unfinished,
     and the same text is read once, so that one may ask while somebody types. `offers` best first, each with what the
     whole job costs and when it would be done: those that can run it, then those of providers that are not connected
     (`runnable` false, `why` with what connects them). `rejected` with the reason. `chosen`, with the call
-    that would be sent if what `job` says is added to the submission, or null, and `why`. `id` stands for how long it
-    says that the program takes: a job whose `plan` it is teaches the next plans by how long it really took (`learned`).
+    that would be sent if what `job` says is added to the submission, or null, and `why`. `learned` says by how much the
+    times that past jobs took correct the estimate.
     """
-    return answer(await control.plans.plan(who, ask))
+    return await control.plans.plan(who, request)
 
 
 @router.get("/predictions")
-async def predictions(control: Control, who: Who, limit: PageSize = 50, cursor: Cursor = None) -> Response:
+async def predictions(control: Control, who: Who, limit: PageSize = 50, cursor: Cursor = None) -> PredictionPage:
     """What plans said of jobs beside how long those took, newest first, and how good that was on the whole.
 
     `error` is the share of what it took; a job that does not count says in `why_not` why. `next` is the cursor of the
     following page.
     """
-    return answer(await control.plans.predictions(who, limit=limit, cursor=cursor))
+    return await control.plans.predictions(who, limit=limit, cursor=cursor)
 
 
 @router.get("/tiers")
-async def tiers() -> Response:
+async def tiers() -> TierPage:
     """The named sizes a job may ask for."""
-    return answer({"items": [tier.as_dict() for tier in TIERS.values()]})
+    return TierPage(items=tuple(tier.view() for tier in TIERS.values()))

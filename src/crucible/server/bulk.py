@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body
 from pydantic import BaseModel, ConfigDict, Field, SkipValidation, ValidationError, model_validator
 from starlette.requests import Request
-from starlette.responses import Response
 
 from crucible.control.resources.jobs import Submitted
-from crucible.control.views import View
 from crucible.core.errors import CrucibleError
 from crucible.core.jobfilter import JobFilter
 from crucible.core.spec import JobSpec
-from crucible.server.answers import answer
+from crucible.core.views.found import CancelledPage, CancelledView, ProblemView, SubmittedPage, SubmittedView
 from crucible.server.context import Control, Who
 from crucible.server.failures import bad_fields
 from crucible.server.filters import checked
@@ -61,7 +60,7 @@ class Cancelling(_Wish):
 
 
 @router.post("/bulk", responses=documented(413))
-async def submit_many(batch: Batch, request: Request, control: Control, who: Who) -> Response:
+async def submit_many(batch: Batch, request: Request, control: Control, who: Who) -> SubmittedPage:
     """Submit up to 500 jobs. `items` says of each, in their order, what became of it.
 
     `status` is what a single submission would have answered: 201 with the new `job`, 200 with the one that its
@@ -71,13 +70,18 @@ async def submit_many(batch: Batch, request: Request, control: Control, who: Who
     read = [_read(item) for item in batch.jobs]
     done = iter(await control.jobs.submit_many(who, [one for one in read if not isinstance(one, CrucibleError)]))
     results = [one if isinstance(one, CrucibleError) else next(done) for one in read]
-    items = [_told(n, result, request_id(request)) for n, result in enumerate(results)]
-    counts = {"created": sum(item["status"] == 201 for item in items), "refused": sum("problem" in i for i in items)}
-    return answer({"items": items, **counts})
+    items = tuple(_submitted(n, result, request_id(request)) for n, result in enumerate(results))
+    return SubmittedPage(
+        items=items,
+        created=sum(item.status == 201 for item in items),
+        refused=sum(item.problem is not None for item in items),
+    )
 
 
 @router.post("/cancel", responses=documented(413))
-async def cancel_many(wish: Annotated[Cancelling, Body()], request: Request, control: Control, who: Who) -> Response:
+async def cancel_many(
+    wish: Annotated[Cancelling, Body()], request: Request, control: Control, who: Who
+) -> CancelledPage:
     """Ask for the end of many jobs; of those a filter fits only the ones that have not ended are meant.
 
     At most 1,000 at once, newest first; `more` says that there are others. With `dry_run` nothing is asked, and the
@@ -87,18 +91,20 @@ async def cancel_many(wish: Annotated[Cancelling, Body()], request: Request, con
         views, more = await control.jobs.cancel_matching(
             who, checked(wish.filter), limit=MOST_CANCELLED, dry_run=wish.dry_run
         )
-        return _cancelled([{"job": view} for view in views], more, wish)
+        return _cancelled([CancelledView(job=view) for view in views], more, wish)
     found = await control.jobs.cancel_named(who, wish.ids or [], dry_run=wish.dry_run)
-    items: list[View] = [
-        {"id": ref, "problem": members(one, request_id(request))} if isinstance(one, CrucibleError) else {"job": one}
+    items = [
+        CancelledView(id=ref, problem=_problem(one, request_id(request)))
+        if isinstance(one, CrucibleError)
+        else CancelledView(job=one)
         for ref, one in zip(wish.ids or [], found, strict=True)
     ]
     return _cancelled(items, False, wish)
 
 
-def _cancelled(items: list[View], more: bool, wish: Cancelling) -> Response:
-    meant = len({item["job"]["id"] for item in items if "job" in item})
-    return answer({"items": items, "jobs": meant, "more": more, "dry_run": wish.dry_run})
+def _cancelled(items: Sequence[CancelledView], more: bool, wish: Cancelling) -> CancelledPage:
+    meant = {item.job.id for item in items if item.job is not None}
+    return CancelledPage(items=tuple(items), jobs=len(meant), more=more, dry_run=wish.dry_run)
 
 
 def _read(item: Item) -> tuple[JobSpec, str | None] | CrucibleError:
@@ -112,7 +118,11 @@ def _read(item: Item) -> tuple[JobSpec, str | None] | CrucibleError:
         return error
 
 
-def _told(index: int, result: Submitted | CrucibleError, request: str) -> View:
+def _submitted(index: int, result: Submitted | CrucibleError, request: str) -> SubmittedView:
     if isinstance(result, CrucibleError):
-        return {"index": index, "status": result.http_status, "problem": members(result, request)}
-    return {"index": index, "status": 201 if result.created else 200, "job": result.view}
+        return SubmittedView(index=index, status=result.http_status, problem=_problem(result, request))
+    return SubmittedView(index=index, status=201 if result.created else 200, job=result.view)
+
+
+def _problem(error: CrucibleError, request: str) -> ProblemView:
+    return ProblemView.model_validate(members(error, request))

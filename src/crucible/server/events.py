@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from fastapi import APIRouter
-from starlette.responses import Response
 
-from crucible.server.answers import answer
+from crucible.core.views.records import EventPage
 from crucible.server.context import Control, JobRef, Who
-from crucible.server.limits import EventPage, Offset
+from crucible.server.limits import EventCount, Offset
 from crucible.server.problems import documented
 
 router = APIRouter(prefix="/api/v1", tags=["events"])
 
 
 @router.get("/jobs/{id}/events", responses=documented(404, 409))
-async def of_job(id: JobRef, control: Control, who: Who, after: Offset = 0, limit: EventPage = 200) -> Response:
+async def of_job(id: JobRef, control: Control, who: Who, after: Offset = 0, limit: EventCount = 200) -> EventPage:
     """Events of one job with a number `n` above `after`, in order."""
-    return answer({"items": await control.outputs.events(who, id, after=after, limit=limit)})
+    return await control.outputs.events(who, id, after=after, limit=limit)
 
 
 @router.get("/events")
-async def of_all(control: Control, who: Who, after: Offset = 0, limit: EventPage = 200) -> Response:
+async def of_all(control: Control, who: Who, after: Offset = 0, limit: EventCount = 200) -> EventPage:
     """Events of all jobs with a `cursor` above `after`, in one order that never changes."""
-    return answer({"items": await control.outputs.events(who, None, after=after, limit=limit)})
+    return await control.outputs.events(who, None, after=after, limit=limit)

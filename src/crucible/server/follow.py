@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from crucible.control.feed import Watch
-from crucible.control.logs import LogPage
-from crucible.control.views import View
+from crucible.core.views.frames import Cursors, Frame, HealthFrame, JobFrame, ProgressFrame
+from crucible.core.views.jobs import JobView, ProgressView
+from crucible.core.views.records import LogPage
 from crucible.server import frames
-from crucible.server.crowd import Crowd, Seen
+from crucible.server.broadcast import Broadcast, Seen
 
-TERMINAL = frozenset({"completed", "failed", "cancelled"})
 ALL = frozenset({"event", "log", "points", "progress"})
 LOG_PAGE = 128 * 1024
 LOG_PAGES = 16
@@ -66,14 +66,14 @@ class Sender:
         self._socket = socket
         self._seconds = seconds
 
-    async def send(self, texts: Iterable[str]) -> None:
-        """One timer serves many frames: it is set anew only after a good part of its time."""
+    async def send(self, messages: Iterable[Frame | str]) -> None:
+        """Send frames, those that many followers share as text. One timer serves many of them."""
         now = asyncio.get_running_loop().time
         try:
             async with asyncio.timeout(self._seconds) as limit:  # wait_for may swallow a reader's cancellation
                 due = now() + self._seconds
-                for text in texts:
-                    await self._socket.send_text(text)
+                for message in messages:
+                    await self._socket.send_text(message if isinstance(message, str) else message.model_dump_json())
                     if due - now() < self._seconds * PATIENCE:
                         due = now() + self._seconds
                         limit.reschedule(due)
@@ -84,67 +84,58 @@ class Sender:
 class FollowAll:
     """The events of all jobs, for ever."""
 
-    def __init__(self, crowd: Crowd, sender: Sender, after: int, pace: Pace) -> None:
-        self._crowd = crowd
+    def __init__(self, broadcast: Broadcast, sender: Sender, after: int, pace: Pace) -> None:
+        self._broadcast = broadcast
         self._sender = sender
         self._after = after
         self._pace = pace
 
     async def run(self) -> None:
         while True:
-            found = await self._crowd.later(self._after, self._pace.look)
+            found = await self._broadcast.later(self._after, self._pace.look)
             await self._sender.send(found.frames)
             self._after = found.last
 
 
 class FollowJob:
-    """One job until it has ended and everything was sent. `attempt` None: from its newest attempt on."""
+    """One job, from the cursors on, until it has ended and everything was sent."""
 
-    def __init__(
-        self,
-        crowd: Crowd,
-        sender: Sender,
-        job: str,
-        *,
-        after: int,
-        attempt: int | None,
-        offset: int,
-        pace: Pace,
-    ) -> None:
-        self._crowd = crowd
+    def __init__(self, broadcast: Broadcast, sender: Sender, job: str, cursors: Cursors, pace: Pace) -> None:
+        self._broadcast = broadcast
         self._sender = sender
         self._job = job
-        self._after = after
-        self._log = frames.LogText(attempt or 0, offset)
+        self._after = cursors.after
+        self._log = frames.LogText(cursors.attempt or 0, cursors.offset)
         self._from_first = False
         self._points = frames.Points()
         self._points_due = 0.0
-        self._progress: object = None
+        self._progress: ProgressView | None = None
         self._shown: object = None
         self._log_done = False
-        self._verdict: object = None
+        self._verdict: str | None = None
         self._health_due = asyncio.get_running_loop().time() + pace.health
         self._give_up: float | None = None
         self._pace = pace
 
     async def run(self) -> None:
         hints: set[str] = set(ALL)
-        async with self._crowd.watch(self._job) as watch:
+        async with self._broadcast.watch(self._job) as watch:
             while True:
                 view = await self._round(hints)
                 if view is not None and self._finished(view, hints):
-                    await self._sender.send([frames.job({**view, "health": await self._crowd.health(self._job)})])
+                    health = await self._broadcast.health(self._job)
+                    await self._sender.send([JobFrame(job=view.model_copy(update={"health": health}))])
                     return
                 hints = await self._wait(watch, hints)
 
-    async def _round(self, hints: set[str]) -> View | None:
+    async def _round(self, hints: set[str]) -> JobView | None:
         """Send what the hints name and take those off that are done with.
 
         The job is read first: once it has ended, all that follows is final.
         """
         looked = "event" in hints or "progress" in hints or self._give_up is not None
-        seen = await self._crowd.view(self._job) if looked else None
-        ended = seen is not None and seen.view["status"] in TERMINAL
+        seen = await self._broadcast.view(self._job) if looked else None
+        ended = seen is not None and seen.view.ended
         if "event" in hints or ended:
             await self._events()
         if "log" in hints or ended:
@@ -169,7 +160,7 @@ class FollowJob:
     async def _events(self) -> None:
         more = True
         while more:
-            found = await self._crowd.events(self._job, self._after)
+            found = await self._broadcast.events(self._job, self._after)
             await self._sender.send(found.frames)
             self._after, more = found.last, found.more
 
@@ -199,7 +190,7 @@ class FollowJob:
 
     async def _read(self) -> LogPage:
         attempt, offset = self._log.attempt or None, self._log.offset
-        return await self._crowd.logs(self._job, attempt=attempt, offset=offset, limit=LOG_PAGE)
+        return await self._broadcast.logs(self._job, attempt=attempt, offset=offset, limit=LOG_PAGE)
 
     async def _send_points(self, hints: set[str], ended: bool) -> None:
         now = asyncio.get_running_loop().time()
@@ -209,7 +200,7 @@ class FollowJob:
         hints.discard("points")
         names: list[str] = []
         for wanted in self._readings():
-            found = await self._crowd.metrics(self._job, series=names, points=wanted)
+            found = await self._broadcast.metrics(self._job, series=names, points=wanted)
             await self._sender.send(self._points.frames(found, drawn=wanted > 0))
             names = self._points.lagging
             if not names:
@@ -227,10 +218,10 @@ class FollowJob:
 
     async def _send_view(self, seen: Seen, ended: bool) -> None:
         view = seen.view
-        if view["progress"] and view["progress"] != self._progress:
-            self._progress = view["progress"]
-            await self._sender.send([frames.progress(view["progress"])])
-        shown = tuple(repr(view.get(name)) for name in ("phase", "desired", "waiting", "conditions", "attempt"))
+        if view.progress and view.progress != self._progress:
+            self._progress = view.progress
+            await self._sender.send([ProgressFrame(progress=view.progress)])
+        shown = (view.phase, view.desired, view.waiting, view.conditions, view.attempt)
         if shown != self._shown and not ended:
             await self._sender.send([seen.frame])
         self._shown = shown
@@ -241,15 +232,15 @@ class FollowJob:
         if now < self._health_due:
             return
         self._health_due = now + self._pace.health
-        health = await self._crowd.health(self._job)
-        if health["verdict"] != self._verdict:
-            self._verdict = health["verdict"]
-            await self._sender.send([frames.health(health)])
+        health = await self._broadcast.health(self._job)
+        if health.verdict != self._verdict:
+            self._verdict = health.verdict
+            await self._sender.send([HealthFrame(health=health)])
 
-    def _finished(self, view: View, left: set[str]) -> bool:
-        if view["status"] not in TERMINAL:
+    def _finished(self, view: JobView, left: set[str]) -> bool:
+        if not view.ended:
             return False
         now = asyncio.get_running_loop().time()
         if self._give_up is None or "log" in left:
             self._give_up = now + self._pace.settle
-        return self._log_done or not view["attempts"] or now >= self._give_up
+        return self._log_done or not view.attempts or now >= self._give_up

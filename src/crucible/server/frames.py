@@ -1,37 +1,12 @@
-"""Frames of a socket: JSON texts that name their stream and the cursor to go on from."""
+"""What one follower has of a job's output and points already, and the frames with what is new."""
 
 from __future__ import annotations
 
 import codecs
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
-from crucible.control.views import View
-from crucible.server.answers import to_json
-
-
-def event(item: View, cursor: str) -> str:
-    return to_json({"stream": "event", "cursor": item[cursor], "event": item})
-
-
-def log(attempt: int, cursor: int, text: str) -> str:
-    return to_json({"stream": "log", "attempt": attempt, "cursor": cursor, "text": text})
-
-
-def job(view: View) -> str:
-    return to_json({"stream": "job", "job": view})
-
-
-def health(value: View) -> str:
-    return to_json({"stream": "health", "health": value})
-
-
-def progress(value: Mapping[str, Any]) -> str:
-    return to_json({"stream": "progress", "progress": value})
-
-
-def points(series: Mapping[str, Any]) -> str:
-    return to_json({"stream": "points", "series": series})
+from crucible.core.views.frames import LogFrame, NewPointsView, PointsFrame
+from crucible.core.views.records import MetricsView, SeriesView
 
 
 class LogText:
@@ -50,12 +25,12 @@ class LogText:
         held, _ = self._decoder.getstate()
         return self.offset - len(held)
 
-    def frames(self, data: bytes, *, last: bool = False) -> Iterator[str]:
+    def frames(self, data: bytes, *, last: bool = False) -> Iterator[LogFrame]:
         """The frame for the next bytes; none while they are only the beginning of a character."""
         self.offset += len(data)
         text = self._decoder.decode(data, final=last)
         if text:
-            yield log(self.attempt, self.cursor, text)
+            yield LogFrame(attempt=self.attempt, cursor=self.cursor, text=text)
 
 
 class Points:
@@ -76,27 +51,36 @@ class Points:
     def begun(self) -> bool:
         return bool(self._counts)
 
-    def frames(self, found: View, *, drawn: bool) -> Iterator[str]:
+    def frames(self, found: MetricsView, *, drawn: bool) -> Iterator[PointsFrame]:
         """A frame with the series that have new points, each with these alone.
 
         `drawn` says that the points may be thinned. Those that are have no known place: the series is given
         out anew, as they draw it.
         """
-        if found["attempt"] != self._attempt:
-            self._attempt, self._counts = found["attempt"], {}
-        new = {name: one for name, one in found["series"].items() if one["count"] > self._counts.get(name, 0)}
-        self.grown = max((one["count"] - self._counts.get(name, 0) for name, one in new.items()), default=0)
+        if found.attempt != self._attempt:
+            self._attempt, self._counts = found.attempt, {}
+        new = {name: one for name, one in found.series.items() if one.count > self._counts.get(name, 0)}
+        self.grown = max((one.count - self._counts.get(name, 0) for name, one in new.items()), default=0)
         parts = {name: self._part(name, one, drawn) for name, one in new.items()}
         self.lagging = [name for name, part in parts.items() if part is None]
         given = {name: part for name, part in parts.items() if part is not None}
-        self._counts.update((name, one["count"]) for name, one in given.items())
+        self._counts.update((name, one.count) for name, one in given.items())
         if given:
-            yield points(given)
+            yield PointsFrame(series=given)
 
-    def _part(self, name: str, one: Mapping[str, Any], drawn: bool) -> dict[str, Any] | None:
-        known, first = self._counts.get(name, 0), one["count"] - len(one["points"])
+    def _part(self, name: str, series: SeriesView, drawn: bool) -> NewPointsView | None:
+        known, first = self._counts.get(name, 0), series.count - len(series.points)
         if drawn and first > 0:
-            return {**one, "from": 0}
-        if first > known:
-            return None
-        return {**one, "from": known, "points": one["points"][known - first :]}
+            return _points_from(0, series, 0)
+        return None if first > known else _points_from(known, series, known - first)
+
+
+def _points_from(first: int, series: SeriesView, skipped: int) -> NewPointsView:
+    return NewPointsView(
+        first=first,
+        count=series.count,
+        last=series.last,
+        min=series.min,
+        max=series.max,
+        points=series.points[skipped:],
+    )

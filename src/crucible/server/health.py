@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Query
-from starlette.responses import Response
 
-from crucible.server.answers import answer
+from crucible.core.views.comparisons import ComparisonView
+from crucible.core.views.jobs import HealthView
 from crucible.server.context import Control, JobRef, Who
 from crucible.server.problems import documented
 
@@ -15,12 +15,12 @@ router = APIRouter(prefix="/api/v1", tags=["health"])
 
 
 @router.get("/jobs/{id}/health", responses=documented(404, 409))
-async def health(id: JobRef, control: Control, who: Who) -> Response:
+async def health(id: JobRef, control: Control, who: Who) -> HealthView:
     """Whether a job does well: `verdict`, `level` (bad, warning, good), `message`, `advice`.
 
     `findings` has all that was seen, the worst first, each with its series, step and numbers.
     """
-    return answer(await control.jobs.health(who, id))
+    return await control.jobs.health(who, id)
 
 
 @router.get("/compare", responses=documented(404, 409))
@@ -28,6 +28,6 @@ async def compare(
     control: Control,
     who: Who,
     job: Annotated[list[str], Query(min_length=1, max_length=50, description="2 to 20, each named as in paths")],
-) -> Response:
+) -> ComparisonView:
     """Jobs side by side: config, last and best of each metric, duration, cost; what differs is marked."""
-    return answer(await control.jobs.compare(who, job))
+    return await control.jobs.compare(who, job)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
+from crucible.control.resources.jobs import Submitted
 from crucible.core.spec import JobSpec
-from crucible.server.answers import answer
+from crucible.core.views.jobs import JobPage, JobView
 from crucible.server.context import Control, JobRef, Who
 from crucible.server.filters import Wanted
 from crucible.server.limits import Cursor, PageSize, idempotency_key
@@ -17,43 +18,55 @@ from crucible.server.problems import documented
 
 router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"])
 
+SAME_KEY: dict[int | str, dict[str, Any]] = {200: {"description": "the same key again", "model": JobView}}
 
-@router.post("", status_code=201, responses={200: {"description": "the same key again"}, **documented(404, 409, 413)})
+
+@router.post("", status_code=201, responses={**SAME_KEY, **documented(404, 409, 413)})
 async def submit(
-    spec: JobSpec, control: Control, who: Who, key: Annotated[str | None, Depends(idempotency_key)]
-) -> Response:
+    spec: JobSpec,
+    control: Control,
+    who: Who,
+    key: Annotated[str | None, Depends(idempotency_key)],
+    response: Response,
+) -> JobView:
     """Submit a job. Once this answers, the job is stored and will run."""
-    submitted = await control.jobs.submit(who, spec, key)
-    where = {"Location": f"/api/v1/jobs/{submitted.view['id']}"}
-    return answer(submitted.view, 201 if submitted.created else 200, where)
+    return located(await control.jobs.submit(who, spec, key), response)
+
+
+def located(submitted: Submitted, response: Response) -> JobView:
+    """Return the job, say in the header where it is, and answer 200 if it was stored before."""
+    response.headers["Location"] = f"/api/v1/jobs/{submitted.view.id}"
+    if not submitted.created:
+        response.status_code = 200
+    return submitted.view
 
 
 @router.get("")
-async def list_jobs(
-    wanted: Wanted, control: Control, who: Who, limit: PageSize = 50, cursor: Cursor = None
-) -> Response:
+async def list_jobs(wanted: Wanted, control: Control, who: Who, limit: PageSize = 50, cursor: Cursor = None) -> JobPage:
     """Jobs that fit every filter, newest first.
 
     `next` of the answer is the cursor of the next page, for the same filters; null on the last.
     """
-    return answer(await control.jobs.list_jobs(who, wanted, limit=limit, cursor=cursor))
+    return await control.jobs.list_jobs(who, wanted, limit=limit, cursor=cursor)
 
 
 @router.get("/{id}", responses=documented(404, 409))
-async def show(id: JobRef, control: Control, who: Who) -> Response:
+async def show(id: JobRef, control: Control, who: Who) -> JobView:
     """One job with its attempts, its last lines of output and the last value of each metric."""
-    return answer(await control.jobs.details(who, id))
+    return await control.jobs.details(who, id)
 
 
 @router.post(
     "/{id}/cancel",
     status_code=202,
-    responses={200: {"description": "it has ended before"}, **documented(404, 409)},
+    responses={200: {"description": "it has ended before", "model": JobView}, **documented(404, 409)},
 )
-async def cancel(id: JobRef, control: Control, who: Who) -> Response:
+async def cancel(id: JobRef, control: Control, who: Who, response: Response) -> JobView:
     """Ask for the end of a job. It is `cancelled` once its processes are confirmed to be gone."""
     view, changed = await control.jobs.cancel(who, id)
-    return answer(view, 202 if changed else 200)
+    if not changed:
+        response.status_code = 200
+    return view
 
 
 class Resumption(BaseModel):
@@ -72,23 +85,17 @@ _AS_IT_WAS = Resumption()
 
 
 @router.post("/{id}/resume", status_code=202, responses=documented(404, 409))
-async def resume(id: JobRef, control: Control, who: Who, wish: Annotated[Resumption, Body()] = _AS_IT_WAS) -> Response:
+async def resume(id: JobRef, control: Control, who: Who, wish: Annotated[Resumption, Body()] = _AS_IT_WAS) -> JobView:
     """Reopen a job that has ended: the same job with one more attempt, from a checkpoint if it has any.
 
     409 while it has not ended, 404 for a checkpoint that it does not have.
     """
-    return answer(await control.jobs.resume(who, id, checkpoint=wish.checkpoint, backend=wish.backend), 202)
+    return await control.jobs.resume(who, id, checkpoint=wish.checkpoint, backend=wish.backend)
 
 
-@router.post(
-    "/{id}/rerun",
-    status_code=201,
-    responses={200: {"description": "the same key again"}, **documented(404, 409)},
-)
+@router.post("/{id}/rerun", status_code=201, responses={**SAME_KEY, **documented(404, 409)})
 async def rerun(
-    id: JobRef, control: Control, who: Who, key: Annotated[str | None, Depends(idempotency_key)]
-) -> Response:
+    id: JobRef, control: Control, who: Who, key: Annotated[str | None, Depends(idempotency_key)], response: Response
+) -> JobView:
     """A new job from what was recorded of this one: code, environment, arguments, seed."""
-    submitted = await control.jobs.rerun(who, id, key)
-    where = {"Location": f"/api/v1/jobs/{submitted.view['id']}"}
-    return answer(submitted.view, 201 if submitted.created else 200, where)
+    return located(await control.jobs.rerun(who, id, key), response)

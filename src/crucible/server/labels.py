@@ -6,12 +6,11 @@ from typing import Annotated
 
 from fastapi import APIRouter, Body, Path
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
-from starlette.responses import Response
 
 from crucible.core.spec import JobName
 from crucible.core.tags import MAX_KEY, MAX_TAGS, MAX_VALUE
-from crucible.core.views.found import NotePage, NoteView, TagPage
-from crucible.server.answers import answer
+from crucible.core.views.found import NotePage, TagPage
+from crucible.core.views.jobs import JobView, NoteView
 from crucible.server.context import Control, JobRef, Who
 from crucible.server.problems import documented
 
@@ -58,9 +57,9 @@ class Writing(_Wish):
 
 
 @router.patch("/{id}", responses=documented(404, 409, 413))
-async def rename(id: JobRef, control: Control, who: Who, wish: Annotated[Naming, Body()]) -> Response:
+async def rename(id: JobRef, control: Control, who: Who, wish: Annotated[Naming, Body()]) -> JobView:
     """Give a job another name. What it runs and how far it is stays as it is."""
-    return answer(await control.labels.rename(who, id, wish.name))
+    return await control.labels.rename(who, id, wish.name)
 
 
 @router.get("/{id}/tags", responses=documented(404, 409))

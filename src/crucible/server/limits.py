@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from crucible.core.errors import BadInput
 from crucible.core.resources import format_memory
+from crucible.core.views.frames import MAX_OFFSET
 
 MiB = 1024**2
 MAX_JSON = 8 * MiB
@@ -26,15 +27,13 @@ MOST_DIGITS = 20
 MOST_SEGMENTS = 2**31
 PLAIN = r"^[^\x00]*$"
 """Texts that every database can hold."""
-MAX_OFFSET = 2**53
-"""The largest number that every JSON reader keeps exact."""
 
 _VISIBLE = re.compile(r"[\x21-\x7e]+")
 
 Offset = Annotated[int, Query(ge=0, le=MAX_OFFSET)]
 LogBytes = Annotated[int, Query(ge=1, le=8 * MiB, description="at most this many bytes")]
 PageSize = Annotated[int, Query(ge=1, le=500)]
-EventPage = Annotated[int, Query(ge=1, le=1000)]
+EventCount = Annotated[int, Query(ge=1, le=1000)]
 Cursor = Annotated[str | None, Query(min_length=1, max_length=200)]
 AttemptNumber = Annotated[int | None, Query(ge=1, le=1_000_000)]
 Wait = Annotated[float, Query(ge=0, le=30, description="seconds")]

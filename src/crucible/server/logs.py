@@ -7,8 +7,9 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
+from crucible.core.views.frames import MAX_OFFSET
 from crucible.server.context import Control, JobRef, Who
-from crucible.server.limits import MAX_OFFSET, AttemptNumber, LogBytes, MiB
+from crucible.server.limits import AttemptNumber, LogBytes, MiB
 from crucible.server.problems import documented
 
 router = APIRouter(prefix="/api/v1/jobs", tags=["logs"])

@@ -9,10 +9,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from pydantic import AfterValidator
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
 
-from crucible.control.views import View
-from crucible.server.answers import answer
+from crucible.core.views.found import HitPage
 from crucible.server.context import Control, JobRef, Who
 from crucible.server.limits import AttemptNumber, Cursor
 from crucible.server.problems import documented
@@ -50,7 +48,7 @@ async def search_logs(
     context: Annotated[int, Query(ge=0, le=10, description="lines before and after each that matches")] = 0,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     cursor: Cursor = None,
-) -> Response:
+) -> HitPage:
     """Lines of the output that match, in its order: attempt, line number, byte offset, the line and those around it.
 
     `next` is the cursor to go on from, also when a request has searched for 8 seconds; null at the end.
@@ -59,10 +57,10 @@ async def search_logs(
     work = control.outputs.search_logs(
         who, id, text=q, regex=regex, case=case, attempt=attempt, context=context, limit=limit, cursor=cursor
     )
-    return answer(await _while_read(request, work))
+    return await _while_read(request, work)
 
 
-async def _while_read(request: Request, work: Coroutine[Any, Any, View]) -> View:
+async def _while_read(request: Request, work: Coroutine[Any, Any, HitPage]) -> HitPage:
     """What `work` answers; it is cancelled as soon as nobody waits for that any more."""
     task = asyncio.ensure_future(work)
     try:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Query
-from starlette.responses import Response
 
-from crucible.server.answers import answer
+from crucible.core.views.records import MetricsView
 from crucible.server.context import Control, JobRef, Who
 from crucible.server.problems import documented
 
@@ -21,6 +20,6 @@ async def metrics(
     who: Who,
     series: Annotated[list[str] | None, Query(max_length=200, description="names; all unless given")] = None,
     points: Annotated[int, Query(ge=1, le=10_000, description="at most this many of each series")] = 500,
-) -> Response:
+) -> MetricsView:
     """Each series with count, last, min, max and its points `[step, value, at]`."""
-    return answer(await control.outputs.metrics(who, id, series=series or [], points=points))
+    return await control.outputs.metrics(who, id, series=series or [], points=points)

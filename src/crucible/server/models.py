@@ -9,9 +9,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from crucible.core.models import Order
+from crucible.core.views.jobs import JobView
 from crucible.core.views.server import ModelPage, ModelView
-from crucible.server.answers import answer
 from crucible.server.context import Control, Who
+from crucible.server.jobs import SAME_KEY, located
 from crucible.server.limits import idempotency_key
 from crucible.server.problems import documented
 
@@ -45,14 +46,16 @@ async def show(name: ModelName, control: Control, who: Who) -> ModelView:
     return await control.models.get(who, name)
 
 
-@router.post(
-    "/{name}/jobs", status_code=201, responses={200: {"description": "the same key again"}, **documented(404, 409)}
-)
+@router.post("/{name}/jobs", status_code=201, responses={**SAME_KEY, **documented(404, 409)})
 async def submit(
-    name: ModelName, wish: ModelJob, control: Control, who: Who, key: Annotated[str | None, Depends(idempotency_key)]
-) -> Response:
+    name: ModelName,
+    wish: ModelJob,
+    control: Control,
+    who: Who,
+    key: Annotated[str | None, Depends(idempotency_key)],
+    response: Response,
+) -> JobView:
     """Train, ask or measure a model. Once this answers, the job is stored and will run."""
     order = Order(name, wish.method, wish.config, wish.inputs, wish.callbacks)
-    submitted = await control.jobs.submit(who, await control.models.job_spec(who, order, wish.job), key)
-    where = {"Location": f"/api/v1/jobs/{submitted.view['id']}"}
-    return answer(submitted.view, 201 if submitted.created else 200, where)
+    spec = await control.models.job_spec(who, order, wish.job)
+    return located(await control.jobs.submit(who, spec, key), response)

@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from crucible.core.openid import MAX_SUBJECT
 from crucible.core.people import LONGEST_PASSWORD, MAX_EMAIL, MAX_PROJECT, MAX_USER, SHORTEST_PASSWORD, Role
+from crucible.core.views.frames import MAX_OFFSET
 from crucible.core.views.people import (
     DeedPage,
     MemberPage,
@@ -21,7 +22,7 @@ from crucible.core.views.people import (
     UserView,
 )
 from crucible.server.context import Control, Who
-from crucible.server.limits import MAX_OFFSET, PLAIN, PageSize
+from crucible.server.limits import PLAIN, PageSize
 from crucible.server.problems import documented
 
 MAX_ABOUT = 1000

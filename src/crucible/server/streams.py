@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import Any
+from typing import Annotated, Any
 
 import structlog
-from fastapi import APIRouter, WebSocket
+from fastapi import APIRouter, Query, WebSocket
 from starlette.websockets import WebSocketDisconnect
 
 from crucible.control.service import Control as ControlPlane
 from crucible.core.errors import CrucibleError, NotAllowed
 from crucible.core.people import Identity
+from crucible.core.views.frames import Cursors
 from crucible.server.auth import STILL, chosen_protocol
+from crucible.server.broadcast import Broadcast
 from crucible.server.context import Control, JobRef, Who
-from crucible.server.crowd import Crowd
 from crucible.server.follow import FollowAll, FollowJob, Pace, Sender, SlowReader
-from crucible.server.limits import AttemptNumber, Offset
+from crucible.server.limits import Offset
 from crucible.server.problems import TROUBLE_CLOSE, close_code, close_reason
 
 NORMAL, TRY_AGAIN = 1000, 1013
@@ -37,9 +38,7 @@ async def stream_job(
     id: JobRef,
     control: Control,
     who: Who,
-    after: Offset = 0,
-    offset: Offset = 0,
-    attempt: AttemptNumber = None,
+    cursors: Annotated[Cursors, Query()],
 ) -> None:
     """Events above `after`, output from `offset` of `attempt` (the newest unless named), then what follows.
 
@@ -47,10 +46,7 @@ async def stream_job(
     """
     job = await control.jobs.find(who, id)
     pace = pace_of(socket)
-    sender = Sender(socket, pace.send)
-    follower = FollowJob(
-        _crowd(socket, control, who), sender, job, after=after, attempt=attempt, offset=offset, pace=pace
-    )
+    follower = FollowJob(_broadcast(socket, control, who), Sender(socket, pace.send), job, cursors, pace)
     await _serve(socket, follower, pace)
 
 
@@ -58,12 +54,12 @@ async def stream_job(
 async def stream_all(socket: WebSocket, control: Control, who: Who, after: Offset = 0) -> None:
     """Events of all jobs with a cursor above `after`, then what follows."""
     pace = pace_of(socket)
-    follower = FollowAll(_crowd(socket, control, who), Sender(socket, pace.send), after, pace)
+    follower = FollowAll(_broadcast(socket, control, who), Sender(socket, pace.send), after, pace)
     await _serve(socket, follower, pace)
 
 
-def _crowd(socket: WebSocket, control: ControlPlane, who: Identity) -> Crowd:
-    return Crowd(control, socket.app.state.gathering, who)
+def _broadcast(socket: WebSocket, control: ControlPlane, who: Identity) -> Broadcast:
+    return Broadcast(control, socket.app.state.gathering, who)
 
 
 def pace_of(socket: WebSocket) -> Pace:

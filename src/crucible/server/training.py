@@ -10,18 +10,19 @@ import re
 from collections.abc import AsyncIterator, Mapping
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Depends, Path, WebSocket
+from fastapi import APIRouter, Body, Depends, Path, Query, WebSocket
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from crucible.control.resources.jobs import Submitted
 from crucible.control.service import Control as ControlPlane
-from crucible.control.views import View
+from crucible.control.training import execution_id
 from crucible.core.errors import NotFound
 from crucible.core.ids import ALPHABET
 from crucible.core.people import Identity
 from crucible.core.training import Prepared, TrainingRequest, no_model, order_of, prepare, wishes_of
-from crucible.server.answers import answer
+from crucible.core.views.frames import Cursors
+from crucible.core.views.training import EndingView, ExecutionView, NewestView, OutputView, RecordView
 from crucible.server.context import Control, Who
 from crucible.server.limits import AttemptNumber, LogBytes, MiB, Offset, idempotency_key
 from crucible.server.problems import documented
@@ -29,7 +30,7 @@ from crucible.server.streams import stream_job
 from crucible.wire.archive import Entry, pack
 
 _JOB = re.compile(rf"job-[{ALPHABET}]{{26}}")
-_AGAIN: dict[int | str, dict[str, Any]] = {200: {"description": "the same key again"}}
+_AGAIN: dict[int | str, dict[str, Any]] = {200: {"description": "the same key again", "model": ExecutionView}}
 
 router = APIRouter(prefix="/api/v1/training", tags=["training"])
 
@@ -85,21 +86,23 @@ async def _once(data: bytes) -> AsyncIterator[bytes]:
 
 @router.post("/create", status_code=201, responses={**_AGAIN, **documented(404, 409, 413)}, operation_id="create_job")
 @router.post("", status_code=201, responses={**_AGAIN, **documented(404, 409, 413)})
-async def create(request: TrainingRequest, control: Control, who: Who, key: Key) -> Response:
+async def create(request: TrainingRequest, control: Control, who: Who, key: Key, response: Response) -> ExecutionView:
     """Submit a training job: `{"job_id", "execution_id"}` once it is stored.
 
     422 for a model that is no plugin here when the config brings no program, and for an unknown executor or tier.
     """
     submitted = await submit(control, who, request, key)
-    job = str(submitted.view["id"])
-    made = {"job_id": job, "execution_id": _execution(submitted.view)}
-    return answer(made, 201 if submitted.created else 200, {"Location": f"/api/v1/training/{job}"})
+    job = submitted.view.id
+    response.headers["Location"] = f"/api/v1/training/{job}"
+    if not submitted.created:
+        response.status_code = 200
+    return ExecutionView(job_id=job, execution_id=execution_id(submitted.view))
 
 
 @router.get("/{job_id}", responses=documented(404, 409))
-async def show(job_id: TrainingRef, control: Control, who: Who) -> Response:
+async def show(job_id: TrainingRef, control: Control, who: Who) -> RecordView:
     """The record: user, model, config, status, executor, current epoch and metrics."""
-    return answer(await control.jobs.training_record(who, job_of(job_id)))
+    return await control.jobs.training_record(who, job_of(job_id))
 
 
 class TrainingResumption(BaseModel):
@@ -117,27 +120,29 @@ _AS_IT_WAS = TrainingResumption()
 @router.post("/{job_id}/resume", status_code=202, responses=documented(404, 409))
 async def resume(
     job_id: TrainingRef, control: Control, who: Who, wish: Annotated[TrainingResumption, Body()] = _AS_IT_WAS
-) -> Response:
+) -> ExecutionView:
     """Go on with a job that has ended, from its newest checkpoint: `{"job_id", "execution_id", "resume_from"}`.
 
     409 while it has not ended, or if it completed and has no checkpoint; 404 for a checkpoint it does not have.
     """
     job = await control.jobs.find(who, job_of(job_id))
-    kept = [item for item in await control.checkpoints.list_checkpoints(who, job) if item.get("kept", True)]
-    begun = wish.resume_from or (str(kept[0]["id"]) if kept else None)
+    kept = [item for item in (await control.checkpoints.list_checkpoints(who, job)).items if item.kept]
+    begun = wish.resume_from or (kept[0].id if kept else None)
     view = await control.jobs.resume(who, job, checkpoint=begun, backend=wish.executor)
-    return answer({"job_id": job, "execution_id": _execution(view), "resume_from": begun}, 202)
+    return ExecutionView(job_id=job, execution_id=execution_id(view), resume_from=begun)
 
 
 @router.post(
     "/{job_id}/cancel",
     status_code=202,
-    responses={200: {"description": "it has ended before"}, **documented(404, 409)},
+    responses={200: {"description": "it has ended before", "model": EndingView}, **documented(404, 409)},
 )
-async def cancel(job_id: TrainingRef, control: Control, who: Who) -> Response:
+async def cancel(job_id: TrainingRef, control: Control, who: Who, response: Response) -> EndingView:
     """Ask for the end of a job: `{"job_id", "status"}`."""
     view, changed = await control.jobs.cancel(who, job_of(job_id))
-    return answer({"job_id": view["id"], "status": view["status"]}, 202 if changed else 200)
+    if not changed:
+        response.status_code = 200
+    return EndingView(job_id=view.id, status=view.status)
 
 
 @router.get("/{job_id}/logs", responses=documented(404, 409))
@@ -148,29 +153,33 @@ async def logs(
     offset: Offset = 0,
     limit: LogBytes = MiB,
     attempt: AttemptNumber = None,
-) -> Response:
+) -> OutputView:
     """Output from byte `offset` on as text; go on with `next_offset` until `complete`."""
     page = await control.outputs.logs(who, job_of(job_id), attempt=attempt, offset=offset, limit=limit, since=None)
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     text = decoder.decode(page.data, final=page.complete)
     held = len(decoder.getstate()[0])  # the beginning of a character waits for its rest
-    told = {"attempt": page.attempt, "offset": page.start, "next_offset": page.next - held, "complete": page.complete}
-    return answer({"job_id": await control.jobs.find(who, job_of(job_id)), "logs": text, **told})
+    return OutputView(
+        job_id=await control.jobs.find(who, job_of(job_id)),
+        logs=text,
+        attempt=page.attempt,
+        offset=page.start,
+        next_offset=page.next - held,
+        complete=page.complete,
+    )
 
 
 @router.get("/{job_id}/metrics", responses=documented(404, 409))
-async def metrics(job_id: TrainingRef, control: Control, who: Who) -> Response:
+async def metrics(job_id: TrainingRef, control: Control, who: Who) -> NewestView:
     """The newest values: `{"job_id", "epoch", "timestamp", "metrics"}`."""
     record = await control.jobs.training_record(who, job_of(job_id))
-    found = await control.outputs.metrics(who, str(record["job_id"]), series=[], points=-1)
-    times = [point[2] for one in found["series"].values() for point in one["points"]]
-    return answer(
-        {
-            "job_id": record["job_id"],
-            "epoch": record["current_epoch"],
-            "timestamp": max(times, default=None),
-            "metrics": record["current_metrics"],
-        }
+    found = await control.outputs.metrics(who, record.job_id, series=[], points=-1)
+    times = [at for series in found.series.values() for _step, _value, at in series.points if at is not None]
+    return NewestView(
+        job_id=record.job_id,
+        epoch=record.current_epoch,
+        timestamp=max(times, default=None),
+        metrics=record.current_metrics,
     )
 
 
@@ -180,13 +189,7 @@ async def stream(
     job_id: TrainingRef,
     control: Control,
     who: Who,
-    after: Offset = 0,
-    offset: Offset = 0,
-    attempt: AttemptNumber = None,
+    cursors: Annotated[Cursors, Query()],
 ) -> None:
     """The same frames as `/api/v1/jobs/{id}/stream`, wherever the job runs."""
-    await stream_job(socket, job_of(job_id), control, who, after, offset, attempt)
-
-
-def _execution(view: View) -> str:
-    return str(view.get("execution_id") or f"{view.get('backend', 'local')}-{view['id']}")
+    await stream_job(socket, job_of(job_id), control, who, cursors)

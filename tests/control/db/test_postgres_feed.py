@@ -60,9 +60,8 @@ def event(job: str, n: int, then: Callable[[], None] = lambda: None) -> Callable
 
 async def read_on(db: Db, after: int) -> tuple[list[tuple[str, int]], int]:
     """What a reader gets that has read as far as `after`, and how far it has read then."""
-    found = await db.read(lambda c: list_events(c, None, after, 1000))
-    cursor = int(str(found[-1]["cursor"])) if found else after
-    return [(str(e["job"]), int(str(e["n"]))) for e in found], cursor
+    found = (await db.read(lambda c: list_events(c, None, after, 1000))).items
+    return [(event.job, event.n) for event in found], found[-1].cursor if found else after
 
 
 async def overtaken(db: Db, gate: Gate) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:

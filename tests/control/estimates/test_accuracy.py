@@ -99,7 +99,7 @@ async def ran(rig: Rig, seconds: float, code: int = 0, **spec: Any) -> str:
 
 
 async def page(control: Control, limit: int = 50, cursor: str | None = None, who: Identity = OWNER) -> Any:
-    return await control.plans.predictions(who, limit=limit, cursor=cursor)
+    return (await control.plans.predictions(who, limit=limit, cursor=cursor)).as_json()
 
 
 async def items(rig: Rig) -> Any:
@@ -193,7 +193,7 @@ async def test_a_job_that_begins_in_the_middle_is_no_measure_of_the_whole(rig: R
     await rig.sql(lambda conn: conn.execute(t.checkpoints.insert().values({**row, **more})).rowcount)
     rest = await submitted(rig, resume_from="ckp-00001")
     assert [item["job"] for item in await items(rig)] == [job]
-    assert (await service(rig).jobs.details(OWNER, rest))["plan"]["chosen"]["backend"] == "local"
+    assert (await service(rig).jobs.details(OWNER, rest)).plan["chosen"]["backend"] == "local"
 
 
 async def test_the_runners_own_clock_counts_where_it_has_told(rig: Rig) -> None:
@@ -231,13 +231,13 @@ async def test_a_job_of_which_no_program_is_known_has_a_plan_and_no_prediction(r
     job = await rig.submit(plan="of.an-old-client")
     await planned(rig)
     assert await rig.count(t.predictions) == 0
-    assert (await service(rig).jobs.details(OWNER, job))["plan"]["chosen"]["seconds"] is None
+    assert (await service(rig).jobs.details(OWNER, job)).plan["chosen"]["seconds"] is None
 
 
 async def test_a_simulated_place_teaches_nothing(tmp_path: Path) -> None:
     rig = await make_rig(tmp_path, FakeCloud())
     job = await submitted(rig, backend="cloud")
-    assert (await service(rig).jobs.details(OWNER, job))["plan"]["chosen"]["simulated"] is True
+    assert (await service(rig).jobs.details(OWNER, job)).plan["chosen"]["simulated"] is True
     assert await rig.count(t.predictions) == 0
     await give_back(rig.ports.db)
 
@@ -252,7 +252,7 @@ async def test_each_is_shown_with_its_error(rig: Rig) -> None:
     assert item["took_seconds"] == pytest.approx(2 * item["predicted_seconds"])
     assert (item["error"], item["why_not"], found["next"]) == (0.5, None, None)
     assert found["accuracy"] == {"count": 1, "median_error": 0.5, "close": 0.0}
-    assert (await service(rig).jobs.details(OWNER, job))["predicted_seconds"] == item["predicted_seconds"]
+    assert (await service(rig).jobs.details(OWNER, job)).predicted_seconds == item["predicted_seconds"]
 
 
 async def test_pages_follow_each_other_newest_first(rig: Rig) -> None:

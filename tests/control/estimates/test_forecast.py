@@ -36,7 +36,7 @@ def control(rig: Rig) -> Control:
 
 
 async def stored(rig: Rig, job: str) -> Any:
-    return (await service(rig).jobs.details(OWNER, job))["plan"]
+    return (await service(rig).jobs.details(OWNER, job)).plan
 
 
 async def test_a_job_is_predicted_as_its_plan_would_have(rig: Rig) -> None:
@@ -96,13 +96,13 @@ async def test_a_full_backend_is_predicted_for_too(rig: Rig) -> None:
 async def test_a_rerun_and_many_at_once_are_planned(rig: Rig, control: Control) -> None:
     bundle = await bundled(rig)
     spec = job_spec(command=RUN, backend="local", bundle=bundle)
-    first = str((await control.jobs.submit(OWNER, spec, None)).view["id"])
+    first = (await control.jobs.submit(OWNER, spec, None)).view.id
     again = await control.jobs.rerun(OWNER, first, None)
     many = await control.jobs.submit_many(
         OWNER, [(spec, "key-1"), (spec, "key-1"), (spec.model_copy(update={"tier": "x"}), None)]
     )
     await planned(rig)
-    ids = {first, str(again.view["id"]), str(many[0].view["id"])}  # type: ignore[union-attr]
+    ids = {first, again.view.id, many[0].view.id}  # type: ignore[union-attr]
     assert {item["job"] for item in await items(rig)} == ids
 
 

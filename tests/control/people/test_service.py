@@ -17,15 +17,15 @@ from crucible.core.people import OWNER, Permission, Role
 
 
 async def test_a_user_sees_the_jobs_of_his_projects_only(town: Town) -> None:
-    theirs = str((await town.control.jobs.submit(OWNER, job_spec(project="beta"), None)).view["id"])
-    seen = {name: {job["id"] for job in await town.seen_by(name)} for name in ("stranger", "viewer", "admin")}
+    theirs = (await town.control.jobs.submit(OWNER, job_spec(project="beta"), None)).view.id
+    seen = {name: {job.id for job in await town.seen_by(name)} for name in ("stranger", "viewer", "admin")}
     assert seen == {"stranger": {theirs}, "viewer": {town.job}, "admin": {theirs, town.job}}
 
 
 async def test_last_is_the_last_that_he_may_see(town: Town) -> None:
     await town.control.jobs.submit(OWNER, job_spec(project="beta"), None)
     viewer = As(town.control, await town.identity("viewer"))
-    assert (await viewer.jobs.view("last"))["id"] == town.job
+    assert (await viewer.jobs.view("last")).id == town.job
 
 
 async def test_an_ending_that_fits_a_foreign_job_fits_nothing(town: Town) -> None:
@@ -52,22 +52,22 @@ async def test_counts_and_machines_are_those_of_ones_projects(town: Town) -> Non
 
 async def test_a_job_says_whose_it_is(town: Town) -> None:
     view = await town.control.jobs.view(OWNER, town.job)
-    assert (view["project"], view["user"]) == ("alpha", "member")
+    assert (view.project, view.user) == ("alpha", "member")
     own = await town.control.jobs.submit(OWNER, job_spec(), None)
-    assert (own.view["project"], own.view["user"]) == ("default", "owner")
+    assert (own.view.project, own.view.user) == ("default", "owner")
 
 
 async def test_a_members_job_goes_to_his_only_project(town: Town) -> None:
     member = As(town.control, await town.identity("member"))
-    assert (await member.jobs.submit(job_spec(), None)).view["project"] == "alpha"
+    assert (await member.jobs.submit(job_spec(), None)).view.project == "alpha"
 
 
 async def test_two_projects_may_use_the_same_key(town: Town) -> None:
     member, stranger = await town.faces("member", "stranger")
     mine = await member.jobs.submit(job_spec(), "key")
     theirs = await stranger.jobs.submit(job_spec(), "key")
-    assert mine.view["id"] != theirs.view["id"]
-    assert (await member.jobs.submit(job_spec(), "key")).view["id"] == mine.view["id"]
+    assert mine.view.id != theirs.view.id
+    assert (await member.jobs.submit(job_spec(), "key")).view.id == mine.view.id
 
 
 async def test_many_are_cancelled_only_where_he_may(town: Town) -> None:
@@ -78,11 +78,11 @@ async def test_many_are_cancelled_only_where_he_may(town: Town) -> None:
         assert await caller.jobs.cancel_matching(alpha, limit=10, dry_run=False) == ([], False)
         (refused,) = await caller.jobs.cancel_named([town.job], dry_run=False)
         assert isinstance(refused, NotFound if name == "stranger" else Forbidden)
-    assert (await town.control.jobs.view(OWNER, town.job))["desired"] == "run"
+    assert (await town.control.jobs.view(OWNER, town.job)).desired == "run"
     (member,) = await town.faces("member")
     views, more = await member.jobs.cancel_matching(JobFilter(), limit=10, dry_run=False)
-    assert ([view["id"] for view in views], more) == ([town.job], False)
-    assert (await town.control.jobs.view(OWNER, town.job))["desired"] == "cancel"
+    assert ([view.id for view in views], more) == ([town.job], False)
+    assert (await town.control.jobs.view(OWNER, town.job)).desired == "cancel"
 
 
 async def test_many_are_submitted_each_by_its_own_right(town: Town) -> None:
@@ -94,11 +94,11 @@ async def test_many_are_submitted_each_by_its_own_right(town: Town) -> None:
 
 async def test_a_filter_by_project_widens_nothing(town: Town) -> None:
     (stranger,) = await town.faces("stranger")
-    assert (await stranger.jobs.list_jobs(JobFilter(project=("alpha",)), limit=10, cursor=None))["items"] == []
+    assert (await stranger.jobs.list_jobs(JobFilter(project=("alpha",)), limit=10, cursor=None)).items == ()
 
 
 async def test_a_rerun_stays_in_its_project(town: Town) -> None:
-    assert (await town.control.jobs.rerun(OWNER, town.job, None)).view["project"] == "alpha"
+    assert (await town.control.jobs.rerun(OWNER, town.job, None)).view.project == "alpha"
 
 
 async def test_whoever_knows_the_hash_of_code_has_no_right_to_it(town: Town) -> None:
@@ -111,7 +111,7 @@ async def test_whoever_knows_the_hash_of_code_has_no_right_to_it(town: Town) -> 
 
 async def test_a_foreign_checkpoint_cannot_be_started_from(town: Town) -> None:
     stranger, member = await town.faces("stranger", "member")
-    checkpoint = str((await member.checkpoints.list_checkpoints(town.job))[0]["id"])
+    checkpoint = (await member.checkpoints.list_checkpoints(town.job)).items[0].id
     with pytest.raises(NotFound):
         await stranger.jobs.submit(job_spec(resume_from=checkpoint), None)
     assert (await member.jobs.submit(job_spec(resume_from=checkpoint), None)).created
@@ -128,9 +128,9 @@ async def test_jobs_of_users_do_not_run_on_the_servers_own_computer(rig: Rig, to
 
 async def ended(control: Control) -> str:
     """A job of the project alpha that was cancelled while it waited."""
-    job = str((await control.jobs.submit(OWNER, job_spec(project="alpha", resources={"cpus": 4}), None)).view["id"])
+    job = (await control.jobs.submit(OWNER, job_spec(project="alpha", resources={"cpus": 4}), None)).view.id
     await control.jobs.cancel(OWNER, job)
-    assert (await control.jobs.view(OWNER, job))["status"] == "cancelled"
+    assert (await control.jobs.view(OWNER, job)).status == "cancelled"
     return job
 
 
@@ -140,7 +140,7 @@ async def test_nor_do_they_by_being_resumed_there(rig: Rig, town: Town) -> None:
     for backend in (None, rig.backend.name):
         with pytest.raises(RefusedByPolicy, match="several users"):
             await careful.jobs.resume(member, job, checkpoint=None, backend=backend)
-    assert (await careful.jobs.resume(OWNER, job, checkpoint=None, backend=None))["status"] != "cancelled"
+    assert (await careful.jobs.resume(OWNER, job, checkpoint=None, backend=None)).status != "cancelled"
 
 
 async def test_who_resumed_a_job_is_written_down(town: Town) -> None:
@@ -157,8 +157,8 @@ async def test_what_the_owner_does_with_a_job_of_another_is_written_down_and_wit
         return [(item.user, item.action, item.target) for item in found.items]
 
     member = await town.identity("member")
-    theirs = str((await town.control.jobs.submit(member, job_spec(cpus=4, project="alpha"), None)).view["id"])
-    his = str((await town.control.jobs.submit(OWNER, job_spec(cpus=4), None)).view["id"])
+    theirs = (await town.control.jobs.submit(member, job_spec(cpus=4, project="alpha"), None)).view.id
+    his = (await town.control.jobs.submit(OWNER, job_spec(cpus=4), None)).view.id
     for job in (theirs, his):
         await town.control.jobs.cancel(OWNER, job)
         await town.control.jobs.resume(OWNER, job, checkpoint=None, backend=None)
@@ -173,7 +173,7 @@ async def test_members_come_change_and_go(town: Town) -> None:
     assert {m.name: m.role for m in (await people.list_members(manager, "alpha")).items}["stranger"] == "member"
     assert len(await town.seen_by("stranger")) == 1
     await people.remove_member(manager, "alpha", "stranger")
-    assert await town.seen_by("stranger") == []
+    assert await town.seen_by("stranger") == ()
     with pytest.raises(NotFound):
         await people.remove_member(manager, "alpha", "stranger")
 

@@ -115,11 +115,11 @@ async def test_what_ended_long_ago_is_not_listed(town: Town) -> None:
 
 async def test_a_share_link_shows_its_job_and_no_other(town: Town) -> None:
     friend = As(town.control, await town.identity("share"))
-    other = str((await town.control.jobs.submit(OWNER, job_spec(project="alpha"), None)).view["id"])
-    assert (await friend.jobs.view(town.job))["id"] == town.job
-    assert (await friend.jobs.view("last"))["id"] == town.job
-    assert [view["id"] for view in await town.seen_by("share")] == [town.job]
-    assert {event["job"] for event in await friend.outputs.events(None, after=0, limit=100)} == {town.job}
+    other = (await town.control.jobs.submit(OWNER, job_spec(project="alpha"), None)).view.id
+    assert (await friend.jobs.view(town.job)).id == town.job
+    assert (await friend.jobs.view("last")).id == town.job
+    assert [view.id for view in await town.seen_by("share")] == [town.job]
+    assert {event.job for event in (await friend.outputs.events(None, after=0, limit=100)).items} == {town.job}
     for ref in (other, other[-6:]):
         with pytest.raises(NotFound):
             await friend.jobs.view(ref)

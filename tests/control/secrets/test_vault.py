@@ -272,8 +272,8 @@ async def test_a_job_names_secrets_that_are_there(town: Town) -> None:
         await member.jobs.submit(spec, None)
     await put(town.rig, project="alpha")
     view = (await member.jobs.submit(spec, None)).view
-    assert view["secrets"] == {"HF": "TOKEN"}
-    assert VALUE not in json.dumps(view)
+    assert view.secrets == {"HF": "TOKEN"}
+    assert VALUE not in view.model_dump_json()
 
 
 async def test_a_runner_is_handed_the_values_of_that_moment(rig: Rig) -> None:

@@ -13,7 +13,6 @@ from crucible.client.api.labels import Labels, Many
 from crucible.client.api.people import Hooks, People, Secrets, without_none
 from crucible.client.api.resource import Resource, path_of
 from crucible.client.transport import Endpoint, Query, Transport
-from crucible.client.views import LogPage
 from crucible.core.errors import CrucibleError
 from crucible.core.jobfilter import JobFilter
 from crucible.core.planrequest import PlanRequest
@@ -23,15 +22,15 @@ from crucible.core.views.found import HitPage
 from crucible.core.views.jobs import CheckpointView, HealthView, JobPage, JobView
 from crucible.core.views.plans import PlanView
 from crucible.core.views.predictions import PredictionPage
-from crucible.core.views.records import ArtifactView, EventView, MetricsView
+from crucible.core.views.records import ArtifactView, EventView, LogPage, MetricsView
 from crucible.core.views.server import ServerView
 from crucible.wire.http import Response
 
 if TYPE_CHECKING:  # most commands neither follow a job nor enter one
-    from crucible.client import stream
     from crucible.client.executing import Executed
     from crucible.client.forwarding import Forward
     from crucible.client.sessions import Session
+    from crucible.core.views.frames import Cursors, Frame
     from crucible.wire.sessions import Opening
 
 _CHUNK = 256 * 1024
@@ -201,19 +200,20 @@ class Api(Resource):
         self,
         ref: str,
         *,
-        cursors: stream.Cursors | None = None,
+        cursors: Cursors | None = None,
         notice: Callable[[str], None] | None = None,
         stop: Callable[[], bool] | None = None,
-    ) -> Iterator[stream.Frame]:
+    ) -> Iterator[Frame]:
         """Yield everything about a job from the cursors on, each thing once, until it has ended and its log is out.
 
         Goes on over lost connections and a restarted server. `notice` is told, in words, when that happens.
         `stop` is asked now and then; once it says yes, nothing more comes.
         """
         from crucible.client import stream
+        from crucible.core.views.frames import Cursors
 
         link = stream.Link(self, self.transport, self._found)
-        return stream.follow(link, ref, cursors or stream.Cursors(), notice or _silent, stream.Timing(time, stop))
+        return stream.follow(link, ref, cursors or Cursors(), notice or _silent, stream.Timing(time, stop))
 
     def session(self, ref: str, wanted: Opening) -> Session:
         """A command, or a connection to a port, at a running job."""

@@ -9,8 +9,8 @@ from crucible.client.api import routes
 from crucible.client.api.resource import Resource
 from crucible.core.jobfilter import JobFilter
 from crucible.core.spec import JobSpec
-from crucible.core.views.found import CancelledPage, NoteView, SubmittedPage
-from crucible.core.views.jobs import JobView
+from crucible.core.views.found import CancelledPage, SubmittedPage
+from crucible.core.views.jobs import JobView, NoteView
 
 
 class Labels(Resource):

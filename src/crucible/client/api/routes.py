@@ -18,9 +18,9 @@ from crucible.core.views.catalog import (
     TypeView,
 )
 from crucible.core.views.comparisons import ComparisonView
-from crucible.core.views.found import CancelledPage, HitPage, NotePage, NoteView, SubmittedPage, TagPage
+from crucible.core.views.found import CancelledPage, HitPage, NotePage, SubmittedPage, TagPage
 from crucible.core.views.hooks import DeliveryPage, DeliveryView, HookPage, HookView
-from crucible.core.views.jobs import CheckpointPage, CheckpointView, HealthView, JobPage, JobView
+from crucible.core.views.jobs import CheckpointPage, CheckpointView, HealthView, JobPage, JobView, NoteView
 from crucible.core.views.people import (
     DeedPage,
     LinkView,

@@ -17,9 +17,10 @@ from crucible.client.executing import Executed
 from crucible.client.forwarding import Forward
 from crucible.client.results import JobResult, result_of
 from crucible.client.status import JobStatus, Watch, status_of
-from crucible.client.stream import Frame
 from crucible.client.tables import MetricsTable
-from crucible.client.views import CheckpointView, EventView, JobView
+from crucible.core.views.frames import JobFrame, LogFrame
+from crucible.core.views.jobs import CheckpointView, JobView
+from crucible.core.views.records import EventView
 
 if TYPE_CHECKING:
     from crucible.client.blocking.platform import SyncMLPlatform
@@ -64,7 +65,7 @@ class SyncJob:
             if status is None:
                 continue
             if not status.ended and time.monotonic() >= due:
-                status = _fresher(status, watch.see(Frame(stream="job", job=self._api.job(self.id))))
+                status = _fresher(status, watch.see(JobFrame(job=self._api.job(self.id))))
                 due = time.monotonic() + REFRESH_SECONDS
             self.view = watch.job
             yield status
@@ -99,7 +100,7 @@ class SyncJob:
             yield rest
 
     def _followed(self, stop: Callable[[], bool] | None) -> Iterator[str]:
-        return (frame.text for frame in self._api.stream(self.id, stop=stop) if frame.text)
+        return (frame.text for frame in self._api.stream(self.id, stop=stop) if isinstance(frame, LogFrame))
 
     def _stored(self, attempt: int | None) -> Iterator[str]:
         decoder = codecs.getincrementaldecoder("utf-8")("replace")

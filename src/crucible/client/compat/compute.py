@@ -13,9 +13,9 @@ from crucible.client.pythons import Surroundings
 from crucible.client.results import result_of
 from crucible.client.status import JobStatus
 from crucible.client.submit_request import SubmitRequest
-from crucible.client.views import JobView
 from crucible.core.errors import BadInput, NotFound
 from crucible.core.spec import EnvironmentSpec, JobSpec
+from crucible.core.views.jobs import JobView
 
 
 class ComputeBackend:

@@ -16,8 +16,8 @@ from crucible.client.compat.types import as_requirements
 from crucible.client.placeviews import BackendView, OfferView
 from crucible.client.platform import Job, MLPlatform
 from crucible.client.requirements import MAX_HOURS
-from crucible.client.views import JobView
 from crucible.core.errors import BadInput, NotFound, UnknownName
+from crucible.core.views.jobs import JobView
 
 _EXECUTION = re.compile(r"(?P<backend>[^\s/]+?)-(?P<job>job-[0-9a-z]+)-(?P<pid>[0-9]+)")
 

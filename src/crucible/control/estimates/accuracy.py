@@ -11,13 +11,15 @@ from crucible.control.db import Db
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Row, Statement
 from crucible.control.listing import LARGEST_PAGE, Within, read_cursor, within, write_cursor
-from crucible.control.views import View, iso, told_seconds
+from crucible.control.views import iso, told_seconds
 from crucible.core.ids import short
 from crucible.core.jobfilter import JobFilter
 from crucible.core.lifecycle import JobState
 from crucible.core.people import OWNER, Identity
 from crucible.core.routing.experience import Accuracy, Experience, Lesson, Like, accuracy
 from crucible.core.states import status_of
+from crucible.core.views.plans import AccuracyView
+from crucible.core.views.predictions import PredictionPage, PredictionView
 
 NEWEST = 1000
 """Lessons that count."""
@@ -61,29 +63,29 @@ def lessons(conn: Connection) -> list[Lesson]:
     return _lessons(_TEACHING.all(conn))
 
 
-def list_predictions(conn: Connection, limit: int, cursor: str | None, who: Identity = OWNER) -> View:
+def list_predictions(conn: Connection, limit: int, cursor: str | None, who: Identity = OWNER) -> PredictionPage:
     """A page, newest first, of the jobs that he may see, and how good the predictions of those were."""
     size, before, his = min(max(limit, 1), LARGEST_PAGE), read_cursor(cursor), within(JobFilter(), who)
     if his.nothing:
-        return {"items": [], "next": None, "accuracy": accuracy_view(accuracy(()))}
+        return PredictionPage(accuracy=accuracy_view(accuracy(())))
     seen = _seen(his)
     page = seen if before is None else seen.where(_p.job < before)
     query = _joined(page.order_by(_p.job.desc()).limit(size + 1).subquery())
     rows = conn.execute(query).mappings().all()
     taught = _lessons(conn.execute(teaching(seen)).mappings().all())
-    return {
-        "items": [_view(row) for row in rows[:size]],
-        "next": write_cursor(rows[size - 1]["job"]) if len(rows) > size else None,
-        "accuracy": accuracy_view(accuracy(taught)),
-    }
+    return PredictionPage(
+        items=tuple(_view(row) for row in rows[:size]),
+        next=write_cursor(rows[size - 1]["job"]) if len(rows) > size else None,
+        accuracy=accuracy_view(accuracy(taught)),
+    )
 
 
-def accuracy_view(found: Accuracy) -> View:
-    return {
-        "count": found.count,
-        "median_error": None if found.median_error is None else round(found.median_error, 4),
-        "close": None if found.close is None else round(found.close, 4),
-    }
+def accuracy_view(found: Accuracy) -> AccuracyView:
+    return AccuracyView(
+        count=found.count,
+        median_error=None if found.median_error is None else round(found.median_error, 4),
+        close=None if found.close is None else round(found.close, 4),
+    )
 
 
 class Lessons:
@@ -142,22 +144,22 @@ def _took(row: Row) -> float:
     return float((row["exited_at"] or 0.0) - (row["started_at"] or row["exited_at"] or 0.0))
 
 
-def _view(row: Row) -> View:
+def _view(row: Row) -> PredictionView:
     why, lesson = _why_not(row, _took(row)), _lesson(row)
-    return {
-        "job": row["job"],
-        "short": short(row["job"]),
-        "name": row["name"],
-        "project": row["project"],
-        "status": status_of(JobState(row["state"])).value,
-        "framework": row["framework"] or None,
-        "backend": row["backend"],
-        "instance_type": row["instance_type"],
-        "gpu": row["gpu"] or None,
-        "analytic_seconds": row["analytic_seconds"],
-        "predicted_seconds": row["predicted_seconds"],
-        "took_seconds": None if lesson is None else lesson.real,
-        "error": None if lesson is None else round(lesson.error, 4),
-        "why_not": why or None,
-        "made_at": iso(row["made_at"]),
-    }
+    return PredictionView(
+        job=row["job"],
+        short=short(row["job"]),
+        name=row["name"],
+        project=row["project"],
+        status=status_of(JobState(row["state"])).value,
+        framework=row["framework"] or None,
+        backend=row["backend"],
+        instance_type=row["instance_type"],
+        gpu=row["gpu"] or None,
+        analytic_seconds=row["analytic_seconds"],
+        predicted_seconds=row["predicted_seconds"],
+        took_seconds=None if lesson is None else lesson.real,
+        error=None if lesson is None else round(lesson.error, 4),
+        why_not=why or None,
+        made_at=iso(row["made_at"]),
+    )

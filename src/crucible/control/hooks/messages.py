@@ -63,7 +63,7 @@ def next_event(conn: Connection, hook: Hook, after: int, upto: int) -> Row | Non
 
 def of_event(conn: Connection, hook: Hook, event: Row, now: float) -> Message:
     job = _job(conn, str(event["job"]), now)
-    told = {"event": event_view(dict(event), with_job=False), "job": job}
+    told = {"event": event_view(dict(event), with_job=False).as_json(), "job": job}
     kind = f"job.{event['type']}"
     body = _slack(event, job) if hook.format is HookFormat.SLACK else _body(kind, event["at"], told)
     name = _name(hook.id, event["job"], event["n"], kind, event["at"])
@@ -85,7 +85,7 @@ def _name(*parts: object) -> str:
 def _job(conn: Connection, job: str, now: float) -> View:
     """As it is now, which may be later than the event."""
     try:
-        found = queries.one_job(conn, job, now)
+        found = queries.one_job(conn, job, now).as_json()
     except NotFound:
         return {"id": job, "short": short(job)}
     return {name: found[name] for name in _TOLD}

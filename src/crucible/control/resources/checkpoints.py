@@ -6,8 +6,8 @@ from crucible.control import checkpoints, queries
 from crucible.control.bundles import StoredFile
 from crucible.control.parts import Parts
 from crucible.control.resources.access import Access
-from crucible.control.views import View
 from crucible.core.people import Identity
+from crucible.core.views.jobs import CheckpointPage, CheckpointView, JobView
 
 
 class Checkpoints:
@@ -16,18 +16,18 @@ class Checkpoints:
         self._revival = parts.revival
         self._access = access
 
-    async def list_checkpoints(self, who: Identity, ref: str) -> list[View]:
+    async def list_checkpoints(self, who: Identity, ref: str) -> CheckpointPage:
         """Return the checkpoints of a job, newest first, also those that were removed."""
         job = await self._access.readable(who, ref)
         return await self._ports.db.read(lambda conn: queries.list_checkpoints(conn, job))
 
-    async def file(self, who: Identity, ref: str, checkpoint: str) -> tuple[View, StoredFile]:
+    async def file(self, who: Identity, ref: str, checkpoint: str) -> tuple[CheckpointView, StoredFile]:
         """Return one by its id, short id or name, `latest` or `best`; a folder is stored as a tar archive."""
         job = await self._access.readable(who, ref)
-        view = checkpoints.found(await self.list_checkpoints(who, job), checkpoint, job)
+        view = checkpoints.find((await self.list_checkpoints(who, job)).items, checkpoint, job)
         return view, checkpoints.stored_file(job, view)
 
-    async def request(self, who: Identity, ref: str) -> View:
+    async def request(self, who: Identity, ref: str) -> JobView:
         """Ask the running program to save a checkpoint now. Raises Conflict if none runs."""
         job, now = await self._access.writable(who, ref), self._ports.clock.now()
         await self._revival.ask_checkpoint(job)

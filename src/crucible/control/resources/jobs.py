@@ -8,22 +8,23 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from crucible.control import comparing, crowds, listing, queries, training
+from crucible.control import bulk_views, comparing, listing, queries, training
 from crucible.control.crashpoints import crashpoint
 from crucible.control.estimates import forecast
 from crucible.control.feed import Watch
 from crucible.control.parts import Parts
-from crucible.control.portrait import portrait
 from crucible.control.resources.access import Access
 from crucible.control.roles import Duty
 from crucible.control.submit import Accepted
 from crucible.control.unit import Unit
-from crucible.control.views import View
 from crucible.core.errors import CrucibleError
 from crucible.core.jobfilter import JobFilter
 from crucible.core.people import Identity, Permission
 from crucible.core.spec import JobSpec
+from crucible.core.views.comparisons import ComparisonView
+from crucible.core.views.jobs import HealthView, JobPage, JobView
 from crucible.core.views.people import TokenView
+from crucible.core.views.training import RecordView
 
 RECENT_BYTES = 4096
 RECENT_LINES = 20
@@ -33,7 +34,7 @@ RECENT_LINES = 20
 class Submitted:
     """A job that is stored. `created` is false if the same idempotency key had stored it before."""
 
-    view: View
+    view: JobView
     created: bool
 
 
@@ -49,40 +50,46 @@ class Jobs:
         """Return the id of the job that `ref` names. Raises NotFound, Conflict."""
         return await self._access.readable(who, ref)
 
-    async def details(self, who: Identity, ref: str) -> View:
+    async def details(self, who: Identity, ref: str) -> JobView:
         """Return all that is known of a job, with its last lines of output and its latest metrics."""
         now = self._ports.clock.now()
 
-        def read(conn: Connection) -> View:
-            return portrait(conn, queries.find_job(conn, ref, who).id, now)
+        def read(conn: Connection) -> JobView:
+            job = queries.find_job(conn, ref, who).id
+            plan = {
+                "predicted_seconds": forecast.predicted_seconds(conn, job),
+                "plan": forecast.stored_plan(conn, job),
+            }
+            return queries.job_detail(conn, job, now).model_copy(update=plan)
 
         view = await self._ports.db.read(read)
-        page = await self._parts.logs.page(str(view["id"]), None, -RECENT_BYTES, RECENT_BYTES, None)
-        return {**view, "recent_logs": page.data.decode(errors="replace").splitlines()[-RECENT_LINES:]}
+        page = await self._parts.logs.page(view.id, None, -RECENT_BYTES, RECENT_BYTES, None)
+        recent = tuple(page.data.decode(errors="replace").splitlines()[-RECENT_LINES:])
+        return view.model_copy(update={"recent_logs": recent})
 
-    async def view(self, who: Identity, ref: str) -> View:
+    async def view(self, who: Identity, ref: str) -> JobView:
         """Return the job without its output and metrics: cheap enough to read at every change."""
         return await self._view(await self.find(who, ref))
 
-    async def list_jobs(self, who: Identity, wanted: JobFilter, *, limit: int, cursor: str | None) -> View:
+    async def list_jobs(self, who: Identity, wanted: JobFilter, *, limit: int, cursor: str | None) -> JobPage:
         """Return a page of jobs, newest first. Raises BadInput for a cursor that no page has given."""
         now = self._ports.clock.now()
         return await self._ports.db.read(lambda conn: listing.list_jobs(conn, wanted, limit, cursor, now, who))
 
-    async def health(self, who: Identity, ref: str) -> View:
+    async def health(self, who: Identity, ref: str) -> HealthView:
         """Return how the job does: verdict, findings with their evidence, and advice."""
         job, now = await self.find(who, ref), self._ports.clock.now()
         return await self._ports.db.read(lambda conn: queries.job_health(conn, job, now))
 
-    async def compare(self, who: Identity, refs: Sequence[str]) -> View:
+    async def compare(self, who: Identity, refs: Sequence[str]) -> ComparisonView:
         """Return 2 to 20 jobs side by side, in this order; a job named twice is shown once."""
         comparing.check_count(refs)
         jobs = list(dict.fromkeys([await self.find(who, ref) for ref in refs]))
         comparing.check_count(jobs)
-        views = [{**await self._view(job), "health": await self.health(who, job)} for job in jobs]
+        views = [(await self._view(job)).model_copy(update={"health": await self.health(who, job)}) for job in jobs]
         return await self._ports.db.read(lambda conn: comparing.compared(conn, views))
 
-    async def training_record(self, who: Identity, ref: str) -> View:
+    async def training_record(self, who: Identity, ref: str) -> RecordView:
         """Return the job in the words of the training routes."""
         job, now = await self.find(who, ref), self._ports.clock.now()
         return await self._ports.db.read(lambda conn: training.record(conn, job, now))
@@ -119,10 +126,10 @@ class Jobs:
         done = await self._parts.bulk.submit(orders, who)
         self._announce_jobs()
         ids = [one.job for one in done if isinstance(one, Accepted)]
-        views = {str(view["id"]): view for view in await self._views(ids)}
+        views = {view.id: view for view in await self._views(ids)}
         return [Submitted(views[one.job], one.created) if isinstance(one, Accepted) else one for one in done]
 
-    async def cancel(self, who: Identity, ref: str) -> tuple[View, bool]:
+    async def cancel(self, who: Identity, ref: str) -> tuple[JobView, bool]:
         """Ask for a job's end. Returns the job, and whether that changed anything."""
         job = await self._access.writable(who, ref)
         changed = await self._parts.writer.write(lambda unit: self._parts.bulk.end(unit, job, who))
@@ -131,7 +138,7 @@ class Jobs:
 
     async def cancel_matching(
         self, who: Identity, wanted: JobFilter, *, limit: int, dry_run: bool
-    ) -> tuple[list[View], bool]:
+    ) -> tuple[list[JobView], bool]:
         """Ask for the end of the newest `limit` jobs that match and have not ended.
 
         Returns them, and whether there are more. With `dry_run` nothing is asked.
@@ -142,17 +149,17 @@ class Jobs:
             await self._parts.bulk.cancel(found[:limit], who)
         return await self._views(found[:limit]), len(found) > limit
 
-    async def cancel_named(self, who: Identity, refs: Sequence[str], *, dry_run: bool) -> list[View | CrucibleError]:
+    async def cancel_named(self, who: Identity, refs: Sequence[str], *, dry_run: bool) -> list[JobView | CrucibleError]:
         """Ask for the end of jobs by their ids, short ids or endings. One that fails stops no other."""
         write = Permission.WRITE
         found = await self._ports.db.read(lambda conn: [queries.try_to_find(conn, ref, who, write) for ref in refs])
         ids = list(dict.fromkeys(job for job in found if isinstance(job, str)))
         if not dry_run:
             await self._parts.bulk.cancel(ids, who)
-        views = {str(view["id"]): view for view in await self._views(ids)}
+        views = {view.id: view for view in await self._views(ids)}
         return [views[job] if isinstance(job, str) else job for job in found]
 
-    async def resume(self, who: Identity, ref: str, *, checkpoint: str | None, backend: str | None) -> View:
+    async def resume(self, who: Identity, ref: str, *, checkpoint: str | None, backend: str | None) -> JobView:
         """Reopen a job that has ended, from a checkpoint (default: the newest), perhaps on another backend.
 
         Raises Conflict while it has not ended, NotFound for a checkpoint that it does not have.
@@ -174,10 +181,10 @@ class Jobs:
         if not self._parts.duties.has(Duty.SCHEDULER):
             self._ports.wakeups.wake("jobs")
 
-    async def _view(self, job: str) -> View:
+    async def _view(self, job: str) -> JobView:
         now = self._ports.clock.now()
         return await self._ports.db.read(lambda conn: queries.one_job(conn, job, now))
 
-    async def _views(self, jobs: Sequence[str]) -> list[View]:
+    async def _views(self, jobs: Sequence[str]) -> list[JobView]:
         now = self._ports.clock.now()
-        return await self._ports.db.read(lambda conn: crowds.job_views(conn, jobs, now))
+        return await self._ports.db.read(lambda conn: bulk_views.job_views(conn, jobs, now))

@@ -10,10 +10,10 @@ from crucible.control.feed import Hint
 from crucible.control.parts import Parts
 from crucible.control.resources.access import Access
 from crucible.control.unit import Unit
-from crucible.control.views import View
 from crucible.core.people import Identity
 from crucible.core.tags import Tag, parse_tag, parse_tags
-from crucible.core.views.found import NotePage, NoteView, TagPage
+from crucible.core.views.found import NotePage, TagPage
+from crucible.core.views.jobs import JobView, NoteView
 
 T = TypeVar("T")
 
@@ -24,11 +24,11 @@ class Labels:
         self._writer = parts.writer
         self._access = access
 
-    async def rename(self, who: Identity, ref: str, name: str | None) -> View:
+    async def rename(self, who: Identity, ref: str, name: str | None) -> JobView:
         """Change the job's name; None removes it."""
         job = await self._access.writable(who, ref)
 
-        def rename(unit: Unit) -> View:
+        def rename(unit: Unit) -> JobView:
             labels.rename(unit.conn, job, name)
             return queries.one_job(unit.conn, job, unit.now)
 

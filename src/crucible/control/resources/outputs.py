@@ -5,14 +5,14 @@ from __future__ import annotations
 from crucible.control import queries
 from crucible.control.bundles import StoredFile
 from crucible.control.grep import Pattern
-from crucible.control.logs import LogPage
 from crucible.control.logsearch import Query
 from crucible.control.parts import Parts
 from crucible.control.resources.access import Access
-from crucible.control.views import View
 from crucible.core.errors import NotFound
 from crucible.core.ids import short
 from crucible.core.people import Identity
+from crucible.core.views.found import HitPage
+from crucible.core.views.records import ArtifactPage, EventPage, LogPage, MetricsView
 from crucible.storage.layout import artifact_key
 
 
@@ -40,7 +40,7 @@ class Outputs:
         context: int,
         limit: int,
         cursor: str | None,
-    ) -> View:
+    ) -> HitPage:
         """Return a page of the lines that match, in order. Cancelling this call ends the search.
 
         Raises BadInput for a malformed expression, or a cursor that no page has given.
@@ -48,7 +48,7 @@ class Outputs:
         query = Query(Pattern(text, regex, case), attempt, context, limit, cursor)
         return await self._logsearch.find(await self._access.readable(who, ref), query)
 
-    async def metrics(self, who: Identity, ref: str, *, series: list[str], points: int) -> View:
+    async def metrics(self, who: Identity, ref: str, *, series: list[str], points: int) -> MetricsView:
         """Return series (default: all) of the latest attempt that has any.
 
         Each has about `points` points that draw it or, if negative, its last `-points`, every one of them.
@@ -56,21 +56,20 @@ class Outputs:
         job = await self._access.readable(who, ref)
         return await self._db.read(lambda conn: queries.metrics(conn, job, series, points))
 
-    async def events(self, who: Identity, ref: str | None, *, after: int, limit: int) -> list[View]:
+    async def events(self, who: Identity, ref: str | None, *, after: int, limit: int) -> EventPage:
         """Return events of one job, or with None of all jobs that the caller may see."""
         job = None if ref is None else await self._access.readable(who, ref)
         return await self._db.read(lambda conn: queries.list_events(conn, job, after, limit, who))
 
-    async def artifacts(self, who: Identity, ref: str) -> list[View]:
+    async def artifacts(self, who: Identity, ref: str) -> ArtifactPage:
         job = await self._access.readable(who, ref)
         return await self._db.read(lambda conn: queries.list_artifacts(conn, job))
 
     async def artifact(self, who: Identity, ref: str, path: str) -> StoredFile:
         job = await self._access.readable(who, ref)
-        for item in await self.artifacts(who, job):
-            if item["path"] == path:
-                key = artifact_key(job, str(item["attempt_id"]), path)
-                return StoredFile(key, int(str(item["size"])), str(item["sha256"]))
+        for item in (await self.artifacts(who, job)).items:
+            if item.path == path:
+                return StoredFile(artifact_key(job, item.attempt_id, path), item.size, item.sha256)
         raise NotFound(
             f"Job {short(job)} has no artifact {path!r}.",
             fix=f"crucible download {short(job)} fetches all it has.",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from crucible.control.estimates import accuracy
 from crucible.control.parts import Parts
-from crucible.control.views import View
 from crucible.core.people import Identity
 from crucible.core.planrequest import PlanRequest
+from crucible.core.views.plans import PlanView
+from crucible.core.views.predictions import PredictionPage
 
 
 class Plans:
@@ -14,14 +15,14 @@ class Plans:
         self._ports = parts.ports
         self._plans = parts.plans
 
-    async def plan(self, who: Identity, ask: PlanRequest) -> View:
+    async def plan(self, who: Identity, request: PlanRequest) -> PlanView:
         """Return offers best first, those rejected with the reason, and the chosen one with its LaunchCall.
 
         Nothing is sent to a provider, and nothing changes.
         """
         who.need_submitter()
-        return await self._plans.of(ask, self._ports.clock.now(), who.authority)
+        return PlanView.model_validate(await self._plans.of(request, self._ports.clock.now(), who.authority))
 
-    async def predictions(self, who: Identity, *, limit: int, cursor: str | None) -> View:
+    async def predictions(self, who: Identity, *, limit: int, cursor: str | None) -> PredictionPage:
         """Return what was predicted of jobs beside what they took, newest first, and the overall accuracy."""
         return await self._ports.db.read(lambda conn: accuracy.list_predictions(conn, limit, cursor, who))

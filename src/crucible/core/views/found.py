@@ -3,23 +3,11 @@
 from pydantic import Field
 
 from crucible.core.views.base import PartialView, View, sometimes
-from crucible.core.views.jobs import JobView
+from crucible.core.views.jobs import JobView, NoteView
 
 
 class TagPage(View):
     items: tuple[str, ...] = ()
-
-
-class NoteView(View):
-    id: str
-    short: str = ""
-    author: str = ""
-    text: str = ""
-    at: str | None = None
-
-    @property
-    def called(self) -> str:
-        return self.short or self.id
 
 
 class NotePage(View):

@@ -16,13 +16,15 @@ class ReasonView(View):
     advice: str | None = None
 
 
-class ProgressView(View):
+class ProgressView(PartialView):
+    """How far a program says it is. `percent` is that of the job; an attempt has only what its program reported."""
+
     fraction: float | None = None
-    percent: float | None = None
+    percent: float | None = sometimes(None)
     epoch: int | float | None = None
     total_epochs: int | float | None = None
-    step: int | None = None
-    total_steps: int | None = None
+    step: int | float | None = None
+    total_steps: int | float | None = None
     loss: float | None = None
     eta_seconds: float | None = None
     message: str | None = None
@@ -161,6 +163,18 @@ class ResultView(View):
     attempt: int | None = None
 
 
+class NoteView(View):
+    id: str
+    short: str = ""
+    author: str = ""
+    text: str = ""
+    at: str | None = None
+
+    @property
+    def called(self) -> str:
+        return self.short or self.id
+
+
 class BriefJobView(View):
     """What a job is and how far. Times are ISO texts in UTC."""
 
@@ -224,6 +238,8 @@ class JobView(BriefJobView, PartialView):
     fallback: tuple[str, ...] = ()
     market: str | None = None
     rerun_of: str | None = None
+    priority: int = sometimes(0)
+    """Its turn among the waiting jobs of the same user; of one that has another than 0."""
     secrets: dict[str, str] = Field(default_factory=dict)
     """Names of variables, and of the secrets whose values the program finds in them."""
     command: tuple[str, ...] = ()
@@ -235,9 +251,7 @@ class JobView(BriefJobView, PartialView):
     metrics: dict[str, float | None] = sometimes({})
     health: HealthView | None = sometimes(None)
     result: ResultView | None = sometimes(None)
-    notes: tuple[dict[str, str | None], ...] = sometimes(())
-    priority: int = sometimes(0)
-    """Its turn among the waiting jobs of the same user; of one that has another than 0."""
+    notes: tuple[NoteView, ...] = sometimes(())
     predicted_seconds: float | None = sometimes(None)
     plan: dict[str, Any] | None = sometimes(None)
     """As in the answer to `POST /api/v1/plan`: `chosen`, `why`, `learned`, the first few `offers` and `rejected`."""

@@ -26,7 +26,7 @@ class SeriesView(View):
     last: float | None = None
     min: float | None = None
     max: float | None = None
-    points: tuple[tuple[float | None, float | None, str | float | None], ...] = ()
+    points: tuple[tuple[float | None, float | None, float | None], ...] = ()
 
 
 class MetricsView(View):
@@ -34,12 +34,23 @@ class MetricsView(View):
     series: dict[str, SeriesView] = Field(default_factory=dict)
 
 
+class LogPage(View):
+    """Bytes `start` to `next` of an attempt's output. `complete`: the attempt is over and nothing follows `next`."""
+
+    attempt: int
+    attempts: int
+    start: int
+    next: int
+    complete: bool
+    data: bytes
+
+
 class ArtifactView(View):
     path: str
     size: int
     sha256: str
     attempt: int | None = None
-    attempt_id: str | None = None
+    attempt_id: str = ""
 
 
 class ArtifactPage(View):

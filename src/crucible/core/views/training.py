@@ -8,7 +8,7 @@ from crucible.core.views.jobs import TERMINAL, CostView, ProgressView, ReasonVie
 
 class TaskProgress(View):
     epoch: int | float = 0
-    total_epochs: int | float | None = None
+    total_epochs: object = None
     progress_percent: int | float = 0
     message: str = ""
 

@@ -96,7 +96,7 @@ class People:
             except (Lost, CrucibleError) as error:
                 self._trace("people", f"{key} is not answered: {error}")
                 await asyncio.sleep(AGAIN_SECONDS)
-        job = str(done.view["id"])
+        job = done.view.id
         self._trace("people", f"{key} is acknowledged as {job}")
         self._truth.acknowledged(key, job)
         return job

@@ -1,4 +1,4 @@
-"""Many who follow the same: what they ask at the same moment is read, and written as a frame, once.
+"""Reads for the sockets that follow jobs: what many ask at the same moment is read, and written as a frame, once.
 
 An event wakes every socket that follows its job. Each of them asking the database by itself made the last of a thousand
 wait for seconds.
@@ -13,11 +13,11 @@ from functools import cached_property
 from typing import TypeVar
 
 from crucible.control.feed import Watch
-from crucible.control.logs import LogPage
 from crucible.control.service import Control
-from crucible.control.views import View
 from crucible.core.people import Identity
-from crucible.server import frames
+from crucible.core.views.frames import EventFrame, JobFrame
+from crucible.core.views.jobs import HealthView, JobView
+from crucible.core.views.records import LogPage, MetricsView
 from crucible.server.gathering import Gathering
 
 T = TypeVar("T")
@@ -27,13 +27,13 @@ EVENT_PAGE = 200
 
 @dataclass(frozen=True)
 class Seen:
-    """A job as it was read, and its frame, written when the first of the crowd sends it."""
+    """A job as it was read, and its frame, written when the first follower sends it."""
 
-    view: View
+    view: JobView
 
     @cached_property
     def frame(self) -> str:
-        return frames.job(self.view)
+        return JobFrame(job=self.view).model_dump_json()
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ class Events:
     more: bool
 
 
-class Crowd:
-    """The control plane as followers use it, for one of them. Only who may do the same shares answers."""
+class Broadcast:
+    """The control plane as one follower uses it. Followers with the same permissions share answers."""
 
     def __init__(self, control: Control, gathering: Gathering, who: Identity) -> None:
         self._control = control
@@ -65,10 +65,10 @@ class Crowd:
 
     async def events(self, job: str | None, after: int) -> Events:
         async def read() -> Events:
-            items = await self._control.outputs.events(self._who, job, after=after, limit=EVENT_PAGE)
-            cursor = "cursor" if job is None else "n"
-            last = items[-1][cursor] if items else after
-            return Events(tuple(frames.event(item, cursor) for item in items), last, len(items) == EVENT_PAGE)
+            page = await self._control.outputs.events(self._who, job, after=after, limit=EVENT_PAGE)
+            found = [EventFrame(cursor=item.cursor if job is None else item.n, event=item) for item in page.items]
+            texts = tuple(frame.model_dump_json() for frame in found)
+            return Events(texts, found[-1].cursor if found else after, len(found) == EVENT_PAGE)
 
         return await self._ask(("events", job, after), read)
 
@@ -92,13 +92,13 @@ class Crowd:
 
         return await self._ask(("logs", job, attempt, offset, limit), read)
 
-    async def metrics(self, job: str, *, series: list[str], points: int) -> View:
-        async def read() -> View:
+    async def metrics(self, job: str, *, series: list[str], points: int) -> MetricsView:
+        async def read() -> MetricsView:
             return await self._control.outputs.metrics(self._who, job, series=series, points=points)
 
         return await self._ask(("metrics", job, tuple(series), points), read)
 
-    async def health(self, job: str) -> View:
+    async def health(self, job: str) -> HealthView:
         return await self._ask(("health", job), lambda: self._control.jobs.health(self._who, job))
 
     async def _ask(self, key: Hashable, read: Callable[[], Awaitable[T]]) -> T:

@@ -1,4 +1,4 @@
-"""Crowds: the views of many jobs, read with a fixed number of statements however many there are."""
+"""Views of many jobs, read with a fixed number of statements however many there are."""
 
 from __future__ import annotations
 
@@ -9,29 +9,40 @@ from sqlalchemy import Connection, bindparam, select
 from crucible.control import checkpoints, codec, labels, repository
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Row, Statement
-from crucible.control.queries import details_of, jobs_ahead, segments_of
-from crucible.control.views import View, job_view
-from crucible.core.lifecycle import Attempt, World
+from crucible.control.queue import first_in_turn
+from crucible.control.views import MOST_AHEAD, AttemptDetails, job_view, stored_json
+from crucible.core.lifecycle import Attempt, Job, JobState, World
 from crucible.core.pricing import Segment
+from crucible.core.views.jobs import JobView, ProgressView
 
 CHUNK = 512
 _SIZES = (1, 8, 64, CHUNK)
 """A statement is compiled for each length of a list, so lists come in these lengths only."""
 
-_j, _a, _s = t.jobs.c, t.attempts.c, t.slots.c
+_j, _a, _s, _k = t.jobs.c, t.attempts.c, t.slots.c, t.checkpoints.c
 _JOBS = Statement(select(t.jobs).where(_j.id.in_(bindparam("jobs", expanding=True))))
 _ATTEMPTS = Statement(
     select(t.attempts).where(_a.job.in_(bindparam("jobs", expanding=True))).order_by(_a.job, _a.number)
 )
 _SLOTS = Statement(select(t.slots).where(_s.attempt.in_(bindparam("attempts", expanding=True))).order_by(_s.rank))
+_DETAILS = Statement(
+    select(_a.id.label("attempt"), _a.progress, _a.facts, _k.id, _k.name, _k.step)
+    .join(t.checkpoints, _k.id == _a.resume_from, isouter=True)
+    .where(_a.id.in_(bindparam("attempts", expanding=True)))
+)
+_SEGMENTS = Statement(
+    select(t.price_segments)
+    .where(t.price_segments.c.machine.in_(bindparam("machines", expanding=True)))
+    .order_by(t.price_segments.c.machine, t.price_segments.c.n)
+)
 
 
-def job_views(conn: Connection, ids: Sequence[str], now: float) -> list[View]:
-    """In the order of `ids`; who is not there is left out."""
+def job_views(conn: Connection, ids: Sequence[str], now: float) -> list[JobView]:
+    """Return the jobs in the order of `ids`, without those that do not exist."""
     return [view for chunk in _chunks(ids) for view in _views(conn, chunk, now)]
 
 
-def _views(conn: Connection, ids: Sequence[str], now: float) -> Iterator[View]:
+def _views(conn: Connection, ids: Sequence[str], now: float) -> Iterator[JobView]:
     jobs = padded(ids)
     worlds = _worlds(conn, jobs)
     attempts = [attempt.id for world in worlds.values() for attempt in world.attempts]
@@ -42,6 +53,30 @@ def _views(conn: Connection, ids: Sequence[str], now: float) -> Iterator[View]:
     for job in ids:
         if world := worlds.get(job):
             yield job_view(world, details, prices, ahead.get(job, 0), now, newest.get(job), called.get(job))
+
+
+def segments_of(conn: Connection, machines: Iterable[str]) -> dict[str, list[Segment]]:
+    wanted = list(machines)
+    if not wanted:
+        return {}
+    found: dict[str, list[Segment]] = {}
+    for row in _SEGMENTS.all(conn, machines=wanted):
+        segment = Segment(row["starts_at"], row["ends_at"], row["rate"], row["native_id"])
+        found.setdefault(row["machine"], []).append(segment)
+    return found
+
+
+def details_of(conn: Connection, attempts: Sequence[str]) -> dict[str, AttemptDetails]:
+    if not attempts:
+        return {}
+    return {
+        row["attempt"]: AttemptDetails(
+            progress=ProgressView(**stored_json(row["progress"])) if row["progress"] else None,
+            facts=stored_json(row["facts"]),
+            resume_from=checkpoints.mark(row) if row["id"] else None,
+        )
+        for row in _DETAILS.all(conn, attempts=attempts)
+    }
 
 
 def padded(items: Sequence[str]) -> list[str]:
@@ -85,3 +120,13 @@ def _attempts(conn: Connection, jobs: list[str]) -> dict[str, list[Attempt]]:
 def _prices(conn: Connection, machines: Iterable[str]) -> Mapping[str, list[Segment]]:
     wanted = sorted(machines)
     return {name: found for chunk in _chunks(wanted) for name, found in segments_of(conn, padded(chunk)).items()}
+
+
+def jobs_ahead(conn: Connection, jobs: Iterable[Job]) -> dict[str, int]:
+    """How many are before each that waits, up to one more than is told; each queue is read once."""
+    waiting = [job for job in jobs if job.state is JobState.QUEUED]
+    found: dict[str, int] = {}
+    for backend in {job.backend for job in waiting}:
+        turns = {queued.job: n for n, queued in enumerate(first_in_turn(conn, backend, MOST_AHEAD + 1))}
+        found |= {job.id: turns.get(job.id, MOST_AHEAD + 1) for job in waiting if job.backend == backend}
+    return found
