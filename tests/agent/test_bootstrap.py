@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from crucible.agent.bootstrap import BadBootstrap, Bootstrap, Order
+from crucible.agent.bootstrap import Order
 from crucible.agent.clock import Deadline
+from crucible.wire.bootstrap import BadBootstrap, Bootstrap
 from crucible.wire.desired import Assignment
 
 PLACE = Bootstrap("m", Path("/w"), Path("/e"), nonce="secret", interruption_url="http://127.0.0.1:1/interruption")

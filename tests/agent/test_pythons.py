@@ -29,7 +29,7 @@ def test_the_default_is_a_python_of_the_path_that_is_not_ours(tmp_path: Path) ->
     venv.create(ours, with_pip=False)
     env = {"PATH": f"{ours}/bin:{os.path.dirname(PYTHON)}"}
     assert Pythons(env).default().prefix == str(ours)
-    avoiding = Pythons(env, avoid=[str(ours)])
+    avoiding = Pythons(env, own=str(ours))
     assert avoiding.default().prefix != str(ours)
     assert avoiding.named(f"{ours}/bin/python").path == f"{ours}/bin/python"
 

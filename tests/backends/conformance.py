@@ -16,14 +16,15 @@ from datetime import datetime
 
 import pytest
 
-from crucible.backends.base import Backend, Bootstrap, LaunchCall, MachineOrder, MachineRef, NotYetGone, Seen
+from crucible.backends.base import Backend, LaunchCall, MachineOrder, MachineRef, NotYetGone, Seen
 from crucible.backends.registry import names
 from crucible.core.ids import Prefix, make_id
 from crucible.core.resources import MAX_CPUS, MAX_MEMORY, Resources
+from crucible.wire.bootstrap import Bootstrap
 
 DEPLOYMENT = make_id(Prefix.DEPLOYMENT, 1, 1)
 STRANGER = make_id(Prefix.DEPLOYMENT, 1, 2)
-BOOTSTRAP = Bootstrap(nonce="nonce-that-must-not-be-stored", agents_url="http://127.0.0.1:9")
+BOOTSTRAP = Bootstrap("", nonce="nonce-that-must-not-be-stored", agents_url="http://127.0.0.1:9")
 PATIENCE = 30.0
 
 

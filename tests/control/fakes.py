@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from crucible.backends.base import (
-    Bootstrap,
     Capabilities,
     LaunchCall,
     LaunchRefused,
@@ -26,6 +25,7 @@ from crucible.core.hooks import Reply
 from crucible.core.ids import Prefix, make_id
 from crucible.core.offers import Offer
 from crucible.core.resources import Capacity, GiB, Resources
+from crucible.wire.bootstrap import Bootstrap
 
 T = TypeVar("T")
 

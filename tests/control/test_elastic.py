@@ -12,7 +12,7 @@ from tests.control.world import FakeRunner, Rig, give_back, make_rig, service
 
 from crucible.backends.base import Seen
 from crucible.control.db import schema as t
-from crucible.control.orders import HOST_SECONDS, SAVING_SECONDS, STAGING_SECONDS, Terms
+from crucible.control.machine_factory import HOST_SECONDS, SAVING_SECONDS, STAGING_SECONDS, LeaseTerms
 from crucible.core.errors import NoCapacity, RefusedByPolicy, UnknownName, Unreachable
 from crucible.core.lifecycle import AttemptState, JobState, MachineState, Reason
 from crucible.core.offers import Market
@@ -50,8 +50,8 @@ async def test_a_job_gets_a_machine_of_its_own_with_an_end(rig: Rig) -> None:
     attempt, machine = await rig.attempt(job), await rig.machine()
     assert machine.owner == f"attempt:{attempt.id}"
     assert (machine.bills, machine.simulated, machine.market) == (True, True, Market.ON_DEMAND)
-    assert machine.ends_at == rig.clock.now() + 30 + Terms().longest_seconds
-    assert machine.lease_seconds == Terms().lease_seconds
+    assert machine.ends_at == rig.clock.now() + 30 + LeaseTerms().longest_seconds
+    assert machine.lease_seconds == LeaseTerms().lease_seconds
     assert machine.host_due == rig.clock.now() + 10 + 5 + 30 + HOST_SECONDS
 
 
@@ -172,7 +172,7 @@ async def test_the_document_says_how_long_the_machine_lives(rig: Rig) -> None:
     assert document is not None
     assert machine.ends_at is not None
     assert document.ends_in == pytest.approx(machine.ends_at - rig.clock.now())
-    assert document.lease_seconds == Terms().lease_seconds
+    assert document.lease_seconds == LeaseTerms().lease_seconds
 
 
 async def test_a_try_ends_when_its_money_is_spent_and_its_machine_soon_after(rig: Rig) -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.control.clouds import FakeCloud
 from tests.control.world import FakeRunner, Rig, give_back, make_rig
 
-from crucible.control.orders import Terms
+from crucible.control.machine_factory import LeaseTerms
 from crucible.control.reconcile import GAP_SECONDS
 from crucible.core.lifecycle import JobState, Reason
 from crucible.core.lifecycle.silence import REPLACE_MARGIN
@@ -17,7 +17,7 @@ from crucible.core.states import Condition
 from crucible.wire.messages import Kind
 
 HOUR = 3600.0
-FENCE = Terms().lease_seconds + REPLACE_MARGIN
+FENCE = LeaseTerms().lease_seconds + REPLACE_MARGIN
 
 
 @pytest.fixture

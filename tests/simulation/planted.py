@@ -21,8 +21,8 @@ from crucible.control import (
     effects,
     janitor,
     ledger,
+    machine_factory,
     meta,
-    orders,
     poller,
     repository,
     retention,
@@ -53,6 +53,7 @@ from crucible.core.pricing import Segment
 from crucible.core.states import AttemptState
 from crucible.simulation.faults.elastic import ElasticBackend
 from crucible.simulation.faults.servers import KEY
+from crucible.wire.bootstrap import Bootstrap
 from crucible.wire.messages import Batch, Cause, Message, derive_secret
 
 
@@ -86,7 +87,7 @@ def made_before_intended(patch: pytest.MonkeyPatch) -> None:
         if new:
             nonce = derive_secret(KEY, "nonce", machine.id).decode()
             with suppress(CrucibleError):
-                place.backend.launch(base.LaunchCall(**json.loads(machine.call)), base.Bootstrap(nonce))
+                place.backend.launch(base.LaunchCall(**json.loads(machine.call)), Bootstrap(machine.id, nonce=nonce))
         return real(self, unit, world, attempt, machine, place, new=new)
 
     patch.setattr(scheduler.Scheduler, "_placed", placed)
@@ -175,8 +176,10 @@ def anybody_claims(patch: pytest.MonkeyPatch) -> None:
 
 def machines_have_no_end(patch: pytest.MonkeyPatch) -> None:
     """A machine lives until somebody ends it, and nobody may be there to do so."""
-    real = orders.MachineOrder
-    patch.setattr(orders, "MachineOrder", lambda machine, deployment, offer, ends_at: real(machine, deployment, offer))
+    real = machine_factory.MachineOrder
+    patch.setattr(
+        machine_factory, "MachineOrder", lambda machine, deployment, offer, ends_at: real(machine, deployment, offer)
+    )
 
 
 def doubles_take_the_healthy_along(patch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from crucible.agent.attempt import run_attempt
-from crucible.agent.bootstrap import BadBootstrap, Bootstrap
+from crucible.agent.bootstrap import read_bootstrap
 from crucible.agent.channels import check_channel
 from crucible.agent.folders import AttemptFolder
 from crucible.agent.host import run_host
@@ -18,6 +18,7 @@ from crucible.agent.limits import LimitsProbe, choose
 from crucible.agent.machine import Machine
 from crucible.agent.sampling import Probe, detect_devices
 from crucible.agent.version import version
+from crucible.wire.bootstrap import BadBootstrap
 from crucible.wire.crypto import NoCryptography
 
 _FORMAT = "%(asctime)s %(process)d %(name)s %(message)s"
@@ -43,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _host(file: Path) -> int:
-    bootstrap = Bootstrap.read(file)
+    bootstrap = read_bootstrap(file)
     check_channel(bootstrap)
     bootstrap.work.mkdir(mode=0o700, parents=True, exist_ok=True)
     _log_to(bootstrap.work / "host.log")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Callable
 from urllib.parse import quote
 
-from crucible.agent.bootstrap import Bootstrap
+from crucible.agent.bootstrap import address_of
 from crucible.agent.channel import Called, Channel, HttpChannel, MachineChannel, MachineLine
 from crucible.agent.files import read_json, write_file
 from crucible.agent.link import Address, Refused
@@ -20,6 +20,7 @@ from crucible.agent.storelink.machine import StoreMachineLine
 from crucible.agent.storelink.mail import FolderMail
 from crucible.agent.storelink.party import Party
 from crucible.agent.storelink.urls import Urls
+from crucible.wire.bootstrap import Bootstrap
 from crucible.wire.crypto import check_cryptography
 from crucible.wire.desired import Assignment
 from crucible.wire.mailbox import HOST, host_key, party_of, runner_key
@@ -32,7 +33,7 @@ def runner_channels(bootstrap: Bootstrap, assignment: Assignment) -> Callable[[]
     """Makes channels of one runner; each is for one thread."""
     a = assignment
     if bootstrap.store is None:
-        return lambda: HttpChannel(bootstrap.address, a.attempt, a.rank, a.secret)
+        return lambda: HttpChannel(address_of(bootstrap), a.attempt, a.rank, a.secret)
     name = party_of(a.attempt, a.rank)
     party = _party(bootstrap, bootstrap.store, name, runner_key(a.secret.encode(), name))
     return lambda: StoreChannel(party, a.attempt, a.rank, a.secret)
@@ -44,7 +45,7 @@ def session_lines(bootstrap: Bootstrap, assignment: Assignment) -> Callable[[Cal
     path = f"/agent/v1/attempts/{quote(a.attempt, safe='')}/{a.rank}/sessions"
 
     def open_line(called: Called) -> Line:
-        address = bootstrap.address if called.at is None else Address(called.at)
+        address = address_of(bootstrap) if called.at is None else Address(called.at)
         for _ in range(DIALS - 1):
             try:
                 return dial(address, f"{path}/{called.id}", a.secret)
@@ -59,7 +60,7 @@ def session_lines(bootstrap: Bootstrap, assignment: Assignment) -> Callable[[Cal
 def machine_line(bootstrap: Bootstrap, secret: str | None) -> MachineLine:
     """The host's line; without a secret it can claim the machine and nothing else."""
     if bootstrap.store is None:
-        return MachineChannel(bootstrap.address, bootstrap.machine, secret)
+        return MachineChannel(address_of(bootstrap), bootstrap.machine, secret)
     key = host_key(bootstrap.nonce.encode(), bootstrap.machine) if secret is None else secret.encode()
     path = _urls_file(bootstrap)
     return StoreMachineLine(_party(bootstrap, bootstrap.store, HOST, key), key, lambda urls: _keep(path, urls))

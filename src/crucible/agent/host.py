@@ -19,7 +19,6 @@ from typing import Callable
 
 from crucible.agent import host_state as hs
 from crucible.agent.backoff import Backoff
-from crucible.agent.bootstrap import Bootstrap
 from crucible.agent.channel import ClaimedByAnother, Gone, LinkError, MachineLine, Refused, Unreachable
 from crucible.agent.channels import machine_line
 from crucible.agent.clock import Deadline, boottime
@@ -30,6 +29,7 @@ from crucible.agent.runners import Runners
 from crucible.agent.sampling import Probe, detect_devices
 from crucible.agent.version import version
 from crucible.wire import shim
+from crucible.wire.bootstrap import Bootstrap
 from crucible.wire.desired import Assignment
 from crucible.wire.process import this_process
 

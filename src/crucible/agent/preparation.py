@@ -61,7 +61,7 @@ def prepare(
         if assignment.resume_from is not None:
             resume = assignment.resume_from
             fetch(resume, assignment.job, folder.resume / resume.name, channel, work)
-        pythons = Pythons(host_env, place.avoid_python_prefixes)
+        pythons = Pythons(host_env)
         builder = Builder(place.envs, pythons, work, host_env, place.uv)
         chosen = builder.choose(assignment.environment, code, assignment.env, assignment.bundle)
     except OSError as error:

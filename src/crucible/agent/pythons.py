@@ -51,10 +51,10 @@ class Python:
 class Pythons:
     """The Pythons that a job with these variables can have; those in `avoid`, and our own, only by name."""
 
-    def __init__(self, env: Mapping[str, str], avoid: Sequence[str] = ()) -> None:
+    def __init__(self, env: Mapping[str, str], own: str = sys.prefix) -> None:
+        """`own`: where the agent's Python is; a virtual environment there is never chosen by itself."""
         self._env = env
-        own = [sys.prefix] if sys.prefix != sys.base_prefix else []
-        self._avoid = [os.path.realpath(prefix) for prefix in (*avoid, *own)]
+        self._own = os.path.realpath(own) if own != sys.base_prefix else None
 
     def named(self, path: str) -> Python:
         """The interpreter the user named; BadPython unless it is there and runs."""
@@ -93,7 +93,7 @@ class Pythons:
 
     def _is_ours(self, python: Python) -> bool:
         prefix = os.path.realpath(python.prefix)
-        return any(prefix == ours or prefix.startswith(ours + os.sep) for ours in self._avoid)
+        return self._own is not None and (prefix == self._own or prefix.startswith(self._own + os.sep))
 
 
 def _programs(names: Sequence[str], folders: Sequence[str]) -> Iterator[str]:

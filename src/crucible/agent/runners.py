@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from typing import Callable
 
 from crucible.agent.attempt import run_attempt
-from crucible.agent.bootstrap import Bootstrap, Order
+from crucible.agent.bootstrap import Order
 from crucible.agent.clock import Deadline
 from crucible.agent.files import close_descriptors, is_locked
 from crucible.agent.folders import AttemptFolder, attempts_in
 from crucible.agent.host_state import Key
 from crucible.agent.machine import Machine
+from crucible.wire.bootstrap import Bootstrap
 from crucible.wire.desired import Assignment
 
 log = logging.getLogger(__name__)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def build_control(home: Home, settings: Settings) -> Control:
     """The control plane that the settings describe. Opens the database and the store; starts nothing."""
     from crucible.control.compose import Embedded, embedded_control
-    from crucible.control.orders import Terms
+    from crucible.control.machine_factory import LeaseTerms
     from crucible.control.room import Bounds
 
     _arm_crashpoint()
@@ -35,7 +35,7 @@ def build_control(home: Home, settings: Settings) -> Control:
             agents_url_file=home.agents_url_file,
             local_folder=settings.local_folder.value or home.path,
             rehearsal_state=settings.rehearsal_state.value,
-            terms=Terms(settings.lease_seconds.value, settings.machine_seconds.value),
+            terms=LeaseTerms(settings.lease_seconds.value, settings.machine_seconds.value),
             bounds=Bounds(settings.disk_reserve.value or 0, settings.store_quota.value),
             prune_after=settings.prune_after.value,
             backends=settings.backends.value,

@@ -9,7 +9,7 @@ would lose: what exists is what the place itself says exists. A new backend is o
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
@@ -17,6 +17,7 @@ from crucible.core.errors import CrucibleError, NoCapacity, Trouble, Unreachable
 from crucible.core.offers import Market, Offer
 from crucible.core.pricing import Segment
 from crucible.core.resources import Resources
+from crucible.wire.bootstrap import Bootstrap
 
 
 class Reach(enum.StrEnum):
@@ -88,18 +89,6 @@ class LaunchCall:
     token: str
     action: str
     parameters: dict[str, object] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Bootstrap:
-    """The secret half of a launch, handed over beside the call and never stored.
-
-    `store` is for agents that talk through a store instead of calling `agents_url`; it may hold signed URLs.
-    """
-
-    nonce: str = field(repr=False)
-    agents_url: str = ""
-    store: Mapping[str, object] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -213,7 +202,10 @@ class Backend(Protocol):
         """The call that would be made. Pure: no I/O; the same order gives the same call."""
 
     def launch(self, call: LaunchCall, bootstrap: Bootstrap) -> MachineRef:
-        """Make the machine, idempotent by token, and return soon. Raises LaunchRefused or LaunchUnknown."""
+        """Make the machine, idempotent by token, and return soon. Raises LaunchRefused or LaunchUnknown.
+
+        The bootstrap is the secret half of a launch: handed over beside the call, and never stored.
+        """
 
     def find(self, token: str) -> MachineRef | None:
         """The machine a launch with this token made, if the place shows one."""

@@ -21,7 +21,7 @@ from crucible.control.computer import this_computer
 from crucible.control.db import Db, open_database
 from crucible.control.db.migrate import is_postgres
 from crucible.control.db.timed import TimedDb
-from crucible.control.orders import Terms
+from crucible.control.machine_factory import LeaseTerms
 from crucible.control.parts import Deployment
 from crucible.control.ports import Calls, Clock, Ports, Wakeups
 from crucible.control.resources.models import ModelsPython
@@ -67,7 +67,7 @@ class Embedded:
     bundle_limit: int
     environ: dict[str, str] = field(repr=False)
     rehearsal_state: Path | None = None
-    terms: Terms = Terms()
+    terms: LeaseTerms = LeaseTerms()
     bounds: Bounds = Bounds()
     prune_after: float | None = None
     channel: Channel = Channel.HTTPS

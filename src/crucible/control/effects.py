@@ -28,6 +28,7 @@ from crucible.core.errors import CrucibleError, TimedOut
 from crucible.core.lifecycle import EffectKind, Machine, MachineState
 from crucible.core.lifecycle import facts as f
 from crucible.core.lifecycle.machines import SIGHTINGS
+from crucible.wire.bootstrap import Bootstrap
 from crucible.wire.messages import derive_secret
 
 T = TypeVar("T")
@@ -41,7 +42,7 @@ LOUD_AFTER = 5
 
 
 @dataclass(frozen=True)
-class Bearings:
+class LaunchContext:
     """Where agents find us, and the key their secrets are derived from.
 
     `invite` says what a machine is given to talk through the store; None: its agent calls us.
@@ -53,11 +54,13 @@ class Bearings:
 
 
 class Performer:
-    def __init__(self, ports: Ports, places: Places, writer: Writer, bearings: Bearings, absences: Absences) -> None:
+    def __init__(
+        self, ports: Ports, places: Places, writer: Writer, context: LaunchContext, absences: Absences
+    ) -> None:
         self._ports = ports
         self._places = places
         self._writer = writer
-        self._bearings = bearings
+        self._context = context
         self._absences = absences
         self._outbox = Outbox(ports.worker, places.names())
         self._under_way: set[asyncio.Task[None]] = set()
@@ -137,9 +140,9 @@ class Performer:
             found = await self._find(effect, backend)
             if found is not None and machine.up_at is None:
                 return await self._answered(effect, f.LaunchAnswered(found))
-        nonce = derive_secret(self._bearings.key, "nonce", machine.id).decode()
-        invitation = await self._bearings.invite(backend, machine.id)
-        bootstrap = base.Bootstrap(nonce, self._bearings.agents_url, invitation)
+        nonce = derive_secret(self._context.key, "nonce", machine.id).decode()
+        invitation = await self._context.invite(backend, machine.id)
+        bootstrap = Bootstrap(machine.id, nonce=nonce, agents_url=self._context.agents_url, store=invitation)
         crashpoint("launch.before_call")
         try:
             ref = await self._call(effect, backend, lambda: backend.launch(call, bootstrap))

@@ -18,7 +18,7 @@ from crucible.control.backup import Backup, Source
 from crucible.control.bulk import Bulk
 from crucible.control.bundles import Bundles
 from crucible.control.contacts import Contacts
-from crucible.control.effects import Bearings, Performer
+from crucible.control.effects import LaunchContext, Performer
 from crucible.control.estimates.accuracy import Lessons
 from crucible.control.estimates.forecast import Forecasts
 from crucible.control.feed import Feed
@@ -28,7 +28,7 @@ from crucible.control.janitor import Janitor
 from crucible.control.ledger import Ledger
 from crucible.control.logs import Logs
 from crucible.control.logsearch import LogSearch
-from crucible.control.orders import Orders, Terms
+from crucible.control.machine_factory import LeaseTerms, MachineFactory
 from crucible.control.people.login import Login
 from crucible.control.people.service import People
 from crucible.control.people.token_service import Tokens
@@ -77,7 +77,7 @@ class Deployment:
     """Other processes may work on this database and at these places."""
     point_agents: Callable[[], None] = lambda: None
     """Tells the agents of this computer where to find this process from now on."""
-    terms: Terms = Terms()
+    terms: LeaseTerms = LeaseTerms()
     store_url: str = ""
     """Where agents find the store; empty where they cannot."""
     models: ModelsPython = ModelsPython()
@@ -127,7 +127,7 @@ class Parts:
         self.submit = Submit(self.places, self.scheduler, ports.ids, self.vault, neighbours=deployment.neighbours)
         library, sources = Library(deployment.catalog), Sources(deployment.price_keys)
         self.catalog = Catalog(library, self.places, ports.calls, ports.clock, self.access, sources)
-        orders = Orders(ports.ids, deployment.id, deployment.terms)
+        orders = MachineFactory(ports.ids, deployment.id, deployment.terms)
         self.plans = Plans(self.places, orders, deployment.id, self.catalog, ports.calls, Lessons(ports.db))
         self.forecasts = Forecasts(ports, self.places, self.plans)
         self.bulk = Bulk(self.writer, self.submit, self.scheduler)
@@ -144,9 +144,9 @@ class Parts:
         self.logsearch = LogSearch(ports, self.tails)
         invites = any(invitations.channel(backend).channel is Channel.STORE for backend in backends.values())
         self.storelink = StoreLink(ports, self.agents, postroom, deployment.key, backends, invites=invites)
-        bearings = Bearings(deployment.key, deployment.agents_url, invitations.of)
+        context = LaunchContext(deployment.key, deployment.agents_url, invitations.of)
         absences = Absences()
-        self.performer = Performer(ports, self.places, self.writer, bearings, absences)
+        self.performer = Performer(ports, self.places, self.writer, context, absences)
         self.poller = Poller(ports, self.places, self.writer, absences)
         self.janitor = Janitor(ports, self.places, self.writer, deployment.id)
         self.reconciler = Reconciler(ports, self.writer, self.scheduler, self.contacts)

@@ -9,7 +9,7 @@ from crucible.backends.base import MachineOrder, Slots
 from crucible.catalog import PROVIDERS
 from crucible.control import planviews
 from crucible.control.estimates.accuracy import Lessons, accuracy_view
-from crucible.control.orders import Orders
+from crucible.control.machine_factory import MachineFactory
 from crucible.control.places import Place, Places
 from crucible.control.ports import Calls
 from crucible.control.profiles import Profiles
@@ -52,7 +52,7 @@ class _Routed:
 
 class Plans:
     def __init__(
-        self, places: Places, orders: Orders, deployment: str, prices: Catalog, calls: Calls, lessons: Lessons
+        self, places: Places, orders: MachineFactory, deployment: str, prices: Catalog, calls: Calls, lessons: Lessons
     ) -> None:
         self._places = places
         self._orders = orders

@@ -17,7 +17,7 @@ from crucible.backends.base import Slots
 from crucible.control import checkpoints, codec, repository, restored
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement
-from crucible.control.orders import Orders, Terms, why_there
+from crucible.control.machine_factory import LeaseTerms, MachineFactory, why_there
 from crucible.control.places import Place, Places
 from crucible.control.ports import Ids
 from crucible.control.queue import first_in_turn
@@ -58,10 +58,10 @@ _TAKEN = Statement(
 
 
 class Scheduler:
-    def __init__(self, places: Places, ids: Ids, deployment: str, duties: Duties, terms: Terms) -> None:
+    def __init__(self, places: Places, ids: Ids, deployment: str, duties: Duties, terms: LeaseTerms) -> None:
         self._places = places
         self._duties = duties
-        self._orders = Orders(ids, deployment, terms)
+        self._orders = MachineFactory(ids, deployment, terms)
 
     def place(self, unit: Unit) -> None:
         """Places what fits, first in first out, and notes why the first that does not must wait.

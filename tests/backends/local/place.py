@@ -24,13 +24,14 @@ from crucible.core.resources import GiB
 CRASHING_SERVER = """
 import json, sys
 from pathlib import Path
-from crucible.backends.base import Bootstrap, LaunchCall
+from crucible.wire.bootstrap import Bootstrap
+from crucible.backends.base import LaunchCall
 from crucible.backends.local import LocalBackend
 from crucible.backends.settings import BackendSettings
 home, agent, call, bootstrap = sys.argv[1:]
 settings = BackendSettings(Path(home), Path(home, "agents.url"), Path(agent), sys.executable)
 backend = LocalBackend(settings, host_seconds=60)
-backend.launch(LaunchCall(**json.loads(call)), Bootstrap(**json.loads(bootstrap)))
+backend.launch(LaunchCall(**json.loads(call)), Bootstrap.from_dict(json.loads(bootstrap)))
 """
 
 
@@ -100,7 +101,7 @@ class LocalPlace(Place):
     def crash_launch(self, call: LaunchCall) -> None:
         """The server is killed while it waits for a host that never comes up."""
         self.set_mode("silent")
-        arguments = [str(self.home), str(self.agent), json.dumps(vars(call)), json.dumps(vars(BOOTSTRAP))]
+        arguments = [str(self.home), str(self.agent), json.dumps(vars(call)), json.dumps(BOOTSTRAP.to_dict())]
         server = subprocess.Popen([sys.executable, "-c", CRASHING_SERVER, *arguments])
         launched = self.home / "machines" / call.token / "launch.json"
         eventually(lambda: launched.exists() and "pid" in json.loads(launched.read_text()))

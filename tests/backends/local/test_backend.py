@@ -133,6 +133,7 @@ class TestLaunch:
             "idle_exit_seconds": 60,
             "native_id": f"local:{ref.machine}",
             "shared": True,
+            "interruption_url": None,
             "store": None,
         }
 

@@ -23,7 +23,6 @@ from tests.backends.conformance import (
 from tests.backends.rehearsal.place import Cloud, RehearsalPlace
 
 from crucible.backends.base import (
-    Bootstrap,
     LaunchCall,
     LaunchRefused,
     LaunchUnknown,
@@ -156,7 +155,7 @@ class TestLaunch:
         """The address of the agents' listener is in the user data: the provider sees other parameters."""
         call = backend.call(make_order(backend, 1))
         ref = backend.launch(call, BOOTSTRAP)
-        assert backend.launch(call, Bootstrap(BOOTSTRAP.nonce, "http://127.0.0.1:10")) == ref
+        assert backend.launch(call, replace(BOOTSTRAP, agents_url="http://127.0.0.1:10")) == ref
 
     def test_such_a_replay_that_no_list_shows_yet_is_unknown(
         self, place: RehearsalPlace, backend: RehearsalBackend
@@ -165,7 +164,7 @@ class TestLaunch:
         call = backend.call(make_order(backend, 1))
         backend.launch(call, BOOTSTRAP)
         with pytest.raises(LaunchUnknown, match="not shown yet"):
-            backend.launch(call, Bootstrap(BOOTSTRAP.nonce, "http://127.0.0.1:10"))
+            backend.launch(call, replace(BOOTSTRAP, agents_url="http://127.0.0.1:10"))
 
     @pytest.mark.parametrize(
         ("path", "body", "code"),

@@ -12,13 +12,14 @@ import pytest
 from tests.control.storelink.world import Mailroom
 from tests.control.world import secret
 
-from crucible.backends.base import Bootstrap, LaunchCall, LaunchRefused
+from crucible.backends.base import LaunchCall, LaunchRefused
 from crucible.backends.local import LocalBackend
 from crucible.backends.settings import BackendSettings
 from crucible.control.agentfile import build_agent
 from crucible.core.lifecycle import JobState
 from crucible.core.people import OWNER
 from crucible.core.secret import Secret
+from crucible.wire.bootstrap import Bootstrap
 
 SECONDS = 60.0
 STORES = {"bucket": {"urls": {}}, "open folder": {"folder": "store"}}
@@ -78,7 +79,10 @@ def test_a_launch_on_this_computer_says_so(tmp_path: Path, bare_python: str, age
     backend = LocalBackend(BackendSettings(tmp_path, tmp_path / "agents.url", agent, bare_python))
     call = LaunchCall("local", "mch-1", "start_host", {"deployment": "dep-1", "machine_dir": "machines/mch-1"})
     with pytest.raises(LaunchRefused) as caught:
-        backend.launch(call, Bootstrap("nonce", "http://127.0.0.1:1", {"folder": str(tmp_path / "store")}))
+        backend.launch(
+            call,
+            Bootstrap("", nonce="nonce", agents_url="http://127.0.0.1:1", store={"folder": str(tmp_path / "store")}),
+        )
     assert "pip install cryptography" in str(caught.value.why)
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from crucible.backends.base import (
-    Bootstrap,
     Capabilities,
     LaunchCall,
     LaunchRefused,
@@ -34,6 +34,7 @@ from crucible.core.errors import BadInput
 from crucible.core.offers import Offer
 from crucible.core.resources import Resources
 from crucible.core.scheduling import why_never
+from crucible.wire.bootstrap import Bootstrap
 from crucible.wire.paths import UnsafePath, safe_name
 from crucible.wire.process import Process
 
@@ -157,7 +158,7 @@ class LocalBackend:
     def _start(self, folder: MachineFolder, tags: Tags, bootstrap: Bootstrap) -> Process | None:
         try:
             folder.write_tags(tags)
-            write_doc(folder.path / "bootstrap.json", self._bootstrap(folder, tags, bootstrap))
+            write_doc(folder.path / "bootstrap.json", self._bootstrap(folder, tags, bootstrap).to_dict())
             folder.write_launched(Launched(None, time.time()))
             return start_host(self._settings, folder.path, folder.path / "bootstrap.json")
         except TimeoutError as error:
@@ -185,20 +186,17 @@ class LocalBackend:
             folder.remove()
         return LaunchRefused(what, why=why, fix=fix)
 
-    def _bootstrap(self, folder: MachineFolder, tags: Tags, bootstrap: Bootstrap) -> dict[str, object]:
-        return {
-            "machine": tags.machine,
-            "nonce": bootstrap.nonce,
-            "agents_url": bootstrap.agents_url,
-            "agents_url_file": str(self._settings.agents_url_file),
-            "work": str(folder.path),
-            "envs": str(self._settings.home / "envs"),
-            "uv": self._settings.uv,
-            "idle_exit_seconds": IDLE_EXIT_SECONDS,
-            "native_id": _native_id(tags.machine),
-            "shared": True,
-            "store": bootstrap.store,
-        }
+    def _bootstrap(self, folder: MachineFolder, tags: Tags, bootstrap: Bootstrap) -> Bootstrap:
+        return replace(
+            bootstrap,
+            machine=tags.machine,
+            agents_url_file=str(self._settings.agents_url_file),
+            work=folder.path,
+            envs=self._settings.home / "envs",
+            uv=self._settings.uv,
+            idle_exit_seconds=IDLE_EXIT_SECONDS,
+            native_id=_native_id(tags.machine),
+        )
 
     # Looking
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
 from crucible.backends.base import (
-    Bootstrap,
     Capabilities,
     LaunchCall,
     LaunchRefused,
@@ -35,6 +35,7 @@ from crucible.backends.settings import BackendSettings
 from crucible.core.errors import BadInput, Unreachable
 from crucible.core.offers import Market, Offer
 from crucible.core.resources import Resources
+from crucible.wire.bootstrap import Bootstrap
 
 ACTION = "create_instance"
 DEPLOYMENT_TAG = "crucible-deployment"
@@ -156,19 +157,17 @@ class RehearsalBackend:
         script = call.parameters.get("user_data")
         if call.action != ACTION or not isinstance(script, str):
             raise BadInput(f"{call.action!r} of {call.token!r} is no launch call of the backend 'rehearsal'.")
-        told = {
-            "machine": call.token,
-            "nonce": bootstrap.nonce,
-            "agents_url": bootstrap.agents_url,
-            "agents_url_file": str(self._settings.agents_url_file),
+        complete = replace(
+            bootstrap,
+            machine=call.token,
+            agents_url_file=str(self._settings.agents_url_file),
             # No cloud has this: a real machine builds what its job needs, and what it built ends with it.
-            "envs": str(self._settings.home / "envs"),
-            "uv": self._settings.uv,
-            "idle_exit_seconds": IDLE_EXIT_SECONDS,
-            "shared": False,
-            "store": bootstrap.store,
-        }
-        filled = userdata.fill(script, told, host_environment(self._settings.environ))
+            envs=self._settings.home / "envs",
+            uv=self._settings.uv,
+            idle_exit_seconds=IDLE_EXIT_SECONDS,
+            shared=False,
+        )
+        filled = userdata.fill(script, complete.to_dict(), host_environment(self._settings.environ))
         return {**call.parameters, "client_token": call.token, "user_data": filled}
 
     def _not_launched(self, call: LaunchCall, error: ErrorAnswer) -> MachineRef:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from crucible.backends.base import (
-    Bootstrap,
     Capabilities,
     LaunchCall,
     LaunchRefused,
@@ -25,6 +24,7 @@ from crucible.core.pricing import Segment
 from crucible.core.resources import Capacity, GiB, Resources
 from crucible.simulation.faults.cloud import MINIMUM, Cloud, Instance
 from crucible.simulation.faults.weather import Dice, Weather
+from crucible.wire.bootstrap import Bootstrap
 
 LIST_LAG = 15.0
 STARTUP_SECONDS = 60.0

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from crucible.backends.base import (
-    Bootstrap,
     Capabilities,
     LaunchCall,
     LaunchUnknown,
@@ -22,6 +21,7 @@ from crucible.core.resources import Capacity, GiB, Resources
 from crucible.simulation.faults.crew import Crew
 from crucible.simulation.faults.machine import Ground, Machine
 from crucible.simulation.faults.weather import Weather
+from crucible.wire.bootstrap import Bootstrap
 
 SIZE = Capacity(cpus=2, memory_bytes=8 * GiB)
 IDLE_EXIT_SECONDS = 120.0

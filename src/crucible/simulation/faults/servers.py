@@ -12,7 +12,7 @@ from typing import TypeVar
 from crucible.backends.base import Backend
 from crucible.control.agents import Agents
 from crucible.control.loops import Loop
-from crucible.control.orders import Terms
+from crucible.control.machine_factory import LeaseTerms
 from crucible.control.parts import Deployment
 from crucible.control.ports import Ports
 from crucible.control.rounds import Rounds
@@ -43,7 +43,7 @@ KEY = b"the simulated deployment's key"
 DEPLOYMENT = make_id(Prefix.DEPLOYMENT, 1, 1)
 ALONE_DUTIES = 120.0
 """A process that is alone renews its duties for nobody."""
-TERMS = Terms(lease_seconds=400.0, longest_seconds=2700.0)
+TERMS = LeaseTerms(lease_seconds=400.0, longest_seconds=2700.0)
 FUSE = 2500.0
 HALTS_AT = ("", "answer of cloud", "answer of cloud")
 """Where one that stands still does so: anywhere, or more often with an answer in hand that grows old."""

@@ -22,7 +22,7 @@ SAVING_SECONDS = 600.0
 
 
 @dataclass(frozen=True)
-class Terms:
+class LeaseTerms:
     """`lease_seconds`: how long an agent on a place that bills goes on without contact.
 
     `longest_seconds`: the life of a machine for a job without a time limit; the job then goes on on another.
@@ -32,8 +32,8 @@ class Terms:
     longest_seconds: float = 24 * 3600.0
 
 
-class Orders:
-    def __init__(self, ids: Ids, deployment: str, terms: Terms) -> None:
+class MachineFactory:
+    def __init__(self, ids: Ids, deployment: str, terms: LeaseTerms) -> None:
         self._ids = ids
         self._deployment = deployment
         self._terms = terms

@@ -1,0 +1,80 @@
+"""What the host of a machine is started with: one JSON document, made by control and the backend, read by the agent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+IDLE_EXIT_SECONDS = 60.0
+
+
+class BadBootstrap(ValueError):
+    """The file is not what the control plane writes."""
+
+
+@dataclass(frozen=True)
+class Bootstrap:
+    """Control gives `machine`, `nonce` and the way to talk; the backend adds what is so on its machines.
+
+    `work` is the machine's folder, `envs` where built environments are kept and shared by attempts.
+    `shared`: the machine stays for other attempts, so caching pays. `interruption_url`: where the provider announces
+    on the machine itself that it takes the machine back. `store`: with it, the agent talks through a store: `folder`
+    is its path here, or `urls` are signed URLs of the mailbox.
+    """
+
+    machine: str
+    work: Path = Path()
+    envs: Path = Path()
+    nonce: str = field(default="", repr=False)
+    native_id: str = ""
+    agents_url: str | None = None
+    agents_url_file: str | None = None
+    uv: str | None = None
+    idle_exit_seconds: float = IDLE_EXIT_SECONDS
+    shared: bool = True
+    interruption_url: str | None = None
+    store: Mapping[str, object] | None = field(default=None, repr=False)
+
+    @property
+    def cache(self) -> Path:
+        return self.envs.parent / "cache"
+
+    @property
+    def attempts(self) -> Path:
+        return self.work / "attempts"
+
+    @classmethod
+    def from_dict(cls, doc: dict[str, object]) -> Bootstrap:
+        try:
+            return cls(
+                machine=str(doc["machine"]),
+                work=Path(str(doc["work"])),
+                envs=Path(str(doc["envs"])),
+                nonce=str(doc.get("nonce") or ""),
+                native_id=str(doc.get("native_id") or ""),
+                agents_url=_text(doc.get("agents_url")),
+                agents_url_file=_text(doc.get("agents_url_file")),
+                uv=_text(doc.get("uv")),
+                idle_exit_seconds=float(str(doc.get("idle_exit_seconds", IDLE_EXIT_SECONDS))),
+                shared=bool(doc.get("shared", True)),
+                interruption_url=_text(doc.get("interruption_url")),
+                store=_mapping(doc.get("store")),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise BadBootstrap(f"not a bootstrap file: {error}") from error
+
+    def to_dict(self) -> dict[str, object]:
+        return {**asdict(self), "work": str(self.work), "envs": str(self.envs)}
+
+    def for_runner(self) -> Bootstrap:
+        """Return the same without the nonce, which only the host may use."""
+        return replace(self, nonce="")
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+def _mapping(value: object) -> Mapping[str, object] | None:
+    return {str(name): item for name, item in value.items()} if isinstance(value, dict) else None
