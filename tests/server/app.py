@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from fastapi import FastAPI
 from sqlalchemy import Connection
+from tests.control.fakes import FakeBackend
 from tests.control.world import FakeRunner, Rig, give_back, make_rig, service
 
 from crucible.control.service import Control
@@ -72,9 +73,14 @@ def broken_api(app: App, error: Exception) -> FastAPI:
 
 
 @asynccontextmanager
-async def running_app(folder: Path, **options: Any) -> AsyncIterator[App]:
-    """Yield an app that is ready for requests; `options` are those of `build_api`."""
-    rig = await make_rig(folder)
+async def running_app(folder: Path, *others: FakeBackend, **options: Any) -> AsyncIterator[App]:
+    """Yield an app that is ready for requests.
+
+    `others` are backends besides `local`, `options` those of `build_api`.
+    """
+    rig = await make_rig(folder, *others)
+    limit = options.get("bundle_limit", rig.deployment.bundle_limit)
+    rig.deployment = replace(rig.deployment, bundle_limit=limit)
     control, stops = service(rig), list[None]()
     rig = replace(rig, parts=control._parts)
     await rig.places.refresh()

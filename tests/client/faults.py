@@ -1,0 +1,151 @@
+"""What may go wrong between a client and the server: one middleware before the real app."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+Connection = asyncio.BaseTransport
+Act = Callable[[ASGIApp, Scope, Receive, Send, Connection], Awaitable[None]]
+
+
+@dataclass
+class _Fault:
+    path: str
+    left: float
+    act: Act
+
+
+@dataclass
+class Faults:
+    """Add faults by path (`*` stands for anything); each method says what the next `times` requests meet."""
+
+    version: str | None = None
+    """The version that every answer claims, if not the app's own."""
+    _faults: list[_Fault] = field(default_factory=list)
+
+    def cut(self, path: str, times: float = 1, after: int | None = None) -> None:
+        """Close the connection once a request was served: before its answer, or after so many bytes of its body."""
+
+        async def act(app: ASGIApp, scope: Scope, receive: Receive, send: Send, connection: Connection) -> None:
+            left = after
+
+            async def cut_off(message: Message) -> None:
+                nonlocal left
+                body = message.get("body", b"")
+                if connection.is_closing():
+                    return
+                if left is None or len(body) > left:
+                    if left:
+                        await send({**message, "body": body[:left], "more_body": True})
+                    connection.close()
+                else:
+                    left -= len(body)
+                    await send(message)
+
+            await app(scope, receive, cut_off)
+
+        self._add(path, times, act)
+
+    def cut_socket(self, path: str = "*/stream", times: float = 1, after: str = "") -> None:
+        """Close a socket's connection after the first frame that contains `after`."""
+
+        async def act(app: ASGIApp, scope: Scope, receive: Receive, send: Send, connection: Connection) -> None:
+            async def cut_off(message: Message) -> None:
+                if connection.is_closing():
+                    return
+                await send(message)
+                if after in message.get("text", "") and message["type"] == "websocket.send":
+                    connection.close()
+
+            await app(scope, receive, cut_off)
+
+        self._add(path, times, act)
+
+    def refuse(self, path: str, status: int = 503, times: float = 1, retry_after: str | None = None) -> None:
+        """Answer as something between here and there does that knows nothing of the app."""
+        headers = [(b"retry-after", retry_after.encode())] if retry_after is not None else []
+
+        async def act(app: ASGIApp, scope: Scope, receive: Receive, send: Send, connection: Connection) -> None:
+            kind = "websocket.http.response" if scope["type"] == "websocket" else "http.response"
+            await send({"type": f"{kind}.start", "status": status, "headers": headers})
+            await send({"type": f"{kind}.body", "body": b"not now"})
+
+        self._add(path, times, act)
+
+    def hang(self, path: str, times: float = 1) -> None:
+        """Leave a request unanswered until the client goes."""
+
+        async def act(app: ASGIApp, scope: Scope, receive: Receive, send: Send, connection: Connection) -> None:
+            while (await receive())["type"] not in ("http.disconnect", "websocket.disconnect"):
+                pass
+
+        self._add(path, times, act)
+
+    def change(self, path: str, change: Callable[[Any], Any], times: float = float("inf")) -> None:
+        """Pass the JSON of an answer through `change`: what a server of another version would say."""
+
+        def changed(body: bytes) -> bytes:
+            return json.dumps(change(json.loads(body))).encode()
+
+        self._add(path, times, _replacing(changed))
+
+    def garble(self, path: str, times: float = 1) -> None:
+        """Answer with what is no JSON."""
+        self._add(path, times, _replacing(lambda _body: b"<html>"))
+
+    def _add(self, path: str, times: float, act: Act) -> None:
+        self._faults.append(_Fault(path, times, act))
+
+    def take(self, path: str) -> Act | None:
+        for fault in self._faults:
+            if fault.left > 0 and fnmatchcase(path, fault.path):
+                fault.left -= 1
+                return fault.act
+        return None
+
+    async def pass_on(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send, connection: Connection) -> None:
+        """Serve the request by `app`, with the fault that awaits it."""
+        act = self.take(scope["path"])
+        outward = send if self.version is None else self._claiming(send, self.version)
+        if act is None:
+            await app(scope, receive, outward)
+        else:
+            await act(app, scope, receive, outward, connection)
+
+    @staticmethod
+    def _claiming(send: Send, version: str) -> Send:
+        async def outward(message: Message) -> None:
+            if message["type"].endswith(".start"):
+                kept = [(name, value) for name, value in message["headers"] if name.lower() != b"x-crucible-version"]
+                message = {**message, "headers": [*kept, (b"x-crucible-version", version.encode())]}
+            await send(message)
+
+        return outward
+
+
+def _replacing(change: Callable[[bytes], bytes]) -> Act:
+    async def act(app: ASGIApp, scope: Scope, receive: Receive, send: Send, connection: Connection) -> None:
+        start: Message = {}
+        body = b""
+
+        async def gather(message: Message) -> None:
+            nonlocal start, body
+            if message["type"] == "http.response.start":
+                start = message
+            elif message["type"] == "http.response.body":
+                body += message.get("body", b"")
+
+        await app(scope, receive, gather)
+        content = change(body)
+        headers = [(name, value) for name, value in start["headers"] if name.lower() != b"content-length"]
+        await send({**start, "headers": [*headers, (b"content-length", str(len(content)).encode())]})
+        await send({"type": "http.response.body", "body": content})
+
+    return act

@@ -1,0 +1,400 @@
+"""The real API over a real control plane in memory and in virtual time, on a loopback port."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+from starlette.types import Message, Receive, Scope, Send
+from tests.client.faults import Faults
+from tests.control.fakes import FakeBackend
+from tests.control.world import FakeRunner, Rig, job_spec, pieces, sha
+from tests.server.app import App, running_app
+
+from crucible import __version__
+from crucible.control.db import schema as t
+from crucible.core.ids import short
+from crucible.core.people import OWNER
+from crucible.core.states import Wish
+from crucible.server.follow import Pace
+from crucible.server.limits import MAX_BUNDLE
+from crucible.server.listen import Listener, bind, url_of
+from crucible.wire.messages import Cause, Kind
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Play = Callable[["RunningJob"], Awaitable[None]]
+
+PACE = Pace(send=5.0, close=1.0, look=5.0, points=0.0, settle=0.05, health=0.0, look_at_end=0.01)
+SECONDS = 20.0
+_JOB = re.compile(r"/api/v1/jobs/(job-[0-9a-z]{26})(/|$)")
+
+
+class RunningJob:
+    """What happens to a job where it runs. Clients that follow it were sent what a method does once it returns."""
+
+    def __init__(self, server: RealServer, job: str) -> None:
+        self._server = server
+        self.id = job
+        self.short = short(job)
+        self._written = 0
+        self._segments = 0
+
+    @property
+    def rig(self) -> Rig:
+        return self._server.rig
+
+    async def start(self, pid: int = 77) -> None:
+        """Its machine comes up, if there is none yet, and its process starts."""
+        await self.rig.place()
+        if self.rig.backend.capabilities.bills or not await self._machine_is_up():
+            await self.rig.host_up()
+        attempt = (await self.rig.attempt(self.id)).id
+        self._runner = FakeRunner(self._server.app.control.agents, attempt)
+        self._written = self._segments = 0
+        await self.say(Kind.STARTED, pid=pid)
+        self._server.running.append(self)
+        await self._seen("job", lambda frame: frame["job"]["phase"] == "running")
+
+    async def _machine_is_up(self) -> bool:
+        return any(row["state"] == "up" for row in await self.rig.rows(t.machines))
+
+    async def say(self, kind: Kind, /, **data: object) -> None:
+        await self._runner.say(kind, **data)
+
+    async def write(self, text: bytes) -> None:
+        """A piece of its output is stored."""
+        await self._runner.log(self._segments, self._written, text)
+        self._segments += 1
+        self._written += len(text)
+        await self._seen("log", lambda frame: frame["cursor"] >= self._written)
+
+    async def progress(self, **told: object) -> None:
+        await self.say(Kind.PROGRESS, **told)
+        await self._seen("progress", lambda frame: all(frame["progress"].get(k) == v for k, v in told.items()))
+
+    async def points(self, **series: list[float]) -> None:
+        """Values of each series, one a step."""
+        at = self.rig.clock.now()
+        told = {name: [[n, value, at] for n, value in enumerate(values, 1)] for name, values in series.items()}
+        await self.say(Kind.POINTS, series=told)
+
+    async def artifact(self, path: str, data: bytes) -> None:
+        agents = self._server.app.control.agents
+        await agents.put_artifact(self._runner.attempt, 0, path, sha(data), pieces(data))
+        await self.say(Kind.ARTIFACT, path=path, size=len(data), sha256=sha(data))
+
+    async def checkpoint(self, name: str, data: bytes, step: int, **more: object) -> None:
+        agents = self._server.app.control.agents
+        await agents.put_checkpoint(self._runner.attempt, 0, sha(data), pieces(data))
+        told = {"name": name, "form": "file", "size": len(data), "sha256": sha(data), "step": step, "metric": None}
+        await self.say(Kind.CHECKPOINT, **{**told, **more})
+
+    async def result(self, kind: str, value: object) -> None:
+        await self.say(Kind.RESULT, kind=kind, value=value)
+
+    async def end(self, code: int | None = 0, seconds: float = 42.0, **data: object) -> None:
+        """Its process exits, `seconds` after what came before."""
+        self.rig.clock.move(seconds)
+        cause = {"cause": Cause.EXIT.value, **data}
+        await self._runner.send([self._runner.message(Kind.EXITED, code=code, **cause)])
+        await self.say(Kind.ENDED, complete=True)
+        if self in self._server.running:
+            self._server.running.remove(self)
+
+    async def obey(self) -> None:
+        """End if the server wants that."""
+        if (await self.rig.world(self.id)).job.desired is Wish.CANCEL:
+            await self.end(None, 1.0, cause=Cause.STOPPED.value, signal=15)
+
+    async def view(self) -> dict[str, Any]:
+        return await self._server.app.control.jobs.details(OWNER, self.id)
+
+    async def _seen(self, stream: str, is_it: Callable[[dict[str, Any]], bool]) -> None:
+        await self._server.until(lambda: self._server.shows(self.id, stream, is_it))
+
+
+class RealServer:
+    """The app of one test. What a test's own thread calls is run in the server's loop.
+
+    `obeys`: whether running jobs end when they are cancelled. `page`: how many items one answer lists at most, whatever
+    was asked for.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, app: App, url: str) -> None:
+        self._loop = loop
+        self.app = app
+        self.rig = app.rig
+        self.url = url
+        self.faults = Faults()
+        self.obeys = True
+        self.on_stop: Callable[[], object] = lambda: None
+        self.page: int | None = None
+        self.running: list[RunningJob] = []
+        self.requests: list[tuple[str, str]] = []
+        self.queries: list[str] = []
+        self.sent: list[tuple[str, Any]] = []
+        """Paths and bodies of the requests with a JSON body, or without any, that change something."""
+        self.bundles: list[str] = []
+        """Hashes of the bundles that were sent."""
+        self.keys: list[str] = []
+        """Their idempotency keys."""
+        self.streams: list[str] = []
+        """Queries of the sockets that were opened."""
+        self._play: Play | None = None
+        self._plays: dict[str, Play] = {}
+        self._own: set[str] = set()
+        self._played: dict[str, asyncio.Task[None]] = {}
+        self._sockets: set[asyncio.BaseTransport] = set()
+        self._open: dict[str, list[list[dict[str, Any]]]] = {}
+        self._news = asyncio.Condition()
+
+    # From a test's thread
+
+    def run(self, function: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a coroutine function in the server's loop and wait for what it returns."""
+
+        async def call() -> T:
+            return await function(*args, **kwargs)
+
+        return asyncio.run_coroutine_threadsafe(call(), self._loop).result(SECONDS)
+
+    def play(self, play: Play | None = None, **scene: Any) -> None:
+        """Say how jobs run from now on that a client submits: from the moment that it follows one or asks about it.
+
+        `scene` are the arguments of `perform`.
+        """
+
+        async def perform(job: RunningJob) -> None:
+            await self.perform(job, **scene)
+
+        self._play = play or perform
+
+    def play_now(self, job: RunningJob, play: Play) -> None:
+        """The same for a job that is there, once a socket follows it."""
+        self._plays[job.id] = play
+
+    def submit(self, **spec: Any) -> RunningJob:
+        """A job that waits for its machine; `spec` as `job_spec` takes it."""
+        return self.run(self._submit, **spec)
+
+    def start(self, **spec: Any) -> RunningJob:
+        """A job that runs."""
+        job = self.submit(**spec)
+        self.run(job.start)
+        return job
+
+    def complete(self, code: int = 0, *, spec: Mapping[str, Any] | None = None, **scene: Any) -> RunningJob:
+        """A job that has ended; `scene` are the arguments of `perform`."""
+        job = self.submit(**(spec or {}))
+        self.run(self.perform, job, code=code, **scene)
+        return job
+
+    def view(self, job: RunningJob) -> dict[str, Any]:
+        return self.run(job.view)
+
+    @property
+    def specs(self) -> list[Any]:
+        """The jobs that were submitted one by one, as they were sent."""
+        return [body for path, body in self.sent if path == "/api/v1/jobs"]
+
+    @property
+    def last(self) -> RunningJob:
+        """The newest job."""
+        return RunningJob(self, self.run(self.rig.rows, t.jobs)[-1]["id"])
+
+    # In the server's loop
+
+    async def _submit(self, **spec: Any) -> RunningJob:
+        given = {"command": ("{python}", "train.py"), **spec}
+        submitted = await self.app.control.jobs.submit(OWNER, job_spec(**given), None)
+        self._own.add(submitted.view.id)
+        return RunningJob(self, submitted.view.id)
+
+    async def perform(
+        self,
+        job: RunningJob,
+        *,
+        output: bytes = b"",
+        artifacts: Mapping[str, bytes] | None = None,
+        progress: Mapping[str, Any] | None = None,
+        series: Mapping[str, list[float]] | None = None,
+        result: tuple[str, object] | None = None,
+        code: int | None = 0,
+        **end: Any,
+    ) -> None:
+        """Run a job from its start to its end."""
+        await job.start()
+        if progress:
+            await job.progress(**progress)
+        if output:
+            await job.write(output)
+        if series:
+            await job.points(**series)
+        for path, data in (artifacts or {}).items():
+            await job.artifact(path, data)
+        if result is not None:
+            await job.result(*result)
+        await job.end(code, **end)
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        async with asyncio.timeout(SECONDS), self._news:
+            await self._news.wait_for(holds)
+
+    def shows(self, job: str, stream: str, is_it: Callable[[dict[str, Any]], bool]) -> bool:
+        """Whether everybody who follows the job was sent such a frame."""
+        return all(any(f["stream"] == stream and is_it(f) for f in frames) for frames in self._open.get(job, ()))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope["path"]
+        found = _JOB.match(path)
+        if scope["type"] == "websocket":
+            self.streams.append(scope["query_string"].decode())
+            await self._serve_socket(found[1] if found else "", scope, receive, send)
+            return
+        self.requests.append((scope["method"], path))
+        self.queries.append(scope["query_string"].decode())
+        scope = self._paged(scope)
+        if scope["method"] == "PUT":
+            self.bundles.append(path.rpartition("/")[2])
+        noted = len(self.sent)
+        await self.faults.pass_on(self.app.api, scope, self._noting(scope, receive), send, _connection(send))
+        if scope["method"] == "POST" and b"content-type" not in dict(scope["headers"]) and len(self.sent) == noted:
+            self.sent.append((path, None))
+        if found and scope["method"] == "GET":
+            self._begin(found[1])
+        if path == "/api/v1/server/stop":
+            self.on_stop()
+        if path.endswith("/cancel") and self.obeys:
+            for job in tuple(self.running):
+                await job.obey()
+
+    def _paged(self, scope: Scope) -> Scope:
+        if self.page is None:
+            return scope
+        smaller = re.sub(rb"\blimit=\d+", b"limit=%d" % self.page, scope["query_string"])
+        return {**scope, "query_string": smaller}
+
+    def _noting(self, scope: Scope, receive: Receive) -> Receive:
+        """Keep the body of what changes something."""
+        headers = dict(scope["headers"])
+        if scope["method"] not in ("POST", "PATCH", "DELETE"):
+            return receive
+        if key := headers.get(b"idempotency-key"):
+            self.keys.append(key.decode())
+        body = b""
+
+        async def read() -> Message:
+            nonlocal body
+            message = await receive()
+            body += message.get("body", b"")
+            if message["type"] == "http.request" and not message.get("more_body"):
+                with contextlib.suppress(ValueError):
+                    self.sent.append((scope["path"], json.loads(body) if body else None))
+            return message
+
+        return read
+
+    async def _serve_socket(self, job: str, scope: Scope, receive: Receive, send: Send) -> None:
+        frames: list[dict[str, Any]] = []
+
+        async def outward(message: Message) -> None:
+            await send(message)
+            if message["type"] == "websocket.accept":
+                self._open.setdefault(job, []).append(frames)
+                self._begin(job, self._plays.pop(job, None))
+            elif message["type"] == "websocket.send":
+                frames.append(json.loads(message["text"]))
+                await self._tell()
+
+        connection = _connection(send)
+        self._sockets.add(connection)
+        try:
+            await self.faults.pass_on(self.app.api, scope, receive, outward, connection)
+        finally:
+            self._sockets.discard(connection)
+            with contextlib.suppress(KeyError, ValueError):
+                self._open[job].remove(frames)
+            await self._tell()
+
+    async def _tell(self) -> None:
+        async with self._news:
+            self._news.notify_all()
+
+    def _begin(self, job: str, play: Play | None = None) -> None:
+        play = play or (None if job in self._own else self._play)
+        if play is not None and job not in self._played:
+            self._played[job] = asyncio.ensure_future(self._perform(play, RunningJob(self, job)))
+
+    async def _perform(self, play: Play, job: RunningJob) -> None:
+        try:
+            await play(job)
+        except Exception:
+            # The client would wait for ever; the error is raised at the end of the test.
+            self.faults.refuse("*", 400, times=float("inf"))
+            for connection in self._sockets:
+                connection.close()
+            raise
+
+    async def finish(self) -> None:
+        """End the plays that still run; one that went wrong says so."""
+        for task in self._played.values():
+            if not task.done():
+                task.cancel()
+        for outcome in await asyncio.gather(*self._played.values(), return_exceptions=True):
+            if isinstance(outcome, Exception):
+                raise outcome
+
+
+def _connection(send: Any) -> asyncio.BaseTransport:
+    """What is behind the `send` that uvicorn gives."""
+    found: asyncio.BaseTransport = send.__self__.transport
+    return found
+
+
+@asynccontextmanager
+async def _serving(
+    loop: asyncio.AbstractEventLoop, folder: Path, backends: tuple[FakeBackend, ...]
+) -> AsyncIterator[RealServer]:
+    async with running_app(folder, *backends, version=__version__, pace=PACE, bundle_limit=MAX_BUNDLE) as app:
+        app.control._ready = True  # it is, without its loops, which would not know of virtual time
+        bound = bind("127.0.0.1", None)
+        server = RealServer(loop, app, url_of(bound))
+        listener = Listener(server, bound)
+        listener.config.load()
+        listener.lifespan = listener.config.lifespan_class(listener.config)
+        await listener.startup([bound])
+        try:
+            yield server
+        finally:
+            listener.force_exit = True
+            await server.finish()
+            await listener.shutdown([bound])
+
+
+@contextmanager
+def serving(folder: Path, *backends: FakeBackend) -> Iterator[RealServer]:
+    """Serve until the block ends, with other places than this computer beside it."""
+    loop = _loop()
+    context = _serving(loop, folder, backends)
+    server = asyncio.run_coroutine_threadsafe(context.__aenter__(), loop).result(SECONDS)
+    try:
+        yield server
+    finally:
+        asyncio.run_coroutine_threadsafe(context.__aexit__(None, None, None), loop).result(SECONDS)
+
+
+@cache
+def _loop() -> asyncio.AbstractEventLoop:
+    """One for all tests of this process, in a thread of its own."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, daemon=True).start()
+    return loop
