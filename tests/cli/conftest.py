@@ -9,10 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.client import real_server
 from tests.client.fake_server import TOKEN, FakeServer, serving
+from tests.client.real_server import RealServer
+from tests.control.conftest import shared_worker
+from tests.server.app import TOKEN as REAL_TOKEN
 
+from crucible import __version__
 from crucible.cli.main import run
 from crucible.wire.process import start_time
+
+__all__ = ["shared_worker"]
 
 
 @dataclass(frozen=True)
@@ -59,17 +66,26 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeServer]:
 
 
 @pytest.fixture
-def our_server(server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeServer]:
-    """The fake as the embedded server of the state folder, with a process of its own to be ended."""
+def real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RealServer]:
+    """A server that the command line is told of."""
+    with real_server.serving(tmp_path / "server") as server:
+        monkeypatch.setenv("CRUCIBLE_SERVER", server.url)
+        monkeypatch.setenv("CRUCIBLE_TOKEN", REAL_TOKEN)
+        yield server
+
+
+@pytest.fixture
+def our_server(real: RealServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RealServer]:
+    """That server as the embedded one of the state folder, with a process of its own to be ended."""
     monkeypatch.delenv("CRUCIBLE_SERVER")
     monkeypatch.delenv("CRUCIBLE_TOKEN")
     child = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
     home = tmp_path / "home"
     home.mkdir()
-    (home / "token").write_text("t0ken")
-    said = {"url": server.url, "pid": child.pid, "start_time": start_time(child.pid), "version": "0.1.0"}
-    (home / "server.json").write_text(json.dumps({**said, "nonce": server.nonce}))
-    server.on_stop = child.kill
-    yield server
+    (home / "token").write_text(REAL_TOKEN)
+    said = {"url": real.url, "pid": child.pid, "start_time": start_time(child.pid), "version": __version__}
+    (home / "server.json").write_text(json.dumps({**said, "nonce": "n-1"}))
+    real.on_stop = child.kill
+    yield real
     child.kill()
     child.communicate(timeout=10)

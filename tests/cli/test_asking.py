@@ -6,7 +6,7 @@ import sys
 
 import pytest
 from tests.cli.conftest import Cli
-from tests.client.fake_server import FakeServer
+from tests.client.real_server import RealServer
 
 pytestmark = pytest.mark.enable_socket
 
@@ -20,21 +20,21 @@ ASKING = [
 
 @pytest.mark.parametrize(("words", "question"), ASKING)
 def test_without_a_terminal_it_is_refused_with_the_way(
-    cli: Cli, server: FakeServer, words: tuple[str, ...], question: str
+    cli: Cli, real: RealServer, words: tuple[str, ...], question: str
 ) -> None:
     ran = cli(*words)
     assert ran.code == 2
     assert f"Not confirmed: {question}" in ran.err
     assert "Fix: Add --yes" in ran.err
-    assert server.bodies == []
+    assert real.sent == []
 
 
 @pytest.mark.parametrize(("words", "question"), ASKING)
 def test_on_a_terminal_no_is_an_answer(
-    cli: Cli, server: FakeServer, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], question: str
+    cli: Cli, real: RealServer, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], question: str
 ) -> None:
     asked: list[str] = []
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
     monkeypatch.setattr("typer.confirm", lambda text, **_more: asked.append(text))
     assert cli(*words).code == 1
-    assert (asked, server.bodies) == ([question], [])
+    assert (asked, real.sent) == ([question], [])

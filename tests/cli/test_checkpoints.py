@@ -6,74 +6,82 @@ from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Cli
-from tests.client.fake_server import JOB, FakeServer, checkpoint_view, completed, job_view
+from tests.client.real_server import RealServer, RunningJob
+
+from crucible.core.spec import Keeping
 
 pytestmark = pytest.mark.enable_socket
 
 DATA = b"w" * 5000
-OLD = "ckp-01hzzzzzzzzzzzzzzzzzbbb222"
 
 
-@pytest.fixture(autouse=True)
-def two(server: FakeServer) -> None:
-    old = {"id": OLD, "short": "ckp-bbb222", "name": "step_100", "form": "folder", "step": 100, "metric": None}
-    gone = {"kept": False, "why": "not among the newest 3", "latest": False}
-    server.jobs[JOB] = job_view()
-    server.checkpoints = [checkpoint_view(DATA, best=True), checkpoint_view(DATA, **old, **gone)]
-    server.contents = {view["id"]: DATA for view in server.checkpoints}
+@pytest.fixture
+def job(real: RealServer) -> RunningJob:
+    """A job that keeps one checkpoint and has made two."""
+    job = real.start(keep=Keeping(latest=1))
+    real.run(job.checkpoint, "step_100", DATA[:-1], 100, form="folder")
+    real.run(job.checkpoint, "step_00000600.pt", DATA, 600, metric=1.25)
+    real.rig.clock.move(10_000)
+    real.run(real.rig.parts.retention.round)
+    return job
 
 
-def test_they_are_listed_with_what_is_kept_and_why(cli: Cli) -> None:
-    heads, newest, oldest = cli("checkpoints", "abc123").out.splitlines()
+def test_they_are_listed_with_what_is_kept_and_why(cli: Cli, job: RunningJob) -> None:
+    heads, newest, oldest = cli("checkpoints", job.short.removeprefix("job-")).out.splitlines()
     assert heads.split() == ["CHECKPOINT", "STEP", "METRIC", "SIZE", "ATTEMPT", "AGE", "KEPT", "NAME"]
-    assert newest.startswith("ckp-aaa111  600   1.25    4.883 KiB  1")
-    assert "latest, best  " in newest
-    assert "removed: not among the newest 3" in oldest
+    assert newest.split()[1:6] == ["600", "1.25", "4.883", "KiB", "1"]
+    assert "latest, best, the newest  " in newest
+    assert "removed: " in oldest
     assert oldest.endswith("step_100.tar")
 
 
-def test_as_json_and_as_ids(cli: Cli) -> None:
-    assert [item["step"] for item in cli("checkpoints", JOB, "--json").json["items"]] == [600, 100]
-    assert cli("checkpoints", JOB, "-q").out.splitlines()[1] == OLD
+def test_as_json_and_as_ids(cli: Cli, job: RunningJob) -> None:
+    items = cli("checkpoints", job.id, "--json").json["items"]
+    assert [item["step"] for item in items] == [600, 100]
+    assert cli("checkpoints", job.id, "-q").out.split() == [item["id"] for item in items]
 
 
-def test_a_job_without_any_says_how_to_make_them(cli: Cli, server: FakeServer) -> None:
-    server.checkpoints = []
-    ran = cli("checkpoints", JOB)
+def test_a_job_without_any_says_how_to_make_them(cli: Cli, real: RealServer) -> None:
+    ran = cli("checkpoints", real.start().id)
     assert (ran.code, ran.out) == (0, "")
     assert "$CRUCIBLE_CHECKPOINT_DIR" in ran.err
 
 
-def test_one_is_asked_for(cli: Cli, server: FakeServer) -> None:
-    ran = cli("checkpoints", JOB, "--now")
+def test_one_is_asked_for(cli: Cli, real: RealServer, job: RunningJob) -> None:
+    ran = cli("checkpoints", job.id, "--now")
     assert (ran.code, "was asked to save" in ran.err) == (0, True)
-    assert server.bodies == [(f"/api/v1/jobs/{JOB}/checkpoint", None)]
-    server.jobs[JOB] = completed()
-    assert cli("checkpoints", JOB, "--now").code == 5
+    assert real.sent == [(f"/api/v1/jobs/{job.id}/checkpoint", None)]
+    real.run(job.end)
+    assert cli("checkpoints", job.id, "--now").code == 5
 
 
-def test_one_is_fetched_and_checked(cli: Cli, tmp_path: Path) -> None:
-    ran = cli("checkpoints", JOB, "--download", "best")
-    assert (ran.code, ran.out) == (0, f"{tmp_path}/job-abc123/step_00000600.pt\n")
-    assert (tmp_path / "job-abc123" / "step_00000600.pt").read_bytes() == DATA
-    ran = cli("checkpoints", JOB, "--download", "ckp-bbb222", "--output", "here")
+def test_one_is_fetched_and_checked(cli: Cli, job: RunningJob, tmp_path: Path) -> None:
+    ran = cli("checkpoints", job.id, "--download", "best")
+    assert (ran.code, ran.out) == (0, f"{tmp_path}/{job.short}/step_00000600.pt\n")
+    assert (tmp_path / job.short / "step_00000600.pt").read_bytes() == DATA
+
+
+def test_a_folder_is_fetched_as_an_archive(cli: Cli, real: RealServer, tmp_path: Path) -> None:
+    job = real.start()
+    real.run(job.checkpoint, "step_100", DATA, 100, form="folder")
+    ran = cli("checkpoints", job.id, "--download", "latest", "--output", "here")
     assert "tar -xf" in ran.err
     assert (tmp_path / "here" / "step_100.tar").read_bytes() == DATA
 
 
-def test_nothing_is_overwritten_unless_forced(cli: Cli, tmp_path: Path) -> None:
+def test_nothing_is_overwritten_unless_forced(cli: Cli, job: RunningJob, tmp_path: Path) -> None:
     (tmp_path / "step_00000600.pt").write_text("mine")
-    ran = cli("checkpoints", JOB, "--download", "latest", "--output", ".")
+    ran = cli("checkpoints", job.id, "--download", "latest", "--output", ".")
     assert (ran.code, "--output" in ran.err) == (5, True)
-    ran = cli("checkpoints", JOB, "--download", "latest", "--output", ".", "--force", "--json")
+    ran = cli("checkpoints", job.id, "--download", "latest", "--output", ".", "--force", "--json")
     assert ran.json["file"] == str(tmp_path / "step_00000600.pt")
     assert (tmp_path / "step_00000600.pt").read_bytes() == DATA
 
 
-def test_refusals(cli: Cli) -> None:
-    ran = cli("checkpoints", JOB, "--download", "nosuch")
+def test_refusals(cli: Cli, job: RunningJob) -> None:
+    ran = cli("checkpoints", job.id, "--download", "nosuch")
     assert (ran.code, "crucible checkpoints" in ran.err) == (3, True)
     assert cli("checkpoints", "nosuch").code == 3
-    assert cli("checkpoints", JOB, "--now", "--download", "best").code == 2
-    assert cli("checkpoints", JOB, "--output", ".").code == 2
+    assert cli("checkpoints", job.id, "--now", "--download", "best").code == 2
+    assert cli("checkpoints", job.id, "--output", ".").code == 2
     assert cli("checkpoints").code == 2

@@ -4,46 +4,48 @@ from __future__ import annotations
 
 import pytest
 from tests.cli.conftest import Cli
-from tests.client.fake_server import JOB, FakeServer, job_view
+from tests.client.real_server import RealServer, RunningJob
 
 pytestmark = pytest.mark.enable_socket
 
 
-@pytest.fixture(autouse=True)
-def job(server: FakeServer) -> None:
-    server.jobs[JOB] = job_view(name="mine", tags=["draft"])
+@pytest.fixture
+def job(real: RealServer) -> RunningJob:
+    return real.start(name="mine", tags=("draft",))
 
 
-def test_tags_are_added_removed_and_listed(cli: Cli, server: FakeServer) -> None:
-    assert cli("tag", JOB).out == "draft\n"
+def test_tags_are_added_removed_and_listed(cli: Cli, job: RunningJob) -> None:
+    assert cli("tag", job.id).out == "draft\n"
     assert cli("tag", "mine", "lr=3", "best", "--remove", "draft").out == "best\nlr=3\n"
-    assert cli("tag", JOB, "--json").json == {"job": JOB, "tags": ["best", "lr=3"]}
-    cli("tag", JOB, "-r", "best", "-r", "lr=3")
-    assert "has no tags" in cli("tag", JOB).err
+    assert cli("tag", job.id, "--json").json == {"job": job.id, "tags": ["best", "lr=3"]}
+    cli("tag", job.id, "-r", "best", "-r", "lr=3")
+    assert "has no tags" in cli("tag", job.id).err
 
 
 @pytest.mark.parametrize("options", [("=x",), ("--remove", "="), ("a\tb",), ("t" * 302,)])
 def test_what_is_no_tag_is_refused_before_the_server_is_asked(
-    cli: Cli, server: FakeServer, options: tuple[str, ...]
+    cli: Cli, real: RealServer, job: RunningJob, options: tuple[str, ...]
 ) -> None:
-    assert cli("tag", JOB, *options).code == 2
-    assert server.requests == []
+    assert cli("tag", job.id, *options).code == 2
+    assert real.requests == []
 
 
-def test_notes_are_left_listed_and_deleted(cli: Cli, server: FakeServer) -> None:
-    assert "has no notes" in cli("note", JOB).err
-    assert "Noted on job-abc123 as nte-0." in cli("note", JOB, "diverges after 3k").err
-    shown = cli("note", JOB).out
+def test_notes_are_left_listed_and_deleted(cli: Cli, job: RunningJob) -> None:
+    assert "has no notes" in cli("note", job.id).err
+    told = cli("note", job.id, "diverges after 3k").err
+    shown = cli("note", job.id).out
     assert "owner" in shown
     assert "diverges after 3k" in shown
-    assert cli("note", JOB, "--json").json["items"][0]["author"] == "owner"
-    assert cli("note", JOB, "-q").out == "nte-0\n"
-    assert "Deleted nte-0: diverges" in cli("note", JOB, "--delete", "nte-0").err
-    assert server.notes == []
-    assert cli("note", JOB, "x", "--delete", "nte-0").code == 2
+    (note,) = cli("note", job.id, "--json").json["items"]
+    assert note["author"] == "owner"
+    assert f"Noted on {job.short} as {note['short']}." in told
+    assert cli("note", job.id, "-q").out == f"{note['id']}\n"
+    assert f"Deleted {note['short']}: diverges" in cli("note", job.id, "--delete", note["short"]).err
+    assert cli("note", job.id, "--json").json["items"] == []
+    assert cli("note", job.id, "x", "--delete", note["id"]).code == 2
 
 
-def test_a_job_is_renamed(cli: Cli, server: FakeServer) -> None:
-    assert "is called 'other'" in cli("rename", JOB, "other").err
-    assert server.jobs[JOB]["name"] == "other"
+def test_a_job_is_renamed(cli: Cli, real: RealServer, job: RunningJob) -> None:
+    assert "is called 'other'" in cli("rename", job.id, "other").err
+    assert real.view(job).name == "other"
     assert cli("rename", "other", "--json").json["name"] is None

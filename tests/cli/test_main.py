@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Cli
-from tests.client.fake_server import JOB, FakeServer, job_view
+from tests.client.real_server import RealServer
+from tests.control.world import new_id
 
 from crucible import __version__
 from crucible.cli.commands import COMMANDS, Row, load
+from crucible.core.ids import Prefix
 
 LEAVES = [row for group in COMMANDS for row in (group.rows or (group,))]
 
@@ -109,42 +111,42 @@ def test_usage_errors_are_2_also_as_json(cli: Cli) -> None:
 
 
 @pytest.mark.enable_socket
-def test_shared_options_stand_before_or_after_the_command(cli: Cli, server: FakeServer) -> None:
-    server.jobs[JOB] = job_view()
+def test_shared_options_stand_before_or_after_the_command(cli: Cli, real: RealServer) -> None:
+    job = real.start()
     assert cli("--json", "status").json == cli("status", "--json").json
-    assert cli("-q", "status").out == cli("status", "-q").out == f"{JOB}\n"
+    assert cli("-q", "status").out == cli("status", "-q").out == f"{job.id}\n"
 
 
 @pytest.mark.enable_socket
-def test_the_flag_names_the_server(cli: Cli, server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_flag_names_the_server(cli: Cli, real: RealServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CRUCIBLE_SERVER", "http://127.0.0.1:9")
     assert cli("jobs").code == 9
-    assert cli("jobs", "--server", server.url).code == 0
-    assert cli("--server", server.url, "jobs").code == 0
+    assert cli("jobs", "--server", real.url).code == 0
+    assert cli("--server", real.url, "jobs").code == 0
 
 
 @pytest.mark.enable_socket
-def test_errors_say_what_why_and_the_fix(cli: Cli, server: FakeServer) -> None:
+def test_errors_say_what_why_and_the_fix(cli: Cli, real: RealServer) -> None:
     ran = cli("status", "nosuch")
     assert ran.code == 3
     assert ran.out == ""
-    assert ran.err == "Error: There is no such job.\n  Fix: `crucible jobs` lists them.\n"
+    assert ran.err == "Error: There is no job 'nosuch'.\n  Fix: `crucible jobs` lists them.\n"
 
 
 @pytest.mark.enable_socket
-def test_errors_as_json(cli: Cli, server: FakeServer) -> None:
+def test_errors_as_json(cli: Cli, real: RealServer) -> None:
     ran = cli("status", "nosuch", "--json")
     told = json.loads(ran.err)["error"]
     assert (ran.code, ran.out) == (3, "")
-    assert (told["code"], told["what"], told["exit_code"]) == ("not_found", "There is no such job.", 3)
+    assert (told["code"], told["what"], told["exit_code"]) == ("not_found", "There is no job 'nosuch'.", 3)
 
 
 @pytest.mark.enable_socket
-def test_a_wrong_token_is_exit_code_4(cli: Cli, server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_token_is_exit_code_4(cli: Cli, real: RealServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CRUCIBLE_TOKEN", "wrong")
     ran = cli("jobs")
     assert ran.code == 4
-    assert "CRUCIBLE_TOKEN" in ran.err
+    assert "Log in again: `crucible login URL`" in ran.err
 
 
 @pytest.mark.enable_socket
@@ -162,7 +164,7 @@ def test_tracebacks_only_with_debug(cli: Cli) -> None:
 
 
 def test_inside_a_job_nothing_is_started(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("CRUCIBLE_JOB_ID", JOB)
+    monkeypatch.setenv("CRUCIBLE_JOB_ID", new_id(Prefix.JOB, 1))
     ran = cli("status")
     assert ran.code == 9
     assert "Inside a job" in ran.err

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Cli
-from tests.client.fake_server import FakeServer
+from tests.client.real_server import RealServer
 
 
 def test_they_are_listed(cli: Cli) -> None:
@@ -36,21 +36,21 @@ def test_one_is_copied_and_never_over_something(cli: Cli, tmp_path: Path) -> Non
 
 
 @pytest.mark.enable_socket
-def test_one_is_run_as_it_comes(cli: Cli, server: FakeServer) -> None:
+def test_one_is_run_as_it_comes(cli: Cli, real: RealServer) -> None:
     assert cli("run", "--template", "nanogpt", "-d").code == 0
-    spec = server.specs[0]
+    spec = real.specs[0]
     assert spec["command"] == ["{python}", "train.py", "--preset", "cpu"]
     assert spec["name"] == "nanogpt"
     assert spec["source"]["path"].endswith("templates/nanogpt")
     assert any(item.startswith("torch==") for item in spec["environment"]["requirements"])
-    assert len(server.bundles) == 1
+    assert len(real.bundles) == 1
 
 
 @pytest.mark.enable_socket
-def test_one_is_run_with_other_arguments_and_a_name(cli: Cli, server: FakeServer) -> None:
+def test_one_is_run_with_other_arguments_and_a_name(cli: Cli, real: RealServer) -> None:
     assert cli("run", "--template", "nanogpt", "--name", "tiny", "-d", "--", "--preset", "cpu-tiny").code == 0
-    assert server.specs[0]["command"][2:] == ["--preset", "cpu-tiny"]
-    assert server.specs[0]["name"] == "tiny"
+    assert real.specs[0]["command"][2:] == ["--preset", "cpu-tiny"]
+    assert real.specs[0]["name"] == "tiny"
 
 
 def test_refusals(cli: Cli) -> None:

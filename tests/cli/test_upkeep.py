@@ -4,70 +4,96 @@ from __future__ import annotations
 
 import stat
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Cli
-from tests.client.fake_server import FakeServer
+from tests.client.real_server import RealServer, RunningJob
 
 from crucible.client import restore as restoring
+from crucible.control import restored
+from crucible.control.db.inline import InlineDb
+from crucible.control.db.migrate import create
 
 pytestmark = pytest.mark.enable_socket
 
-OLD = {"what": "checkpoint step_100", "job": "job-abc123", "count": 1, "bytes": 2048, "why": "older than 30 days"}
+
+@pytest.fixture
+def old(real: RealServer) -> RunningJob:
+    """A job with one checkpoint that ended long ago."""
+    job = real.start()
+    real.run(job.checkpoint, "step_100", b"w" * 2048, 100)
+    real.run(job.end)
+    real.rig.clock.move(60 * 86400.0)
+    return job
 
 
-def test_a_dry_run_says_what_would_go_and_why(cli: Cli, server: FakeServer) -> None:
-    server.prunable = [OLD]
+def test_a_dry_run_says_what_would_go_and_why(cli: Cli, real: RealServer, old: RunningJob) -> None:
     ran = cli("prune", "--dry-run", "--older-than", "30d")
-    assert (ran.code, ran.out) == (0, "checkpoint step_100 of job-abc123, 2 KiB: older than 30 days\n")
-    assert "Would remove 1 checkpoint (2 KiB)." in ran.err
-    assert server.bodies == [("/api/v1/prune", {"older_than_seconds": 30 * 86400.0, "dry_run": True})]
-    assert cli("prune", "--dry-run", "--yes", "--json").json["items"] == [OLD]
-    assert server.prunable
+    assert ran.code == 0
+    assert ran.out == f"checkpoints of {old.id}, 2 KiB: it ended 60 days ago, longer than 30 days\n"
+    assert "Would remove 1 job, 1 checkpoint (2 KiB)." in ran.err
+    assert real.sent == [("/api/v1/prune", {"older_than_seconds": 30 * 86400.0, "dry_run": True})]
+    items = cli("prune", "--dry-run", "--yes", "--json").json["items"]
+    assert [item["what"] for item in items] == ["checkpoints"]
+    assert cli("checkpoints", old.id, "--json").json["items"][0]["kept"]
 
 
-def test_pruning_is_asked_about(cli: Cli, server: FakeServer) -> None:
-    server.prunable = [OLD]
+def test_pruning_is_asked_about(cli: Cli, old: RunningJob) -> None:
     ran = cli("prune")
     assert ran.code == 2
-    assert "Remove 1 checkpoint (2 KiB)?" in ran.err
-    assert server.prunable
+    assert "Remove 1 job, 1 checkpoint (2 KiB)?" in ran.err
+    assert cli("checkpoints", old.id, "--json").json["items"][0]["kept"]
     ran = cli("prune", "--yes")
-    assert (ran.code, "Removed 1 checkpoint (2 KiB)." in ran.err) == (0, True)
-    assert server.prunable == []
+    assert (ran.code, "Removed 1 job, 1 checkpoint (2 KiB)." in ran.err) == (0, True)
+    assert not cli("checkpoints", old.id, "--json").json["items"][0]["kept"]
 
 
-def test_nothing_to_prune_needs_no_question(cli: Cli, server: FakeServer) -> None:
+def test_nothing_to_prune_needs_no_question(cli: Cli, real: RealServer) -> None:
     ran = cli("prune")
     assert (ran.code, ran.out) == (0, "")
     assert "There is nothing to remove." in ran.err
 
 
 @pytest.mark.parametrize("age", ["-1d", "soon", ""])
-def test_an_age_that_is_none(cli: Cli, server: FakeServer, age: str) -> None:
+def test_an_age_that_is_none(cli: Cli, real: RealServer, age: str) -> None:
     assert cli("prune", f"--older-than={age}", "--yes").code == 2
-    assert server.bodies == []
+    assert real.sent == []
 
 
-def test_a_backup_is_written_on_the_servers_disk(cli: Cli, server: FakeServer) -> None:
-    ran = cli("db", "backup", "/var/copy.db")
-    assert (ran.code, ran.out) == (0, "/var/copy.db\n")
-    assert "crucible db restore /var/copy.db" in ran.err
-    assert cli("db", "backup", "/var/copy.db", "--json").json["bytes"] == 4096
+def test_a_backup_is_written_on_the_servers_disk(
+    cli: Cli, real: RealServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backup, copy, other = real.rig.parts.backup, tmp_path / "copy.db", tmp_path / "other.db"
+    real.run(InlineDb(tmp_path / "crucible.db").write, create)
+    monkeypatch.setattr(backup, "_source", replace(backup._source, database=tmp_path / "crucible.db"))
+    ran = cli("db", "backup", str(copy))
+    assert (ran.code, ran.out) == (0, f"{copy}\n")
+    assert f"crucible db restore {copy}" in ran.err
+    assert cli("db", "backup", str(other), "--json").json["bytes"] == other.stat().st_size
     ran = cli("db", "backup", "copy.db")
     assert (ran.code, "absolute path" in ran.err) == (2, True)
 
 
-def test_destruction_is_allowed_again_by_hand(cli: Cli, server: FakeServer) -> None:
+def test_destruction_is_allowed_again_by_hand(cli: Cli, real: RealServer) -> None:
+    now = real.rig.clock.now()
+    real.run(real.rig.sql, lambda conn: restored.mark(conn, now, now - 60))
     assert cli("db", "confirm").code == 2
-    assert server.bodies == []
+    assert real.sent == []
+    assert cli("db", "confirm", "--yes", "--json").json["confirmed"] is True
+    ran = cli("db", "confirm", "--yes")
+    assert (ran.code, "launched and ended again" in ran.err) == (0, False)
+
+
+def test_what_a_confirmation_means_is_told(cli: Cli, real: RealServer) -> None:
+    now = real.rig.clock.now()
+    real.run(real.rig.sql, lambda conn: restored.mark(conn, now, now - 60))
     ran = cli("db", "confirm", "--yes")
     assert (ran.code, "launched and ended again" in ran.err) == (0, True)
-    assert cli("db", "confirm", "--yes", "--json").json["confirmed"] is True
 
 
-def test_a_named_server_is_not_restored_from_here(cli: Cli, server: FakeServer, tmp_path: Path) -> None:
+def test_a_named_server_is_not_restored_from_here(cli: Cli, real: RealServer, tmp_path: Path) -> None:
     (tmp_path / "copy.db").touch()
     ran = cli("db", "restore", "copy.db", "--yes")
     assert (ran.code, "embedded server" in ran.err) == (2, True)
@@ -105,7 +131,7 @@ def test_a_restore_needs_a_file(cli: Cli, restorer: Path) -> None:
 
 
 def test_a_restore_needs_the_server_to_be_down(
-    cli: Cli, tmp_path: Path, restorer: Path, our_server: FakeServer
+    cli: Cli, tmp_path: Path, restorer: Path, our_server: RealServer
 ) -> None:
     (tmp_path / "copy.db").touch()
     ran = cli("db", "restore", "copy.db", "--yes")

@@ -21,9 +21,11 @@ from tests.server.app import App, running_app
 
 from crucible import __version__
 from crucible.control.db import schema as t
+from crucible.control.estimates.forecast import IDLE_SECONDS
 from crucible.core.ids import short
 from crucible.core.people import OWNER
 from crucible.core.states import Wish
+from crucible.core.views.jobs import JobView
 from crucible.server.follow import Pace
 from crucible.server.limits import MAX_BUNDLE
 from crucible.server.listen import Listener, bind, url_of
@@ -115,7 +117,7 @@ class RunningJob:
         if (await self.rig.world(self.id)).job.desired is Wish.CANCEL:
             await self.end(None, 1.0, cause=Cause.STOPPED.value, signal=15)
 
-    async def view(self) -> dict[str, Any]:
+    async def view(self) -> JobView:
         return await self._server.app.control.jobs.details(OWNER, self.id)
 
     async def _seen(self, stream: str, is_it: Callable[[dict[str, Any]], bool]) -> None:
@@ -198,7 +200,7 @@ class RealServer:
         self.run(self.perform, job, code=code, **scene)
         return job
 
-    def view(self, job: RunningJob) -> dict[str, Any]:
+    def view(self, job: RunningJob) -> JobView:
         return self.run(job.view)
 
     @property
@@ -244,6 +246,12 @@ class RealServer:
         if result is not None:
             await job.result(*result)
         await job.end(code, **end)
+
+    async def plan_jobs(self) -> None:
+        """Make the plans of the jobs that have none."""
+        self.rig.clock.move(2)
+        while await self.rig.parts.forecasts.round() < IDLE_SECONDS:
+            pass
 
     async def until(self, holds: Callable[[], bool]) -> None:
         async with asyncio.timeout(SECONDS), self._news:
