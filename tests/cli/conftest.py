@@ -13,6 +13,7 @@ from tests.client import real_server
 from tests.client.fake_server import TOKEN, FakeServer, serving
 from tests.client.real_server import RealServer
 from tests.control.conftest import shared_worker
+from tests.control.fakes import FakeBackend
 from tests.server.app import TOKEN as REAL_TOKEN
 
 from crucible import __version__
@@ -66,9 +67,15 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeServer]:
 
 
 @pytest.fixture
-def real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RealServer]:
+def backends() -> tuple[FakeBackend, ...]:
+    """What the server has beside this computer."""
+    return ()
+
+
+@pytest.fixture
+def real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backends: tuple[FakeBackend, ...]) -> Iterator[RealServer]:
     """A server that the command line is told of."""
-    with real_server.serving(tmp_path / "server") as server:
+    with real_server.serving(tmp_path / "server", *backends) as server:
         monkeypatch.setenv("CRUCIBLE_SERVER", server.url)
         monkeypatch.setenv("CRUCIBLE_TOKEN", REAL_TOKEN)
         yield server

@@ -2,143 +2,145 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
 import pytest
 from tests.cli.conftest import Cli
-from tests.client.fake_server import AGAIN, JOB, FakeServer, completed, failed, job_view
+from tests.client.real_server import PACE, RealServer, RunningJob
+from tests.control.clouds import FakeCloud
+from tests.control.fakes import FakeBackend
 
 pytestmark = pytest.mark.enable_socket
 
-ILL: dict[str, Any] = {
-    "verdict": "diverging",
-    "level": "bad",
-    "message": "loss rises: 0.4 at step 100, now 9.",
-    "advice": "Lower the learning rate.",
-    "findings": [
-        {
-            "verdict": "diverging",
-            "level": "bad",
-            "message": "loss rises: 0.4 at step 100, now 9.",
-            "advice": "Lower the learning rate.",
-            "series": "loss",
-            "step": 100.0,
-            "evidence": {"before": 0.4, "now": 9.0},
-        },
-        {
-            "verdict": "near_memory_limit",
-            "level": "warning",
-            "message": "It uses 950 MiB of 1 GiB memory.",
-            "advice": "Use a smaller batch.",
-            "series": "system.memory_bytes",
-            "step": None,
-            "evidence": {"bytes": 996147200.0},
-        },
-    ],
-}
-
-
-@pytest.mark.parametrize("command", ["health", "check"])
-def test_the_verdict_comes_with_evidence_and_advice(cli: Cli, server: FakeServer, command: str) -> None:
-    server.jobs[JOB], server.health = job_view(), ILL
-    ran = cli(command, "abc123")
-    assert ran.code == 0
-    assert ran.out.splitlines() == [
-        "job-abc123: diverging",
-        "Bad       loss rises: 0.4 at step 100, now 9.",
-        "Evidence  loss, step 100, before=0.4, now=9",
-        "Advice    Lower the learning rate.",
-        "Warning   It uses 950 MiB of 1 GiB memory.",
-        "Evidence  system.memory_bytes, bytes=9.961e+08",
-        "Advice    Use a smaller batch.",
-    ]
-
-
-def test_as_json_as_a_word_and_as_an_exit_code(cli: Cli, server: FakeServer) -> None:
-    server.jobs[JOB], server.health = job_view(), ILL
-    found = cli("health", JOB, "--json").json
-    assert (found["job"], found["verdict"], len(found["findings"])) == (JOB, "diverging", 2)
-    assert cli("health", JOB, "-q").out == "diverging\n"
-    assert cli("health", JOB, "--strict").code == 1
-    server.health = {"verdict": "healthy", "level": "good", "message": "It runs as it should."}
-    assert cli("health", JOB, "--strict").code == 0
-
-
-def test_no_such_job(cli: Cli, server: FakeServer) -> None:
-    assert cli("health", "zzzzzz").code == 3
-    assert cli("compare", "zzzzzz", JOB).code == 3
-
-
-def test_status_says_how_it_does_and_what_is_to_come(cli: Cli, server: FakeServer) -> None:
-    cost = {"usd": "0.5", "micros": 500_000, "rate_micros_per_hour": 1_000_000, "estimated_remaining_micros": 250_000}
-    server.jobs[JOB] = job_view(health=ILL, cost=cost)
-    shown = cli("status", JOB).out
-    assert "Health      diverging: loss rises: 0.4 at step 100, now 9.\n            Lower the learning rate." in shown
-    assert "Cost        $0.50; about $0.25 to come" in shown
-    assert cli("status", JOB, "--json").json["health"]["verdict"] == "diverging"
-
-
-def test_status_says_why_the_cost_to_come_is_not_known(cli: Cli, server: FakeServer) -> None:
-    unknown = {"estimated_remaining_micros": None, "remaining_unknown": "its program tells no total"}
-    server.jobs[JOB] = job_view(cost={"micros": 500_000, "rate_micros_per_hour": 1_000_000, **unknown})
-    assert "what is to come is not known: its program tells no total" in cli("status", JOB).out
-
-
-def test_who_follows_a_job_hears_of_trouble_once_and_of_good_health_not(cli: Cli, server: FakeServer) -> None:
-    well = {"verdict": "healthy", "level": "good", "message": "It runs as it should."}
-    frames = [{"stream": "health", "health": health} for health in (well, ILL, well, ILL)]
-    server.jobs[JOB] = failed()
-    server.acts = [([*frames, {"stream": "job", "job": completed()}], 1000)]
-    ran = cli("resume", JOB)
-    assert ran.code == 0
-    assert ran.err.count("diverging: loss rises") == 1
-    assert "Lower the learning rate." in ran.err
-    assert "as it should" not in ran.err
-
-
-def line(name: str, *values: Any, winner: int | None = None) -> dict[str, Any]:
-    return {"name": name, "values": list(values), "differs": len(set(values)) > 1, "winner": winner}
+LEARNS = [2.0 - n / 100 for n in range(100)]
+RISES = [9.0, 9.5, 10.0]
 
 
 @pytest.fixture
-def two(server: FakeServer) -> FakeServer:
-    server.jobs[JOB] = completed(name="small", ran_seconds=60.0)
-    server.jobs[AGAIN] = completed(id=AGAIN, short="job-def456", name="large", ran_seconds=120.0)
-    server.comparison = {
-        "config": [line("--lr", "0.1", "0.01"), line("backend", "local", "local")],
-        "metrics": {"last": [line("loss", 0.5, 0.25, winner=1)], "best": [line("loss", 0.4, None)]},
-    }
-    return server
+def backends() -> tuple[FakeBackend, ...]:
+    return (FakeCloud("rehearsal"),)
 
 
-def test_jobs_are_shown_side_by_side(cli: Cli, two: FakeServer) -> None:
-    rows = [row.split() for row in cli("compare", "abc123", "def456").out.splitlines()]
-    assert rows == [
-        ["job-abc123", "job-def456"],
+@pytest.fixture
+def well(real: RealServer) -> RunningJob:
+    job = real.start()
+    real.run(job.points, loss=LEARNS)
+    return job
+
+
+@pytest.fixture
+def ill(real: RealServer) -> RunningJob:
+    """A job whose loss rises after it fell, at the edge of its memory."""
+    job = real.start()
+    real.run(job.points, **{"loss": [*LEARNS, *RISES], "system.memory_bytes": [1_046_478_848.0]})
+    return job
+
+
+@pytest.mark.parametrize("command", ["health", "check"])
+def test_the_verdict_comes_with_evidence_and_advice(cli: Cli, ill: RunningJob, command: str) -> None:
+    ran = cli(command, ill.short.removeprefix("job-"))
+    assert ran.code == 0
+    assert ran.out.splitlines() == [
+        f"{ill.short}: diverging",
+        "Bad       loss rises: 1.03 at step 101, now 9.5.",
+        "Evidence  loss, step 101, before=1.03, now=9.5, best=1.01",
+        "Advice    Lower the learning rate or clip gradients, and resume from a checkpoint before it rose.",
+        "Warning   It uses 998 MiB of 1 GiB memory; it is ended when it needs more.",
+        "Evidence  system.memory_bytes, bytes=1.046e+09, limit_bytes=1 GiB",
+        "Advice    Use a smaller batch or fewer workers that load data, or run it with more memory (--memory, --tier).",
+    ]
+
+
+def test_as_json_as_a_word_and_as_an_exit_code(cli: Cli, well: RunningJob, ill: RunningJob) -> None:
+    found = cli("health", ill.id, "--json").json
+    assert (found["job"], found["verdict"], len(found["findings"])) == (ill.id, "diverging", 2)
+    assert cli("health", ill.id, "-q").out == "diverging\n"
+    assert cli("health", ill.id, "--strict").code == 1
+    assert cli("health", well.id, "--strict").code == 0
+
+
+def test_no_such_job(cli: Cli, well: RunningJob) -> None:
+    assert cli("health", "zzzzzz").code == 3
+    assert cli("compare", "zzzzzz", well.id).code == 3
+
+
+def test_status_says_how_it_does(cli: Cli, ill: RunningJob) -> None:
+    shown = cli("status", ill.id).out
+    assert "Health      diverging: loss rises: " in shown
+    assert "\n            Lower the learning rate" in shown
+    assert cli("status", ill.id, "--json").json["health"]["verdict"] == "diverging"
+
+
+def test_status_says_what_is_to_come(cli: Cli, real: RealServer) -> None:
+    job = real.start(backend="rehearsal")
+    real.run(job.progress, fraction=0.5, eta_seconds=3600.0)
+    shown = cli("status", job.id).out
+    assert "; about $0.90 to come" in shown
+
+
+def test_status_says_why_the_cost_to_come_is_not_known(cli: Cli, real: RealServer) -> None:
+    shown = cli("status", real.start(backend="rehearsal").id).out
+    assert "what is to come is not known: its program tells no total" in shown
+
+
+def test_who_follows_a_job_hears_of_trouble_once_and_of_good_health_not(cli: Cli, real: RealServer) -> None:
+    real.app.api.state.pace = replace(PACE, health=0.0)
+
+    async def play(job: RunningJob) -> None:
+        await job.start()
+        await job.points(loss=LEARNS)
+        await job.judged("healthy")
+        await job.points(loss=RISES)
+        await job.judged("diverging")
+        await job.end()
+
+    real.play(play)
+    ran = cli("run", "-c", "print(1)")
+    assert ran.code == 0
+    assert ran.err.count("diverging: loss rises") == 1
+    assert "Lower the learning rate" in ran.err
+    assert "as it should" not in ran.err
+
+
+@pytest.fixture
+def two(real: RealServer) -> tuple[RunningJob, RunningJob]:
+    command = ("{python}", "train.py", "--lr")
+    small, large = (
+        real.complete(seconds=seconds, series={"loss": losses}, spec={"name": name, "command": (*command, rate)})
+        for name, rate, seconds, losses in (("small", "0.1", 60.0, [0.4, 0.5]), ("large", "0.01", 120.0, [0.25, 0.25]))
+    )
+    return small, large
+
+
+def test_jobs_are_shown_side_by_side(cli: Cli, two: tuple[RunningJob, RunningJob]) -> None:
+    rows = [row.split() for row in cli("compare", *(job.short for job in two)).out.splitlines()]
+    assert rows[0] == [job.short for job in two]
+    for row in (
         ["≠", "name", "small", "large"],
         ["status", "completed", "completed"],
-        ["health", "healthy", "healthy"],
         ["≠", "ran", "1m", "00s", "2m", "00s"],
         ["cost", "free", "free"],
         ["≠", "--lr", "0.1", "0.01"],
         ["≠", "loss", "(last)", "0.5", "0.25", "*"],
-        ["≠", "loss", "(best)", "0.4", "-"],
-    ]
+    ):
+        assert row in rows
 
 
-def test_with_all_what_is_the_same_is_shown_too(cli: Cli, two: FakeServer) -> None:
-    assert "backend" not in cli("compare", JOB, AGAIN).out
-    assert "backend" in cli("compare", JOB, AGAIN, "--all").out
+def test_with_all_what_is_the_same_is_shown_too(cli: Cli, two: tuple[RunningJob, RunningJob]) -> None:
+    jobs = [job.id for job in two]
+    assert "backend" not in cli("compare", *jobs).out
+    assert "backend" in cli("compare", *jobs, "--all").out
 
 
-def test_compared_as_json(cli: Cli, two: FakeServer) -> None:
-    found = cli("compare", JOB, AGAIN, "--json").json
-    assert [job["id"] for job in found["jobs"]] == [JOB, AGAIN]
-    assert found["config"][0] == line("--lr", "0.1", "0.01")
+def test_compared_as_json(cli: Cli, two: tuple[RunningJob, RunningJob]) -> None:
+    found = cli("compare", *(job.id for job in two), "--json").json
+    assert [job["id"] for job in found["jobs"]] == [job.id for job in two]
+    rate = next(line for line in found["config"] if line["name"] == "--lr")
+    assert (rate["values"], rate["differs"]) == (["0.1", "0.01"], True)
     assert found["metrics"]["last"][0]["winner"] == 1
 
 
-def test_one_job_cannot_be_compared(cli: Cli, two: FakeServer) -> None:
-    ran = cli("compare", JOB)
+def test_one_job_cannot_be_compared(cli: Cli, well: RunningJob) -> None:
+    ran = cli("compare", well.id)
     assert ran.code == 2
     assert "cannot be compared" in ran.err

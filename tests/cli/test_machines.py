@@ -4,98 +4,100 @@ from __future__ import annotations
 
 import pytest
 from tests.cli.conftest import Cli
-from tests.client.fake_server import JOB, FakeServer, job_view
+from tests.client.real_server import RealServer, RunningJob
+from tests.control.clouds import FakeCloud
+from tests.control.fakes import FakeBackend
+from tests.control.world import new_id
+
+from crucible.core.ids import Prefix
 
 pytestmark = pytest.mark.enable_socket
 
-MACHINE = "mch-01hzzzzzzzzzzzzzzzzzccc333"
-ORPHAN = {
-    "backend": "rehearsal",
-    "machine": None,
-    "native_id": "i-0abc",
-    "region": "simulated-east",
-    "why": "no machine of ours has this id",
-}
+STRANGER = new_id(Prefix.MACHINE, 99)
+ORPHAN = f"i-{STRANGER}"
 
 
-@pytest.fixture(autouse=True)
-def some(server: FakeServer) -> None:
-    server.machines = [
-        {
-            "id": MACHINE,
-            "short": "mch-ccc333",
-            "state": "up",
-            "backend": "rehearsal",
-            "owner": "attempt:att-1",
-            "instance_type": "sim.large",
-            "region": "simulated-east",
-            "market": "spot",
-            "native_id": "i-0def",
-            "simulated": True,
-            "bills": True,
-            "rate_micros_per_hour": 120_000,
-            "cost_micros": 3_000,
-            "created_at": "2026-11-15T10:00:00.000Z",
-        },
-        {"id": "mch-2", "state": "gone"},
-    ]
-    server.jobs[JOB] = job_view(machine=MACHINE)
+@pytest.fixture
+def cloud() -> FakeCloud:
+    return FakeCloud("rehearsal")
 
 
-def test_they_are_listed_with_what_they_cost(cli: Cli) -> None:
+@pytest.fixture
+def backends(cloud: FakeCloud) -> tuple[FakeBackend, ...]:
+    return (cloud,)
+
+
+@pytest.fixture
+def job(real: RealServer) -> RunningJob:
+    """A job on a machine of its own, beside a machine that is gone."""
+    real.complete(spec={"backend": "rehearsal"})
+    real.run(real.perform_effects)
+    return real.start(backend="rehearsal", market="spot")
+
+
+@pytest.fixture
+def machine(real: RealServer, job: RunningJob) -> str:
+    return str(real.view(job).machine)
+
+
+def test_they_are_listed_with_what_they_cost(cli: Cli, real: RealServer, machine: str) -> None:
+    real.rig.clock.move(60)
     _, line = cli("machines").out.splitlines()
-    for word in ("mch-ccc333", "rehearsal (simulated)", "up, billing", "sim.large", "spot", "$0.12/h", "$0.0030"):
+    for word in (machine[-6:], "rehearsal (simulated)", "up, billing", "sim.small", "spot", "$0.30/h", "$0.0050"):
         assert word in line
     assert cli("machines", "list").out == cli("machines").out
-    assert cli("machines", "-q").out == f"{MACHINE}\n"
+    assert cli("machines", "-q").out == f"{machine}\n"
     assert [item["state"] for item in cli("machines", "--all", "--json").json["items"]] == ["up", "gone"]
 
 
-def test_options_stand_before_or_after_the_name_of_the_command(cli: Cli, server: FakeServer) -> None:
-    server.orphans = [ORPHAN]
+def test_options_stand_before_or_after_the_name_of_the_command(cli: Cli, real: RealServer, cloud: FakeCloud) -> None:
+    cloud.add(STRANGER)
     assert cli("machines", "--json", "orphans").json == cli("machines", "orphans", "--json").json
-    assert cli("--json", "machines", "orphans").json["items"][0]["native_id"] == "i-0abc"
-    assert cli("machines", "--server", server.url, "orphans", "-q").out == "i-0abc\n"
+    assert cli("--json", "machines", "orphans").json["items"][0]["native_id"] == ORPHAN
+    assert cli("machines", "--server", real.url, "orphans", "-q").out == f"{ORPHAN}\n"
 
 
-def test_ending_one_is_asked_about_and_says_what_runs_there(cli: Cli, server: FakeServer) -> None:
-    ran = cli("machines", "terminate", "ccc333")
+def test_ending_one_is_asked_about_and_says_what_runs_there(
+    cli: Cli, real: RealServer, job: RunningJob, machine: str
+) -> None:
+    ran = cli("machines", "terminate", machine[-6:])
     assert ran.code == 2
-    assert "mch-ccc333 (rehearsal sim.large simulated-east, up): job-abc123 runs there." in ran.err
+    assert f"mch-{machine[-6:]} (rehearsal sim.small north-1, up): {job.short} runs there." in ran.err
     assert "--yes" in ran.err
-    assert server.bodies == []
+    assert real.sent == []
 
 
-def test_one_is_ended(cli: Cli, server: FakeServer) -> None:
-    ran = cli("machines", "terminate", "ccc333", "--yes")
+def test_one_is_ended(cli: Cli, real: RealServer, machine: str) -> None:
+    ran = cli("machines", "terminate", machine[-6:], "--yes")
     assert ran.code == 0
-    assert "mch-ccc333 is being ended." in ran.err
-    assert server.bodies == [(f"/api/v1/machines/{MACHINE}/terminate", None)]
-    assert cli("machines", "terminate", "i-0def", "--yes", "--json").json["state"] == "releasing"
+    assert f"mch-{machine[-6:]} is being ended." in ran.err
+    assert real.sent == [(f"/api/v1/machines/{machine}/terminate", None)]
+    assert cli("machines", "terminate", f"i-{machine}", "--yes", "--json").json["state"] == "releasing"
 
 
-def test_an_orphan_is_ended_by_the_providers_name(cli: Cli, server: FakeServer) -> None:
-    server.orphans = [ORPHAN]
-    ran = cli("machines", "terminate", "i-0abc", "--yes")
+def test_an_orphan_is_ended_by_the_providers_name(cli: Cli, real: RealServer, cloud: FakeCloud) -> None:
+    cloud.add(STRANGER)
+    ran = cli("machines", "terminate", ORPHAN, "--yes")
     assert ran.code == 0
-    assert "i-0abc (rehearsal in simulated-east) is an orphan: no machine of ours has this id." in ran.err
-    assert server.bodies == [("/api/v1/machines/i-0abc/terminate", None)]
+    assert f"{ORPHAN} (rehearsal in here) is an orphan: unknown to this deployment's database." in ran.err
+    assert real.sent == [(f"/api/v1/machines/{ORPHAN}/terminate", None)]
+    assert [ref.machine for ref in cloud.terminated] == [STRANGER]
 
 
-def test_what_is_not_known_is_not_ended(cli: Cli, server: FakeServer) -> None:
+def test_what_is_not_known_is_not_ended(cli: Cli, real: RealServer) -> None:
     ran = cli("machines", "terminate", "nosuch", "--yes")
     assert (ran.code, "crucible machines" in ran.err) == (3, True)
     assert cli("machines", "terminate").code == 2
 
 
-def test_orphans_are_no_failure(cli: Cli, server: FakeServer) -> None:
+def test_orphans_are_no_failure(cli: Cli, real: RealServer, cloud: FakeCloud) -> None:
     ran = cli("machines", "orphans")
     assert (ran.code, ran.out) == (0, "")
     assert "There are no orphans" in ran.err
-    server.orphans = [ORPHAN]
+    cloud.add(STRANGER)
     ran = cli("machines", "orphans")
     assert ran.code == 0
-    assert "no machine of ours has this id" in ran.out
+    assert "unknown to this deployment's database" in ran.out
     assert "crucible machines terminate" in ran.err
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,11 +9,17 @@ from tests.catalog.making import make_row
 from tests.catalog.refresh.providers import FakeLambda, lambda_types
 from tests.catalog.serving import make_prices
 from tests.cli.conftest import Cli
-from tests.client.fake_server import TOKEN, FakeServer, serving
+from tests.client.real_server import RealServer
 
 from crucible.catalog import Library
 
-pytestmark = [pytest.mark.enable_socket, pytest.mark.usefixtures("server")]
+pytestmark = pytest.mark.enable_socket
+
+
+@pytest.fixture(autouse=True)
+def unreachable(real: RealServer) -> None:
+    """No provider answers the server."""
+    real.app.control.catalog = make_prices()
 
 
 def test_the_audit_of_what_is_shipped_has_warnings_alone(cli: Cli) -> None:
@@ -25,13 +30,10 @@ def test_the_audit_of_what_is_shipped_has_warnings_alone(cli: Cli) -> None:
 
 
 @pytest.fixture
-def spoilt(server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def spoilt(real: RealServer, tmp_path: Path) -> None:
     """A server whose refreshed prices are wrong."""
     Library(tmp_path / "prices").keep("aws", [make_row(on_demand=0), make_row(region="eu-west-1", on_demand=9.0)])
-    with serving(FakeServer(prices=make_prices(tmp_path / "prices"))) as fake:
-        monkeypatch.setenv("CRUCIBLE_SERVER", fake.url)
-        monkeypatch.setenv("CRUCIBLE_TOKEN", TOKEN)
-        yield
+    real.app.control.catalog = make_prices(tmp_path / "prices")
 
 
 @pytest.mark.usefixtures("spoilt")
@@ -60,12 +62,9 @@ def test_another_table_is_compared(cli: Cli, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def asked(server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def asked(real: RealServer, tmp_path: Path) -> None:
     """A server whose providers all answer as Lambda does."""
-    prices = make_prices(tmp_path / "prices", asked=FakeLambda(lambda_types(1.1)))
-    with serving(FakeServer(prices=prices)) as fake:
-        monkeypatch.setenv("CRUCIBLE_SERVER", fake.url)
-        yield
+    real.app.control.catalog = make_prices(tmp_path / "prices", asked=FakeLambda(lambda_types(1.1)))
 
 
 @pytest.mark.usefixtures("asked")
@@ -108,16 +107,13 @@ def test_a_table_that_is_not_there_is_told(cli: Cli) -> None:
     assert "cannot be read" in ran.err
 
 
-def test_many_findings_are_shortened_for_people_alone(
-    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_findings_are_shortened_for_people_alone(cli: Cli, real: RealServer, tmp_path: Path) -> None:
     rows = [make_row(instance_type=f"x{number}", on_demand=0, origin=str(number)) for number in range(40)]
     Library(tmp_path / "prices").keep("aws", rows)
-    with serving(FakeServer(prices=make_prices(tmp_path / "prices"))) as fake:
-        monkeypatch.setenv("CRUCIBLE_SERVER", fake.url)
-        ran = cli("catalog", "audit")
-        assert len(ran.out.splitlines()) == 21
-        assert "--json has all of them" in ran.err
-        assert "40 are refused" in ran.err
-        assert cli("catalog", "audit", "--json").json["refused"] == 40
-        assert cli("catalog", "audit", "-q").out == ""
+    real.app.control.catalog = make_prices(tmp_path / "prices")
+    ran = cli("catalog", "audit")
+    assert len(ran.out.splitlines()) == 21
+    assert "--json has all of them" in ran.err
+    assert "40 are refused" in ran.err
+    assert cli("catalog", "audit", "--json").json["refused"] == 40
+    assert cli("catalog", "audit", "-q").out == ""

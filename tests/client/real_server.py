@@ -20,11 +20,12 @@ from tests.control.world import FakeRunner, Rig, job_spec, pieces, sha
 from tests.server.app import App, running_app
 
 from crucible import __version__
+from crucible.backends.base import Seen
 from crucible.control.db import schema as t
 from crucible.control.estimates.forecast import IDLE_SECONDS
 from crucible.core.ids import short
 from crucible.core.people import OWNER
-from crucible.core.states import Wish
+from crucible.core.states import MachineState, Wish
 from crucible.core.views.jobs import JobView
 from crucible.server.follow import Pace
 from crucible.server.limits import MAX_BUNDLE
@@ -35,7 +36,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Play = Callable[["RunningJob"], Awaitable[None]]
 
-PACE = Pace(send=5.0, close=1.0, look=5.0, points=0.0, settle=0.05, health=0.0, look_at_end=0.01)
+PACE = Pace(send=5.0, close=1.0, look=5.0, points=0.0, settle=0.05, look_at_end=0.01)
 SECONDS = 20.0
 _JOB = re.compile(r"/api/v1/jobs/(job-[0-9a-z]{26})(/|$)")
 
@@ -47,27 +48,31 @@ class RunningJob:
         self._server = server
         self.id = job
         self.short = short(job)
-        self._written = 0
-        self._segments = 0
+        self._attempt = self._written = self._segments = 0
+        self._steps: dict[str, int] = {}
 
     @property
     def rig(self) -> Rig:
         return self._server.rig
 
     async def start(self, pid: int = 77) -> None:
-        """Its machine comes up, if there is none yet, and its process starts."""
-        await self.rig.place()
-        if self.rig.backend.capabilities.bills or not await self._machine_is_up():
-            await self.rig.host_up()
-        attempt = (await self.rig.attempt(self.id)).id
-        self._runner = FakeRunner(self._server.app.control.agents, attempt)
-        self._written = self._segments = 0
+        """Its machine comes up, if it is not, and its process starts."""
+        rig = self.rig
+        await rig.place()
+        attempt = await rig.attempt(self.id)
+        machine = attempt.slots[0].machine
+        while await rig.performer.perform_due():
+            pass
+        if (await rig.machine(machine)).state is not MachineState.UP:
+            await rig.host_speaks(machine, f"i-{machine}")
+        self._runner = FakeRunner(self._server.app.control.agents, attempt.id)
+        self._attempt, self._written, self._segments = attempt.number, 0, 0
         await self.say(Kind.STARTED, pid=pid)
         self._server.running.append(self)
-        await self._seen("job", lambda frame: frame["job"]["phase"] == "running")
+        await self._seen("job", self._is_running)
 
-    async def _machine_is_up(self) -> bool:
-        return any(row["state"] == "up" for row in await self.rig.rows(t.machines))
+    def _is_running(self, frame: dict[str, Any]) -> bool:
+        return (frame["job"]["phase"], frame["job"]["attempt"]) == ("running", self._attempt)
 
     async def say(self, kind: Kind, /, **data: object) -> None:
         await self._runner.say(kind, **data)
@@ -77,16 +82,20 @@ class RunningJob:
         await self._runner.log(self._segments, self._written, text)
         self._segments += 1
         self._written += len(text)
-        await self._seen("log", lambda frame: frame["cursor"] >= self._written)
+        await self._seen("log", lambda frame: (frame["attempt"], frame["cursor"]) >= (self._attempt, self._written))
 
     async def progress(self, **told: object) -> None:
         await self.say(Kind.PROGRESS, **told)
         await self._seen("progress", lambda frame: all(frame["progress"].get(k) == v for k, v in told.items()))
 
     async def points(self, **series: list[float]) -> None:
-        """Values of each series, one a step."""
+        """Values of each series, one a step, after those that it has."""
         at = self.rig.clock.now()
-        told = {name: [[n, value, at] for n, value in enumerate(values, 1)] for name, values in series.items()}
+        told = {}
+        for name, values in series.items():
+            first = self._steps.get(name, 0) + 1
+            self._steps[name] = first + len(values) - 1
+            told[name] = [[n, value, at] for n, value in enumerate(values, first)]
         await self.say(Kind.POINTS, series=told)
 
     async def artifact(self, path: str, data: bytes) -> None:
@@ -111,6 +120,27 @@ class RunningJob:
         await self.say(Kind.ENDED, complete=True)
         if self in self._server.running:
             self._server.running.remove(self)
+
+    async def judged(self, verdict: str) -> None:
+        """Wait until those who follow it were sent this judgement."""
+        await self._seen("health", lambda frame: frame["health"]["verdict"] == verdict)
+
+    async def lose_machine(self) -> None:
+        """Its place takes the machine back."""
+        attempt = await self.rig.attempt(self.id)
+        machine, backend = attempt.slots[0].machine, self.rig.backends[attempt.backend]
+        backend.show(machine, Seen.INTERRUPTED)
+        for _ in range(2):
+            await self.rig.poller.poll()
+            self.rig.clock.move(6)
+        await self.rig.listen(10)
+
+    async def says(self, text: str) -> None:
+        """Wait until those who follow it were sent a frame with this text."""
+        await self._seen("job", lambda frame: text in json.dumps(frame))
+
+    async def cancel(self) -> None:
+        await self._server.app.control.jobs.cancel(OWNER, self.id)
 
     async def obey(self) -> None:
         """End if the server wants that."""
@@ -253,6 +283,13 @@ class RealServer:
         while await self.rig.parts.forecasts.round() < IDLE_SECONDS:
             pass
 
+    async def perform_effects(self) -> None:
+        """Machines that are not wanted go."""
+        await self.rig.listen(60)
+        while await self.rig.performer.perform_due():
+            self.rig.clock.move(10)
+            await self.rig.poller.poll()
+
     async def until(self, holds: Callable[[], bool]) -> None:
         async with asyncio.timeout(SECONDS), self._news:
             await self._news.wait_for(holds)
@@ -273,10 +310,9 @@ class RealServer:
         scope = self._paged(scope)
         if scope["method"] == "PUT":
             self.bundles.append(path.rpartition("/")[2])
-        noted = len(self.sent)
-        await self.faults.pass_on(self.app.api, scope, self._noting(scope, receive), send, _connection(send))
-        if scope["method"] == "POST" and b"content-type" not in dict(scope["headers"]) and len(self.sent) == noted:
+        if scope["method"] == "POST" and dict(scope["headers"]).get(b"content-length", b"0") == b"0":
             self.sent.append((path, None))
+        await self.faults.pass_on(self.app.api, scope, self._noting(scope, receive), send, _connection(send))
         if found and scope["method"] == "GET":
             self._begin(found[1])
         if path == "/api/v1/server/stop":
@@ -306,7 +342,7 @@ class RealServer:
             body += message.get("body", b"")
             if message["type"] == "http.request" and not message.get("more_body"):
                 with contextlib.suppress(ValueError):
-                    self.sent.append((scope["path"], json.loads(body) if body else None))
+                    self.sent.append((scope["path"], json.loads(body)))
             return message
 
         return read
@@ -392,6 +428,7 @@ async def _serving(
 def serving(folder: Path, *backends: FakeBackend) -> Iterator[RealServer]:
     """Serve until the block ends, with other places than this computer beside it."""
     loop = _loop()
+    folder.mkdir(exist_ok=True)
     context = _serving(loop, folder, backends)
     server = asyncio.run_coroutine_threadsafe(context.__aenter__(), loop).result(SECONDS)
     try:
