@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import parse_qs
@@ -202,13 +203,24 @@ def test_a_result_is_shown(cli: Cli, real: RealServer) -> None:
 
 
 def test_what_its_plan_said_is_shown(cli: Cli, real: RealServer, tmp_path: Path) -> None:
-    here, none = real.submit(), real.submit(gpus=2, backend="cloud")
     (tmp_path / "train.py").write_text(TRAIN)
-    assert cli("run", "train.py", "-d", "--backend", "local").code == 0
-    assert cli("run", "train.py", "-d", "--backend", "cloud").code == 0
-    assert "Planned" not in cli("status", here.id).out
+    job = real.submit().id
+    for backend in ("local", "cloud"):
+        assert cli("run", "train.py", "-d", "--backend", backend).code == 0
+    assert "Planned" not in cli("status", job).out
     real.run(real.plan_jobs)
-    print("@@", [cli("status", j["id"]).out for j in cli("jobs", "--json").json["items"]])
+    cloud, here = (cli("status", found["id"]).out for found in cli("jobs", "--limit", "2", "--json").json["items"])
+    assert "Planned      on this computer at local\n" in cli("status", job).out
+    assert re.search(r"Planned      about 1m \d\ds on this computer at local, free\n", here)
+    assert re.search(r"Planned      about 2m \d\ds on sim.small at cloud, \$0.04 in all\n", cloud)
+
+
+def test_why_its_plan_found_no_offer_is_shown(cli: Cli, real: RealServer, backends: tuple[FakeCloud, ...]) -> None:
+    job = real.submit(backend="cloud")
+    backends[0].sold_out.update(backends[0].rates)
+    real.run(real.rig.places.refresh)
+    real.run(real.plan_jobs)
+    assert "sold out" in cli("status", job.id).out
 
 
 def test_jobs_are_asked_for_in_the_servers_words(cli: Cli, real: RealServer) -> None:

@@ -30,6 +30,12 @@ def failed(real: RealServer) -> RunningJob:
     return job
 
 
+def kept_of(real: RealServer, job: RunningJob) -> str:
+    checkpoint = real.view(job).checkpoint
+    assert checkpoint is not None
+    return checkpoint.short
+
+
 async def move(job: RunningJob) -> None:
     """It saves at step 600, goes on to step 620, loses its machine and starts at the next place."""
     await job.start()
@@ -45,7 +51,7 @@ def test_a_job_goes_on_from_its_checkpoint_and_is_followed(cli: Cli, real: RealS
 
     real.play_now(failed, play)
     ran = cli("resume", failed.short.removeprefix("job-"))
-    kept = real.view(failed).checkpoint["short"]
+    kept = kept_of(real, failed)
     assert (ran.code, ran.out) == (0, "new\n")
     assert f"Resumed {failed.short} from {kept}, step 600" in ran.err
     assert f"Attempt 2: resumed from step 600 ({kept}, step_00000600.pt)" in ran.err
@@ -111,7 +117,7 @@ def test_a_move_is_told_while_it_is_followed(cli: Cli, real: RealServer) -> None
 
     real.play(play)
     ran = cli("run", "-c", "print(1)", "--backend", "rehearsal", "--spot", "--fallback", "local")
-    kept = real.view(real.last).checkpoint["short"]
+    kept = kept_of(real, real.last)
     again = f"Attempt 2: resumed from step 600 ({kept}, step_00000600.pt); 20 steps are done again"
     assert ran.code == 0
     assert ran.err.count("Attempt 1 ended: interrupted") == 1
@@ -135,7 +141,7 @@ def test_a_silent_machine_is_told_once(cli: Cli, real: RealServer) -> None:
 def test_status_tells_the_tries(cli: Cli, real: RealServer) -> None:
     job = real.submit(backend="rehearsal", market="spot", fallback=("local",))
     real.run(move, job)
-    kept = real.view(job).checkpoint["short"]
+    kept = kept_of(real, job)
     out = cli("status", job.id).out
     assert "1: rehearsal spot sim.small in north-1 (simulated); interrupted (it is interrupted); 20 steps lost" in out
     assert f"2: local; resumed from step 600 ({kept}, step_00000600.pt); running" in out
