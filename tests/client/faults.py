@@ -53,18 +53,33 @@ class Faults:
 
         self._add(path, times, act)
 
-    def cut_socket(self, path: str = "*/stream", times: float = 1, after: str = "") -> None:
-        """Close a socket's connection after the first frame that contains `after`."""
+    def cut_socket(self, path: str = "*/stream", times: float = 1, after: str = "", code: int | None = None) -> None:
+        """Close a socket after the first frame that contains `after`: with a close code, or just its connection."""
 
         async def act(app: ASGIApp, scope: Scope, receive: Receive, send: Send, connection: Connection) -> None:
+            cut = False
+
             async def cut_off(message: Message) -> None:
-                if connection.is_closing():
+                nonlocal cut
+                if cut:
                     return
                 await send(message)
                 if after in message.get("text", "") and message["type"] == "websocket.send":
-                    connection.close()
+                    cut = True
+                    if code is None:
+                        connection.close()
+                    else:
+                        await send({"type": "websocket.close", "code": code})
 
             await app(scope, receive, cut_off)
+
+        self._add(path, times, act)
+
+    def forget_query(self, path: str, times: float = 1) -> None:
+        """Lose what stands behind the path's question mark."""
+
+        async def act(app: ASGIApp, scope: Scope, receive: Receive, send: Send, connection: Connection) -> None:
+            await app({**scope, "query_string": b""}, receive, send)
 
         self._add(path, times, act)
 

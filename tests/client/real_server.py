@@ -82,7 +82,12 @@ class RunningJob:
         await self._runner.log(self._segments, self._written, text)
         self._segments += 1
         self._written += len(text)
-        await self._seen("log", lambda frame: (frame["attempt"], frame["cursor"]) >= (self._attempt, self._written))
+        await self.heard()
+
+    async def heard(self) -> None:
+        """Wait until those who follow it were sent all of its output."""
+        written = (self._attempt, self._written)
+        await self._seen("log", lambda frame: (frame["attempt"], frame["cursor"]) >= written)
 
     async def progress(self, **told: object) -> None:
         await self.say(Kind.PROGRESS, **told)
