@@ -83,14 +83,13 @@ class Faults:
 
         self._add(path, times, act)
 
-    def refuse(self, path: str, status: int = 503, times: float = 1, retry_after: str | None = None) -> None:
-        """Answer as something between here and there does that knows nothing of the app."""
-        headers = [(b"retry-after", retry_after.encode())] if retry_after is not None else []
+    def refuse(self, path: str, status: int = 503, times: float = 1, body: bytes = b"not now") -> None:
+        """Answer without the app, as something between it and the client does."""
 
         async def act(app: ASGIApp, scope: Scope, receive: Receive, send: Send, connection: Connection) -> None:
             kind = "websocket.http.response" if scope["type"] == "websocket" else "http.response"
-            await send({"type": f"{kind}.start", "status": status, "headers": headers})
-            await send({"type": f"{kind}.body", "body": b"not now"})
+            await send({"type": f"{kind}.start", "status": status, "headers": []})
+            await send({"type": f"{kind}.body", "body": body})
 
         self._add(path, times, act)
 
