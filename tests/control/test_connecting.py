@@ -56,9 +56,9 @@ async def test_every_face_says_the_same(rig: Rig) -> None:
     control, said = service(rig), why_unconnected("aws", HERE)
     await control._parts.places.refresh()
     plan: Any = await control.plans.plan(OWNER, PlanRequest.model_validate({"command": ["true"], "backend": "aws"}))
-    assert {(offer["runnable"], offer["why"]) for offer in plan["offers"]} == {(False, said)}
+    assert {(offer.runnable, offer.why) for offer in plan.offers} == {(False, said)}
     page: Any = await control.catalog.page(OfferFilter(provider=("aws",)), limit=3, cursor=None)
-    assert {(offer["runnable"], offer["why"]) for offer in page["items"]} == {(False, said)}
+    assert {(offer.runnable, offer.why) for offer in page.items} == {(False, said)}
     with pytest.raises(UnknownName) as refused:
         await control.jobs.submit(OWNER, job_spec(backend="aws"), None)
     assert refused.value.fix.endswith(f"{said}.")

@@ -112,10 +112,10 @@ async def test_metrics_are_of_the_latest_attempt_that_has_some(rig: Rig) -> None
 
 
 async def test_machines_and_what_is_going_on(rig: Rig) -> None:
-    assert await rig.read(queries.counts) == {"running": 0, "queued": 0, "billing": 0}
+    assert await rig.read(queries.counts) == queries.Counts(running=0, queued=0, billing=0)
     await rig.running(cpus=4)
     await rig.submit(cpus=4)
-    assert await rig.read(queries.counts) == {"running": 1, "queued": 1, "billing": 0}
+    assert await rig.read(queries.counts) == queries.Counts(running=1, queued=1, billing=0)
     (machine,) = (await rig.read(lambda conn: queries.list_machines(conn, rig.clock.now()))).items
     assert (machine.state, machine.cost_micros, machine.bills) == ("up", 0, False)
 
@@ -123,9 +123,9 @@ async def test_machines_and_what_is_going_on(rig: Rig) -> None:
 async def test_what_bills_is_counted_until_it_is_gone(rig: Rig) -> None:
     await rig.running()
     await rig.sql(lambda conn: conn.execute(t.machines.update().values(rate=5, bills=True)).rowcount)
-    assert (await rig.read(queries.counts))["billing"] == 1
+    assert (await rig.read(queries.counts)).billing == 1
     await rig.sql(lambda conn: conn.execute(t.machines.update().values(state="gone")).rowcount)
-    assert (await rig.read(queries.counts))["billing"] == 0
+    assert (await rig.read(queries.counts)).billing == 0
 
 
 async def detail_of(rig: Rig, job: str) -> JobView:

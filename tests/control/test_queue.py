@@ -60,8 +60,7 @@ async def test_the_best_is_placed_first_and_the_others_say_how_many_are_ahead(ri
     await rig.host_up()
 
     async def waiting(job: str) -> object:
-        world = await rig.world(job)
-        return (await rig.read(lambda conn: queries.shown(conn, world, {}, rig.clock.now())))["waiting"]
+        return (await rig.read(lambda conn: queries.one_job(conn, job, rig.clock.now()))).waiting
 
     assert [await waiting(job) for job in (other, late)] == [
         "behind 1 other job in the queue",
@@ -75,6 +74,6 @@ async def test_the_best_is_placed_first_and_the_others_say_how_many_are_ahead(ri
 async def test_a_job_tells_of_a_priority_that_it_was_given(rig: Rig, priority: int) -> None:
     job = await submit(rig, OWNER, priority)
     world = await rig.world(job)
-    view = await rig.read(lambda conn: queries.shown(conn, world, {}, rig.clock.now()))
-    assert view.get("priority", 0) == priority
-    assert ("priority" in view, "priority" in world.job.spec.model_dump()) == (bool(priority), bool(priority))
+    view = await rig.read(lambda conn: queries.one_job(conn, job, rig.clock.now()))
+    assert view.priority == priority
+    assert ("priority" in view.as_json(), "priority" in world.job.spec.model_dump()) == (bool(priority), bool(priority))
