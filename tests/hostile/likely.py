@@ -34,20 +34,18 @@ async def settled(town: Town) -> Likely:
     control = town.control
     await control.secrets.set(OWNER, "alpha", "API_KEY", Secret("a value to keep"))
     note = await control.labels.add_note(OWNER, town.job, text="a first note")
-    other = str((await control.jobs.submit(OWNER, job_spec(project="beta"), "a-key")).view["id"])
-    ended = str(
-        (await control.jobs.submit(OWNER, job_spec(project="alpha", name="ended", tags=("a=b",)), None)).view["id"]
-    )
+    other = (await control.jobs.submit(OWNER, job_spec(project="beta"), "a-key")).view.id
+    ended = (await control.jobs.submit(OWNER, job_spec(project="alpha", name="ended", tags=("a=b",)), None)).view.id
     await control.jobs.cancel(OWNER, ended)
     tokens = await control.tokens.list_tokens(OWNER, all=True)
     jobs = (town.job, town.job[-6:], other, ended, "last", "ended")
-    checkpoints: Any = await control.checkpoints.list_checkpoints(OWNER, town.job)
+    checkpoints = (await control.checkpoints.list_checkpoints(OWNER, town.job)).items
     machine = (await town.rig.machine()).id
-    page: Any = await control.jobs.list_jobs(OWNER, _everything(), limit=1, cursor=None)
+    page = await control.jobs.list_jobs(OWNER, _everything(), limit=1, cursor=None)
     projects, people = ("alpha", "beta", "default"), ("admin", "member", "viewer", "owner")
     found: dict[str, Words] = {
         **dict.fromkeys(("id", "job_id", "task_id", "job", "ids", "rerun_of"), jobs),
-        **dict.fromkeys(("checkpoint", "resume_from"), (checkpoints[0]["id"], "step_1.pt", "latest", "best")),
+        **dict.fromkeys(("checkpoint", "resume_from"), (checkpoints[0].id, "step_1.pt", "latest", "best")),
         **dict.fromkeys(("project", "tenant_id"), projects),
         **dict.fromkeys(("name", "user"), (*people, "API_KEY", "ended")),
         **dict.fromkeys(("backend", "executor"), ("local", "rehearsal", "nowhere")),
@@ -57,7 +55,7 @@ async def settled(town: Town) -> Likely:
         "sha256": (sha(CODE), "0" * 64),
         "bundle": (sha(CODE), "0" * 64),
         "path": ("model.pt", "model.pt/x"),
-        "cursor": (page["next"], *CURSORS),
+        "cursor": (str(page.next), *CURSORS),
         "series": ("loss",),
         "q": ("line", "(", "a{1000}{1000}", "(?i)LINE", "\\pN+"),
         "regex": (True,),
