@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.cli.conftest import Cli
 from tests.client.real_server import RealServer, RunningJob
 from tests.control.clouds import FakeCloud
-from tests.control.fakes import FakeBackend
+from tests.control.fakes import DEPLOYMENT, FakeBackend, Made
 from tests.control.world import new_id
 
 from crucible.core.ids import Prefix
@@ -88,6 +90,13 @@ def test_what_is_not_known_is_not_ended(cli: Cli, real: RealServer) -> None:
     ran = cli("machines", "terminate", "nosuch", "--yes")
     assert (ran.code, "crucible machines" in ran.err) == (3, True)
     assert cli("machines", "terminate").code == 2
+
+
+def test_an_orphan_without_an_id_of_ours_is_ended(cli: Cli, cloud: FakeCloud, machine: str) -> None:
+    nameless = replace(cloud.made[machine].ref, machine="", native_id="i-nameless")
+    cloud.made["nameless"] = Made(nameless, DEPLOYMENT)
+    ended = cli("machines", "terminate", "i-nameless", "--yes", "--json").json
+    assert (ended["native_id"], ended["machine"], ended["short"]) == ("i-nameless", None, None)
 
 
 def test_orphans_are_no_failure(cli: Cli, real: RealServer, cloud: FakeCloud) -> None:

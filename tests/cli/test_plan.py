@@ -107,8 +107,8 @@ def test_why_connected_places_are_none_and_how_many_others(cli: Cli, server: Fak
     server.plan = plan(None, AFAR, rejected=rejected, rejected_count=41, why="Nothing that is connected can run it.")
     ran = cli("plan", "train.py")
     assert ran.code == 6
-    assert "An offer of local is none for it: it needs a GPU, and there is none." in ran.err
-    assert "40 offers of other providers are none for it; --json says why." in ran.err
+    assert "1 offer of local does not fit: it needs a GPU, and there is none." in ran.err
+    assert "40 offers of other providers do not fit; --json says why." in ran.err
     assert "Nothing that is connected can run it.\n" in ran.err
 
 

@@ -284,3 +284,9 @@ def test_after_a_place_failed_comes_the_next_and_the_last_is_kept() -> None:
 
 def test_a_place_outside_the_line_is_kept() -> None:
     assert bound_for("a", "b").backend_after("z") == "z"
+
+
+@pytest.mark.parametrize("priority", [True, "7", 1.5])
+def test_a_priority_is_a_whole_number(priority: object) -> None:
+    with pytest.raises(ValidationError):
+        JobSpec.model_validate({"command": ["true"], "priority": priority})

@@ -52,7 +52,8 @@ def terminate(
             if session.out.as_json:
                 session.out.json(ended.as_json())
             else:
-                session.out.say(f"{ended.called or ref} {'is gone' if ended.gone else 'is being ended'}.")
+                gone = isinstance(ended, MachineView) and ended.gone
+                session.out.say(f"{ended.called or ref} {'is gone' if gone else 'is being ended'}.")
     return 0
 
 

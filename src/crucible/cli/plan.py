@@ -194,16 +194,16 @@ def _judged(plan: PlanView) -> Iterator[str]:
 
 
 def _rejected(plan: PlanView) -> Iterator[str]:
-    """Why the connected places are none for it; of the others how many."""
+    """Yield why offers of connected backends do not fit, and how many of the others do not."""
     here = [offer for offer in plan.rejected if offer.runnable]
     for place in dict.fromkeys(offer.backend for offer in here):
         alike = [offer for offer in here if offer.backend == place]
         count = sum(offer.alike for offer in alike)
-        several = f"{count} offers of {place} are" if count > 1 else f"An offer of {place} is"
-        yield f"{several} none for it: it {alike[0].why}."
+        several = f"{count} offers of {place} do" if count > 1 else f"1 offer of {place} does"
+        yield f"{several} not fit: it {alike[0].why}."
     more = plan.rejected_count - sum(offer.alike for offer in here)
     if more:
-        yield f"{more} offers of other providers are none for it; --json says why."
+        yield f"{more} offers of other providers do not fit; --json says why."
 
 
 def _unconnected(offers: Iterable[PlannedView]) -> Iterator[str]:

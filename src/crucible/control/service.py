@@ -21,8 +21,9 @@ from crucible.control.rounds import Rounds
 
 
 class Control:
-    """Every operation takes the identity of the caller: what they may not see raises NotFound, what they may not
-    do Forbidden.
+    """An operation takes the identity of the caller, unless it is for everyone (backends, catalog).
+
+    What the caller may not see raises NotFound, what they may not do Forbidden.
     """
 
     def __init__(self, ports: Ports, backends: Mapping[str, Backend], deployment: Deployment) -> None:
@@ -32,18 +33,18 @@ class Control:
         access = parts.access
         self.store = ports.store
         self.agents = parts.agents
-        self.jobs = Jobs(parts, access)
-        self.labels = Labels(parts, access)
-        self.outputs = Outputs(parts, access)
-        self.checkpoints = Checkpoints(parts, access)
-        self.sessions = ExecAccess(parts, access)
+        self.jobs = Jobs(parts)
+        self.labels = Labels(parts)
+        self.outputs = Outputs(parts)
+        self.checkpoints = Checkpoints(parts)
+        self.sessions = ExecAccess(parts)
         self.bundles = parts.bundles
         self.plans = Plans(parts)
         self.backends = Backends(parts.places)
         self.catalog = parts.catalog
         self.machines = Machines(ports, parts.places, parts.writer, parts.janitor, access)
         self.models = Models(deployment.models, ports.clock)
-        self.maintenance = Maintenance(parts, access)
+        self.maintenance = Maintenance(parts)
         self.people = parts.people
         self.tokens = parts.tokens
         self.login = parts.login

@@ -89,7 +89,7 @@ class JobFile(BaseModel):
         default=(), description="Paths or URIs that appear under $CRUCIBLE_DATA_DIR."
     )
     priority: int | None = Field(
-        default=None, description="Its turn among your own waiting jobs: higher goes first (default: 0)."
+        strict=True, default=None, description="Its turn among your own waiting jobs: higher goes first (default: 0)."
     )
     retries: Annotated[int, Field(ge=0)] | dict[str, int] | None = Field(
         default=None, description="Retries after the code itself failed, or one number per cause."

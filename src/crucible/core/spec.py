@@ -155,7 +155,7 @@ class JobSpec(_Frozen):
         default=None, exclude_if=lambda given: given is None
     )
     """What a try may cost: where machines bill it ends when that is spent, and starts on none that costs more."""
-    priority: Annotated[int, Field(ge=-MAX_PRIORITY, le=MAX_PRIORITY, exclude_if=lambda given: not given)] = 0
+    priority: Annotated[int, Field(strict=True, ge=-MAX_PRIORITY, le=MAX_PRIORITY, exclude_if=lambda n: not n)] = 0
     """Its turn among the waiting jobs of the same user in the same project: higher goes first."""
     retries: Retries = Retries()
     keep: Keeping = Keeping()

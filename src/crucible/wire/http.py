@@ -184,10 +184,12 @@ class HttpClient:
 
     def has_connection(self) -> bool:
         """Return whether a kept connection is there that the server has not closed."""
-        kept = self._waiting(repeatable=True)
-        if kept is not None:
-            self.keep(kept)
-        return kept is not None
+        while (kept := self._kept()) is not None:
+            if not _has_ended(kept[1].sock):
+                self._idle.append(kept)  # with the time since when it waits
+                return True
+            kept[1].close()
+        return False
 
     def _waiting(self, repeatable: bool) -> Optional[http.client.HTTPConnection]:
         while (kept := self._kept()) is not None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 
+from pydantic import TypeAdapter
+
 from crucible.client.api import routes
 from crucible.client.api.resource import Resource
 from crucible.core.models import Order
@@ -25,6 +27,8 @@ from crucible.core.views.training import TaskView
 
 PAGE = 500
 
+_ENDED: TypeAdapter[MachineView | OrphanView] = TypeAdapter(MachineView | OrphanView)
+
 
 class Places(Resource):
     """Backends, and the machines there."""
@@ -43,9 +47,9 @@ class Places(Resource):
         """Return machines that carry the deployment's tag and are unknown to it, or should be gone."""
         return self._call(routes.ORPHANS).items
 
-    def terminate(self, ref: str) -> MachineView:
+    def terminate(self, ref: str) -> MachineView | OrphanView:
         """End a machine, or an orphan by the provider's id; asking again is harmless."""
-        return self._call(routes.TERMINATE, machine=ref)
+        return _ENDED.validate_json(self._send(routes.TERMINATE, machine=ref).content)
 
 
 class CatalogApi(Resource):

@@ -39,7 +39,7 @@ from crucible.core.views.people import (
     UserView,
     WaysView,
 )
-from crucible.core.views.places import BackendPage, MachinePage, MachineView, OrphanPage
+from crucible.core.views.places import BackendPage, MachinePage, OrphanPage
 from crucible.core.views.plans import PlanView
 from crucible.core.views.predictions import PredictionPage
 from crucible.core.views.records import ArtifactPage, EventPage, MetricsView
@@ -127,7 +127,7 @@ PREDICTIONS = Route("GET", "/api/v1/predictions", PredictionPage)
 BACKENDS = Route("GET", "/api/v1/backends", BackendPage)
 MACHINES = Route("GET", "/api/v1/machines", MachinePage)
 ORPHANS = Route("GET", "/api/v1/machines/orphans", OrphanPage, seconds=ORPHANS_SECONDS)
-TERMINATE = Route("POST", "/api/v1/machines/{machine}/terminate", MachineView, repeat=True)
+TERMINATE = Bare("POST", "/api/v1/machines/{machine}/terminate", repeat=True)
 CATALOG = Route("GET", "/api/v1/catalog", PricePage)
 CATALOG_TYPE = Route("GET", "/api/v1/catalog/types/{type}", TypeView)
 CATALOG_GPUS = Route("GET", "/api/v1/catalog/gpus", GpuPage)

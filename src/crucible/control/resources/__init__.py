@@ -1,1 +1,1 @@
-"""What routes may ask of the control plane, by resource. Every operation takes the caller's identity first."""
+"""What routes may ask of the control plane, by resource. The caller comes first, unless it is for everyone."""

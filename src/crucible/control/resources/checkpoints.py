@@ -5,16 +5,15 @@ from __future__ import annotations
 from crucible.control import checkpoints, queries
 from crucible.control.bundles import StoredFile
 from crucible.control.parts import Parts
-from crucible.control.resources.access import Access
 from crucible.core.people import Identity
 from crucible.core.views.jobs import CheckpointPage, CheckpointView, JobView
 
 
 class Checkpoints:
-    def __init__(self, parts: Parts, access: Access) -> None:
+    def __init__(self, parts: Parts) -> None:
         self._ports = parts.ports
         self._revival = parts.revival
-        self._access = access
+        self._access = parts.access
 
     async def list_checkpoints(self, who: Identity, ref: str) -> CheckpointPage:
         """Return the checkpoints of a job, newest first, also those that were removed."""

@@ -13,7 +13,6 @@ from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement
 from crucible.control.parts import Parts
 from crucible.control.people import audit
-from crucible.control.resources.access import Access
 from crucible.control.sessions import Line, Visit
 from crucible.core.channels import Channel
 from crucible.core.errors import Conflict
@@ -39,9 +38,9 @@ _NEWEST = Statement(
 
 
 class ExecAccess:
-    def __init__(self, parts: Parts, access: Access) -> None:
+    def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._access = access
+        self._access = parts.access
 
     async def enter(self, who: Identity, ref: str) -> RunningJob:
         """Return the job, ready for sessions.

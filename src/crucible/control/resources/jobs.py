@@ -13,7 +13,6 @@ from crucible.control.crashpoints import crashpoint
 from crucible.control.estimates import forecast
 from crucible.control.feed import Watch
 from crucible.control.parts import Parts
-from crucible.control.resources.access import Access
 from crucible.control.roles import Duty
 from crucible.control.submit import Accepted
 from crucible.control.unit import Unit
@@ -39,10 +38,10 @@ class Submitted:
 
 
 class Jobs:
-    def __init__(self, parts: Parts, access: Access) -> None:
+    def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._ports = parts.ports
-        self._access = access
+        self._access = parts.access
 
     # Reading
 

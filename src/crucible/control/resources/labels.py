@@ -8,7 +8,6 @@ from typing import TypeVar
 from crucible.control import labels, notes, queries
 from crucible.control.feed import Hint
 from crucible.control.parts import Parts
-from crucible.control.resources.access import Access
 from crucible.control.unit import Unit
 from crucible.core.people import Identity
 from crucible.core.tags import Tag, parse_tag, parse_tags
@@ -19,10 +18,10 @@ T = TypeVar("T")
 
 
 class Labels:
-    def __init__(self, parts: Parts, access: Access) -> None:
+    def __init__(self, parts: Parts) -> None:
         self._ports = parts.ports
         self._writer = parts.writer
-        self._access = access
+        self._access = parts.access
 
     async def rename(self, who: Identity, ref: str, name: str | None) -> JobView:
         """Change the job's name; None removes it."""

@@ -11,7 +11,6 @@ from crucible.control.db.timed import TimedDb
 from crucible.control.gauges import Gauges
 from crucible.control.parts import Parts
 from crucible.control.queries import Counts
-from crucible.control.resources.access import Access
 from crucible.core.people import Identity, Permission
 from crucible.core.views.server import BackupView, ConfirmedView, PruneView, RestoredView
 
@@ -26,10 +25,10 @@ class Status:
 
 
 class Maintenance:
-    def __init__(self, parts: Parts, access: Access) -> None:
+    def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._ports = parts.ports
-        self._access = access
+        self._access = parts.access
 
     async def status(self, who: Identity) -> Status:
         """Return how much runs, waits and bills, and whether a restore still has to be confirmed."""

@@ -7,7 +7,6 @@ from crucible.control.bundles import StoredFile
 from crucible.control.grep import Pattern
 from crucible.control.logsearch import Query
 from crucible.control.parts import Parts
-from crucible.control.resources.access import Access
 from crucible.core.errors import NotFound
 from crucible.core.ids import short
 from crucible.core.people import Identity
@@ -17,11 +16,11 @@ from crucible.storage.layout import artifact_key
 
 
 class Outputs:
-    def __init__(self, parts: Parts, access: Access) -> None:
+    def __init__(self, parts: Parts) -> None:
         self._db = parts.ports.db
         self._logs = parts.logs
         self._logsearch = parts.logsearch
-        self._access = access
+        self._access = parts.access
 
     async def logs(
         self, who: Identity, ref: str, *, attempt: int | None, offset: int, limit: int, since: float | None

@@ -117,6 +117,10 @@ class OrphanView(View):
     region: str | None = None
     why: str = ""
 
+    @property
+    def called(self) -> str:
+        return self.short or self.native_id
+
 
 class OrphanPage(View):
     items: tuple[OrphanView, ...] = ()
