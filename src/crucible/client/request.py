@@ -231,6 +231,7 @@ def _bound(name: str, kind: str, limits: Mapping[str, object]) -> str:
         "finite_number": "must be a number",
         "float_parsing": "must be a number",
         "int_parsing": "must be a whole number",
+        "int_type": "must be a whole number",
         "int_from_float": "must be a whole number",
         "string_type": "is a text",
         "string_too_short": "must not be empty",
