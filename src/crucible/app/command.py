@@ -9,6 +9,8 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 
+from stamina.instrumentation import set_on_retry_hooks
+
 from crucible.app.control import build_control
 from crucible.app.database import work_on_database
 from crucible.app.options import parse, with_home
@@ -23,6 +25,7 @@ Leave = Callable[[int], None]
 
 def main(arguments: Sequence[str] | None = None, leave: Leave = lambda code: None) -> int:
     """Run until told to stop; the exit code. `leave` hears the code as soon as it is known."""
+    set_on_retry_hooks(())  # conflicts are everyday: no line for each
     try:
         given, flags = with_home(sys.argv[1:] if arguments is None else arguments)
         if given[:1] == ["db"]:

@@ -8,13 +8,14 @@ Wake-ups go out only after the commit.
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 
 from sqlalchemy import Connection
+from stamina import AsyncRetryingCaller
 
 from crucible.control import repository
 from crucible.control.db.clock import now
@@ -30,6 +31,10 @@ TRIES = 5
 HOOKS = "hooks"
 """The topic of whoever tells others of events."""
 _HOOKED = frozenset(event.value for event in HookEvent)
+# At once and without chance: the simulator runs this too.
+_retry_when_stale = AsyncRetryingCaller(attempts=TRIES, timeout=None, wait_initial=0, wait_max=0, wait_jitter=0).on(
+    repository.Stale
+)
 
 
 @dataclass
@@ -99,19 +104,11 @@ class Writer:
         self.counted: Counter[str] = Counter()
 
     async def write(self, fn: Callable[[Unit], T]) -> T:
-        for attempt in range(TRIES):
-            try:
-                result, changes = await self._ports.db.write(lambda conn: self._run(conn, fn))
-            except repository.Stale:
-                if attempt == TRIES - 1:
-                    raise
-                await asyncio.sleep(0)
-                continue
-            self.announce(changes)
-            return result
-        raise AssertionError("unreachable")
+        result, changes = await _retry_when_stale(self._ports.db.write, partial(self._run, fn))
+        self.announce(changes)
+        return result
 
-    def _run(self, conn: Connection, fn: Callable[[Unit], T]) -> tuple[T, Changes]:
+    def _run(self, fn: Callable[[Unit], T], conn: Connection) -> tuple[T, Changes]:
         unit = Unit(conn, now(conn, self._ports.clock.now))
         return fn(unit), unit.changes
 

@@ -9,12 +9,12 @@ ends the transaction of the whole group.
 from __future__ import annotations
 
 import sqlite3
-import time
 from typing import cast
 
 from sqlalchemy import URL, Connection, create_engine, event
 from sqlalchemy.exc import InvalidRequestError
 from sqlalchemy.pool import NullPool
+from stamina import RetryingCaller
 
 BUSY_MS = 5_000
 MEMORY = "memory:"
@@ -85,24 +85,21 @@ def _url(path: str) -> URL:
 def _configured(connection: Connection, pragmas: tuple[str, ...]) -> Connection:
     try:
         for pragma in _SHARED + pragmas:
-            _send(driver_of(connection), pragma)
+            _retry_when_busy(driver_of(connection).execute, pragma).close()
     except sqlite3.Error:
         close(connection)
         raise
     return connection
 
 
-def _send(driver: sqlite3.Connection, pragma: str) -> None:
-    """Tried again for a while: SQLite does not wait for its busy_timeout when it switches to WAL."""
-    end = time.monotonic() + BUSY_MS / 1000
-    while True:
-        try:
-            driver.execute(pragma).close()
-            return
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > end:
-                raise
-        time.sleep(0.01)
+def _is_busy(error: Exception) -> bool:
+    return isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode == sqlite3.SQLITE_BUSY
+
+
+# SQLite does not wait for its busy_timeout when it switches to WAL.
+_retry_when_busy = RetryingCaller(
+    attempts=None, timeout=BUSY_MS / 1000, wait_initial=0.01, wait_max=0.01, wait_jitter=0
+).on(_is_busy)
 
 
 def _refuse_to_end(connection: Connection) -> None:

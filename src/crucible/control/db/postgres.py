@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +12,7 @@ from typing import Generic, TypeVar
 import psycopg
 from psycopg import errors
 from sqlalchemy import Connection
+from stamina import RetryingCaller
 
 from crucible.control.db.clock import ServerClock
 from crucible.control.db.closing import Closing
@@ -33,8 +33,9 @@ T = TypeVar("T")
 
 POOL = 8
 CALL_SECONDS = 15.0
-"""A call that has not succeeded after this long is not tried again."""
+"""A call that fails after this long is not tried again."""
 FIRST_WAIT = 0.002
+WAIT_SPREAD = 0.005
 LONGEST_WAIT = 0.5
 
 
@@ -62,13 +63,13 @@ class PostgresDb:
 
     async def write(self, fn: Callable[[Connection], T]) -> T:
         self._closing.refuse()
-        call = _Write(self._write_links, fn, _Patience(self._seconds))
+        call = _Write(self._write_links, fn, time.monotonic() + self._seconds)
         outcome = await asyncio.get_running_loop().run_in_executor(self._writers, call.run)
         return outcome.unwrap()
 
     async def read(self, fn: Callable[[Connection], T]) -> T:
         self._closing.refuse()
-        call = _Read(self._read_links, fn, _Patience(self._seconds))
+        call = _Read(self._read_links, fn, time.monotonic() + self._seconds)
         outcome = await asyncio.get_running_loop().run_in_executor(self._readers, call.run)
         return outcome.unwrap()
 
@@ -90,36 +91,18 @@ class _Again(Exception):
         self.trouble = trouble
 
 
-class _Patience:
-    """When to stop trying, and how long to wait between."""
-
-    def __init__(self, seconds: float) -> None:
-        self._end = time.monotonic() + seconds
-        self._tries = 0
-
-    def wait(self) -> bool:
-        """Whether there is time for another try, after a wait that grows and is never the same for two."""
-        self._tries += 1
-        longest = min(FIRST_WAIT * 2.0 ** min(self._tries, 20), LONGEST_WAIT)
-        pause = random.uniform(longest / 4, longest)  # noqa: S311  spreads tries, hides nothing
-        if self.left < pause:
-            return False
-        time.sleep(pause)
-        return True
-
-    @property
-    def left(self) -> float:
-        return self._end - time.monotonic()
+class _StillOpen(Exception):
+    """The server has not ended a transaction yet whose connection is lost."""
 
 
 class _Read(Generic[T]):
-    def __init__(self, links: Links, fn: Callable[[Connection], T], patience: _Patience) -> None:
+    def __init__(self, links: Links, fn: Callable[[Connection], T], deadline: float) -> None:
         self._links = links
         self._fn = fn
-        self._patience = patience
+        self._deadline = deadline
 
     def run(self) -> Outcome[T]:
-        return _until_done(self._patience, self._try)
+        return _until_done(self._deadline, self._try)
 
     def _try(self) -> Outcome[T]:
         with _link(self._links) as link:
@@ -138,15 +121,15 @@ class _Read(Generic[T]):
 class _Write(Generic[T]):
     """One call of `write`, over as many tries as it takes."""
 
-    def __init__(self, links: Links, fn: Callable[[Connection], T], patience: _Patience) -> None:
+    def __init__(self, links: Links, fn: Callable[[Connection], T], deadline: float) -> None:
         self._links = links
         self._fn = fn
-        self._patience = patience
+        self._deadline = deadline
         self._in_line = False
         self._doubted = False
 
     def run(self) -> Outcome[T]:
-        return _until_done(self._patience, self._try)
+        return _until_done(self._deadline, self._try)
 
     def _try(self) -> Outcome[T]:
         with _link(self._links) as link, self._line(link):
@@ -204,16 +187,19 @@ class _Write(Generic[T]):
 
     def _was_committed(self, begun: Begun) -> bool:
         """How a transaction ended whose COMMIT got no answer. Raises CommitUnknown."""
-        while self._patience.wait():
-            with contextlib.suppress(psycopg.Error):
-                match self._links.fate_of(begun):
-                    case Fate.COMMITTED:
-                        return True
-                    case Fate.NOT_COMMITTED:
-                        return False
-                    case Fate.UNKNOWN:
-                        break
-        raise _unknown()
+        try:
+            fate = _retrying(self._deadline)((psycopg.Error, _StillOpen), self._ask_fate, begun)
+        except (psycopg.Error, _StillOpen) as error:
+            raise _unknown() from error
+        if fate is Fate.UNKNOWN:
+            raise _unknown()
+        return fate is Fate.COMMITTED
+
+    def _ask_fate(self, begun: Begun) -> Fate:
+        fate = self._links.fate_of(begun)
+        if fate is Fate.OPEN:
+            raise _StillOpen
+        return fate
 
 
 @contextlib.contextmanager
@@ -230,17 +216,26 @@ def _link(links: Links) -> Iterator[Link]:
         links.give_back(link)
 
 
-def _until_done(patience: _Patience, attempt: Callable[[], Outcome[T]]) -> Outcome[T]:
-    if patience.left <= 0:
+def _until_done(deadline: float, attempt: Callable[[], Outcome[T]]) -> Outcome[T]:
+    if time.monotonic() >= deadline:
         return Outcome(error=_never_began())
-    while True:
-        try:
-            return attempt()
-        except _Again as again:
-            if not patience.wait():
-                return Outcome(error=again.trouble)
-        except DatabaseError as trouble:
-            return Outcome(error=trouble)
+    try:
+        return _retrying(deadline)(_Again, attempt)
+    except _Again as again:
+        return Outcome(error=again.trouble)
+    except DatabaseError as trouble:
+        return Outcome(error=trouble)
+
+
+def _retrying(deadline: float) -> RetryingCaller:
+    """Calls what it is given, and again when that fails before the deadline, after waits that grow."""
+    return RetryingCaller(
+        attempts=None,
+        timeout=deadline - time.monotonic(),
+        wait_initial=FIRST_WAIT,
+        wait_jitter=WAIT_SPREAD,
+        wait_max=LONGEST_WAIT,
+    )
 
 
 def _said_at_last(error: BaseException, *, writing: bool) -> BaseException:

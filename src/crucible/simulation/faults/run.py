@@ -13,6 +13,7 @@ from typing import Any
 
 import structlog
 from sqlalchemy import Connection, delete, text
+from stamina.instrumentation import set_on_retry_hooks
 
 from crucible.control import crashpoints
 from crucible.control.db import schema as t
@@ -240,9 +241,11 @@ def _listening(world: World) -> Iterator[None]:
     """While it runs, every crash point is armed and the control plane's log is read."""
     before = structlog.get_config()
     structlog.configure(processors=[world.heard], cache_logger_on_first_use=False)
+    set_on_retry_hooks(())
     arm_all()
     try:
         yield
     finally:
         crashpoints.disarm()
+        set_on_retry_hooks(None)
         structlog.configure(**before)
