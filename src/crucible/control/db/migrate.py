@@ -8,7 +8,9 @@ import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
 
-from sqlalchemy import Connection, text
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import Connection
 
 from crucible.control.db import feed_order
 from crucible.control.db.connection import close, driver_of, open_writer
@@ -143,19 +145,15 @@ def _upgrade(connection: Connection, steps: Steps) -> None:
 
 
 def create(connection: Connection) -> None:
-    """Make the newest schema at once.
+    """Make the newest schema at once, from the tables that the code uses, and let Alembic note its revision.
 
-    A first start then does not wait for Alembic to load. Tests compare it with a database of 0.1.0 that was upgraded.
+    Tests compare it with a database of 0.1.0 that was upgraded.
     """
     if connection.dialect.name == "postgresql":
         _mark_partial_indexes()
     metadata.create_all(connection)
     feed_order.install(connection)
-    connection.exec_driver_sql(
-        "CREATE TABLE alembic_version (\n\tversion_num VARCHAR(32) NOT NULL, \n\t"
-        "CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)\n)"
-    )
-    connection.execute(text("INSERT INTO alembic_version VALUES (:revision)"), {"revision": SCHEMA_VERSION})
+    command.stamp(_config(connection, MIGRATIONS), SCHEMA_VERSION)
 
 
 def _mark_partial_indexes() -> None:
@@ -167,15 +165,16 @@ def _mark_partial_indexes() -> None:
 
 def run_migrations(connection: Connection, steps: Steps = STEPS) -> None:
     """Let Alembic apply what is missing, inside the transaction that `connection` is in."""
-    from alembic import command
-    from alembic.config import Config
+    command.upgrade(_config(connection, steps.folder), steps.last)
 
+
+def _config(connection: Connection, folder: Path) -> Config:
     config = Config()
-    config.set_main_option("script_location", str(steps.folder).replace("%", "%%"))
+    config.set_main_option("script_location", str(folder).replace("%", "%%"))
     config.attributes["connection"] = connection
     if not connection.in_transaction():
         connection.begin()  # sends nothing; Alembic commits unless it is told that it is in a transaction
-    command.upgrade(config, steps.last)
+    return config
 
 
 def _refuse_broken_references(driver: sqlite3.Connection) -> None:
