@@ -55,4 +55,4 @@ def _die(problem: threading.ExceptHookArgs) -> None:
     """A thread that ends by our mistake would leave a runner that waits for ever: a successor does better."""
     name = problem.thread.name if problem.thread is not None else "a thread"
     log.error("%s failed", name, exc_info=problem.exc_value)
-    os._exit(70)
+    os._exit(70)  # sys.exit would end this thread alone

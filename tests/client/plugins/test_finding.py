@@ -152,6 +152,12 @@ def test_what_one_prints_is_not_its_answer(venv: Path, site: Path) -> None:
     assert found(venv)["counter"].fault is None
 
 
+def test_one_that_leaves_a_thread_is_described_at_once(venv: Path, site: Path) -> None:
+    code = "import threading, time\nthreading.Thread(target=time.sleep, args=(600,)).start()\n" + COUNTER
+    install(site, "busy", code, {"counter": "busy:Counter"})
+    assert found(venv)["counter"].fault is None
+
+
 def test_a_flood_is_bounded(venv: Path, site: Path) -> None:
     install(site, "flood", "print('x' * 50_000_000)\nraise RuntimeError('after it')", {"flood": "flood:Model"})
     big = COUNTER.replace("How far to count.", "x" * 2_000_000)

@@ -12,17 +12,18 @@ from collections.abc import Sequence
 from crucible.agent.launcher import become, die_first
 
 
-def main(arguments: Sequence[str]) -> None:
-    """`orders` and `errors` are descriptors, `tty` the name of a terminal or empty. Never returns."""
+def main(arguments: Sequence[str]) -> int:
+    """Become the command that comes by `orders`; returns the exit code where that fails or none comes.
+
+    `orders` and `errors` are descriptors, `tty` the name of a terminal or empty.
+    """
     orders, errors, tty = int(arguments[0]), int(arguments[1]), arguments[2]
-    try:
-        os.set_inheritable(errors, False)
-        with open(orders, "rb") as pipe:
-            raw = pipe.read()
-        if raw:
-            become(json.loads(raw), errors, lambda: _get_ready(tty))
-    finally:
-        os._exit(126)
+    os.set_inheritable(errors, False)
+    with open(orders, "rb") as pipe:
+        raw = pipe.read()
+    if raw:
+        become(json.loads(raw), errors, lambda: _get_ready(tty))
+    return 126
 
 
 def _get_ready(tty: str) -> None:

@@ -33,7 +33,7 @@ def _by_path() -> None:
 def _detach() -> None:
     """The first process ends at once; the cloud is nobody's child and hears no terminal."""
     if os.fork():
-        os._exit(0)
+        sys.exit()
     os.setsid()
 
 
