@@ -9,5 +9,4 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Never runs: an empty database gets the newest schema at once (`migrate.create`)."""
-    raise NotImplementedError
+    """Does nothing: an empty database gets the newest schema at once (`migrate.create`)."""
