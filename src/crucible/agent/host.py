@@ -28,7 +28,6 @@ from crucible.agent.machine import Machine
 from crucible.agent.runners import Runners
 from crucible.agent.sampling import Probe, detect_devices
 from crucible.agent.version import version
-from crucible.wire import shim
 from crucible.wire.bootstrap import Bootstrap
 from crucible.wire.desired import Assignment
 from crucible.wire.process import this_process
@@ -61,7 +60,6 @@ def run_host(bootstrap: Bootstrap, after_fork: Callable[[], None] = lambda: None
     devices = detect_devices(Probe())
     limiter = choose(LimitsProbe(folder=bootstrap.work / "limits"))
     machine = Machine(limiter, dict(os.environ), bool(devices.gpus))
-    shim.sources()
     runners = Runners(bootstrap, machine, after_fork)
     Host(bootstrap, machine_line(bootstrap, secret), runners, json.dumps(asdict(devices))).run()
 

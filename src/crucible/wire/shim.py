@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import zipfile
 from pathlib import Path
 
@@ -49,18 +48,14 @@ def write_shim(folder: Path) -> None:
     top = folder / "crucible"
     top.mkdir(parents=True, exist_ok=True)
     (top / "__init__.py").write_text(SHIM, encoding="utf-8")
-    for name, data in sources().items():
+    for name, data in _sources().items():
         path = top / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
 
 
-@functools.lru_cache(maxsize=1)
-def sources() -> dict[str, bytes]:
-    """The files of the packages by their names below `crucible/`: from the agent's file, or from a folder.
-
-    Read once; a host that calls it before it forks spares each runner the reading.
-    """
+def _sources() -> dict[str, bytes]:
+    """The files of the packages by their names below `crucible/`: from the agent's file, or from a folder."""
     package = Path(__file__).parents[1]
     archive = package.parent
     if archive.is_file():
