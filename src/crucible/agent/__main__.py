@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from crucible import __version__
 from crucible.agent.attempt import run_attempt
 from crucible.agent.bootstrap import read_bootstrap
 from crucible.agent.channels import check_channel
@@ -17,7 +18,6 @@ from crucible.agent.host import run_host
 from crucible.agent.limits import LimitsProbe, choose
 from crucible.agent.machine import Machine
 from crucible.agent.sampling import Probe, detect_devices
-from crucible.agent.version import version
 from crucible.wire.bootstrap import BadBootstrap
 from crucible.wire.crypto import NoCryptography
 
@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (BadBootstrap, NoCryptography) as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    sys.stdout.write(f"{version()}\n")
+    sys.stdout.write(f"{__version__}\n")
     return 0
 
 

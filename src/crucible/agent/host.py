@@ -17,6 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Callable
 
+from crucible import __version__
 from crucible.agent import host_state as hs
 from crucible.agent.backoff import Backoff
 from crucible.agent.channel import ClaimedByAnother, Gone, LinkError, MachineLine, Refused, Unreachable
@@ -27,7 +28,6 @@ from crucible.agent.limits import LimitsProbe, choose
 from crucible.agent.machine import Machine
 from crucible.agent.runners import Runners
 from crucible.agent.sampling import Probe, detect_devices
-from crucible.agent.version import version
 from crucible.wire.bootstrap import Bootstrap
 from crucible.wire.desired import Assignment
 from crucible.wire.process import this_process
@@ -51,7 +51,7 @@ def run_host(bootstrap: Bootstrap, after_fork: Callable[[], None] = lambda: None
         return
     me = this_process()
     about = {"pid": me.pid, "start_time": me.start_time, "native_id": bootstrap.native_id}
-    write_json(bootstrap.work / "host.json", {**about, "version": version()})
+    write_json(bootstrap.work / "host.json", {**about, "version": __version__})
     try:
         secret = claim(bootstrap, bootstrap.work / "secret")
     except NotWanted as reason:

@@ -15,6 +15,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Callable
 
+from crucible import __version__
 from crucible.agent import runner_state as rs
 from crucible.agent.bootstrap import Order
 from crucible.agent.channel import AttemptWish, Channel, Gone
@@ -41,7 +42,6 @@ from crucible.agent.sessions import Sessions, Surroundings
 from crucible.agent.spool import Spool
 from crucible.agent.stagework import Abandoned, StageError, StageWork
 from crucible.agent.userprocess import UserProcess, prepare_confinement
-from crucible.agent.version import version
 from crucible.agent.voice import Voice, cleaned
 from crucible.wire.messages import Kind
 
@@ -222,7 +222,7 @@ class Life:
             return rs.SpawnFailed(126, f"the start of the job cannot be written down: {error}")
         self._start_watching()
         said = {
-            "agent": version(),
+            "agent": __version__,
             "python": prepared.python,
             "command": list(prepared.command),
             "limits": self._limits,
