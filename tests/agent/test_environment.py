@@ -33,8 +33,7 @@ class Talk:
 
 def builder(tmp_path: Path, talk: Talk, uv: str | None = UV, path: str | None = None) -> Builder:
     host = {**os.environ, "PATH": path or os.path.dirname(PYTHON)}
-    pythons = Pythons(host)
-    return Builder(tmp_path / "envs", pythons, talk.work, host, uv)
+    return Builder(tmp_path / "envs", Pythons(host, uv), talk.work, host, uv)
 
 
 def wheel(folder: Path, name: str = "demo") -> str:
@@ -168,7 +167,7 @@ def test_uv_gets_the_interpreter_and_the_certificates_of_the_machine(tmp_path: P
     assert venv_call.endswith(" 1 /some/ca.pem")
 
 
-def test_uv_looks_for_a_python_that_the_machine_has_not(tmp_path: Path) -> None:
+def test_uv_fetches_a_python_that_the_machine_has_not(tmp_path: Path) -> None:
     uv = failing_uv(tmp_path, "error: No interpreter found for Python >=3.99 (os error 111, timed out)")
     talk = Talk()
     for requirements in (("x",), ()):
@@ -184,7 +183,7 @@ def test_without_uv_a_python_that_is_not_there_is_said(tmp_path: Path) -> None:
     empty.mkdir()
     host = {"PATH": str(empty), "HOME": str(empty)}
     bare = Builder(tmp_path / "envs", Pythons(host), Talk().work, host, None)
-    with pytest.raises(StageError, match=r"no Python >=3\.99 on its PATH"):
+    with pytest.raises(StageError, match=r"no Python >=3\.99 as python3 on its PATH; install uv"):
         bare.choose(Environment(requirements=("x",), python=">=3.99"), tmp_path, {})
 
 

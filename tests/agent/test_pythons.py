@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.agent.machines import PYTHON
+from uv import find_uv_bin
 
 from crucible.agent.pythons import BadPython, NoPython, Pythons, installed, version_of
 
@@ -42,30 +43,45 @@ def test_a_version_that_is_not_there_is_said(tmp_path: Path) -> None:
 def test_a_specifier_is_met_by_the_first_that_fits(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     fake_python(first / "python3", "3.8.18")
-    fake_python(first / "python3.10", "3.10.13")
     fake_python(second / "python3", "3.11.7")
-    fake_python(second / "python3.12", "3.12.1")
-    env = {"PATH": f"{first}:{tmp_path}/absent:{second}", "HOME": str(tmp_path)}
+    fake_python(first / "python", "2.7.18")
+    env = {"PATH": f"{first}:{tmp_path}/absent:{second}"}
 
     def found(wanted: str) -> str:
         return Pythons(env).default(wanted).version
 
     assert found(">=3.9") == "3.11.7"
     assert found("<3.9") == "3.8.18"
-    assert found("==3.10.*") == "3.10.13"
-    assert found("~=3.12") == "3.12.1"
-    assert found("3.12") == "3.12.1"
-    with pytest.raises(NoPython, match=r"no Python >=3\.13 on its PATH"):
-        found(">=3.13")
+    assert found("==2.7.*") == "2.7.18"
+    with pytest.raises(NoPython, match=r"no Python >=3\.12 as python3 on its PATH; install uv"):
+        found(">=3.12")
 
 
-@pytest.mark.parametrize("place", [".pyenv/versions", ".local/share/uv/python", ".asdf/installs/python"])
-def test_what_version_managers_installed_is_found(tmp_path: Path, place: str) -> None:
-    for version in ("3.9.18", "3.10.13"):
-        fake_python(tmp_path / place / version / "bin" / "python3", version)
-    pythons = Pythons({"PATH": "/nowhere", "HOME": str(tmp_path)})
-    assert pythons.default(">=3.9").version == "3.10.13"
-    assert pythons.default("==3.9.*").version == "3.9.18"
+def test_uv_is_asked_for_what_is_not_python3_on_the_path(tmp_path: Path) -> None:
+    python3 = fake_python(tmp_path / "bin" / "python3", "3.8.18")
+    elsewhere = fake_python(tmp_path / "elsewhere" / "python3.12", "3.12.1")
+    asked = tmp_path / "asked"
+    pythons = Pythons({"PATH": f"{tmp_path}/bin"}, uv=program(tmp_path / "uv", f"echo $@ >> {asked}; echo {elsewhere}"))
+    assert pythons.default().path == python3
+    assert pythons.default("3.8").path == python3
+    assert not asked.exists()
+    assert pythons.default(">=3.12,<4").path == elsewhere
+    assert asked.read_text().endswith("--no-python-downloads >=3.12,<4\n")
+    with pytest.raises(NoPython):
+        pythons.default(">=3.13")
+
+
+@pytest.mark.parametrize("uv", ["echo 'error: No interpreter found' >&2; exit 2", "echo /no/such/python", "exit 0"])
+def test_a_uv_that_finds_none_leaves_none(tmp_path: Path, uv: str) -> None:
+    with pytest.raises(NoPython):
+        Pythons({"PATH": "/nowhere"}, uv=program(tmp_path / "uv", uv)).default(">=3.9")
+
+
+def test_uv_finds_a_python_by_its_versions_name(tmp_path: Path) -> None:
+    version = Pythons({"PATH": os.path.dirname(PYTHON)}).default().version
+    (tmp_path / f"python{version.rpartition('.')[0]}").symlink_to(os.path.realpath(PYTHON))
+    pythons = Pythons({"PATH": str(tmp_path), "HOME": str(tmp_path)}, uv=find_uv_bin())
+    assert pythons.default(f"=={version}").version == version
     with pytest.raises(NoPython):
         pythons.default()
 

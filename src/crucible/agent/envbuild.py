@@ -33,7 +33,7 @@ class Build:
     """Done in place, because an environment does not survive being moved; what counts is the marker that is
     written last.
 
-    `python` is an interpreter of this machine, or None: then uv finds or fetches one that is `wanted`.
+    `python` is an interpreter of this machine, or None: then uv fetches one that is `wanted`.
     """
 
     work: StageWork

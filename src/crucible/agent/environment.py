@@ -69,11 +69,11 @@ class Builder:
         return self._built(environment, base, code, job_env, code_id)
 
     def _base(self, wanted: str | None) -> Python | None:
-        """A Python of this machine, or None where only uv may find or fetch one."""
+        """A Python of this machine, or None where uv is to fetch one."""
         try:
             return self.pythons.default(wanted)
         except NoPython:
-            if wanted is None or _uv(self.uv, self.host_env) is None:
+            if wanted is None or self.uv is None:
                 raise
         return None
 
@@ -100,8 +100,7 @@ class Builder:
             self._clear_left_over(home)
             self.work.say("building the environment")
             path = None if base is None else base.path
-            uv = _uv(self.uv, self.host_env)
-            Build(self.work, home, path, environment.python, env, uv).run(environment, project)
+            Build(self.work, home, path, environment.python, env, self.uv).run(environment, project)
             return Chosen(str(home / "bin" / "python"), f"{about}, built now")
         finally:
             lock.remove()
@@ -143,7 +142,8 @@ def _project(code: Path, name: str) -> Path:
     return project
 
 
-def _uv(named: str | None, host_env: Mapping[str, str]) -> str | None:
+def find_uv(named: str | None, host_env: Mapping[str, str]) -> str | None:
+    """The uv that the machine's bootstrap names, else one on PATH."""
     if named is not None and os.access(named, os.X_OK):
         return named
     return shutil.which("uv", path=host_env.get("PATH"))

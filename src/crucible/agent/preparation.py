@@ -10,7 +10,7 @@ from pathlib import Path
 from crucible.agent.bootstrap import Order
 from crucible.agent.channel import Channel
 from crucible.agent.checkpoints import fetch
-from crucible.agent.environment import Builder
+from crucible.agent.environment import Builder, find_uv
 from crucible.agent.folders import AttemptFolder
 from crucible.agent.handover import handed_secrets
 from crucible.agent.jobenv import job_environment
@@ -61,8 +61,8 @@ def prepare(
         if assignment.resume_from is not None:
             resume = assignment.resume_from
             fetch(resume, assignment.job, folder.resume / resume.name, channel, work)
-        pythons = Pythons(host_env)
-        builder = Builder(place.envs, pythons, work, host_env, place.uv)
+        uv = find_uv(place.uv, host_env)
+        builder = Builder(place.envs, Pythons(host_env, uv), work, host_env, uv)
         chosen = builder.choose(assignment.environment, code, assignment.env, assignment.bundle)
     except OSError as error:
         raise StageError(f"the job could not be prepared: {error}; check the disk of the machine") from error

@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,7 +18,7 @@ _ASK = (
     "print(sys.prefix); print(sys.platform + '-' + platform.machine()); "
     "print(sys.implementation.name + getattr(sys, 'abiflags', ''))"
 )
-_WITH_MINOR = tuple(f"python3.{minor}" for minor in range(30, 5, -1))
+_FIND = ("python", "find", "--system", "--no-project", "--no-config", "--no-python-downloads")
 _OTHER = "choose another interpreter with --python"
 
 MAX_PACKAGES = 2000
@@ -49,11 +49,15 @@ class Python:
 
 
 class Pythons:
-    """The Pythons that a job with these variables can have; those in `avoid`, and our own, only by name."""
+    """The Pythons that a job with these variables can have; our own only by name."""
 
-    def __init__(self, env: Mapping[str, str], own: str = sys.prefix) -> None:
-        """`own`: where the agent's Python is; a virtual environment there is never chosen by itself."""
+    def __init__(self, env: Mapping[str, str], uv: str | None = None, own: str = sys.prefix) -> None:
+        """`uv`: a program that knows of more Pythons than PATH shows.
+
+        `own`: where the agent's Python is; a virtual environment there is never chosen by itself.
+        """
         self._env = env
+        self._uv = uv
         self._own = os.path.realpath(own) if own != sys.base_prefix else None
 
     def named(self, path: str) -> Python:
@@ -67,9 +71,9 @@ class Pythons:
         return replace(_ask(path, self._env), path=path)
 
     def default(self, wanted: str | None = None) -> Python:
-        """The first python3 of this machine that is not ours; `wanted` is a version or a specifier.
+        """The first python3 or python on PATH that is not ours, else the one that uv finds.
 
-        Raises NoPython, or BadPython when `wanted` says nothing.
+        `wanted` is a version or a specifier. Raises NoPython, or BadPython when `wanted` says nothing.
         """
         if wanted is not None:
             _check_wanted(wanted)
@@ -80,42 +84,32 @@ class Pythons:
                 continue
             if not self._is_ours(python) and (wanted is None or fits(python.version, wanted)):
                 return python
-        what = "python3" if wanted is None else f"Python {wanted}"
-        raise NoPython(f"this machine has no {what} on its PATH; install it, or name one with --python")
+        if wanted is None:
+            raise NoPython("this machine has no python3 on its PATH; install it, or name one with --python")
+        raise NoPython(
+            f"this machine has no Python {wanted} as python3 on its PATH; "
+            "install uv, which looks further, or name one with --python"
+        )
 
     def _candidates(self, wanted: str | None) -> Iterator[str]:
         """The usual names first, so that what people get by typing `python3` wins where it fits."""
-        path = [folder for folder in self._env.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(folder)]
-        yield from _programs(("python3", "python"), path)
-        if wanted is not None:
-            yield from _programs(_WITH_MINOR, path)
-            yield from _programs(("python3",), _managed(self._env))
+        folders = [folder for folder in self._env.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(folder)]
+        paths = (os.path.join(folder, name) for name in ("python3", "python") for folder in folders)
+        yield from (path for path in paths if os.path.isfile(path) and os.access(path, os.X_OK))
+        if wanted is not None and self._uv is not None:
+            yield from self._found_by_uv(self._uv, wanted)
+
+    def _found_by_uv(self, uv: str, wanted: str) -> list[str]:
+        """At most one: a `python3.N` on PATH, or one that uv fetched before. None is fetched."""
+        try:
+            done = _run([uv, *_FIND, wanted], self._env)
+        except BadPython:
+            return []
+        return done.stdout.splitlines()[:1] if done.returncode == 0 else []
 
     def _is_ours(self, python: Python) -> bool:
         prefix = os.path.realpath(python.prefix)
         return self._own is not None and (prefix == self._own or prefix.startswith(self._own + os.sep))
-
-
-def _programs(names: Sequence[str], folders: Sequence[str]) -> Iterator[str]:
-    paths = (os.path.join(folder, name) for name in names for folder in folders)
-    return (path for path in paths if os.path.isfile(path) and os.access(path, os.X_OK))
-
-
-def _managed(env: Mapping[str, str]) -> list[str]:
-    """Return the folders of what pyenv, asdf, mise and uv have installed, on the PATH or not; the newest first."""
-    home = env.get("HOME", "")
-    data = env.get("XDG_DATA_HOME") or os.path.join(home, ".local", "share")
-    roots = (
-        os.path.join(env.get("PYENV_ROOT") or os.path.join(home, ".pyenv"), "versions"),
-        os.path.join(home, ".asdf", "installs", "python"),
-        os.path.join(data, "mise", "installs", "python"),
-        env.get("UV_PYTHON_INSTALL_DIR") or os.path.join(data, "uv", "python"),
-    )
-    return [
-        os.path.join(root, name, "bin")
-        for root in filter(os.path.isabs, roots)
-        for name in sorted(_names(root), key=_numbers, reverse=True)
-    ]
 
 
 def _check_wanted(wanted: str) -> None:
@@ -125,15 +119,21 @@ def _check_wanted(wanted: str) -> None:
         raise BadPython(str(error)) from error
 
 
-def _numbers(name: str) -> list[int]:
-    return [int(number) for number in re.findall(r"\d+", name)]
-
-
 def _ask(path: str, env: Mapping[str, str]) -> Python:
+    answer = _run([path, "-I", "-c", _ASK], env)
+    lines = answer.stdout.split("\n")
+    if answer.returncode != 0 or len(lines) < 5 or not re.fullmatch(r"\d+\.\d+\.\d+", lines[0]):
+        raise BadPython(_why_not(path, answer.returncode, answer.stderr))
+    version, executable, prefix, platform, implementation = lines[:5]
+    return Python(executable or path, version, prefix, platform, implementation)
+
+
+def _run(command: list[str], env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """Raises BadPython where the program does not start or does not end."""
     plain = {name: value for name, value in env.items() if not name.startswith("PYTHON")}
     try:
-        answer = subprocess.run(
-            [path, "-I", "-c", _ASK],
+        return subprocess.run(
+            command,
             capture_output=True,
             text=True,
             errors="replace",
@@ -143,14 +143,9 @@ def _ask(path: str, env: Mapping[str, str]) -> Python:
             stdin=subprocess.DEVNULL,
         )
     except subprocess.TimeoutExpired as error:
-        raise BadPython(f"{path} did not start within {CHECK_SECONDS:g} seconds; {_OTHER}") from error
+        raise BadPython(f"{command[0]} did not start within {CHECK_SECONDS:g} seconds; {_OTHER}") from error
     except OSError as error:
-        raise BadPython(f"{path} cannot be run: {error.strerror or error}; {_OTHER}") from error
-    lines = answer.stdout.split("\n")
-    if answer.returncode != 0 or len(lines) < 5 or not re.fullmatch(r"\d+\.\d+\.\d+", lines[0]):
-        raise BadPython(_why_not(path, answer.returncode, answer.stderr))
-    version, executable, prefix, platform, implementation = lines[:5]
-    return Python(executable or path, version, prefix, platform, implementation)
+        raise BadPython(f"{command[0]} cannot be run: {error.strerror or error}; {_OTHER}") from error
 
 
 def _why_not(path: str, code: int, said: str) -> str:
