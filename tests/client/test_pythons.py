@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from tests.plugin_packages import make_python
 
+from crucible.client.declared import Code
 from crucible.client.pythons import (
     NO_PACKAGES,
     Choice,
-    Code,
     Interpreter,
     NoInterpreter,
     Surroundings,
@@ -231,87 +231,3 @@ def test_a_broken_pyproject_is_noted_and_passed_over(tmp_path: Path) -> None:
     found = choose(around(programs=("/usr/bin/python3",)), code=Code(tmp_path, "a.py", "x"))
     assert found.environment.interpreter == "/usr/bin/python3"
     assert f"{tmp_path / 'pyproject.toml'} is not valid TOML, so its dependencies are not known" in found.notes[0]
-
-
-def test_a_broken_block_is_told_with_the_line_of_the_file_and_a_fix() -> None:
-    code = Code(Path("/nowhere"), "train.py", "print(0)\n# /// script\n# dependencies = [\n# ///\n")
-    with pytest.raises(BadInput) as caught:
-        choose(around(), code=code)
-    assert caught.value.what == "The `# /// script` block of train.py is not valid TOML."
-    assert "end of document" in caught.value.why or "line 3" in caught.value.why
-    assert "pep-0723" in caught.value.fix
-
-
-@pytest.mark.parametrize(
-    ("block", "says"),
-    [
-        ("# dependencies = [", "TOML"),
-        ('# dependencies = "numpy"', "list"),
-        ('# dependencies = ["a"]\n# requires-python = 3', "text"),
-    ],
-)
-def test_a_bad_block_is_bad_input(block: str, says: str) -> None:
-    with pytest.raises(BadInput, match=says):
-        choose(around(), code=Code(text=f"# /// script\n{block}\n# ///\n"))
-
-
-def test_two_blocks_are_bad_input() -> None:
-    with pytest.raises(BadInput, match="2 `# /// script` blocks"):
-        choose(around(), code=Code(text=BLOCK + "\n" + BLOCK))
-
-
-def test_requirements_are_read_with_their_includes(tmp_path: Path) -> None:
-    (tmp_path / "requirements.txt").write_text(
-        "# a comment\nnumpy==2.0  # why\n-r more/extra.txt\n--index-url https://x\ntorch \\\n  >=2\n"
-    )
-    (tmp_path / "more").mkdir()
-    (tmp_path / "more" / "extra.txt").write_text("rich\n-r ../requirements.txt\n")
-    found = choose(around(), code=Code(tmp_path, "train.py", "x")).environment
-    assert found.requirements == ("numpy==2.0", "rich", "--index-url https://x", "torch    >=2")
-    assert found.origin == "requirements.txt"
-
-
-def test_requirements_beside_the_entry_come_before_those_at_the_top(tmp_path: Path) -> None:
-    (tmp_path / "sub").mkdir()
-    (tmp_path / "requirements.txt").write_text("top")
-    (tmp_path / "sub" / "requirements.txt").write_text("beside")
-    code = Code(tmp_path, "sub/train.py", "x", whole=True)
-    assert choose(around(), code=code).environment.requirements == ("beside",)
-
-
-def test_an_editable_project_is_installed_when_its_folder_travels(tmp_path: Path) -> None:
-    (tmp_path / "requirements.txt").write_text("-e .\n")
-    (tmp_path / "pyproject.toml").write_text('[project]\nname = "x"\ndependencies = ["numpy"]')
-    assert choose(around(), code=Code(tmp_path, "a.py", "x", whole=True)).environment.project == "."
-    assert choose(around(), code=Code(tmp_path, "a.py", "x")).environment.requirements == ("numpy",)
-
-
-@pytest.mark.parametrize(
-    "line",
-    ["-r ../outside.txt", "-r nosuch.txt", "./wheel.whl", "-c limits.txt", "-e ../other", "-e .\nnumpy"],
-)
-def test_requirements_that_cannot_travel_are_bad_input(tmp_path: Path, line: str) -> None:
-    root = tmp_path / "root"
-    root.mkdir()
-    (tmp_path / "outside.txt").write_text("x")
-    (root / "pyproject.toml").write_text("")
-    (root / "requirements.txt").write_text(line)
-    with pytest.raises(BadInput) as caught:
-        choose(around(), code=Code(root, "a.py", "x", whole=True))
-    assert caught.value.fix
-
-
-def test_pyproject_gives_its_project_or_its_dependencies(tmp_path: Path) -> None:
-    file = tmp_path / "pyproject.toml"
-    file.write_text('[project]\nname = "x"\nrequires-python = ">=3.10"\ndependencies = ["numpy"]')
-    found = choose(around(), code=Code(tmp_path, "a.py", "x", whole=True)).environment
-    assert (found.requirements, found.python) == (("numpy",), ">=3.10")
-    file.write_text('[build-system]\nrequires = ["hatchling"]\n[project]\nname = "x"\ndependencies = ["numpy"]')
-    assert choose(around(), code=Code(tmp_path, "a.py", "x", whole=True)).environment.project == "."
-    assert choose(around(), code=Code(tmp_path, "a.py", "x")).environment.requirements == ("numpy",)
-
-
-def test_a_pyproject_that_is_only_settings_of_tools_declares_nothing(tmp_path: Path) -> None:
-    (tmp_path / "pyproject.toml").write_text("[tool.ruff]\nline-length = 100")
-    shell = around(programs=("/usr/bin/python3",))
-    assert choose(shell, code=Code(tmp_path, "a.py", "x")).environment.interpreter == "/usr/bin/python3"

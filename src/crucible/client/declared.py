@@ -24,17 +24,50 @@ class NotToml(BadInput):
 
 
 @dataclass(frozen=True)
-class _Requirements:
-    lines: tuple[str, ...]
-    project: str | None
+class Code:
+    """The code that looks for a Python: its folder, its entry inside it, and the entry's text.
+
+    `whole` says that the folder travels with the job, not only the entry and what it imports.
+    """
+
+    root: Path | None = None
+    entry: str | None = None
+    text: str = ""
+    whole: bool = False
 
 
-def from_script_block(code: str, name: str) -> EnvironmentSpec | None:
+@dataclass(frozen=True)
+class Declared:
+    """What the code itself asks for, if anything, and what could not be read."""
+
+    environment: EnvironmentSpec | None
+    notes: tuple[str, ...] = ()
+
+
+def declared(code: Code) -> Declared:
+    """What the script block says, else requirements.txt or pyproject.toml, beside the entry or at the top."""
+    block = script_block(code)
+    if block is not None:
+        return Declared(block)
+    notes: list[str] = []
+    for folder in _folders(code):
+        try:
+            found = _in_folder(code, folder)
+        except NotToml as error:
+            notes.append(f"{error.what.rstrip('.')}, so its dependencies are not known ({error.why})")
+            continue
+        if found is not None:
+            return Declared(found, tuple(notes))
+    return Declared(None, tuple(notes))
+
+
+def script_block(code: Code) -> EnvironmentSpec | None:
     """The environment of a PEP 723 block; None if there is none, or it asks for nothing.
 
     A block that names no packages but a range of Pythons gives an environment with `python` alone.
     """
-    blocks = [found for found in _BLOCK.finditer(code) if found["type"] == "script"]
+    name = code.entry or "the code"
+    blocks = [found for found in _BLOCK.finditer(code.text) if found["type"] == "script"]
     if not blocks:
         return None
     if len(blocks) > 1:
@@ -43,7 +76,7 @@ def from_script_block(code: str, name: str) -> EnvironmentSpec | None:
         line[2:] if line.startswith("# ") else line[1:] for line in blocks[0]["content"].splitlines(keepends=True)
     )
     # Empty lines before it, so that an error names the line of the file.
-    above = "\n" * (code.count("\n", 0, blocks[0].start()) + 1)
+    above = "\n" * (code.text.count("\n", 0, blocks[0].start()) + 1)
     fix = "Mend the block (https://peps.python.org/pep-0723/ shows one), or remove it and pass --python."
     table = _toml(above + content, f"The `# /// script` block of {name}", fix)
     wanted = _strings(table, "dependencies", name)
@@ -53,7 +86,35 @@ def from_script_block(code: str, name: str) -> EnvironmentSpec | None:
     return EnvironmentSpec(requirements=wanted, python=python, origin=f"the script block in {name}")
 
 
-def from_requirements(root: Path, file: Path) -> EnvironmentSpec | None:
+def _folders(code: Code) -> Iterator[Path]:
+    """Beside the entry first, then at the top."""
+    if code.root is None:
+        return
+    beside = (code.root / code.entry).parent if code.entry else code.root
+    yield beside
+    if beside != code.root:
+        yield code.root
+
+
+def _in_folder(code: Code, folder: Path) -> EnvironmentSpec | None:
+    assert code.root is not None
+    requirements, pyproject = folder / "requirements.txt", folder / "pyproject.toml"
+    if requirements.is_file():
+        found = _from_requirements(code.root, requirements)
+        if found is not None and (code.whole or found.project is None):
+            return found
+    if pyproject.is_file():
+        return _from_pyproject(code.root, pyproject, whole=code.whole)
+    return None
+
+
+@dataclass(frozen=True)
+class _Requirements:
+    lines: tuple[str, ...]
+    project: str | None
+
+
+def _from_requirements(root: Path, file: Path) -> EnvironmentSpec | None:
     """The environment of a requirements file inside `root`; None if it asks for nothing."""
     found = _read_requirements(root, file, seen=frozenset())
     shown = _shown(root, file)
@@ -70,7 +131,7 @@ def from_requirements(root: Path, file: Path) -> EnvironmentSpec | None:
     return EnvironmentSpec(requirements=found.lines, origin=shown)
 
 
-def from_pyproject(root: Path, file: Path, *, whole: bool) -> EnvironmentSpec | None:
+def _from_pyproject(root: Path, file: Path, *, whole: bool) -> EnvironmentSpec | None:
     """The environment of a pyproject.toml; None if it declares none. Raises NotToml for a broken one.
 
     `whole` says that its folder travels with the job, so that the project itself can be installed.

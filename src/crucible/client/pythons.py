@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from crucible.client.declared import NotToml, from_pyproject, from_requirements, from_script_block
+from crucible.client.declared import Code, declared, script_block
 from crucible.core.errors import BadInput
 from crucible.core.spec import EnvironmentSpec
 from crucible.wire.python_versions import BadVersion, fits
@@ -97,19 +97,6 @@ class Surroundings:
 
 
 @dataclass(frozen=True)
-class Code:
-    """The code that looks for a Python: its folder, its entry inside it, and the entry's text.
-
-    `whole` says that the folder travels with the job, not only the entry and what it imports.
-    """
-
-    root: Path | None = None
-    entry: str | None = None
-    text: str = ""
-    whole: bool = False
-
-
-@dataclass(frozen=True)
 class Choice:
     environment: EnvironmentSpec
     notes: tuple[str, ...] = field(default=())
@@ -129,31 +116,6 @@ def choose_python(named: str | None, code: Code, around: Surroundings) -> Choice
     if found.environment.requirements or found.environment.project:
         return Choice(found.environment, found.notes)
     return _with_notes(_fitting(found.environment, around), found.notes)
-
-
-@dataclass(frozen=True)
-class Declared:
-    """What the code itself asks for, if anything, and what could not be read."""
-
-    environment: EnvironmentSpec | None
-    notes: tuple[str, ...] = ()
-
-
-def declared(code: Code) -> Declared:
-    if code.entry is not None or code.text:
-        block = from_script_block(code.text, code.entry or "the code")
-        if block is not None:
-            return Declared(block)
-    notes: list[str] = []
-    for folder in _folders(code):
-        try:
-            found = _in_folder(code, folder)
-        except NotToml as error:
-            notes.append(f"{error.what.rstrip('.')}, so its dependencies are not known ({error.why})")
-            continue
-        if found is not None:
-            return Declared(found, tuple(notes))
-    return Declared(None, tuple(notes))
 
 
 def _with_notes(choice: Choice, notes: tuple[str, ...]) -> Choice:
@@ -183,28 +145,6 @@ def _fits(version: str, wanted: str) -> bool:
         return fits(version, wanted)
     except BadVersion:
         return True
-
-
-def _folders(code: Code) -> Iterator[Path]:
-    """Beside the entry first, then at the top."""
-    if code.root is None:
-        return
-    beside = (code.root / code.entry).parent if code.entry else code.root
-    yield beside
-    if beside != code.root:
-        yield code.root
-
-
-def _in_folder(code: Code, folder: Path) -> EnvironmentSpec | None:
-    assert code.root is not None
-    requirements, pyproject = folder / "requirements.txt", folder / "pyproject.toml"
-    if requirements.is_file():
-        found = from_requirements(code.root, requirements)
-        if found is not None and (code.whole or found.project is None):
-            return found
-    if pyproject.is_file():
-        return from_pyproject(code.root, pyproject, whole=code.whole)
-    return None
 
 
 def located(named: str, folder: Path) -> str:
@@ -249,7 +189,7 @@ def _not_running(named: str, path: str, error: NoInterpreter) -> BadInput:
 
 def _misfit(named: str, found: Interpreter, code: Code) -> Iterator[str]:
     """A note when the named Python is not one that the code's own block asks for."""
-    block = from_script_block(code.text, code.entry or "the code") if code.text else None
+    block = script_block(code)
     wanted = block.python if block is not None else None
     if wanted and not _fits(found.version, wanted):
         yield f"--python {named} is Python {found.version}, while {code.entry or 'the code'} requires {wanted}."
