@@ -19,6 +19,7 @@ from crucible.control.system import LocalWakeups
 from crucible.core.channels import Channel
 from crucible.core.errors import Conflict, Forbidden, NotFound, RefusedByPolicy, TimedOut, TooManyTries, Unreachable
 from crucible.core.people import OWNER, Identity, Permission, Role, Via
+from crucible.core.views.agents import SessionCallView
 from crucible.wire import sessions as s
 from crucible.wire.messages import Kind
 
@@ -47,8 +48,8 @@ async def audited(rig: Rig) -> list[tuple[str, str, str]]:
 
 
 async def called(control: Control, attempt: str, *known: str) -> list[str]:
-    found: Any = await control.agents.attempt_desired(attempt, 0, False, 0, 0, known)
-    return [] if found is None else [session["id"] for session in found["sessions"]]
+    found = await control.agents.attempt_desired(attempt, 0, False, 0, 0, known)
+    return [] if found is None else [session.id for session in found.sessions]
 
 
 async def until_called(control: Control, attempt: str) -> str:
@@ -74,7 +75,7 @@ async def test_an_agent_that_waits_hears_of_a_session_at_once(rig: Rig) -> None:
 
     visiting = asyncio.create_task(visit())
     told: Any = await asyncio.wait_for(waiting, 5)
-    ((id, at),) = [(session["id"], session["at"]) for session in told["sessions"]]
+    ((id, at),) = [(session.id, session.at) for session in told.sessions]
     assert at is None
     with control.agents.met(runner.attempt, id) as meeting:
         meeting.came.set_result(line)
@@ -234,7 +235,7 @@ async def test_those_who_wait_for_a_program_count_among_the_sessions(rig: Rig, m
 async def test_another_process_says_where_the_session_waits(rig: Rig) -> None:
     registry = Sessions(rig.ports, "http://here")
     registry._overheard("session:att-1:ses-9:mch-1:http://[::1]:81/x")
-    assert registry.called("att-1") == [{"id": "ses-9", "at": "http://[::1]:81/x"}]
+    assert registry.called("att-1") == [SessionCallView(id="ses-9", at="http://[::1]:81/x")]
     assert registry.called("att-2") == []
     rig.clock.move(sessions.MEET_SECONDS + 1)
     assert registry.called("att-1") == []
@@ -261,7 +262,7 @@ async def test_a_session_asked_for_at_one_process_is_told_by_another(rig: Rig) -
     wakeups.others = [there]
     with rig.ports.wakeups.listening("machine:mch-1") as listener, here.held("ses-1", VISIT):
         assert await listener.wait(SOON), "the runner that waits there is woken"
-        assert there.called("att-1") == [{"id": "ses-1", "at": "https://here.example:8443/agents"}]
+        assert there.called("att-1") == [SessionCallView(id="ses-1", at="https://here.example:8443/agents")]
         with pytest.raises(NotFound), there.met("att-1", "ses-1"):
             raise AssertionError("it waits elsewhere")
 

@@ -24,10 +24,10 @@ from crucible.control.sessions import Meeting, Sessions
 from crucible.control.tails import Tails
 from crucible.control.unit import Unit, Writer
 from crucible.control.uploads import LANE, PUT_DEADLINE, Uploads
-from crucible.control.views import View
 from crucible.core.errors import BadInput, Conflict, CrucibleError, NotAllowed, NotFound
 from crucible.core.lifecycle import Machine, MachineState
 from crucible.core.lifecycle.facts import Heard, HostSeen
+from crucible.core.views.agents import SessionCallView, WishesView
 from crucible.storage import Store
 from crucible.storage.layout import artifact_key, checkpoint_key, log_segment_key
 from crucible.wire.desired import Desired
@@ -139,14 +139,14 @@ class Agents:
         checkpoint: int,
         wait: float,
         sessions: Collection[str] | None = None,
-    ) -> View | None:
+    ) -> WishesView | None:
         """What is wanted of one attempt, once it differs from what its runner knows.
 
         `sessions`: those that the runner has heard of; None for one that knows of none at all.
         """
         machine = await self._machine_of(attempt)
         with self._tools.ports.wakeups.listening(f"machine:{machine}") as listener:
-            known = {"stop": stop, "settled": False, "checkpoint": checkpoint}
+            known = WishesView(stop=stop, settled=False, checkpoint=checkpoint)
             wishes = await self._wishes(attempt)
             called = self._called(attempt, rank, sessions)
             if wishes == known and not called and wait > 0:
@@ -154,13 +154,13 @@ class Agents:
                 wishes = await self._wishes(attempt)
                 called = self._called(attempt, rank, sessions)
         if called:
-            return {**wishes, "sessions": called}
+            return wishes.model_copy(update={"sessions": tuple(called)})
         return wishes if wishes != known else None
 
-    def _called(self, attempt: str, rank: int, known: Collection[str] | None) -> list[View]:
+    def _called(self, attempt: str, rank: int, known: Collection[str] | None) -> list[SessionCallView]:
         """The sessions that the runner is to dial, if one of them is news to it."""
         called = self._tools.sessions.called(attempt) if rank == 0 and known is not None else []
-        return called if any(session["id"] not in (known or ()) for session in called) else []
+        return called if any(session.id not in (known or ()) for session in called) else []
 
     def met(self, attempt: str, session: str) -> AbstractContextManager[Meeting]:
         """The session that the attempt's runner dialled; raises NotFound."""
@@ -287,16 +287,16 @@ class Agents:
             raise MachineUnwanted("This machine is not wanted any more.", fix="Its host ends when nothing runs.")
         return found
 
-    async def _wishes(self, attempt: str) -> View:
+    async def _wishes(self, attempt: str) -> WishesView:
         self._tools.contacts.attempt(attempt, self._tools.ports.clock.now())
         return await self.wishes(attempt)
 
-    async def wishes(self, attempt: str) -> View:
+    async def wishes(self, attempt: str) -> WishesView:
         """What is wanted of the attempt, for one who passes it on: nobody was heard."""
         found = await self._tools.ports.db.read(lambda conn: desired.attempt_wishes(conn, attempt))
         if found is None:
             raise AttemptGone("There is no such attempt.", fix="The runner ends itself.")
-        return {"stop": found.stop, "settled": found.settled, "checkpoint": found.checkpoint}
+        return WishesView(stop=found.stop, settled=found.settled, checkpoint=found.checkpoint)
 
     async def _machine_of(self, attempt: str) -> str:
         machine = await self._tools.ports.db.read(lambda conn: _MACHINE_OF.value(conn, attempt=attempt))

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from crucible.control.ports import Ports
-from crucible.control.views import View
 from crucible.core.errors import NotFound, TimedOut, TooManyTries, Unreachable
+from crucible.core.views.agents import SessionCallView
 
 MEET_SECONDS = 10.0
 TOPIC = "session"
@@ -107,13 +107,13 @@ class Sessions:
             meeting.over.set()
             meeting.came.cancel()
 
-    def called(self, attempt: str) -> list[View]:
+    def called(self, attempt: str) -> list[SessionCallView]:
         """The sessions whose agent has not come yet."""
         now = self._ports.clock.now()
         waiting = [m for m in self._open.values() if m.visit.attempt == attempt and not m.came.done()]
         others = [(id, url) for id, (of, url, until) in self._elsewhere.items() if of == attempt and until > now]
         found: list[tuple[str, str | None]] = [*((m.id, None) for m in waiting), *others]
-        return [{"id": id, "at": url} for id, url in found]
+        return [SessionCallView(id=id, at=url) for id, url in found]
 
     @contextmanager
     def met(self, attempt: str, id: str) -> Iterator[Meeting]:

@@ -20,10 +20,10 @@ from starlette.websockets import WebSocket
 
 from crucible.control.agents import Agents
 from crucible.core.errors import BadInput
+from crucible.core.views.agents import AckedView, ClaimedView, SecretsView, WishesView
 from crucible.core.views.frames import MAX_OFFSET
 from crucible.server import failures
 from crucible.server.addresses import Addresses
-from crucible.server.answers import answer
 from crucible.server.auth import ForeignSite, bearer
 from crucible.server.context import AgentsControl, Sha256
 from crucible.server.envelope import Envelope
@@ -113,9 +113,9 @@ class Claim(BaseModel):
 
 
 @claims.post("/claim")
-async def claim(body: Claim, control: AgentsControl) -> Response:
+async def claim(body: Claim, control: AgentsControl) -> ClaimedView:
     """The machine's secret, for the one host that comes first with the right nonce."""
-    return answer({"secret": await control.claim(body.machine, body.nonce, body.native_id)})
+    return ClaimedView(secret=await control.claim(body.machine, body.nonce, body.native_id))
 
 
 @machines.get("/desired")
@@ -136,7 +136,7 @@ async def desired(
     return Response(encode_desired(found), headers=headers, media_type="application/json")
 
 
-@attempts.get("/desired")
+@attempts.get("/desired", response_model=WishesView)
 async def attempt_desired(
     attempt: Name,
     rank: Rank,
@@ -146,17 +146,18 @@ async def attempt_desired(
     checkpoint: Offset = 0,
     wait: Wait = 0.0,
     sessions: Annotated[str | None, Query(max_length=MAX_SESSIONS, pattern=r"^[a-z0-9,-]*$")] = None,
-) -> Response:
+) -> WishesView | Response:
     """What is wanted of one runner, as soon as it differs from what the runner says it knows."""
     known = None if sessions is None else frozenset(sessions.split(","))
     found = await _until_closing(request, control.attempt_desired(attempt, rank, stop, checkpoint, wait, known))
-    return Response(status_code=304) if found is None else answer(found)
+    return Response(status_code=304) if found is None else found
 
 
 @attempts.get("/secrets")
-async def secrets(attempt: Name, rank: Rank, control: AgentsControl) -> Response:
+async def secrets(attempt: Name, rank: Rank, control: AgentsControl, response: Response) -> SecretsView:
     """The variables of the attempt that are secrets: for its runner, just before it starts the program."""
-    return answer({"secrets": await control.secrets(attempt)}, headers={"Cache-Control": "no-store"})
+    response.headers["Cache-Control"] = "no-store"
+    return SecretsView(secrets=await control.secrets(attempt))
 
 
 @attempts.websocket("/sessions/{session}")
@@ -168,10 +169,10 @@ async def meet(socket: WebSocket, attempt: Name, rank: Rank, session: Name, cont
 
 
 @attempts.post("/messages")
-async def messages(attempt: Name, rank: Rank, request: Request, control: AgentsControl) -> Response:
+async def messages(attempt: Name, rank: Rank, request: Request, control: AgentsControl) -> AckedView:
     """Take a signed batch; `acked` is the highest number stored."""
     raw = await whole(request, MAX_BATCH_BYTES, "The batch")
-    return answer({"acked": await control.ingest(attempt, rank, raw)})
+    return AckedView(acked=await control.ingest(attempt, rank, raw))
 
 
 @attempts.put("/logs/{n}", status_code=204)

@@ -175,9 +175,10 @@ class Visit:
 
     async def _wishes(self, slot: _Slot, fresh: bool) -> Mapping[str, object]:
         if not fresh:
-            return await self.agents.wishes(slot.attempt)
+            return (await self.agents.wishes(slot.attempt)).as_json()
         known_by_nobody = -1
-        return await self.agents.attempt_desired(slot.attempt, slot.rank, False, known_by_nobody, 0.0) or {}
+        wishes = await self.agents.attempt_desired(slot.attempt, slot.rank, False, known_by_nobody, 0.0)
+        return {} if wishes is None else wishes.as_json()
 
     async def _secrets(self, slot: _Slot, alive: Alive | None) -> Mapping[str, object]:
         """Encrypted, and for as long as the runner asks for them."""

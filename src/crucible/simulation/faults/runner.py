@@ -333,9 +333,9 @@ class Runner:
             self._contacts.made()
             if wish is None:
                 continue
-            if wish["settled"]:
+            if wish.settled:
                 return self.happen(rs.AttemptGone())
-            stop, count = bool(wish["stop"]), int(str(wish["checkpoint"]))
+            stop, count = wish.stop, wish.checkpoint
             if stop:
                 self.happen(rs.StopWanted())
             self.happen(rs.CheckpointWanted(count))
