@@ -17,6 +17,7 @@ from tests.analysis.programs import sources
 from crucible.analysis import AnalysisWorker, Limits, Sources, analyse
 from crucible.core.errors import BadInput
 from crucible.core.profile import Profile
+from crucible.core.views.profiles import ProfileView
 
 LIMITS = Limits(cpu_seconds=2.0, wall_seconds=60.0, memory_bytes=256 * 2**20)
 """Of processor time twice what is promised: on a busy machine the same work takes more of it."""
@@ -45,7 +46,8 @@ def test_broken_and_mangled_snippets_give_a_profile_each(part: int) -> None:
         begun = time.process_time()
         profile = analyse(sources(code), steps=20_000)
         assert time.process_time() - begun < BUSY, (part, number, code)
-        assert profile.as_json()["notes"] is not None
+        view = ProfileView.of(profile)
+        assert ProfileView.model_validate_json(view.model_dump_json()) == view
 
 
 def test_reading_opens_starts_and_runs_nothing() -> None:

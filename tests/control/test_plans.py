@@ -16,6 +16,7 @@ from crucible.control.db import schema as t
 from crucible.control.machine_factory import SAVING_SECONDS, STAGING_SECONDS
 from crucible.core.errors import BadInput, UnknownName
 from crucible.core.offers import Market
+from crucible.core.people import OWNER
 from crucible.core.planrequest import PlanRequest
 from crucible.core.resources import GiB
 
@@ -48,7 +49,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
 async def plan(rig: Rig, asked: dict[str, Any] | None = None, **more: Any) -> Any:
     """`asked` is what a plan may be asked beyond a submission."""
     ask = PlanRequest.model_validate({**dict(job_spec(**more)), **(asked or {})})
-    return await rig.parts.plans.of(ask, rig.clock.now())
+    return (await rig.parts.plans.plan(OWNER, ask)).as_json()
 
 
 def runnable(found: Any) -> list[tuple[str, str]]:
@@ -69,6 +70,38 @@ async def test_this_computer_is_free_and_others_are_shown_with_what_they_would_c
     cloud = next(offer for offer in found["offers"] if offer["backend"] == "cloud")
     assert cloud["total_micros"] >= 2 * cloud["rate_micros_per_hour"]
     assert cloud["eta_seconds"] == pytest.approx(2 * 3600 + 30)
+
+
+async def test_a_plan_in_json(rig: Rig) -> None:
+    found = await plan(rig, {"hours": 2.0, "max_cost_usd": 3.0}, backend="cloud", market=Market.SPOT, seconds=3600.0)
+    apart = ("chosen", "offers", "rejected", "rejected_count", "prices")
+    assert {name: value for name, value in found.items() if name not in apart} == {
+        "profile": None,
+        "need": {"cpus": 1.0, "memory_bytes": GiB, "gpus": 0, "gpu_memory_bytes": None, "seconds": 3600.0},
+        "gpu": "none",
+        "hours": 2.0,
+        "hours_on": None,
+        "interruptible": True,
+        "tier": "GPU_SMALL",
+        "advice": "Detected about 2h 00m of work. Recommended: GPU_SMALL.",
+        "image": "crucible/python:3.11-slim",
+        "learned": None,
+        "why": None,
+        "offers_count": 3,
+        "hours_said": True,
+        "accuracy": {"count": 0, "median_error": None, "close": None},
+        "job": {"backend": "cloud", "max_cost_usd": 3.0},
+        "waits": False,
+        "too_dear": False,
+        "nearest": None,
+    }
+    chosen, first = found["chosen"], found["offers"][0]
+    assert set(chosen) - set(first) == {"call", "ends_at"}
+    assert set(chosen["call"]) == {"backend", "token", "action", "parameters"}
+    assert chosen["ends_at"].endswith("Z")
+    assert set(found["rejected"][0]) - set(first) == {"alike"}
+    assert found["rejected_count"] >= len(found["rejected"])
+    assert set(found["prices"]) == {"oldest", "newest", "oldest_days", "refused", "note"}
 
 
 async def test_of_each_type_the_best_region_unless_all_are_asked_for(rig: Rig) -> None:

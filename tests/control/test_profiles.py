@@ -12,7 +12,7 @@ from tests.control.fakes import InlineCalls
 from tests.control.world import Rig
 
 from crucible.control.profiles import LANE, MAX_CACHED, Profiles
-from crucible.core.people import Identity
+from crucible.core.people import OWNER, Identity
 from crucible.core.planrequest import PlanRequest, Program
 from crucible.core.profile import GpuNeed
 
@@ -97,7 +97,7 @@ async def test_a_plan_is_cached_for_the_same_authority_alone(rig: Rig) -> None:
 
 async def test_a_forecast_shares_nothing_with_plans(rig: Rig) -> None:
     ask = PlanRequest(code="import torch", backend="local")
-    await rig.parts.plans.of(ask, rig.clock.now(), "ada")
+    await rig.parts.plans.plan(OWNER, ask)
     before = rig.calls.lanes.count(LANE)
-    await rig.parts.plans.of_job(ask, rig.clock.now())
+    await rig.parts.plans.of_job(ask)
     assert rig.calls.lanes.count(LANE) == before + 1

@@ -41,7 +41,6 @@ from crucible.control.secrets.keyring import new_key
 from crucible.control.submit import Accepted, Submit
 from crucible.control.unit import Unit
 from crucible.control.uploads import Uploads
-from crucible.control.views import View
 from crucible.core.errors import CrucibleError, NotFound, Unreachable
 from crucible.core.hooks import Reply
 from crucible.core.lifecycle import EffectKind, Event, Machine, MachineState, Step, World, machines, reports, silence
@@ -51,6 +50,7 @@ from crucible.core.lifecycle.values import Attempt
 from crucible.core.people import Identity
 from crucible.core.pricing import Segment
 from crucible.core.states import AttemptState
+from crucible.core.views.people import RotationView
 from crucible.simulation.faults.elastic import ElasticBackend
 from crucible.simulation.faults.servers import KEY
 from crucible.wire.bootstrap import Bootstrap
@@ -328,7 +328,7 @@ def who_exits_has_completed(patch: pytest.MonkeyPatch) -> None:
 def the_old_key_goes_first(patch: pytest.MonkeyPatch) -> None:
     """A rotation writes the new key alone, and knows the old one by heart while it encrypts anew."""
 
-    async def rotate(self: Any, who: Identity) -> View:
+    async def rotate(self: Any, who: Identity) -> RotationView:
         old, new = self._keyring.read(), new_key()
         await self._keep((new,))
         crashpoint("secrets.key_added")
@@ -342,7 +342,7 @@ def the_old_key_goes_first(patch: pytest.MonkeyPatch) -> None:
 
         if old:
             await self._ports.db.write(anew)
-        return {}
+        return RotationView(secrets=0)
 
     patch.setattr(Vault, "rotate", rotate)
 

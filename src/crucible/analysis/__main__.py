@@ -8,6 +8,7 @@ from pathlib import Path
 
 from crucible.analysis import profile_of
 from crucible.core.errors import CrucibleError
+from crucible.core.views.profiles import ProfileView
 
 
 def main(arguments: list[str]) -> int:
@@ -19,7 +20,7 @@ def main(arguments: list[str]) -> int:
     except CrucibleError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
-    sys.stdout.write(json.dumps(profile.as_json(), indent=2) + "\n")
+    sys.stdout.write(json.dumps(ProfileView.of(profile).as_json(), indent=2) + "\n")
     return 0
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from crucible.cli.predictions import accuracy_words
@@ -13,9 +13,11 @@ from crucible.client.placeviews import OfferView, PlannedView, PlanView
 from crucible.core.budget import RAISE_IT
 from crucible.core.errors import NoCapacity, RefusedByPolicy
 from crucible.core.planrequest import PlanRequest
+from crucible.core.profile import GpuNeed
 from crucible.core.resources import format_duration, format_memory
 from crucible.core.routing.reading import REFERENCE
 from crucible.core.routing.roofline import CORES
+from crucible.core.views.profiles import ProfileView
 
 SHOWN = 15
 FEW = 5
@@ -42,8 +44,8 @@ def show_plan(session: Session, request: PlanRequest, *, call: bool) -> int:
         session.out.data(plan.chosen.backend if plan.chosen else "")
     else:
         print_plan(session, plan, request.limit)
-        if call and plan.chosen is not None:
-            session.out.data(json.dumps(plan.chosen.call, indent=2, sort_keys=True))
+        if call and plan.chosen is not None and plan.chosen.call is not None:
+            session.out.data(json.dumps(plan.chosen.call.as_json(), indent=2, sort_keys=True))
         session.out.say("Nothing was submitted.")
     if plan.chosen is not None or plan.waits:
         return 0
@@ -77,7 +79,7 @@ def needs(plan: PlanView) -> Iterator[str]:
     yield plan.advice
     for question in dict.fromkeys(_questions(plan.profile)):
         yield f"Not known: {question}"
-    for note in plan.profile.get("notes", ()):
+    for note in plan.profile.notes:
         yield f"Note: {note}"
 
 
@@ -135,14 +137,14 @@ def _much_faster(plan: PlanView, chosen: PlannedView) -> PlannedView | None:
     return next((o for o in plan.offers if o.eta_seconds is not None and o.eta_seconds < chosen.eta_seconds / 2), None)
 
 
-def _learned(profile: Mapping[str, Any], name: str) -> str:
-    value = profile.get(name)
+def _learned(profile: ProfileView, name: str) -> str:
+    value = getattr(profile, name)
     if not value:
         return ""
     shown = _value(name, value, profile)
-    sure = profile.get("confidence", {}).get(name, "")
-    assumed = ", assumed" if name in profile.get("assumed", ()) else ""
-    at = next((f"{line['file']}:{line['line']}" for line in profile.get("evidence", {}).get(name, ())), "")
+    sure = profile.confidence.get(name, "")
+    assumed = ", assumed" if name in profile.assumed else ""
+    at = next((f"{line.file}:{line.line}" for line in profile.evidence.get(name, ())), "")
     return f"{shown} ({', '.join(part for part in (f'{sure} confidence{assumed}' if sure else '', at) if part)})"
 
 
@@ -150,17 +152,17 @@ def _said(plan: PlanView) -> str:
     return f"{format_duration((plan.hours or 0) * 3600)}{f' on {plan.hours_on}' if plan.hours_on else ''}, as you say"
 
 
-def _value(name: str, value: Any, profile: Mapping[str, Any]) -> str:
+def _value(name: str, value: Any, profile: ProfileView) -> str:
     if name in ("gpu_memory_gb", "host_memory_gb"):
         return f"{value:.3g} GB"
     if name == "runtime_hours":
-        on = f"{CORES} processors" if profile.get("gpu") == "none" else f"one {REFERENCE}"
+        on = f"{CORES} processors" if profile.gpu is GpuNeed.NONE else f"one {REFERENCE}"
         return f"about {format_duration(value * 3600)} on {on}"
-    return ", ".join(value) if isinstance(value, list) else str(value)
+    return ", ".join(value) if isinstance(value, tuple) else str(value)
 
 
-def _questions(profile: Mapping[str, Any]) -> Iterator[str]:
-    asked = profile.get("unknown", {})
+def _questions(profile: ProfileView) -> Iterator[str]:
+    asked = profile.unknown
     for name in ("gpu", "gpus", "gpu_memory_gb", "host_memory_gb", "runtime_hours"):
         if name in asked:
             yield asked[name]

@@ -82,13 +82,13 @@ def plan_words(job: JobView) -> str | None:
     """`about 7h 15m on T4 at colab, $1.35 in all`, or why no offer could run it; None while it is not planned."""
     if job.plan is None:
         return None
-    offer, why = job.plan.get("chosen"), job.plan.get("why")
+    offer = job.plan.chosen
     if offer is None:
-        return why
-    seconds, total = offer.get("seconds"), offer.get("total_micros")
+        return job.plan.why
+    seconds, total = offer.seconds, offer.total_micros
     cost = "" if total is None else f"{dollars(total)} in all" if total else "free"
     takes = "" if seconds is None else f"about {format_duration(seconds)} "
-    return ", ".join(part for part in (f"{takes}on {offer['instance_type']} at {offer['backend']}", cost) if part)
+    return ", ".join(part for part in (f"{takes}on {offer.instance_type} at {offer.backend}", cost) if part)
 
 
 def command_words(command: Sequence[str], most: int = 100) -> str:

@@ -14,9 +14,9 @@ from crucible.client.placeviews import PlanView
 from crucible.client.request import out_of_bounds
 from crucible.core.errors import BadInput
 from crucible.core.gpus import spoken
-from crucible.core.offers import Market
 from crucible.core.planrequest import MAX_FILE, MAX_FILES, MOST, READ, Goal, PlanRequest
 from crucible.core.spec import DEFAULT_BACKEND, JobSpec, Source, SourceKind
+from crucible.core.views.plans import SubmissionView
 
 
 def plan_request(spec: JobSpec, payload: Payload, goal: Goal) -> PlanRequest:
@@ -42,17 +42,16 @@ def nothing_to_decide(request: PlanRequest) -> bool:
 
 def followed(plan: PlanView, spec: JobSpec) -> JobSpec:
     """The spec, with what has to be said for the backend that the plan chose; what was said stands."""
-    job = plan.job or {}
-    chosen = job.get("backend", DEFAULT_BACKEND)
-    if spec.backend is None and chosen == DEFAULT_BACKEND:
+    job = plan.job or SubmissionView(backend=DEFAULT_BACKEND)
+    if spec.backend is None and job.backend == DEFAULT_BACKEND:
         return spec
     said = spec.resources.model_fields_set
-    sizes = {name: size for name, size in job.get("resources", {}).items() if name not in said}
+    sizes = {name: size for name, size in job.resources.as_json().items() if name not in said}
     spec = spec.model_copy(update={"resources": spec.resources.model_copy(update=sizes)})
     if spec.backend is not None:
         return spec
-    market = spec.market or (Market(job["market"]) if "market" in job else None)
-    return spec.model_copy(update={"backend": chosen, "market": market})
+    market = spec.market or job.market
+    return spec.model_copy(update={"backend": job.backend, "market": market})
 
 
 def _program(payload: Payload) -> dict[str, object]:

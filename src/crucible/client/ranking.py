@@ -110,7 +110,7 @@ def _fitting(backend: BackendView, offers: list[OfferView], sized: JobSpec) -> l
 
 
 def _why_never(backend: BackendView, sized: JobSpec, offer: OfferView) -> str:
-    if backend.capabilities.get("slots") == "counted":
+    if backend.capabilities.slots == "counted":
         return scheduling.why_never(sized.resources, offer.capacity, backend.name)
     return offer_choice.why_never(sized, offer.as_offer())
 

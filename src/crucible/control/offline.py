@@ -11,7 +11,7 @@ from pathlib import Path
 from crucible.control import restored
 from crucible.control.backup import Source, write_backup
 from crucible.control.restore import confirm_offline, restore
-from crucible.control.views import View, iso
+from crucible.control.views import iso
 
 __all__ = ["Command", "Source", "Wanted", "parse", "run"]
 
@@ -53,7 +53,7 @@ def parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> Wanted:
     return Wanted(Command(given["command"]), given.get("file", Path()), *flags)
 
 
-def run(wanted: Wanted, source: Source, now: float) -> View:
+def run(wanted: Wanted, source: Source, now: float) -> dict[str, object]:
     match wanted.command:
         case Command.BACKUP:
             return dict(asdict(write_backup(source, wanted.file, now, overwrite=wanted.force)))

@@ -19,7 +19,6 @@ from crucible.control.bulk import Bulk
 from crucible.control.bundles import Bundles
 from crucible.control.contacts import Contacts
 from crucible.control.effects import LaunchContext, Performer
-from crucible.control.estimates.accuracy import Lessons
 from crucible.control.estimates.forecast import Forecasts
 from crucible.control.feed import Feed
 from crucible.control.hooks import Hooks, Notifier, Post, Sender
@@ -33,13 +32,13 @@ from crucible.control.people.login import Login
 from crucible.control.people.service import People
 from crucible.control.people.token_service import Tokens
 from crucible.control.places import Places
-from crucible.control.plans import Plans
 from crucible.control.poller import Poller
 from crucible.control.ports import Ports
 from crucible.control.reconcile import Reconciler
 from crucible.control.resources.access import Access
 from crucible.control.resources.catalog import Catalog
 from crucible.control.resources.models import ModelsPython
+from crucible.control.resources.plans import Plans
 from crucible.control.retention import Retention
 from crucible.control.revival import Revival
 from crucible.control.roles import Duties
@@ -128,7 +127,7 @@ class Parts:
         library, sources = Library(deployment.catalog), Sources(deployment.price_keys)
         self.catalog = Catalog(library, self.places, ports.calls, ports.clock, self.access, sources)
         orders = MachineFactory(ports.ids, deployment.id, deployment.terms)
-        self.plans = Plans(self.places, orders, deployment.id, self.catalog, ports.calls, Lessons(ports.db))
+        self.plans = Plans(ports, self.places, orders, deployment.id, self.catalog)
         self.forecasts = Forecasts(ports, self.places, self.plans)
         self.bulk = Bulk(self.writer, self.submit, self.scheduler)
         self.room = Room(ports, deployment.bounds)

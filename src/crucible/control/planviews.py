@@ -3,64 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
+from typing import Any
 
 from crucible.catalog import Stock
-from crucible.control.views import View, offer_view
+from crucible.control.views import offer_view
 from crucible.core.offers import Market
 from crucible.core.planrequest import PlanRequest
 from crucible.core.pricing import MICROS
-from crucible.core.profile import GpuNeed, Profile
-from crucible.core.routing.images import image_for
 from crucible.core.routing.learned import Learned, gpu_used
 from crucible.core.routing.plan import Plan, Ranked, Rejected
-from crucible.core.routing.reading import UNREAD
-from crucible.core.routing.sizes import tier_for, tier_words
 from crucible.core.routing.words import fit
 from crucible.core.routing.work import Work
+from crucible.core.views.places import OfferView
+from crucible.core.views.plans import LearnedView, PlannedView, RejectedView, SizesView, SubmissionView
 
 OLD_DAYS = 180
 PLACES_NAMED = 3
 
 
-def understood(profile: Profile | None, work: Work) -> View:
-    """What was read of the program, and what follows from that and from what was said."""
-    tier = tier_for(work)
-    frameworks = (profile or UNREAD).frameworks.value or ()
-    compute = work.compute
-    return {
-        "profile": None if profile is None else profile.as_json(),
-        "need": work.need.model_dump(),
-        "gpu": work.gpu.value,
-        "hours": None if compute is None else round(compute.seconds / 3600, 4),
-        "hours_on": None if compute is None or not compute.gpu else compute.gpu,
-        "interruptible": work.interruptible,
-        "tier": tier.id if tier else None,
-        "advice": tier_words(profile or UNREAD, work),
-        "image": image_for(frameworks, gpu=work.gpu is not GpuNeed.NONE),
-    }
-
-
-def ranked(one: Ranked) -> View:
+def planned(one: Ranked, *, simulated: bool, most_micros: int | None, paid_seconds: float | None) -> PlannedView:
     found = one.estimate
-    return {
-        **offer_view(one.offer).as_json(),
-        "hourly_usd": one.offer.rate / MICROS,
-        "total_micros": found.total,
-        "total_usd": None if found.total is None else round(found.total / MICROS, 4),
-        "eta_seconds": found.eta,
-        "seconds": found.seconds,
-        "transfer_seconds": found.transfer,
-        "lost_seconds": found.lost,
-        "machine_micros": found.machine,
-        "egress_micros": found.egress,
-        "storage_micros": found.storage,
-        "confidence": found.confidence.value,
-        "score": one.score,
-        "ceiling_micros_per_hour": one.ceiling,
-        "fit": fit(one.work, one.offer),
-        "pros": list(one.pros),
-        "cons": list(one.cons),
-    }
+    return PlannedView(
+        **dict(offer_view(one.offer)),
+        simulated=simulated,
+        hourly_usd=one.offer.rate / MICROS,
+        total_micros=found.total,
+        total_usd=None if found.total is None else round(found.total / MICROS, 4),
+        eta_seconds=found.eta,
+        seconds=found.seconds,
+        transfer_seconds=found.transfer,
+        lost_seconds=found.lost,
+        machine_micros=found.machine,
+        egress_micros=found.egress,
+        storage_micros=found.storage,
+        most_micros=most_micros,
+        paid_seconds=paid_seconds,
+        confidence=found.confidence,
+        score=one.score,
+        ceiling_micros_per_hour=one.ceiling,
+        fit=fit(one.work, one.offer),
+        pros=tuple(one.pros),
+        cons=tuple(one.cons),
+    )
 
 
 def best_of_each(offers: Iterable[Ranked]) -> list[Ranked]:
@@ -72,29 +56,25 @@ def best_of_each(offers: Iterable[Ranked]) -> list[Ranked]:
     return list(found.values())
 
 
-def learned(found: Learned, jobs: int, work: Work, best: Ranked | None) -> View | None:
+def learned(found: Learned, jobs: int, work: Work, best: Ranked | None) -> LearnedView | None:
     """By how much past jobs correct the time that is told, on the machine that is chosen."""
     if not jobs:
         return None
     correction = found.of(work.compute) if best is None else found.on(gpu_used(work, best.offer))
-    return {"jobs": jobs, "same_program": correction.lessons, "factor": round(correction.factor, 4)}
+    return LearnedView(jobs=jobs, same_program=correction.lessons, factor=round(correction.factor, 4))
 
 
-def to_submit(place: Mapping[str, object] | None, request: PlanRequest, sizes: Mapping[str, int]) -> View | None:
-    """What a submission has to say to be given this offer, besides what it says already.
-
-    `sizes` is what the machine has to have for it, as that was read of the program.
-    """
+def to_submit(place: OfferView | None, request: PlanRequest, sizes: Mapping[str, int]) -> SubmissionView | None:
     if place is None:
         return None
-    said: View = {"backend": place["backend"]}
-    if request.planned_market is None and place["market"] != Market.ON_DEMAND.value:
-        said["market"] = place["market"]
+    said: dict[str, Any] = {"backend": place.backend}
+    if request.planned_market is None and place.market is not Market.ON_DEMAND:
+        said["market"] = place.market
     if request.max_cost_usd is not None:
         said["max_cost_usd"] = request.max_cost_usd
     if sizes:
-        said["resources"] = dict(sizes)
-    return said
+        said["resources"] = SizesView(**sizes)
+    return SubmissionView(**said)
 
 
 def too_dear(plan: Plan) -> bool:
@@ -102,19 +82,19 @@ def too_dear(plan: Plan) -> bool:
     return any(one.too_dear and one.offer.runnable for one in plan.rejected)
 
 
-def waiting(plan: Plan, usable: Container[str]) -> View | None:
+def waiting(plan: Plan, usable: Container[str]) -> OfferView | None:
     """The best offer that would hold it but is not to be had just now, at a place where it might be soon."""
     found = (one.offer for one in plan.elsewhere if one.offer.backend in usable)
-    return next((offer_view(offer).as_json() for offer in found), None)
+    return next((offer_view(offer) for offer in found), None)
 
 
-def why_nothing(plan: Plan, waits: View | None, unheard: Container[str]) -> str:
+def why_nothing(plan: Plan, waits: OfferView | None, unheard: Container[str]) -> str:
     """`unheard`: backends whose agents could not talk with us."""
     kept = next((one.offer.why_not for one in plan.elsewhere if one.offer.backend in unheard), None)
     if kept is not None:
         return f"Nothing that is connected can run it: {kept}"
     if waits is not None:
-        return f"Nothing has room for it just now: {waits['why']}."
+        return f"Nothing has room for it just now: {waits.why}."
     here = [one for one in plan.rejected if one.offer.runnable]
     why = f"it {here[0].why}" if here else "nothing is offered there just now"
     if plan.elsewhere:
@@ -128,17 +108,21 @@ def why_nothing(plan: Plan, waits: View | None, unheard: Container[str]) -> str:
     return "Nothing is offered anywhere."
 
 
-def rejected(plan: Plan, limit: int) -> list[View]:
+def rejected(plan: Plan, limit: int) -> tuple[RejectedView, ...]:
     """Of each place and reason one offer, with how many are alike."""
     alike: dict[tuple[str, str], list[Rejected]] = {}
     for one in plan.rejected:
         alike.setdefault((one.offer.backend, _reason(one)), []).append(one)
     shown = list(alike.values())[:limit]
-    return [{**offer_view(group[0].offer).as_json(), "why": group[0].why, "alike": len(group)} for group in shown]
+    return tuple(RejectedView(**dict(_rejected(group[0])), alike=len(group)) for group in shown)
 
 
-def nearest(plan: Plan) -> View | None:
-    return None if plan.nearest is None else {**offer_view(plan.nearest.offer).as_json(), "why": plan.nearest.why}
+def nearest(plan: Plan) -> OfferView | None:
+    return None if plan.nearest is None else _rejected(plan.nearest)
+
+
+def _rejected(one: Rejected) -> OfferView:
+    return offer_view(one.offer).model_copy(update={"why": one.why})
 
 
 def age_note(stock: Stock) -> str | None:

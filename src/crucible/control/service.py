@@ -16,7 +16,6 @@ from crucible.control.resources.machines import Machines
 from crucible.control.resources.maintenance import Maintenance
 from crucible.control.resources.models import Models
 from crucible.control.resources.outputs import Outputs
-from crucible.control.resources.plans import Plans
 from crucible.control.rounds import Rounds
 
 
@@ -39,7 +38,7 @@ class Control:
         self.checkpoints = Checkpoints(parts)
         self.sessions = ExecAccess(parts)
         self.bundles = parts.bundles
-        self.plans = Plans(parts)
+        self.plans = parts.plans
         self.backends = Backends(parts.places)
         self.catalog = parts.catalog
         self.machines = Machines(ports, parts.places, parts.writer, parts.janitor, access)

@@ -29,10 +29,8 @@ from crucible.core.views.jobs import (
     ReasonView,
     SourceView,
 )
-from crucible.core.views.places import BackendView, BillingView, MachineView, OfferView
+from crucible.core.views.places import BackendView, BillingView, CapabilitiesView, MachineView, OfferView
 from crucible.core.views.records import EventView
-
-View = dict[str, Any]
 
 LONGEST_DETAIL = 300
 """Characters of a reason's detail that are shown on one line; the attempt has all of it."""
@@ -205,12 +203,12 @@ def machine_view(machine: Machine, segments: Sequence[Segment], now: float) -> M
 
 
 def backend_view(backend: Backend, offers: Sequence[Offer]) -> BackendView:
-    abilities: dict[str, object] = {k: _plain(v) for k, v in asdict(backend.capabilities).items()}
+    can = backend.capabilities
     return BackendView(
         name=backend.name,
         connected=bool(offers),
         detail="; ".join(o.why_not for o in offers if o.why_not) or None,
-        capabilities=abilities,
+        capabilities=CapabilitiesView(**{**asdict(can), "markets": tuple(sorted(can.markets))}),
         offers=tuple(offer_view(offer) for offer in offers),
     )
 
@@ -372,7 +370,3 @@ def _attempt_cost(world: World, attempt: Attempt, prices: Mapping[str, Sequence[
             part = _part(slot, machine)
             total += pricing.share(pricing.machine_cost(stay, machine.billing, now), [part, 1 - part])[0]
     return total
-
-
-def _plain(value: object) -> object:
-    return sorted(value) if isinstance(value, frozenset) else value

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, fields, replace
 from typing import ClassVar, Generic, TypeVar
 
 T = TypeVar("T")
-Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
 
 class Confidence(enum.StrEnum):
@@ -216,34 +215,3 @@ class Profile:
     def conclusions(self) -> dict[str, Conclusion[object]]:
         found = {each.name: getattr(self, each.name) for each in fields(self)}
         return {name: value for name, value in found.items() if isinstance(value, Conclusion)}
-
-    def as_json(self) -> dict[str, Json]:
-        """Plain values by name; beside them `evidence`, `assumed`, `confidence` and the questions of `unknown`."""
-        every = self.conclusions()
-        known = {name: each for name, each in every.items() if each.known}
-        return {
-            **{name: plain(each.value) for name, each in every.items()},
-            "confidence": {name: each.confidence.value for name, each in known.items()},
-            "assumed": [name for name, each in known.items() if each.assumed],
-            "evidence": {name: [plain(line) for line in each.evidence] for name, each in known.items()},
-            "why": {name: each.why for name, each in every.items() if each.why},
-            "unknown": {name: each.question for name, each in every.items() if each.question},
-            "notes": list(self.notes),
-        }
-
-
-def plain(value: object) -> Json:
-    """A value of a profile as JSON has it."""
-    if isinstance(value, enum.Enum):
-        return str(value.value)
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    if isinstance(value, float):
-        return float(f"{value:.6g}")
-    if isinstance(value, tuple | list):
-        return [plain(each) for each in value]
-    if isinstance(value, Memory | HostMemory):
-        return {f"{each.name}_gb": round(getattr(value, each.name) / 1e9, 3) for each in fields(value)}
-    if isinstance(value, Evidence | Dataset):
-        return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
-    raise TypeError(f"{type(value).__name__} has no JSON form")

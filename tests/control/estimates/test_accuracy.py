@@ -52,7 +52,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
 
 async def plan(rig: Rig, code: str = TRAIN, **asked: Any) -> Any:
     ask = PlanRequest.model_validate({"code": code, **asked})
-    return await rig.parts.plans.of(ask, rig.clock.now())
+    return (await rig.parts.plans.plan(OWNER, ask)).as_json()
 
 
 async def told(rig: Rig, **asked: Any) -> float:
@@ -193,7 +193,7 @@ async def test_a_job_that_begins_in_the_middle_is_no_measure_of_the_whole(rig: R
     await rig.sql(lambda conn: conn.execute(t.checkpoints.insert().values({**row, **more})).rowcount)
     rest = await submitted(rig, resume_from="ckp-00001")
     assert [item["job"] for item in await items(rig)] == [job]
-    assert (await service(rig).jobs.details(OWNER, rest)).plan["chosen"]["backend"] == "local"
+    assert (await service(rig).jobs.details(OWNER, rest)).plan.chosen.backend == "local"
 
 
 async def test_the_runners_own_clock_counts_where_it_has_told(rig: Rig) -> None:
@@ -231,13 +231,13 @@ async def test_a_job_of_which_no_program_is_known_has_a_plan_and_no_prediction(r
     job = await rig.submit(plan="of.an-old-client")
     await planned(rig)
     assert await rig.count(t.predictions) == 0
-    assert (await service(rig).jobs.details(OWNER, job)).plan["chosen"]["seconds"] is None
+    assert (await service(rig).jobs.details(OWNER, job)).plan.chosen.seconds is None
 
 
 async def test_a_simulated_place_teaches_nothing(tmp_path: Path) -> None:
     rig = await make_rig(tmp_path, FakeCloud())
     job = await submitted(rig, backend="cloud")
-    assert (await service(rig).jobs.details(OWNER, job)).plan["chosen"]["simulated"] is True
+    assert (await service(rig).jobs.details(OWNER, job)).plan.chosen.simulated is True
     assert await rig.count(t.predictions) == 0
     await give_back(rig.ports.db)
 

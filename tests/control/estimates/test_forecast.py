@@ -17,9 +17,10 @@ from tests.control.world import FakeRunner, Rig, give_back, job_spec, make_rig, 
 from crucible.control.db import schema as t
 from crucible.control.estimates.forecast import DUE, LANE, MAX_OFFERS, MAX_TEXT, MAX_TRIES, RETRY_SECONDS
 from crucible.control.service import Control
+from crucible.control.views import iso
 from crucible.core.lifecycle import JobState
 from crucible.core.people import OWNER
-from crucible.core.views.plans import PlannedView, RejectedView
+from crucible.core.resources import GiB
 from crucible.wire.messages import Kind
 
 
@@ -53,12 +54,97 @@ async def test_a_job_is_predicted_as_its_plan_would_have(rig: Rig) -> None:
 async def test_the_plan_is_kept_with_what_was_recommended_and_rejected(rig: Rig) -> None:
     before = await plan(rig, command=("python", "main.py"))
     found = await stored(rig, await submitted(rig))
-    assert (found["why"], found["offers_count"]) == (None, 1)
-    assert PlannedView.model_validate(found["chosen"]).seconds == before["chosen"]["seconds"]
-    assert found["offers"] == [found["chosen"]]
-    assert found["made_at"] is not None
-    rejected = [RejectedView.model_validate(offer) for offer in found["rejected"]]
-    assert {offer.backend: offer.why for offer in rejected} == {"cloud": "is not at local, and nothing else may run it"}
+    assert found is not None
+    assert (found.why, found.offers_count) == (None, 1)
+    assert found.chosen is not None
+    assert found.chosen.seconds == before["chosen"]["seconds"]
+    assert found.offers == (found.chosen,)
+    assert found.made_at is not None
+    assert {offer.backend: offer.why for offer in found.rejected} == {
+        "cloud": "is not at local, and nothing else may run it"
+    }
+
+
+OFFER = {
+    "backend": "local",
+    "region": "here",
+    "instance_type": "this computer",
+    "capacity": {
+        "cpus": 4.0, "memory_bytes": 16 * GiB, "gpus": [0, 1], "gpu_memory_bytes": 8 * GiB, "gpu_name": "T4",
+    },
+    "market": "on_demand",
+    "rate_micros_per_hour": 0,
+    "billing": {"granularity": 1, "minimum": 0},
+    "availability": "available",
+    "wait_seconds": 0.0,
+    "startup_seconds": 0.0,
+    "dated": "",
+    "runnable": True,
+    "why": None,
+    "hourly_usd": 0.0,
+    "total_micros": None,
+    "total_usd": None,
+    "eta_seconds": None,
+    "seconds": None,
+    "transfer_seconds": 0.0,
+    "lost_seconds": None,
+    "machine_micros": None,
+    "egress_micros": 0,
+    "storage_micros": None,
+    "confidence": "low",
+    "score": 1.0,
+    "ceiling_micros_per_hour": 0,
+    "fit": "no GPU needed",
+    "pros": ["free", "starts within a minute"],
+    "cons": ["nobody knows how long it takes, so the price is by the hour"],
+    "simulated": False,
+    "most_micros": 0,
+    "paid_seconds": None,
+}  # fmt: skip
+REJECTED = {
+    "backend": "cloud",
+    "region": "north-1",
+    "instance_type": "sim.small",
+    "capacity": {"cpus": 2.0, "memory_bytes": 4 * GiB, "gpus": [], "gpu_memory_bytes": 0, "gpu_name": ""},
+    "market": "on_demand",
+    "rate_micros_per_hour": 900_000,
+    "billing": {"granularity": 1, "minimum": 0},
+    "availability": "available",
+    "wait_seconds": 0.0,
+    "startup_seconds": 30.0,
+    "dated": "",
+    "runnable": True,
+    "why": "is not at local, and nothing else may run it",
+    "alike": 6,
+}
+DOCUMENT = {
+    "learned": None,
+    "why": None,
+    "offers": [OFFER],
+    "offers_count": 1,
+    "rejected": [REJECTED],
+    "rejected_count": 6,
+    "chosen": OFFER,
+}
+"""As every version has stored it."""
+
+
+async def test_the_stored_document_keeps_its_keys_and_values(rig: Rig) -> None:
+    job = await submitted(rig, backend="local", bundle=None)
+    (row,) = await rig.rows(t.plans)
+    assert json.loads(row["document"]) == DOCUMENT
+    shown = json.loads((await stored(rig, job)).model_dump_json())
+    assert shown == {**DOCUMENT, "made_at": iso(row["made_at"])}
+
+
+async def test_a_document_that_says_less_or_more_is_read_too(rig: Rig) -> None:
+    job = await submitted(rig, backend="local", bundle=None)
+    less = {name: value for name, value in OFFER.items() if name not in ("ceiling_micros_per_hour", "paid_seconds")}
+    document = json.dumps({"why": None, "chosen": less, "offers": [less], "offers_count": 1, "newer": 7})
+    await rig.ports.db.write(lambda conn: conn.execute(t.plans.update().values(document=document)))
+    found = await stored(rig, job)
+    assert (found.chosen.instance_type, found.chosen.paid_seconds, found.rejected) == ("this computer", None, ())
+    assert found.as_json()["newer"] == 7
 
 
 async def test_it_stays_as_it_was_said(rig: Rig) -> None:
@@ -127,7 +213,7 @@ async def test_a_job_that_ends_while_it_is_planned_keeps_no_plan(rig: Rig, contr
 async def test_a_program_of_which_nothing_can_be_said(rig: Rig, code: str) -> None:
     job = await submitted(rig, bundle=await bundled(rig, code))
     assert await rig.count(t.predictions) == 0
-    assert (await stored(rig, job))["chosen"]["seconds"] is None
+    assert (await stored(rig, job)).chosen.seconds is None
 
 
 async def test_a_bundle_that_is_none_harms_nobody(rig: Rig, control: Control) -> None:
@@ -140,9 +226,9 @@ async def test_a_bundle_that_is_none_harms_nobody(rig: Rig, control: Control) ->
 async def test_long_wishes_do_not_make_a_long_plan(rig: Rig) -> None:
     wishes = ("north", *(f"{n}{'x' * 4000}" for n in range(63)))
     found = await stored(rig, await submitted(rig, backend="cloud", regions=wishes, bundle=None))
-    assert max(len(offer["why"]) for offer in found["rejected"]) == MAX_TEXT
-    assert len(found["rejected"]) <= MAX_OFFERS
-    assert len(json.dumps(found)) < 10_000
+    assert max(len(offer.why) for offer in found.rejected) == MAX_TEXT
+    assert len(found.rejected) <= MAX_OFFERS
+    assert len(found.model_dump_json()) < 10_000
 
 
 async def test_another_server_plans_what_one_that_died_has_left(rig: Rig) -> None:
@@ -203,7 +289,7 @@ async def test_a_server_plans_for_the_backends_that_it_has(rig: Rig, tmp_path: P
     await lone._parts.forecasts.round()
     assert await stored(rig, job) is None
     await planned(rig)
-    assert (await stored(rig, job))["chosen"]["backend"] == "cloud"
+    assert (await stored(rig, job)).chosen.backend == "cloud"
 
 
 def test_what_is_due_is_found_among_what_is_due() -> None:

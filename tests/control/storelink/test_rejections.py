@@ -52,9 +52,8 @@ def folder(tmp_path: Path, mode: int) -> str:
 
 
 async def plan(rig: Rig, **more: Any) -> Any:
-    return await rig.parts.plans.of(
-        PlanRequest.model_validate(dict(job_spec(backend="local", **more))), rig.clock.now()
-    )
+    ask = PlanRequest.model_validate(dict(job_spec(backend="local", **more)))
+    return (await rig.parts.plans.plan(OWNER, ask)).as_json()
 
 
 @pytest.mark.parametrize("kind", ["open folder", "bucket"])

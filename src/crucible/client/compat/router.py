@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from crucible.client.compat.types import (
     AvailabilityStatus,
@@ -16,6 +15,7 @@ from crucible.client.placeviews import PlannedView
 from crucible.client.platform import MLPlatform
 from crucible.core.errors import BadInput
 from crucible.core.offers import Availability
+from crucible.core.views.profiles import ProfileView
 
 
 class WorkloadRouter:
@@ -35,24 +35,23 @@ class WorkloadRouter:
     async def analyze_workload(self, code: str) -> WorkloadCharacteristics:
         """What reading the code teaches. Raises BadInput, with the question, where nobody can say how long it takes."""
         plan = await self._platform.recommend(code=code)
-        profile: dict[str, Any] = plan.profile or {}
+        profile = plan.profile or ProfileView()
         if plan.hours is None:
-            asked = profile.get("unknown", {}).get("runtime_hours", "How long does it run?")
+            asked = profile.unknown.get("runtime_hours", "How long does it run?")
             raise BadInput("How long it takes cannot be read from the code.", fix=f"{asked} Say it in Requirements.")
         return WorkloadCharacteristics(
             duration_hours=plan.hours,
-            gpu_memory_gb=profile.get("gpu_memory_gb") or 0,
+            gpu_memory_gb=profile.gpu_memory_gb or 0,
             interruptible=plan.interruptible,
-            needs_persistent_storage=bool(profile.get("checkpointing")),
-            dataset_size_gb=(profile.get("dataset") or {}).get("gb") or 0,
+            needs_persistent_storage=bool(profile.checkpointing),
+            dataset_size_gb=(profile.dataset and profile.dataset.gb) or 0,
             checkpoint_frequency=_minutes_between(profile, plan.hours),
         )
 
 
-def _minutes_between(profile: Mapping[str, Any], hours: float) -> float | None:
+def _minutes_between(profile: ProfileView, hours: float) -> float | None:
     """Of a program that saves and says its epochs: an epoch, as plans count it."""
-    epochs = profile.get("epochs")
-    return round(hours * 60 / epochs, 2) if profile.get("checkpointing") and epochs else None
+    return round(hours * 60 / profile.epochs, 2) if profile.checkpointing and profile.epochs else None
 
 
 def _recommendation(offer: PlannedView) -> BackendRecommendation:

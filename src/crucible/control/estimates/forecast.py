@@ -18,15 +18,16 @@ from crucible.control.db import schema as t
 from crucible.control.db.clock import now
 from crucible.control.db.statement import Row, Statement, inserting
 from crucible.control.places import Places
-from crucible.control.plans import Plans
 from crucible.control.ports import Ports
 from crucible.control.programs import program_in
-from crucible.control.views import View, iso
+from crucible.control.resources.plans import Plans
+from crucible.control.views import iso
 from crucible.core.errors import CrucibleError
 from crucible.core.lifecycle import JobState
 from crucible.core.planrequest import READ, PlanRequest
 from crucible.core.routing.experience import Forecast
 from crucible.core.spec import JobSpec, Source
+from crucible.core.views.plans import JobPlanView
 from crucible.storage import BundleStore
 from crucible.wire.tarstream import BadArchive
 
@@ -80,10 +81,12 @@ def request_plan(conn: Connection, job: str, at: float) -> None:
     _REQUEST.run(conn, job=job, tries=0, due_at=at + WAIT_SECONDS)
 
 
-def stored_plan(conn: Connection, job: str) -> View | None:
+def stored_plan(conn: Connection, job: str) -> JobPlanView | None:
     """Return the plan of a job; None while there is none."""
     row = _PLAN.first(conn, job=job)
-    return None if row is None else {**json.loads(row["document"]), "made_at": iso(row["made_at"])}
+    if row is None:
+        return None
+    return JobPlanView.model_validate({**json.loads(row["document"]), "made_at": iso(row["made_at"])})
 
 
 def predicted_seconds(conn: Connection, job: str) -> float | None:
@@ -120,13 +123,13 @@ class Forecasts:
     async def _plan(self, job: str, spec: JobSpec) -> None:
         try:
             request = await self._ports.calls.run(LANE, lambda: self._plan_request(spec), SECONDS)
-            plan, forecast = await self._plans.of_job(request, self._ports.clock.now())
+            plan, forecast = await self._plans.of_job(request)
         except CrucibleError as error:
             log.info("a job could not be planned", job=job, error=str(error))
             return
         if spec.resume_from is not None:  # how long the rest takes says nothing about the whole
             forecast = None
-        document = json.dumps(_clipped(plan))
+        document = json.dumps(_clipped(plan.as_json()))
         await self._ports.db.write(lambda conn: self._keep(conn, job, document, forecast))
 
     def _plan_request(self, spec: JobSpec) -> PlanRequest:

@@ -13,7 +13,7 @@ from crucible.control import queries
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Row, Statement
 from crucible.control.hooks.rows import Hook
-from crucible.control.views import View, event_view, iso
+from crucible.control.views import event_view, iso
 from crucible.core.errors import NotFound
 from crucible.core.hooks import HookFormat
 from crucible.core.ids import short
@@ -82,7 +82,7 @@ def _name(*parts: object) -> str:
     return "msg_" + hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 
-def _job(conn: Connection, job: str, now: float) -> View:
+def _job(conn: Connection, job: str, now: float) -> dict[str, object]:
     """As it is now, which may be later than the event."""
     try:
         found = queries.one_job(conn, job, now).as_json()
@@ -95,7 +95,7 @@ def _body(kind: str, at: object, data: Mapping[str, object]) -> bytes:
     return _json({"type": kind, "timestamp": iso(at), "data": data})
 
 
-def _slack(event: Row, job: View) -> bytes:
+def _slack(event: Row, job: Mapping[str, object]) -> bytes:
     reason, cost = job.get("reason"), job.get("cost")
     name = f"{job.get('name') or 'Job'} ({job['short']})"
     words = [f"{_escaped(name)} in {job.get('project')}: {str(event['type']).replace('_', ' ')}"]

@@ -1,28 +1,327 @@
-"""Plans: where a job would run and for how much, and how good past forecasts were."""
+"""Plans: where a job would run, what that costs and the exact call that would be sent, and how good forecasts were."""
 
 from __future__ import annotations
 
-from crucible.control.estimates import accuracy
-from crucible.control.parts import Parts
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+
+from crucible.backends.base import MachineOrder, Slots
+from crucible.catalog import PROVIDERS
+from crucible.control import planviews
+from crucible.control.estimates.accuracy import Lessons, accuracy_view, list_predictions
+from crucible.control.machine_factory import MachineFactory
+from crucible.control.places import Place, Places
+from crucible.control.ports import Ports
+from crucible.control.profiles import Profiles
+from crucible.control.resources.catalog import Catalog, Foreign, ages
+from crucible.control.views import iso
+from crucible.core import budget, offer_choice
+from crucible.core.errors import BadInput, UnknownName
+from crucible.core.offers import Offer
 from crucible.core.people import Identity
 from crucible.core.planrequest import PlanRequest
-from crucible.core.views.plans import PlanView
+from crucible.core.pricing import Segment, machine_cost
+from crucible.core.profile import GpuNeed, HostMemory, Profile
+from crucible.core.resources import MIN_MEMORY
+from crucible.core.routing.estimate import duration
+from crucible.core.routing.experience import Experience, Forecast, Like
+from crucible.core.routing.images import image_for
+from crucible.core.routing.knowledge import DataSheets
+from crucible.core.routing.learned import Learned, gpu_used
+from crucible.core.routing.plan import Plan, Ranked, route
+from crucible.core.routing.reading import UNREAD, need_of, work_of
+from crucible.core.routing.sizes import tier_for, tier_words
+from crucible.core.routing.work import OnGpus, Work
+from crucible.core.tiers import effective
+from crucible.core.views.places import OfferView
+from crucible.core.views.plans import CallView, CandidatesView, PlannedView, PlanView, PricesView
 from crucible.core.views.predictions import PredictionPage
+from crucible.core.views.profiles import ProfileView
+
+LANE = "planning"
+SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class _Routed:
+    """`offers` are those that can run it, then those that could once they are connected; `best` is one of the first."""
+
+    plain: Work
+    """As the model tells it, without what past jobs taught."""
+    work: Work
+    learned: Learned
+    found: Plan
+    offers: list[Ranked]
+    best: Ranked | None
+    read: bool
+    """How long it takes is read of the program."""
 
 
 class Plans:
-    def __init__(self, parts: Parts) -> None:
-        self._ports = parts.ports
-        self._plans = parts.plans
+    def __init__(self, ports: Ports, places: Places, orders: MachineFactory, deployment: str, prices: Catalog) -> None:
+        self._ports = ports
+        self._places = places
+        self._orders = orders
+        self._deployment = deployment
+        self._prices = prices
+        self._lessons = Lessons(ports.db)
+        self._profiles = Profiles(ports.calls)
+        self._known = DataSheets()
 
     async def plan(self, who: Identity, request: PlanRequest) -> PlanView:
-        """Return offers best first, those rejected with the reason, and the chosen one with its LaunchCall.
+        """Return offers of every place, best first: those that can run it, then those that could once connected.
 
-        Nothing is sent to a provider, and nothing changes.
+        `chosen` is what a submission with `job` added would be given now; None: nothing that is connected can run it,
+        and `why` says so. Nothing is sent to a provider, and nothing changes.
+        Raises for an unknown place, tier or GPU type, and for wishes that contradict each other.
         """
         who.need_submitter()
-        return PlanView.model_validate(await self._plans.of(request, self._ports.clock.now(), who.authority))
+        now = self._ports.clock.now()
+        profile = await self._profile(request, who.authority)
+        foreign = await self._prices.foreign()
+        experience = await self._lessons.known(now)
+        return await self._ports.calls.run(
+            LANE, lambda: self._answer(request, profile, foreign, experience, now), SECONDS
+        )
+
+    async def of_job(self, request: PlanRequest) -> tuple[CandidatesView, Forecast | None]:
+        """Return the plan that is stored with a job, and how long the job will take where that can be said."""
+        profile = await self._profile(request)
+        experience = await self._lessons.known(self._ports.clock.now())
+        return await self._ports.calls.run(LANE, lambda: self._of_job(request, profile, experience), SECONDS)
 
     async def predictions(self, who: Identity, *, limit: int, cursor: str | None) -> PredictionPage:
         """Return what was predicted of jobs beside what they took, newest first, and the overall accuracy."""
-        return await self._ports.db.read(lambda conn: accuracy.list_predictions(conn, limit, cursor, who))
+        return await self._ports.db.read(lambda conn: list_predictions(conn, limit, cursor, who))
+
+    async def _profile(self, request: PlanRequest, authority: Hashable = None) -> Profile | None:
+        """What reading the program teaches, None without one; raises for a request that names what there is not.
+
+        What is cached of programs is cached for the same `authority` alone.
+        """
+        self._check(request)
+        program = request.program
+        return None if program is None else await self._profiles.of(program, authority)
+
+    def close(self) -> None:
+        self._profiles.close()
+
+    def _check(self, request: PlanRequest) -> None:
+        for name in (*request.named_backends, *request.allowed_backends):
+            if not self._places.has(name) and name not in PROVIDERS:
+                known = {*self._places.names(), *PROVIDERS}
+                raise UnknownName("backend", name, known, fix=self._places.how_to_connect(name))
+        _check_named(request.named_backends, request.allowed_backends)
+        need_of(request)
+
+    def _answer(
+        self, request: PlanRequest, profile: Profile | None, foreign: Foreign, experience: Experience, now: float
+    ) -> PlanView:
+        routed = self._routed(request, profile, () if request.in_place else foreign.offers, experience)
+        work, best, compute = routed.work, routed.best, routed.work.compute
+        read, tier = profile or UNREAD, tier_for(work)
+        chosen = None if best is None else self._chosen(best, request, now)
+        waits = None if chosen else self._waits(request, routed)
+        return PlanView(
+            **dict(self._candidates(request, routed, experience, chosen)),
+            profile=None if profile is None else ProfileView.of(profile),
+            need=work.need,
+            gpu=work.gpu,
+            hours=None if compute is None else round(compute.seconds / 3600, 4),
+            hours_on=None if compute is None or not compute.gpu else compute.gpu,
+            hours_said=request.hours is not None,
+            interruptible=work.interruptible,
+            tier=tier.id if tier else None,
+            advice=tier_words(read, work),
+            image=image_for(read.frameworks.value or (), gpu=work.gpu is not GpuNeed.NONE),
+            accuracy=accuracy_view(experience.accuracy),
+            job=planviews.to_submit(chosen or waits, request, self._sizes(best, request, work)),
+            waits=waits is not None,
+            too_dear=not chosen and not waits and planviews.too_dear(routed.found),
+            nearest=planviews.nearest(routed.found),
+            prices=PricesView(**ages(foreign.stock), note=planviews.age_note(foreign.stock)),
+        )
+
+    def _of_job(
+        self, request: PlanRequest, profile: Profile | None, experience: Experience
+    ) -> tuple[CandidatesView, Forecast | None]:
+        routed = self._routed(request, profile, (), experience)
+        chosen = None if routed.best is None else self._view(routed.best, request)
+        plan = self._candidates(request, routed, experience, chosen)
+        return plan, self._forecast(request, profile, routed)
+
+    def _candidates(
+        self, request: PlanRequest, routed: _Routed, experience: Experience, chosen: PlannedView | None
+    ) -> CandidatesView:
+        """The candidates and what was rejected, as far as they are asked for."""
+        found, offers, best = routed.found, routed.offers, routed.best
+        shown = offers if request.every_region else planviews.best_of_each(offers)
+        unheard = [n for n in self._places.names() if self._places.rejection(n, secrets=bool(request.secrets))]
+        learned = planviews.learned(routed.learned, experience.jobs, routed.work, best) if routed.read else None
+        return CandidatesView(
+            learned=learned,
+            why=None if best else planviews.why_nothing(found, self._waits(request, routed), unheard),
+            chosen=chosen,
+            offers=tuple(self._view(one, request) for one in shown[: request.limit]),
+            offers_count=len(offers),
+            rejected=planviews.rejected(found, request.limit),
+            rejected_count=len(found.rejected),
+        )
+
+    def _waits(self, request: PlanRequest, routed: _Routed) -> OfferView | None:
+        usable = [name for name in self._places.names() if not self._cannot(request, name)]
+        return planviews.waiting(routed.found, usable)
+
+    def _routed(
+        self, request: PlanRequest, profile: Profile | None, foreign: Iterable[Offer], experience: Experience
+    ) -> _Routed:
+        read, named = _is_read(request, profile), request.named_backends
+        plain = work_of(request, profile or UNREAD)
+        learned = Learned(self._known, experience, *_alike(request, profile))
+        work = work_of(request, profile or UNREAD, learned.of(plain.compute))
+        known = learned if read else self._known
+        offers = [*self._connected(request), *foreign]
+        found = route(work, request, offers, known)
+        if not _hold(found, named):
+            plain, work = _yielding(request, plain), _yielding(request, work)
+            found = route(work, request, offers, known)
+        ranked = _in_order(found.ranked, named)
+        both = [learned.sure(one) if read else one for one in (*ranked, *found.elsewhere)]
+        best = self._placed(both[: len(ranked)], request, work) if ranked else None
+        return _Routed(plain, work, learned, found, both, best, read)
+
+    def _forecast(self, request: PlanRequest, profile: Profile | None, routed: _Routed) -> Forecast | None:
+        """How long it takes, if the model knows that and the machine is a real one."""
+        if routed.best is None:
+            return None
+        plain, offer, predicted = routed.plain, routed.best.offer, routed.best.estimate.seconds
+        analytic, _ = duration(plain, offer, self._known)
+        if not (routed.read and analytic and predicted) or self._simulated(offer.backend):
+            return None
+        framework, script = _alike(request, profile)
+        like = Like(framework, gpu_used(plain, offer), script)
+        return Forecast(like, offer.backend, offer.instance_type, analytic, predicted)
+
+    def _connected(self, request: PlanRequest) -> Iterator[Offer]:
+        for name in self._places.names():
+            for offer in self._places.offers(name):
+                yield replace(offer, why_not=offer.why_not or self._cannot(request, name))
+
+    def _cannot(self, request: PlanRequest, name: str) -> str:
+        unheard = self._places.rejection(name, secrets=bool(request.secrets))
+        if unheard is not None:
+            return str(unheard)
+        abilities = self._places.backend(name).capabilities
+        if request.in_place and not abilities.in_place:
+            return f"{name} cannot run anything in place. Leave out --in-place"
+        if abilities.simulated and name not in (*request.named_backends, *request.allowed_backends):
+            return f"{name} is simulated. To rehearse there: --backend {name}"
+        return ""
+
+    def _chosen(self, best: Ranked, request: PlanRequest, now: float) -> PlannedView:
+        """With the call; its id stands for the one that it would get."""
+        place = self._place(best.offer)
+        life = self._life(place, request)
+        ends_at = None if life is None else now + life
+        order = MachineOrder(self._orders.machine_id(), self._deployment, best.offer, ends_at)
+        call = CallView(**asdict(place.backend.call(order)))
+        return self._view(best, request).model_copy(update={"call": call, "ends_at": iso(ends_at)})
+
+    def _placed(self, ranked: list[Ranked], request: PlanRequest, work: Work) -> Ranked:
+        """At the best place the machine that its scheduler would ask for."""
+        first = ranked[0]
+        backend = self._places.backend(first.offer.backend)
+        if backend.capabilities.slots is Slots.COUNTED:
+            return first
+        market = request.planned_market or first.offer.market
+        update = {"resources": work.need_on(first.offer.capacity), "market": market}
+        spec = request.model_copy(update=update)
+        here = [one for one in ranked if one.offer.backend == backend.name]
+        choice = offer_choice.choose(spec, [one.offer for one in here]).offer
+        return next((one for one in here if one.offer is choice), first)
+
+    def _sizes(self, best: Ranked | None, request: PlanRequest, work: Work) -> dict[str, int]:
+        """What a submission says of its size to be given what is planned."""
+        need = work.need if best is None else work.need_on(best.offer.capacity)
+        gpus = {"gpus": need.gpus, "gpu_memory_bytes": need.gpu_memory_bytes or 0} if need.gpus else {}
+        memory = 0 if best is None else self._memory_of(best.offer, request, work)
+        return {name: size for name, size in {**gpus, "memory_bytes": memory}.items() if size}
+
+    def _memory_of(self, offer: Offer, request: PlanRequest, work: Work) -> int:
+        """What a machine that is made for the job must have. Where slots are counted it would be a limit, and an
+        estimate is none: there, and where it may come to such a place, nothing is said. Nor where it takes whatever
+        GPU there is: who asks for a size gets the GPUs that he asks for. Nor where only the least of it is known.
+        """
+        if work.host_is_least or len(request.named_backends) > 1 or (offer.capacity.gpus and not work.need.gpus):
+            return 0
+        if self._places.backend(offer.backend).capabilities.slots is not Slots.ELASTIC:
+            return 0
+        return max(work.memory_on(offer.capacity), MIN_MEMORY) if work.host.total else 0
+
+    def _view(self, one: Ranked, request: PlanRequest) -> PlannedView:
+        return planviews.planned(
+            one,
+            simulated=self._simulated(one.offer.backend),
+            most_micros=self._most(one.offer, request),
+            paid_seconds=budget.affordable_seconds(request.max_cost_micros, one.offer),
+        )
+
+    def _most(self, offer: Offer, request: PlanRequest) -> int | None:
+        """What a machine of its own costs if it lives until its hard end; for one attempt."""
+        if not self._places.has(offer.backend):
+            return None
+        life = self._life(self._place(offer), request)
+        if life is None:
+            return None if offer.rate else 0
+        return machine_cost([Segment(0.0, life, offer.rate)], offer.billing, life)
+
+    def _life(self, place: Place, request: PlanRequest) -> float | None:
+        """How long its machine lives at most; None for one that several jobs share."""
+        if place.backend.capabilities.shared_machines:
+            return None
+        need = budget.capped(effective(request.tier, request.resources), request.max_cost_micros, place.offer)
+        return self._orders.life(place, need, request.grace_seconds)
+
+    def _simulated(self, name: str) -> bool:
+        return self._places.has(name) and self._places.backend(name).capabilities.simulated
+
+    def _place(self, offer: Offer) -> Place:
+        return Place(self._places.backend(offer.backend), offer)
+
+
+def _alike(request: PlanRequest, profile: Profile | None) -> tuple[str, str]:
+    """The main framework and the script: what makes jobs alike, wherever they run."""
+    program = request.program
+    return next(iter((profile or UNREAD).frameworks.value or ()), ""), program.script if program else ""
+
+
+def _is_read(request: PlanRequest, profile: Profile | None) -> bool:
+    """Whether how long it takes is read of the program: what the request says itself is no prediction of ours."""
+    return request.hours is None and (profile or UNREAD).runtime_hours.known
+
+
+def _yielding(request: PlanRequest, work: Work) -> Work:
+    """Whoever names backends knows what runs there: what is only read of a program shuts none of them out."""
+    need = need_of(request)
+    if work.gpu is not GpuNeed.NONE and not need.gpus:
+        work = replace(work, need=need, gpu=GpuNeed.OPTIONAL, on_gpus=OnGpus())
+    return replace(work, model_bytes=0, host=HostMemory())
+
+
+def _hold(found: Plan, places: Sequence[str]) -> bool:
+    """Whether each of the named places has something that holds what was read of the program."""
+    return {one.offer.backend for one in (*found.ranked, *found.elsewhere)}.issuperset(places)
+
+
+def _check_named(named: Sequence[str], allowed: Sequence[str]) -> None:
+    barred = [name for name in named if allowed and name not in allowed]
+    if barred:
+        raise BadInput(
+            f"It is to run on {barred[0]}, and only {' or '.join(allowed)} may run it.",
+            fix="Allow that place too, or leave one of the two wishes out.",
+        )
+
+
+def _in_order(ranked: Sequence[Ranked], places: Sequence[str]) -> list[Ranked]:
+    """Of named places those of the first one first."""
+    return sorted(ranked, key=lambda one: places.index(one.offer.backend) if places else 0)

@@ -1,11 +1,10 @@
 """Jobs, their tries and what is known of them."""
 
-from typing import Any
-
 from pydantic import Field
 
 from crucible.core.resources import Allocation, Resources
 from crucible.core.views.base import PartialView, View, sometimes
+from crucible.core.views.plans import JobPlanView
 
 TERMINAL = frozenset({"completed", "failed", "cancelled"})
 
@@ -253,8 +252,7 @@ class JobView(BriefJobView, PartialView):
     result: ResultView | None = sometimes(None)
     notes: tuple[NoteView, ...] = sometimes(())
     predicted_seconds: float | None = sometimes(None)
-    plan: dict[str, Any] | None = sometimes(None)
-    """As in the answer to `POST /api/v1/plan`: `chosen`, `why`, `learned`, the first few `offers` and `rejected`."""
+    plan: JobPlanView | None = sometimes(None)
 
     @property
     def is_simulated(self) -> bool:

@@ -1,7 +1,5 @@
 """Places and machines."""
 
-from pydantic import Field
-
 from crucible.core.offers import Availability, Billing, Market, Offer
 from crucible.core.resources import Capacity
 from crucible.core.views.base import PartialView, View, sometimes
@@ -45,17 +43,39 @@ class OfferView(View):
         )
 
 
+class CapabilitiesView(View):
+    """What a backend can do. `reach` is how its agents talk with the server, `slots` who decides what fits there."""
+
+    reach: str = ""
+    slots: str = ""
+    markets: tuple[Market, ...] = ()
+    bills: bool = True
+    shared_machines: bool = False
+    gpus: bool = False
+    multi_node: bool = False
+    pause: bool = False
+    exec: bool = False
+    ports: bool = False
+    dedicated: bool = True
+    in_place: bool = False
+    agent_python: str = ""
+    simulated: bool = False
+    max_runtime: float | None = None
+    launch_deadline: float = 0.0
+    settle_window: float = 0.0
+
+
 class BackendView(PartialView):
     name: str
     connected: bool = False
     detail: str | None = None
     simulated: bool = sometimes(False)
-    capabilities: dict[str, object] = Field(default_factory=dict)
+    capabilities: CapabilitiesView = CapabilitiesView()
     offers: tuple[OfferView, ...] = ()
 
     @property
     def is_simulated(self) -> bool:
-        return self.simulated or self.capabilities.get("simulated") is True
+        return self.simulated or self.capabilities.simulated
 
 
 class OtherBackendView(View):

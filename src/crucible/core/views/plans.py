@@ -1,13 +1,22 @@
 """What a program needs, where it would run, and for how much."""
 
-from typing import Any
-
 from pydantic import Field
 
+from crucible.core.offers import Market
 from crucible.core.profile import Confidence, GpuNeed
 from crucible.core.resources import Resources
 from crucible.core.views.base import PartialView, View, sometimes
 from crucible.core.views.places import OfferView
+from crucible.core.views.profiles import ProfileView
+
+
+class CallView(View):
+    """A call of a place's own interface; `token` makes it idempotent."""
+
+    backend: str = ""
+    token: str = ""
+    action: str = ""
+    parameters: dict[str, object] = Field(default_factory=dict)
 
 
 class PlannedView(OfferView, PartialView):
@@ -37,7 +46,7 @@ class PlannedView(OfferView, PartialView):
     fit: str = ""
     pros: tuple[str, ...] = ()
     cons: tuple[str, ...] = ()
-    call: dict[str, object] | None = sometimes(None)
+    call: CallView | None = sometimes(None)
     ends_at: str | None = sometimes(None)
 
 
@@ -73,17 +82,53 @@ class AccuracyView(View):
     close: float | None = None
 
 
-class PlanView(View):
-    """What a program needs and where it would run: `offers` best first, those of other providers last.
+class SizesView(PartialView):
+    """What a machine has to have, as that was read of the program."""
 
-    `chosen` is what a submission with `job` added gets; None: nothing that is connected can run it now, and `why`.
-    It would wait there where `waits`. `too_dear`: something connected could run it, for more than `max_cost_usd`.
-    `profile` is None where there was no program to read.
+    gpus: int = sometimes(0)
+    gpu_memory_bytes: int = sometimes(0)
+    memory_bytes: int = sometimes(0)
+
+
+class SubmissionView(PartialView):
+    """What a submission has to say, besides what it says already, to be given the offer that is planned."""
+
+    backend: str
+    market: Market | None = sometimes(None)
+    max_cost_usd: float | None = sometimes(None)
+    resources: SizesView = sometimes(SizesView())
+
+
+class CandidatesView(View):
+    """Where a job would run: `offers` best first, those of other providers last, and those that were rejected.
+
+    `chosen` is the one it gets; None: nothing that is connected can run it now, and `why`.
     """
 
     learned: LearnedView | None = None
+    why: str | None = None
+    chosen: PlannedView | None = None
+    offers: tuple[PlannedView, ...] = ()
+    offers_count: int = 0
+    rejected: tuple[RejectedView, ...] = ()
+    rejected_count: int = 0
+
+
+class JobPlanView(CandidatesView):
+    """The plan that is stored with a job, with the first few of its offers."""
+
+    made_at: str | None = None
+
+
+class PlanView(CandidatesView):
+    """What a program needs and where it would run.
+
+    `chosen` is for a submission with `job` added. It would wait there where `waits`. `too_dear`: something connected
+    could run it, for more than `max_cost_usd`. `profile` is None where there was no program to read.
+    """
+
     accuracy: AccuracyView = AccuracyView()
-    profile: dict[str, Any] | None = None
+    profile: ProfileView | None = None
     need: Resources = Field(default_factory=Resources)
     gpu: GpuNeed = GpuNeed.NONE
     hours: float | None = None
@@ -93,14 +138,8 @@ class PlanView(View):
     tier: str | None = None
     advice: str = ""
     image: str = ""
-    chosen: PlannedView | None = None
-    job: dict[str, Any] | None = None
+    job: SubmissionView | None = None
     waits: bool = False
-    why: str | None = None
     too_dear: bool = False
-    offers: tuple[PlannedView, ...] = ()
-    offers_count: int = 0
-    rejected: tuple[RejectedView, ...] = ()
-    rejected_count: int = 0
     nearest: OfferView | None = None
     prices: PricesView = PricesView()
