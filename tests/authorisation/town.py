@@ -15,6 +15,7 @@ from crucible.control.service import Control
 from crucible.core.jobfilter import JobFilter
 from crucible.core.openid import Client
 from crucible.core.people import OWNER, Identity, Permission, Role
+from crucible.core.requests import NewToken
 from crucible.core.secret import Secret
 from crucible.core.views.jobs import JobView
 from crucible.server.api import build_api
@@ -100,8 +101,8 @@ async def _settle(control: Control) -> None:
 
 
 async def token_of(control: Control, user: str, *, revoked: bool = False, **more: Any) -> str:
-    given = {"scopes": frozenset(Permission), "seconds": 3600.0, **more}
-    made = await control.tokens.create(OWNER, "test", user=user, **given)
+    given = {"scopes": frozenset(Permission), "days": 1 / 24, **more}
+    made = await control.tokens.create(OWNER, NewToken(name="test", user=user, **given))
     if revoked:
         await control.tokens.revoke(OWNER, made.id)
     return str(made.token)

@@ -10,6 +10,7 @@ from crucible.control.db import schema as t
 from crucible.core.errors import Conflict, NotFound
 from crucible.core.lifecycle import Reason
 from crucible.core.people import OWNER
+from crucible.core.requests import Resumption
 from crucible.core.views.jobs import CheckpointView
 from crucible.storage.layout import checkpoint_key
 from crucible.wire.messages import Kind
@@ -92,7 +93,7 @@ async def test_after_a_choice_only_newer_ones_count(rig: Rig) -> None:
     await runner.end(code=1)
     control = service(rig)
     await rig.duties.renew(rig.ports.db, rig.clock)
-    await control.jobs.resume(OWNER, job, checkpoint="step-00000010.pt", backend=None)
+    await control.jobs.resume(OWNER, job, Resumption(checkpoint="step-00000010.pt"))
     assert await start_of(rig, job) == 10
     await rig.place()
     again = await rig.runner(job)

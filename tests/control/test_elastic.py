@@ -17,6 +17,7 @@ from crucible.core.errors import NoCapacity, RefusedByPolicy, UnknownName, Unrea
 from crucible.core.lifecycle import AttemptState, JobState, MachineState, Reason
 from crucible.core.offers import Market
 from crucible.core.people import OWNER
+from crucible.core.requests import Resumption
 from crucible.core.resources import Capacity, GiB
 from crucible.wire.messages import Kind
 
@@ -148,7 +149,7 @@ async def test_a_job_that_saved_nothing_in_its_machines_time_ends(rig: Rig) -> N
     await runner.send([exited, runner.message(Kind.ENDED)])
     world = await rig.world(job)
     assert (len(world.attempts), world.job.state, world.job.reason) == (1, JobState.FAILED, Reason.SUSPENDED)
-    await service(rig).jobs.resume(OWNER, job, checkpoint=None, backend=None)
+    await service(rig).jobs.resume(OWNER, job, Resumption())
     await rig.place()
     assert (await rig.attempt(job)).number == 2, "somebody wants it all the same"
 

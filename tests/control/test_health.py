@@ -11,6 +11,7 @@ from crucible.control import health, points, queries
 from crucible.core.errors import BadInput, NotFound
 from crucible.core.health import Signs, Stage, Verdict, judge
 from crucible.core.people import OWNER
+from crucible.core.requests import Resumption
 from crucible.core.views.comparisons import LineView
 from crucible.core.views.jobs import HealthView
 from crucible.wire.messages import Kind
@@ -63,7 +64,7 @@ async def test_a_bounded_number_of_points_is_read(rig: Rig) -> None:
 
 async def again(rig: Rig, job: str) -> FakeRunner:
     """The failed job goes on, and its program runs."""
-    await service(rig).jobs.resume(OWNER, job, checkpoint=None, backend=None)
+    await service(rig).jobs.resume(OWNER, job, Resumption())
     await rig.place()
     runner = await rig.runner(job)
     await runner.say(Kind.STARTED, pid=78)

@@ -9,13 +9,14 @@ from tests.control.world import Rig, give_back, job_spec, join, make_rig, servic
 from crucible.core.errors import Conflict, NotFound, UnknownName
 from crucible.core.lifecycle import JobState
 from crucible.core.people import OWNER
+from crucible.core.requests import Resumption
 from crucible.wire.messages import Kind
 
 
 async def test_a_failed_job_goes_on_as_the_same_job(rig: Rig) -> None:
     job, runner = await rig.running()
     await runner.end(code=1)
-    view = await service(rig).jobs.resume(OWNER, job, checkpoint=None, backend=None)
+    view = await service(rig).jobs.resume(OWNER, job, Resumption())
     assert (view.id, view.generation, view.status) == (job, 2, "queued")
     await rig.place()
     assert [a.number for a in (await rig.world(job)).attempts] == [1, 2]
@@ -28,13 +29,13 @@ async def test_a_cancelled_job_goes_on_too(rig: Rig) -> None:
     job = await rig.submit()
     control = service(rig)
     await control.jobs.cancel(OWNER, job)
-    assert (await control.jobs.resume(OWNER, job, checkpoint=None, backend=None)).desired == "run"
+    assert (await control.jobs.resume(OWNER, job, Resumption())).desired == "run"
 
 
 async def test_a_job_that_has_not_ended_is_a_conflict(rig: Rig) -> None:
     job, _ = await rig.running()
     with pytest.raises(Conflict, match="has not ended"):
-        await service(rig).jobs.resume(OWNER, job, checkpoint=None, backend=None)
+        await service(rig).jobs.resume(OWNER, job, Resumption())
 
 
 async def test_a_completed_job_needs_a_checkpoint_to_go_on_from(rig: Rig) -> None:
@@ -43,8 +44,8 @@ async def test_a_completed_job_needs_a_checkpoint_to_go_on_from(rig: Rig) -> Non
     await runner.end()
     control = service(rig)
     with pytest.raises(Conflict, match="nothing left to do"):
-        await control.jobs.resume(OWNER, job, checkpoint=None, backend=None)
-    assert (await control.jobs.resume(OWNER, job, checkpoint="latest", backend=None)).status == "queued"
+        await control.jobs.resume(OWNER, job, Resumption())
+    assert (await control.jobs.resume(OWNER, job, Resumption(checkpoint="latest"))).status == "queued"
 
 
 async def test_unknown_names_are_refused_and_nothing_changes(rig: Rig) -> None:
@@ -52,9 +53,9 @@ async def test_unknown_names_are_refused_and_nothing_changes(rig: Rig) -> None:
     await runner.end(code=1)
     control = service(rig)
     with pytest.raises(NotFound):
-        await control.jobs.resume(OWNER, job, checkpoint="step-7", backend=None)
+        await control.jobs.resume(OWNER, job, Resumption(checkpoint="step-7"))
     with pytest.raises(UnknownName):
-        await control.jobs.resume(OWNER, job, checkpoint=None, backend="nowhere")
+        await control.jobs.resume(OWNER, job, Resumption(backend="nowhere"))
     assert (await rig.world(job)).job.state is JobState.FAILED
 
 
@@ -64,7 +65,7 @@ async def test_a_place_that_is_no_longer_connected_is_refused(rig: Rig, tmp_path
     await service(both).jobs.cancel(OWNER, job)
     alone = join(both.ports, both.clock, both.calls, {"local": both.backend}, tmp_path)
     with pytest.raises(UnknownName):
-        await service(alone).jobs.resume(OWNER, job, checkpoint=None, backend=None)
+        await service(alone).jobs.resume(OWNER, job, Resumption())
     await give_back(both.ports.db)
 
 
@@ -72,9 +73,9 @@ async def test_resuming_twice_is_a_conflict_the_second_time(rig: Rig) -> None:
     job, runner = await rig.running()
     await runner.end(code=1)
     control = service(rig)
-    await control.jobs.resume(OWNER, job, checkpoint=None, backend=None)
+    await control.jobs.resume(OWNER, job, Resumption())
     with pytest.raises(Conflict):
-        await control.jobs.resume(OWNER, job, checkpoint=None, backend=None)
+        await control.jobs.resume(OWNER, job, Resumption())
 
 
 async def test_a_rerun_is_a_new_job_with_the_same_record(rig: Rig) -> None:

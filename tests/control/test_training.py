@@ -7,6 +7,7 @@ from tests.control.world import Rig, service
 
 from crucible.core.errors import NotFound
 from crucible.core.people import OWNER
+from crucible.core.requests import Resumption
 from crucible.core.spec import JobSpec
 from crucible.core.training import TrainingRequest, prepare
 from crucible.wire.messages import Kind
@@ -45,7 +46,7 @@ async def test_what_it_went_on_from_is_in_its_config(rig: Rig) -> None:
     await runner.say(Kind.STARTED, pid=77)
     await runner.say(Kind.CHECKPOINT, name="a.pt", form="file", size=1, sha256="a" * 64, step=50, metric=None)
     await runner.end(code=1)
-    await control.jobs.resume(OWNER, job, checkpoint="latest", backend=None)
+    await control.jobs.resume(OWNER, job, Resumption(checkpoint="latest"))
     await rig.place()
     [checkpoint] = (await control.checkpoints.list_checkpoints(OWNER, job)).items
     record: Any = await control.jobs.training_record(OWNER, job)

@@ -20,6 +20,7 @@ from tests.authorisation.town import Town, found_town, token_of
 from tests.control.world import give_back, make_rig
 
 from crucible.core.people import OWNER
+from crucible.core.requests import UserChange
 from crucible.server import rates
 from crucible.server.problems import MEDIA_TYPE
 
@@ -108,7 +109,7 @@ class Besieged:
     async def _reinstate(self) -> None:
         """The administrator was disabled, or his token revoked, as was asked."""
         people = self.town.control.people
-        await people.change_user(OWNER, "admin", admin=True, disabled=False)
+        await people.change_user(OWNER, "admin", UserChange(admin=True, disabled=False))
         assert isinstance(self.town.tokens, dict)
         self.town.tokens["admin"] = await token_of(self.town.control, "admin")
 

@@ -15,6 +15,7 @@ from tests.hostile.likely import settled
 from tests.hostile.test_operations import ELSEWHERE, SAFE_TO_FAIL, entries, operations
 from tests.server.promised import wrong_with_answer
 
+from crucible.core.requests import DAY
 from crucible.server.auth import OPEN
 
 SEGMENTS = (
@@ -225,7 +226,7 @@ def test_any_header(asked_town: Besieged, label: str) -> None:
 def test_a_token_that_is_none_opens_nothing(unchanged: Besieged, label: str) -> None:
     method, path = label.split()
     url = address(unchanged, label)
-    expired = unchanged.run(token_of(unchanged.town.control, "admin", seconds=1.0))
+    expired = unchanged.run(token_of(unchanged.town.control, "admin", days=1 / DAY))
     unchanged.town.rig.clock.time += 2
     for token in (*GARBLED, expired):
         status = ask(unchanged, label, Asked(method, url, {"authorization": f"Bearer {token}"}), "anonymous")

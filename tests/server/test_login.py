@@ -16,6 +16,7 @@ from tests.passwords import quick_passwords
 from tests.server.asgi import SocketClient
 
 from crucible.core.people import OWNER
+from crucible.core.requests import UserChange
 from crucible.server.envelope import CAREFUL
 
 __all__ = ["quick_passwords"]
@@ -272,6 +273,6 @@ async def test_a_socket_ends_with_the_right_to_it(town: Town, what: str) -> None
         elif what == "removed":
             await people.remove_member(OWNER, "alpha", "member")
         else:
-            await people.change_user(OWNER, "member", disabled=True)
+            await people.change_user(OWNER, "member", UserChange(disabled=True))
         _, code = await socket.frames_until_close()
     assert code == 1008

@@ -20,6 +20,7 @@ from starlette.websockets import WebSocket
 
 from crucible.control.agents import Agents
 from crucible.core.errors import BadInput
+from crucible.core.requests import PLAIN
 from crucible.core.views.agents import AckedView, ClaimedView, SecretsView, WishesView
 from crucible.core.views.frames import MAX_OFFSET
 from crucible.server import failures
@@ -33,7 +34,6 @@ from crucible.server.limits import (
     MAX_LOG_SEGMENT,
     MAX_TAIL,
     MOST_SEGMENTS,
-    PLAIN,
     BodyLimit,
     Offset,
     Wait,

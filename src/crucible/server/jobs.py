@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends
-from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from crucible.control.resources.jobs import Submitted
+from crucible.core.requests import Resumption
 from crucible.core.spec import JobSpec
 from crucible.core.views.jobs import JobPage, JobView
 from crucible.server.context import Control, JobRef, Who
@@ -69,18 +69,6 @@ async def cancel(id: JobRef, control: Control, who: Who, response: Response) -> 
     return view
 
 
-class Resumption(BaseModel):
-    """From where and at which place a job goes on."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    checkpoint: Annotated[
-        str | None,
-        Field(min_length=1, max_length=1024, description="id, short id, name, `latest` or `best`; latest unless given"),
-    ] = None
-    backend: Annotated[str | None, Field(min_length=1, max_length=200, description="the job's own unless given")] = None
-
-
 _AS_IT_WAS = Resumption()
 
 
@@ -90,7 +78,7 @@ async def resume(id: JobRef, control: Control, who: Who, wish: Annotated[Resumpt
 
     409 while it has not ended, 404 for a checkpoint that it does not have.
     """
-    return await control.jobs.resume(who, id, checkpoint=wish.checkpoint, backend=wish.backend)
+    return await control.jobs.resume(who, id, wish)
 
 
 @router.post("/{id}/rerun", status_code=201, responses={**SAME_KEY, **documented(404, 409)})

@@ -25,8 +25,6 @@ MAX_CHECKPOINT = 1024**4
 MAX_KEY = 200
 MOST_DIGITS = 20
 MOST_SEGMENTS = 2**31
-PLAIN = r"^[^\x00]*$"
-"""Texts that every database can hold."""
 
 _VISIBLE = re.compile(r"[\x21-\x7e]+")
 

@@ -15,10 +15,11 @@ from crucible.control import service
 from crucible.core.errors import BadInput, CrucibleError
 from crucible.core.openid import VERIFIER_PATTERN
 from crucible.core.people import LONGEST_PASSWORD, MAX_USER
+from crucible.core.requests import PLAIN
 from crucible.core.views.people import LinkView, TokenView, WaysView
 from crucible.server.auth import COOKIE
 from crucible.server.context import Control, Server, Who
-from crucible.server.limits import PLAIN, whole
+from crucible.server.limits import whole
 from crucible.server.openid import PATH as OPENID
 from crucible.server.pages import login_form, remember, told
 from crucible.server.pages import page as _html

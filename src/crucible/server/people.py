@@ -8,8 +8,8 @@ from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
-from crucible.core.openid import MAX_SUBJECT
-from crucible.core.people import LONGEST_PASSWORD, MAX_EMAIL, MAX_PROJECT, MAX_USER, SHORTEST_PASSWORD, Role
+from crucible.core.people import MAX_PROJECT, MAX_USER, Role
+from crucible.core.requests import PLAIN, Email, Password, UserChange
 from crucible.core.views.frames import MAX_OFFSET
 from crucible.core.views.people import (
     DeedPage,
@@ -22,7 +22,7 @@ from crucible.core.views.people import (
     UserView,
 )
 from crucible.server.context import Control, Who
-from crucible.server.limits import PLAIN, PageSize
+from crucible.server.limits import PageSize
 from crucible.server.problems import documented
 
 MAX_ABOUT = 1000
@@ -31,9 +31,6 @@ router = APIRouter(prefix="/api/v1", tags=["people"])
 
 UserName = Annotated[str, Path(min_length=1, max_length=MAX_USER)]
 ProjectName = Annotated[str, Path(min_length=1, max_length=MAX_PROJECT)]
-Password = Annotated[str, Field(max_length=LONGEST_PASSWORD, description=f"at least {SHORTEST_PASSWORD} characters")]
-
-Email = Annotated[str, Field(max_length=MAX_EMAIL)]
 
 
 class _Wish(BaseModel):
@@ -45,19 +42,6 @@ class NewUser(_Wish):
     admin: Annotated[bool, Field(description="may do everything, everywhere")] = False
     password: Password | None = None
     email: Annotated[Email | None, Field(description="by which he signs in with the OpenID provider")] = None
-
-
-class UserChange(_Wish):
-    admin: bool | None = None
-    disabled: Annotated[bool | None, Field(description="true also ends all of the user's tokens and sessions")] = None
-    password: Password | None = None
-    old_password: Annotated[
-        str | None, Field(max_length=LONGEST_PASSWORD, description="for a new password of one's own")
-    ] = None
-    email: Annotated[Email | None, Field(description="an empty one takes it away")] = None
-    subject: Annotated[
-        str | None, Field(max_length=MAX_SUBJECT, description="the OpenID provider's own name for him")
-    ] = None
 
 
 class NewProject(_Wish):
@@ -93,16 +77,7 @@ async def change_user(name: UserName, wish: UserChange, control: Control, who: W
 
     A new e-mail address has the user tied anew to a person of the OpenID provider, at the next sign-in with it.
     """
-    return await control.people.change_user(
-        who,
-        name,
-        admin=wish.admin,
-        disabled=wish.disabled,
-        password=wish.password,
-        old_password=wish.old_password,
-        email=wish.email,
-        subject=wish.subject,
-    )
+    return await control.people.change_user(who, name, wish)
 
 
 @router.get("/projects")

@@ -8,40 +8,22 @@ from fastapi import APIRouter, Body, Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 
-from crucible.core.people import MAX_PROJECT, MAX_USER, Permission
+from crucible.core.requests import PLAIN, NewToken
 from crucible.core.views.people import RevokedView, TokenPage, TokenView
 from crucible.server.context import Control, JobRef, Server, Who
-from crucible.server.limits import PLAIN
 from crucible.server.problems import documented
 from crucible.server.proxies import own_address
 
-DAY = 86400.0
-LONGEST_DAYS, LONGEST_SHARE_HOURS = 3650.0, 24 * 90.0
+LONGEST_SHARE_HOURS = 24 * 90.0
 
 router = APIRouter(prefix="/api/v1", tags=["tokens"])
 
 TokenRef = Annotated[str, Path(min_length=1, max_length=64, description="the id of a token, or its ending")]
 
 
-class _Wish(BaseModel):
+class Sharing(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-
-class NewToken(_Wish):
-    """It never reaches further than the token it is made with."""
-
-    name: Annotated[str, Field(min_length=1, max_length=100, pattern=PLAIN, description="what it is for")]
-    scopes: Annotated[frozenset[Permission], Field(min_length=1)] = frozenset({Permission.READ, Permission.WRITE})
-    days: Annotated[float | None, Field(gt=0, le=LONGEST_DAYS, description="null: until it is revoked")] = 90.0
-    project: Annotated[
-        str | None, Field(min_length=1, max_length=MAX_PROJECT, pattern=PLAIN, description="hold it to one")
-    ] = None
-    user: Annotated[
-        str | None, Field(min_length=1, max_length=MAX_USER, pattern=PLAIN, description="for administrators")
-    ] = None
-
-
-class Sharing(_Wish):
     name: Annotated[str, Field(min_length=1, max_length=100, pattern=PLAIN)] = "share link"
     hours: Annotated[float, Field(gt=0, le=LONGEST_SHARE_HOURS)] = 24.0
 
@@ -60,10 +42,7 @@ async def list_tokens(
 @router.post("/tokens", status_code=201, responses=documented(404))
 async def create(wish: NewToken, control: Control, who: Who) -> TokenView:
     """A new token. It stands in this answer, as `token`, and nowhere else."""
-    seconds = None if wish.days is None else wish.days * DAY
-    return await control.tokens.create(
-        who, wish.name, scopes=wish.scopes, seconds=seconds, project=wish.project, user=wish.user
-    )
+    return await control.tokens.create(who, wish)
 
 
 @router.delete("/tokens/{token}", responses=documented(404))

@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends, Path, Query, WebSocket
-from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from crucible.control.resources.jobs import Submitted
@@ -20,6 +19,7 @@ from crucible.control.training import execution_id
 from crucible.core.errors import NotFound
 from crucible.core.ids import ALPHABET
 from crucible.core.people import Identity
+from crucible.core.requests import TrainingResumption
 from crucible.core.training import Prepared, TrainingRequest, no_model, order_of, prepare, wishes_of
 from crucible.core.views.frames import Cursors
 from crucible.core.views.training import EndingView, ExecutionView, NewestView, OutputView, RecordView
@@ -105,15 +105,6 @@ async def show(job_id: TrainingRef, control: Control, who: Who) -> RecordView:
     return await control.jobs.training_record(who, job_of(job_id))
 
 
-class TrainingResumption(BaseModel):
-    """From where a training job goes on, and on which executor; the newest checkpoint and its own unless given."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    resume_from: Annotated[str | None, Field(min_length=1, max_length=1024)] = None
-    executor: Annotated[str | None, Field(min_length=1, max_length=200)] = None
-
-
 _AS_IT_WAS = TrainingResumption()
 
 
@@ -127,8 +118,8 @@ async def resume(
     """
     job = await control.jobs.find(who, job_of(job_id))
     kept = [item for item in (await control.checkpoints.list_checkpoints(who, job)).items if item.kept]
-    begun = wish.resume_from or (kept[0].id if kept else None)
-    view = await control.jobs.resume(who, job, checkpoint=begun, backend=wish.executor)
+    begun = wish.checkpoint or (kept[0].id if kept else None)
+    view = await control.jobs.resume(who, job, wish.model_copy(update={"checkpoint": begun}))
     return ExecutionView(job_id=job, execution_id=execution_id(view), resume_from=begun)
 
 

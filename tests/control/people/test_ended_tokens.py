@@ -15,6 +15,7 @@ from crucible.control.db import schema as t
 from crucible.control.people import tokens
 from crucible.core.errors import NotFound
 from crucible.core.people import OWNER, Permission
+from crucible.core.requests import NewToken
 from crucible.core.retention import DAY
 
 OLD = tokens.KEPT_AFTER + 1
@@ -30,12 +31,12 @@ async def add(
     """`expires` and `revoked` are seconds before now."""
     now, made = rig.clock.now(), rig.clock.now() - 1000 * DAY
     seconds = None if expires is None else now - expires - made
-    new = tokens.NewToken(f"tok-{name}", name, via, frozenset(), seconds)
+    id = f"tok-{name}"
 
     def insert(conn: Any) -> None:
-        tokens.issue(conn, OWNER, new, made)
+        tokens.issue(conn, OWNER, id, made, name=name, via=via, scopes=frozenset(), seconds=seconds)
         ended = None if revoked is None else now - revoked
-        conn.execute(update(t.tokens).where(t.tokens.c.id == new.id).values(revoked_at=ended))
+        conn.execute(update(t.tokens).where(t.tokens.c.id == id).values(revoked_at=ended))
 
     await rig.ports.db.write(insert)
 
@@ -64,7 +65,7 @@ async def test_those_that_ended_long_ago_go_and_the_others_stay(holding: Rig) ->
 
 async def test_what_was_done_with_them_stays(holding: Rig, town: Town) -> None:
     scopes = frozenset({Permission.READ})
-    made = await town.control.tokens.create(OWNER, "laptop", scopes=scopes, seconds=60.0, user="member")
+    made = await town.control.tokens.create(OWNER, NewToken(name="laptop", scopes=scopes, days=60 / DAY, user="member"))
     before = await holding.rows(t.audit)
     assert any(row["target"] == made.id for row in before)
     holding.clock.move(60 + OLD)

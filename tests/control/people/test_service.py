@@ -14,6 +14,7 @@ from crucible.control.service import Control
 from crucible.core.errors import BadInput, Conflict, Forbidden, NotFound, RefusedByPolicy
 from crucible.core.jobfilter import JobFilter
 from crucible.core.people import OWNER, Permission, Role
+from crucible.core.requests import Resumption, UserChange
 
 
 async def test_a_user_sees_the_jobs_of_his_projects_only(town: Town) -> None:
@@ -139,13 +140,13 @@ async def test_nor_do_they_by_being_resumed_there(rig: Rig, town: Town) -> None:
     job, member = await ended(careful), await town.identity("member")
     for backend in (None, rig.backend.name):
         with pytest.raises(RefusedByPolicy, match="several users"):
-            await careful.jobs.resume(member, job, checkpoint=None, backend=backend)
-    assert (await careful.jobs.resume(OWNER, job, checkpoint=None, backend=None)).status != "cancelled"
+            await careful.jobs.resume(member, job, Resumption(backend=backend))
+    assert (await careful.jobs.resume(OWNER, job, Resumption())).status != "cancelled"
 
 
 async def test_who_resumed_a_job_is_written_down(town: Town) -> None:
     job, member = await ended(town.control), await town.identity("member")
-    await town.control.jobs.resume(member, job, checkpoint=None, backend=None)
+    await town.control.jobs.resume(member, job, Resumption())
     newest = (await town.control.people.audit(OWNER, project="alpha", before=None, limit=1)).items
     [(user, action, target)] = [(item.user, item.action, item.target) for item in newest]
     assert (user, action, target) == ("member", "job.resume", job)
@@ -161,7 +162,7 @@ async def test_what_the_owner_does_with_a_job_of_another_is_written_down_and_wit
     his = (await town.control.jobs.submit(OWNER, job_spec(cpus=4), None)).view.id
     for job in (theirs, his):
         await town.control.jobs.cancel(OWNER, job)
-        await town.control.jobs.resume(OWNER, job, checkpoint=None, backend=None)
+        await town.control.jobs.resume(OWNER, job, Resumption())
     assert {("owner", "job.cancel", theirs), ("owner", "job.resume", theirs)} <= set(await actions())
     assert not [target for _, action, target in await actions() if action.startswith("job.") and target == his]
 
@@ -261,7 +262,7 @@ async def test_a_project_has_its_own_record_in_pages(town: Town) -> None:
 
 async def test_the_owner_cannot_be_changed(town: Town) -> None:
     with pytest.raises(Conflict):
-        await town.control.people.change_user(OWNER, "owner", disabled=True)
+        await town.control.people.change_user(OWNER, "owner", UserChange(disabled=True))
 
 
 async def test_an_address_is_one_users(town: Town) -> None:
@@ -270,14 +271,14 @@ async def test_an_address_is_one_users(town: Town) -> None:
     with pytest.raises(Conflict, match="another user's"):
         await people.add_user(OWNER, "bob", email="ada@example.org")
     with pytest.raises(Conflict):
-        await people.change_user(OWNER, "viewer", email="ADA@example.org")
-    again = await people.change_user(OWNER, "ada", email="ada@example.org")
+        await people.change_user(OWNER, "viewer", UserChange(email="ADA@example.org"))
+    again = await people.change_user(OWNER, "ada", UserChange(email="ada@example.org"))
     assert (again.email, again.tied) == ("ada@example.org", False)
-    await people.change_user(OWNER, "ada", email="")
-    assert (await people.change_user(OWNER, "viewer", email="ada@example.org")).email == "ada@example.org"
+    await people.change_user(OWNER, "ada", UserChange(email=""))
+    assert (await people.change_user(OWNER, "viewer", UserChange(email="ada@example.org"))).email == "ada@example.org"
 
 
 async def test_nobody_sets_his_own_address(town: Town) -> None:
     for name in ("viewer", "manager"):
         with pytest.raises(Forbidden):
-            await town.control.people.change_user(await town.identity(name), name, email="root@example.org")
+            await town.control.people.change_user(await town.identity(name), name, UserChange(email="root@example.org"))

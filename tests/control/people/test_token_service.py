@@ -10,6 +10,7 @@ from tests.control.world import job_spec
 from crucible.control.db import schema as t
 from crucible.core.errors import Forbidden, NotFound
 from crucible.core.people import OWNER, Permission, Role, Via
+from crucible.core.requests import DAY, NewToken, UserChange
 
 READ = frozenset({Permission.READ})
 
@@ -30,7 +31,7 @@ async def test_the_token_is_not_in_the_database(town: Town) -> None:
 
 
 async def test_it_ends_when_its_time_is_over(town: Town) -> None:
-    token = await token_of(town.control, "member", seconds=60.0)
+    token = await token_of(town.control, "member", days=60 / DAY)
     town.rig.clock.time += 59
     assert await town.control.tokens.identify(token)
     town.rig.clock.time += 1
@@ -45,8 +46,8 @@ async def test_it_ends_when_it_is_revoked_and_again_is_harmless(town: Town) -> N
 
 
 async def test_it_ends_with_its_user(town: Town) -> None:
-    await town.control.people.change_user(OWNER, "member", disabled=True)
-    await town.control.people.change_user(OWNER, "member", disabled=False)
+    await town.control.people.change_user(OWNER, "member", UserChange(disabled=True))
+    await town.control.people.change_user(OWNER, "member", UserChange(disabled=False))
     assert await town.control.tokens.identify(town.tokens["member"]) is None
 
 
@@ -77,13 +78,13 @@ async def test_a_token_makes_none_that_reaches_further(town: Town) -> None:
     assert narrow
     assert held
     with pytest.raises(Forbidden):
-        await tokens.create(narrow, "more", scopes=frozenset({Permission.WRITE}), seconds=None)
+        await tokens.create(narrow, NewToken(name="more", scopes=frozenset({Permission.WRITE}), days=None))
     with pytest.raises(Forbidden):
-        await tokens.create(held, "more", scopes=READ, seconds=None)
+        await tokens.create(held, NewToken(name="more", scopes=READ, days=None))
     with pytest.raises(Forbidden):
-        await tokens.create(narrow, "for another", scopes=READ, seconds=None, user="viewer")
+        await tokens.create(narrow, NewToken(name="for another", scopes=READ, days=None, user="viewer"))
     with pytest.raises(NotFound):
-        await tokens.create(narrow, "elsewhere", scopes=READ, seconds=None, project="beta")
+        await tokens.create(narrow, NewToken(name="elsewhere", scopes=READ, days=None, project="beta"))
 
 
 async def test_lists_show_ones_own_and_everybodys_to_administrators(town: Town) -> None:
@@ -104,8 +105,8 @@ async def test_what_ended_long_ago_is_not_listed(town: Town) -> None:
         page = await tokens.list_tokens(who)
         return sorted(item.state for item in page.items if item.name in ("short", "ended"))
 
-    await tokens.create(who, "short", scopes=READ, seconds=60.0)
-    ended = await tokens.create(who, "ended", scopes=READ, seconds=None)
+    await tokens.create(who, NewToken(name="short", scopes=READ, days=60 / DAY))
+    ended = await tokens.create(who, NewToken(name="ended", scopes=READ, days=None))
     await tokens.revoke(who, ended.id)
     town.rig.clock.time += 29 * 86400
     assert await states() == ["expired", "revoked"]

@@ -11,7 +11,6 @@ import structlog
 from sqlalchemy import Connection
 
 from crucible.control.people import audit, passwords, tokens, users
-from crucible.control.people.tokens import NewToken
 from crucible.control.ports import Ports
 from crucible.core.errors import Forbidden, NotAllowed, NotFound
 from crucible.core.ids import Prefix
@@ -88,8 +87,10 @@ class Login:
         """Return a code that is good for one login within a few minutes."""
         if who.via not in (Via.OWNER, Via.TOKEN) or who.project is not None or who.scopes != EVERY_PERMISSION:
             raise who.beyond_token(Permission.OPERATE, None)
-        new = NewToken(self._ports.ids.new(Prefix.TOKEN), "login link", tokens.LOGIN, who.scopes, LINK_SECONDS)
-        return await self._ports.write(lambda conn, now: tokens.issue(conn, who, new, now))
+        id, link = self._ports.ids.new(Prefix.TOKEN), {"name": "login link", "via": tokens.LOGIN}
+        return await self._ports.write(
+            lambda conn, now: tokens.issue(conn, who, id, now, **link, scopes=who.scopes, seconds=LINK_SECONDS)
+        )
 
     async def redeem(self, code: str) -> TokenView:
         """Return a session for a login link, or the share link itself: it shows its job as often as it is opened.

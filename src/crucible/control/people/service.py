@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from sqlalchemy import Connection
 
-from crucible.control.people import audit, passwords, projects, users
-from crucible.control.people.changes import UserChange
+from crucible.control.people import audit, changes, passwords, projects, users
 from crucible.control.people.login import Login
 from crucible.control.ports import Ports
 from crucible.control.resources.access import Access
@@ -26,6 +25,7 @@ from crucible.core.people import (
     checked_project,
     checked_user,
 )
+from crucible.core.requests import UserChange
 from crucible.core.views.people import (
     DeedPage,
     MemberPage,
@@ -75,25 +75,14 @@ class People:
 
         return await self._ports.write(add)
 
-    async def change_user(
-        self,
-        who: Identity,
-        name: str,
-        *,
-        admin: bool | None = None,
-        disabled: bool | None = None,
-        password: str | None = None,
-        old_password: str | None = None,
-        email: str | None = None,
-        subject: str | None = None,
-    ) -> UserView:
+    async def change_user(self, who: Identity, name: str, change: UserChange) -> UserView:
         """Change a user. They may change their own password, if they know it; all else is for administrators.
 
         A disabled user's tokens end. `subject` ties them to a person of the OpenID provider by the provider's own name
         for that person; a new address (none at all: an empty one) undoes that. Either ends their tokens too.
         """
         own = name == who.name and who.via in (Via.OWNER, Via.SESSION)
-        if not own or any(wish is not None for wish in (admin, disabled, email, subject)):
+        if not own or any(wish is not None for wish in (change.admin, change.disabled, change.email, change.subject)):
             who.need(Permission.OPERATE)
         if name == OWNER.name:
             raise Conflict(
@@ -101,12 +90,13 @@ class People:
                 why="He is whoever holds the state folder.",
                 fix="Make a user of your own with `crucible users add NAME`, and change that one.",
             )
-        if password is not None and name == who.name:
-            await self._login.confirm(name, old_password)
-        kept = None if password is None else await self._hashed(password)
-        issuer = "" if subject is None else self._login.openid.issuer
-        change = UserChange(admin, disabled, kept, email, subject, issuer)
-        return await self._ports.write(lambda conn, now: change.make(conn, who, name, now))
+        if change.password is not None and name == who.name:
+            await self._login.confirm(name, change.old_password)
+        kept = None if change.password is None else await self._hashed(change.password)
+        issuer = "" if change.subject is None else self._login.openid.issuer
+        return await self._ports.write(
+            lambda conn, now: changes.change_user(conn, who, name, change, now, password=kept, issuer=issuer)
+        )
 
     async def me(self, who: Identity) -> MeView:
         visible = await self._ports.db.read(lambda conn: projects.list_projects(conn, who.projects(Permission.READ)))

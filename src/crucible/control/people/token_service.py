@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import Connection
 
 from crucible.control.people import audit, tokens
-from crucible.control.people.tokens import NewToken
 from crucible.control.ports import Ports
 from crucible.control.resources.access import Access
 from crucible.core.ids import Prefix
 from crucible.core.people import Identity, Permission, Via
+from crucible.core.requests import NewToken
 from crucible.core.views.people import RevokedView, TokenPage, TokenView
 
 
@@ -37,34 +39,33 @@ class Tokens:
         user, now = None if all else who.user, self._ports.clock.now()
         return TokenPage(items=tuple(await self._ports.db.read(lambda conn: tokens.list_tokens(conn, user, now))))
 
-    async def create(
-        self,
-        who: Identity,
-        name: str,
-        *,
-        scopes: frozenset[Permission],
-        seconds: float | None,
-        project: str | None = None,
-        user: str | None = None,
-    ) -> TokenView:
+    async def create(self, who: Identity, new: NewToken) -> TokenView:
         """Return a new token; only this view has the token itself. It never reaches further than the caller."""
         _refuse_share_link(who)
-        if user not in (None, who.name):
+        if new.user not in (None, who.name):
             who.need(Permission.OPERATE)
-        wider = scopes - who.scopes
-        if wider or who.project not in (None, project):
-            raise who.beyond_token(next(iter(sorted(wider)), Permission.READ), project)
-        if project is not None:
-            await self._access.need_project(who, project)
-        new = NewToken(self._new_id(), name, Via.TOKEN.value, scopes, seconds, project=project, user=user)
-        return await self._ports.write(lambda conn, now: tokens.issue(conn, who, new, now))
+        wider = new.scopes - who.scopes
+        if wider or who.project not in (None, new.project):
+            raise who.beyond_token(next(iter(sorted(wider)), Permission.READ), new.project)
+        if new.project is not None:
+            await self._access.need_project(who, new.project)
+        return await self._issue(
+            who,
+            name=new.name,
+            via=Via.TOKEN.value,
+            scopes=new.scopes,
+            seconds=new.seconds,
+            project=new.project,
+            user=new.user,
+        )
 
     async def share(self, who: Identity, job: str, project: str, name: str, seconds: float) -> TokenView:
         """Return a token that shows one job and nothing else; `job` was found for the caller."""
         who.need(Permission.WRITE, project)
         read = frozenset({Permission.READ})
-        new = NewToken(self._new_id(), name, Via.SHARE.value, read, seconds, project=project, job=job)
-        return await self._ports.write(lambda conn, now: tokens.issue(conn, who, new, now))
+        return await self._issue(
+            who, name=name, via=Via.SHARE.value, scopes=read, seconds=seconds, project=project, job=job
+        )
 
     async def revoke(self, who: Identity, ref: str) -> RevokedView:
         """End a token. Again is harmless. Administrators may end anybody's."""
@@ -80,8 +81,9 @@ class Tokens:
 
         return await self._ports.write(end)
 
-    def _new_id(self) -> str:
-        return self._ports.ids.new(Prefix.TOKEN)
+    async def _issue(self, who: Identity, **of: Any) -> TokenView:
+        id = self._ports.ids.new(Prefix.TOKEN)
+        return await self._ports.write(lambda conn, now: tokens.issue(conn, who, id, now, **of))
 
 
 def _refuse_share_link(who: Identity) -> None:

@@ -56,22 +56,6 @@ _FORGET = Statement(
 )
 
 
-@dataclass(frozen=True)
-class NewToken:
-    """`seconds` None: it does not expire. `project` and `job` restrict it to one. `user`: its holder's name (default:
-    whoever creates it).
-    """
-
-    id: str
-    name: str
-    via: str
-    scopes: frozenset[Permission]
-    seconds: float | None
-    project: str | None = None
-    job: str | None = None
-    user: str | None = None
-
-
 def make() -> Secret:
     """256 random bits; guessing one is hopeless, so a plain hash of it is safe to keep."""
     return Secret(PREFIX + secrets.token_urlsafe(32))
@@ -81,41 +65,60 @@ def digest(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
-def issue(conn: Connection, who: Identity, new: NewToken, now: float) -> TokenView:
-    """Store a token and note who created it. The token itself is in this view and nowhere else."""
+def issue(
+    conn: Connection,
+    who: Identity,
+    id: str,
+    now: float,
+    *,
+    name: str,
+    via: str,
+    scopes: frozenset[Permission],
+    seconds: float | None,
+    project: str | None = None,
+    job: str | None = None,
+    user: str | None = None,
+) -> TokenView:
+    """Store a token and note who created it. The token itself is in this view and nowhere else.
+
+    `seconds` None: it does not expire. `project` and `job` restrict it to one. `user`: its holder's name (default:
+    whoever creates it).
+    """
     users.ensure_owner(conn, now)
-    secret, scopes = make(), sorted(new.scopes)
-    ends_at = None if new.seconds is None else now + min(new.seconds, LONGEST)
+    secret, allowed = make(), sorted(scopes)
+    ends_at = None if seconds is None else now + min(seconds, LONGEST)
     _ADD.run(
         conn,
-        id=new.id,
-        user=who.user if new.user is None else users.named(conn, new.user)["id"],
-        name=new.name,
-        via=new.via,
+        id=id,
+        user=who.user if user is None else users.named(conn, user)["id"],
+        name=name,
+        via=via,
         digest=digest(secret.reveal()),
-        scopes=" ".join(scopes),
-        project=new.project,
-        job=new.job,
+        scopes=" ".join(allowed),
+        project=project,
+        job=job,
         created_at=now,
         expires_at=ends_at,
     )
-    noted = {"name": new.name, "scopes": scopes}
-    audit.note(conn, who, f"{new.via}.create", new.id, now, project=new.project, data=noted)
+    noted = {"name": name, "scopes": allowed}
+    audit.note(conn, who, f"{via}.create", id, now, project=project, data=noted)
     return TokenView(
-        id=new.id,
-        name=new.name,
-        via=new.via,
-        user=new.user or who.name,
-        scopes=tuple(scopes),
-        project=new.project,
-        job=new.job,
+        id=id,
+        name=name,
+        via=via,
+        user=user or who.name,
+        scopes=tuple(allowed),
+        project=project,
+        job=job,
         expires_at=iso(ends_at),
         token=secret.reveal(),
     )
 
 
 def start_session(conn: Connection, who: Identity, token: str, now: float) -> TokenView:
-    return issue(conn, who, NewToken(token, "session", Via.SESSION.value, who.scopes, SESSION_SECONDS), now)
+    return issue(
+        conn, who, token, now, name="session", via=Via.SESSION.value, scopes=who.scopes, seconds=SESSION_SECONDS
+    )
 
 
 @dataclass(frozen=True)

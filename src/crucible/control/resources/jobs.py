@@ -19,6 +19,7 @@ from crucible.control.unit import Unit
 from crucible.core.errors import CrucibleError
 from crucible.core.jobfilter import JobFilter
 from crucible.core.people import Identity, Permission
+from crucible.core.requests import Resumption
 from crucible.core.spec import JobSpec
 from crucible.core.views.comparisons import ComparisonView
 from crucible.core.views.jobs import HealthView, JobPage, JobView
@@ -158,13 +159,13 @@ class Jobs:
         views = {view.id: view for view in await self._views(ids)}
         return [views[job] if isinstance(job, str) else job for job in found]
 
-    async def resume(self, who: Identity, ref: str, *, checkpoint: str | None, backend: str | None) -> JobView:
+    async def resume(self, who: Identity, ref: str, wish: Resumption) -> JobView:
         """Reopen a job that has ended, from a checkpoint (default: the newest), perhaps on another backend.
 
         Raises Conflict while it has not ended, NotFound for a checkpoint that it does not have.
         """
         job = await self._access.writable(who, ref)
-        await self._parts.revival.resume(job, checkpoint, backend, who)
+        await self._parts.revival.resume(job, wish.checkpoint, wish.backend, who)
         self._announce_jobs()
         return await self._view(job)
 

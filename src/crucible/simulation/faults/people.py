@@ -10,6 +10,7 @@ from crucible.control.marks import ARRIVAL_SECONDS
 from crucible.core.errors import CrucibleError
 from crucible.core.offers import Market
 from crucible.core.people import OWNER
+from crucible.core.requests import Resumption
 from crucible.core.resources import GiB, Resources
 from crucible.core.spec import JobSpec, Keeping, Retries
 from crucible.simulation.faults.crew import Crew
@@ -115,7 +116,7 @@ class People:
                 self._truth.cancel(job)
             elif wish == "resume":
                 self._truth.resume(job)
-                await self._door.ask(lambda control: control.jobs.resume(OWNER, job, checkpoint=None, backend=None))
+                await self._door.ask(lambda control: control.jobs.resume(OWNER, job, Resumption()))
             else:
                 await self._door.ask(lambda control: control.checkpoints.request(OWNER, job))
             self._trace("people", f"{wish} {job}")

@@ -17,6 +17,7 @@ from crucible.control.people.openid.transport import RETRY_SECONDS, ProviderTrou
 from crucible.core.errors import BadInput, Conflict, CrucibleError, Forbidden, NotAllowed
 from crucible.core.openid import Answer, Command, challenge_of
 from crucible.core.people import OWNER, Role, Via
+from crucible.core.requests import UserChange
 
 VERIFIER = "v" * 64
 COMMAND = Command(43210, challenge_of(VERIFIER), "echo-1")
@@ -73,7 +74,7 @@ async def test_somebody_else_who_got_his_address_does_not_come_in(house: Gatehou
 
 async def test_a_new_address_ties_anew(house: Gatehouse) -> None:
     before = await house.sign_in()
-    await house.town.control.people.change_user(OWNER, "ada", email="ada@example.org")
+    await house.town.control.people.change_user(OWNER, "ada", UserChange(email="ada@example.org"))
     assert before.session is not None
     assert await house.town.control.tokens.identify(str(before.session.token)) is None, "who was tied is out"
     house.provider.person = {**ADA, "sub": "another"}
@@ -139,13 +140,13 @@ async def test_unknown_and_disabled_users_get_the_same_answer(house: Gatehouse) 
         if tied:
             house.provider.person = ADA
             await house.sign_in()
-        await house.town.control.people.change_user(OWNER, "ada", disabled=True)
+        await house.town.control.people.change_user(OWNER, "ada", UserChange(disabled=True))
         for person in (ADA, EVE):
             house.provider.person = person
             with pytest.raises(Forbidden) as caught:
                 await house.sign_in()
             told.append((caught.value.what, caught.value.why, caught.value.fix, caught.value.data))
-        await house.town.control.people.change_user(OWNER, "ada", disabled=False)
+        await house.town.control.people.change_user(OWNER, "ada", UserChange(disabled=False))
     assert all(words == told[0] for words in told)
 
 
@@ -167,7 +168,7 @@ async def test_domains_are_compared_whole(house: Gatehouse, email: str) -> None:
 
 
 async def test_an_administrator_stays_one(house: Gatehouse) -> None:
-    await house.town.control.people.change_user(OWNER, "ada", admin=True)
+    await house.town.control.people.change_user(OWNER, "ada", UserChange(admin=True))
     assert (await house.who(await house.sign_in())).admin
 
 
@@ -523,7 +524,7 @@ async def test_a_code_is_good_for_minutes(house: Gatehouse) -> None:
 
 async def test_a_user_who_was_disabled_meanwhile(house: Gatehouse) -> None:
     code = await handed(house)
-    await house.town.control.people.change_user(OWNER, "ada", disabled=True)
+    await house.town.control.people.change_user(OWNER, "ada", UserChange(disabled=True))
     with pytest.raises(NotAllowed):
         await house.login.fetch(code, VERIFIER)
 
@@ -543,22 +544,24 @@ async def test_a_commands_code_is_no_login_link_and_no_token(house: Gatehouse) -
 
 async def test_a_user_is_tied_by_the_providers_name_for_him(house: Gatehouse) -> None:
     people = house.town.control.people
-    await people.change_user(OWNER, "viewer", subject="0815")
+    await people.change_user(OWNER, "viewer", UserChange(subject="0815"))
     house.provider.person = {"sub": "0815"}
     assert (await house.sign_in()).user == "viewer"
     with pytest.raises(Conflict, match="'viewer' here"):
-        await people.change_user(OWNER, "member", subject="0815")
-    await people.change_user(OWNER, "viewer", email="")
+        await people.change_user(OWNER, "member", UserChange(subject="0815"))
+    await people.change_user(OWNER, "viewer", UserChange(email=""))
     with pytest.raises(Forbidden):
         await house.sign_in()
 
 
-@pytest.mark.parametrize("subject", ["", "x" * 256, "ä", "\x00"])
+@pytest.mark.parametrize("subject", ["", "ä", "\x00"])
 async def test_subjects_that_are_none(house: Gatehouse, subject: str) -> None:
     with pytest.raises(BadInput, match="no subject"):
-        await house.town.control.people.change_user(OWNER, "viewer", subject=subject)
+        await house.town.control.people.change_user(OWNER, "viewer", UserChange(subject=subject))
 
 
 async def test_nobody_ties_himself(house: Gatehouse) -> None:
     with pytest.raises(Forbidden):
-        await house.town.control.people.change_user(await house.town.identity("viewer"), "viewer", subject="0815")
+        await house.town.control.people.change_user(
+            await house.town.identity("viewer"), "viewer", UserChange(subject="0815")
+        )
