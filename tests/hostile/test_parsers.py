@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 from tests.scale import Scale
 from tests.wire.sound import ENTRIES, packed
 
@@ -42,7 +43,8 @@ from crucible.core.errors import BadInput, CrucibleError
 from crucible.core.jobfilter import JobFilter
 from crucible.core.resources import parse_duration, parse_memory
 from crucible.core.tags import parse_tag
-from crucible.server.filters import read_filter
+from crucible.server.failures import bad_fields
+from crucible.server.filters import JobQuery
 from crucible.server.ranges import RangeNotThere, parse_range
 from crucible.wire import crypto, mailbox
 from crucible.wire.desired import Assignment, BadDesired, Desired, decode_desired, encode_desired
@@ -140,7 +142,10 @@ def backed_up(data: bytes, folder: Path) -> None:
 def filtered(data: bytes) -> None:
     given = json.loads(data)
     if isinstance(given, dict):
-        read_filter(given)
+        try:
+            JobQuery.model_validate(given)
+        except ValidationError as error:
+            raise bad_fields(error.errors()) from error
 
 
 def sought(data: bytes) -> None:

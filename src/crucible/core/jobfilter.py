@@ -21,6 +21,9 @@ MAX_TEXT = 200
 ANY_ENDING = "*"
 """At the end of a name: what begins so, instead of what has it anywhere."""
 
+_REPEATED = "repeated, or with commas"
+_TIME = "ISO 8601 (UTC unless it says a zone) or seconds since 1970"
+
 Word = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00]*$")]
 Words = Annotated[tuple[Word, ...], Field(max_length=MAX_VALUES)]
 Text = Annotated[str, Field(min_length=1, max_length=MAX_TEXT, pattern=r"^[^\x00]*$")]
@@ -32,21 +35,22 @@ class JobFilter(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True)
 
-    status: Words = ()
-    active: bool = False
-    backend: Words = ()
-    kind: Words = ()
-    project: Words = ()
-    name: Text | None = None
-    """A part of the name in any case; its beginning where it ends with `*`."""
-    named: Text | None = None
-    """The whole name, as it is written."""
-    tag: Annotated[tuple[TagText, ...], Field(max_length=MAX_VALUES)] = ()
-    """`key=value`, or `key` with any value."""
-    text: Text | None = None
-    """A part of the name, the command or the path of the code, in any case."""
-    created_after: datetime | None = None
-    created_before: datetime | None = None
+    status: Annotated[Words, Field(description=f"any of {', '.join(Status)}; {_REPEATED}")] = ()
+    active: Annotated[bool, Field(description="only jobs that have not ended")] = False
+    backend: Annotated[Words, Field(description=f"any of these; {_REPEATED}")] = ()
+    kind: Annotated[Words, Field(description=f"any of {', '.join(Kind)}; {_REPEATED}")] = ()
+    project: Annotated[Words, Field(description=f"any of these; {_REPEATED}")] = ()
+    name: Annotated[Text | None, Field(description="a part of the name, or its beginning and `*`; in any case")] = None
+    named: Annotated[Text | None, Field(description="the whole name, as it is written")] = None
+    tag: Annotated[
+        tuple[TagText, ...],
+        Field(max_length=MAX_VALUES, description="`key=value`, or `key` with any value; all of them"),
+    ] = ()
+    text: Annotated[
+        Text | None, Field(description="a part of the name, the command or the path of the code, in any case")
+    ] = None
+    created_after: Annotated[datetime | None, Field(description=f"at this time or later: {_TIME}")] = None
+    created_before: Annotated[datetime | None, Field(description=f"earlier than this: {_TIME}")] = None
 
     @field_validator("status", "backend", "kind", "project", mode="before")
     @classmethod

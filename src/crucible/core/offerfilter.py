@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from crucible.core.errors import BadInput
 from crucible.core.jobfilter import Word, Words, split
@@ -39,29 +39,34 @@ def _market(value: object) -> object:
     return tuple(str(one).replace("-", "_") for one in found) if isinstance(found, tuple) else found
 
 
-Memory = Annotated[int, BeforeValidator(_bytes), Field(ge=0, le=MAX_MEMORY)]
-Several = Annotated[Words, BeforeValidator(_separated)]
-Markets = Annotated[tuple[Market, ...], BeforeValidator(_market), Field(max_length=len(Market))]
+Memory = Annotated[
+    int, Field(ge=0, le=MAX_MEMORY), BeforeValidator(_bytes), WithJsonSchema({"type": ["integer", "string"]})
+]
+Several = Annotated[Words, BeforeValidator(_separated), Field(description="any of these; repeated, or with commas")]
+Markets = Annotated[
+    tuple[Market, ...],
+    Field(max_length=len(Market), description=f"any of {', '.join(Market)}; repeated, or with commas"),
+    BeforeValidator(_market),
+]
 
 
 class OfferFilter(BaseModel):
-    """Without any field it fits every offer. `gpu`: a type, or a group of types such as `A100`.
-
-    `gpu_memory`: of each GPU. `max_price`: dollars an hour.
-    """
+    """Without any field it fits every offer."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
-    gpu: Word | None = None
-    gpus: Annotated[int, Field(ge=0, le=MAX_GPUS)] = 0
-    gpu_memory: Memory = 0
-    cpus: Annotated[float, Field(ge=0, le=MAX_CPUS)] = 0.0
-    memory: Memory = 0
+    gpu: Annotated[Word | None, Field(description="a GPU type, or a group of types such as A100")] = None
+    gpus: Annotated[int, Field(ge=0, le=MAX_GPUS, description="at least so many")] = 0
+    gpu_memory: Annotated[Memory, Field(description="of each GPU, at least: bytes, or 24GB")] = 0
+    cpus: Annotated[float, Field(ge=0, le=MAX_CPUS, description="hardware threads, at least")] = 0.0
+    memory: Annotated[Memory, Field(description="at least: bytes, or 64GB")] = 0
     provider: Several = ()
     region: Several = ()
     market: Markets = ()
-    type: Word | None = None
-    max_price: Annotated[float, Field(ge=0, le=MOST_DOLLARS)] | None = None
+    type: Annotated[Word | None, Field(description="exactly this instance type")] = None
+    max_price: Annotated[
+        Annotated[float, Field(ge=0, le=MOST_DOLLARS)] | None, Field(description="dollars an hour, at most")
+    ] = None
 
     @property
     def max_rate(self) -> int | None:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
-from fastapi import APIRouter, Depends, Path, Query
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from fastapi import APIRouter, Path, Query
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 
 from crucible.core.errors import BadInput
 from crucible.core.gpus import GPUS
 from crucible.core.jobfilter import MAX_VALUES, Word
-from crucible.core.offerfilter import OfferFilter
-from crucible.core.offers import Market
 from crucible.core.views.catalog import (
     GpuPage,
     GpuView,
@@ -23,62 +21,22 @@ from crucible.core.views.catalog import (
     TypeView,
 )
 from crucible.server.context import Control, Who
-from crucible.server.failures import bad_fields
-from crucible.server.limits import MAX_JSON, Cursor, PageSize, whole
+from crucible.server.filters import OfferQuery
+from crucible.server.limits import MAX_JSON, whole
 from crucible.server.problems import documented
 
 router = APIRouter(prefix="/api/v1/catalog", tags=["catalog"])
 
-MARKETS = tuple(market.value for market in Market)
 MOST_PERCENT = 10_000
 
 
-def _several(description: str) -> Any:
-    return Query(max_length=MAX_VALUES, description=f"{description}; repeated, or with commas")
-
-
-async def _wanted(
-    gpu: Annotated[str | None, Query(description="a GPU type, or a group of types such as A100")] = None,
-    gpus: Annotated[str | None, Query(description="at least so many")] = None,
-    gpu_memory: Annotated[str | None, Query(description="of each GPU, at least: bytes, or 24GB")] = None,
-    cpus: Annotated[str | None, Query(description="hardware threads, at least")] = None,
-    memory: Annotated[str | None, Query(description="at least: bytes, or 64GB")] = None,
-    provider: Annotated[list[str] | None, _several("any of these")] = None,
-    region: Annotated[list[str] | None, _several("any of these")] = None,
-    market: Annotated[list[str] | None, _several(f"any of {', '.join(MARKETS)}")] = None,
-    type: Annotated[str | None, Query(description="exactly this instance type")] = None,
-    max_price: Annotated[str | None, Query(description="dollars an hour, at most")] = None,
-) -> OfferFilter:
-    given = {
-        "gpu": gpu,
-        "gpus": gpus,
-        "gpu_memory": gpu_memory,
-        "cpus": cpus,
-        "memory": memory,
-        "provider": provider,
-        "region": region,
-        "market": market,
-        "type": type,
-        "max_price": max_price,
-    }
-    try:
-        return OfferFilter.model_validate({name: value for name, value in given.items() if value is not None})
-    except ValidationError as error:
-        raise bad_fields(error.errors()) from error
-
-
 @router.get("")
-async def list_offers(
-    control: Control,
-    wanted: Annotated[OfferFilter, Depends(_wanted)],
-    limit: PageSize = 50,
-    cursor: Cursor = None,
-) -> PricePage:
+async def list_offers(control: Control, wanted: Annotated[OfferQuery, Query()]) -> PricePage:
     """Offers that fit, cheapest first, with their prices' age and source; `next` is the cursor of the following page.
 
     Those of a provider that is not connected have `runnable` false and say in `why` what connects it.
     """
-    return await control.catalog.page(wanted, limit=limit, cursor=cursor)
+    return await control.catalog.page(wanted, limit=wanted.limit, cursor=wanted.cursor)
 
 
 @router.get("/gpus")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Depends
+from fastapi import APIRouter, Body, Depends, Query
 from starlette.responses import Response
 
 from crucible.control.resources.jobs import Submitted
@@ -12,8 +12,8 @@ from crucible.core.requests import Resumption
 from crucible.core.spec import JobSpec
 from crucible.core.views.jobs import JobPage, JobView
 from crucible.server.context import Control, JobRef, Who
-from crucible.server.filters import Wanted
-from crucible.server.limits import Cursor, PageSize, idempotency_key
+from crucible.server.filters import JobQuery
+from crucible.server.limits import idempotency_key
 from crucible.server.problems import documented
 
 router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"])
@@ -42,12 +42,12 @@ def located(submitted: Submitted, response: Response) -> JobView:
 
 
 @router.get("")
-async def list_jobs(wanted: Wanted, control: Control, who: Who, limit: PageSize = 50, cursor: Cursor = None) -> JobPage:
+async def list_jobs(wanted: Annotated[JobQuery, Query()], control: Control, who: Who) -> JobPage:
     """Jobs that fit every filter, newest first.
 
     `next` of the answer is the cursor of the next page, for the same filters; null on the last.
     """
-    return await control.jobs.list_jobs(who, wanted, limit=limit, cursor=cursor)
+    return await control.jobs.list_jobs(who, wanted, limit=wanted.limit, cursor=wanted.cursor)
 
 
 @router.get("/{id}", responses=documented(404, 409))
