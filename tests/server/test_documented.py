@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
+from jsonschema_rs import Draft202012Validator
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from crucible.wire import sessions as s
 
 JOB = "/api/v1/jobs/{id}"
 ALWAYS = {"401", "403", "422", "429", "500", "503", "507"}
@@ -48,3 +53,89 @@ def test_a_spec_in_a_batch_is_that_of_a_submission(document: Any) -> None:
     schemas = document["components"]["schemas"]
     assert set(schemas["Item"]["properties"]["spec"]["properties"]) == set(schemas["JobSpec"]["properties"])
     assert schemas["Batch"]["properties"]["jobs"]["maxItems"] == 500
+
+
+def test_every_answer_with_a_body_says_its_type(document: Any) -> None:
+    bare = {
+        (method, status)
+        for item in document["paths"].values()
+        for method, operation in item.items()
+        for status, told in operation["responses"].items()
+        if "content" not in told
+    }
+    assert bare == {("head", "200"), ("delete", "204"), ("post", "204"), ("get", "303"), ("get", "304")}
+
+
+@pytest.mark.parametrize(
+    ("path", "media"),
+    [
+        (f"{JOB}/logs", "text/plain"),
+        (f"{JOB}/artifacts/{{path}}", "application/octet-stream"),
+        (f"{JOB}/checkpoints/{{checkpoint}}/content", "application/octet-stream"),
+        ("/metrics", CONTENT_TYPE_LATEST),
+    ],
+)
+def test_routes_that_send_no_json(document: Any, path: str, media: str) -> None:
+    good = {
+        status: told for status, told in document["paths"][path]["get"]["responses"].items() if status in ("200", "206")
+    }
+    assert [list(told["content"]) for told in good.values()] == [[media]] * len(good)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "own"),
+    [
+        ("post", "/api/v1/jobs", "200", "201"),
+        ("post", f"{JOB}/cancel", "200", "202"),
+        ("put", "/api/v1/bundles/{sha256}", "200", "201"),
+        ("put", "/api/v1/projects/{project}/secrets/{name}", "201", "200"),
+        ("get", "/readyz", "503", "200"),
+        ("get", f"{JOB}/artifacts/{{path}}", "206", "200"),
+    ],
+)
+def test_another_status_has_the_same_content(document: Any, method: str, path: str, status: str, own: str) -> None:
+    told = document["paths"][path][method]["responses"]
+    assert told[status]["content"] == told[own]["content"]
+    assert told[status]["description"] != told[own]["description"]
+
+
+OPENINGS = [
+    s.Command(("ls", "-l"), s.Size(24, 80), "xterm"),
+    s.Command(),
+    s.Connection(8080),
+    s.Ports(),
+]
+ENDS = [
+    s.Over(code=0),
+    s.Over(signal=9, job_ended=True),
+    s.Over(ports=(80, 81)),
+    s.Over(problem=s.Problem("x", 404, "No.")),
+]
+
+
+def fits(document: Any, name: str, frame: dict[str, Any]) -> bool:
+    schema = {"$ref": f"#/components/schemas/{name}", "components": document["components"]}
+    return Draft202012Validator(schema).is_valid(frame)
+
+
+@pytest.mark.parametrize("wanted", OPENINGS)
+def test_a_session_opens_as_documented(document: Any, wanted: s.Opening) -> None:
+    frame = json.loads(s.opening(wanted)[1:])
+    assert fits(document, "SessionOpening", frame)
+    assert not fits(document, "SessionOpening", {**frame, "kind": "dance"})
+
+
+@pytest.mark.parametrize("how", ENDS)
+def test_a_session_ends_as_documented(document: Any, how: s.Over) -> None:
+    frame = json.loads(s.over(how)[1:])
+    assert fits(document, "SessionOver", frame)
+    assert not fits(document, "SessionOver", {**frame, "code": "none"})
+
+
+def test_a_terminal_is_resized_as_documented(document: Any) -> None:
+    assert fits(document, "SessionSize", json.loads(s.resize(s.Size(50, 132))[1:]))
+
+
+def test_from_where_the_events_of_all_jobs_go_on(document: Any) -> None:
+    assert fits(document, "FeedCursor", {"after": 7})
+    assert not fits(document, "FeedCursor", {"after": -1})

@@ -6,11 +6,15 @@ import os
 from typing import Any
 
 import httpx2
+import pytest
+from pydantic import BaseModel
 from tests.control.fakes import DEPLOYMENT
 from tests.server.app import App
 from tests.server.test_auth import OPEN
 
 from crucible.control import restored
+from crucible.core.jobfile import JobFile
+from crucible.core.spec import JobSpec
 
 
 async def test_health(client: httpx2.AsyncClient) -> None:
@@ -78,10 +82,11 @@ async def test_places(app: App, client: httpx2.AsyncClient) -> None:
     assert {"CPU_SMALL", "GPU_LARGE"} <= {tier["id"] for tier in tiers}
 
 
-async def test_the_schema_of_a_job(client: httpx2.AsyncClient) -> None:
-    schema = (await client.get("/api/v1/schema/job")).json()
-    assert schema["required"] == ["command"]
-    assert "resources" in schema["properties"]
+@pytest.mark.parametrize(("path", "kind"), [("job", JobSpec), ("job-file", JobFile)])
+async def test_the_schemas_of_jobs(client: httpx2.AsyncClient, path: str, kind: type[BaseModel]) -> None:
+    schema = (await client.get(f"/api/v1/schema/{path}")).json()
+    assert schema == kind.model_json_schema()
+    assert "tier" in schema["properties"]
 
 
 def operations(document: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 from starlette.responses import Response
 
 from crucible.control.service import Control
-from crucible.core.views.frames import AnyFrame, Cursors
+from crucible.core.views.frames import AnyFrame, Cursors, FeedCursor
 from crucible.server import (
     artifacts,
     backends,
@@ -59,6 +59,7 @@ from crucible.server.lingering import Lingering
 from crucible.server.meters import Meters, Stopwatch
 from crucible.server.proxies import THIS_COMPUTER, Network, Proxies
 from crucible.server.routes import add_routes
+from crucible.wire import sessions as wire
 
 ROUTERS = tuple(
     module.router
@@ -93,6 +94,7 @@ ROUTERS = tuple(
         prometheus,
     )
 )
+SCHEMAS = "#/components/schemas/"
 STREAMED = re.compile(r"/api/v1/bundles/[^/]*")
 ANYWHERE = (401, 403, 422, 429, 500, 503, 507)
 """Problems that every operation may answer with."""
@@ -175,13 +177,26 @@ def describe(app: FastAPI) -> dict[str, Any]:
 
 
 def _socket_schemas() -> dict[str, Any]:
-    """Return the frames that the sockets of jobs send and the cursors that they take; OpenAPI has no sockets."""
-    frame = TypeAdapter(AnyFrame).json_schema(mode="serialization", ref_template="#/components/schemas/{model}")
-    return {**frame.pop("$defs"), "Frame": frame, "Cursors": Cursors.model_json_schema()}
+    """Return what the sockets of jobs and sessions send and take; OpenAPI has no sockets."""
+    frame = TypeAdapter(AnyFrame).json_schema(mode="serialization", ref_template=f"{SCHEMAS}{{model}}")
+    cursors = {kind.__name__: kind.model_json_schema() for kind in (Cursors, FeedCursor)}
+    return {**frame.pop("$defs"), "Frame": frame, **cursors, **_session_schemas()}
+
+
+def _session_schemas() -> dict[str, Any]:
+    """Return the frames of a session that are JSON: its opening, its end, and the size of its terminal."""
+    kinds = TypeAdapter(tuple[wire.Command, wire.Connection, wire.Ports, wire.Over, wire.Size])
+    found = kinds.json_schema(ref_template=f"{SCHEMAS}Session{{model}}")["$defs"]
+    for name, kind in wire.OPENINGS.items():
+        opening = found[kind.__name__]
+        opening["properties"] = {"kind": {"const": name, "type": "string"}, **opening["properties"]}
+        opening["required"] = ["kind", *opening.get("required", ())]
+    openings = [{"$ref": f"{SCHEMAS}Session{kind.__name__}"} for kind in wire.OPENINGS.values()]
+    return {**{f"Session{name}": one for name, one in found.items()}, "SessionOpening": {"oneOf": openings}}
 
 
 def _responses(operation: dict[str, Any]) -> dict[str, Any]:
     """Its own, and the problems it shares with others; of 422 FastAPI tells a form that is never sent."""
     statuses = (*ANYWHERE, *WITH_BODY) if "requestBody" in operation else ANYWHERE
-    own = {status: told for status, told in operation["responses"].items() if status != "422"}
+    own = problems.with_content({code: told for code, told in operation["responses"].items() if code != "422"})
     return {str(status): told for status, told in problems.documented(*statuses).items()} | own

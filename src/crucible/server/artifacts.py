@@ -11,7 +11,7 @@ from starlette.responses import Response
 from crucible.core.views.records import ArtifactPage
 from crucible.server.context import Control, JobRef, Who
 from crucible.server.problems import documented
-from crucible.server.stored import send_file
+from crucible.server.stored import PARTLY, Octets, send_file
 
 router = APIRouter(prefix="/api/v1/jobs", tags=["artifacts"])
 
@@ -25,12 +25,8 @@ async def list_artifacts(id: JobRef, control: Control, who: Who) -> ArtifactPage
 @router.head("/{id}/artifacts/{path:path}", include_in_schema=False)
 @router.get(
     "/{id}/artifacts/{path:path}",
-    response_class=Response,
-    responses={
-        206: {"description": "the range asked for"},
-        304: {"description": "the reader has it (If-None-Match)"},
-        **documented(404, 409, 416),
-    },
+    response_class=Octets,
+    responses=documented(404, 409, 416, also=PARTLY),
 )
 async def download(
     id: JobRef, path: Annotated[str, Path(max_length=4096)], request: Request, control: Control, who: Who

@@ -17,7 +17,7 @@ THING = "The bundle"
 router = APIRouter(prefix="/api/v1/bundles", tags=["bundles"])
 
 
-@router.head("/{sha256}", responses=documented(404), response_class=Response)
+@router.head("/{sha256}", responses=documented(404, also={200: "it is there; no body"}), response_class=Response)
 async def has_bundle(sha256: Sha256, control: Control, who: Who) -> Response:
     """Whether the server has this bundle, so that it need not be sent."""
     if not await control.bundles.has(who, sha256):
@@ -25,11 +25,7 @@ async def has_bundle(sha256: Sha256, control: Control, who: Who) -> Response:
     return Response(status_code=200)
 
 
-@router.put(
-    "/{sha256}",
-    status_code=201,
-    responses={200: {"description": "it was there", "model": BundleView}, **documented(413)},
-)
+@router.put("/{sha256}", status_code=201, responses=documented(413, also={200: "it was there"}))
 async def put_bundle(
     sha256: Sha256, request: Request, control: Control, who: Who, server: Server, response: Response
 ) -> BundleView:

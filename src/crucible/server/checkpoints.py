@@ -9,7 +9,7 @@ from starlette.responses import Response
 from crucible.core.views.jobs import CheckpointPage, CheckpointView, JobView
 from crucible.server.context import CheckpointRef, Control, JobRef, Who
 from crucible.server.problems import documented
-from crucible.server.stored import send_file
+from crucible.server.stored import PARTLY, Octets, send_file
 
 router = APIRouter(prefix="/api/v1/jobs", tags=["checkpoints"])
 
@@ -36,12 +36,8 @@ async def show_checkpoint(id: JobRef, checkpoint: CheckpointRef, control: Contro
 @router.head("/{id}/checkpoints/{checkpoint}/content", include_in_schema=False)
 @router.get(
     "/{id}/checkpoints/{checkpoint}/content",
-    response_class=Response,
-    responses={
-        206: {"description": "the range asked for"},
-        304: {"description": "the reader has it (If-None-Match)"},
-        **documented(404, 409, 416),
-    },
+    response_class=Octets,
+    responses=documented(404, 409, 416, also=PARTLY),
 )
 async def download(id: JobRef, checkpoint: CheckpointRef, request: Request, control: Control, who: Who) -> Response:
     """Its bytes; a folder as a tar archive. Goes on with Range and If-Range, as artifacts do."""

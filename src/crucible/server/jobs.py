@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Body, Depends, Query
 from starlette.responses import Response
@@ -14,14 +14,12 @@ from crucible.core.views.jobs import JobPage, JobView
 from crucible.server.context import Control, JobRef, Who
 from crucible.server.filters import JobQuery
 from crucible.server.limits import idempotency_key
-from crucible.server.problems import documented
+from crucible.server.problems import ENDED, SAME_KEY, documented
 
 router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"])
 
-SAME_KEY: dict[int | str, dict[str, Any]] = {200: {"description": "the same key again", "model": JobView}}
 
-
-@router.post("", status_code=201, responses={**SAME_KEY, **documented(404, 409, 413)})
+@router.post("", status_code=201, responses=documented(404, 409, 413, also=SAME_KEY))
 async def submit(
     spec: JobSpec,
     control: Control,
@@ -56,11 +54,7 @@ async def show(id: JobRef, control: Control, who: Who) -> JobView:
     return await control.jobs.details(who, id)
 
 
-@router.post(
-    "/{id}/cancel",
-    status_code=202,
-    responses={200: {"description": "it has ended before", "model": JobView}, **documented(404, 409)},
-)
+@router.post("/{id}/cancel", status_code=202, responses=documented(404, 409, also=ENDED))
 async def cancel(id: JobRef, control: Control, who: Who, response: Response) -> JobView:
     """Ask for the end of a job. It is `cancelled` once its processes are confirmed to be gone."""
     view, changed = await control.jobs.cancel(who, id)
@@ -81,7 +75,7 @@ async def resume(id: JobRef, control: Control, who: Who, wish: Annotated[Resumpt
     return await control.jobs.resume(who, id, wish)
 
 
-@router.post("/{id}/rerun", status_code=201, responses={**SAME_KEY, **documented(404, 409)})
+@router.post("/{id}/rerun", status_code=201, responses=documented(404, 409, also=SAME_KEY))
 async def rerun(
     id: JobRef, control: Control, who: Who, key: Annotated[str | None, Depends(idempotency_key)], response: Response
 ) -> JobView:

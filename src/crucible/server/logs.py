@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Query
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse
 
 from crucible.core.views.frames import MAX_OFFSET
 from crucible.server.context import Control, JobRef, Who
@@ -15,7 +15,7 @@ from crucible.server.problems import documented
 router = APIRouter(prefix="/api/v1/jobs", tags=["logs"])
 
 
-@router.get("/{id}/logs", responses=documented(404, 409), response_class=Response)
+@router.get("/{id}/logs", responses=documented(404, 409), response_class=PlainTextResponse)
 async def logs(
     id: JobRef,
     control: Control,
@@ -24,7 +24,7 @@ async def logs(
     offset: Annotated[int, Query(ge=-MAX_OFFSET, le=MAX_OFFSET, description="below 0: from the end")] = 0,
     limit: LogBytes = MiB,
     since: Annotated[float | None, Query(ge=0, allow_inf_nan=False, description="seconds since 1970")] = None,
-) -> Response:
+) -> PlainTextResponse:
     """Output of one attempt (the newest unless named) as it was written.
 
     `X-Crucible-Next` is the offset to go on from; with `X-Crucible-Complete: true` nothing follows it.
@@ -37,4 +37,4 @@ async def logs(
         "X-Crucible-Next": str(page.next),
         "X-Crucible-Complete": "true" if page.complete else "false",
     }
-    return Response(page.data, headers=headers, media_type="text/plain; charset=utf-8")
+    return PlainTextResponse(page.data, headers=headers)

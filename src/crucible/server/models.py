@@ -12,9 +12,9 @@ from crucible.core.models import Order
 from crucible.core.views.jobs import JobView
 from crucible.core.views.server import ModelPage, ModelView
 from crucible.server.context import Control, Who
-from crucible.server.jobs import SAME_KEY, located
+from crucible.server.jobs import located
 from crucible.server.limits import idempotency_key
-from crucible.server.problems import documented
+from crucible.server.problems import SAME_KEY, documented
 
 router = APIRouter(prefix="/api/v1/models", tags=["models"])
 
@@ -46,7 +46,7 @@ async def show(name: ModelName, control: Control, who: Who) -> ModelView:
     return await control.models.get(who, name)
 
 
-@router.post("/{name}/jobs", status_code=201, responses={**SAME_KEY, **documented(404, 409)})
+@router.post("/{name}/jobs", status_code=201, responses=documented(404, 409, also=SAME_KEY))
 async def submit(
     name: ModelName,
     wish: ModelJob,

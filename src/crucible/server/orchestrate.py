@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 from starlette.responses import Response
@@ -10,15 +10,13 @@ from starlette.responses import Response
 from crucible.core.training import Orchestration
 from crucible.core.views.training import RecordView, TaskProgress, TaskView
 from crucible.server.context import Control, Who
-from crucible.server.problems import documented
+from crucible.server.problems import SAME_KEY, documented
 from crucible.server.training import Key, job_of, submit
 
 router = APIRouter(tags=["training"])
 
-_AGAIN: dict[int | str, dict[str, Any]] = {200: {"description": "the same key again", "model": TaskView}}
 
-
-@router.post("/orchestrate", status_code=201, responses={**_AGAIN, **documented(404, 409, 413)})
+@router.post("/orchestrate", status_code=201, responses=documented(404, 409, 413, also=SAME_KEY))
 async def orchestrate(wish: Orchestration, control: Control, who: Who, key: Key, response: Response) -> TaskView:
     """Submit a training task for a tenant, which is a project here; answers as `/status` does."""
     submitted = await submit(control, who, wish.request(), key)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -16,6 +18,10 @@ from crucible.server.answers import to_json
 MEDIA_TYPE = "application/problem+json"
 BAD_INPUT_CLOSE, TROUBLE_CLOSE = 1008, 1011
 MAX_REASON = 123
+BARE = frozenset({"204", "304"})
+"""Answers with these statuses have no body."""
+SAME_KEY = MappingProxyType({200: "the same key again"})
+ENDED = MappingProxyType({200: "it has ended before"})
 
 
 class Problem(BaseModel):
@@ -59,10 +65,25 @@ def members(error: CrucibleError, request: str) -> dict[str, object]:
     }
 
 
-def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The problems a route may answer with, for its OpenAPI entry."""
+def documented(*statuses: int, also: Mapping[int, str] = MappingProxyType({})) -> dict[int | str, dict[str, Any]]:
+    """The problems a route may answer with, for its OpenAPI entry.
+
+    `also` says when it answers with another status than its own; `with_content` adds what it answers then.
+    """
     content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
-    return {status: {"description": HTTPStatus(status).phrase, "content": content} for status in sorted(statuses)}
+    found: dict[int | str, dict[str, Any]] = {status: {"description": when} for status, when in also.items()}
+    for status in sorted(statuses):
+        found[status] = {"description": HTTPStatus(status).phrase, "content": content}
+    return found
+
+
+def with_content(responses: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The responses of an OpenAPI entry, where those of other statuses have the content of its own, the first."""
+    own = next(iter(responses.values())).get("content")
+    return {
+        status: told if own is None or "content" in told or status in BARE else {**told, "content": own}
+        for status, told in responses.items()
+    }
 
 
 async def refuse(connection: HTTPConnection, error: CrucibleError) -> Response | None:

@@ -27,14 +27,18 @@ COUNTED = (
 """Counters of jobs: name, the event that counts, and what it means."""
 
 
-@router.get("/metrics", response_class=Response)
-async def service_metrics(request: Request, control: Control, who: Who) -> Response:
+class Exposition(Response):
+    media_type = CONTENT_TYPE_LATEST
+
+
+@router.get("/metrics", response_class=Exposition)
+async def service_metrics(request: Request, control: Control, who: Who) -> Exposition:
     """Jobs, queue, machines, launches, agents, webhooks, and how long requests, writes and the event loop take."""
     meters: Meters = request.app.state.meters
     snapshot = CollectorRegistry()
     snapshot.register(Snapshot(await control.maintenance.gauges(who)))
     text = generate_latest(snapshot) + generate_latest(meters.registry)
-    return Response(text, headers={"Content-Type": CONTENT_TYPE_LATEST})
+    return Exposition(text)
 
 
 class Snapshot(Collector):

@@ -32,10 +32,7 @@ async def list_secrets(project: ProjectName, control: Control, who: Who) -> Secr
     return await control.secrets.list_secrets(who, project)
 
 
-@router.put(
-    "/projects/{project}/secrets/{name}",
-    responses={201: {"description": "it was not there before", "model": SecretView}, **documented(404, 503)},
-)
+@router.put("/projects/{project}/secrets/{name}", responses=documented(404, 503, also={201: "it was not there before"}))
 async def set_secret(
     project: ProjectName, name: SecretName, wish: NewValue, control: Control, who: Who, response: Response
 ) -> SecretView:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import MappingProxyType
 from typing import Protocol
 from urllib.parse import quote
 
@@ -13,6 +14,14 @@ from starlette.responses import Response, StreamingResponse
 from crucible.control.bundles import StoredFile
 from crucible.server import ranges
 from crucible.server.problems import problem, request_id
+
+PARTLY = MappingProxyType({206: "the range asked for", 304: "the reader has it (If-None-Match)"})
+
+
+class Octets(Response):
+    """For the OpenAPI entry of a route that sends a file."""
+
+    media_type = "application/octet-stream"
 
 
 class Store(Protocol):
@@ -50,7 +59,7 @@ async def _send(
     request: Request, store: Store, file: StoredFile, span: ranges.Span, headers: dict[str, str]
 ) -> Response:
     headers["Content-Length"] = str(span.length)
-    media_type = "application/octet-stream"
+    media_type = Octets.media_type
     status = 206 if "Content-Range" in headers else 200
     if request.method == "HEAD" or span.length == 0:
         return Response(status_code=status, headers=headers, media_type=media_type)

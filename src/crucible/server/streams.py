@@ -13,12 +13,11 @@ from starlette.websockets import WebSocketDisconnect
 from crucible.control.service import Control as ControlPlane
 from crucible.core.errors import CrucibleError, NotAllowed
 from crucible.core.people import Identity
-from crucible.core.views.frames import Cursors
+from crucible.core.views.frames import Cursors, FeedCursor
 from crucible.server.auth import STILL, chosen_protocol
 from crucible.server.broadcast import Broadcast
 from crucible.server.context import Control, JobRef, Who
 from crucible.server.follow import FollowAll, FollowJob, Pace, Sender, SlowReader
-from crucible.server.limits import Offset
 from crucible.server.problems import TROUBLE_CLOSE, close_code, close_reason
 
 NORMAL, TRY_AGAIN = 1000, 1013
@@ -51,10 +50,10 @@ async def stream_job(
 
 
 @router.websocket("/stream")
-async def stream_all(socket: WebSocket, control: Control, who: Who, after: Offset = 0) -> None:
+async def stream_all(socket: WebSocket, control: Control, who: Who, cursor: Annotated[FeedCursor, Query()]) -> None:
     """Events of all jobs with a cursor above `after`, then what follows."""
     pace = pace_of(socket)
-    follower = FollowAll(_broadcast(socket, control, who), Sender(socket, pace.send), after, pace)
+    follower = FollowAll(_broadcast(socket, control, who), Sender(socket, pace.send), cursor.after, pace)
     await _serve(socket, follower, pace)
 
 

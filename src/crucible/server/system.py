@@ -12,8 +12,9 @@ from crucible.core.jobfile import JobFile
 from crucible.core.people import Permission
 from crucible.core.spec import JobSpec
 from crucible.core.versions import API
-from crucible.core.views.server import AliveView, ReadyView, ServerView, StoppingView
+from crucible.core.views.server import AliveView, JsonSchemaView, ReadyView, ServerView, StoppingView
 from crucible.server.context import Control, Server, Who
+from crucible.server.problems import documented
 from crucible.server.proxies import own_address
 
 router = APIRouter(tags=["server"])
@@ -25,7 +26,7 @@ async def health(server: Server) -> AliveView:
     return AliveView(nonce=server.nonce, version=server.version)
 
 
-@router.get("/readyz", responses={503: {"description": "not ready yet", "model": ReadyView}})
+@router.get("/readyz", responses=documented(also={503: "not ready yet"}))
 async def ready(control: Control, who: Who, server: Server, response: Response) -> ReadyView:
     """200 once jobs are taken, 503 before."""
     if not control.ready():
@@ -70,12 +71,12 @@ async def _stop(server: Server) -> None:
 
 
 @router.get("/api/v1/schema/job")
-async def job_schema() -> dict[str, object]:
+async def job_schema() -> JsonSchemaView:
     """The JSON schema of a submission's body."""
-    return JobSpec.model_json_schema()
+    return JsonSchemaView.model_validate(JobSpec.model_json_schema())
 
 
 @router.get("/api/v1/schema/job-file")
-async def job_file_schema() -> dict[str, object]:
+async def job_file_schema() -> JsonSchemaView:
     """The JSON schema of a job file, as `crucible run job.yaml` reads it."""
-    return JobFile.model_json_schema()
+    return JsonSchemaView.model_validate(JobFile.model_json_schema())

@@ -8,7 +8,7 @@ import hashlib
 import io
 import re
 from collections.abc import AsyncIterator, Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Body, Depends, Path, Query, WebSocket
 from starlette.responses import Response
@@ -25,12 +25,11 @@ from crucible.core.views.frames import Cursors
 from crucible.core.views.training import EndingView, ExecutionView, NewestView, OutputView, RecordView
 from crucible.server.context import Control, Who
 from crucible.server.limits import AttemptNumber, LogBytes, MiB, Offset, idempotency_key
-from crucible.server.problems import documented
+from crucible.server.problems import ENDED, SAME_KEY, documented
 from crucible.server.streams import stream_job
 from crucible.wire.archive import Entry, pack
 
 _JOB = re.compile(rf"job-[{ALPHABET}]{{26}}")
-_AGAIN: dict[int | str, dict[str, Any]] = {200: {"description": "the same key again", "model": ExecutionView}}
 
 router = APIRouter(prefix="/api/v1/training", tags=["training"])
 
@@ -84,8 +83,8 @@ async def _once(data: bytes) -> AsyncIterator[bytes]:
     yield data
 
 
-@router.post("/create", status_code=201, responses={**_AGAIN, **documented(404, 409, 413)}, operation_id="create_job")
-@router.post("", status_code=201, responses={**_AGAIN, **documented(404, 409, 413)})
+@router.post("/create", status_code=201, responses=documented(404, 409, 413, also=SAME_KEY), operation_id="create_job")
+@router.post("", status_code=201, responses=documented(404, 409, 413, also=SAME_KEY))
 async def create(request: TrainingRequest, control: Control, who: Who, key: Key, response: Response) -> ExecutionView:
     """Submit a training job: `{"job_id", "execution_id"}` once it is stored.
 
@@ -123,11 +122,7 @@ async def resume(
     return ExecutionView(job_id=job, execution_id=execution_id(view), resume_from=begun)
 
 
-@router.post(
-    "/{job_id}/cancel",
-    status_code=202,
-    responses={200: {"description": "it has ended before", "model": EndingView}, **documented(404, 409)},
-)
+@router.post("/{job_id}/cancel", status_code=202, responses=documented(404, 409, also=ENDED))
 async def cancel(job_id: TrainingRef, control: Control, who: Who, response: Response) -> EndingView:
     """Ask for the end of a job: `{"job_id", "status"}`."""
     view, changed = await control.jobs.cancel(who, job_of(job_id))

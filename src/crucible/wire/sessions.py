@@ -111,7 +111,7 @@ class Ports:
 
 
 Opening = Union[Command, Connection, Ports]
-_OPENINGS: Mapping[str, Any] = {"command": Command, "connection": Connection, "ports": Ports}
+OPENINGS: Mapping[str, Any] = {"command": Command, "connection": Connection, "ports": Ports}
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ def resize(size: Size) -> bytes:
 
 
 def opening(wanted: Opening) -> bytes:
-    name = next(name for name, kind in _OPENINGS.items() if isinstance(wanted, kind))
+    name = next(name for name, kind in OPENINGS.items() if isinstance(wanted, kind))
     return _json(Kind.OPEN, {"kind": name, **asdict(wanted)})
 
 
@@ -204,7 +204,7 @@ def read_size(frame: bytes) -> Size:
 
 def read_opening(frame: bytes) -> Opening:
     doc = _object(frame)
-    kind = _OPENINGS.get(str(doc.pop("kind", "")))
+    kind = OPENINGS.get(str(doc.pop("kind", "")))
     if kind is None:
         raise BadFrame("it says neither command nor connection nor ports")
     if kind is Command:

@@ -25,6 +25,14 @@ class Cursors(BaseModel):
     attempt: Annotated[int | None, Field(ge=1, le=1_000_000, description="the newest unless given")] = None
 
 
+class FeedCursor(BaseModel):
+    """What a client has of the events of all jobs, as the query of the socket: those with a cursor above follow."""
+
+    model_config = ConfigDict(frozen=True)
+
+    after: Annotated[int, Field(ge=0, le=MAX_OFFSET)] = 0
+
+
 class EventFrame(View):
     """An event; `cursor` is its number in its job or, where all jobs are followed, among the events of all."""
 

@@ -130,6 +130,18 @@ class StoppingView(View):
     stopping: bool = True
 
 
+class JsonSchemaView(PartialView):
+    """A JSON schema, draft 2020-12."""
+
+    title: str
+    type: str
+    description: str | None = sometimes(None)
+    properties: dict[str, object]
+    required: tuple[str, ...] = sometimes(())
+    additional_properties: bool = Field(alias="additionalProperties")
+    defs: dict[str, object] = Field(alias="$defs")
+
+
 class BundleView(View):
     """`created`: it was not there before."""
 
