@@ -18,9 +18,8 @@ from crucible.core.views.found import SearchedView
 from crucible.wire.messages import Kind
 
 
-async def found(rig: Rig, job: str, text: str, **more: Any) -> Any:
-    wish = {"regex": False, "case": True, "attempt": None, "context": 0, "limit": 100, "cursor": None, **more}
-    return await service(rig).outputs.search_logs(OWNER, job, text=text, **wish)
+async def found(rig: Rig, job: str, text: str, *, regex: bool = False, case: bool = True, **more: Any) -> Any:
+    return await service(rig).outputs.search_logs(OWNER, job, Query(Pattern(text, regex, case), **more))
 
 
 async def test_lines_are_found_over_segments_and_in_the_live_tail(rig: Rig) -> None:

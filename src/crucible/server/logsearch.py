@@ -10,6 +10,8 @@ from fastapi import APIRouter, Query
 from pydantic import AfterValidator
 from starlette.requests import ClientDisconnect, Request
 
+from crucible.control import logsearch
+from crucible.control.grep import Pattern
 from crucible.core.views.found import HitPage
 from crucible.server.context import Control, JobRef, Who
 from crucible.server.limits import AttemptNumber, Cursor
@@ -54,10 +56,8 @@ async def search_logs(
     `next` is the cursor to go on from, also when a request has searched for 8 seconds; null at the end.
     `complete` says that nothing will follow. Of a line longer than 2,000 bytes the part around the match is shown.
     """
-    work = control.outputs.search_logs(
-        who, id, text=q, regex=regex, case=case, attempt=attempt, context=context, limit=limit, cursor=cursor
-    )
-    return await _while_read(request, work)
+    query = logsearch.Query(Pattern(q, regex, case), attempt, context, limit, cursor)
+    return await _while_read(request, control.outputs.search_logs(who, id, query))
 
 
 async def _while_read(request: Request, work: Coroutine[Any, Any, HitPage]) -> HitPage:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from crucible.control import queries
 from crucible.control.bundles import StoredFile
-from crucible.control.grep import Pattern
 from crucible.control.logsearch import Query
 from crucible.control.parts import Parts
 from crucible.core.errors import NotFound
@@ -27,24 +26,11 @@ class Outputs:
     ) -> LogPage:
         return await self._logs.page(await self._access.readable(who, ref), attempt, offset, limit, since)
 
-    async def search_logs(
-        self,
-        who: Identity,
-        ref: str,
-        *,
-        text: str,
-        regex: bool,
-        case: bool,
-        attempt: int | None,
-        context: int,
-        limit: int,
-        cursor: str | None,
-    ) -> HitPage:
+    async def search_logs(self, who: Identity, ref: str, query: Query) -> HitPage:
         """Return a page of the lines that match, in order. Cancelling this call ends the search.
 
-        Raises BadInput for a malformed expression, or a cursor that no page has given.
+        Raises BadInput for a cursor that no page has given.
         """
-        query = Query(Pattern(text, regex, case), attempt, context, limit, cursor)
         return await self._logsearch.find(await self._access.readable(who, ref), query)
 
     async def metrics(self, who: Identity, ref: str, *, series: list[str], points: int) -> MetricsView:
