@@ -14,6 +14,7 @@ from crucible.core.errors import Conflict, NotAllowed, NotFound
 from crucible.core.lifecycle import MachineState
 from crucible.core.lifecycle import facts as f
 from crucible.core.people import OWNER
+from crucible.core.views.agents import WishesView
 from crucible.storage import HashMismatch
 from crucible.storage.layout import artifact_key, checkpoint_key, log_segment_key
 from crucible.wire.desired import Desired
@@ -223,7 +224,7 @@ async def test_a_runner_hears_of_a_stop_at_once(rig: Rig) -> None:
     waiting = asyncio.create_task(rig.agents.attempt_desired(runner.attempt, 0, False, 0, LONG))
     await begun(waiting)
     await service(rig).jobs.cancel(OWNER, job)
-    assert await asyncio.wait_for(waiting, 5) == {"stop": True, "settled": False, "checkpoint": 0}
+    assert await asyncio.wait_for(waiting, 5) == WishesView(stop=True)
 
 
 async def test_a_runner_that_knows_everything_waits(rig: Rig) -> None:
@@ -237,7 +238,7 @@ async def test_a_runner_that_knows_everything_waits(rig: Rig) -> None:
 async def test_any_difference_is_answered_at_once(rig: Rig, stop: bool, checkpoint: int) -> None:
     _, runner = await rig.running()
     asked = rig.agents.attempt_desired(runner.attempt, 0, stop, checkpoint, LONG)
-    assert await asyncio.wait_for(asked, 5) == {"stop": False, "settled": False, "checkpoint": 0}
+    assert await asyncio.wait_for(asked, 5) == WishesView()
 
 
 async def test_a_settled_attempt_is_said_to_be_so(rig: Rig) -> None:
@@ -245,7 +246,7 @@ async def test_a_settled_attempt_is_said_to_be_so(rig: Rig) -> None:
     await runner.end()
     found = await asyncio.wait_for(rig.agents.attempt_desired(runner.attempt, 0, False, 0, LONG), 5)
     assert found is not None
-    assert found["settled"]
+    assert found.settled
 
 
 async def test_an_unknown_attempt_is_gone(rig: Rig) -> None:
