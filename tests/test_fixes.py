@@ -21,7 +21,7 @@ NOT_FOR_PEOPLE = {
     "backends/local/backend.py": "a launch call that we did not make",
     "backends/rehearsal/backend.py": "a launch call that we did not make",
     "client/ranking.py": "parts of a sentence, joined into the error that has the fix",
-    "control/retention.py": "kept beside what could not be removed",
+    "control/upkeep/retention.py": "kept beside what could not be removed",
 }
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Table, insert, text
 
-from crucible.control import codec
 from crucible.control.db import schema as t
-from crucible.control.labels import fold
+from crucible.control.jobs.labels import fold
+from crucible.control.reconcile import codec
 from crucible.core.ids import Prefix, make_id
 from crucible.core.lifecycle import Attempt, AttemptState, Job, JobState, Machine, Reason, Slot
 from crucible.core.resources import Allocation, Capacity, GiB, Resources

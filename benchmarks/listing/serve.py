@@ -14,8 +14,8 @@ from pathlib import Path
 
 import uvicorn
 
-from crucible.control.compose import Embedded, embedded_control
-from crucible.control.service import Control
+from crucible.control.control_plane import Control
+from crucible.control.runtime.compose import Embedded, embedded_control
 from crucible.core.secret import Secret
 from crucible.server.api import build_api
 from crucible.server.listen import bind, url_of

@@ -34,13 +34,13 @@ PEERS = (
         "skypilot#4431",
         "a new VM not yet in the list is taken for absent",
         "absence is believed after a settle window and two lists",
-        ("tests/control/test_effects.py::test_a_machine_that_the_list_does_not_show_yet_is_not_made_twice",),
+        ("tests/control/reconcile/test_effects.py::test_a_machine_that_the_list_does_not_show_yet_is_not_made_twice",),
     ),
     Peer(
         "dstack#1551, #3031, #3324",
         "marked terminated while alive; or deleting a deleted VM raises",
         "gone only when the provider says so; already gone is success",
-        ("tests/control/test_effects.py::test_already_gone_is_success",),
+        ("tests/control/reconcile/test_effects.py::test_already_gone_is_success",),
     ),
     Peer(
         "skypilot#4410",
@@ -53,8 +53,8 @@ PEERS = (
         "terminate error swallowed, failover continues",
         "the debt is tried for ever, with growing waits and an alert",
         (
-            "tests/control/test_effects.py::test_a_termination_is_tried_for_ever",
-            "tests/control/test_effects.py::test_a_machine_that_does_not_end_is_told_loudly",
+            "tests/control/reconcile/test_effects.py::test_a_termination_is_tried_for_ever",
+            "tests/control/reconcile/test_effects.py::test_a_machine_that_does_not_end_is_told_loudly",
         ),
     ),
     Peer(
@@ -73,7 +73,7 @@ PEERS = (
         "skypilot#10682",
         'status read from "the latest job on the machine": false success',
         "the attempt's id and secret go end to end",
-        ("tests/control/test_agents.py::test_a_batch_of_another_attempt_is_refused",),
+        ("tests/control/agents/test_agents.py::test_a_batch_of_another_attempt_is_refused",),
     ),
     Peer(
         "dstack#2068, #3449",
@@ -88,7 +88,7 @@ PEERS = (
         "dstack#2637",
         "a dead VM's address is used again: the new VM is taken for the old",
         "an agent proves its instance id and secret; addresses say nothing",
-        ("tests/control/test_agents.py::test_of_two_hosts_the_second_is_refused",),
+        ("tests/control/agents/test_agents.py::test_of_two_hosts_the_second_is_refused",),
     ),
     Peer(
         "skypilot#10021",
@@ -102,7 +102,7 @@ PEERS = (
         "spool on disk with offsets, bounded memory",
         (
             "tests/faults/test_line_to_agents.py::test_every_line_arrives_once_and_in_order",
-            "tests/control/test_tails.py::test_only_the_newest_bytes_are_kept",
+            "tests/control/telemetry/test_tails.py::test_only_the_newest_bytes_are_kept",
         ),
     ),
     Peer(

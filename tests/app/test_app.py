@@ -24,7 +24,7 @@ from websockets.exceptions import InvalidStatus
 
 from crucible import app
 from crucible.app.options import parse
-from crucible.control.system import LocalWakeups
+from crucible.control.runtime.system_ports import LocalWakeups
 from crucible.core.errors import BadInput, RefusedByPolicy, Trouble
 from crucible.server.home import AlreadyRunning, Home
 from crucible.server.listen import PortInUse, bind, port_of

@@ -11,7 +11,7 @@ from tests.control.caller import As
 from tests.control.world import Rig, job_spec, pieces, secret, sha
 from tests.openid_provider import CLIENT, ISSUER, SECRET, OpenIdProvider, transport
 
-from crucible.control.service import Control
+from crucible.control.control_plane import Control
 from crucible.core.jobfilter import JobFilter
 from crucible.core.openid import Client
 from crucible.core.people import OWNER, Identity, Permission, Role

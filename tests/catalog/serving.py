@@ -14,9 +14,9 @@ from tests.control.fakes import FakeBackend, FakeClock, InlineCalls
 from crucible.catalog import Library
 from crucible.catalog.sources import KEYS, Sources
 from crucible.control.db.inline import InlineDb
-from crucible.control.places import Places
 from crucible.control.resources.access import Access
 from crucible.control.resources.catalog import Catalog
+from crucible.control.scheduling.offers import Places
 from crucible.core.people import OWNER
 from crucible.core.secret import Secret
 from crucible.server import catalog, failures

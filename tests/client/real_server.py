@@ -22,7 +22,7 @@ from tests.server.app import App, running_app
 from crucible import __version__
 from crucible.backends.base import Seen
 from crucible.control.db import schema as t
-from crucible.control.estimates.forecast import IDLE_SECONDS
+from crucible.control.planning.forecast import IDLE_SECONDS
 from crucible.core.ids import short
 from crucible.core.people import OWNER
 from crucible.core.states import MachineState, Wish

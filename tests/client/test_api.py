@@ -11,7 +11,7 @@ from tests.server.app import TOKEN
 from crucible import __version__
 from crucible.client.api import Api
 from crucible.client.transport import Endpoint
-from crucible.control import restored
+from crucible.control.upkeep import restore_hold
 from crucible.core.errors import BadInput, Conflict, NotAllowed, NotFound, TimedOut, Trouble, Unreachable
 from crucible.core.jobfilter import JobFilter
 from crucible.core.secret import Secret
@@ -203,7 +203,7 @@ def test_upkeep(real_api: Api, real: RealServer) -> None:
     assert (real_api.upkeep.prune(older_than=60.0).bytes, real_api.upkeep.prune().is_any) == (7, False)
     assert real.sent[0] == ("/api/v1/prune", {"older_than_seconds": 60.0, "dry_run": True})
     now = real.rig.clock.now()
-    real.run(real.rig.sql, lambda conn: restored.mark(conn, now, now - 60))
+    real.run(real.rig.sql, lambda conn: restore_hold.mark(conn, now, now - 60))
     assert real_api.upkeep.confirm_restore().as_json()["confirmed"] is True
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from crucible.control.service import Control
+from crucible.control.control_plane import Control
 from crucible.core.people import Identity
 
 

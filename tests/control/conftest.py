@@ -13,7 +13,7 @@ from tests.postgres import Server, postgres_server, postgres_url
 
 from crucible.analysis import AnalysisWorker
 from crucible.control.db.postgres import PostgresDb
-from crucible.control.profiles import Profiles
+from crucible.control.planning.profiles import Profiles
 
 __all__ = ["postgres_server", "postgres_url"]
 

@@ -19,7 +19,7 @@ from crucible.backends.base import (
     Seen,
     Slots,
 )
-from crucible.control.ports import guarded
+from crucible.control.runtime.ports import guarded
 from crucible.core.errors import BadInput, RefusedByPolicy, TimedOut, Unreachable
 from crucible.core.hooks import Reply
 from crucible.core.ids import Prefix, make_id

@@ -20,13 +20,14 @@ from tests.core.lifecycle.builders import NOW
 from tests.core.lifecycle.explore import machines_of
 from tests.core.lifecycle.moves import Books
 
-from crucible.control import codec, contacts, repository
+from crucible.control.agents import contacts
 from crucible.control.db import schema as t
 from crucible.control.db.port import Db
-from crucible.control.feed import Feed
-from crucible.control.ports import Ports
-from crucible.control.system import LocalWakeups
-from crucible.control.unit import Unit, Writer
+from crucible.control.reconcile import codec, repository
+from crucible.control.reconcile.unit_of_work import Unit, Writer
+from crucible.control.runtime.ports import Ports
+from crucible.control.runtime.system_ports import LocalWakeups
+from crucible.control.telemetry.feed import Feed
 from crucible.core.lifecycle import (
     EffectKind,
     Fact,

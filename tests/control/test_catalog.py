@@ -13,8 +13,8 @@ from tests.server.promised import wrong_with_answer
 
 from crucible.catalog import PROVIDERS, Library
 from crucible.catalog.refresh import BadAnswer
-from crucible.control.connecting import why_unconnected
 from crucible.control.resources.catalog import Catalog, read_cursor, write_cursor
+from crucible.control.scheduling.unconnected import why_unconnected
 from crucible.core.errors import BadInput, NotFound, UnknownName
 from crucible.core.offerfilter import OfferFilter
 from crucible.core.people import OWNER

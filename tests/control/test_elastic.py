@@ -12,7 +12,7 @@ from tests.control.world import FakeRunner, Rig, give_back, make_rig, service
 
 from crucible.backends.base import Seen
 from crucible.control.db import schema as t
-from crucible.control.machine_factory import HOST_SECONDS, SAVING_SECONDS, STAGING_SECONDS, LeaseTerms
+from crucible.control.machines.machine_factory import HOST_SECONDS, SAVING_SECONDS, STAGING_SECONDS, LeaseTerms
 from crucible.core.errors import NoCapacity, RefusedByPolicy, UnknownName, Unreachable
 from crucible.core.lifecycle import AttemptState, JobState, MachineState, Reason
 from crucible.core.offers import Market

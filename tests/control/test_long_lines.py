@@ -9,12 +9,12 @@ import pytest
 from sqlalchemy import Connection, insert, select
 from tests.control.world import Rig
 
-from crucible.control import listing, queries
 from crucible.control.db import schema as t
 from crucible.control.db.connection import driver_of
-from crucible.control.system import SystemIds
-from crucible.control.unit import Unit
-from crucible.control.views import MOST_AHEAD
+from crucible.control.jobs import listing, queries
+from crucible.control.jobs.views import MOST_AHEAD
+from crucible.control.reconcile.unit_of_work import Unit
+from crucible.control.runtime.system_ports import SystemIds
 from crucible.core.ids import Prefix
 from crucible.core.jobfilter import JobFilter
 

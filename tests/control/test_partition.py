@@ -9,8 +9,8 @@ import pytest
 from tests.control.clouds import FakeCloud
 from tests.control.world import FakeRunner, Rig, give_back, make_rig
 
-from crucible.control.machine_factory import LeaseTerms
-from crucible.control.reconcile import GAP_SECONDS
+from crucible.control.machines.machine_factory import LeaseTerms
+from crucible.control.reconcile.reconciler import GAP_SECONDS
 from crucible.core.lifecycle import JobState, Reason
 from crucible.core.lifecycle.silence import REPLACE_MARGIN
 from crucible.core.states import Condition

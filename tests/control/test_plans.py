@@ -13,7 +13,7 @@ from tests.control.fakes import FakeBackend
 from tests.control.world import Rig, give_back, job_spec, make_rig
 
 from crucible.control.db import schema as t
-from crucible.control.machine_factory import SAVING_SECONDS, STAGING_SECONDS
+from crucible.control.machines.machine_factory import SAVING_SECONDS, STAGING_SECONDS
 from crucible.core.errors import BadInput, UnknownName
 from crucible.core.offers import Market
 from crucible.core.people import OWNER

@@ -25,21 +25,21 @@ from tests.control.fakes import (
 )
 
 from crucible.backends.base import LaunchCall
-from crucible.control import repository
-from crucible.control.agents import Agents
+from crucible.control.agents.agents import Agents
+from crucible.control.control_plane import Control
 from crucible.control.db import schema as t
 from crucible.control.db.connection import driver_of
 from crucible.control.db.inline import InlineDb
 from crucible.control.db.migrate import create
 from crucible.control.db.port import DatabaseClosed, Db
 from crucible.control.hooks import Post
-from crucible.control.parts import Deployment, Parts
-from crucible.control.ports import Ports
+from crucible.control.jobs.submit import Accepted
+from crucible.control.reconcile import repository
+from crucible.control.reconcile.unit_of_work import Unit
 from crucible.control.resources.machines import Machines
-from crucible.control.service import Control
-from crucible.control.submit import Accepted
-from crucible.control.system import LocalWakeups
-from crucible.control.unit import Unit
+from crucible.control.runtime.ports import Ports
+from crucible.control.runtime.services import Deployment, Parts
+from crucible.control.runtime.system_ports import LocalWakeups
 from crucible.core.ids import Prefix, make_id
 from crucible.core.lifecycle import Attempt, Job, Machine, Slot, World
 from crucible.core.resources import Allocation, GiB

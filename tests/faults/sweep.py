@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx2 as httpx
 from tests.scale import Record
 
-from crucible.control.crashpoints import NAMES
+from crucible.control.reconcile.crashpoints import NAMES
 
 FIRST = ("effect.claimed", "desired.before_answer")
 """Reached best while there is no machine yet; later any machine's talk or end leads to them."""

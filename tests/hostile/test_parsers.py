@@ -36,9 +36,10 @@ from crucible.client.jobfile import parse_job_file
 from crucible.client.payload.notebook import read_cells, to_script
 from crucible.client.plugins.configs import _parsed as read_config
 from crucible.client.transport import problem_of
-from crucible.control import listing, logsearch
-from crucible.control.grep import Pattern
-from crucible.control.restore import BadBackup, read_manifest
+from crucible.control.jobs import listing
+from crucible.control.telemetry import log_search
+from crucible.control.telemetry.grep import Pattern
+from crucible.control.upkeep.restore import BadBackup, read_manifest
 from crucible.core.errors import BadInput, CrucibleError
 from crucible.core.jobfilter import JobFilter
 from crucible.core.resources import parse_duration, parse_memory
@@ -332,7 +333,7 @@ PARSERS = (
     ),
     Parser("cursors of lists", texted(listing.read_cursor), (BadInput,), (listing.write_cursor("job-1").encode(),)),
     Parser(
-        "cursors of searches", texted(logsearch.read_cursor), (BadInput,), (b"bDE6MTox",), (b"bDE6" + b"OTk5" * 3000,)
+        "cursors of searches", texted(log_search.read_cursor), (BadInput,), (b"bDE6MTox",), (b"bDE6" + b"OTk5" * 3000,)
     ),
     Parser(
         "filters",

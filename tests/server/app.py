@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 from tests.control.fakes import FakeBackend
 from tests.control.world import FakeRunner, Rig, give_back, make_rig, service
 
-from crucible.control.service import Control
+from crucible.control.control_plane import Control
 from crucible.server.api import build_api
 from crucible.wire.messages import Kind
 

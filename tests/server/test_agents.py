@@ -16,7 +16,7 @@ from tests.control.world import FakeRunner, pieces, secret, sha
 from tests.server.app import App
 
 from crucible.control.db import schema as t
-from crucible.control.system import LocalWakeups
+from crucible.control.runtime.system_ports import LocalWakeups
 from crucible.core.people import OWNER
 from crucible.server.agents import build_agents_api
 from crucible.storage.layout import artifact_key, checkpoint_key, log_segment_key

@@ -13,9 +13,9 @@ from tests.authorisation.town import CODE, OWNERS, Town, found_town
 from tests.control.world import give_back, make_rig, sha
 from tests.server.promised import JSON, document, wrong_with_answer
 
-from crucible.control.pruning import Plan
 from crucible.control.resources.models import model_view
-from crucible.control.retention import plan_view
+from crucible.control.upkeep.pruning import Plan
+from crucible.control.upkeep.retention import plan_view
 from crucible.core.errors import Trouble
 from crucible.core.people import OWNER
 from crucible.core.views.base import SOMETIMES

@@ -15,7 +15,7 @@ from tests.server.conftest import TOKEN
 from tests.server.test_streams import note, watchers
 
 from crucible.control.db import schema as t
-from crucible.control.feed import Hint
+from crucible.control.telemetry.feed import Hint
 from crucible.core.people import OWNER, Identity, Permission, Role, Via
 from crucible.core.views.records import EventPage
 from crucible.server.broadcast import EVENT_PAGE, Broadcast

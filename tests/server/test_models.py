@@ -14,10 +14,10 @@ from tests.plugin_packages import COUNTER, HEAD, install, make_python
 from tests.server.app import TOKEN, App
 from tests.server.conftest import asking
 
-from crucible.control import codec
+from crucible.control.control_plane import Control
 from crucible.control.db import schema as t
+from crucible.control.reconcile import codec
 from crucible.control.resources.models import ModelsPython
-from crucible.control.service import Control
 from crucible.server.api import build_api
 
 

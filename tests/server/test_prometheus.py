@@ -11,8 +11,8 @@ from tests.server.app import TOKEN, App, broken_api
 from tests.server.asgi import SocketClient
 from tests.server.conftest import asking
 
+from crucible.control.control_plane import Control
 from crucible.control.db.timed import TimedDb
-from crucible.control.service import Control
 from crucible.core.errors import Trouble
 from crucible.core.hooks import ENDS, HookFormat, Reply
 from crucible.core.people import OWNER

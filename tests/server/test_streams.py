@@ -14,9 +14,9 @@ from tests.server.app import App
 from tests.server.asgi import SocketClient
 from tests.server.conftest import PACE, TOKEN
 
-from crucible.control import points
 from crucible.control.db import schema as t
-from crucible.control.unit import Unit
+from crucible.control.reconcile.unit_of_work import Unit
+from crucible.control.telemetry import points
 from crucible.core.errors import Unreachable
 from crucible.core.lifecycle import Event, Step
 from crucible.core.people import OWNER, Identity

@@ -12,7 +12,7 @@ from tests.control.fakes import DEPLOYMENT
 from tests.server.app import App
 from tests.server.test_auth import OPEN
 
-from crucible.control import restored
+from crucible.control.upkeep import restore_hold
 from crucible.core.jobfile import JobFile
 from crucible.core.spec import JobSpec
 
@@ -58,9 +58,9 @@ async def test_what_the_server_is(app: App, client: httpx2.AsyncClient) -> None:
 
 async def test_a_restore_that_is_not_confirmed_is_told(app: App, client: httpx2.AsyncClient) -> None:
     now = app.rig.clock.now()
-    await app.rig.sql(lambda conn: restored.mark(conn, now, now - 60))
+    await app.rig.sql(lambda conn: restore_hold.mark(conn, now, now - 60))
     told = (await client.get("/api/v1/server")).json()["restored"]
-    assert told == {"restored_at": now, "backup_at": now - 60, "why": restored.WHY, "fix": restored.FIX}
+    assert told == {"restored_at": now, "backup_at": now - 60, "why": restore_hold.WHY, "fix": restore_hold.FIX}
 
 
 async def test_stop_is_answered_first(app: App, client: httpx2.AsyncClient) -> None:

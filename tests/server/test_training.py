@@ -14,7 +14,7 @@ from tests.server.conftest import TOKEN
 from tests.server.promised import document
 
 from crucible.control.db import schema as t
-from crucible.control.views import iso
+from crucible.control.jobs.views import iso
 from crucible.core.people import OWNER
 from crucible.core.views.training import RecordView
 from crucible.server.orchestrate import task_view

@@ -13,11 +13,11 @@ from tests.server.app import TOKEN, App
 from tests.server.conftest import asking
 
 from crucible.backends.base import Seen
-from crucible.control import restored
+from crucible.control.control_plane import Control
 from crucible.control.db import open_database
 from crucible.control.db import schema as t
-from crucible.control.service import Control
-from crucible.control.views import iso
+from crucible.control.jobs.views import iso
+from crucible.control.upkeep import restore_hold
 from crucible.core.ids import Prefix
 from crucible.core.people import OWNER
 from crucible.server.api import build_api
@@ -119,7 +119,7 @@ async def test_a_copy_needs_an_absolute_path(client: httpx2.AsyncClient, path: A
 async def test_a_restore_is_confirmed(app: App, client: httpx2.AsyncClient) -> None:
     nothing = {"confirmed": False, "restored_at": None, "effects": 0}
     assert (await client.post("/api/v1/db/confirm")).json() == nothing
-    await app.rig.sql(lambda conn: restored.mark(conn, app.rig.clock.now(), 0.0))
+    await app.rig.sql(lambda conn: restore_hold.mark(conn, app.rig.clock.now(), 0.0))
     told = (await client.post("/api/v1/db/confirm")).json()
     assert (told["confirmed"], told["restored_at"]) == (True, iso(app.rig.clock.now()))
     assert (await client.post("/api/v1/db/confirm")).json() == nothing

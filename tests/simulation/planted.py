@@ -15,32 +15,26 @@ from sqlalchemy import Connection, text
 
 from crucible.agent import runner_state
 from crucible.backends import base
-from crucible.control import (
-    agents,
-    coming,
-    effects,
-    janitor,
-    ledger,
-    machine_factory,
-    meta,
-    poller,
-    repository,
-    retention,
-    scheduler,
-)
-from crucible.control.crashpoints import crashpoint
+from crucible.control.agents import agents
+from crucible.control.agents.ingest import Ingest
+from crucible.control.db import meta
 from crucible.control.hooks import Notifier, Sender
 from crucible.control.hooks.sending import Sent
-from crucible.control.ingest import Ingest
-from crucible.control.outbox import Claimed
-from crucible.control.reconcile import Reconciler
+from crucible.control.jobs.submit import Accepted, Submit
+from crucible.control.machines import janitor, ledger, machine_factory, poller
+from crucible.control.objects import pending_objects
+from crucible.control.objects.uploads import Uploads
+from crucible.control.reconcile import effects, repository
+from crucible.control.reconcile.crashpoints import crashpoint
+from crucible.control.reconcile.outbox import Claimed
+from crucible.control.reconcile.reconciler import Reconciler
+from crucible.control.reconcile.unit_of_work import Unit
+from crucible.control.scheduling import scheduler
 from crucible.control.secrets import Vault
 from crucible.control.secrets import rows as secret_rows
 from crucible.control.secrets.cipher import Cipher
 from crucible.control.secrets.keyring import new_key
-from crucible.control.submit import Accepted, Submit
-from crucible.control.unit import Unit
-from crucible.control.uploads import Uploads
+from crucible.control.upkeep import retention
 from crucible.core.errors import CrucibleError, NotFound, Unreachable
 from crucible.core.hooks import Reply
 from crucible.core.lifecycle import EffectKind, Event, Machine, MachineState, Step, World, machines, reports, silence
@@ -382,12 +376,12 @@ def removals_are_tried_once(patch: pytest.MonkeyPatch) -> None:
 
 def nobody_waits_for_what_is_coming(patch: pytest.MonkeyPatch) -> None:
     """Bytes that were on their way when they were to be removed stay, though their sender has died."""
-    patch.setattr(coming, "listed", lambda conn: [])
+    patch.setattr(pending_objects, "listed", lambda conn: [])
 
 
 def nobody_expects_code(patch: pytest.MonkeyPatch) -> None:
     """Bytes of a bundle whose row never comes are looked for by nobody."""
-    patch.setattr(coming, "expect", lambda conn, stray: None)
+    patch.setattr(pending_objects, "expect", lambda conn, stray: None)
 
 
 def only_the_last_event(patch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from crucible.control.crashpoints import NAMES
+from crucible.control.reconcile.crashpoints import NAMES
 from crucible.simulation.faults import command
 from crucible.simulation.faults.run import Outcome
 from crucible.simulation.faults.trace import Trace

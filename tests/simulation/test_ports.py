@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from crucible.control.crashpoints import crashpoint, disarm
+from crucible.control.reconcile.crashpoints import crashpoint, disarm
 from crucible.core.errors import TimedOut
 from crucible.simulation.faults.loop import VirtualLoop, virtual_loop
 from crucible.simulation.faults.ports import FlightCalls, OrderedWakeups, ProcessDb, WatchedDb

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from crucible.control.agents import Agents
+from crucible.control.agents.agents import Agents
 from crucible.simulation.faults.findings import Checkers
 from crucible.simulation.faults.run import run
 

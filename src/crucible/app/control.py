@@ -11,7 +11,7 @@ from crucible.core.errors import BadInput
 from crucible.settings import Settings
 
 if TYPE_CHECKING:
-    from crucible.control.service import Control
+    from crucible.control.control_plane import Control
     from crucible.core.openid import Client
     from crucible.server.home import Home
     from crucible.storage import StoreOptions
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 def build_control(home: Home, settings: Settings) -> Control:
     """The control plane that the settings describe. Opens the database and the store; starts nothing."""
-    from crucible.control.compose import Embedded, embedded_control
-    from crucible.control.machine_factory import LeaseTerms
-    from crucible.control.room import Bounds
+    from crucible.control.machines.machine_factory import LeaseTerms
+    from crucible.control.objects.quota import Bounds
+    from crucible.control.runtime.compose import Embedded, embedded_control
 
     _arm_crashpoint()
     openid = _openid(settings)
@@ -99,6 +99,6 @@ def _arm_crashpoint() -> None:
     """For fault tests: the process kills itself where CRUCIBLE_CRASHPOINT says."""
     name = os.environ.get("CRUCIBLE_CRASHPOINT")
     if name:
-        from crucible.control.crashpoints import arm
+        from crucible.control.reconcile.crashpoints import arm
 
         arm(name, lambda: os.kill(os.getpid(), signal.SIGKILL))

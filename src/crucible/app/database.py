@@ -15,8 +15,8 @@ from crucible.settings import Settings
 
 def work_on_database(arguments: Sequence[str], settings: Settings) -> int:
     """Do it, and answer with a line of JSON; the exit code."""
-    from crucible.control import offline
-    from crucible.control.compose import deployment_id
+    from crucible.control.runtime.compose import deployment_id
+    from crucible.control.upkeep import offline
     from crucible.server.home import open_home
 
     wanted = offline.parse(Parser(prog="python -m crucible.app db"), arguments)

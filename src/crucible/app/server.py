@@ -18,7 +18,7 @@ from crucible.wire.process import this_process
 if TYPE_CHECKING:
     import socket
 
-    from crucible.control.service import Control
+    from crucible.control.control_plane import Control
     from crucible.server.home import Home
     from crucible.server.listen import Listener
     from crucible.server.reach import Reach

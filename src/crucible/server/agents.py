@@ -18,7 +18,7 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.websockets import WebSocket
 
-from crucible.control.agents import Agents
+from crucible.control.agents.agents import Agents
 from crucible.core.errors import BadInput
 from crucible.core.requests import PLAIN
 from crucible.core.views.agents import AckedView, ClaimedView, SecretsView, WishesView

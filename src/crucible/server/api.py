@@ -12,7 +12,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from crucible.control.service import Control
+from crucible.control.control_plane import Control
 from crucible.core.views.frames import AnyFrame, Cursors, FeedCursor
 from crucible.server import (
     artifacts,

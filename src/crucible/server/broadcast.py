@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
-from crucible.control.feed import Watch
-from crucible.control.service import Control
+from crucible.control.control_plane import Control
+from crucible.control.telemetry.feed import Watch
 from crucible.core.people import Identity
 from crucible.core.views.frames import EventFrame, JobFrame
 from crucible.core.views.jobs import HealthView, JobView

@@ -9,8 +9,8 @@ from typing import Annotated
 from fastapi import Depends, Path
 from starlette.requests import HTTPConnection
 
-from crucible.control import service
-from crucible.control.agents import Agents
+from crucible.control import control_plane
+from crucible.control.agents.agents import Agents
 from crucible.core.people import NOBODY, Identity
 from crucible.server.auth import WHO
 from crucible.server.limits import MAX_BUNDLE
@@ -38,8 +38,8 @@ async def _who(connection: HTTPConnection) -> Identity:
     return connection.scope.get(WHO) or NOBODY
 
 
-async def _control(connection: HTTPConnection) -> service.Control:
-    control: service.Control = connection.app.state.control
+async def _control(connection: HTTPConnection) -> control_plane.Control:
+    control: control_plane.Control = connection.app.state.control
     return control
 
 
@@ -54,7 +54,7 @@ async def _about(connection: HTTPConnection) -> About:
 
 
 Who = Annotated[Identity, Depends(_who)]
-Control = Annotated[service.Control, Depends(_control)]
+Control = Annotated[control_plane.Control, Depends(_control)]
 AgentsControl = Annotated[Agents, Depends(_agents)]
 Server = Annotated[About, Depends(_about)]
 JobRef = Annotated[

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from crucible.control.feed import Watch
+from crucible.control.telemetry.feed import Watch
 from crucible.core.views.frames import Cursors, Frame, HealthFrame, JobFrame, ProgressFrame
 from crucible.core.views.jobs import JobView, ProgressView
 from crucible.core.views.records import LogPage

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from crucible.control import service
+from crucible.control import control_plane
 from crucible.core.errors import BadInput, CrucibleError
 from crucible.core.openid import VERIFIER_PATTERN
 from crucible.core.people import LONGEST_PASSWORD, MAX_USER
@@ -142,7 +142,7 @@ def _welcome(session: TokenView) -> str:
     return f'<p>{user} lets you look at <a href="/api/v1/jobs/{shown}">{shown}</a>, and at nothing else.</p>'
 
 
-async def _by_password(control: service.Control, name: str, password: str) -> TokenView:
+async def _by_password(control: control_plane.Control, name: str, password: str) -> TokenView:
     try:
         given = Credentials(name=name.strip(), password=password)
     except ValidationError:

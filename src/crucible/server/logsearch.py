@@ -10,8 +10,8 @@ from fastapi import APIRouter, Query
 from pydantic import AfterValidator
 from starlette.requests import ClientDisconnect, Request
 
-from crucible.control import logsearch
-from crucible.control.grep import Pattern
+from crucible.control.telemetry import log_search
+from crucible.control.telemetry.grep import Pattern
 from crucible.core.views.found import HitPage
 from crucible.server.context import Control, JobRef, Who
 from crucible.server.limits import AttemptNumber, Cursor
@@ -56,7 +56,7 @@ async def search_logs(
     `next` is the cursor to go on from, also when a request has searched for 8 seconds; null at the end.
     `complete` says that nothing will follow. Of a line longer than 2,000 bytes the part around the match is shown.
     """
-    query = logsearch.Query(Pattern(q, regex, case), attempt, context, limit, cursor)
+    query = log_search.Query(Pattern(q, regex, case), attempt, context, limit, cursor)
     return await _while_read(request, control.outputs.search_logs(who, id, query))
 
 

@@ -11,8 +11,8 @@ from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import Response
 
-from crucible.control.durations import Durations
-from crucible.control.gauges import Gauges
+from crucible.control.runtime.durations import Durations
+from crucible.control.runtime.gauges import Gauges
 from crucible.core.states import Status
 from crucible.server.context import Control, Who
 from crucible.server.meters import Meters

@@ -8,7 +8,7 @@ from collections import deque
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from crucible.control.sessions import Line, Meeting
+from crucible.control.agents.sessions import Line, Meeting
 from crucible.core.errors import Unreachable
 from crucible.wire.sessions import FROM_AGENT, FROM_CLIENT, WINDOW, BadFrame, Kind, kind_of
 

@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from crucible.control.bundles import StoredFile
+from crucible.control.objects.bundles import StoredFile
 from crucible.server import ranges
 from crucible.server.problems import problem, request_id
 

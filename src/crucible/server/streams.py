@@ -10,7 +10,7 @@ import structlog
 from fastapi import APIRouter, Query, WebSocket
 from starlette.websockets import WebSocketDisconnect
 
-from crucible.control.service import Control as ControlPlane
+from crucible.control.control_plane import Control as ControlPlane
 from crucible.core.errors import CrucibleError, NotAllowed
 from crucible.core.people import Identity
 from crucible.core.views.frames import Cursors, FeedCursor

@@ -13,9 +13,9 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Depends, Path, Query, WebSocket
 from starlette.responses import Response
 
+from crucible.control.control_plane import Control as ControlPlane
+from crucible.control.jobs.training import execution_id
 from crucible.control.resources.jobs import Submitted
-from crucible.control.service import Control as ControlPlane
-from crucible.control.training import execution_id
 from crucible.core.errors import NotFound
 from crucible.core.ids import ALPHABET
 from crucible.core.people import Identity

@@ -132,7 +132,7 @@ def test_a_page_without_the_marks_is_refused(page: str, name: str) -> None:
 
 def test_a_failure_is_shown_with_its_planted_bugs_and_its_tests() -> None:
     [line] = [line for line in shown(Results(), {"dstack#2637": ("a", "b")}).splitlines() if "dstack#2637" in line]
-    assert "| planted: *a*, *b*; [test_agents.py](../tests/control/test_agents.py) `test_of_two_hosts" in line
+    assert "| planted: *a*, *b*; [test_agents.py](../tests/control/agents/test_agents.py) `test_of_two_hosts" in line
 
 
 def test_bugs_that_no_peer_had_are_told_too() -> None:

@@ -19,7 +19,7 @@ from crucible.control.db import schema as t
 from crucible.control.db.clock import now
 from crucible.control.db.postgres import PostgresDb
 from crucible.control.db.postgres_failures import DatabaseRefused, DatabaseUnreachable, ReadOnlyDatabase
-from crucible.control.roles import HOLD_SECONDS, Duties, Duty
+from crucible.control.reconcile.roles import HOLD_SECONDS, Duties, Duty
 
 if TYPE_CHECKING:
     from tests.control.db.conftest import Gate, Notes

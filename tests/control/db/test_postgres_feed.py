@@ -11,12 +11,12 @@ import pytest
 from sqlalchemy import Connection, insert, text
 from tests.control.world import job_spec
 
-from crucible.control import codec
 from crucible.control.db import open_database
 from crucible.control.db import schema as t
 from crucible.control.db.port import Db
 from crucible.control.db.postgres import PostgresDb
-from crucible.control.queries import list_events
+from crucible.control.jobs.queries import list_events
+from crucible.control.reconcile import codec
 from crucible.core.ids import Prefix, make_id
 from crucible.core.lifecycle import Job
 from crucible.core.resources import Resources

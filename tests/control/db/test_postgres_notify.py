@@ -11,8 +11,8 @@ import psycopg
 import pytest
 
 from crucible.control.db.notify import LONGEST, MOST, PostgresWakeups
-from crucible.control.feed import Feed, Hint
-from crucible.control.ports import Wakeups
+from crucible.control.runtime.ports import Wakeups
+from crucible.control.telemetry.feed import Feed, Hint
 
 OTHER_PROCESS = """
 import asyncio, sys

@@ -8,7 +8,7 @@ from tests.control.fakes import FakeClock
 
 from crucible.control.db.inline import InlineDb
 from crucible.control.db.timed import TimedDb
-from crucible.control.durations import Durations
+from crucible.control.runtime.durations import Durations
 
 
 def test_durations_are_counted_up_to_each_bound() -> None:

@@ -9,12 +9,13 @@ import pytest
 from tests.control.hooks.wired import DOWN, SECRET, URL, Wired
 from tests.control.world import Rig, other_worker, service
 
-from crucible.control import meta, restored
-from crucible.control.crashpoints import arm, disarm
+from crucible.control.db import meta
 from crucible.control.hooks import deliveries, messages, notifier
 from crucible.control.hooks.notifier import Notifier
 from crucible.control.people import projects
-from crucible.control.roles import HOLD_SECONDS, Duty
+from crucible.control.reconcile.crashpoints import arm, disarm
+from crucible.control.reconcile.roles import HOLD_SECONDS, Duty
+from crucible.control.upkeep import restore_hold
 from crucible.core.hooks import DISABLE, FIRST_WAIT, GIVE_UP, LONGEST_WAIT, HookEvent, Reply
 from crucible.core.people import OWNER
 from crucible.core.signing import check
@@ -311,10 +312,10 @@ async def test_a_process_without_a_way_out_looks_at_nothing(rig: Rig) -> None:
 async def test_a_restored_copy_tells_nobody_before_it_is_confirmed(wired: Wired) -> None:
     await wired.hook()
     await wired.end_a_job()
-    await wired.rig.sql(lambda conn: meta.put(conn, restored.RESTORED_AT, str(wired.rig.clock.now())))
+    await wired.rig.sql(lambda conn: meta.put(conn, restore_hold.RESTORED_AT, str(wired.rig.clock.now())))
     await wired.notify()
     assert wired.sent() == []
-    await wired.rig.sql(lambda conn: restored.confirm(conn, wired.rig.clock.now()))
+    await wired.rig.sql(lambda conn: restore_hold.confirm(conn, wired.rig.clock.now()))
     await wired.notify()
     assert wired.types() == ["job.completed"]
 

@@ -9,10 +9,10 @@ from sqlalchemy import create_engine, text, update
 from tests.authorisation.town import Town
 from tests.control.world import Rig, other_worker
 
-from crucible.control import restored
-from crucible.control import retention as retention_module
 from crucible.control.db import schema as t
 from crucible.control.people import tokens
+from crucible.control.upkeep import restore_hold
+from crucible.control.upkeep import retention as retention_module
 from crucible.core.errors import NotFound
 from crucible.core.people import OWNER, Permission
 from crucible.core.requests import NewToken
@@ -107,7 +107,7 @@ async def test_one_who_has_lost_the_duty_removes_nothing(holding: Rig) -> None:
 
 async def test_after_a_restore_nothing_is_removed_until_that_is_confirmed(holding: Rig) -> None:
     await add(holding, "old", revoked=OLD)
-    await holding.ports.db.write(lambda conn: restored.mark(conn, holding.clock.now(), 0.0))
+    await holding.ports.db.write(lambda conn: restore_hold.mark(conn, holding.clock.now(), 0.0))
     await holding.parts.retention.round()
     assert "old" in await names(holding)
 

@@ -14,10 +14,10 @@ from tests.control.world import Rig, service
 from tests.openid_provider import CLIENT, ISSUER
 from tests.passwords import quick_passwords
 
+from crucible.control.control_plane import Control
 from crucible.control.db import schema as t
 from crucible.control.people import passwords
-from crucible.control.people.login import QUIET_SECONDS, Login
-from crucible.control.service import Control
+from crucible.control.resources.login import QUIET_SECONDS, Login
 from crucible.core.errors import BadInput, Forbidden, NotAllowed, NotFound, TooManyTries
 from crucible.core.openid import Client
 from crucible.core.people import OWNER, Identity, Permission, Via

@@ -9,8 +9,8 @@ from tests.authorisation.town import Town
 from tests.control.caller import As
 from tests.control.world import Rig, job_spec, service, sha
 
+from crucible.control.control_plane import Control
 from crucible.control.db import schema as t
-from crucible.control.service import Control
 from crucible.core.errors import BadInput, Conflict, Forbidden, NotFound, RefusedByPolicy
 from crucible.core.jobfilter import JobFilter
 from crucible.core.people import OWNER, Permission, Role

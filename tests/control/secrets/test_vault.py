@@ -12,10 +12,10 @@ from tests.authorisation.town import Town
 from tests.control.caller import As
 from tests.control.world import Rig, job_spec, other_worker
 
-from crucible.control import meta
-from crucible.control.crashpoints import arm, disarm
+from crucible.control.agents.ingest import AttemptGone
+from crucible.control.db import meta
 from crucible.control.db import schema as t
-from crucible.control.ingest import AttemptGone
+from crucible.control.reconcile.crashpoints import arm, disarm
 from crucible.control.secrets import Vault, rows
 from crucible.control.secrets.keyring import Keyring, new_key
 from crucible.core.errors import BadInput, Conflict, Forbidden, NotFound, Trouble

@@ -15,7 +15,7 @@ from tests.control.world import secret
 from crucible.backends.base import LaunchCall, LaunchRefused
 from crucible.backends.local import LocalBackend
 from crucible.backends.settings import BackendSettings
-from crucible.control.agentfile import build_agent
+from crucible.control.agents.agent_file import build_agent
 from crucible.core.lifecycle import JobState
 from crucible.core.people import OWNER
 from crucible.core.secret import Secret

@@ -13,7 +13,7 @@ from tests.control.fakes import FakeBackend
 from tests.control.world import Rig, give_back, job_spec, make_rig, other_worker
 
 from crucible.backends.base import Reach, Slots
-from crucible.control.parts import Parts
+from crucible.control.runtime.services import Parts
 from crucible.control.storelink.invitations import lacks_cryptography
 from crucible.core.channels import Channel
 from crucible.core.errors import NoCapacity

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tests.control.storelink.test_intake import LIFE
+from tests.control.storelink.test_receive import LIFE
 from tests.control.storelink.world import Mailroom
 from tests.control.world import KEY
 
-from crucible.control import restored
 from crucible.control.db import schema as t
+from crucible.control.upkeep import restore_hold
 from crucible.core.lifecycle import JobState
 from crucible.wire.mailbox import segment_name
 from crucible.wire.messages import Batch, Kind, Message, derive_secret, encode_batch
@@ -28,10 +28,10 @@ async def test_mail_that_was_acknowledged_to_the_newer_database_is_given_up(mail
     await mailroom.link.round()
     assert (await rig.world(job)).job.state is JobState.RUNNING, "a gap is a gap"
     rig.clock.move(60)
-    await rig.sql(lambda conn: restored.mark(conn, rig.clock.now(), 0.0))
+    await rig.sql(lambda conn: restore_hold.mark(conn, rig.clock.now(), 0.0))
     await mailroom.link.round()
     assert (await rig.world(job)).job.state is JobState.RUNNING, "nothing is said or taken before it is confirmed"
-    await rig.sql(lambda conn: restored.confirm(conn, rig.clock.now()))
+    await rig.sql(lambda conn: restore_hold.confirm(conn, rig.clock.now()))
     for _ in range(3):
         await mailroom.link.round()
     assert (await rig.world(job)).job.state is JobState.COMPLETED

@@ -11,7 +11,7 @@ import structlog
 from psycopg.sql import SQL, Identifier
 
 from crucible.control.db.postgres_connection import connect_arguments
-from crucible.control.system import LocalWakeups
+from crucible.control.runtime.system_ports import LocalWakeups
 
 Connection: TypeAlias = "psycopg.AsyncConnection[tuple[Any, ...]]"
 

@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 from sqlalchemy import Connection
 
 from crucible.control.db.port import Db
-from crucible.control.durations import Durations
+from crucible.control.runtime.durations import Durations
 
 T = TypeVar("T")
 

@@ -2,6 +2,6 @@
 
 from crucible.control.hooks.notifier import Notifier
 from crucible.control.hooks.sending import Post, Sender
-from crucible.control.hooks.service import Hooks
+from crucible.control.resources.hooks import Hooks
 
 __all__ = ["Hooks", "Notifier", "Post", "Sender"]

@@ -8,7 +8,7 @@ from crucible.control.db import schema as t
 from crucible.control.db.statement import Row, Statement, inserting
 from crucible.control.hooks.messages import Message
 from crucible.control.hooks.sending import Sent
-from crucible.control.views import iso
+from crucible.control.jobs.views import iso
 from crucible.core.hooks import Outcome
 from crucible.core.views.hooks import DeliveryView
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, bindparam, select
 
-from crucible.control import queries
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Row, Statement
 from crucible.control.hooks.rows import Hook
-from crucible.control.views import event_view, iso
+from crucible.control.jobs import queries
+from crucible.control.jobs.views import event_view, iso
 from crucible.core.errors import NotFound
 from crucible.core.hooks import HookFormat
 from crucible.core.ids import short

@@ -13,15 +13,15 @@ from dataclasses import dataclass
 import structlog
 from sqlalchemy import Connection
 
-from crucible.control import restored
 from crucible.control.db.clock import now as time_of
 from crucible.control.hooks import deliveries, messages, rows
 from crucible.control.hooks.messages import Message
 from crucible.control.hooks.rows import Hook
 from crucible.control.hooks.sending import Sender, Sent
-from crucible.control.ports import Ports
-from crucible.control.roles import Duties, Duty
-from crucible.control.unit import HOOKS
+from crucible.control.reconcile.roles import Duties, Duty
+from crucible.control.reconcile.unit_of_work import HOOKS
+from crucible.control.runtime.ports import Ports
+from crucible.control.upkeep import restore_hold
 from crucible.core.errors import CrucibleError
 from crucible.core.hooks import Outcome, Verdict, judge
 
@@ -160,7 +160,7 @@ class Notifier:
 
 def _served(conn: Connection) -> list[Hook]:
     """None while a restored copy may be older than what others were told already."""
-    return [] if restored.held(conn) else rows.enabled(conn)
+    return [] if restore_hold.held(conn) else rows.enabled(conn)
 
 
 def _tell(hook: Hook, message: Message, sent: Sent, verdict: Verdict) -> None:

@@ -8,11 +8,11 @@ from typing import Protocol
 
 from sqlalchemy import Connection
 
-from crucible.control.crashpoints import crashpoint
-from crucible.control.durations import Durations
 from crucible.control.hooks.messages import Message
 from crucible.control.hooks.rows import Hook
-from crucible.control.ports import Ports
+from crucible.control.reconcile.crashpoints import crashpoint
+from crucible.control.runtime.durations import Durations
+from crucible.control.runtime.ports import Ports
 from crucible.control.secrets import Vault
 from crucible.core.errors import NotFound, Trouble
 from crucible.core.hooks import OVERLAP, Reply

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, select
 
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Row, Statement, inserting
-from crucible.control.views import iso
+from crucible.control.jobs.views import iso
 from crucible.core.lifecycle import Job
 from crucible.core.people import OWNER, Identity
 from crucible.core.views.people import DeedPage, DeedView

@@ -6,7 +6,7 @@ from sqlalchemy import Connection, bindparam, delete, func, select, update
 
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement, inserting
-from crucible.control.views import iso
+from crucible.control.jobs.views import iso
 from crucible.core.errors import Conflict, NotFound
 from crucible.core.people import DEFAULT_PROJECT, Role
 from crucible.core.views.people import MemberView, ProjectView

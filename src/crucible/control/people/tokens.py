@@ -15,8 +15,8 @@ from sqlalchemy import Connection, bindparam, delete, or_, select, update
 
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Row, Statement, inserting
+from crucible.control.jobs.views import iso
 from crucible.control.people import audit, users
-from crucible.control.views import iso
 from crucible.core.errors import NotFound
 from crucible.core.people import SESSION_SECONDS, Identity, Permission, Role, Via
 from crucible.core.secret import Secret

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from crucible.control import queries
 from crucible.control.db.port import Db
+from crucible.control.jobs import queries
 from crucible.control.people import audit, projects
-from crucible.control.ports import Clock
+from crucible.control.runtime.ports import Clock
 from crucible.core.people import OWNER, Identity, Permission
 
 

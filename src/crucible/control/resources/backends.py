@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from crucible.control.connecting import unconnected, why_unconnected
-from crucible.control.places import Places
-from crucible.control.views import backend_view
+from crucible.control.jobs.views import backend_view
+from crucible.control.scheduling.offers import Places
+from crucible.control.scheduling.unconnected import unconnected, why_unconnected
 from crucible.core.views.places import BackendPage, OtherBackendView
 
 

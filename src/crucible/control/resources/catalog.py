@@ -13,12 +13,12 @@ from crucible.catalog import PROVIDERS, Library, Need, Stock
 from crucible.catalog.against import compare as compare_tables
 from crucible.catalog.index import Key, order
 from crucible.catalog.sources import Sources
-from crucible.control import cursors
-from crucible.control.connecting import why_unconnected
-from crucible.control.places import Places
-from crucible.control.ports import Calls, Clock
+from crucible.control.jobs import cursors
+from crucible.control.jobs.views import offer_view
 from crucible.control.resources.access import Access
-from crucible.control.views import offer_view
+from crucible.control.runtime.ports import Calls, Clock
+from crucible.control.scheduling.offers import Places
+from crucible.control.scheduling.unconnected import why_unconnected
 from crucible.core.errors import NotFound, UnknownName
 from crucible.core.gpus import gpu
 from crucible.core.offerfilter import OfferFilter

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from crucible.control import checkpoints, queries
-from crucible.control.bundles import StoredFile
-from crucible.control.parts import Parts
+from crucible.control.jobs import queries
+from crucible.control.objects import checkpoints
+from crucible.control.objects.bundles import StoredFile
+from crucible.control.runtime.services import Parts
 from crucible.core.people import Identity
 from crucible.core.views.jobs import CheckpointPage, CheckpointView, JobView
 

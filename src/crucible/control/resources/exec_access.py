@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, bindparam, select
 
+from crucible.control.agents.sessions import Line, Visit
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement
-from crucible.control.parts import Parts
 from crucible.control.people import audit
-from crucible.control.sessions import Line, Visit
+from crucible.control.runtime.services import Parts
 from crucible.core.channels import Channel
 from crucible.core.errors import Conflict
 from crucible.core.ids import Prefix, short

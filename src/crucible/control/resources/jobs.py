@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from crucible.control import bulk_views, comparing, listing, queries, training
-from crucible.control.crashpoints import crashpoint
-from crucible.control.estimates import forecast
-from crucible.control.feed import Watch
-from crucible.control.parts import Parts
-from crucible.control.roles import Duty
-from crucible.control.submit import Accepted
-from crucible.control.unit import Unit
+from crucible.control.jobs import bulk_views, comparison, listing, queries, training
+from crucible.control.jobs.submit import Accepted
+from crucible.control.planning import forecast
+from crucible.control.reconcile.crashpoints import crashpoint
+from crucible.control.reconcile.roles import Duty
+from crucible.control.reconcile.unit_of_work import Unit
+from crucible.control.runtime.services import Parts
+from crucible.control.telemetry.feed import Watch
 from crucible.core.errors import CrucibleError
 from crucible.core.jobfilter import JobFilter
 from crucible.core.people import Identity, Permission
@@ -83,11 +83,11 @@ class Jobs:
 
     async def compare(self, who: Identity, refs: Sequence[str]) -> ComparisonView:
         """Return 2 to 20 jobs side by side, in this order; a job named twice is shown once."""
-        comparing.check_count(refs)
+        comparison.check_count(refs)
         jobs = list(dict.fromkeys([await self.find(who, ref) for ref in refs]))
-        comparing.check_count(jobs)
+        comparison.check_count(jobs)
         views = [(await self._view(job)).model_copy(update={"health": await self.health(who, job)}) for job in jobs]
-        return await self._ports.db.read(lambda conn: comparing.compared(conn, views))
+        return await self._ports.db.read(lambda conn: comparison.compared(conn, views))
 
     async def training_record(self, who: Identity, ref: str) -> RecordView:
         """Return the job in the words of the training routes."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from crucible.control import labels, notes, queries
-from crucible.control.feed import Hint
-from crucible.control.parts import Parts
-from crucible.control.unit import Unit
+from crucible.control.jobs import labels, notes, queries
+from crucible.control.reconcile.unit_of_work import Unit
+from crucible.control.runtime.services import Parts
+from crucible.control.telemetry.feed import Hint
 from crucible.core.people import Identity
 from crucible.core.tags import Tag, parse_tag, parse_tags
 from crucible.core.views.found import NotePage, TagPage

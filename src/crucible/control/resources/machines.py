@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from sqlalchemy import Connection, select
 
 from crucible.backends.base import MachineRef, NotYetGone, end_only
-from crucible.control import codec, queries, repository
 from crucible.control.db import schema as t
-from crucible.control.janitor import LIST_DEADLINE, Janitor
-from crucible.control.places import Places
-from crucible.control.ports import Ports
+from crucible.control.jobs import queries
+from crucible.control.machines.janitor import LIST_DEADLINE, Janitor
+from crucible.control.reconcile import codec, repository
+from crucible.control.reconcile.unit_of_work import Unit, Writer
 from crucible.control.resources.access import Access
-from crucible.control.unit import Unit, Writer
+from crucible.control.runtime.ports import Ports
+from crucible.control.scheduling.offers import Places
 from crucible.core.errors import Conflict, NotFound
 from crucible.core.ids import is_id, short
 from crucible.core.lifecycle import Machine

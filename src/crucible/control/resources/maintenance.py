@@ -6,11 +6,13 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from crucible.control import gauges, queries, restored
 from crucible.control.db.timed import TimedDb
-from crucible.control.gauges import Gauges
-from crucible.control.parts import Parts
-from crucible.control.queries import Counts
+from crucible.control.jobs import queries
+from crucible.control.jobs.queries import Counts
+from crucible.control.runtime import gauges
+from crucible.control.runtime.gauges import Gauges
+from crucible.control.runtime.services import Parts
+from crucible.control.upkeep import restore_hold
 from crucible.core.people import Identity, Permission
 from crucible.core.views.server import BackupView, ConfirmedView, PruneView, RestoredView
 
@@ -34,7 +36,7 @@ class Maintenance:
         """Return how much runs, waits and bills, and whether a restore still has to be confirmed."""
 
         def read(conn: Connection) -> Status:
-            return Status(self._parts.deployment.id, queries.counts(conn, who), restored.status(conn))
+            return Status(self._parts.deployment.id, queries.counts(conn, who), restore_hold.status(conn))
 
         return await self._ports.db.read(read)
 
@@ -63,7 +65,7 @@ class Maintenance:
     async def confirm_restore(self, who: Identity) -> ConfirmedView:
         """Allow machines to be launched and ended again after a restore, and place jobs."""
         await self._access.need_operator(who, "database.confirm", "the restored copy")
-        done = await self._parts.writer.write(lambda unit: restored.confirm(unit.conn, unit.now))
+        done = await self._parts.writer.write(lambda unit: restore_hold.confirm(unit.conn, unit.now))
         for topic in ("effects", "jobs"):
             self._ports.wakeups.wake(topic)
         return done.view

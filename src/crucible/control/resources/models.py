@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 
 from pydantic import ValidationError
 
-from crucible.control.ports import Clock
+from crucible.control.runtime.ports import Clock
 from crucible.core import models
 from crucible.core.errors import BadInput, NotFound
 from crucible.core.fields import EXTRA, hint

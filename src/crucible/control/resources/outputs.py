@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from crucible.control import queries
-from crucible.control.bundles import StoredFile
-from crucible.control.logsearch import Query
-from crucible.control.parts import Parts
+from crucible.control.jobs import queries
+from crucible.control.objects.bundles import StoredFile
+from crucible.control.runtime.services import Parts
+from crucible.control.telemetry.log_search import Query
 from crucible.core.errors import NotFound
 from crucible.core.ids import short
 from crucible.core.people import Identity

@@ -7,14 +7,14 @@ from dataclasses import asdict, dataclass, replace
 
 from crucible.backends.base import MachineOrder, Slots
 from crucible.catalog import PROVIDERS
-from crucible.control import planviews
-from crucible.control.estimates.accuracy import Lessons, accuracy_view, list_predictions
-from crucible.control.machine_factory import MachineFactory
-from crucible.control.places import Place, Places
-from crucible.control.ports import Ports
-from crucible.control.profiles import Profiles
+from crucible.control.jobs.views import iso
+from crucible.control.machines.machine_factory import MachineFactory
+from crucible.control.planning import plan_views
+from crucible.control.planning.accuracy import Lessons, accuracy_view, list_predictions
+from crucible.control.planning.profiles import Profiles
 from crucible.control.resources.catalog import Catalog, Foreign, ages
-from crucible.control.views import iso
+from crucible.control.runtime.ports import Ports
+from crucible.control.scheduling.offers import Place, Places
 from crucible.core import budget, offer_choice
 from crucible.core.errors import BadInput, UnknownName
 from crucible.core.offers import Offer
@@ -135,11 +135,11 @@ class Plans:
             advice=tier_words(read, work),
             image=image_for(read.frameworks.value or (), gpu=work.gpu is not GpuNeed.NONE),
             accuracy=accuracy_view(experience.accuracy),
-            job=planviews.to_submit(chosen or waits, request, self._sizes(best, request, work)),
+            job=plan_views.to_submit(chosen or waits, request, self._sizes(best, request, work)),
             waits=waits is not None,
-            too_dear=not chosen and not waits and planviews.too_dear(routed.found),
-            nearest=planviews.nearest(routed.found),
-            prices=PricesView(**ages(foreign.stock), note=planviews.age_note(foreign.stock)),
+            too_dear=not chosen and not waits and plan_views.too_dear(routed.found),
+            nearest=plan_views.nearest(routed.found),
+            prices=PricesView(**ages(foreign.stock), note=plan_views.age_note(foreign.stock)),
         )
 
     def _of_job(
@@ -155,22 +155,22 @@ class Plans:
     ) -> CandidatesView:
         """The candidates and what was rejected, as far as they are asked for."""
         found, offers, best = routed.found, routed.offers, routed.best
-        shown = offers if request.every_region else planviews.best_of_each(offers)
+        shown = offers if request.every_region else plan_views.best_of_each(offers)
         unheard = [n for n in self._places.names() if self._places.rejection(n, secrets=bool(request.secrets))]
-        learned = planviews.learned(routed.learned, experience.jobs, routed.work, best) if routed.read else None
+        learned = plan_views.learned(routed.learned, experience.jobs, routed.work, best) if routed.read else None
         return CandidatesView(
             learned=learned,
-            why=None if best else planviews.why_nothing(found, self._waits(request, routed), unheard),
+            why=None if best else plan_views.why_nothing(found, self._waits(request, routed), unheard),
             chosen=chosen,
             offers=tuple(self._view(one, request) for one in shown[: request.limit]),
             offers_count=len(offers),
-            rejected=planviews.rejected(found, request.limit),
+            rejected=plan_views.rejected(found, request.limit),
             rejected_count=len(found.rejected),
         )
 
     def _waits(self, request: PlanRequest, routed: _Routed) -> OfferView | None:
         usable = [name for name in self._places.names() if not self._cannot(request, name)]
-        return planviews.waiting(routed.found, usable)
+        return plan_views.waiting(routed.found, usable)
 
     def _routed(
         self, request: PlanRequest, profile: Profile | None, foreign: Iterable[Offer], experience: Experience
@@ -259,7 +259,7 @@ class Plans:
         return max(work.memory_on(offer.capacity), MIN_MEMORY) if work.host.total else 0
 
     def _view(self, one: Ranked, request: PlanRequest) -> PlannedView:
-        return planviews.planned(
+        return plan_views.planned(
             one,
             simulated=self._simulated(one.offer.backend),
             most_micros=self._most(one.offer, request),

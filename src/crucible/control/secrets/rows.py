@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 
 from sqlalchemy import Connection, bindparam, delete, select, update
 
-from crucible.control import meta
+from crucible.control.db import meta
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Row, Statement, inserting
-from crucible.control.views import iso
+from crucible.control.jobs.views import iso
 from crucible.core.projectsecrets import is_secret_name
 from crucible.core.views.people import SecretView
 

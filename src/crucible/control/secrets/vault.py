@@ -13,17 +13,18 @@ from pathlib import Path
 import structlog
 from sqlalchemy import Connection, bindparam, select
 
-from crucible.control import codec, meta
-from crucible.control.crashpoints import crashpoint
+from crucible.control.db import meta
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement
+from crucible.control.jobs.views import iso
 from crucible.control.people import audit, projects
-from crucible.control.ports import Ports
+from crucible.control.reconcile import codec
+from crucible.control.reconcile.crashpoints import crashpoint
 from crucible.control.resources.access import Access
+from crucible.control.runtime.ports import Ports
 from crucible.control.secrets import rows
 from crucible.control.secrets.cipher import Cipher
 from crucible.control.secrets.keyring import Key, Keyring, new_key
-from crucible.control.views import iso
 from crucible.core.errors import BadInput, Conflict, Trouble
 from crucible.core.lifecycle import AttemptState
 from crucible.core.people import Identity, Permission

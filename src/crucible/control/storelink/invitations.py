@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from crucible.backends.base import Backend
-from crucible.control.storelink.postroom import Postroom
+from crucible.control.storelink.mailboxes import Postroom
 from crucible.core.channels import Channel, ChannelChoice, Rejection, choose_channel, rejection
 from crucible.storage.addresses import FolderAddress, parse_address
 from crucible.wire.mailbox import is_private

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, field
 
-from crucible.control.crashpoints import NAMES
+from crucible.control.reconcile.crashpoints import NAMES
 from crucible.simulation.faults.process import DIES
 from crucible.simulation.faults.run import Outcome, run
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from crucible.control.service import Control
+from crucible.control.control_plane import Control
 from crucible.simulation.faults.network import Lost
 from crucible.simulation.faults.process import Crash
 from crucible.simulation.faults.servers import Servers, answered

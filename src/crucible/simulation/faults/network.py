@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from crucible.control.agents import Agents
-from crucible.control.ingest import Gap
+from crucible.control.agents.agents import Agents
+from crucible.control.agents.ingest import Gap
 from crucible.core.errors import CrucibleError
 from crucible.simulation.faults.process import Crash
 from crucible.simulation.faults.weather import Dice, Weather

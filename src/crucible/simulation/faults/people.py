@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 from contextlib import suppress
 
-from crucible.control.marks import ARRIVAL_SECONDS
+from crucible.control.objects.gc_marks import ARRIVAL_SECONDS
 from crucible.core.errors import CrucibleError
 from crucible.core.offers import Market
 from crucible.core.people import OWNER

@@ -14,8 +14,8 @@ from sqlalchemy import Connection
 from crucible.control.db.connection import driver_of
 from crucible.control.db.inline import InlineDb
 from crucible.control.db.transaction import read_snapshot
-from crucible.control.ports import guarded
-from crucible.control.system import EventListener
+from crucible.control.runtime.ports import guarded
+from crucible.control.runtime.system_ports import EventListener
 from crucible.core.errors import DiskFull, TimedOut
 from crucible.core.ids import Prefix, make_id
 from crucible.simulation.faults.loop import virtual_loop

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from crucible.control import crashpoints
+from crucible.control.reconcile import crashpoints
 from crucible.simulation.faults.crew import Crew, crew_of
 
 PORT_WEIGHT, WRITE_WEIGHT, NAMED_WEIGHT = 1, 8, 40

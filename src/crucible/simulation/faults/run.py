@@ -15,9 +15,9 @@ import structlog
 from sqlalchemy import Connection, delete, text
 from stamina.instrumentation import set_on_retry_hooks
 
-from crucible.control import crashpoints
 from crucible.control.db import schema as t
 from crucible.control.db.migrate import create
+from crucible.control.reconcile import crashpoints
 from crucible.control.secrets import KEYS_FILE
 from crucible.core.errors import CrucibleError
 from crucible.simulation.faults.cloud import Cloud

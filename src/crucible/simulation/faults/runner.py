@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from crucible.agent import runner_state as rs
 from crucible.agent.backoff import Backoff
 from crucible.agent.contacts import WAIT_SECONDS, Contacts
-from crucible.control.ingest import Gap
+from crucible.control.agents.ingest import Gap
 from crucible.simulation.faults.crew import Crew
 from crucible.simulation.faults.folder import Folder
 from crucible.simulation.faults.loop import virtual_loop

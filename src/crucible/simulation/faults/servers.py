@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from crucible.backends.base import Backend
-from crucible.control.agents import Agents
-from crucible.control.loops import Loop
-from crucible.control.machine_factory import LeaseTerms
-from crucible.control.parts import Deployment
-from crucible.control.ports import Ports
-from crucible.control.rounds import Rounds
-from crucible.control.service import Control
+from crucible.control.agents.agents import Agents
+from crucible.control.control_plane import Control
+from crucible.control.machines.machine_factory import LeaseTerms
+from crucible.control.runtime.background import Rounds
+from crucible.control.runtime.loops import Loop
+from crucible.control.runtime.ports import Ports
+from crucible.control.runtime.services import Deployment
 from crucible.core.errors import CrucibleError
 from crucible.core.ids import Prefix, make_id
 from crucible.simulation.faults.crew import Crew

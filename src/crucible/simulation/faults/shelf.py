@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 
-from crucible.control.marks import ARRIVING
+from crucible.control.objects.gc_marks import ARRIVING
 from crucible.simulation.faults.ports import WatchedDb
 from crucible.simulation.faults.store import MemoryStore
 from crucible.simulation.faults.story import Broken

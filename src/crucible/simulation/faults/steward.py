@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from crucible.control.service import Control
+from crucible.control.control_plane import Control
 from crucible.core.errors import CrucibleError
 from crucible.core.hooks import HookFormat
 from crucible.core.people import DEFAULT_PROJECT, OWNER

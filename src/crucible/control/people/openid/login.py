@@ -15,7 +15,7 @@ from crucible.control.people.openid.admission import admit
 from crucible.control.people.openid.provider import Provider
 from crucible.control.people.openid.signins import SignIn
 from crucible.control.people.openid.transport import trouble
-from crucible.control.ports import Ports
+from crucible.control.runtime.ports import Ports
 from crucible.core.errors import BadInput, NotAllowed, TimedOut
 from crucible.core.ids import Prefix
 from crucible.core.openid import Answer, Begun, Client, Command, Landing, Person, Refusal, challenge_of, local_path

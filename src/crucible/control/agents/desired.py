@@ -1,0 +1,123 @@
+"""The desired document of a machine: computed from the rows each time it is asked for."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, bindparam, select
+
+from crucible.control.db import schema as t
+from crucible.control.db.statement import Row, Statement
+from crucible.control.objects import checkpoints
+from crucible.control.reconcile import codec
+from crucible.control.upkeep import restore_hold
+from crucible.core.lifecycle import AttemptState, MachineState, Wish
+from crucible.core.spec import JobSpec
+from crucible.wire.desired import Assignment, DataItem, Desired, Environment, Limits
+from crucible.wire.messages import derive_secret
+
+
+def desired_document(conn: Connection, machine: str, key: bytes, now: float) -> Desired | None:
+    """What is wanted of this machine; None when it is not wanted any more or was never ours."""
+    restore_hold.spare_machine(conn, machine)
+    row = _MACHINE.first(conn, machine=machine)
+    if row is None or row["state"] in (MachineState.RELEASING.value, MachineState.GONE.value):
+        return None
+    assignments = tuple(_assignment(conn, r, key) for r in _ASSIGNED.all(conn, machine=machine))
+    left = None if row["ends_at"] is None else max(row["ends_at"] - now, 0.0)
+    return Desired(machine, row["desired_version"], assignments, row["lease_seconds"], left)
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What is wanted of one attempt. `settled`: it is over for us; `checkpoint` counts those asked for."""
+
+    stop: bool
+    settled: bool
+    checkpoint: int
+
+
+def attempt_wishes(conn: Connection, attempt: str) -> Wishes | None:
+    """None when there is no such attempt."""
+    row = _WISHES.first(conn, attempt=attempt)
+    if row is None:
+        restore_hold.spare(conn)
+        return None
+    return Wishes(_stop(row), row["attempt_state"] == AttemptState.ENDED.value, row["checkpoint"])
+
+
+_MACHINE = Statement(
+    select(t.machines.c.state, t.machines.c.desired_version, t.machines.c.lease_seconds, t.machines.c.ends_at).where(
+        t.machines.c.id == bindparam("machine")
+    )
+)
+
+
+_COLUMNS = (
+    t.slots.c.attempt,
+    t.slots.c.rank,
+    t.slots.c.allocation,
+    t.attempts.c.number,
+    t.attempts.c.generation.label("attempt_generation"),
+    t.attempts.c.state.label("attempt_state"),
+    t.attempts.c.resume_from,
+    t.jobs.c.id.label("job"),
+    t.jobs.c.generation,
+    t.jobs.c.desired,
+    t.jobs.c.checkpoint,
+    t.jobs.c.spec,
+    t.jobs.c.resources,
+)
+_JOINED = t.slots.join(t.attempts, t.attempts.c.id == t.slots.c.attempt).join(t.jobs, t.jobs.c.id == t.attempts.c.job)
+
+
+_ASSIGNED = Statement(
+    select(*_COLUMNS)
+    .select_from(_JOINED)
+    .where(t.slots.c.machine == bindparam("machine"), t.slots.c.ended.is_(False))
+    .order_by(t.slots.c.attempt, t.slots.c.rank)
+)
+_WISHES = Statement(select(*_COLUMNS).select_from(_JOINED).where(t.slots.c.attempt == bindparam("attempt")).limit(1))
+
+
+def _stop(row: Row) -> bool:
+    return bool(row["desired"] != Wish.RUN.value or row["attempt_generation"] != row["generation"])
+
+
+def seed_of(job: str, spec: JobSpec) -> int:
+    """The job's seed: the one asked for, or one of its own that stays the same over all attempts."""
+    return zlib.crc32(job.encode()) if spec.seed is None else spec.seed
+
+
+def _assignment(conn: Connection, row: Row, key: bytes) -> Assignment:
+    spec, size = codec.spec(row["spec"]), codec.resources(row["resources"])
+    allocation = codec.allocation(row["allocation"])
+    return Assignment(
+        attempt=row["attempt"],
+        job=row["job"],
+        rank=row["rank"],
+        secret=derive_secret(key, "attempt", row["attempt"]).decode(),
+        command=spec.command,
+        bundle=spec.bundle,
+        in_place=spec.in_place,
+        environment=Environment(**spec.environment.model_dump()),
+        env={
+            **spec.env,
+            "CRUCIBLE_ATTEMPT": str(row["number"]),
+            "CRUCIBLE_KIND": spec.kind.value,
+            "CRUCIBLE_SEED": str(seed_of(row["job"], spec)),
+        },
+        data=tuple(DataItem(item.name, item.source) for item in spec.data),
+        limits=Limits(
+            memory_bytes=size.memory_bytes,
+            cpus=size.cpus,
+            seconds=min((given for given in (size.seconds, allocation.seconds) if given is not None), default=None),
+            gpus=allocation.gpus,
+        ),
+        grace=spec.grace_seconds,
+        resume_from=checkpoints.resume_of(conn, row["resume_from"]) if row["resume_from"] else None,
+        stop=_stop(row),
+        checkpoint=row["checkpoint"],
+        secrets=tuple(sorted(spec.secrets)),
+    )

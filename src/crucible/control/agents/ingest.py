@@ -1,0 +1,351 @@
+"""Ingest: a runner's messages become rows, events and facts, exactly once each and in order.
+
+A batch is stored in one transaction together with everything that follows from it: a job's last message
+settles the job and hands its slots to the next one in the same commit. The acknowledgement leaves after that
+commit.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from sqlalchemy import bindparam, insert, select, update
+
+from crucible import __version__
+from crucible.control.db import schema as t
+from crucible.control.db.statement import Statement, inserting
+from crucible.control.jobs import results
+from crucible.control.objects import checkpoints, gc_marks
+from crucible.control.reconcile import repository
+from crucible.control.reconcile.unit_of_work import Unit
+from crucible.control.runtime.ports import Ids
+from crucible.control.scheduling.scheduler import Scheduler
+from crucible.control.telemetry import points
+from crucible.control.telemetry.feed import Hint
+from crucible.control.upkeep import restore_hold
+from crucible.core.errors import Conflict, CrucibleError
+from crucible.core.lifecycle import Event, Fact, Reason, Step, World
+from crucible.core.lifecycle import facts as f
+from crucible.core.versions import agent_note
+from crucible.storage.layout import checked_sha256, checkpoint_key
+from crucible.wire.messages import Batch, Cause, Kind, Message
+from crucible.wire.paths import safe_name
+
+PROGRESS_NUMBERS = ("fraction", "epoch", "total_epochs", "step", "total_steps", "loss", "eta_seconds")
+MAX_SERIES = 1000
+"""Series of one rank of an attempt; a program that invents names without end is not followed."""
+
+LARGEST_NUMBER = 2**63
+MOST_SEGMENTS = 2**31
+"""Segments of one output, as the database counts them."""
+
+
+class Gap(Conflict):
+    """A batch begins after a number that never arrived: send again from `acked` + 1."""
+
+    code = "gap"
+
+    def __init__(self, acked: int) -> None:
+        super().__init__("Messages are missing before this batch.", fix=f"Send again from {acked + 1} on.", acked=acked)
+        self.acked = acked
+
+
+class AttemptGone(CrucibleError):
+    """There is no such attempt any more: the runner is to end."""
+
+    code = "attempt_gone"
+    http_status = 410
+
+
+@dataclass(frozen=True)
+class Ingested:
+    acked: int
+    job: str
+
+
+_REASONS = {
+    Cause.SIGNAL: Reason.KILLED,
+    Cause.OUT_OF_MEMORY: Reason.OUT_OF_MEMORY,
+    Cause.TIME_LIMIT: Reason.TIME_LIMIT,
+    Cause.STOPPED: Reason.CANCELLED,
+    Cause.NOT_STARTED: Reason.CANCELLED,
+    Cause.STAGING_FAILED: Reason.STAGING_FAILED,
+    Cause.RUNNER_LOST: Reason.RUNNER_LOST,
+    Cause.FENCED: Reason.FENCED,
+    Cause.INTERRUPTED: Reason.INTERRUPTED,
+    Cause.SUSPENDED: Reason.SUSPENDED,
+}
+
+
+_SLOT = Statement(
+    select(t.slots.c.acked, t.attempts.c.job)
+    .join(t.attempts, t.attempts.c.id == t.slots.c.attempt)
+    .where(t.slots.c.attempt == bindparam("attempt"), t.slots.c.rank == bindparam("rank"))
+)
+_ACKNOWLEDGE = Statement(
+    update(t.slots)
+    .where(
+        t.slots.c.attempt == bindparam("its_attempt"),
+        t.slots.c.rank == bindparam("its_rank"),
+        t.slots.c.acked == bindparam("before"),
+    )
+    .values(acked=bindparam("acked"))
+)
+_FACTS = Statement(select(t.attempts.c.facts).where(t.attempts.c.id == bindparam("attempt")))
+_REMEMBER = Statement(
+    update(t.attempts).where(t.attempts.c.id == bindparam("attempt")).values(facts=bindparam("facts"))
+)
+SEGMENT = Statement(
+    select(t.log_segments.c.n).where(
+        t.log_segments.c.attempt == bindparam("attempt"),
+        t.log_segments.c.rank == bindparam("rank"),
+        t.log_segments.c.n == bindparam("n"),
+    )
+)
+_ADD_SEGMENT = Statement(
+    inserting(t.log_segments, ["attempt", "rank", "n", "start", "end", "lines", "sha256", "stored_at"])
+)
+
+
+class Ingest:
+    def __init__(self, scheduler: Scheduler, ids: Ids) -> None:
+        self._scheduler = scheduler
+        self._ids = ids
+
+    def store(self, unit: Unit, batch: Batch, *, contact: bool = True) -> Ingested:
+        """Stores the new messages of a batch. Raises Gap and AttemptGone; a message twice is fine.
+
+        `contact`: who sent it hears us too, so it is a sign of life.
+        """
+        slot = self._slot(unit, batch)
+        fresh = [m for m in batch.messages if m.n > slot.acked]
+        if any(m.n != n for n, m in enumerate(fresh, start=slot.acked + 1)):
+            bridged = restore_hold.bridge(unit.conn, batch.attempt, batch.rank, fresh[0].n)
+            if bridged is None:
+                raise Gap(slot.acked)
+            if not bridged:
+                return Ingested(slot.acked, slot.job)
+        if fresh:
+            self._take(unit, batch, slot.job, fresh, contact)
+        return Ingested(fresh[-1].n if fresh else slot.acked, slot.job)
+
+    def _slot(self, unit: Unit, batch: Batch) -> _Slot:
+        row = _SLOT.first(unit.conn, attempt=batch.attempt, rank=batch.rank)
+        if row is None:
+            restore_hold.spare(unit.conn)
+            raise AttemptGone("There is no such attempt.", fix="The runner ends itself.")
+        return _Slot(row["acked"], row["job"])
+
+    def _take(self, unit: Unit, batch: Batch, job: str, fresh: list[Message], contact: bool) -> None:
+        world = repository.load_world(unit.conn, job)
+        assert world is not None, "an attempt has a job"
+        world = unit.advance(world, f.Heard(batch.attempt)) if contact else world
+        was_live = world.live is not None
+        for message in fresh:
+            world = self._message(unit, batch, world, message)
+        self._acknowledge(unit, batch, fresh)
+        if was_live and world.live is None:
+            self._scheduler.place(unit)
+
+    def _acknowledge(self, unit: Unit, batch: Batch, fresh: list[Message]) -> None:
+        """Only from the number that was read: the same batch, sent twice at once, is stored once."""
+        mine = {"its_attempt": batch.attempt, "its_rank": batch.rank, "before": fresh[0].n - 1}
+        if _ACKNOWLEDGE.run(unit.conn, **mine, acked=fresh[-1].n) != 1:
+            raise repository.Stale("Another batch of this rank came meanwhile.", fix="Read again.")
+
+    def _message(self, unit: Unit, batch: Batch, world: World, message: Message) -> World:
+        """Stores one message.
+
+        What cannot be read is noted, not refused: the runner could only send it again.
+        """
+        try:
+            fact = fact_of(batch, message)
+            if fact is None:
+                return self._material(unit, batch, world, message)
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            return note(unit, world, f"a {message.kind.value} message could not be read: {error}")
+        self._remember(unit, batch, message)
+        return _tell_skew(unit, unit.advance(world, fact), message)
+
+    def _material(self, unit: Unit, batch: Batch, world: World, message: Message) -> World:
+        match message.kind:
+            case Kind.POINTS:
+                _store_points(unit, batch, message)
+                unit.changes.hint(world.job.id, Hint.POINTS)
+            case Kind.PROGRESS:
+                where = t.attempts.c.id == batch.attempt
+                told = json.dumps(progress_of(message.data))
+                unit.conn.execute(update(t.attempts).where(where).values(progress=told))
+                unit.changes.hint(world.job.id, Hint.PROGRESS)
+            case Kind.LOG:
+                _store_segment(unit, batch, message)
+                unit.changes.hint(world.job.id, Hint.LOG)
+            case Kind.ARTIFACT:
+                _store_artifact(unit, batch, world.job.id, message)
+            case Kind.CHECKPOINT:
+                return self._store_checkpoint(unit, batch, world, message)
+            case Kind.RESULT:
+                results.store(unit.conn, world.job.id, batch.attempt, message.data, unit.now)
+            case _:
+                return note(unit, world, str(message.data.get("text", ""))[:2000])
+        return world
+
+    def _store_checkpoint(self, unit: Unit, batch: Batch, world: World, message: Message) -> World:
+        """Its object is kept for the row's sake from now on, and no longer because it was on its way."""
+        world = checkpoints.add(unit, self._ids, world, batch.attempt, batch.rank, message.data)
+        key = checkpoint_key(world.job.id, str(message.data["sha256"]))
+        gc_marks.arrived(unit.conn, key, f"{batch.attempt}:{batch.rank}")
+        return world
+
+    def _remember(self, unit: Unit, batch: Batch, message: Message) -> None:
+        """What the runner said of itself, kept whole for people (limits, interpreter, peak memory)."""
+        if message.kind not in (Kind.STARTED, Kind.EXITED):
+            return
+        known = _FACTS.value(unit.conn, attempt=batch.attempt) or "{}"
+        merged = {**json.loads(known), message.kind.value: dict(message.data)}
+        _REMEMBER.run(unit.conn, attempt=batch.attempt, facts=json.dumps(merged))
+
+
+@dataclass(frozen=True)
+class _Slot:
+    acked: int
+    job: str
+
+
+def _tell_skew(unit: Unit, world: World, message: Message) -> World:
+    """An agent outlives servers: one of another version goes on, and people can see it."""
+    agent = message.data.get("agent") if message.kind is Kind.STARTED else None
+    text = agent_note(str(agent), __version__) if agent else None
+    return note(unit, world, text) if text else world
+
+
+def note(unit: Unit, world: World, text: str) -> World:
+    """Add a line for people to the job's events."""
+    return unit.save(world, Step(world, (Event("note", {"text": text}),)))
+
+
+def fact_of(batch: Batch, message: Message) -> Fact | None:
+    """The lifecycle fact in a message, if it is one."""
+    data = message.data
+    match message.kind:
+        case Kind.STAGING:
+            return f.RunnerStaging(batch.attempt, str(data.get("what", ""))[:500])
+        case Kind.STARTED:
+            return f.RunnerStarted(batch.attempt, batch.rank, _whole(data.get("pid")))
+        case Kind.EXITED:
+            return f.RunnerExited(
+                batch.attempt,
+                batch.rank,
+                reason_of(data),
+                _whole(data.get("code")),
+                _whole(data.get("signal")),
+                _text(data.get("text"), 4000),
+            )
+        case Kind.NOTICE:
+            return f.Noticed(batch.attempt, float(_number(data.get("seconds")) or 0.0))
+        case Kind.ENDED:
+            complete = bool(data.get("complete", True))
+            return f.RunnerEnded(batch.attempt, batch.rank, complete, _text(data.get("text"), 2000))
+        case _:
+            return None
+
+
+def progress_of(data: Mapping[str, object]) -> dict[str, object]:
+    """The known parts of a progress message, each a plain finite number or a short text."""
+    numbers = {name: _number(data.get(name)) for name in PROGRESS_NUMBERS}
+    message = data.get("message")
+    return {**numbers, "message": message[:200] if isinstance(message, str) else None}
+
+
+def _number(value: object) -> float | int | None:
+    """None for what no face could show: text, infinities, numbers beyond any count."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value if abs(value) < LARGEST_NUMBER else None
+
+
+def reason_of(data: Mapping[str, object]) -> Reason:
+    cause = Cause(str(data.get("cause", Cause.EXIT.value)))
+    if cause is Cause.EXIT:
+        return Reason.COMPLETED if data.get("code") == 0 else Reason.EXIT_CODE
+    return _REASONS[cause]
+
+
+def _store_points(unit: Unit, batch: Batch, message: Message) -> None:
+    series = message.data.get("series")
+    if not isinstance(series, dict):
+        return
+    known = points.names_of(unit.conn, batch.attempt, batch.rank)
+    for name, raw in series.items():
+        label, found = _text(name, 200), list(_points(raw))
+        if found and (label in known or len(known) < MAX_SERIES):
+            points.append(unit.conn, batch.attempt, batch.rank, label, found)
+            known.add(label)
+
+
+def _points(raw: object) -> Iterable[points.Point]:
+    for item in raw if isinstance(raw, list) else ():
+        try:
+            step, value, at = item
+            yield points.Point(float(step), math.nan if value is None else float(value), float(at))
+        except (TypeError, ValueError, OverflowError):
+            continue
+
+
+def _store_segment(unit: Unit, batch: Batch, message: Message) -> None:
+    data = message.data
+    start, end = _count(data["start"]), _count(data["end"])
+    if end < start:
+        raise ValueError("a segment ends before it starts")
+    row = {
+        "attempt": batch.attempt,
+        "rank": batch.rank,
+        "n": _segment_number(data["n"]),
+        "start": start,
+        "end": end,
+        "lines": _count(data.get("lines", 0)),
+        "sha256": _text(data.get("sha256"), 64),
+        "stored_at": unit.now,
+    }
+    if SEGMENT.value(unit.conn, attempt=batch.attempt, rank=batch.rank, n=row["n"]) is None:
+        _ADD_SEGMENT.run(unit.conn, **row)
+
+
+def _store_artifact(unit: Unit, batch: Batch, job: str, message: Message) -> None:
+    data = message.data
+    path = safe_name(str(data["path"]))
+    known = (t.artifacts.c.attempt == batch.attempt, t.artifacts.c.path == path)
+    values = {"size": _count(data["size"]), "sha256": checked_sha256(str(data["sha256"])), "stored_at": unit.now}
+    if unit.conn.execute(update(t.artifacts).where(*known).values(values)).rowcount == 0:
+        key = {"attempt": batch.attempt, "path": path, "rank": batch.rank, "job": job}
+        unit.conn.execute(insert(t.artifacts).values({**key, **values}))
+
+
+def _text(value: object, longest: int) -> str:
+    """Text that every database can hold: NUL, and what is no character (half of a pair), is replaced."""
+    return str(value or "")[:longest].replace("\0", "\ufffd").encode(errors="replace").decode()
+
+
+def _whole(value: object) -> int | None:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    if not abs(value) < LARGEST_NUMBER:
+        raise ValueError("a number is out of bounds")
+    return int(value)
+
+
+def _count(value: object) -> int:
+    whole = _whole(value)
+    if whole is None or whole < 0:
+        raise ValueError(f"{value!r} is no count")
+    return whole
+
+
+def _segment_number(value: object) -> int:
+    n = _count(value)
+    if n >= MOST_SEGMENTS:
+        raise ValueError(f"there is no segment {n}")
+    return n

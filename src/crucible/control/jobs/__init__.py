@@ -1,0 +1,1 @@
+"""Submit, find, label, resume and show jobs."""

@@ -1,0 +1,80 @@
+"""Bulk: many jobs submitted or cancelled with one request, each by itself whole or not at all.
+
+A few jobs share a transaction, in the order they came in: others who write wait for milliseconds, and the disk
+is waited for once for all of them. One that is refused changes nothing and stops none of the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TypeVar
+
+from crucible.control.jobs.submit import Accepted, Submit
+from crucible.control.people import audit
+from crucible.control.reconcile import repository
+from crucible.control.reconcile.repository import Stale
+from crucible.control.reconcile.unit_of_work import Unit, Writer
+from crucible.control.scheduling.scheduler import Scheduler
+from crucible.core.errors import CrucibleError
+from crucible.core.lifecycle.facts import CancelRequested
+from crucible.core.people import OWNER, Identity
+from crucible.core.spec import JobSpec
+
+TOGETHER = 20
+"""Jobs of one transaction."""
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+Order = tuple[JobSpec, str | None]
+"""A job to submit, with a key as that of a single one."""
+
+
+class Bulk:
+    def __init__(self, writer: Writer, submit: Submit, scheduler: Scheduler) -> None:
+        self._writer = writer
+        self._submit = submit
+        self._scheduler = scheduler
+
+    async def submit(self, orders: Sequence[Order], who: Identity = OWNER) -> list[Accepted | CrucibleError]:
+        """What became of each, in their order."""
+        found: list[Accepted | CrucibleError] = []
+        for part in _parts(orders):
+            found += await self._writer.write(partial(_each, partial(self._store, who=who), part))
+        return found
+
+    async def cancel(self, jobs: Sequence[str], who: Identity = OWNER) -> list[bool]:
+        """Of each, whether the wish changed anything."""
+        found: list[bool] = []
+        for part in _parts(jobs):
+            found += await self._writer.write(partial(_each, partial(self.end, who=who), part))
+        return found
+
+    def end(self, unit: Unit, job: str, who: Identity = OWNER) -> bool:
+        """Asks for a job's end; whether that changed anything."""
+        world = repository.load_world(unit.conn, job)
+        assert world is not None, "found a moment ago, and jobs are never deleted"
+        after = unit.advance(world, CancelRequested())
+        audit.note_job(unit.conn, who, "job.cancel", world.job, unit.now)
+        if after.live is None and after.job != world.job:
+            self._scheduler.place(unit)
+        return after.job != world.job
+
+    def _store(self, unit: Unit, order: Order, *, who: Identity) -> Accepted | CrucibleError:
+        """What is refused is refused before anything of it is stored; what is stale is decided again."""
+        try:
+            return self._submit.store(unit, *order, who)
+        except Stale:
+            raise
+        except CrucibleError as error:
+            return error
+
+
+def _each(act: Callable[[Unit, T], R], items: Sequence[T], unit: Unit) -> list[R]:
+    return [act(unit, item) for item in items]
+
+
+def _parts(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    return (items[at : at + TOGETHER] for at in range(0, len(items), TOGETHER))

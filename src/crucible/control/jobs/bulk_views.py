@@ -1,0 +1,134 @@
+"""Views of many jobs, read with a fixed number of statements however many there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from sqlalchemy import Connection, bindparam, select
+
+from crucible.control.db import schema as t
+from crucible.control.db.statement import Row, Statement
+from crucible.control.jobs import labels
+from crucible.control.jobs.views import MOST_AHEAD, AttemptDetails, job_view, stored_json
+from crucible.control.objects import checkpoints
+from crucible.control.reconcile import codec, repository
+from crucible.control.scheduling.queue import first_in_turn
+from crucible.core.lifecycle import Attempt, Job, JobState, World
+from crucible.core.pricing import Segment
+from crucible.core.views.jobs import JobView, ProgressView
+
+CHUNK = 512
+_SIZES = (1, 8, 64, CHUNK)
+"""A statement is compiled for each length of a list, so lists come in these lengths only."""
+
+_j, _a, _s, _k = t.jobs.c, t.attempts.c, t.slots.c, t.checkpoints.c
+_JOBS = Statement(select(t.jobs).where(_j.id.in_(bindparam("jobs", expanding=True))))
+_ATTEMPTS = Statement(
+    select(t.attempts).where(_a.job.in_(bindparam("jobs", expanding=True))).order_by(_a.job, _a.number)
+)
+_SLOTS = Statement(select(t.slots).where(_s.attempt.in_(bindparam("attempts", expanding=True))).order_by(_s.rank))
+_DETAILS = Statement(
+    select(_a.id.label("attempt"), _a.progress, _a.facts, _k.id, _k.name, _k.step)
+    .join(t.checkpoints, _k.id == _a.resume_from, isouter=True)
+    .where(_a.id.in_(bindparam("attempts", expanding=True)))
+)
+_SEGMENTS = Statement(
+    select(t.price_segments)
+    .where(t.price_segments.c.machine.in_(bindparam("machines", expanding=True)))
+    .order_by(t.price_segments.c.machine, t.price_segments.c.n)
+)
+
+
+def job_views(conn: Connection, ids: Sequence[str], now: float) -> list[JobView]:
+    """Return the jobs in the order of `ids`, without those that do not exist."""
+    return [view for chunk in _chunks(ids) for view in _views(conn, chunk, now)]
+
+
+def _views(conn: Connection, ids: Sequence[str], now: float) -> Iterator[JobView]:
+    jobs = padded(ids)
+    worlds = _worlds(conn, jobs)
+    attempts = [attempt.id for world in worlds.values() for attempt in world.attempts]
+    details = {name: found for chunk in _chunks(attempts) for name, found in details_of(conn, padded(chunk)).items()}
+    prices = _prices(conn, {machine for world in worlds.values() for machine in world.machines})
+    newest, called = checkpoints.newest_of_each(conn, jobs), labels.of(conn, jobs)
+    ahead = jobs_ahead(conn, [world.job for world in worlds.values()])
+    for job in ids:
+        if world := worlds.get(job):
+            yield job_view(world, details, prices, ahead.get(job, 0), now, newest.get(job), called.get(job))
+
+
+def segments_of(conn: Connection, machines: Iterable[str]) -> dict[str, list[Segment]]:
+    wanted = list(machines)
+    if not wanted:
+        return {}
+    found: dict[str, list[Segment]] = {}
+    for row in _SEGMENTS.all(conn, machines=wanted):
+        segment = Segment(row["starts_at"], row["ends_at"], row["rate"], row["native_id"])
+        found.setdefault(row["machine"], []).append(segment)
+    return found
+
+
+def details_of(conn: Connection, attempts: Sequence[str]) -> dict[str, AttemptDetails]:
+    if not attempts:
+        return {}
+    return {
+        row["attempt"]: AttemptDetails(
+            progress=ProgressView(**stored_json(row["progress"])) if row["progress"] else None,
+            facts=stored_json(row["facts"]),
+            resume_from=checkpoints.mark(row) if row["id"] else None,
+        )
+        for row in _DETAILS.all(conn, attempts=attempts)
+    }
+
+
+def padded(items: Sequence[str]) -> list[str]:
+    """The same items, the last one repeated up to one of a few lengths: whoever looks for them finds the same."""
+    size = next(size for size in _SIZES if size >= len(items))
+    return [*items, *[items[-1]] * (size - len(items))] if items else []
+
+
+def _chunks(items: Sequence[str]) -> Iterator[Sequence[str]]:
+    return (items[at : at + CHUNK] for at in range(0, len(items), CHUNK))
+
+
+def _worlds(conn: Connection, jobs: list[str]) -> dict[str, World]:
+    attempts = _attempts(conn, jobs)
+    held = {slot.machine for tries in attempts.values() for attempt in tries for slot in attempt.slots}
+    machines = {
+        name: found
+        for chunk in _chunks(sorted(held))
+        for name, found in repository.load_machines(conn, padded(chunk)).items()
+    }
+    worlds = {}
+    for row in _JOBS.all(conn, jobs=jobs):
+        tries = tuple(attempts.get(row["id"], ()))
+        mine = {slot.machine for attempt in tries for slot in attempt.slots}
+        worlds[row["id"]] = World(codec.job_of(row), tries, {name: machines[name] for name in mine if name in machines})
+    return worlds
+
+
+def _attempts(conn: Connection, jobs: list[str]) -> dict[str, list[Attempt]]:
+    rows = _ATTEMPTS.all(conn, jobs=jobs)
+    slots: dict[str, list[Row]] = {}
+    for chunk in _chunks([row["id"] for row in rows]):
+        for slot in _SLOTS.all(conn, attempts=padded(chunk)):
+            slots.setdefault(slot["attempt"], []).append(slot)
+    found: dict[str, list[Attempt]] = {}
+    for row in rows:
+        found.setdefault(row["job"], []).append(codec.attempt_of(row, slots.get(row["id"], [])))
+    return found
+
+
+def _prices(conn: Connection, machines: Iterable[str]) -> Mapping[str, list[Segment]]:
+    wanted = sorted(machines)
+    return {name: found for chunk in _chunks(wanted) for name, found in segments_of(conn, padded(chunk)).items()}
+
+
+def jobs_ahead(conn: Connection, jobs: Iterable[Job]) -> dict[str, int]:
+    """How many are before each that waits, up to one more than is told; each queue is read once."""
+    waiting = [job for job in jobs if job.state is JobState.QUEUED]
+    found: dict[str, int] = {}
+    for backend in {job.backend for job in waiting}:
+        turns = {queued.job: n for n, queued in enumerate(first_in_turn(conn, backend, MOST_AHEAD + 1))}
+        found |= {job.id: turns.get(job.id, MOST_AHEAD + 1) for job in waiting if job.backend == backend}
+    return found

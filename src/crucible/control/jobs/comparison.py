@@ -1,0 +1,82 @@
+"""Comparing jobs: their settings, measures, duration, cost and health in one answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from sqlalchemy import Connection
+
+from crucible.control.reconcile import repository
+from crucible.control.telemetry import points
+from crucible.core.comparison import Compared, Line, Measured, Value, arguments_of, compare
+from crucible.core.errors import BadInput
+from crucible.core.health import SYSTEM
+from crucible.core.views.comparisons import ComparedView, ComparisonView, LineView, MeasuresView
+from crucible.core.views.jobs import BriefJobView, JobView
+
+FEWEST, MOST = 2, 20
+
+
+def check_count(refs: Sequence[str]) -> None:
+    if not FEWEST <= len(refs) <= MOST:
+        raise BadInput(
+            f"{len(refs)} {'job' if len(refs) == 1 else 'jobs'} cannot be compared.",
+            why=f"It takes {FEWEST} to {MOST}.",
+            fix="Name each of them: crucible compare ID ID …",
+        )
+
+
+def compared(conn: Connection, jobs: Sequence[JobView]) -> ComparisonView:
+    """Return the jobs side by side, in this order, each with its health."""
+    found = compare([Compared(_config(job), _measured(conn, job.id)) for job in jobs])
+    return ComparisonView(
+        jobs=tuple(map(_job, jobs)),
+        config=_lines(found.config),
+        metrics=MeasuresView(last=_lines(found.last), best=_lines(found.best)),
+    )
+
+
+def _lines(lines: Sequence[Line]) -> tuple[LineView, ...]:
+    return tuple(
+        LineView(name=line.name, values=line.values, differs=line.differs, winner=line.winner) for line in lines
+    )
+
+
+def _job(job: JobView) -> ComparedView:
+    brief = {name: getattr(job, name) for name in BriefJobView.model_fields}
+    return ComparedView(**brief, verdict=job.health.verdict if job.health else None)
+
+
+def _config(job: JobView) -> dict[str, Value]:
+    """What may be shown of a job's settings: never its environment variables, which may hold secrets."""
+    source = job.source
+    return {
+        **{f"--{name}" if name != "command" else name: value for name, value in arguments_of(job.command).items()},
+        "kind": job.kind,
+        "tier": job.tier,
+        "backend": job.backend,
+        "market": job.market,
+        "rerun_of": job.rerun_of,
+        **{f"resources.{name}": _value(value) for name, value in job.resources.model_dump().items()},
+        "source.kind": source.kind,
+        "source.path": source.path,
+        "source.url": source.url,
+        "source.commit": source.commit,
+        "source.dirty": source.dirty,
+        "python": job.environment.interpreter or job.environment.origin,
+        "tags": ", ".join(job.tags),
+    }
+
+
+def _value(value: object) -> Value:
+    return value if value is None or isinstance(value, str | int | float | bool) else json.dumps(value, default=str)
+
+
+def _measured(conn: Connection, job: str) -> dict[str, Measured]:
+    """Of the latest attempt that reported anything, what its last rows know of the whole."""
+    for attempt in reversed(repository.load_attempts(conn, job)):
+        found = points.summaries(conn, attempt.id)
+        if found:
+            return {name: Measured(*one) for name, one in found.items() if not name.startswith(SYSTEM)}
+    return {}

@@ -1,0 +1,244 @@
+"""Queries: what the faces ask for, read in one snapshot each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Select, bindparam, func, select
+
+from crucible.control.db import schema as t
+from crucible.control.db.statement import Statement
+from crucible.control.jobs import bulk_views, labels, notes, results
+from crucible.control.jobs.views import (
+    Details,
+    event_view,
+    job_view,
+    machine_view,
+)
+from crucible.control.objects import checkpoints
+from crucible.control.reconcile import codec, repository
+from crucible.control.telemetry import health, points
+from crucible.core.errors import Conflict, CrucibleError, Forbidden, NotFound
+from crucible.core.ids import is_id, short
+from crucible.core.lifecycle import JobState, MachineState, World
+from crucible.core.people import OWNER, Identity, Permission
+from crucible.core.spec import JobSpec
+from crucible.core.states import Status, states_of
+from crucible.core.views.jobs import CheckpointPage, HealthView, JobView
+from crucible.core.views.places import MachinePage, MachineView
+from crucible.core.views.records import ArtifactPage, ArtifactView, EventPage, MetricsView, SeriesView
+
+LARGEST_PAGE = 500
+TERMINAL = tuple(s.value for s in JobState if s.terminal)
+ACTIVE = tuple(s.value for s in JobState if not s.terminal)
+
+_j = t.jobs.c
+_ID = Statement(select(_j.id, _j.project).where(_j.id == bindparam("job")))
+_c = t.attempts.c
+_LAST_ATTEMPT = Statement(select(_c.id).where(_c.job == bindparam("of_job")).order_by(_c.number.desc()).limit(1))
+
+
+def find_job(conn: Connection, ref: str, who: Identity = OWNER) -> Found:
+    """The job for what a person typed: an id, an ending of one, or `last`; of those that he may see.
+
+    Endings are found by index: the id is also stored backwards.
+    """
+    c = t.jobs.c
+    if ref == "last":
+        newest = _seen(select(c.id, c.project), who).order_by(c.id.desc()).limit(1)
+        found = [Found(*row) for row in conn.execute(newest)]
+    elif is_id(ref):
+        found = [Found(row["id"], row["project"]) for row in _ID.all(conn, job=ref)]
+    else:
+        ending = ref.lower().removeprefix("job-")
+        if len(ending) < 3 or not ending.isalnum():
+            raise NotFound(f"{ref!r} names no job.", fix="`crucible jobs` lists them; three characters are enough.")
+        first = ending[::-1]
+        near = (c.backwards >= first, c.backwards < first + "~")
+        fitting = _seen(select(c.id, c.project).where(*near), who).order_by(c.id.desc()).limit(5)
+        found = [Found(*row) for row in conn.execute(fitting)]
+    found = [job for job in found if _sees(who, job)]
+    if not found:
+        raise NotFound(f"There is no job {ref!r}.", fix="`crucible jobs` lists them.", id=ref)
+    if len(found) > 1:
+        several = [short(job.id) for job in found]
+        raise Conflict(f"{ref!r} fits several jobs.", fix="Type more of the id.", candidates=several)
+    return found[0]
+
+
+@dataclass(frozen=True)
+class Found:
+    """A job, and the project that decides who may do what with it."""
+
+    id: str
+    project: str
+
+
+def _sees(who: Identity, job: Found) -> bool:
+    return who.may(Permission.READ, job.project) and who.job in (None, job.id)
+
+
+def _seen(query: Select[Any], who: Identity) -> Select[Any]:
+    """Only jobs that he may see."""
+    projects = who.projects(Permission.READ)
+    if projects is not None:
+        query = query.where(_j.project.in_(projects))
+    return query if who.job is None else query.where(_j.id == who.job)
+
+
+def try_to_find(conn: Connection, ref: str, who: Identity, permission: Permission) -> str | CrucibleError:
+    """The id of a job with which he may do that; the errors are answers too."""
+    try:
+        found = find_job(conn, ref, who)
+        who.need(permission, found.project)
+    except (NotFound, Conflict, Forbidden) as error:
+        return error
+    return found.id
+
+
+def one_job(conn: Connection, job: str, now: float) -> JobView:
+    """Return the job without its output, metrics and health. Raises NotFound."""
+    world = _world(conn, job)
+    return _view(conn, world, bulk_views.details_of(conn, [a.id for a in world.attempts]), now)
+
+
+def job_detail(conn: Connection, job: str, now: float) -> JobView:
+    """Return all that is stored of a job but its output and its plan. Raises NotFound."""
+    world = _world(conn, job)
+    details = bulk_views.details_of(conn, [attempt.id for attempt in world.attempts])
+    more = {
+        "metrics": latest_metrics(conn, job),
+        "health": _health(conn, world, details, now),
+        "result": results.result_of_job(conn, job),
+        "notes": tuple(notes.list_notes(conn, job)),
+    }
+    return _view(conn, world, details, now).model_copy(update=more)
+
+
+def job_health(conn: Connection, job: str, now: float) -> HealthView:
+    """Return how a job does, judged from what is stored of it. Raises NotFound."""
+    world = _world(conn, job)
+    return _health(conn, world, bulk_views.details_of(conn, [a.id for a in world.attempts[-1:]]), now)
+
+
+def _world(conn: Connection, job: str) -> World:
+    world = repository.load_world(conn, job)
+    if world is None:
+        raise NotFound(f"There is no job {short(job)}.", fix="`crucible jobs` lists them.")
+    return world
+
+
+def _view(conn: Connection, world: World, details: Details, now: float) -> JobView:
+    job = world.job
+    ahead = bulk_views.jobs_ahead(conn, [job]).get(job.id, 0)
+    newest = checkpoints.newest_of(conn, job.id)
+    called = labels.of(conn, [job.id]).get(job.id)
+    return job_view(world, details, bulk_views.segments_of(conn, world.machines), ahead, now, newest, called)
+
+
+def _health(conn: Connection, world: World, details: Details, now: float) -> HealthView:
+    last = details.get(world.attempts[-1].id) if world.attempts else None
+    return health.job_health(conn, world, last.progress if last else None, now)
+
+
+def list_events(conn: Connection, job: str | None, after: int, limit: int, who: Identity = OWNER) -> EventPage:
+    """Return one job's events by their number, or by cursor those of all jobs that the caller may see."""
+    c = t.events.c
+    query = select(t.events).limit(min(max(limit, 1), 1000))
+    if job is None:
+        query = query.where(c.cursor > after).order_by(c.cursor)
+        if who.projects(Permission.READ) is not None or who.job is not None:
+            query = _seen(query.join(t.jobs, _j.id == c.job), who)
+    else:
+        query = query.where(c.job == job, c.n > after).order_by(c.n)
+    rows = conn.execute(query).mappings().all()
+    return EventPage(items=tuple(event_view(dict(row), with_job=job is None) for row in rows))
+
+
+def list_checkpoints(conn: Connection, job: str) -> CheckpointPage:
+    """Return the checkpoints of a job, newest first, also those that are no longer kept."""
+    spec = conn.execute(select(t.jobs.c.spec).where(t.jobs.c.id == job)).scalar_one()
+    higher = JobSpec.model_validate_json(spec).keep.higher_is_better
+    return CheckpointPage(items=checkpoints.list_checkpoints(conn, job, higher_is_better=higher))
+
+
+def list_artifacts(conn: Connection, job: str) -> ArtifactPage:
+    """Return the newest of each path, over all attempts."""
+    c = t.artifacts.c
+    rows = conn.execute(
+        select(c.path, c.size, c.sha256, c.attempt, t.attempts.c.number)
+        .join(t.attempts, t.attempts.c.id == c.attempt)
+        .where(c.job == job)
+        .order_by(t.attempts.c.number, c.path)
+    ).all()
+    newest = {
+        r.path: ArtifactView(path=r.path, size=r.size, sha256=r.sha256, attempt=r.number, attempt_id=r.attempt)
+        for r in rows
+    }
+    return ArtifactPage(items=tuple(newest[path] for path in sorted(newest)))
+
+
+def metrics(conn: Connection, job: str, names: Sequence[str], most: int) -> MetricsView:
+    """Return the series of the latest attempt that reported any."""
+    for attempt in reversed(repository.load_attempts(conn, job)):
+        found = points.read(conn, attempt.id, names, most)
+        if found:
+            return MetricsView(
+                attempt=attempt.number, series={name: _series_view(series) for name, series in found.items()}
+            )
+    return MetricsView()
+
+
+def latest_metrics(conn: Connection, job: str) -> dict[str, float | None]:
+    """The last value of each series of its last attempt."""
+    attempt = _LAST_ATTEMPT.value(conn, of_job=job)
+    return points.latest(conn, attempt) if attempt else {}
+
+
+def one_machine(conn: Connection, machine: str, now: float) -> MachineView:
+    row = repository.load_machine(conn, machine)
+    if row is None:
+        raise NotFound(f"There is no machine {short(machine)}.", fix="`crucible machines --all` lists them.")
+    return machine_view(row, bulk_views.segments_of(conn, [machine]).get(machine, ()), now)
+
+
+def list_machines(conn: Connection, now: float, *, gone_too: bool = True, who: Identity = OWNER) -> MachinePage:
+    """Newest first: all, or those that jobs run on that he may see."""
+    query = select(t.machines).order_by(t.machines.c.id.desc()).limit(LARGEST_PAGE)
+    if not who.may(Permission.OPERATE):
+        used = select(t.slots.c.machine).join(t.attempts, _c.id == t.slots.c.attempt).join(t.jobs, _j.id == _c.job)
+        query = query.where(t.machines.c.id.in_(_seen(used, who)))
+    if not gone_too:
+        query = query.where(t.machines.c.state != MachineState.GONE.value)
+    machines = [codec.machine_of(row) for row in conn.execute(query).mappings().all()]
+    prices = bulk_views.segments_of(conn, [m.id for m in machines])
+    return MachinePage(items=tuple(machine_view(m, prices.get(m.id, ()), now) for m in machines))
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Jobs that run and that wait, of those that the caller may see; machines that bill, of the whole deployment."""
+
+    running: int
+    queued: int
+    billing: int
+
+
+def counts(conn: Connection, who: Identity = OWNER) -> Counts:
+    c = t.jobs.c
+    counted = _seen(select(c.state, func.count().label("n")).where(c.state.in_(ACTIVE)), who).group_by(c.state)
+    by_state = {r.state: r.n for r in conn.execute(counted).all()}
+    billing = select(func.count()).where(
+        t.machines.c.state != MachineState.GONE.value, t.machines.c.bills.is_(True), t.machines.c.rate > 0
+    )
+    return Counts(
+        running=sum(by_state.get(s.value, 0) for s in states_of(Status.RUNNING)),
+        queued=sum(by_state.get(s.value, 0) for s in states_of(Status.QUEUED)),
+        billing=conn.execute(billing).scalar() or 0,
+    )
+
+
+def _series_view(series: points.Series) -> SeriesView:
+    return SeriesView(count=series.count, last=series.last, min=series.low, max=series.high, points=series.points)

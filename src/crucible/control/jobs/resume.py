@@ -1,0 +1,143 @@
+"""Revival: an ended job goes on, or is repeated as it was."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+
+from sqlalchemy import select
+
+from crucible.control.agents.desired import seed_of
+from crucible.control.db import schema as t
+from crucible.control.jobs.submit import Accepted, Submit
+from crucible.control.objects import checkpoints
+from crucible.control.people import audit
+from crucible.control.reconcile import repository
+from crucible.control.reconcile.crashpoints import crashpoint
+from crucible.control.reconcile.unit_of_work import Unit, Writer
+from crucible.control.scheduling.offers import Places
+from crucible.control.scheduling.scheduler import Scheduler
+from crucible.control.secrets import Vault
+from crucible.core.errors import Conflict, NotFound
+from crucible.core.ids import short
+from crucible.core.lifecycle import AttemptState, JobState, World
+from crucible.core.lifecycle.facts import CheckpointRequested, ResumeRequested
+from crucible.core.people import OWNER, Identity
+from crucible.core.spec import EnvironmentSpec, JobSpec
+
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[^\]]*\])?\s*([<>=!~;,].*)?$")
+"""A requirement by name; addresses, files and options cannot be pinned."""
+
+
+@dataclass(frozen=True)
+class Revival:
+    writer: Writer
+    places: Places
+    scheduler: Scheduler
+    submit: Submit
+    vault: Vault
+
+    async def resume(self, job: str, checkpoint: str | None, backend: str | None, who: Identity = OWNER) -> None:
+        """The same job, queued again. Raises Conflict while it goes on, NotFound for an unknown checkpoint,
+        RefusedByPolicy for a place where he may run nothing."""
+
+        def reopen(unit: Unit) -> None:
+            world = _world(unit, job)
+            chosen = self._checked(unit, world, checkpoint, backend, who)
+            unit.advance(world, ResumeRequested(chosen, backend))
+            told = {"checkpoint": chosen, "backend": backend}
+            audit.note_job(unit.conn, who, "job.resume", world.job, unit.now, told)
+            self.scheduler.place(unit)
+            crashpoint("resume.before_commit")
+
+        await self.writer.write(reopen)
+        crashpoint("resume.after_commit")
+
+    def _checked(
+        self, unit: Unit, world: World, checkpoint: str | None, backend: str | None, who: Identity
+    ) -> str | None:
+        job = world.job
+        if not job.state.terminal:
+            raise Conflict(
+                f"Job {short(job.id)} has not ended: it is {job.state.value}.",
+                fix=f"Wait for it, or end it first: crucible cancel {short(job.id)}",
+            )
+        _refuse_pruned(unit, job.id)
+        if job.state is JobState.COMPLETED and checkpoint is None:
+            raise Conflict(
+                f"Job {short(job.id)} completed: there is nothing left to do.",
+                fix=f"crucible rerun {short(job.id)} repeats it; --checkpoint names one to go on from.",
+            )
+        moved = {} if backend is None else {"backend": backend, "fallback": ()}
+        spec = job.spec.model_copy(update=moved)
+        self.places.check(spec)
+        for name in spec.backends:
+            self.submit.need_right(name, who)
+        self.vault.need(unit.conn, job.project, job.spec.secrets.values())
+        if checkpoint is None:
+            return None
+        views = checkpoints.list_checkpoints(unit.conn, job.id, higher_is_better=job.spec.keep.higher_is_better)
+        return checkpoints.find(views, checkpoint, job.id).id
+
+    async def rerun(self, job: str, key: str | None, who: Identity = OWNER) -> Accepted:
+        """A new job from the record of an old one: same code, command, seed and, where known, same packages."""
+
+        def again(unit: Unit) -> Accepted:
+            return self.submit.store(unit, _record(_world(unit, job), unit), key, who, recorded=True)
+
+        return await self.writer.write(again)
+
+    async def ask_checkpoint(self, job: str) -> None:
+        def ask(unit: Unit) -> None:
+            world = _world(unit, job)
+            if world.live is None or world.live.state is not AttemptState.RUNNING:
+                raise Conflict(
+                    f"Job {short(job)} is not running: it is {world.job.state.value}.",
+                    fix=f"crucible checkpoints {short(job)} lists those it has saved.",
+                )
+            unit.advance(world, CheckpointRequested())
+
+        await self.writer.write(ask)
+
+
+def _world(unit: Unit, job: str) -> World:
+    world = repository.load_world(unit.conn, job)
+    if world is None:
+        raise NotFound(f"There is no job {short(job)}.", fix="`crucible jobs` lists them.")
+    return world
+
+
+def _refuse_pruned(unit: Unit, job: str) -> None:
+    """What it could start from is being removed, or is gone already."""
+    if unit.conn.execute(select(t.jobs.c.pruned_at).where(t.jobs.c.id == job)).scalar() is not None:
+        raise Conflict(
+            f"Job {short(job)} was pruned: nothing of it is left to go on from.",
+            fix=f"crucible rerun {short(job)} repeats it, if its code is still there.",
+        )
+
+
+def _record(world: World, unit: Unit) -> JobSpec:
+    """The spec that repeats the job: its seed is pinned, and its environment where the runner told of it."""
+    job = world.job
+    pinned = _packages(unit, world)
+    changes: dict[str, object] = {"seed": seed_of(job.id, job.spec), "rerun_of": job.id, "project": job.project}
+    if pinned is not None and all(map(_PLAIN.match, job.spec.environment.requirements)):
+        changes["environment"] = pinned
+    return job.spec.model_copy(update=changes)
+
+
+def _packages(unit: Unit, world: World) -> EnvironmentSpec | None:
+    """The exact packages and Python of the last attempt that said them, where they were built from names."""
+    if not world.job.spec.environment.requirements:
+        return None
+    facts = select(t.attempts.c.facts).where(t.attempts.c.job == world.job.id).order_by(t.attempts.c.number.desc())
+    for text in unit.conn.execute(facts).scalars():
+        started = json.loads(text).get("started", {})
+        packages = started.get("packages")
+        if isinstance(packages, list) and packages and all(isinstance(p, str) for p in packages):
+            origin = f"the packages that {short(world.job.id)} ran with"
+            python = started.get("python_version")
+            version = python if isinstance(python, str) else world.job.spec.environment.python
+            return EnvironmentSpec(requirements=tuple(packages), python=version, origin=origin)
+    return None

@@ -1,0 +1,136 @@
+"""Submit: a checked spec becomes a durable job, in one commit with its placement when a slot is free."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from sqlalchemy import bindparam, select
+
+from crucible.backends.base import Reach
+from crucible.control.db import schema as t
+from crucible.control.db.statement import Statement, inserting
+from crucible.control.objects import checkpoints
+from crucible.control.objects.bundles import held
+from crucible.control.people import audit, projects
+from crucible.control.planning import forecast
+from crucible.control.reconcile.crashpoints import crashpoint
+from crucible.control.reconcile.unit_of_work import Unit
+from crucible.control.runtime.ports import Ids
+from crucible.control.scheduling.offers import Places
+from crucible.control.scheduling.scheduler import Scheduler
+from crucible.control.secrets import Vault
+from crucible.core.errors import BadInput, Conflict, RefusedByPolicy
+from crucible.core.ids import Prefix
+from crucible.core.lifecycle import Job
+from crucible.core.lifecycle.advance import new_job
+from crucible.core.people import DEFAULT_PROJECT, OWNER, Identity, Permission
+from crucible.core.spec import JobSpec
+from crucible.core.tags import parse_tags
+
+_KEY = Statement(select(t.idempotency).where(t.idempotency.c.key == bindparam("name")))
+_KEEP_KEY = Statement(inserting(t.idempotency, ["key", "request", "job", "created_at"]))
+
+
+@dataclass(frozen=True)
+class Accepted:
+    job: str
+    created: bool
+
+
+class Submit:
+    def __init__(
+        self, places: Places, scheduler: Scheduler, ids: Ids, vault: Vault, *, neighbours: bool = False
+    ) -> None:
+        """`neighbours`: jobs of several users may run side by side on this computer, as the same system user."""
+        self._places = places
+        self._scheduler = scheduler
+        self._ids = ids
+        self._vault = vault
+        self._neighbours = neighbours
+
+    def store(
+        self, unit: Unit, spec: JobSpec, key: str | None, who: Identity = OWNER, *, recorded: bool = False
+    ) -> Accepted:
+        """Stores the job once per idempotency key of a project.
+
+        Raises before anything is stored if the spec cannot be run, or not by this user. `recorded`: the spec is
+        that of an earlier job, so that its code may be used whoever brought it.
+        """
+        request = hashlib.sha256(spec.model_dump_json().encode()).hexdigest()
+        project = self._project(unit, spec, who)
+        key = None if key is None else key_in(project, key)
+        known = self._known(unit, key, request)
+        if known is not None:
+            return Accepted(known, created=False)
+        size = self._places.check(spec)
+        parse_tags(spec.tags)
+        self._vault.need(unit.conn, project, spec.secrets.values())
+        if spec.resume_from is not None:
+            named = checkpoints.named(unit.conn, spec.resume_from, who)
+            spec = spec.model_copy(update={"resume_from": named})
+        if not recorded:
+            self._need_bundle(unit, spec, who)
+        first = spec.backends[0]
+        job = Job(self._ids.new(Prefix.JOB), spec, size, unit.now, project=project, user=who.name, backend=first)
+        unit.create(new_job(job))
+        forecast.request_plan(unit.conn, job.id, unit.now)
+        audit.note_job(unit.conn, who, "job.submit", job, unit.now)
+        if key is not None:
+            _KEEP_KEY.run(unit.conn, key=key, request=request, job=job.id, created_at=unit.now)
+        self._scheduler.place(unit)
+        crashpoint("submit.before_commit")
+        return Accepted(job.id, created=True)
+
+    def _known(self, unit: Unit, key: str | None, request: str) -> str | None:
+        if key is None:
+            return None
+        row = _KEY.first(unit.conn, name=key)
+        if row is None:
+            return None
+        if row["request"] != request:
+            raise Conflict(
+                "This Idempotency-Key was used for another job.",
+                fix="Use a new key for a new job.",
+                job=row["job"],
+            )
+        return str(row["job"])
+
+    def _project(self, unit: Unit, spec: JobSpec, who: Identity) -> str:
+        """Where the job belongs; raises unless its submitter may put it there."""
+        project = spec.project or who.default_project
+        if not who.may(Permission.READ, project) or not projects.exists(unit.conn, project):
+            raise projects.missing(project)
+        who.need(Permission.WRITE, project)
+        for name in spec.backends:
+            self.need_right(name, who)
+        return project
+
+    def need_right(self, place: str, who: Identity) -> None:
+        """Raise RefusedByPolicy unless he may run programs at this place.
+
+        What runs on this computer runs as the system user of the server, and could read all that he can.
+        """
+        if who.may(Permission.OPERATE) or self._neighbours:
+            return
+        if self._places.backend(place).capabilities.reach is Reach.LOOPBACK:
+            raise RefusedByPolicy(
+                f"Jobs of several users do not run at {place!r}.",
+                why="They would run as the server's own system user there, beside its keys and everybody's files.",
+                fix="Choose another place with --backend; where people trust each other, whoever runs the server "
+                "allows it: crucible config set shared_computer true, then crucible down and crucible up.",
+            )
+
+    def _need_bundle(self, unit: Unit, spec: JobSpec, who: Identity) -> None:
+        if spec.bundle is not None and not held(unit.conn, spec.bundle, who):
+            raise BadInput(
+                "The job's bundle has not been uploaded.",
+                fix=f"PUT it to /api/v1/bundles/{spec.bundle} first.",
+            )
+
+
+def key_in(project: str, key: str) -> str:
+    """An idempotency key as it is kept: two projects may use the same without knowing of each other."""
+    if project == DEFAULT_PROJECT:
+        return key
+    return f"in:{hashlib.sha256(f'{project} {key}'.encode()).hexdigest()}"

@@ -1,0 +1,372 @@
+"""Views: jobs, machines and backends as people and programs see them, the same on every face."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any, overload
+
+from crucible.backends.base import Backend
+from crucible.control.jobs.labels import Labels
+from crucible.core import pricing
+from crucible.core.ids import short
+from crucible.core.lifecycle import Attempt, Job, JobState, Machine, Slot, World, status_of
+from crucible.core.offers import Offer
+from crucible.core.people import OWNER
+from crucible.core.pricing import Segment
+from crucible.core.spec import EnvironmentSpec, Source
+from crucible.core.states import Condition
+from crucible.core.views.jobs import (
+    AttemptView,
+    CheckpointMark,
+    CostView,
+    EnvironmentView,
+    JobView,
+    ProgressView,
+    ReasonView,
+    SourceView,
+)
+from crucible.core.views.places import BackendView, BillingView, CapabilitiesView, MachineView, OfferView
+from crucible.core.views.records import EventView
+
+LONGEST_DETAIL = 300
+"""Characters of a reason's detail that are shown on one line; the attempt has all of it."""
+
+MOST_AHEAD = 1000
+"""Jobs before one in line that are told by their number."""
+
+
+@dataclass(frozen=True)
+class AttemptDetails:
+    """What the runner of an attempt reported, and the checkpoint that the attempt began with."""
+
+    progress: ProgressView | None = None
+    facts: dict[str, object] | None = None
+    resume_from: CheckpointMark | None = None
+
+
+Details = Mapping[str, AttemptDetails]
+"""By the attempt."""
+
+_NO_DETAILS = AttemptDetails()
+
+
+def job_view(
+    world: World,
+    details: Details,
+    prices: Mapping[str, Sequence[Segment]],
+    ahead: int,
+    now: float,
+    checkpoint: CheckpointMark | None = None,
+    labels: Labels | None = None,
+) -> JobView:
+    """Return a job as it is shown.
+
+    `ahead` counts the jobs before it in line; `checkpoint` is the newest that is kept; `labels` are its name and tags
+    as they are now.
+    """
+    job, spec = world.job, world.job.spec
+    last = world.attempts[-1] if world.attempts else None
+    progress = _progress(job, details.get(last.id, _NO_DETAILS).progress if last else None)
+    labels = labels or Labels.given(spec)
+    sometimes: dict[str, Any] = {"priority": spec.priority} if spec.priority else {}
+    return JobView(
+        id=job.id,
+        short=short(job.id),
+        name=labels.name,
+        project=job.project,
+        user=job.user or OWNER.name,
+        kind=spec.kind.value,
+        created_at=iso(job.created_at),
+        command=spec.command,
+        bundle=spec.bundle,
+        source=_source_view(spec.source),
+        environment=_environment_view(spec.environment),
+        tags=tuple(map(str, labels.tags)),
+        secrets=dict(spec.secrets),
+        tier=spec.tier,
+        resources=job.resources,
+        grace_seconds=spec.grace_seconds,
+        fallback=spec.fallback,
+        market=spec.market.value if spec.market else None,
+        rerun_of=spec.rerun_of,
+        status=status_of(job.state).value,
+        phase=job.state.value,
+        desired=job.desired.value,
+        generation=job.generation,
+        backend=last.backend if last else job.backend,
+        previous_backend=_previous_backend(world),
+        machine=last.slots[0].machine if last else None,
+        placement=job.placement or None,
+        simulated=any(machine.simulated for machine in world.machines.values()),
+        reason=_reason(job),
+        waiting=_waiting(job, ahead),
+        progress=progress,
+        checkpoint=checkpoint,
+        cost=_cost(world, prices, progress, now),
+        conditions=_conditions(world),
+        exit_code=job.exit_code,
+        signal=job.signal,
+        attempt=last.number if last else 0,
+        attempts=tuple(attempt_view(a, details.get(a.id, _NO_DETAILS), world) for a in world.attempts),
+        started_at=iso(job.started_at),
+        ended_at=iso(job.ended_at),
+        ran_seconds=_ran(world, details, now),
+        execution_id=f"{last.backend}-{job.id}-{last.pid}" if last and last.pid else None,
+        **sometimes,
+    )
+
+
+def _source_view(source: Source) -> SourceView:
+    """Return where the code came from, without its uncommitted changes."""
+    return SourceView(
+        kind=source.kind.value,
+        path=source.path,
+        url=source.url,
+        ref=source.ref,
+        commit=source.commit,
+        dirty=source.dirty,
+    )
+
+
+def _environment_view(environment: EnvironmentSpec) -> EnvironmentView:
+    return EnvironmentView(
+        interpreter=environment.interpreter,
+        requirements=environment.requirements,
+        project=environment.project,
+        python=environment.python,
+        origin=environment.origin,
+    )
+
+
+def attempt_view(attempt: Attempt, details: AttemptDetails, world: World) -> AttemptView:
+    machine = world.machines.get(attempt.slots[0].machine)
+    return AttemptView(
+        id=attempt.id,
+        number=attempt.number,
+        state=attempt.state.value,
+        reason=attempt.reason.value if attempt.reason else None,
+        detail=attempt.detail or None,
+        backend=attempt.backend,
+        machine=attempt.slots[0].machine,
+        region=machine.region if machine else None,
+        instance_type=machine.instance_type if machine else None,
+        market=machine.market.value if machine else None,
+        simulated=bool(machine and machine.simulated),
+        resume_from=details.resume_from,
+        progress=details.progress,
+        allocation=attempt.slots[0].allocation,
+        exit_code=attempt.exit_code,
+        signal=attempt.signal,
+        placed_at=iso(attempt.placed_at),
+        started_at=iso(attempt.started_at),
+        ended_at=iso(attempt.ended_at),
+        last_seen=iso(attempt.last_seen),
+        facts=_shown_facts(details.facts),
+    )
+
+
+def _shown_facts(facts: dict[str, object] | None) -> dict[str, object] | None:
+    """Return what its runner reported without the list of packages: that is for the record and as long as it likes."""
+    started = facts.get("started") if facts else None
+    if facts is None or not isinstance(started, Mapping):
+        return facts
+    return {**facts, "started": {name: value for name, value in started.items() if name != "packages"}}
+
+
+def machine_view(machine: Machine, segments: Sequence[Segment], now: float) -> MachineView:
+    return MachineView(
+        id=machine.id,
+        short=short(machine.id),
+        backend=machine.backend,
+        state=machine.state.value,
+        owner=machine.owner,
+        instance_type=machine.instance_type,
+        region=machine.region,
+        market=machine.market.value,
+        simulated=machine.simulated,
+        native_id=machine.native_id,
+        capacity=machine.capacity,
+        rate_micros_per_hour=machine.rate,
+        cost_micros=pricing.machine_cost(segments, machine.billing, now),
+        bills=machine.bills and machine.alive,
+        detail=machine.detail or None,
+        created_at=iso(machine.created_at),
+        up_at=iso(machine.up_at),
+        gone_at=iso(machine.gone_at),
+        last_seen=iso(machine.last_seen),
+        ends_at=iso(machine.ends_at),
+    )
+
+
+def backend_view(backend: Backend, offers: Sequence[Offer]) -> BackendView:
+    can = backend.capabilities
+    return BackendView(
+        name=backend.name,
+        connected=bool(offers),
+        detail="; ".join(o.why_not for o in offers if o.why_not) or None,
+        capabilities=CapabilitiesView(**{**asdict(can), "markets": tuple(sorted(can.markets))}),
+        offers=tuple(offer_view(offer) for offer in offers),
+    )
+
+
+def offer_view(offer: Offer) -> OfferView:
+    return OfferView(
+        backend=offer.backend,
+        region=offer.region,
+        instance_type=offer.instance_type,
+        capacity=offer.capacity,
+        market=offer.market,
+        rate_micros_per_hour=offer.rate,
+        billing=BillingView(granularity=offer.billing.granularity, minimum=offer.billing.minimum),
+        availability=offer.availability.value,
+        wait_seconds=offer.wait_seconds,
+        startup_seconds=offer.startup_seconds,
+        dated=offer.dated,
+        runnable=offer.runnable,
+        why=offer.why_not or None,
+    )
+
+
+def event_view(row: Mapping[str, Any], *, with_job: bool) -> EventView:
+    """Return an event; `with_job` as in the feed of all jobs."""
+    about = {"cursor": row["cursor"], "job": row["job"]} if with_job else {}
+    return EventView(n=row["n"], type=row["type"], at=iso(row["at"]), data=stored_json(row["data"]), **about)
+
+
+def stored_json(text: str) -> Any:
+    """Return the value of JSON that a runner sent. Half of a surrogate pair, which no answer can hold, becomes `?`."""
+    value = json.loads(text)
+    return json.loads(json.dumps(value, ensure_ascii=False).encode(errors="replace")) if "\\ud" in text else value
+
+
+def _previous_backend(world: World) -> str | None:
+    """Where the job was before the place it is at now."""
+    names = [a.backend for a in world.attempts]
+    return next((name for name in reversed(names) if name != names[-1]), None)
+
+
+def _conditions(world: World) -> tuple[str, ...]:
+    """A job that has ended still bills while a machine of its own has not gone."""
+    owned = [m for a in world.attempts for s in a.slots if (m := world.machines.get(s.machine)) and m.belongs_to(a)]
+    owing = world.job.state.terminal and any(m.alive and m.bills for m in owned)
+    shown = world.job.conditions | ({Condition.STILL_BILLING} if owing else set())
+    return tuple(sorted(condition.value for condition in shown))
+
+
+@overload
+def iso(seconds: float) -> str: ...
+
+
+@overload
+def iso(seconds: object) -> str | None: ...
+
+
+def iso(seconds: object) -> str | None:
+    if not isinstance(seconds, int | float):
+        return None
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _ran(world: World, details: Details, now: float) -> float | None:
+    """How long the program itself ran, over all attempts, by the runners' own clocks where they have told."""
+    times = [_attempt_ran(a, details.get(a.id, _NO_DETAILS), now) for a in world.attempts if a.started_at is not None]
+    return round(sum(times), 3) if times else None
+
+
+def _attempt_ran(attempt: Attempt, details: AttemptDetails, now: float) -> float:
+    told = told_seconds(details.facts)
+    if told is not None:
+        return told
+    return max((attempt.exited_at or attempt.ended_at or now) - (attempt.started_at or now), 0.0)
+
+
+def told_seconds(facts: object) -> float | None:
+    """How long the program of an attempt ran by its runner's own clock, if that has told."""
+    exited = facts.get("exited") if isinstance(facts, Mapping) else None
+    told = exited.get("seconds") if isinstance(exited, Mapping) else None
+    return max(float(told), 0.0) if isinstance(told, int | float) else None
+
+
+def _progress(job: Job, told: ProgressView | None) -> ProgressView | None:
+    """What the program last told; a job that completed is through, whatever its last line said."""
+    if told is None:
+        return None
+    if job.state is JobState.COMPLETED and told.fraction is not None:
+        return told.model_copy(update={"fraction": 1.0, "percent": 100.0, "eta_seconds": 0.0})
+    percent = None if told.fraction is None else round(100 * told.fraction, 1)
+    return told.model_copy(update={"percent": percent})
+
+
+def _reason(job: Job) -> ReasonView | None:
+    if job.reason is None:
+        return None
+    verdict = job.reason.verdict
+    detail = " ".join(job.detail.split())[:LONGEST_DETAIL]
+    message = f"{verdict.message} ({detail})" if detail else verdict.message
+    return ReasonView(code=job.reason.value, message=message, advice=verdict.advice.format(job=short(job.id)) or None)
+
+
+def _waiting(job: Job, ahead: int) -> str | None:
+    if job.state is not JobState.QUEUED:
+        return None
+    if ahead > MOST_AHEAD:
+        return f"behind more than {MOST_AHEAD} other jobs in the queue"
+    if ahead:
+        return f"behind {ahead} other job{'s' if ahead > 1 else ''} in the queue"
+    return job.waiting or "waits for its turn"
+
+
+def _cost(world: World, prices: Mapping[str, Sequence[Segment]], progress: ProgressView | None, now: float) -> CostView:
+    spent = sum(_attempt_cost(world, a, prices, now) for a in world.attempts)
+    live = world.live
+    rate = _rate(world, live) if live else 0
+    remaining = pricing.remaining_cost(rate, progress.eta_seconds) if live and progress else None
+    why = None if live and (remaining is not None or not rate) else _why_unknown(world)
+    nothing = not rate if live else world.job.state.terminal and why is None
+    return CostView(
+        usd=pricing.format_usd(spent),
+        micros=spent,
+        rate_micros_per_hour=rate,
+        estimated_remaining_micros=0 if nothing else remaining,
+        remaining_unknown=why,
+    )
+
+
+def _why_unknown(world: World) -> str | None:
+    """Why nobody can say what a job will still cost; None where nothing is left to be paid."""
+    if world.job.state.terminal:
+        return "a machine of it has not gone yet" if Condition.STILL_BILLING.value in _conditions(world) else None
+    if world.live is None:
+        return "it has no machine yet, and so no price"
+    return "its program tells no total of epochs or steps, so its end is not known"
+
+
+def _rate(world: World, attempt: Attempt) -> int:
+    """Micro-dollars an hour while this attempt runs."""
+    held = [(s, world.machines[s.machine]) for s in attempt.slots if s.machine in world.machines]
+    return sum(m.rate if m.belongs_to(attempt) else math.ceil(m.rate * _part(s, m)) for s, m in held)
+
+
+def _part(slot: Slot, machine: Machine) -> float:
+    return slot.allocation.cpus / machine.capacity.cpus
+
+
+def _attempt_cost(world: World, attempt: Attempt, prices: Mapping[str, Sequence[Segment]], now: float) -> int:
+    """An attempt pays for its own machines whole, and for a pool's by its time there and its part of the slots."""
+    total = 0
+    for slot in attempt.slots:
+        machine = world.machines.get(slot.machine)
+        if machine is None or not machine.rate:
+            continue
+        segments = prices.get(machine.id, ())
+        if machine.belongs_to(attempt):
+            total += pricing.machine_cost(segments, machine.billing, now)
+        else:
+            stay = [Segment(attempt.placed_at, attempt.ended_at, machine.rate)]
+            part = _part(slot, machine)
+            total += pricing.share(pricing.machine_cost(stay, machine.billing, now), [part, 1 - part])[0]
+    return total

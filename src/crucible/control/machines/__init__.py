@@ -1,0 +1,1 @@
+"""Make machines, watch them, count what they cost, and see them gone."""

@@ -1,0 +1,127 @@
+"""The janitor: compares what our places hold with what we know of.
+
+Known and unwanted: released again, for as long as it takes. Unknown to us: left alone and reported; only a
+person decides to end something that is not ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+import structlog
+from sqlalchemy import select
+
+from crucible.backends.base import MachineRef, end_only
+from crucible.control.db import schema as t
+from crucible.control.db.statement import Statement
+from crucible.control.reconcile import repository
+from crucible.control.reconcile.unit_of_work import Unit, Writer
+from crucible.control.runtime.ports import Ports
+from crucible.control.scheduling.offers import Places
+from crucible.control.upkeep import restore_hold
+from crucible.core.errors import CrucibleError
+from crucible.core.lifecycle import Effect, EffectKind, Machine, MachineState
+
+log = structlog.get_logger(__name__)
+
+LIST_DEADLINE = 30.0
+
+_ENDING = select(t.effects.c.machine).where(t.effects.c.done.is_(False), t.effects.c.kind == EffectKind.TERMINATE.value)
+_STUCK = Statement(
+    select(t.machines.c.id).where(t.machines.c.state == MachineState.RELEASING.value, t.machines.c.id.not_in(_ENDING))
+)
+
+
+@dataclass(frozen=True)
+class Findings:
+    """`strangers` carry our tag but have no row; `leftovers` are gone by their row.
+
+    `doubles` are instances of a machine that another one has proven to be: our token made two.
+    """
+
+    strangers: tuple[MachineRef, ...] = ()
+    leftovers: tuple[MachineRef, ...] = ()
+    doubles: tuple[MachineRef, ...] = ()
+
+
+class Janitor:
+    def __init__(self, ports: Ports, places: Places, writer: Writer, deployment: str) -> None:
+        self._ports = ports
+        self._places = places
+        self._writer = writer
+        self._deployment = deployment
+
+    async def tidy(self) -> Findings:
+        """One round over every place, all at once: what is left over is ended, strangers are told of."""
+        found = await self.look()
+        for ref in found.strangers:
+            log.error("a machine with our tag is unknown to us", machine=ref.machine, native_id=ref.native_id)
+        for ref in (*found.leftovers, *found.doubles):
+            await self._end(ref)
+        return found
+
+    async def look(self) -> Findings:
+        """What our places hold that has no use. Nothing is ended."""
+        found = await asyncio.gather(*map(self._look, self._places.names()))
+        return Findings(
+            strangers=tuple(ref for findings in found for ref in findings.strangers),
+            leftovers=tuple(ref for findings in found for ref in findings.leftovers),
+            doubles=tuple(ref for findings in found for ref in findings.doubles),
+        )
+
+    async def _look(self, name: str) -> Findings:
+        try:
+            judged = [(ref, await self._known(ref)) for ref in await self._owned(name)]
+            strangers = tuple(ref for ref, machine in judged if machine is None)
+            await self._looked(name, clear=not strangers)
+        except CrucibleError as error:
+            log.warning("listing machines failed", backend=name, error=str(error))
+            return Findings()
+        known = [(ref, machine) for ref, machine in judged if machine is not None]
+        leftovers = tuple(ref for ref, machine in known if not machine.alive)
+        return Findings(strangers, leftovers, tuple(ref for ref, machine in known if _double(machine, ref)))
+
+    async def _owned(self, name: str) -> list[MachineRef]:
+        backend = self._places.backend(name)
+        return list(await self._ports.calls.run(name, lambda: backend.owned(self._deployment), LIST_DEADLINE))
+
+    async def _known(self, ref: MachineRef) -> Machine | None:
+        return await self._ports.db.read(lambda conn: repository.load_machine(conn, ref.machine))
+
+    async def _looked(self, name: str, *, clear: bool) -> None:
+        """After a restore, jobs are placed once every place has shown that we know all it holds."""
+        if await self._ports.db.read(restore_hold.held):
+            now, window = self._ports.clock.now(), self._places.backend(name).capabilities.settle_window
+            await self._ports.db.write(
+                lambda conn: restore_hold.looked(conn, name, now, strangers=not clear, settle_window=window)
+            )
+
+    async def _end(self, ref: MachineRef) -> None:
+        """The place still shows what has no use: end it directly; the row stays as it is."""
+        if await self._ports.db.read(restore_hold.held):
+            log.warning(
+                "left alone after a restore", machine=ref.machine, native_id=ref.native_id, why=restore_hold.WHY
+            )
+            return
+        log.warning("ending what is left of a machine", machine=ref.machine, native_id=ref.native_id)
+        backend = self._places.backend(ref.backend)
+        try:
+            await self._ports.calls.run(ref.backend, lambda: end_only(backend, ref), LIST_DEADLINE)
+        except CrucibleError as error:
+            log.warning("it does not end yet", machine=ref.machine, error=str(error))
+
+    async def release_stuck(self) -> None:
+        """Every machine that is being released has an open termination."""
+
+        def ensure(unit: Unit) -> None:
+            wanted = [Effect(EffectKind.TERMINATE, machine) for machine in _STUCK.column(unit.conn)]
+            repository.add_effects(unit.conn, wanted, unit.now)
+            unit.changes.effects |= bool(wanted)
+
+        await self._writer.write(ensure)
+
+
+def _double(machine: Machine, ref: MachineRef) -> bool:
+    """Whether another instance than this has proven to be the machine."""
+    return machine.alive and machine.claimed_by is not None and machine.claimed_by != ref.native_id

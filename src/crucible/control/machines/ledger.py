@@ -1,0 +1,136 @@
+"""The ledger: where a provider says what it metered, its word replaces our own count of a machine's time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+import structlog
+from sqlalchemy import bindparam, delete, select, update
+
+from crucible.backends.base import MachineRef, Metered, Meters
+from crucible.control.db import schema as t
+from crucible.control.db.statement import Statement, inserting
+from crucible.control.jobs import bulk_views
+from crucible.control.reconcile import codec
+from crucible.control.reconcile.roles import Duties, Duty
+from crucible.control.reconcile.unit_of_work import Unit, Writer
+from crucible.control.runtime.ports import Ports
+from crucible.control.scheduling.offers import Places
+from crucible.core.errors import CrucibleError
+from crucible.core.lifecycle import Machine, MachineState
+from crucible.core.pricing import Segment
+
+log = structlog.get_logger(__name__)
+
+METER_DEADLINE = 30.0
+FINAL_AFTER = 60.0
+"""Seconds after a machine's end until its bill is believed complete."""
+BATCH = 200
+
+_c = t.machines.c
+_OPEN = _c.metered.is_(False)
+"""A bill that may change. What has no name may have been made by a call whose answer never came, and may have ended."""
+_UNSETTLED = Statement(
+    select(t.machines)
+    .where(_c.backend == bindparam("backend"), _c.id > bindparam("after"), _OPEN)
+    .order_by(_c.id)
+    .limit(BATCH)
+)
+_STILL_OPEN = Statement(select(t.machines).where(_c.id.in_(bindparam("machines", expanding=True)), _OPEN))
+_CLOSE = Statement(update(t.machines).where(_c.id == bindparam("machine")).values(metered=True))
+_FORGET = Statement(delete(t.price_segments).where(t.price_segments.c.machine == bindparam("machine")))
+_ADD = Statement(inserting(t.price_segments, ["machine", "n", "starts_at", "ends_at", "rate", "native_id"]))
+
+
+class Ledger:
+    def __init__(self, ports: Ports, places: Places, writer: Writer, duties: Duties) -> None:
+        self._ports = ports
+        self._places = places
+        self._writer = writer
+        self._duties = duties
+
+    async def round(self) -> None:
+        """One look at every provider's meter, all at once; one's trouble never stops the others."""
+        await asyncio.gather(*map(self._read, self._places.names()))
+
+    async def _read(self, name: str) -> None:
+        backend = self._places.backend(name)
+        if not isinstance(backend, Meters):
+            return
+        after = ""
+        try:
+            while machines := await self._unsettled(name, after):
+                after = machines[-1].id
+                await self._settle(backend, machines)
+        except CrucibleError as error:
+            log.warning("the meter cannot be read", backend=name, error=str(error))
+
+    async def _settle(self, backend: Meters, machines: Sequence[Machine]) -> None:
+        name, ids = machines[0].backend, [machine.id for machine in machines]
+        refs = [MachineRef(name, m.id, m.native_id or "", m.region) for m in machines]
+        asked_at = self._ports.clock.now()
+        metered = await self._ports.calls.run(name, lambda: backend.metered(refs), METER_DEADLINE)
+        await self._writer.write(lambda unit: self._record(unit, ids, metered, asked_at))
+
+    async def _unsettled(self, backend: str, after: str) -> list[Machine]:
+        rows = await self._ports.db.read(lambda conn: _UNSETTLED.all(conn, backend=backend, after=after))
+        return [codec.machine_of(row) for row in rows]
+
+    def _record(self, unit: Unit, ids: Sequence[str], metered: Sequence[Metered], asked_at: float) -> None:
+        """What was read is written by the holder of the duty alone, and never over a bill that is closed."""
+        if not self._duties.holds(unit.conn, Duty.POLLER):
+            return
+        machines = [codec.machine_of(row) for row in _STILL_OPEN.all(unit.conn, machines=ids)]
+        _write(unit, machines, metered, asked_at)
+
+
+def _write(unit: Unit, machines: Sequence[Machine], metered: Sequence[Metered], asked_at: float) -> None:
+    told: dict[str, list[Metered]] = {}
+    for entry in metered:
+        told.setdefault(entry.ref.machine, []).append(entry)
+    known = bulk_views.segments_of(unit.conn, [machine.id for machine in machines])
+    for machine in machines:
+        entries, before = told.get(machine.id, []), known.get(machine.id, [])
+        after = _merged(before, entries, asked_at) if entries else before
+        if _final(machine, entries, asked_at):
+            after = [_ended(segment, machine.gone_at or asked_at) for segment in after]
+            _CLOSE.run(unit.conn, machine=machine.id)
+        if after != before:
+            _replace(unit, machine.id, after)
+
+
+def _merged(known: Sequence[Segment], entries: Sequence[Metered], asked_at: float) -> list[Segment]:
+    """Our own count goes as soon as the provider tells of any instance. Those that it told of and tells of no more have
+    ended, and stay.
+    """
+    named = {entry.ref.native_id for entry in entries}
+    forgotten = [_ended(each, asked_at) for each in known if each.instance and each.instance not in named]
+    return forgotten + [replace(each, instance=entry.ref.native_id) for entry in entries for each in entry.segments]
+
+
+def _ended(segment: Segment, at: float) -> Segment:
+    return replace(segment, ends_at=at) if segment.ends_at is None else segment
+
+
+def _replace(unit: Unit, machine: str, segments: Sequence[Segment]) -> None:
+    _FORGET.run(unit.conn, machine=machine)
+    rows = [
+        {
+            "machine": machine,
+            "n": n,
+            "starts_at": each.starts_at,
+            "ends_at": each.ends_at,
+            "rate": each.rate,
+            "native_id": each.instance,
+        }
+        for n, each in enumerate(segments)
+    ]
+    _ADD.run_each(unit.conn, rows)
+
+
+def _final(machine: Machine, entries: Sequence[Metered], asked_at: float) -> bool:
+    """Its bill could not change any more when it was asked for: gone for a while, and nothing of it ran."""
+    ended = machine.state is MachineState.GONE and asked_at >= (machine.gone_at or asked_at) + FINAL_AFTER
+    return ended and all(s.ends_at is not None for e in entries for s in e.segments)

@@ -1,0 +1,99 @@
+"""The poller: asks each place what has become of our machines, and tells the machines' rows.
+
+What a place says is a fact like any other; only two agreeing answers make a machine gone. One place's trouble
+never stops the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+from sqlalchemy import select
+
+from crucible.backends.base import MachineRef, Observation, Seen
+from crucible.control.db import schema as t
+from crucible.control.db.statement import Statement
+from crucible.control.machines.absences import Absences
+from crucible.control.reconcile import codec, repository
+from crucible.control.reconcile.unit_of_work import Unit, Writer
+from crucible.control.runtime.ports import Ports
+from crucible.control.scheduling.offers import Places
+from crucible.core.errors import CrucibleError
+from crucible.core.lifecycle import Machine, MachineState
+from crucible.core.lifecycle import facts as f
+
+log = structlog.get_logger(__name__)
+
+POLL_DEADLINE = 20.0
+_ALIVE = Statement(select(t.machines).where(t.machines.c.state != MachineState.GONE.value))
+
+
+class Poller:
+    def __init__(self, ports: Ports, places: Places, writer: Writer, absences: Absences) -> None:
+        self._ports = ports
+        self._places = places
+        self._writer = writer
+        self._absences = absences
+
+    async def poll(self) -> None:
+        """One round over every machine that is not gone, all places at once."""
+        alive = await self._alive()
+        await asyncio.gather(*(self._poll(backend, machines) for backend, machines in alive.items()))
+
+    async def _poll(self, backend: str, machines: list[Machine]) -> None:
+        try:
+            await self._poll_backend(backend, machines)
+        except CrucibleError as error:
+            log.warning("poll failed", backend=backend, error=str(error))
+
+    async def _alive(self) -> dict[str, list[Machine]]:
+        rows = await self._ports.db.read(_ALIVE.all)
+        found: dict[str, list[Machine]] = {}
+        machines = [codec.machine_of(row) for row in rows]
+        self._absences.keep({machine.id for machine in machines})
+        for machine in machines:
+            if machine.native_id is not None and self._places.has(machine.backend):
+                found.setdefault(machine.backend, []).append(machine)
+        return found
+
+    async def _poll_backend(self, name: str, machines: list[Machine]) -> None:
+        backend = self._places.backend(name)
+        refs = [MachineRef(name, m.id, m.native_id or "", m.region) for m in machines]
+        asked = self._ports.clock.steady()
+        seen = await self._ports.calls.run(name, lambda: backend.poll(refs), POLL_DEADLINE)
+        answered, known = self._ports.clock.steady(), {m.id: m for m in machines}
+        for observation in seen:
+            machine = known.get(observation.ref.machine)
+            if machine is not None and _news(machine, observation):
+                await self._writer.write(lambda unit, o=observation: self._tell(unit, o, asked, answered))  # type: ignore[misc]
+
+    def _tell(self, unit: Unit, observation: Observation, asked: float, answered: float) -> None:
+        machine = repository.load_machine(unit.conn, observation.ref.machine)
+        if machine is None:
+            return
+        gone = observation.seen in (Seen.GONE, Seen.INTERRUPTED)
+        fact = _fact(observation, self._absences.lasting(machine, asked, answered) if gone else 0.0)
+        if fact is not None:
+            self._absences.forget(unit.advance_machine(machine, fact))
+
+
+def _fact(observation: Observation, absent_for: float) -> f.MachineFact | None:
+    match observation.seen:
+        case Seen.UP | Seen.STARTING:
+            return f.SeenUp()
+        case Seen.HALTED:
+            return f.SeenHalted()
+        case Seen.GONE:
+            return f.SeenGone(detail=observation.detail, absent_for=absent_for)
+        case Seen.INTERRUPTED:
+            return f.SeenGone(interrupted=True, detail=observation.detail, absent_for=absent_for)
+        case Seen.UNREACHABLE:
+            return None
+
+
+def _news(machine: Machine, observation: Observation) -> bool:
+    """Whether the row would change: most polls find what is already known."""
+    if observation.seen in (Seen.UP, Seen.STARTING):
+        return machine.gone_sightings > 0
+    return observation.seen is not Seen.UNREACHABLE

@@ -1,0 +1,1 @@
+"""What is in the store, and the rows that say so."""

@@ -1,0 +1,101 @@
+"""Bundles: the users' code in the store, and the ledger of what is there."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, bindparam, insert, select
+
+from crucible.control.db import schema as t
+from crucible.control.db.statement import Statement
+from crucible.control.objects import gc_marks, pending_objects
+from crucible.control.objects.uploads import Uploads
+from crucible.control.reconcile.crashpoints import crashpoint
+from crucible.control.runtime.ports import Ports
+from crucible.core.errors import NotFound
+from crucible.core.people import OWNER, Identity, Permission
+from crucible.storage.layout import bundle_key
+
+MARK = "bundle"
+"""Who stores a bundle is all one; each sending of it has a mark of its own, too."""
+_SIZE = Statement(select(t.bundles.c.size).where(t.bundles.c.sha256 == bindparam("sha256")))
+_HOLDER = Statement(
+    select(t.holders.c.user).where(t.holders.c.sha256 == bindparam("sha256"), t.holders.c.user == bindparam("user"))
+)
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """Something whole in the store."""
+
+    key: str
+    size: int
+    sha256: str
+
+
+class Bundles:
+    def __init__(self, ports: Ports, uploads: Uploads, limit: int) -> None:
+        self._ports = ports
+        self._uploads = uploads
+        self._limit = limit
+        self._sendings = itertools.count(1)
+
+    async def has(self, who: Identity, sha256: str) -> bool:
+        return await self._ports.db.read(lambda conn: held(conn, sha256, who))
+
+    async def put(self, who: Identity, sha256: str, chunks: AsyncIterator[bytes]) -> bool:
+        """Store the bytes, then the row: a row means that the bundle is there whole. Returns whether it is new.
+
+        Bytes whose row never comes are removed by retention after a while.
+        """
+        who.need_submitter()
+        expected = pending_objects.Stray(bundle_key(sha256), None, sha256)
+        async with gc_marks.sending(self._ports, expected.key, MARK, next(self._sendings)) as sent:
+
+            async def begin() -> None:
+                await self._ports.db.write(lambda conn: pending_objects.expect(conn, expected))
+                await sent.begin()
+
+            size, _ = await self._uploads.bundle(sha256, chunks, self._limit, begin)
+            crashpoint("bundle.after_put")
+            now = self._ports.clock.now()
+            return await self._ports.db.write(lambda conn: _note(conn, sha256, size, who, now))
+
+    async def open(self, sha256: str) -> StoredFile:
+        size = await self._size(sha256)
+        if size is None:
+            raise NotFound(f"There is no bundle {sha256[:12]}….", fix="Upload it first.")
+        return StoredFile(bundle_key(sha256), size, sha256)
+
+    async def _size(self, sha256: str) -> int | None:
+        size: int | None = await self._ports.db.read(lambda conn: _SIZE.value(conn, sha256=sha256))
+        return size
+
+
+def held(conn: Connection, sha256: str, who: Identity) -> bool:
+    """Whether it is there, and was brought by this user: who only knows its hash has no right to the code."""
+    if not _is_there(conn, sha256):
+        return False
+    if who.job is not None:  # a share link shows what its maker chose, not what he has
+        return False
+    return who.may(Permission.OPERATE) or _holds(conn, sha256, who)
+
+
+def _is_there(conn: Connection, sha256: str) -> bool:
+    return _SIZE.value(conn, sha256=sha256) is not None
+
+
+def _holds(conn: Connection, sha256: str, who: Identity) -> bool:
+    return _HOLDER.value(conn, sha256=sha256, user=who.user) is not None
+
+
+def _note(conn: Connection, sha256: str, size: int, who: Identity, now: float) -> bool:
+    gc_marks.arrived(conn, bundle_key(sha256), MARK)
+    known = held(conn, sha256, who)
+    if who is not OWNER and not _holds(conn, sha256, who):
+        conn.execute(insert(t.holders).values(sha256=sha256, user=who.user))
+    if not _is_there(conn, sha256):
+        conn.execute(insert(t.bundles).values(sha256=sha256, size=size, created_at=now))
+    return not known

@@ -1,0 +1,81 @@
+"""Room: how full the store may get. Uploads begin only where there is room for more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, func, select
+
+from crucible.control.db import schema as t
+from crucible.control.runtime.ports import Ports
+from crucible.core.resources import GiB, format_memory
+from crucible.storage import StoreFull
+
+LANE = "store"
+LOOK_DEADLINE = 20.0
+REMEMBERED_SECONDS = 5.0
+FIX = "Remove what is not needed with `crucible prune`, or make room on the disk."
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """`reserve`: bytes of the store's disk that stay free. `quota`: bytes the store may hold; None: no limit."""
+
+    reserve: int = GiB
+    quota: int | None = None
+
+
+DEFAULT = Bounds()
+
+
+class Room:
+    """What it sees is remembered for a few seconds: many small uploads ask once."""
+
+    def __init__(self, ports: Ports, bounds: Bounds = DEFAULT) -> None:
+        self._ports = ports
+        self._bounds = bounds
+        self._looked_at: float | None = None
+        self._tight: str | None = None
+
+    async def check(self) -> None:
+        """Raises StoreFull when nothing more may be stored."""
+        why = await self.tight()
+        if why is not None:
+            raise StoreFull("The store takes nothing more.", why=why, fix=FIX)
+
+    async def tight(self) -> str | None:
+        """Why there is no room, or None."""
+        now = self._ports.clock.now()
+        if self._looked_at is None or not 0 <= now - self._looked_at < REMEMBERED_SECONDS:
+            self._tight = await self._look()
+            self._looked_at = now
+        return self._tight
+
+    def forget(self) -> None:
+        """Something was removed: look again."""
+        self._looked_at = None
+
+    async def _look(self) -> str | None:
+        store, bounds = self._ports.store, self._bounds
+        free = await self._ports.calls.run(LANE, store.free_bytes, LOOK_DEADLINE)
+        if free is not None and free < bounds.reserve:
+            return f"{format_memory(free)} are free on its disk, and {format_memory(bounds.reserve)} stay free."
+        if bounds.quota is None:
+            return None
+        used = await self._ports.db.read(used_bytes)
+        if used < bounds.quota:
+            return None
+        return f"It holds {format_memory(used)} of the {format_memory(bounds.quota)} that `store_quota` allows."
+
+
+def used_bytes(conn: Connection) -> int:
+    """What the ledgers say is in the store."""
+    once = select(t.checkpoints.c.job, t.checkpoints.c.sha256, t.checkpoints.c.size).distinct()
+    kept = once.where(t.checkpoints.c.pruned_at.is_(None)).subquery()
+    sums = (
+        select(func.sum(t.bundles.c.size)),
+        select(func.sum(t.artifacts.c.size)),
+        select(func.sum(t.log_segments.c.end - t.log_segments.c.start)),
+        select(func.sum(kept.c.size)),
+    )
+    return sum(int(conn.execute(query).scalar() or 0) for query in sums)

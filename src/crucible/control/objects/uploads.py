@@ -1,0 +1,138 @@
+"""Uploads: bytes that arrive in pieces become a file beside the store, which adopts it whole or not."""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from io import FileIO
+from pathlib import Path
+
+from crucible.control.objects.quota import Room
+from crucible.control.objects.upload_file import Arriving, disk_failures_told
+from crucible.control.runtime.ports import Ports
+from crucible.core.errors import BadInput, CrucibleError
+from crucible.storage import BundleStore, HashMismatch
+from crucible.storage.layout import bundle_key
+
+PUT_DEADLINE = 60.0
+WRITE_DEADLINE = 60.0
+SLOWEST = 5_000_000
+"""Bytes a second that a store takes on a bad day."""
+BATCH = 1024 * 1024
+"""Bytes gathered before a thread writes them."""
+LANE = "store"
+PREFIX = "upload-"
+
+
+class TooLarge(BadInput):
+    code = "too_large"
+    http_status = 413
+
+
+def put_deadline(size: int) -> float:
+    """Seconds within which `size` bytes are to be stored: agents wait as long for the answer."""
+    return PUT_DEADLINE + size / SLOWEST
+
+
+async def _nothing() -> None:
+    """Who stores it need not know when."""
+
+
+class Uploads:
+    """`scratch` should be on the store's own file system: then nothing is ever copied. `room`: None is no limit."""
+
+    def __init__(self, ports: Ports, scratch: Path, room: Room | None = None) -> None:
+        self._ports = ports
+        self._room = room
+        self._scratch = scratch
+        self._prefix = f"{PREFIX}{secrets.token_hex(8)}-"
+
+    async def clear(self) -> None:
+        """Remove what killed processes left in the scratch folder. Uploads under way here are not touched."""
+        await self._ports.calls.run(LANE, self._remove_left_over, WRITE_DEADLINE)
+
+    async def bundle(
+        self, sha256: str, chunks: AsyncIterator[bytes], limit: int, begin: Callable[[], Awaitable[None]] = _nothing
+    ) -> tuple[int, bool]:
+        """Stores a bundle, as `object` does; its size and whether it is new."""
+        key, bundles = bundle_key(sha256), BundleStore(self._ports.store)
+        new = not await self._ports.calls.run(LANE, lambda: bundles.has(sha256), PUT_DEADLINE)
+        return await self.object(key, sha256, chunks, limit, begin), new
+
+    async def object(
+        self,
+        key: str,
+        sha256: str,
+        chunks: AsyncIterator[bytes],
+        limit: int,
+        begin: Callable[[], Awaitable[None]] = _nothing,
+    ) -> int:
+        """Stores any object; its size. HashMismatch when the bytes are other ones, StoreFull without room.
+
+        `begin` is called right before the store is asked to take it.
+        """
+        if self._room is not None:
+            await self._room.check()
+        store = self._ports.store
+        async with self._arriving() as file:
+            await self._fill(file, chunks, limit)
+            _check(file, sha256)
+            await begin()
+            stored = await self._ports.calls.run(
+                LANE,
+                lambda: file.hand_over(lambda path: store.adopt(key, path, sha256)),
+                put_deadline(file.size),
+            )
+        return stored.size
+
+    @asynccontextmanager
+    async def _arriving(self) -> AsyncIterator[Arriving]:
+        file = Arriving(self._new_file)
+        try:
+            yield file
+        finally:
+            if file.forsake():
+                # By a thread: to remove a large file takes its time. If it fails, `clear` does it some day.
+                with suppress(CrucibleError):
+                    await self._ports.calls.run(LANE, file.remove, WRITE_DEADLINE)
+
+    async def _fill(self, file: Arriving, chunks: AsyncIterator[bytes], limit: int) -> None:
+        received, gathered, pieces = 0, 0, list[bytes]()
+        async for chunk in chunks:
+            received += len(chunk)
+            if received > limit:
+                raise TooLarge(
+                    f"The upload is larger than {limit} bytes.",
+                    fix="Leave out what is not needed (.crucibleignore), or give data with --data.",
+                )
+            pieces.append(chunk)
+            gathered += len(chunk)
+            if gathered >= BATCH:
+                await self._write(file, pieces)
+                gathered, pieces = 0, []
+        await self._write(file, pieces)
+
+    async def _write(self, file: Arriving, pieces: Sequence[bytes]) -> None:
+        await self._ports.calls.run(LANE, lambda: file.write(pieces), WRITE_DEADLINE)
+
+    def _new_file(self) -> tuple[FileIO, Path]:
+        self._scratch.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(dir=self._scratch, prefix=self._prefix)
+        return FileIO(descriptor, "wb"), Path(name)
+
+    def _remove_left_over(self) -> None:
+        with disk_failures_told():
+            for path in self._scratch.glob(f"{PREFIX}*"):
+                if not path.name.startswith(self._prefix):
+                    path.unlink(missing_ok=True)
+
+
+def _check(file: Arriving, sha256: str) -> None:
+    if file.sha256 != sha256:
+        raise HashMismatch(
+            "What arrived is not what was announced.",
+            why=f"Its SHA-256 is {file.sha256}, not {sha256}.",
+            fix="Send it again.",
+        )

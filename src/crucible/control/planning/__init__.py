@@ -1,0 +1,1 @@
+"""Read programs, rank offers, and predict how long jobs take."""

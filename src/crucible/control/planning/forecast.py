@@ -1,0 +1,183 @@
+"""Forecast: plans every job from its bundle and spec, a moment after its submission, and stores the plan with the job.
+
+The submission commits a row that asks for the plan, so a job is planned whatever dies in between: the row is due until
+the plan is in it, the job has ended, or it was tried a few times. A try is counted before it begins, which also keeps
+several servers from planning the same job at once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import structlog
+from pydantic import ValidationError
+from sqlalchemy import Connection, bindparam, func, select, update
+
+from crucible.control.db import schema as t
+from crucible.control.db.clock import now
+from crucible.control.db.statement import Row, Statement, inserting
+from crucible.control.jobs.views import iso
+from crucible.control.planning.programs import program_in
+from crucible.control.resources.plans import Plans
+from crucible.control.runtime.ports import Ports
+from crucible.control.scheduling.offers import Places
+from crucible.core.errors import CrucibleError
+from crucible.core.lifecycle import JobState
+from crucible.core.planrequest import READ, PlanRequest
+from crucible.core.routing.experience import Forecast
+from crucible.core.spec import JobSpec, Source
+from crucible.core.views.plans import JobPlanView
+from crucible.storage import BundleStore
+from crucible.wire.tarstream import BadArchive
+
+TOPIC = "plans"
+LANE = "forecast"
+SECONDS = 30.0
+WAIT_SECONDS = 1.0
+"""After a submission: starting the job comes first."""
+PAUSE_SECONDS = 0.2
+"""Between two jobs: thousands that are submitted at once must not slow down the server."""
+IDLE_SECONDS = 5.0
+RETRY_SECONDS = 120.0
+"""Longer than all deadlines of a try together."""
+MAX_TRIES = 3
+MAX_OFFERS = 5
+MAX_TEXT = 500
+MAX_NAME = 100
+"""Characters of the name of a framework or a GPU in a prediction."""
+
+_p, _j = t.plans.c, t.jobs.c
+_REQUEST = Statement(inserting(t.plans, ["job", "tries", "due_at"]))
+DUE = (
+    select(_p.job, _p.tries, _p.due_at, _j.state, _j.spec)
+    .select_from(t.plans.join(t.jobs, _j.id == _p.job))
+    # Not the bare column: SQLite would go through every job of the backend instead of the few rows that are due.
+    .where(_p.due_at.is_not(None), func.coalesce(_j.backend, "").in_(bindparam("backends", expanding=True)))
+    .order_by(_p.due_at)
+    .limit(1)
+)
+_DUE = Statement(DUE)
+_CLAIM = Statement(
+    update(t.plans)
+    .where(_p.job == bindparam("planned"), _p.tries == bindparam("seen"), _p.due_at.is_not(None))
+    .values(tries=_p.tries + 1, due_at=bindparam("again"))
+)
+_KEEP = Statement(
+    update(t.plans)
+    .where(_p.job == bindparam("planned"), _p.document.is_(None))
+    .values(document=bindparam("text"), made_at=bindparam("at"), due_at=None)
+)
+_JOB = Statement(select(_j.state, _j.project).where(_j.id == bindparam("job")))
+_PLAN = Statement(select(_p.document, _p.made_at).where(_p.job == bindparam("job"), _p.document.is_not(None)))
+_PREDICT = Statement(inserting(t.predictions, t.predictions.c.keys()))
+_PREDICTED = Statement(select(t.predictions.c.predicted_seconds).where(t.predictions.c.job == bindparam("job")))
+
+log = structlog.get_logger(__name__)
+
+
+def request_plan(conn: Connection, job: str, at: float) -> None:
+    """Ask for the plan of a job, in the transaction that stores the job."""
+    _REQUEST.run(conn, job=job, tries=0, due_at=at + WAIT_SECONDS)
+
+
+def stored_plan(conn: Connection, job: str) -> JobPlanView | None:
+    """Return the plan of a job; None while there is none."""
+    row = _PLAN.first(conn, job=job)
+    if row is None:
+        return None
+    return JobPlanView.model_validate({**json.loads(row["document"]), "made_at": iso(row["made_at"])})
+
+
+def predicted_seconds(conn: Connection, job: str) -> float | None:
+    """Return the seconds of computing that were predicted for a job; None where there is no prediction."""
+    found = _PREDICTED.value(conn, job=job)
+    return None if found is None else float(found)
+
+
+class Forecasts:
+    """Plans the jobs whose first backend is connected here."""
+
+    def __init__(self, ports: Ports, places: Places, plans: Plans) -> None:
+        self._ports = ports
+        self._backends = sorted(places.names())
+        self._plans = plans
+        self._store = BundleStore(ports.store)
+
+    async def round(self) -> float:
+        """Plan the job that has been due for longest; seconds until another may be."""
+        row = await self._ports.db.read(lambda conn: _DUE.first(conn, backends=self._backends))
+        wait = IDLE_SECONDS if row is None else row["due_at"] - self._ports.clock.now()
+        if row is None or wait > 0:
+            return min(wait, IDLE_SECONDS)
+        if await self._ports.db.write(lambda conn: self._claim(conn, row)):
+            await self._plan(row["job"], JobSpec.model_validate_json(row["spec"]))
+        return PAUSE_SECONDS
+
+    def _claim(self, conn: Connection, row: Row) -> bool:
+        """Count the try; whether the job is to be planned, here."""
+        ended, tries = JobState(row["state"]).terminal, row["tries"] + 1
+        again = None if ended or tries == MAX_TRIES else now(conn, self._ports.clock.now) + RETRY_SECONDS
+        return _CLAIM.run(conn, planned=row["job"], seen=row["tries"], again=again) == 1 and not ended
+
+    async def _plan(self, job: str, spec: JobSpec) -> None:
+        try:
+            request = await self._ports.calls.run(LANE, lambda: self._plan_request(spec), SECONDS)
+            plan, forecast = await self._plans.of_job(request)
+        except CrucibleError as error:
+            log.info("a job could not be planned", job=job, error=str(error))
+            return
+        if spec.resume_from is not None:  # how long the rest takes says nothing about the whole
+            forecast = None
+        document = json.dumps(_clipped(plan.as_json()))
+        await self._ports.db.write(lambda conn: self._keep(conn, job, document, forecast))
+
+    def _plan_request(self, spec: JobSpec) -> PlanRequest:
+        """The job as a question, with the text of its program as far as its bundle holds that."""
+        bare = {**dict(spec), "source": Source(), "env": {}, "data": (), "bundle": None}
+        ask = {**bare, "backend": spec.backends[0], "limit": MAX_OFFERS}
+        try:
+            return PlanRequest.model_validate({**ask, "files": self._program(spec)})
+        except ValidationError:
+            return PlanRequest.model_validate(ask)  # files with names that no program has
+
+    def _program(self, spec: JobSpec) -> dict[str, str]:
+        if spec.bundle is None or not any(word.endswith(READ) for word in spec.command):
+            return {}
+        try:
+            return program_in(self._store.open(spec.bundle), spec.command) or {}
+        except BadArchive:
+            return {}
+
+    def _keep(self, conn: Connection, job: str, document: str, forecast: Forecast | None) -> None:
+        """Nothing is stored for a job that has ended: that would predict the past."""
+        row, at = _JOB.first(conn, job=job), now(conn, self._ports.clock.now)
+        if row is None or JobState(row["state"]).terminal:
+            return
+        if _KEEP.run(conn, planned=job, text=document, at=at) == 1 and forecast is not None:
+            _predict(conn, job, row["project"], forecast, at)
+
+
+def _predict(conn: Connection, job: str, project: str, forecast: Forecast, at: float) -> None:
+    _PREDICT.run(
+        conn,
+        job=job,
+        project=project,
+        script=forecast.like.script,
+        framework=forecast.like.framework[:MAX_NAME],
+        gpu=forecast.like.gpu[:MAX_NAME],
+        backend=forecast.backend,
+        instance_type=forecast.instance_type,
+        analytic_seconds=forecast.analytic,
+        predicted_seconds=forecast.predicted,
+        made_at=at,
+    )
+
+
+def _clipped(value: object) -> object:
+    """The same with short texts: reasons repeat what the user asked for, however long that is."""
+    if isinstance(value, str):
+        return value[:MAX_TEXT]
+    if isinstance(value, Mapping):
+        return {name: _clipped(item) for name, item in value.items()}
+    return [_clipped(item) for item in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,1 @@
+"""Decide what happens next, commit it, then perform its effects."""

@@ -1,0 +1,264 @@
+"""Effects: what was decided is done outside, once the decision is durable.
+
+Effects of one machine are performed in the order they were wanted, each under a claim that outlasts the
+call's deadline. A call without an answer is never assumed to have failed: the machine is looked for by its
+token before anything else. A termination that fails is tried again for ever, with growing waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+import structlog
+
+from crucible.backends import base
+from crucible.control.machines.absences import Absences
+from crucible.control.reconcile import repository
+from crucible.control.reconcile.crashpoints import crashpoint
+from crucible.control.reconcile.outbox import CALL_DEADLINE, Claimed, Outbox
+from crucible.control.reconcile.unit_of_work import Unit, Writer
+from crucible.control.runtime.ports import CallBroke, Ports
+from crucible.control.scheduling.offers import Places
+from crucible.control.upkeep import restore_hold
+from crucible.core.errors import CrucibleError, TimedOut
+from crucible.core.lifecycle import EffectKind, Machine, MachineState
+from crucible.core.lifecycle import facts as f
+from crucible.core.lifecycle.machines import SIGHTINGS
+from crucible.wire.bootstrap import Bootstrap
+from crucible.wire.messages import derive_secret
+
+T = TypeVar("T")
+
+log = structlog.get_logger(__name__)
+
+FIRST_WAIT = 0.5
+LONGEST_WAIT = 60.0
+LOUD_AFTER = 5
+"""Failed terminations of one machine after which the log says so as an error, each time."""
+
+
+@dataclass(frozen=True)
+class LaunchContext:
+    """Where agents find us, and the key their secrets are derived from.
+
+    `invite` says what a machine is given to talk through the store; None: its agent calls us.
+    """
+
+    key: bytes = field(repr=False)
+    agents_url: str
+    invite: Callable[[base.Backend, str], Awaitable[Mapping[str, object] | None]]
+
+
+class Performer:
+    def __init__(
+        self, ports: Ports, places: Places, writer: Writer, context: LaunchContext, absences: Absences
+    ) -> None:
+        self._ports = ports
+        self._places = places
+        self._writer = writer
+        self._context = context
+        self._absences = absences
+        self._outbox = Outbox(ports.worker, places.names())
+        self._under_way: set[asyncio.Task[None]] = set()
+        self.launches: Counter[tuple[str, str]] = Counter()
+        """Calls to launch a machine, by place and by how they were answered."""
+
+    async def perform_due(self) -> int:
+        """Performs one effect of every machine that has one due, and waits for all; how many."""
+        claimed = await self._writer.write(self._claim)
+        await asyncio.gather(*map(self._perform, claimed))
+        return len(claimed)
+
+    async def start_due(self) -> None:
+        """Begins what is due without waiting for it: a place that hangs delays no other's."""
+        for effect in await self._writer.write(self._claim):
+            task = asyncio.create_task(self._perform(effect))
+            self._under_way.add(task)
+            task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """What broke in a way nobody expected is told; it is tried again when its claim runs out."""
+        self._under_way.discard(task)
+        broken = None if task.cancelled() else task.exception()
+        if broken is not None:
+            log.error("an effect broke", exc_info=broken)
+
+    async def stop(self) -> None:
+        """Leaves what is under way: its claim runs out, and what it did is found by its token."""
+        for task in tuple(self._under_way):
+            task.cancel()
+        await asyncio.gather(*self._under_way, return_exceptions=True)
+
+    async def next_due(self) -> float | None:
+        return await self._ports.db.read(self._outbox.next_due)
+
+    def _claim(self, unit: Unit) -> list[Claimed]:
+        restore_hold.hold_back(unit.conn, unit.now)
+        return [self._announce(unit, effect) for effect in self._outbox.claim(unit.conn, unit.now)]
+
+    def _announce(self, unit: Unit, effect: Claimed) -> Claimed:
+        """A launch that will be sent may take effect for a while: that is stored before it is sent."""
+        machine = effect.machine
+        sends = effect.kind is EffectKind.LAUNCH and machine.wanted
+        if not sends or not self._places.has(machine.backend):
+            return effect
+        abilities = self._places.backend(machine.backend).capabilities
+        sent = f.LaunchSent(effect.until + abilities.settle_window)
+        return replace(effect, machine=unit.advance_machine(machine, sent))
+
+    async def _perform(self, effect: Claimed) -> None:
+        crashpoint("effect.claimed")
+        try:
+            if effect.kind is EffectKind.LAUNCH:
+                await self._launch(effect)
+            else:
+                await self._terminate(effect)
+        except CrucibleError as error:
+            self._tell(effect, str(error))
+            await self._later(effect, str(error))
+
+    def _tell(self, effect: Claimed, why: str) -> None:
+        """A machine that does not end after several tries may cost somebody money: that is told loudly."""
+        loud = effect.kind is EffectKind.TERMINATE and effect.tries >= LOUD_AFTER
+        tell = log.error if loud else log.warning
+        what = "a machine does not end" if loud else "effect failed"
+        tell(what, effect=effect.kind.value, machine=effect.machine.id, tries=effect.tries + 1, why=why)
+
+    async def _launch(self, effect: Claimed) -> None:
+        machine = effect.machine
+        backend = self._places.backend(machine.backend)
+        call = base.LaunchCall(**json.loads(machine.call))
+        if machine.state in (MachineState.RELEASING, MachineState.GONE):
+            return await self._look_for(effect, backend)
+        if machine.state is MachineState.UP:
+            return await self._answered(effect)
+        if effect.tries:
+            found = await self._find(effect, backend)
+            if found is not None and machine.up_at is None:
+                return await self._answered(effect, f.LaunchAnswered(found))
+        nonce = derive_secret(self._context.key, "nonce", machine.id).decode()
+        invitation = await self._context.invite(backend, machine.id)
+        bootstrap = Bootstrap(machine.id, nonce=nonce, agents_url=self._context.agents_url, store=invitation)
+        crashpoint("launch.before_call")
+        try:
+            ref = await self._call(effect, backend, lambda: backend.launch(call, bootstrap))
+        except base.LaunchRefused as refused:
+            self.launches[machine.backend, "refused"] += 1
+            if machine.up_at is not None:
+                return await self._later(effect, str(refused))
+            return await self._answered(effect, f.LaunchRefused(str(refused)))
+        except base.LaunchUnknown as unknown:
+            self.launches[machine.backend, "unknown"] += 1
+            until = self._ports.clock.now() + backend.capabilities.launch_deadline + backend.capabilities.settle_window
+            return await self._lost(effect, f.LaunchLost(str(unknown), until))
+        except (TimedOut, CallBroke) as unknown:
+            self.launches[machine.backend, "unknown"] += 1
+            return await self._lost(effect, f.LaunchLost(str(unknown)))
+        self.launches[machine.backend, "made"] += 1
+        crashpoint("launch.after_call")
+        await self._answered(effect, f.LaunchAnswered(ref.native_id))
+        crashpoint("launch.recorded")
+
+    async def _lost(self, effect: Claimed, fact: f.LaunchLost) -> None:
+        await self._note(effect, fact)
+        await self._later(effect, fact.why)
+
+    async def _look_for(self, effect: Claimed, backend: base.Backend) -> None:
+        """The launch is not wanted any more: nothing is sent, but what an earlier call made is found."""
+        machine = effect.machine
+        if machine.native_id is not None or not machine.alive:
+            return await self._answered(effect)
+        if not effect.tries:
+            return await self._answered(effect, f.LaunchRefused("cancelled before it was launched"))
+        asked_at = self._ports.clock.now()
+        native_id = await self._find(effect, backend) or machine.claimed_by
+        if native_id is not None:
+            return await self._answered(effect, f.LaunchAnswered(native_id))
+        machine = await self._note(effect, f.FoundNothing(asked_at))
+        if machine.state is MachineState.GONE:
+            return await self._answered(effect)
+        await self._later(effect, "no machine found yet")
+
+    async def _terminate(self, effect: Claimed) -> None:
+        """Open until the machine is gone, however often it takes."""
+        machine = effect.machine
+        if not machine.alive:
+            return await self._answered(effect)
+        backend = self._places.backend(machine.backend)
+        asked_at = self._ports.clock.now()
+        native_id = machine.claimed_by or machine.native_id or await self._find(effect, backend)
+        if native_id is None:
+            await self._note(effect, f.FoundNothing(asked_at))
+            return await self._finish(effect)
+        ref = base.MachineRef(machine.backend, machine.id, native_id, machine.region)
+        crashpoint("terminate.before_call")
+        await self._call(effect, backend, lambda: backend.terminate(ref))
+        crashpoint("terminate.after_call")
+        for _ in range(SIGHTINGS):
+            asked = self._ports.clock.steady()
+            seen = await self._call(effect, backend, lambda: backend.poll([ref]))
+            if all(o.seen in (base.Seen.GONE, base.Seen.INTERRUPTED) for o in seen):
+                await self._note_gone(effect, native_id, asked, self._ports.clock.steady())
+        await self._finish(effect)
+
+    async def _find(self, effect: Claimed, backend: base.Backend) -> str | None:
+        token = base.LaunchCall(**json.loads(effect.machine.call)).token
+        found = await self._call(effect, backend, lambda: backend.find(token))
+        return found.native_id if found else None
+
+    async def _finish(self, effect: Claimed) -> None:
+        """Done when the machine is gone by its row."""
+        machine = await self._note(effect)
+        if machine.alive:
+            self._tell(effect, "still there")
+            return await self._later(effect, "still there")
+        await self._answered(effect)
+
+    async def _call(self, effect: Claimed, backend: base.Backend, work: Callable[[], T]) -> T:
+        """A call is started only if the claim outlasts its deadline: afterwards another may hold it."""
+        if self._ports.clock.now() + CALL_DEADLINE > effect.until:
+            raise TimedOut("The claim would run out during the call.", fix="It is claimed again.")
+        return await self._ports.calls.run(backend.name, work, CALL_DEADLINE)
+
+    async def _answered(self, effect: Claimed, *facts: f.MachineFact) -> None:
+        """Records the answer and that the effect is done, in one commit.
+
+        A refusal counts only under the claim that it was met with: who took that over may have sent the call again.
+        """
+
+        def record(unit: Unit) -> None:
+            ours = self._outbox.done(unit.conn, effect)
+            self._apply(unit, effect, tuple(fact for fact in facts if ours or not isinstance(fact, f.LaunchRefused)))
+            unit.changes.effects = True
+
+        await self._writer.write(record)
+
+    async def _note(self, effect: Claimed, *facts: f.MachineFact) -> Machine:
+        return await self._writer.write(lambda unit: self._apply(unit, effect, facts))
+
+    async def _note_gone(self, effect: Claimed, native_id: str, asked: float, answered: float) -> None:
+        def note(unit: Unit) -> None:
+            machine = self._machine(unit, effect)
+            gone = f.SeenGone(absent_for=self._absences.lasting(machine, asked, answered))
+            self._absences.forget(unit.advance_machine(machine, f.LaunchAnswered(native_id), gone))
+
+        await self._writer.write(note)
+
+    def _apply(self, unit: Unit, effect: Claimed, facts: tuple[f.MachineFact, ...]) -> Machine:
+        return unit.advance_machine(self._machine(unit, effect), *facts)
+
+    def _machine(self, unit: Unit, effect: Claimed) -> Machine:
+        machine = repository.load_machine(unit.conn, effect.machine.id)
+        assert machine is not None, "machines are never deleted"
+        return machine
+
+    async def _later(self, effect: Claimed, why: str) -> None:
+        longest = min(FIRST_WAIT * 2.0 ** min(effect.tries, 10), LONGEST_WAIT)
+        at = self._ports.clock.now() + longest * self._ports.random.uniform(0.8, 1.2)
+        await self._ports.db.write(lambda conn: self._outbox.later(conn, effect, why, at))
+        self._ports.wakeups.wake("effects")

@@ -1,0 +1,100 @@
+"""The outbox: effects that were wanted and are not done yet, each held by one worker at a time.
+
+Effects of one machine come in the order they were wanted. A claim outlasts the calls made under it; who holds
+one too long finds, when putting it down, that it is another's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, bindparam, case, exists, or_, select, update
+
+from crucible.control.db import schema as t
+from crucible.control.db.statement import Row, Statement
+from crucible.control.reconcile import repository
+from crucible.core.lifecycle import EffectKind, Machine
+
+CALL_DEADLINE = 30.0
+CLAIM_SECONDS = CALL_DEADLINE * 4
+OTHERS_SECONDS = 60.0
+"""How long the effects at a place that is not connected here wait for a worker that has it."""
+
+
+_c = t.effects.c
+_older = t.effects.alias("older")
+_FREE = or_(_c.claimed_until.is_(None), _c.claimed_until <= bindparam("now"))
+_FIRST = ~exists().where(_older.c.machine == _c.machine, _older.c.done.is_(False), _older.c.id < _c.id)
+"""No older effect of its machine is open."""
+_AT_PLACES = exists().where(
+    t.machines.c.id == _c.machine, t.machines.c.backend.in_(bindparam("places", expanding=True))
+)
+_DUE_AT = _c.not_before + case((_AT_PLACES, 0.0), else_=OTHERS_SECONDS)
+_DUE = Statement(
+    select(_c.id, _c.kind, _c.tries, _c.machine).where(_c.done.is_(False), bindparam("now") >= _DUE_AT, _FREE, _FIRST)
+)
+_NEXT = Statement(select(_DUE_AT.label("due_at"), _c.claimed_until).where(_c.done.is_(False), _FIRST))
+_TAKE = Statement(
+    update(t.effects)
+    .where(_c.id == bindparam("effect"), _c.done.is_(False), _FREE)
+    .values(claimed_by=bindparam("claimed_by"), claimed_until=bindparam("claimed_until"), tries=_c.tries + 1)
+)
+_MINE = update(t.effects).where(
+    _c.id == bindparam("effect"), _c.claimed_by == bindparam("worker"), _c.claimed_until == bindparam("until")
+)
+_FREED = {"claimed_by": None, "claimed_until": None}
+_DONE = Statement(_MINE.values(**_FREED, done=True, error=None))
+_LATER = Statement(_MINE.values(**_FREED, error=bindparam("error"), not_before=bindparam("not_before")))
+
+
+@dataclass(frozen=True)
+class Claimed:
+    """`tries` counts the claims before this one: 0 means that the call has certainly never been made."""
+
+    id: int
+    kind: EffectKind
+    tries: int
+    machine: Machine
+    until: float
+
+
+class Outbox:
+    """What this worker does: the effects at `places`. Others it takes only when nobody else has for a while,
+    so that what cannot be done anywhere is told.
+    """
+
+    def __init__(self, worker: str, places: Iterable[str]) -> None:
+        self._worker = worker
+        self._places = sorted(places)
+
+    def claim(self, conn: Connection, now: float) -> list[Claimed]:
+        """Everything that is due and free, from now on held by this worker."""
+        rows = [row for row in _DUE.all(conn, now=now, places=self._places) if self._take(conn, row["id"], now)]
+        machines = repository.load_machines(conn, {row["machine"] for row in rows})
+        return [_claimed(row, machines[row["machine"]], now) for row in rows]
+
+    def done(self, conn: Connection, effect: Claimed) -> bool:
+        """Whether it was still ours: else another may have begun it anew, and what we know of it is old."""
+        return self._put_down(conn, effect, _DONE)
+
+    def later(self, conn: Connection, effect: Claimed, why: str, not_before: float) -> None:
+        self._put_down(conn, effect, _LATER, error=why, not_before=not_before)
+
+    def next_due(self, conn: Connection) -> float | None:
+        """When the next effect may be tried: after its wait, its claim and all before it of its machine."""
+        rows = _NEXT.all(conn, places=self._places)
+        return min((max(row["due_at"], row["claimed_until"] or 0.0) for row in rows), default=None)
+
+    def _take(self, conn: Connection, effect: int, now: float) -> bool:
+        """Whether the claim is ours: of two workers that saw it free one gets it."""
+        hold = {"claimed_by": self._worker, "claimed_until": now + CLAIM_SECONDS}
+        return _TAKE.run(conn, effect=effect, now=now, **hold) == 1
+
+    def _put_down(self, conn: Connection, effect: Claimed, statement: Statement, **values: object) -> bool:
+        """Ends the claim, unless another worker has taken it over meanwhile."""
+        return statement.run(conn, effect=effect.id, worker=self._worker, until=effect.until, **values) == 1
+
+
+def _claimed(row: Row, machine: Machine, now: float) -> Claimed:
+    return Claimed(row["id"], EffectKind(row["kind"]), row["tries"], machine, now + CLAIM_SECONDS)

@@ -1,0 +1,121 @@
+"""Reconcile: a sweep over the jobs that are due, and over the queue.
+
+Everything that a lost message would have caused is caused by a sweep: correctness never depends on a wake-up.
+"""
+
+from __future__ import annotations
+
+import structlog
+from sqlalchemy import Connection, bindparam, or_, select, update
+
+from crucible.control.agents.contacts import Contacts
+from crucible.control.db import schema as t
+from crucible.control.db.statement import Statement
+from crucible.control.reconcile import repository
+from crucible.control.reconcile.unit_of_work import Unit, Writer
+from crucible.control.runtime.ports import Ports
+from crucible.control.scheduling.scheduler import Scheduler
+from crucible.core.errors import CrucibleError
+from crucible.core.lifecycle.facts import Tick
+
+log = structlog.get_logger(__name__)
+
+BATCH = 100
+CLAIM_SECONDS = 10.0
+GAP_SECONDS = 20.0
+PUT_OFF_SECONDS = 60.0
+
+
+_c = t.jobs.c
+_FREE = or_(_c.claimed_until.is_(None), _c.claimed_until <= bindparam("now"))
+_DUE = Statement(
+    select(_c.id).where(_c.due_at.is_not(None), _c.due_at <= bindparam("now"), _FREE).order_by(_c.due_at).limit(BATCH)
+)
+_CLAIM = Statement(
+    update(t.jobs)
+    .where(_c.id == bindparam("job"), _FREE)
+    .values(claimed_by=bindparam("claimed_by"), claimed_until=bindparam("claimed_until"))
+)
+_PUT_DOWN = Statement(update(t.jobs).where(_c.id == bindparam("job")).values(claimed_by=None, claimed_until=None))
+_PUT_OFF = Statement(update(t.jobs).where(_c.id == bindparam("job")).values(due_at=bindparam("due_at")))
+_QUEUED = Statement(select(_c.id).where(t.QUEUED, _c.not_before <= bindparam("now")).limit(1))
+
+
+class Reconciler:
+    def __init__(self, ports: Ports, writer: Writer, scheduler: Scheduler, contacts: Contacts) -> None:
+        self._ports = ports
+        self._writer = writer
+        self._scheduler = scheduler
+        self._contacts = contacts
+        self._last_round = 0.0
+        self._listening_since = 0.0
+
+    async def round(self) -> None:
+        """One round: contacts are stored, due jobs looked at, the queue served."""
+        self._notice_gap(self._ports.clock.now())
+        await self._flush()
+        due = await self._claim_due()
+        self._listen(self._ports.clock.now())
+        for job in due:
+            await self._look_safely(job)
+        if await self._ports.db.read(self._anything_queued):
+            await self._writer.write(self._scheduler.place)
+
+    def _notice_gap(self, now: float) -> None:
+        """After a start, a sleep of this computer or a loss of the database silence is counted anew: nobody
+        was listening. The same holds where the clock was set forward.
+        """
+        if now - self._last_round > GAP_SECONDS:
+            self._listening_since = now
+
+    def _listen(self, now: float) -> None:
+        """The database answers, so whatever agents say is heard."""
+        self._notice_gap(now)
+        self._last_round = now
+
+    async def _flush(self) -> None:
+        if not self._contacts.waiting:
+            return
+        seen = self._contacts.take()
+        try:
+            await self._ports.db.write(lambda conn: seen.store(conn))
+        except CrucibleError:
+            self._contacts.give_back(seen)
+            raise
+
+    async def _look_safely(self, job: str) -> None:
+        """One job's trouble is put off and told; the others get their turn."""
+        try:
+            await self._writer.write(lambda unit: self._look(unit, job))
+        except Exception:
+            log.exception("a job could not be looked at", job=job)
+            put_off = self._ports.clock.now() + PUT_OFF_SECONDS
+            await self._ports.db.write(lambda conn: _PUT_OFF.run(conn, job=job, due_at=put_off))
+
+    async def _claim_due(self) -> list[str]:
+        now = self._ports.clock.now()
+        if not await self._ports.db.read(lambda conn: _due(conn, now)):
+            return []
+        return await self._ports.db.write(lambda conn: self._claim(conn, now))
+
+    def _claim(self, conn: Connection, now: float) -> list[str]:
+        hold = {"now": now, "claimed_by": self._ports.worker, "claimed_until": now + CLAIM_SECONDS}
+        return [job for job in _due(conn, now) if _CLAIM.run(conn, job=job, **hold)]
+
+    def _look(self, unit: Unit, job: str) -> None:
+        world = repository.load_world(unit.conn, job)
+        if world is None:
+            return
+        self._listen(unit.now)  # this process may have stood still since the round began
+        after = unit.advance(world, Tick(self._listening_since))
+        _PUT_DOWN.run(unit.conn, job=job)
+        if world.live is not None and after.live is None:
+            self._scheduler.place(unit)
+
+    def _anything_queued(self, conn: Connection) -> bool:
+        now = self._ports.clock.now()
+        return _QUEUED.value(conn, now=now) is not None
+
+
+def _due(conn: Connection, now: float) -> list[str]:
+    return _DUE.column(conn, now=now)

@@ -1,0 +1,227 @@
+"""Worlds in the database: loaded whole, saved with a version check.
+
+Functions of a Connection, for use inside `db.write` and `db.read`. `Stale` means that someone else decided
+meanwhile: the whole function is run again on what is true now.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import BindParameter, Connection, bindparam, func, select, update
+
+from crucible.control.db import schema as t
+from crucible.control.db.statement import Row, Statement, inserting
+from crucible.control.jobs import labels
+from crucible.control.reconcile import codec
+from crucible.core.errors import Conflict
+from crucible.core.lifecycle import Attempt, Effect, Event, Job, Machine, MachineState, Step, World
+
+_JOB = Statement(select(t.jobs).where(t.jobs.c.id == bindparam("job")))
+_ATTEMPTS = Statement(select(t.attempts).where(t.attempts.c.job == bindparam("job")).order_by(t.attempts.c.number))
+_SLOTS = Statement(
+    select(t.slots).where(t.slots.c.attempt.in_(bindparam("attempts", expanding=True))).order_by(t.slots.c.rank)
+)
+_MACHINES = Statement(select(t.machines).where(t.machines.c.id.in_(bindparam("machines", expanding=True))))
+
+
+def _named(columns: Iterable[str]) -> dict[str, BindParameter[Any]]:
+    return {name: bindparam(name) for name in columns}
+
+
+_ADD_JOB = Statement(inserting(t.jobs, codec.JOB_COLUMNS))
+_SAVE_JOB = Statement(
+    update(t.jobs)
+    .where(t.jobs.c.id == bindparam("job"), t.jobs.c.version == bindparam("known"))
+    .values(_named([*codec.JOB_CHANGES, "version"]))
+)
+_ADD_ATTEMPT = Statement(inserting(t.attempts, codec.ATTEMPT_COLUMNS))
+_SAVE_ATTEMPT = Statement(
+    update(t.attempts).where(t.attempts.c.id == bindparam("attempt")).values(_named(codec.ATTEMPT_CHANGES))
+)
+_ADD_SLOT = Statement(inserting(t.slots, codec.SLOT_COLUMNS))
+_END_SLOT = Statement(
+    update(t.slots)
+    .where(t.slots.c.attempt == bindparam("its_attempt"), t.slots.c.rank == bindparam("its_rank"))
+    .values(ended=bindparam("ended"))
+)
+_ADD_MACHINE = Statement(inserting(t.machines, codec.MACHINE_COLUMNS))
+_MINE = (t.machines.c.id == bindparam("machine"), t.machines.c.version == bindparam("known"))
+_SAVE_MACHINE = Statement(
+    update(t.machines)
+    .where(*_MINE)
+    .values({**_named(codec.MACHINE_CHANGES), "desired_version": t.machines.c.desired_version + bindparam("touched")})
+)
+_ADD_PRICE = Statement(inserting(t.price_segments, ["machine", "n", "starts_at", "ends_at", "rate", "native_id"]))
+_p = t.price_segments.c
+_IS_METERED = Statement(
+    select(_p.n).where(_p.machine == bindparam("machine"), _p.native_id == bindparam("native_id")).limit(1)
+)
+_NEXT_PRICE = Statement(select(func.coalesce(func.max(_p.n) + 1, 0)).where(_p.machine == bindparam("machine")))
+_END_PRICE = Statement(
+    update(t.price_segments)
+    .where(t.price_segments.c.machine == bindparam("its_machine"), t.price_segments.c.ends_at.is_(None))
+    .values(ends_at=bindparam("ends_at"))
+)
+_LOOK_AGAIN = Statement(
+    update(t.jobs)
+    .where(
+        t.jobs.c.id.in_(
+            select(t.attempts.c.job)
+            .join(t.slots, t.slots.c.attempt == t.attempts.c.id)
+            .where(t.slots.c.machine == bindparam("machine"), t.slots.c.ended.is_(False))
+        )
+    )
+    .values(due_at=bindparam("due_at"), version=t.jobs.c.version + 1)
+)
+_ADD_EVENT = Statement(inserting(t.events, ["job", "n", "type", "at", "data"]))
+_ADD_EFFECT = Statement(inserting(t.effects, ["machine", "kind", "done", "tries", "not_before", "created_at"]))
+
+
+class Stale(Conflict):
+    """The row has another version than the one this decision was made on."""
+
+    code = "stale"
+
+
+def load_world(conn: Connection, job_id: str) -> World | None:
+    row = _JOB.first(conn, job=job_id)
+    if row is None:
+        return None
+    attempts = load_attempts(conn, job_id)
+    return World(codec.job_of(row), attempts, load_machines(conn, {s.machine for a in attempts for s in a.slots}))
+
+
+def load_attempts(conn: Connection, job_id: str) -> tuple[Attempt, ...]:
+    rows = _ATTEMPTS.all(conn, job=job_id)
+    if not rows:
+        return ()
+    by_attempt: dict[str, list[Row]] = {}
+    for slot in _SLOTS.all(conn, attempts=[row["id"] for row in rows]):
+        by_attempt.setdefault(slot["attempt"], []).append(slot)
+    return tuple(codec.attempt_of(r, by_attempt.get(r["id"], [])) for r in rows)
+
+
+def load_machines(conn: Connection, ids: Iterable[str]) -> dict[str, Machine]:
+    wanted = list(ids)
+    if not wanted:
+        return {}
+    return {row["id"]: codec.machine_of(row) for row in _MACHINES.all(conn, machines=wanted)}
+
+
+def load_machine(conn: Connection, machine_id: str) -> Machine | None:
+    return load_machines(conn, [machine_id]).get(machine_id)
+
+
+def insert_job(conn: Connection, step: Step, now: float) -> World:
+    """Stores a new job with its first events and what it is found by."""
+    before = step.world.job.events
+    world = step.world.with_job(events=before + len(step.events))
+    _ADD_JOB.run(conn, **codec.job_row(world.job))
+    labels.enlist(conn, world.job)
+    _add_events(conn, world.job, before, step.events, now)
+    add_effects(conn, step.effects, now)
+    return world
+
+
+def save_step(conn: Connection, before: World, step: Step, now: float) -> World:
+    """Writes what changed between `before` and the step's world, its events and effects. Raises Stale."""
+    world = step.world
+    numbered = world.with_job(events=before.job.events + len(step.events))
+    same = numbered.job == before.job and world.attempts == before.attempts
+    job = before.job if same else _save_job(conn, before.job, numbered.job)
+    for attempt in world.attempts:
+        _save_attempt(conn, before, attempt)
+    machines = {
+        m.id: _save_machine(conn, before.machines.get(m.id), m, now, touched=m.id in step.touched)
+        for m in world.machines.values()
+    }
+    _add_events(conn, job, before.job.events, step.events, now)
+    add_effects(conn, step.effects, now)
+    return World(job, world.attempts, machines)
+
+
+def save_machine(conn: Connection, before: Machine, after: Machine, effects: Iterable[Effect], now: float) -> Machine:
+    saved = _save_machine(conn, before, after, now)
+    add_effects(conn, effects, now)
+    return saved
+
+
+def _save_job(conn: Connection, before: Job, after: Job) -> Job:
+    """The job's version guards its attempts too, so it rises whenever one of them changes."""
+    values = {**codec.job_changes(after), "version": before.version + 1}
+    if _SAVE_JOB.run(conn, job=before.id, known=before.version, **values) != 1:
+        raise Stale(f"Job {before.id} changed meanwhile.", fix="Read it again and decide again.")
+    return replace(after, version=before.version + 1)
+
+
+def _save_attempt(conn: Connection, before: World, attempt: Attempt) -> None:
+    known = next((a for a in before.attempts if a.id == attempt.id), None)
+    if known == attempt:
+        return
+    if known is None:
+        _ADD_ATTEMPT.run(conn, **codec.attempt_row(attempt))
+        _ADD_SLOT.run_each(conn, [codec.slot_row(attempt.id, slot) for slot in attempt.slots])
+        return
+    _SAVE_ATTEMPT.run(conn, attempt=attempt.id, **codec.attempt_changes(attempt))
+    for slot, old in zip(attempt.slots, known.slots, strict=True):
+        if slot != old:
+            _END_SLOT.run(conn, its_attempt=attempt.id, its_rank=slot.rank, ended=slot.ended)
+
+
+def _save_machine(
+    conn: Connection, before: Machine | None, after: Machine, now: float, *, touched: bool = False
+) -> Machine:
+    """`touched`: its desired document changed. Its version rises too, for decisions that rely on it."""
+    if after == before and not touched:
+        return after
+    saved = replace(after, version=after.version + 1)
+    if before is None:
+        _ADD_MACHINE.run(conn, **codec.machine_row(saved))
+        return saved
+    mine = {"machine": before.id, "known": before.version, "touched": int(touched)}
+    if _SAVE_MACHINE.run(conn, **mine, **codec.machine_changes(saved)) != 1:
+        raise Stale(f"Machine {before.id} changed meanwhile.", fix="Read it again and decide again.")
+    _save_price(conn, before, saved, now)
+    return saved
+
+
+def _save_price(conn: Connection, before: Machine, after: Machine, now: float) -> None:
+    """A machine costs from the moment its place answered, or from when its provider's meter says, until it is gone."""
+    named = before.native_id is None and after.native_id is not None
+    if named and _IS_METERED.value(conn, machine=after.id, native_id=after.native_id) is None:
+        n = _NEXT_PRICE.value(conn, machine=after.id)
+        first = {"machine": after.id, "n": n, "starts_at": now, "ends_at": None, "rate": after.rate, "native_id": ""}
+        _ADD_PRICE.run(conn, **first)
+    if before.gone_at is None and after.gone_at is not None:
+        _END_PRICE.run(conn, its_machine=after.id, ends_at=after.gone_at)
+    if after.state is MachineState.GONE and before.state is not MachineState.GONE:
+        _LOOK_AGAIN.run(conn, machine=after.id, due_at=now)  # the jobs that were on it
+
+
+def _add_events(conn: Connection, job: Job, already: int, events: Iterable[Event], now: float) -> None:
+    rows = [
+        {"job": job.id, "n": already + i, "type": e.type, "at": now, "data": json.dumps(dict(e.data))}
+        for i, e in enumerate(events, start=1)
+    ]
+    if rows:
+        _ADD_EVENT.run_each(conn, rows)
+
+
+def add_effects(conn: Connection, effects: Iterable[Effect], now: float) -> None:
+    rows = [
+        {
+            "machine": e.machine,
+            "kind": e.kind.value,
+            "done": False,
+            "tries": 0,
+            "not_before": now,
+            "created_at": now,
+        }
+        for e in effects
+    ]
+    if rows:
+        _ADD_EFFECT.run_each(conn, rows)

@@ -1,0 +1,132 @@
+"""Roles: duties that one process at a time performs, each holding with an epoch.
+
+A holder renews before its time is up. What it writes is conditional on its epoch, so a holder that was paused
+for too long changes nothing after another has taken over.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, bindparam, select, update
+
+from crucible.control.db import schema as t
+from crucible.control.db.clock import now
+from crucible.control.db.port import Db
+from crucible.control.db.statement import Statement, inserting
+from crucible.control.runtime.ports import Clock
+
+HOLD_SECONDS = 20.0
+SOON = 0.1
+LONGEST_SCOPE = 60
+
+
+class Duty(enum.StrEnum):
+    SCHEDULER = "scheduler"
+    POLLER = "poller"
+    JANITOR = "janitor"
+    RETENTION = "retention"
+    NOTIFIER = "notifier"
+
+
+SHARED = frozenset({Duty.NOTIFIER})
+"""One holder for the whole database, whatever places a process is connected to."""
+
+
+_c = t.roles.c
+_ROLE = Statement(select(t.roles).where(_c.name == bindparam("duty")))
+_TAKE = Statement(
+    update(t.roles)
+    .where(_c.name == bindparam("duty"), _c.epoch == bindparam("old_epoch"), _c.holder == bindparam("old_holder"))
+    .values(holder=bindparam("holder"), epoch=bindparam("epoch"), until=bindparam("until"))
+)
+_ADD = Statement(inserting(t.roles, ["name", "holder", "epoch", "until"]))
+_HELD = Statement(
+    select(_c.epoch).where(
+        _c.name == bindparam("duty"), _c.holder == bindparam("holder"), _c.epoch == bindparam("epoch")
+    )
+)
+_OTHERS = Statement(
+    select(_c.until).where(_c.holder != bindparam("holder"), _c.name.in_(bindparam("duties", expanding=True)))
+)
+
+
+def take(conn: Connection, duty: str, holder: str, now: float) -> int | None:
+    """The epoch under which `holder` has the duty from now, or None while another has it."""
+    row = _ROLE.first(conn, duty=duty)
+    if row is None:
+        return _first(conn, duty, holder, now)
+    if row["holder"] != holder and row["until"] > now:
+        return None
+    epoch = int(row["epoch"]) if row["holder"] == holder else int(row["epoch"]) + 1
+    old = {"duty": duty, "old_epoch": row["epoch"], "old_holder": row["holder"]}
+    taken = _TAKE.run(conn, **old, holder=holder, epoch=epoch, until=now + HOLD_SECONDS)
+    return epoch if taken == 1 else None
+
+
+@dataclass(frozen=True)
+class Held:
+    """Duties with the epoch each was taken under; `wait` is when to look again, in seconds."""
+
+    epochs: dict[Duty, int]
+    wait: float
+
+
+class Duties:
+    """The duties that this process has, as far as it knows; `holds` asks the database.
+
+    Processes with the same `backends` share duties; one that is connected to others has its own, so that no
+    place waits for a process that cannot reach it.
+    """
+
+    def __init__(self, holder: str, backends: Iterable[str] = ()) -> None:
+        self._holder = holder
+        self._scope = _scope(backends)
+        self._epochs: dict[Duty, int] = {}
+
+    async def renew(self, db: Db, clock: Clock) -> float:
+        """Takes or keeps every duty that is free. Seconds until another's may be; known here once committed."""
+        held = await db.write(lambda conn: self._take(conn, now(conn, clock.now)))
+        self._epochs = held.epochs
+        return held.wait
+
+    def _take(self, conn: Connection, now: float) -> Held:
+        taken = {duty: take(conn, self._name(duty), self._holder, now) for duty in Duty}
+        duties = [self._name(duty) for duty in Duty]
+        ends = [end - now for end in _OTHERS.column(conn, holder=self._holder, duties=duties)]
+        epochs = {duty: epoch for duty, epoch in taken.items() if epoch is not None}
+        return Held(epochs, max(min(ends, default=HOLD_SECONDS), SOON))
+
+    def _name(self, duty: Duty) -> str:
+        return duty.value if duty in SHARED else f"{duty}{self._scope}"
+
+    def has(self, duty: Duty) -> bool:
+        return duty in self._epochs
+
+    def holds(self, conn: Connection, duty: Duty) -> bool:
+        """Whether the duty is still held under the epoch it was taken with: what a holder writes depends on it."""
+        epoch = self._epochs.get(duty)
+        if epoch is None:
+            return False
+        return _HELD.value(conn, duty=self._name(duty), holder=self._holder, epoch=epoch) is not None
+
+
+def release(conn: Connection, holder: str) -> None:
+    """Gives up every duty at once, for a clean stop."""
+    conn.execute(update(t.roles).where(t.roles.c.holder == holder).values(until=0.0))
+
+
+def _first(conn: Connection, duty: str, holder: str, now: float) -> int:
+    """Where another was first meanwhile, the whole function is run again, and finds its row."""
+    _ADD.run(conn, name=duty, holder=holder, epoch=1, until=now + HOLD_SECONDS)
+    return 1
+
+
+def _scope(backends: Iterable[str]) -> str:
+    names = ",".join(sorted(backends))
+    if len(names) > LONGEST_SCOPE:
+        names = hashlib.sha256(names.encode()).hexdigest()[:LONGEST_SCOPE]
+    return f":{names}" if names else ""

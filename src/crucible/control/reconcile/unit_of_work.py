@@ -1,0 +1,127 @@
+"""Unit of work: decisions and their rows in one transaction, and whom to wake once it is committed.
+
+    await writer.write(lambda unit: unit.advance(job_id, fact))
+
+The function runs inside `db.write`, so it may run again; everything it changes it changes through the unit.
+Wake-ups go out only after the commit.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
+
+from sqlalchemy import Connection
+from stamina import AsyncRetryingCaller
+
+from crucible.control.db.clock import now
+from crucible.control.reconcile import repository
+from crucible.control.runtime.ports import Ports
+from crucible.control.telemetry.feed import Feed, Hint
+from crucible.core.hooks import HookEvent
+from crucible.core.lifecycle import Fact, Machine, Step, World, advance, advance_machine
+from crucible.core.lifecycle.facts import MachineFact
+
+T = TypeVar("T")
+
+TRIES = 5
+HOOKS = "hooks"
+"""The topic of whoever tells others of events."""
+_HOOKED = frozenset(event.value for event in HookEvent)
+# At once and without chance: the simulator runs this too.
+_retry_when_stale = AsyncRetryingCaller(attempts=TRIES, timeout=None, wait_initial=0, wait_max=0, wait_jitter=0).on(
+    repository.Stale
+)
+
+
+@dataclass
+class Changes:
+    """What a unit changed, for waking those who wait for it."""
+
+    jobs: dict[str, set[Hint]] = field(default_factory=dict)
+    machines: set[str] = field(default_factory=set)
+    effects: bool = False
+    events: Counter[str] = field(default_factory=Counter)
+
+    def hint(self, job: str, stream: Hint) -> None:
+        self.jobs.setdefault(job, set()).add(stream)
+
+
+class Unit:
+    """One transaction's work. `now` is the same instant for all of it."""
+
+    def __init__(self, conn: Connection, now: float) -> None:
+        self.conn = conn
+        self.now = now
+        self.changes = Changes()
+
+    def advance(self, world: World, *facts: Fact) -> World:
+        """Applies the facts in order and stores what changes."""
+        for fact in facts:
+            step = advance(world, fact, self.now)
+            world = self.save(world, step)
+        return world
+
+    def save(self, before: World, step: Step) -> World:
+        after = repository.save_step(self.conn, before, step, self.now)
+        self._note(step)
+        if step.events or step.world != before:
+            self.changes.hint(after.job.id, Hint.EVENT)
+        return after
+
+    def create(self, step: Step) -> World:
+        world = repository.insert_job(self.conn, step, self.now)
+        self._note(step)
+        self.changes.hint(world.job.id, Hint.EVENT)
+        return world
+
+    def advance_machine(self, machine: Machine, *facts: MachineFact) -> Machine:
+        for fact in facts:
+            step = advance_machine(machine, fact, self.now)
+            machine = repository.save_machine(self.conn, machine, step.machine, step.effects, self.now)
+            self.changes.effects |= bool(step.effects)
+        self.changes.machines.add(machine.id)
+        return machine
+
+    def _note(self, step: Step) -> None:
+        self.changes.machines |= step.touched
+        self.changes.effects |= bool(step.effects)
+        self.changes.events.update(event.type for event in step.events)
+
+
+class Writer:
+    """Runs units against the database, again when another writer was faster.
+
+    `counted` has how many events of each type were committed here.
+    """
+
+    def __init__(self, ports: Ports, feed: Feed) -> None:
+        self._ports = ports
+        self._feed = feed
+        self.counted: Counter[str] = Counter()
+
+    async def write(self, fn: Callable[[Unit], T]) -> T:
+        result, changes = await _retry_when_stale(self._ports.db.write, partial(self._run, fn))
+        self.announce(changes)
+        return result
+
+    def _run(self, fn: Callable[[Unit], T], conn: Connection) -> tuple[T, Changes]:
+        unit = Unit(conn, now(conn, self._ports.clock.now))
+        return fn(unit), unit.changes
+
+    def announce(self, changes: Changes) -> None:
+        self.counted.update(changes.events)
+        for job, streams in changes.jobs.items():
+            self._feed.publish(job, streams)
+        self._wake(f"machine:{machine}" for machine in changes.machines)
+        if changes.effects:
+            self._wake(["effects"])
+        if not _HOOKED.isdisjoint(changes.events):
+            self._wake([HOOKS])
+
+    def _wake(self, topics: Iterable[str]) -> None:
+        for topic in topics:
+            self._ports.wakeups.wake(topic)

@@ -1,0 +1,192 @@
+"""Login: how a person gets a session, by a link that works once or by name and password."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import structlog
+from sqlalchemy import Connection
+
+from crucible.control.people import audit, passwords, tokens, users
+from crucible.control.runtime.ports import Ports
+from crucible.core.errors import Forbidden, NotAllowed, NotFound
+from crucible.core.ids import Prefix
+from crucible.core.people import (
+    EVERY_PERMISSION,
+    LONGEST_PASSWORD,
+    NOBODY,
+    Identity,
+    Permission,
+    Via,
+)
+from crucible.core.secret import Secret
+from crucible.core.views.people import TokenView
+
+if TYPE_CHECKING:
+    from crucible.control.people.openid import OpenIdLogin
+
+log = structlog.get_logger(__name__)
+
+LINK_SECONDS = 300.0
+QUIET_SECONDS = 900.0
+"""After so long without another wrong password, the next one is counted from one again."""
+
+
+@dataclass(frozen=True)
+class _Kept:
+    user: str = ""
+    password: str | None = None
+
+
+class WrongTries:
+    """Counts wrong passwords by key, so that guessing cannot fill the audit log. There have to be few keys."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._seen: dict[str, tuple[int, float]] = {}
+
+    def add(self, key: str) -> int | None:
+        """Return how many there were without a pause, if that is to be noted (1, 10, 100 and so on), else None."""
+        count, last = self._seen.get(key, (0, 0.0))
+        now = self._now()
+        count = 1 if now - last > QUIET_SECONDS else count + 1
+        self._seen[key] = (count, now)
+        return count if str(count).strip("0") == "1" else None
+
+
+class Login:
+    """`openid`: for people whom an OpenID provider vouches for; None if there is no provider."""
+
+    def __init__(self, ports: Ports, openid: OpenIdLogin | None = None) -> None:
+        self._ports = ports
+        self._openid = openid
+        self._throttle = passwords.Throttle(ports.clock.now)
+        self._wrong = WrongTries(ports.clock.now)
+        self._notes: set[asyncio.Task[None]] = set()
+
+    @property
+    def provider(self) -> str | None:
+        """What people call the OpenID provider; None if there is none."""
+        return None if self._openid is None else self._openid.name
+
+    @property
+    def openid(self) -> OpenIdLogin:
+        """Raises NotFound where no OpenID provider is set up."""
+        if self._openid is None:
+            raise NotFound(
+                "This server has no OpenID provider.",
+                why="The settings oidc_issuer and oidc_client_id are not set.",
+                fix="Log in with a password or a token: crucible login URL --name USER",
+            )
+        return self._openid
+
+    async def link(self, who: Identity) -> TokenView:
+        """Return a code that is good for one login within a few minutes."""
+        if who.via not in (Via.OWNER, Via.TOKEN) or who.project is not None or who.scopes != EVERY_PERMISSION:
+            raise who.beyond_token(Permission.OPERATE, None)
+        id, link = self._ports.ids.new(Prefix.TOKEN), {"name": "login link", "via": tokens.LOGIN}
+        return await self._ports.write(
+            lambda conn, now: tokens.issue(conn, who, id, now, **link, scopes=who.scopes, seconds=LINK_SECONDS)
+        )
+
+    async def redeem(self, code: str) -> TokenView:
+        """Return a session for a login link, or the share link itself: it shows its job as often as it is opened.
+
+        Raises NotAllowed for a link that is used or too old.
+        """
+        session = self._ports.ids.new(Prefix.TOKEN)
+
+        def open_link(conn: Connection, now: float) -> TokenView | None:
+            user = tokens.redeem(conn, code, now)
+            return tokens.share_link(conn, code, now) if user is None else _session(conn, user, session, now)
+
+        found = await self._ports.write(open_link)
+        if found is None:
+            raise NotAllowed(
+                "This login link is not good.",
+                why="One that logs in works once, for five minutes; one that shares a job for as long as was said.",
+                fix="`crucible login --link` makes a new one; a share link, whoever gave it.",
+            )
+        return found
+
+    async def login(self, name: str, password: str) -> TokenView:
+        """Return a session for a name and its password. A wrong one costs as much time as a right one."""
+        user = await self._proven(name, password)
+        if user is None:
+            raise NotAllowed("The name or the password is wrong.", fix="Try again; an administrator can set a new one.")
+        session = self._ports.ids.new(Prefix.TOKEN)
+        return await self._ports.write(lambda conn, now: _session(conn, user, session, now))
+
+    async def confirm(self, name: str, password: str | None) -> None:
+        """Raise Forbidden unless it is the user's: whoever found his browser open does not lock him out of it."""
+        if password is None or await self._proven(name, password) is None:
+            raise Forbidden(
+                "The old password is missing or wrong.",
+                why="Your own password changes only for somebody who knows the old one.",
+                fix="Give it as old_password; an administrator can set a new one without it.",
+                field="old_password",
+            )
+
+    async def anyone_can_log_in(self) -> bool:
+        """Return whether anyone besides the owner can log in."""
+        if self._openid is not None and self._openid.makes_users:
+            return True
+        return await self._ports.db.read(users.is_there_any)
+
+    async def logout(self, who: Identity) -> None:
+        """Ends the session. A token or a share link is not ended by one of those who use it."""
+        if who.token is not None and who.via is Via.SESSION:
+            token = who.token
+            await self._ports.write(lambda conn, now: tokens.revoke(conn, token, now))
+
+    async def _proven(self, name: str, password: str) -> str | None:
+        """The user of this name and password; None for a wrong one, however it is wrong. Raises TooManyTries."""
+        given = Secret(password[:LONGEST_PASSWORD])
+        with self._throttle.trying(name):
+            kept = await self._ports.db.read(lambda conn: _kept(conn, name))
+            right = await self._ports.calls.run(
+                "passwords", lambda: passwords.matches(given, kept.password), passwords.HASH_SECONDS
+            )
+            if not right:
+                self._throttle.wrong(name)
+                self._note_wrong(name if kept.user else "")
+                return None
+            self._throttle.right(name)
+        return kept.user
+
+    def _note_wrong(self, user: str) -> None:
+        """A name that is no user's is not written down: it is often a password in the wrong field.
+
+        Nobody waits for it: how long an answer takes must not tell whether there is such a user.
+        """
+        count = self._wrong.add(user)
+        if count is not None:
+            data = {"why": "wrong password" if user else "no such user", "count": count}
+            writing = self._ports.write(lambda conn, at: audit.note(conn, NOBODY, "login.refuse", user, at, data=data))
+            task = asyncio.ensure_future(writing)
+            self._notes.add(task)
+            task.add_done_callback(self._noted)
+
+    def _noted(self, task: asyncio.Task[None]) -> None:
+        self._notes.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.warning("a wrong password was not written down", error=str(error))
+
+    async def notes_written(self) -> None:
+        """Wait until what is known of wrong passwords is in the audit log."""
+        await asyncio.gather(*self._notes, return_exceptions=True)
+
+
+def _session(conn: Connection, user: str, session: str, now: float) -> TokenView:
+    return tokens.start_session(conn, users.signed_in(users.of(conn, user)), session, now)
+
+
+def _kept(conn: Connection, name: str) -> _Kept:
+    """What a login is checked against; nothing for a user who is not there or may not come in."""
+    row = users.find(conn, name)
+    if row is None or row["disabled_at"] is not None:
+        return _Kept()
+    return _Kept(row["id"], row["password"])

@@ -1,0 +1,186 @@
+"""Users, projects and their members: each change is checked against the caller, and noted as it is made."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+
+from sqlalchemy import Connection
+
+from crucible.control.jobs.views import iso
+from crucible.control.people import audit, change_user, passwords, projects, users
+from crucible.control.resources.access import Access
+from crucible.control.resources.login import Login
+from crucible.control.runtime.ports import Ports
+from crucible.core.errors import Conflict, Forbidden, NotFound
+from crucible.core.ids import Prefix
+from crucible.core.people import (
+    EVERY_PERMISSION,
+    OWNER,
+    Identity,
+    Permission,
+    Role,
+    Via,
+    checked_email,
+    checked_project,
+    checked_user,
+)
+from crucible.core.requests import UserChange
+from crucible.core.views.people import (
+    DeedPage,
+    MemberPage,
+    MemberView,
+    MeView,
+    ProjectPage,
+    ProjectView,
+    UserPage,
+    UserView,
+)
+
+MOST_NAMED = 5
+"""Projects that an error names."""
+
+
+class People:
+    def __init__(self, ports: Ports, access: Access, login: Login) -> None:
+        self._ports = ports
+        self._access = access
+        self._login = login
+
+    # users
+
+    async def list_users(self, who: Identity) -> UserPage:
+        who.need(Permission.OPERATE)
+        return UserPage(items=tuple(await self._ports.db.read(users.list_users)))
+
+    async def add_user(
+        self,
+        who: Identity,
+        name: str,
+        *,
+        admin: bool = False,
+        password: str | None = None,
+        email: str | None = None,
+    ) -> UserView:
+        who.need(Permission.OPERATE)
+        checked_user(name)
+        address = None if email is None else checked_email(email)
+        kept = None if password is None else await self._hashed(password)
+        user = self._ports.ids.new(Prefix.USER)
+
+        def add(conn: Connection, now: float) -> UserView:
+            users.add(conn, user, name, now, admin=admin, password=kept, email=address)
+            audit.note(conn, who, "user.create", name, now, data={"admin": admin})
+            return users.view(users.named(conn, name), {})
+
+        return await self._ports.write(add)
+
+    async def change_user(self, who: Identity, name: str, change: UserChange) -> UserView:
+        """Change a user. They may change their own password, if they know it; all else is for administrators.
+
+        A disabled user's tokens end. `subject` ties them to a person of the OpenID provider by the provider's own name
+        for that person; a new address (none at all: an empty one) undoes that. Either ends their tokens too.
+        """
+        own = name == who.name and who.via in (Via.OWNER, Via.SESSION)
+        if not own or any(wish is not None for wish in (change.admin, change.disabled, change.email, change.subject)):
+            who.need(Permission.OPERATE)
+        if name == OWNER.name:
+            raise Conflict(
+                "The owner cannot be changed.",
+                why="He is whoever holds the state folder.",
+                fix="Make a user of your own with `crucible users add NAME`, and change that one.",
+            )
+        if change.password is not None and name == who.name:
+            await self._login.confirm(name, change.old_password)
+        kept = None if change.password is None else await self._hashed(change.password)
+        issuer = "" if change.subject is None else self._login.openid.issuer
+        return await self._ports.write(
+            lambda conn, now: change_user.change_user(conn, who, name, change, now, password=kept, issuer=issuer)
+        )
+
+    async def me(self, who: Identity) -> MeView:
+        visible = await self._ports.db.read(lambda conn: projects.list_projects(conn, who.projects(Permission.READ)))
+        return MeView(
+            user=who.name,
+            via=who.via.value,
+            admin=who.admin,
+            scopes=tuple(sorted(who.scopes)),
+            projects={one.name: (Role.ADMIN if who.admin else who.roles[one.name]).value for one in visible},
+            token=who.token,
+            job=who.job,
+        )
+
+    # projects
+
+    async def list_projects(self, who: Identity) -> ProjectPage:
+        visible = who.projects(Permission.READ)
+        return ProjectPage(items=tuple(await self._ports.db.read(lambda conn: projects.list_projects(conn, visible))))
+
+    async def add_project(self, who: Identity, name: str, about: str = "") -> ProjectView:
+        who.need(Permission.OPERATE)
+        checked_project(name)
+
+        def add(conn: Connection, now: float) -> ProjectView:
+            projects.add(conn, name, about, now)
+            audit.note(conn, who, "project.create", name, now, project=name)
+            return ProjectView(name=name, about=about, created_at=iso(now))
+
+        return await self._ports.write(add)
+
+    async def ensure_project(self, who: Identity, name: str) -> None:
+        """An administrator's projects are made as they are named."""
+        if who.may(Permission.OPERATE) and not await self._ports.db.read(lambda conn: projects.exists(conn, name)):
+            with contextlib.suppress(Conflict):  # somebody was faster
+                await self.add_project(who, name)
+
+    async def list_members(self, who: Identity, project: str) -> MemberPage:
+        await self._access.need_project(who, project)
+        return MemberPage(items=tuple(await self._ports.db.read(lambda conn: projects.list_members(conn, project))))
+
+    async def set_member(self, who: Identity, project: str, user: str, role: Role) -> MemberView:
+        await self._access.need_project(who, project, Permission.MANAGE)
+
+        def join(conn: Connection, now: float) -> MemberView:
+            row = users.named(conn, user)
+            projects.join(conn, project, row["id"], role, now)
+            audit.note(conn, who, "member.set", user, now, project=project, data={"role": role.value})
+            return MemberView(project=project, name=user, role=role.value)
+
+        return await self._ports.write(join)
+
+    async def remove_member(self, who: Identity, project: str, user: str) -> None:
+        await self._access.need_project(who, project, Permission.MANAGE)
+
+        def leave(conn: Connection, now: float) -> None:
+            if not projects.leave(conn, project, users.named(conn, user)["id"]):
+                raise NotFound(f"{user!r} is no member of {project!r}.", fix=f"`crucible projects members {project}`.")
+            audit.note(conn, who, "member.remove", user, now, project=project)
+
+        await self._ports.write(leave)
+
+    # the record
+
+    async def audit(self, who: Identity, *, project: str | None, before: int | None, limit: int) -> DeedPage:
+        """Return a page of all of it to administrators; of a project's to those who manage it."""
+        if project is not None:
+            await self._access.need_project(who, project, Permission.MANAGE)
+        elif not who.may(Permission.OPERATE):
+            raise _not_all(who)
+        chosen = None if project is None else frozenset({project})
+        return await self._ports.db.read(lambda conn: audit.list_deeds(conn, chosen, before, limit))
+
+    async def _hashed(self, password: str) -> str:
+        secret = passwords.checked(password)
+        return await self._ports.calls.run("passwords", lambda: passwords.hashed(secret), passwords.HASH_SECONDS)
+
+
+def _not_all(who: Identity) -> Forbidden:
+    """The whole record is an administrator's; whoever manages a project is told of the part that is his to see."""
+    refused = who.refusal(Permission.OPERATE, None)
+    himself = replace(who, scopes=EVERY_PERMISSION)  # whether his token reaches that far is said of the project then
+    managed = sorted(himself.projects(Permission.MANAGE) or ())
+    if not managed:
+        return refused
+    others = f" (or {', '.join(managed[1:MOST_NAMED])})" if managed[1:] else ""
+    fix = f"Name a project that you manage: crucible audit --project {managed[0]}{others}"
+    return Forbidden(refused.what, why=refused.why, fix=fix, **refused.data)

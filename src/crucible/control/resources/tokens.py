@@ -1,0 +1,91 @@
+"""The tokens of users, and links that show one job to anyone who has them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection
+
+from crucible.control.people import audit, tokens
+from crucible.control.resources.access import Access
+from crucible.control.runtime.ports import Ports
+from crucible.core.ids import Prefix
+from crucible.core.people import Identity, Permission, Via
+from crucible.core.requests import NewToken
+from crucible.core.views.people import RevokedView, TokenPage, TokenView
+
+
+class Tokens:
+    def __init__(self, ports: Ports, access: Access) -> None:
+        self._ports = ports
+        self._access = access
+
+    async def identify(self, token: str) -> Identity | None:
+        """Return whom a token stands for; None if it is good for nothing."""
+        now = self._ports.clock.now()
+        found = await self._ports.db.read(lambda conn: tokens.identified(conn, token, now))
+        if found is None:
+            return None
+        if found.stale:
+            used = str(found.who.token)
+            await self._ports.write(lambda conn, now: tokens.used(conn, used, now))
+        return found.who
+
+    async def list_tokens(self, who: Identity, *, all: bool = False) -> TokenPage:
+        """Return the caller's own, or with `all` everybody's, which is for administrators."""
+        _refuse_share_link(who)
+        if all:
+            who.need(Permission.OPERATE)
+        user, now = None if all else who.user, self._ports.clock.now()
+        return TokenPage(items=tuple(await self._ports.db.read(lambda conn: tokens.list_tokens(conn, user, now))))
+
+    async def create(self, who: Identity, new: NewToken) -> TokenView:
+        """Return a new token; only this view has the token itself. It never reaches further than the caller."""
+        _refuse_share_link(who)
+        if new.user not in (None, who.name):
+            who.need(Permission.OPERATE)
+        wider = new.scopes - who.scopes
+        if wider or who.project not in (None, new.project):
+            raise who.beyond_token(next(iter(sorted(wider)), Permission.READ), new.project)
+        if new.project is not None:
+            await self._access.need_project(who, new.project)
+        return await self._issue(
+            who,
+            name=new.name,
+            via=Via.TOKEN.value,
+            scopes=new.scopes,
+            seconds=new.seconds,
+            project=new.project,
+            user=new.user,
+        )
+
+    async def share(self, who: Identity, job: str, project: str, name: str, seconds: float) -> TokenView:
+        """Return a token that shows one job and nothing else; `job` was found for the caller."""
+        who.need(Permission.WRITE, project)
+        read = frozenset({Permission.READ})
+        return await self._issue(
+            who, name=name, via=Via.SHARE.value, scopes=read, seconds=seconds, project=project, job=job
+        )
+
+    async def revoke(self, who: Identity, ref: str) -> RevokedView:
+        """End a token. Again is harmless. Administrators may end anybody's."""
+        _refuse_share_link(who)
+
+        def end(conn: Connection, now: float) -> RevokedView:
+            row = tokens.of(conn, ref)
+            if row["user"] != who.user and not who.may(Permission.OPERATE):
+                raise tokens.missing(ref)
+            if tokens.revoke(conn, row["id"], now):
+                audit.note(conn, who, "token.revoke", row["id"], now, project=row["project"])
+            return RevokedView(id=row["id"], name=row["name"])
+
+        return await self._ports.write(end)
+
+    async def _issue(self, who: Identity, **of: Any) -> TokenView:
+        id = self._ports.ids.new(Prefix.TOKEN)
+        return await self._ports.write(lambda conn, now: tokens.issue(conn, who, id, now, **of))
+
+
+def _refuse_share_link(who: Identity) -> None:
+    if who.via is Via.SHARE:
+        raise who.beyond_token(Permission.MANAGE, None)

@@ -1,0 +1,88 @@
+"""Admission: whether a process may work on a database, decided before it does anything there.
+
+All processes on a database are one deployment: they hold the same key, and those that are connected to places
+on their own computer mean the same computer and folder. Two that disagreed would each take the other's
+machines for lost.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+
+from sqlalchemy import Connection, select
+
+from crucible.control.db import meta
+from crucible.control.db import schema as t
+from crucible.control.runtime.host_id import Computer
+from crucible.core.errors import Conflict
+from crucible.core.lifecycle import MachineState
+
+DEPLOYMENT = "deployment"
+COMPUTER = "computer"
+GIVE_UP = "DELETE FROM meta WHERE key = 'computer'"
+STARTING_SECONDS = 60.0
+"""A process that was admitted may take so long until it has its first duty."""
+
+
+class WrongDeployment(Conflict):
+    code = "wrong_deployment"
+
+
+class OtherComputer(Conflict):
+    code = "other_computer"
+
+
+@dataclass(frozen=True)
+class Admission:
+    """`deployment` is derived from the key. `nearby`: backends whose machines are on `computer`.
+
+    Without `computer` nobody else can be in the way of the places nearby.
+    """
+
+    deployment: str
+    nearby: frozenset[str] = frozenset()
+    computer: Computer | None = None
+
+    def __call__(self, conn: Connection, now: float) -> None:
+        """Raises WrongDeployment or OtherComputer."""
+        self._same_key(conn)
+        if self.computer is not None:
+            self._same_computer(conn, self.computer, now)
+
+    def _same_key(self, conn: Connection) -> None:
+        known = meta.get(conn, DEPLOYMENT)
+        if known is None:
+            meta.put(conn, DEPLOYMENT, self.deployment)
+        elif known != self.deployment:
+            raise WrongDeployment(
+                "This database belongs to another deployment.",
+                why=f"It was made with the key of {known}; this server has that of {self.deployment}.",
+                fix="Let the setting `key_file` name the key it was made with, or `database` another database.",
+            )
+
+    def _same_computer(self, conn: Connection, here: Computer, now: float) -> None:
+        noted = json.loads(meta.get(conn, COMPUTER) or "null")
+        if noted and noted["mark"] != here.mark and self._in_use(conn, float(noted["at"]), now):
+            raise OtherComputer(
+                f"{_words(self.nearby)} of this deployment is another folder or computer.",
+                why=f"Its machines are in {noted['folder']} on {noted['host']}, and it is in use.",
+                fix=f"There set `local_folder` to {noted['folder']}; elsewhere leave it out of `backends`. If that "
+                f"one is gone for good, in the database: {GIVE_UP}",
+            )
+        meta.put(conn, COMPUTER, json.dumps({**asdict(here), "at": now}))
+
+    def _in_use(self, conn: Connection, noted_at: float, now: float) -> bool:
+        machine, role = t.machines.c, t.roles.c
+        alive = machine.backend.in_(sorted(self.nearby)), machine.state != MachineState.GONE.value
+        held = conn.execute(select(role.name).where(role.until > now)).scalars()
+        return (
+            now - noted_at < STARTING_SECONDS
+            or conn.execute(select(machine.id).where(*alive).limit(1)).first() is not None
+            or any(self.nearby & set(name.partition(":")[2].split(",")) for name in held)
+        )
+
+
+def _words(names: Iterable[str]) -> str:
+    return " and ".join(f"{name!r}" for name in sorted(names))

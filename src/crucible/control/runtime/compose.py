@@ -1,0 +1,183 @@
+"""One process's control plane: over a state folder alone, or sharing a PostgreSQL database with others."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import secrets
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from crucible import __version__
+from crucible.backends.base import Backend, Reach
+from crucible.backends.registry import get_backend
+from crucible.backends.settings import BackendSettings
+from crucible.catalog.sources import KEYS
+from crucible.control.agents.agent_file import build_agent
+from crucible.control.agents.agents_url_file import Signpost
+from crucible.control.control_plane import Control
+from crucible.control.db import Db, open_database
+from crucible.control.db.migrate import is_postgres
+from crucible.control.db.timed import TimedDb
+from crucible.control.machines.machine_factory import LeaseTerms
+from crucible.control.objects.quota import Bounds
+from crucible.control.resources.models import ModelsPython
+from crucible.control.runtime.admission import Admission
+from crucible.control.runtime.host_id import this_computer
+from crucible.control.runtime.ports import Calls, Clock, Ports, Wakeups
+from crucible.control.runtime.services import Deployment
+from crucible.control.runtime.system_ports import LocalWakeups, SystemClock, SystemIds, SystemRandom, ThreadCalls
+from crucible.core.channels import Channel
+from crucible.core.ids import Prefix, make_id
+from crucible.core.openid import Client
+from crucible.core.secret import Secret
+from crucible.integrations.addresses import Exceptions, Guard, look_up
+from crucible.integrations.webhook import Webhooks
+from crucible.storage import StoreOptions, open_store
+
+WORKER = "embedded"
+"""The holder of the state folder's lock is the only process of this name."""
+LONGEST_HOST = 40
+LOOK_UP, LOOK_UP_SECONDS = "names of hosts", 10.0
+_STARTED = secrets.token_hex(6)
+"""Two computers, or one before and after a restart, may use the same name and number."""
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """What the composition root knows.
+
+    `database`: a file, or the URL of a PostgreSQL database. `store`: a folder or a URL. `local_folder`: where
+    the places on this computer keep their machines; servers that share a database and a computer share it.
+    `rehearsal_state`: the simulated cloud of several deployments. `models_python`: whose models are offered.
+    """
+
+    home: Path
+    database: Path | str = field(repr=False)
+    store: str
+    store_options: StoreOptions
+    agents_url_file: Path
+    local_folder: Path
+    backends: tuple[str, ...]
+    key: Secret
+    python: str
+    uv: str | None
+    bundle_limit: int
+    environ: dict[str, str] = field(repr=False)
+    rehearsal_state: Path | None = None
+    terms: LeaseTerms = LeaseTerms()
+    bounds: Bounds = Bounds()
+    prune_after: float | None = None
+    channel: Channel = Channel.HTTPS
+    neighbours: bool = False
+    models_python: str | None = None
+    secrets_keys: Path | None = None
+    webhook_hosts: tuple[str, ...] = ()
+    openid: Client | None = None
+
+
+def embedded_control(given: Embedded) -> Control:
+    """Opens database and store; starts nothing."""
+    engine = _engine(given.database)
+    ports = Ports(
+        clock=engine.clock,
+        ids=SystemIds(),
+        random=SystemRandom(),
+        db=TimedDb(engine.db, engine.clock),
+        store=open_store(given.store, given.store_options),
+        calls=ThreadCalls(),
+        wakeups=engine.wakeups,
+        worker=engine.worker,
+    )
+    agents_url = given.agents_url_file.read_text(encoding="utf-8").strip()
+    signpost = Signpost(given.local_folder / "agents.url", agents_url)
+    backends = _backends(given, signpost.path)
+    nearby = _nearby(backends.values())
+    shared = is_postgres(given.database)
+    deployment = Deployment(
+        id=deployment_id(given.key),
+        key=given.key.reveal().encode(),
+        agents_url=agents_url,
+        scratch=given.home / "uploads",
+        bundle_limit=given.bundle_limit,
+        admit=Admission(
+            deployment_id(given.key), nearby, this_computer(given.local_folder) if nearby and shared else None
+        ),
+        shared=shared,
+        point_agents=signpost.point if nearby else lambda: None,
+        terms=given.terms,
+        bounds=given.bounds,
+        prune_after=given.prune_after,
+        database=given.database,
+        version=__version__,
+        store_url=given.store,
+        channel=given.channel,
+        neighbours=given.neighbours,
+        models=ModelsPython(given.models_python, given.environ),
+        secrets_keys=given.secrets_keys,
+        post=_webhooks(given.webhook_hosts, ports.calls),
+        openid=given.openid,
+        catalog=given.home / "catalog",
+        price_keys={name: Secret(key) for name, word in KEYS.items() if (key := given.environ.get(word))},
+    )
+    return Control(ports, backends, deployment)
+
+
+def _webhooks(hosts: Iterable[str], calls: Calls) -> Webhooks:
+    """Names are looked up in threads of their own: one that takes long delays no other work."""
+
+    async def found(host: str, port: int) -> Sequence[str]:
+        return await calls.run(LOOK_UP, lambda: look_up(host, port), LOOK_UP_SECONDS)
+
+    return Webhooks(Guard(found, Exceptions.parse(hosts)), agent=f"crucible/{__version__}")
+
+
+def deployment_id(key: Secret) -> str:
+    """Who holds the key is the deployment: its id on tags is derived from it, one way."""
+    digest = hashlib.sha256(b"deployment:" + key.reveal().encode()).digest()
+    return make_id(Prefix.DEPLOYMENT, int.from_bytes(digest[:6]), int.from_bytes(digest[6:16]))
+
+
+@dataclass(frozen=True)
+class _Engine:
+    db: Db
+    clock: Clock
+    wakeups: Wakeups
+    worker: str
+
+
+def _engine(database: Path | str) -> _Engine:
+    db = open_database(database)
+    if not is_postgres(database):
+        return _Engine(db, SystemClock(), LocalWakeups(), WORKER)
+    from crucible.control.db.notify import PostgresWakeups
+    from crucible.control.db.postgres import PostgresDb
+
+    assert isinstance(db, PostgresDb), "open_database goes by the URL too"
+    return _Engine(db, db.clock, PostgresWakeups(str(database)), unique_name())
+
+
+def unique_name() -> str:
+    """No other process, of this computer or another, now or later, has it."""
+    return f"{platform.node()[:LONGEST_HOST]}:{os.getpid()}:{_STARTED}"
+
+
+def _backends(given: Embedded, agents_url_file: Path) -> dict[str, Backend]:
+    given.local_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    settings = BackendSettings(
+        home=given.local_folder,
+        agents_url_file=agents_url_file,
+        agent_file=build_agent(given.local_folder / "agent"),
+        python=given.python,
+        uv=given.uv,
+        rehearsal_state=given.rehearsal_state,
+        environ=given.environ,
+    )
+    return {name: get_backend(name, settings) for name in given.backends}
+
+
+def _nearby(backends: Iterable[Backend]) -> frozenset[str]:
+    """Those whose machines are on this computer."""
+    return frozenset(backend.name for backend in backends if backend.capabilities.reach is Reach.LOOPBACK)

@@ -1,0 +1,64 @@
+"""Gauges: how much goes on, for those who watch the service. Read by index or from memory, never from all jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, bindparam, func, select
+
+from crucible.control.db import schema as t
+from crucible.control.db.statement import Statement
+from crucible.control.hooks.sending import Calls
+from crucible.control.runtime.durations import Durations
+from crucible.core.lifecycle import JobState, MachineState
+from crucible.core.states import Status, status_of
+
+AGENT_SECONDS = 60.0
+"""Since its last word a host counts as connected; that is stored in batches."""
+
+_ACTIVE = tuple(state.value for state in JobState if not state.terminal)
+_ALIVE = tuple(state.value for state in MachineState if state is not MachineState.GONE)
+_j, _m, _h = t.jobs.c, t.machines.c, t.hooks.c
+_JOBS = Statement(select(_j.state, func.count().label("n")).where(_j.state.in_(_ACTIVE)).group_by(_j.state))
+_MACHINES = Statement(
+    select(_m.backend, _m.state, func.count().label("n")).where(_m.state.in_(_ALIVE)).group_by(_m.backend, _m.state)
+)
+_WAITING = Statement(select(func.count()).select_from(t.hooks).where(_h.enabled.is_(True), _h.failures > 0))
+_AGENTS = Statement(select(func.count()).where(_m.state == MachineState.UP.value, _m.last_seen >= bindparam("since")))
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What the database knows. `jobs` that are active by status, `machines` that are not gone by backend and state."""
+
+    jobs: Mapping[str, int]
+    queue: int
+    machines: Mapping[tuple[str, str], int]
+    agents: int
+    hooks_waiting: int
+
+
+@dataclass(frozen=True)
+class Gauges:
+    """`events`, `launches` (by backend and outcome), `webhooks` and `writes` count since this process started."""
+
+    stored: Stored
+    events: Mapping[str, int]
+    launches: Mapping[tuple[str, str], int]
+    webhooks: Calls
+    writes: Durations | None
+
+
+def stored(conn: Connection, now: float) -> Stored:
+    states = {JobState(row["state"]): int(row["n"]) for row in _JOBS.all(conn)}
+    jobs = dict.fromkeys((Status.QUEUED.value, Status.RUNNING.value), 0)
+    for state, count in states.items():
+        jobs[status_of(state).value] += count
+    return Stored(
+        jobs=jobs,
+        queue=states.get(JobState.QUEUED, 0),
+        machines={(row["backend"], row["state"]): int(row["n"]) for row in _MACHINES.all(conn)},
+        agents=int(_AGENTS.value(conn, since=now - AGENT_SECONDS)),
+        hooks_waiting=int(_WAITING.value(conn)),
+    )

@@ -1,0 +1,168 @@
+"""The parts of a control plane, joined: who needs whom is said here and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sqlalchemy import Connection
+
+from crucible.backends.base import Backend
+from crucible.catalog import Library
+from crucible.catalog.sources import Sources
+from crucible.control.agents.agents import Agents, Tools
+from crucible.control.agents.contacts import Contacts
+from crucible.control.agents.ingest import Ingest
+from crucible.control.agents.sessions import Sessions
+from crucible.control.hooks import Hooks, Notifier, Post, Sender
+from crucible.control.jobs.bulk import Bulk
+from crucible.control.jobs.resume import Revival
+from crucible.control.jobs.submit import Submit
+from crucible.control.machines.absences import Absences
+from crucible.control.machines.janitor import Janitor
+from crucible.control.machines.ledger import Ledger
+from crucible.control.machines.machine_factory import LeaseTerms, MachineFactory
+from crucible.control.machines.poller import Poller
+from crucible.control.objects.bundles import Bundles
+from crucible.control.objects.quota import Bounds, Room
+from crucible.control.objects.uploads import Uploads
+from crucible.control.planning.forecast import Forecasts
+from crucible.control.reconcile.effects import LaunchContext, Performer
+from crucible.control.reconcile.reconciler import Reconciler
+from crucible.control.reconcile.roles import Duties
+from crucible.control.reconcile.unit_of_work import Writer
+from crucible.control.resources.access import Access
+from crucible.control.resources.catalog import Catalog
+from crucible.control.resources.login import Login
+from crucible.control.resources.models import ModelsPython
+from crucible.control.resources.people import People
+from crucible.control.resources.plans import Plans
+from crucible.control.resources.tokens import Tokens
+from crucible.control.runtime.ports import Ports
+from crucible.control.scheduling.offers import Places
+from crucible.control.scheduling.scheduler import Scheduler
+from crucible.control.secrets import KEYS_FILE, Vault
+from crucible.control.storelink import Invitations, Postroom, StoreLink, folder_of
+from crucible.control.telemetry.feed import Feed
+from crucible.control.telemetry.log_search import LogSearch
+from crucible.control.telemetry.logs import Logs
+from crucible.control.telemetry.tails import Tails
+from crucible.control.upkeep.backup import Backup, Source
+from crucible.control.upkeep.retention import Retention
+from crucible.core.channels import Channel
+from crucible.core.openid import Client
+from crucible.core.secret import Secret
+
+if TYPE_CHECKING:
+    import httpx2
+
+    from crucible.control.people.openid import OpenIdLogin
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """Who we are: the id on our machines' tags, the key of our agents' secrets, where they find us."""
+
+    id: str
+    key: bytes = field(repr=False)
+    agents_url: str
+    scratch: Path
+    bundle_limit: int
+    admit: Callable[[Connection, float], None] = lambda conn, now: None
+    """Raises unless this process may work on this database."""
+    shared: bool = False
+    """Other processes may work on this database and at these places."""
+    point_agents: Callable[[], None] = lambda: None
+    """Tells the agents of this computer where to find this process from now on."""
+    terms: LeaseTerms = LeaseTerms()
+    store_url: str = ""
+    """Where agents find the store; empty where they cannot."""
+    models: ModelsPython = ModelsPython()
+    channel: Channel = Channel.HTTPS
+    """The way agents talk where both would do."""
+    bounds: Bounds = Bounds()
+    prune_after: float | None = None
+    """Seconds after its end when what a job stored is removed by itself; None: never."""
+    database: Path | str = field(default="", repr=False)
+    """What a backup copies: a file or a PostgreSQL URL."""
+    version: str = ""
+    neighbours: bool = False
+    """Jobs of several users may run on this computer as the same system user."""
+    secrets_keys: Path | None = None
+    """The file of the keys of secrets; in `scratch` unless given."""
+    post: Post | None = None
+    """How hooks are called; without it none are."""
+    openid: Client | None = None
+    """Who we are at the OpenID provider that people sign in with."""
+    openid_transport: httpx2.BaseTransport | None = None
+    """How that provider is asked (default: over the network)."""
+    catalog: Path | None = None
+    """The folder of refreshed prices; None: those that are shipped, and no others."""
+    price_keys: Mapping[str, Secret] = field(default_factory=dict)
+    """Of the price interfaces that want one, by provider."""
+
+
+class Parts:
+    def __init__(self, ports: Ports, backends: Mapping[str, Backend], deployment: Deployment) -> None:
+        self.ports = ports
+        self.deployment = deployment
+        self.access = Access(ports.db, ports.clock)
+        self.login = Login(ports, _openid_login(ports, deployment))
+        self.people = People(ports, self.access, self.login)
+        self.tokens = Tokens(ports, self.access)
+        self.feed = Feed(ports.wakeups)
+        self.tails = Tails()
+        self.contacts = Contacts()
+        self.writer = Writer(ports, self.feed)
+        postroom = Postroom(ports, folder_of(deployment.store_url))
+        invitations = Invitations(postroom, deployment.agents_url, deployment.store_url, deployment.channel)
+        self.invitations = invitations
+        self.places = Places(backends, ports.calls, invitations)
+        self.duties = Duties(ports.worker, backends)
+        self.scheduler = Scheduler(self.places, ports.ids, deployment.id, self.duties, deployment.terms)
+        self.vault = Vault(ports, self.access, deployment.secrets_keys or deployment.scratch / KEYS_FILE)
+        self.submit = Submit(self.places, self.scheduler, ports.ids, self.vault, neighbours=deployment.neighbours)
+        library, sources = Library(deployment.catalog), Sources(deployment.price_keys)
+        self.catalog = Catalog(library, self.places, ports.calls, ports.clock, self.access, sources)
+        orders = MachineFactory(ports.ids, deployment.id, deployment.terms)
+        self.plans = Plans(ports, self.places, orders, deployment.id, self.catalog)
+        self.forecasts = Forecasts(ports, self.places, self.plans)
+        self.bulk = Bulk(self.writer, self.submit, self.scheduler)
+        self.room = Room(ports, deployment.bounds)
+        self.uploads = Uploads(ports, deployment.scratch, self.room)
+        self.bundles = Bundles(ports, self.uploads, deployment.bundle_limit)
+        self.sessions = Sessions(ports, deployment.agents_url)
+        self.noted_ports: dict[tuple[str, str | None, str, int], float] = {}
+        tools = Tools(
+            ports, self.writer, self.feed, self.tails, self.contacts, deployment.key, self.vault, self.sessions
+        )
+        self.agents = Agents(tools, Ingest(self.scheduler, ports.ids), self.uploads, self.bundles)
+        self.logs = Logs(ports, self.tails)
+        self.logsearch = LogSearch(ports, self.tails)
+        invites = any(invitations.channel(backend).channel is Channel.STORE for backend in backends.values())
+        self.storelink = StoreLink(ports, self.agents, postroom, deployment.key, backends, invites=invites)
+        context = LaunchContext(deployment.key, deployment.agents_url, invitations.of)
+        absences = Absences()
+        self.performer = Performer(ports, self.places, self.writer, context, absences)
+        self.poller = Poller(ports, self.places, self.writer, absences)
+        self.janitor = Janitor(ports, self.places, self.writer, deployment.id)
+        self.reconciler = Reconciler(ports, self.writer, self.scheduler, self.contacts)
+        self.ledger = Ledger(ports, self.places, self.writer, self.duties)
+        self.retention = Retention(ports, self.writer, self.room, self.duties, prune_after=deployment.prune_after)
+        source = Source(deployment.database, deployment.id, deployment.store_url, deployment.version)
+        self.backup = Backup(ports, source)
+        self.revival = Revival(self.writer, self.places, self.scheduler, self.submit, self.vault)
+        self.sender = Sender(ports, self.vault, deployment.post)
+        self.hooks = Hooks(ports, self.access, self.sender)
+        self.notifier = Notifier(ports, self.duties, self.sender)
+
+
+def _openid_login(ports: Ports, deployment: Deployment) -> OpenIdLogin | None:
+    """Return how people of the OpenID provider sign in; loaded only if there is one."""
+    if deployment.openid is None:
+        return None
+    from crucible.control.people.openid import BoundedTransport, OpenIdLogin
+
+    return OpenIdLogin(ports, deployment.openid, deployment.openid_transport or BoundedTransport())

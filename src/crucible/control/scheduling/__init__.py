@@ -1,0 +1,1 @@
+"""Give waiting jobs their slots, from what each backend offers now."""

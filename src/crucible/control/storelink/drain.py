@@ -1,0 +1,100 @@
+"""Last words: what a machine wrote before it was gone counts, so its attempts are not judged before it is read.
+
+Mail that is still to be taken in is a sign of life of the attempt that wrote it, and so is mail that could not be
+looked for yet. Both for a time only: a store that never answers again must not keep a job for ever.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, bindparam, select
+
+from crucible.control.agents.agents import Agents
+from crucible.control.db import schema as t
+from crucible.control.db.statement import Statement
+from crucible.control.runtime.ports import Ports
+from crucible.control.upkeep import restore_hold
+from crucible.core.lifecycle import AttemptState, MachineState
+
+LIMIT_SECONDS = 1800.0
+"""So long after a machine's end its mail may take."""
+PAUSE = 2.0
+"""Seconds between two signs of life; nothing is judged for longer than that after one."""
+
+
+_m, _a, _s = t.machines.c, t.attempts.c, t.slots.c
+_OPEN = Statement(
+    select(_m.id, _a.id.label("attempt"), _m.gone_at, _a.last_seen)
+    .select_from(t.machines.join(t.slots, _s.machine == _m.id).join(t.attempts, _a.id == _s.attempt))
+    .where(
+        _m.state == MachineState.GONE.value,
+        _m.gone_at.is_not(None),
+        _m.backend.in_(bindparam("backends", expanding=True)),
+        _s.ended.is_(False),
+        _a.state != AttemptState.ENDED.value,
+    )
+    .distinct()
+)
+
+
+@dataclass(frozen=True)
+class _Open:
+    """An attempt that is not over, on a machine that is gone. `heard`: anything was, ever."""
+
+    machine: str
+    attempt: str
+    gone_at: float
+    heard: bool
+
+
+class LastWords:
+    def __init__(self, ports: Ports, agents: Agents, backends: Iterable[str]) -> None:
+        self._ports = ports
+        self._agents = agents
+        self._backends = tuple(backends)
+        self._left: dict[str, bool] = {}
+        self._told_at: dict[str, float] = {}
+
+    def note(self, machine: str, *, left: bool) -> None:
+        """A mailbox was looked into after its machine was gone: whether there is more to take in."""
+        self._left[machine] = left
+
+    async def hold(self, among: Collection[str] | None = None) -> list[str]:
+        """Keeps attempts from being judged whose machine's mail is not read; the machines that are to be read.
+
+        `among`: machines that may have mail; None: any.
+        """
+        now = self._ports.clock.now()
+        every, limit = await self._ports.db.read(lambda conn: (_open(conn, self._backends), _limit(conn)))
+        found = [item for item in every if among is None or item.machine in among]
+        self._forget(found)
+        for item in found:
+            if now - item.gone_at < limit and self._is_unread(item) and self._is_due(item.attempt, now):
+                self._told_at[item.attempt] = now
+                await self._agents.heard(item.attempt)
+        return [item.machine for item in found]
+
+    def _is_unread(self, item: _Open) -> bool:
+        """An attempt of which nothing was ever heard has last words only if they are seen."""
+        return self._left.get(item.machine, item.heard)
+
+    def _is_due(self, attempt: str, now: float) -> bool:
+        return now - self._told_at.get(attempt, -math.inf) >= PAUSE
+
+    def _forget(self, found: list[_Open]) -> None:
+        machines, attempts = {item.machine for item in found}, {item.attempt for item in found}
+        self._left = {name: left for name, left in self._left.items() if name in machines}
+        self._told_at = {name: at for name, at in self._told_at.items() if name in attempts}
+
+
+def _open(conn: Connection, backends: tuple[str, ...]) -> list[_Open]:
+    rows = _OPEN.all(conn, backends=backends)
+    return [_Open(row["id"], row["attempt"], row["gone_at"], row["last_seen"] is not None) for row in rows]
+
+
+def _limit(conn: Connection) -> float:
+    """While a restore is not confirmed no mail is taken in, however long that lasts."""
+    return math.inf if restore_hold.held(conn) else LIMIT_SECONDS

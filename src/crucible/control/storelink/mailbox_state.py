@@ -1,0 +1,157 @@
+"""One machine's mailbox, seen from the control plane: who has spoken, what was last said to whom."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from crucible.control.storelink.mailboxes import Postroom, own_wants
+from crucible.storage.layout import bundle_key, checkpoint_key
+from crucible.wire.crypto import BadDocument, OldDocument
+from crucible.wire.desired import Assignment
+from crucible.wire.mailbox import (
+    MAX_DOCUMENT,
+    Alive,
+    Down,
+    alive_name,
+    decode_alive,
+    down_name,
+    encode_down,
+    is_segment,
+    mailbox,
+)
+
+QUIET_SECONDS = 60.0
+"""An agent that lives writes several times in this time."""
+_BLOB = re.compile(r"[a-z]+-[0-9a-f-]{1,100}")
+
+
+@dataclass(frozen=True)
+class Party:
+    """A speaker and the key of its documents."""
+
+    name: str
+    key: bytes = field(repr=False)
+
+
+@dataclass(frozen=True)
+class _Heard:
+    """A sign of life, and when it was first seen."""
+
+    alive: Alive
+    at: float
+
+
+class Box:
+    """Remembers only what saves writing; a control plane that starts anew says everything again."""
+
+    def __init__(self, postroom: Postroom, machine: str) -> None:
+        self._postroom = postroom
+        self.machine = machine
+        self.gone_since: float | None = None
+        self.refused_claim: bytes | None = None
+        self.denied = False
+        self.old: set[str] = set()
+        """Parties whose documents are of version 0.1.0."""
+        self.noted: set[str] = set()
+        """Attempts whose users know that."""
+        self._heard: dict[str, _Heard] = {}
+        self._said: dict[str, tuple[int, str]] = {}
+
+    async def hear(self, party: Party, names: Mapping[str, int], now: float) -> tuple[Alive | None, bool]:
+        """The party's newest sign of life, and whether it has come since the last look.
+
+        The first one seen may be old: nothing follows from it.
+        """
+        if alive_name(party.name) not in names:
+            return None, False
+        raw = await self._postroom.get(self.machine, alive_name(party.name), MAX_DOCUMENT)
+        before = self._heard.get(party.name)
+        try:
+            alive = decode_alive(party.key, party.name, raw or b"")
+        except BadDocument as error:
+            if isinstance(error, OldDocument):
+                self.old.add(party.name)
+            return (None if before is None else before.alive), False
+        self.old.discard(party.name)
+        if before is not None and (alive == before.alive or _is_older(alive, before.alive)):
+            return before.alive, False
+        self._heard[party.name] = _Heard(alive, now)
+        return alive, before is not None
+
+    def is_quiet(self, now: float, party: str | None = None) -> bool:
+        """Whether nothing new has come of the party, or of any, for so long that its agent has ended."""
+        heard = self._heard if party is None else {party: self._heard[party]} if party in self._heard else {}
+        return all(now - item.at >= QUIET_SECONDS for item in heard.values())
+
+    async def say(
+        self, party: Party, alive: Alive | None, body: Mapping[str, object], now: float, urls: Mapping[str, str]
+    ) -> None:
+        """Tell the party, unless it has been told just that. Secrets of a project are always encrypted."""
+        if alive is None:
+            return
+        steady = _steady(alive, body, urls)
+        number, before = self._said.get(party.name, (0, ""))
+        if steady == before:
+            return
+        number = max(number + 1, int(now * 1000))
+        down = Down(number, alive.life, alive.count, body, urls)
+        encrypted = "secrets" in body or not await self._postroom.is_private()
+        raw = encode_down(party.key, party.name, down, encrypted=encrypted)
+        await self._postroom.put(self.machine, down_name(party.name), raw)
+        self._said[party.name] = (number, steady)
+
+    async def urls(self, party: Party, alive: Alive | None, keys: Mapping[str, str]) -> dict[str, str]:
+        """For what the party always needs, and for what it asks for if it may have that."""
+        wants = (*own_wants(party.name), *(alive.wants if alive is not None else ()))
+        granted = {want: key for want in wants if (key := self._key(party, want, keys)) is not None}
+        return await self._postroom.urls(granted)
+
+    async def runner_urls(self, parties: list[str]) -> dict[str, str]:
+        """What runners begin with; their host hands it on."""
+        root = mailbox(self.machine)
+        wants = [want for party in parties for want in own_wants(party)]
+        return await self._postroom.urls({want: f"{root}/{want[4:]}" for want in wants})
+
+    def _key(self, party: Party, want: str, keys: Mapping[str, str]) -> str | None:
+        method, _, name = want.partition(" ")
+        if method == "GET" and name in keys:
+            return keys[name]
+        top = f"parties/{party.name}/"
+        last = name.rpartition("/")[2]
+        writable = name == f"{top}up/{last}" and is_segment(name)
+        writable = writable or (name == f"{top}blobs/{last}" and _BLOB.fullmatch(last) is not None)
+        if want in own_wants(party.name) or (method == "PUT" and writable):
+            return f"{mailbox(self.machine)}/{name}"
+        return None
+
+    def forget(self, party: str) -> None:
+        self._heard.pop(party, None)
+        self._said.pop(party, None)
+
+
+def readable(assignment: Assignment | None) -> dict[str, str]:
+    """Where the bundle and the checkpoint of an assignment lie in the store, by the names agents ask for."""
+    keys = {}
+    if assignment is not None and assignment.bundle is not None:
+        keys[f"bundles/{assignment.bundle}"] = bundle_key(assignment.bundle)
+    if assignment is not None and assignment.resume_from is not None:
+        sha256 = assignment.resume_from.sha256
+        keys[f"checkpoints/{sha256}"] = checkpoint_key(assignment.job, sha256)
+    return keys
+
+
+def _is_older(alive: Alive, before: Alive) -> bool:
+    """Whether somebody has put back what this life of the agent wrote earlier."""
+    return alive.life == before.life and alive.count < before.count
+
+
+def _steady(alive: Alive, body: Mapping[str, object], urls: Mapping[str, str]) -> str:
+    """What makes one `down` differ from another. The seconds a machine has left fall all the time."""
+    plain = {name: value for name, value in body.items() if name != "ends_in"}
+    desired = plain.get("desired")
+    if isinstance(desired, dict):
+        plain["desired"] = {name: value for name, value in desired.items() if name != "ends_in"}
+    return json.dumps([alive.life, alive.count, plain, dict(urls)], sort_keys=True)

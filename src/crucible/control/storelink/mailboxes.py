@@ -1,0 +1,130 @@
+"""The postroom: the mailboxes in the deployment's store, and what an agent is given to reach its own."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from pathlib import Path
+
+from crucible.control.runtime.ports import Ports
+from crucible.storage import NotFound
+from crucible.storage.store import Method, Signs
+from crucible.wire.mailbox import CLAIM, HOST, ROOT, alive_name, down_name, is_private, mailbox
+
+LANE = "mailbox"
+DEADLINE = 30.0
+COPY_DEADLINE = 120.0
+URL_SECONDS = 6 * 24 * 3600
+"""How long a signed URL is good. Credentials that end sooner end it sooner."""
+
+
+class Postroom:
+    """`folder` is the store's path when it is a folder that agents see under the same path."""
+
+    def __init__(self, ports: Ports, folder: Path | None = None) -> None:
+        self._ports = ports
+        self._store = ports.store
+        self._folder = folder
+        self._urls: dict[tuple[str, Method], tuple[str, float]] = {}
+
+    async def invitation(self, machine: str) -> dict[str, object]:
+        """What a host's bootstrap says of the store. Holds signed URLs where the store is a bucket: secrets."""
+        if self._folder is not None:
+            return {"folder": str(self._folder)}
+        wants = (f"PUT {CLAIM}", f"GET {CLAIM}", *own_wants(HOST))
+        return {"urls": await self.urls({want: f"{mailbox(machine)}/{want[4:]}" for want in wants})}
+
+    async def is_private(self) -> bool:
+        """Whether the store is a folder that nobody but this user can open, as it is now."""
+        folder = self._folder
+        return folder is not None and await self._ports.calls.run(LANE, lambda: is_private(folder), DEADLINE)
+
+    async def urls(self, wants: Mapping[str, str]) -> dict[str, str]:
+        """Signed URLs for `METHOD name` -> key; none where agents see the store themselves.
+
+        The same URL is given for half its life: a new one each time would look like news.
+        """
+        store, now = self._store, self._ports.clock.now()
+        if not isinstance(store, Signs):
+            return {}
+        asked = {(key, _method(want)) for want, key in wants.items()}
+        stale = [pair for pair in asked if self._urls.get(pair, ("", 0.0))[1] < now]
+        if stale:
+            signed = await self._ports.calls.run(
+                LANE, lambda: [store.signed_url(*p, URL_SECONDS) for p in stale], DEADLINE
+            )
+            self._urls.update({pair: (url, now + URL_SECONDS / 2) for pair, url in zip(stale, signed, strict=True)})
+        return {want: self._urls[key, _method(want)][0] for want, key in wants.items()}
+
+    async def boxes(self) -> list[str]:
+        """Machines that have a mailbox."""
+
+        def names() -> set[str]:
+            return {key.split("/")[1] for key, _ in self._store.list(ROOT) if key.count("/") > 1}
+
+        return sorted(await self._ports.calls.run(LANE, names, DEADLINE))
+
+    async def listing(self, machine: str) -> dict[str, int]:
+        """Names in the machine's mailbox, with their sizes."""
+        root = mailbox(machine)
+
+        def sizes() -> dict[str, int]:
+            return {key[len(root) + 1 :]: size for key, size in self._store.list(root)}
+
+        return await self._ports.calls.run(LANE, sizes, DEADLINE)
+
+    async def get(self, machine: str, name: str, limit: int) -> bytes | None:
+        """The object; None when it is not there or larger than `limit`."""
+        key = f"{mailbox(machine)}/{name}"
+
+        def read() -> bytes | None:
+            try:
+                data = self._store.get_range(key, 0, limit + 1)
+            except NotFound:
+                return None
+            return data if len(data) <= limit else None
+
+        return await self._ports.calls.run(LANE, read, DEADLINE)
+
+    async def put(self, machine: str, name: str, data: bytes) -> None:
+        key = f"{mailbox(machine)}/{name}"
+        await self._ports.calls.run(LANE, lambda: self._store.put(key, data), DEADLINE)
+
+    async def pieces(self, machine: str, name: str) -> AsyncIterator[bytes]:
+        """The object's bytes; NotFound when it is not there."""
+        key = f"{mailbox(machine)}/{name}"
+        run = self._ports.calls.run
+        opened: Iterator[bytes] = await run(LANE, lambda: self._store.open_range(key), DEADLINE)
+        while (piece := await run(LANE, lambda: next(opened, b""), COPY_DEADLINE)) != b"":
+            yield piece
+
+    async def delete(self, machine: str, names: Iterable[str]) -> None:
+        keys = [f"{mailbox(machine)}/{name}" for name in names]
+        for key in keys:
+            self._urls.pop((key, "PUT"), None)
+            self._urls.pop((key, "GET"), None)
+
+        def delete() -> None:
+            for key in keys:
+                self._store.delete(key)
+
+        if keys:
+            await self._ports.calls.run(LANE, delete, COPY_DEADLINE)
+
+    async def sweep(self, machine: str, below: str = "") -> None:
+        """Forget URLs, and remove what deleting leaves in a folder: empty ones, and pieces never finished."""
+        prefix = f"{mailbox(machine)}/{below}"
+        self._urls = {pair: url for pair, url in self._urls.items() if not pair[0].startswith(prefix)}
+        if self._folder is None:
+            return
+        path = self._folder / mailbox(machine) / below
+        await self._ports.calls.run(LANE, lambda: shutil.rmtree(path, ignore_errors=True), COPY_DEADLINE)
+
+
+def _method(want: str) -> Method:
+    return "PUT" if want.startswith("PUT ") else "GET"
+
+
+def own_wants(party: str) -> tuple[str, str]:
+    """What every party needs, all the time."""
+    return f"PUT {alive_name(party)}", f"GET {down_name(party)}"

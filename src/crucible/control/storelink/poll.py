@@ -1,0 +1,258 @@
+"""One look into one machine's mailbox: what its host and its runners left is taken in, and they are answered."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+import structlog
+from sqlalchemy import Connection, select
+
+from crucible.control.agents.agents import Agents, MachineUnwanted
+from crucible.control.db import schema as t
+from crucible.control.reconcile import repository
+from crucible.control.runtime.ports import Ports
+from crucible.control.storelink.mailbox_state import Box, Party, readable
+from crucible.control.storelink.mailboxes import Postroom
+from crucible.control.storelink.receive import Intake, Runner, Taken
+from crucible.core.errors import BadInput, CrucibleError, NotAllowed, NotFound
+from crucible.core.ids import short
+from crucible.core.lifecycle import Machine, MachineState
+from crucible.wire.crypto import BadDocument
+from crucible.wire.desired import Assignment, Desired, encode_desired
+from crucible.wire.mailbox import (
+    CLAIM,
+    HOST,
+    MAX_DOCUMENT,
+    SECRETS,
+    Alive,
+    alive_name,
+    attempt_of,
+    decode_claim,
+    host_key,
+    is_segment,
+    party_of,
+    runner_key,
+)
+from crucible.wire.messages import derive_secret
+
+log = structlog.get_logger(__name__)
+
+LEFT_SECONDS = 600.0
+"""What cannot be taken in of a machine that is gone is kept so long."""
+MAKING = (MachineState.INTENDED, MachineState.CREATING)
+OLD_AGENT = (
+    "the agent of this attempt is of version 0.1.0, whose documents in the store this server cannot read: it counts as "
+    "silent, though what it stores still arrives. To continue under a new agent from the newest checkpoint, resume "
+    "the job after: crucible machines terminate {machine}"
+)
+
+
+@dataclass(frozen=True)
+class _Slot:
+    attempt: str
+    rank: int
+    acked: int
+    ended: bool
+
+    @property
+    def party(self) -> str:
+        return party_of(self.attempt, self.rank)
+
+
+@dataclass
+class Visit:
+    """One look into one mailbox; `names` is what lay there when it began. `left`: there is more to take in."""
+
+    ports: Ports
+    agents: Agents
+    postroom: Postroom
+    intake: Intake
+    key: bytes
+    box: Box
+    row: Machine
+    names: dict[str, int]
+    left: bool = False
+
+    async def make(self) -> bool:
+        """Whether anything runs or waits there."""
+        writers = {found[0] for name in self.names if (found := _writer(name)) is not None}
+        slots = await self.ports.db.read(lambda conn: _slots(conn, self.row.id, writers))
+        host, alive, heard = await self._hear_host()
+        document = await self._document(alive if heard else None)
+        assigned = {(a.attempt, a.rank): a for a in (document.assignments if document is not None else ())}
+        news = False
+        for slot in slots:
+            if not slot.ended or self._of(slot.party):
+                news |= await self._runner(slot, assigned.get((slot.attempt, slot.rank)))
+        await self._note_old_agents(slots)
+        if news:
+            document = await self._document(None)
+        await self._say_to_host(host, alive, document)
+        if self.row.state is MachineState.GONE:
+            await self._clear(alive)
+        return self.row.state in MAKING or any(not slot.ended for slot in slots)
+
+    # The host
+
+    async def _hear_host(self) -> tuple[Party, Alive | None, bool]:
+        """A host that was never heard is news, however long its sign of life has been there."""
+        nonce = derive_secret(self.key, "nonce", self.row.id)
+        host = Party(HOST, host_key(nonce, self.row.id))
+        await self._claim(host, nonce)
+        alive, fresh = await self.box.hear(host, self.names, self.ports.clock.now())
+        claimed = alive is not None and self.row.claimed_by is not None
+        return host, alive, claimed and (fresh or self.row.state in MAKING)
+
+    async def _claim(self, host: Party, nonce: bytes) -> None:
+        if self.row.claimed_by is not None or CLAIM not in self.names:
+            return
+        raw = await self.postroom.get(self.row.id, CLAIM, MAX_DOCUMENT) or b""
+        if raw == self.box.refused_claim:
+            return
+        try:
+            await self.agents.claim(self.row.id, nonce.decode(), decode_claim(host.key, raw).native_id)
+        except (BadDocument, NotAllowed) as error:
+            self.box.refused_claim = raw
+            self.box.denied = isinstance(error, NotAllowed)
+            log.warning("a claim is refused", machine=self.row.id, why=str(error))
+        except MachineUnwanted:
+            return
+        row = await self.ports.db.read(lambda conn: repository.load_machine(conn, self.row.id))
+        self.row = row or self.row
+
+    async def _document(self, heard: Alive | None) -> Desired | None:
+        """What is wanted of the machine; None when nothing is any more."""
+        try:
+            if heard is not None:
+                return await self.agents.desired(self.row.id, -1, 0.0, _devices(heard.devices))
+            return await self.agents.look(self.row.id)
+        except MachineUnwanted:
+            return None
+
+    async def _say_to_host(self, host: Party, alive: Alive | None, document: Desired | None) -> None:
+        """Before its claim is granted a host hears nothing, unless that its time for it is over."""
+        if self.row.claimed_by is None and self.box.denied:
+            document = None
+        if self.row.claimed_by is None and document is not None:
+            return
+        desired = None if document is None else json.loads(encode_desired(document))
+        body = {"host": self.row.claimed_by, "desired": desired}
+        parties = [party_of(a.attempt, a.rank) for a in (document.assignments if document is not None else ())]
+        urls = {**await self.box.urls(host, alive, {}), **await self.box.runner_urls(parties)}
+        await self.box.say(host, alive, body, self.ports.clock.now(), urls)
+
+    # Runners
+
+    async def _note_old_agents(self, slots: Collection[_Slot]) -> None:
+        """Say once of each attempt that its agent, or its machine's, cannot be understood any more."""
+        for slot in slots:
+            if not slot.ended and self.box.old & {HOST, slot.party} and slot.attempt not in self.box.noted:
+                await self.agents.note(slot.attempt, OLD_AGENT.format(machine=short(self.row.id)))
+                self.box.noted.add(slot.attempt)
+
+    async def _runner(self, slot: _Slot, assignment: Assignment | None) -> bool:
+        """Whether anything came from it, which may have changed what is wanted of the machine."""
+        secret = derive_secret(self.key, "attempt", slot.attempt)
+        party = Party(slot.party, runner_key(secret, slot.party))
+        alive, fresh = await self.box.hear(party, self.names, self.ports.clock.now())
+        runner = Runner(self.row.id, slot.attempt, slot.rank, secret, deaf=slot.party in self.box.old)
+        taken = await self._take(runner, slot.acked)
+        self.left |= taken.more and not slot.ended
+        wishes = {**await self._wishes(slot, fresh), **await self._secrets(slot, alive)}
+        await self._say_to_runner(party, alive, assignment, {**wishes, "acked": taken.acked})
+        await self._tidy(slot, taken)
+        return taken.acked > slot.acked
+
+    async def _take(self, runner: Runner, acked: int) -> Taken:
+        """What cannot be stored now waits; nobody else is kept from being heard and answered."""
+        try:
+            return await self.intake.take(runner, self.names, acked) or Taken(acked, more=True)
+        except CrucibleError as error:
+            log.warning("mail cannot be taken in", machine=self.row.id, attempt=runner.attempt, why=str(error))
+            return Taken(acked, more=True)
+
+    async def _wishes(self, slot: _Slot, fresh: bool) -> Mapping[str, object]:
+        if not fresh:
+            return (await self.agents.wishes(slot.attempt)).as_json()
+        known_by_nobody = -1
+        wishes = await self.agents.attempt_desired(slot.attempt, slot.rank, False, known_by_nobody, 0.0)
+        return {} if wishes is None else wishes.as_json()
+
+    async def _secrets(self, slot: _Slot, alive: Alive | None) -> Mapping[str, object]:
+        """Encrypted, and for as long as the runner asks for them."""
+        if alive is None or SECRETS not in alive.wants or slot.ended:
+            return {}
+        try:
+            return {"secrets": {"values": await self.agents.secrets(slot.attempt)}}
+        except (BadInput, NotFound) as error:
+            return {"secrets": {"refused": str(error)}}
+        except CrucibleError as error:
+            log.warning("secrets cannot be handed over", attempt=slot.attempt, why=str(error))
+            return {}
+
+    async def _say_to_runner(
+        self, party: Party, alive: Alive | None, assignment: Assignment | None, wishes: Mapping[str, object]
+    ) -> None:
+        keys = readable(assignment)
+        urls = await self.box.urls(party, alive, keys)
+        await self.box.say(party, alive, {**wishes, "keys": keys}, self.ports.clock.now(), urls)
+
+    async def _tidy(self, slot: _Slot, taken: Taken) -> None:
+        """Remove what was taken in; of a runner that has ended and heard so, everything."""
+        await self.postroom.delete(self.row.id, taken.done)
+        left = {name for name in self._of(slot.party) if name not in taken.done}
+        quiet = self.box.is_quiet(self.ports.clock.now(), slot.party)
+        if slot.ended and quiet and not any(is_segment(name) for name in left):
+            await self.postroom.delete(self.row.id, left)
+            await self.postroom.sweep(self.row.id, f"parties/{slot.party}")
+            self.box.forget(slot.party)
+
+    def _of(self, party: str) -> list[str]:
+        return [name for name in self.names if name.startswith(f"parties/{party}/")]
+
+    # The end
+
+    async def _clear(self, host: Alive | None) -> None:
+        """A machine that is gone writes no more: once all is taken in, or given up, its mailbox goes.
+
+        One whose host's sign of life has another key than ours is another deployment's, and stays.
+        """
+        if host is None and alive_name(HOST) in self.names:
+            return
+        now = self.ports.clock.now()
+        self.box.gone_since = now if self.box.gone_since is None else self.box.gone_since
+        if not self.box.is_quiet(now) or self.intake.is_going_on(self.row.id):
+            return
+        left = await self.postroom.listing(self.row.id)
+        waiting = any(is_segment(name) and _writer(name) for name in left)
+        if waiting and now - self.box.gone_since < LEFT_SECONDS:
+            return
+        await self.postroom.delete(self.row.id, left)
+        await self.postroom.sweep(self.row.id)
+
+
+def _writer(name: str) -> tuple[str, int] | None:
+    """Attempt and rank of the runner whose object it is."""
+    parts = name.split("/")
+    return attempt_of(parts[1]) if parts[0] == "parties" and len(parts) > 2 else None
+
+
+def _slots(conn: Connection, machine: str, writers: Collection[str]) -> list[_Slot]:
+    """Those that go on, and those whose runner has left something."""
+    query = (
+        select(t.slots.c.attempt, t.slots.c.rank, t.slots.c.acked, t.slots.c.ended)
+        .where(t.slots.c.machine == machine)
+        .where(t.slots.c.ended.is_(False) | t.slots.c.attempt.in_(sorted(writers)))
+        .order_by(t.slots.c.attempt, t.slots.c.rank)
+    )
+    return [_Slot(row.attempt, row.rank, row.acked, bool(row.ended)) for row in conn.execute(query)]
+
+
+def _devices(text: str | None) -> dict[str, object] | None:
+    try:
+        found = json.loads(text or "null")
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None

@@ -1,0 +1,287 @@
+"""Intake: batches that a runner left in its mailbox go the way they would have gone over https.
+
+What a message announces is stored before the message is; so a crash anywhere only makes the same happen again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+import structlog
+from sqlalchemy import Select, select
+
+from crucible.control.agents.agents import Agents
+from crucible.control.agents.ingest import Gap
+from crucible.control.db import schema as t
+from crucible.control.runtime.ports import Ports
+from crucible.control.storelink.mailboxes import Postroom
+from crucible.core.errors import BadInput, CrucibleError
+from crucible.storage import HashMismatch, NotFound
+from crucible.storage.layout import checked_sha256
+from crucible.wire.mailbox import artifact_blob, checkpoint_blob, is_segment, log_blob, party_of
+from crucible.wire.messages import MAX_BATCH_BYTES, BadBatch, Batch, Kind, Message, decode_batch, encode_batch
+from crucible.wire.paths import UnsafePath, safe_name
+
+log = structlog.get_logger(__name__)
+
+SEGMENTS_A_ROUND = 64
+BYTES_A_ROUND = 32 * 1024 * 1024
+REMEMBERED = 1000
+PATIENCE = 2.0
+"""Seconds that a round waits for one runner."""
+LOST_SECONDS = 60.0
+"""How long a message waits for what it announces; then it is told as lost."""
+
+
+@dataclass(frozen=True)
+class Runner:
+    """Whose mail it is. `deaf`: nothing that we write reaches it, so what it stores is no contact."""
+
+    machine: str
+    attempt: str
+    rank: int
+    secret: bytes = field(repr=False)
+    deaf: bool = False
+
+    @property
+    def party(self) -> str:
+        return party_of(self.attempt, self.rank)
+
+
+@dataclass(frozen=True)
+class Taken:
+    """`acked`: the highest number stored. `done` may be deleted, in this order, once that has been told.
+
+    `more`: it was not all that can be taken in.
+    """
+
+    acked: int
+    done: tuple[str, ...] = ()
+    more: bool = False
+
+
+@dataclass(frozen=True)
+class _Segment:
+    name: str
+    raw: bytes = field(repr=False)
+    batch: Batch = field(repr=False)
+
+    @property
+    def first(self) -> int:
+        return self.batch.messages[0].n
+
+    @property
+    def last(self) -> int:
+        return self.batch.messages[-1].n
+
+
+class _NotThere(Exception):
+    """A blob that a message announces is missing, and may still come."""
+
+
+class Intake:
+    def __init__(self, ports: Ports, agents: Agents, postroom: Postroom) -> None:
+        self._ports = ports
+        self._agents = agents
+        self._postroom = postroom
+        self._foreign: dict[tuple[str, str], None] = {}
+        self._missing: dict[tuple[str, str], float] = {}
+        self._going: dict[tuple[str, str], asyncio.Task[Taken]] = {}
+
+    async def take(self, runner: Runner, names: Mapping[str, int], acked: int) -> Taken | None:
+        """What was taken in of this runner; None while that still goes on, as with a large output.
+
+        Each call waits a little; the first after it was done has the answer.
+        """
+        key = (runner.machine, runner.party)
+        if key not in self._going:
+            self._going[key] = asyncio.create_task(self._take(runner, names, acked))
+        done, _ = await asyncio.wait({self._going[key]}, timeout=PATIENCE)
+        return self._going.pop(key).result() if done else None
+
+    def is_going_on(self, machine: str) -> bool:
+        return any(key[0] == machine for key in self._going)
+
+    async def stop(self) -> None:
+        """Leaves what is going on: it is taken in again at the next start."""
+        going = tuple(self._going.values())
+        for task in going:
+            task.cancel()
+        await asyncio.gather(*going, return_exceptions=True)
+        self._going.clear()
+
+    async def _take(self, runner: Runner, names: Mapping[str, int], acked: int) -> Taken:
+        """Stores what is there in order, as far as no number is missing."""
+        done: list[str] = []
+        segments, more = await self._segments(runner, names)
+        for segment in segments:
+            if segment.first > acked + 1:
+                if not await self._agents.bridge(runner.attempt, runner.rank, segment.first):
+                    break
+                acked = segment.first - 1
+            try:
+                if segment.last > acked:
+                    acked = await self._store(runner, segment, acked)
+            except Gap:
+                break
+            except _NotThere:
+                more = True
+                break
+            # The batch goes last: while it is there, what it announces is found and deleted too.
+            done += [*(blob for blob, _ in _blobs(runner.party, segment.batch.messages)), segment.name]
+        return Taken(acked, tuple(done), more or bool(done))
+
+    async def _segments(self, runner: Runner, names: Mapping[str, int]) -> tuple[list[_Segment], bool]:
+        """What can be read and carries the runner's signature, by the number of the first message.
+
+        Also whether some were left for later.
+        """
+        found, size = list[_Segment](), 0
+        prefix = f"parties/{runner.party}/up/"
+        mine = sorted(n for n in names if n.startswith(prefix) and is_segment(n) and not self._is_foreign(runner, n))
+        for number, name in enumerate(mine):
+            if number >= SEGMENTS_A_ROUND or size > BYTES_A_ROUND:
+                return _in_order(found), True
+            raw = await self._postroom.get(runner.machine, name, MAX_BATCH_BYTES)
+            segment = None if raw is None else _read(runner, name, raw)
+            if segment is None:
+                self._remember_foreign(runner, name)
+                continue
+            size += len(segment.raw)
+            found.append(segment)
+        return _in_order(found), False
+
+    def _is_foreign(self, runner: Runner, name: str) -> bool:
+        return (runner.machine, name) in self._foreign
+
+    def _remember_foreign(self, runner: Runner, name: str) -> None:
+        """Such an object is never read again, nor deleted: it is not ours."""
+        log.warning("an object in a mailbox is not its runner's", machine=runner.machine, name=name)
+        self._foreign[runner.machine, name] = None
+        if len(self._foreign) > REMEMBERED:
+            del self._foreign[next(iter(self._foreign))]
+
+    async def _store(self, runner: Runner, segment: _Segment, acked: int) -> int:
+        lost = {}
+        for message in segment.batch.messages:
+            why = await self._store_blob(runner, message) if message.n > acked else ""
+            if why:
+                lost[message.n] = why
+        raw = segment.raw if not lost else _without(segment.batch, lost, runner.secret)
+        return await self._agents.ingest(runner.attempt, runner.rank, raw, contact=not runner.deaf)
+
+    async def _store_blob(self, runner: Runner, message: Message) -> str:
+        """Puts what the message announces into its place; why it is lost. Raises _NotThere while it may come."""
+        for blob, _ in _blobs(runner.party, (message,)):
+            try:
+                await self._copy(runner, message, blob)
+            except (NotFound, HashMismatch) as error:
+                if not await self._is_stored(runner, message):
+                    return self._give_up(runner, blob, error)
+            except (BadInput, UnsafePath) as error:
+                return str(error)
+            self._missing.pop((runner.machine, blob), None)
+        return ""
+
+    async def _copy(self, runner: Runner, message: Message, blob: str) -> None:
+        data, sha256 = message.data, str(message.data["sha256"])
+        content = self._postroom.pieces(runner.machine, blob)
+        if message.kind is Kind.ARTIFACT:
+            path = safe_name(str(data["path"]))
+            await self._agents.put_artifact(runner.attempt, runner.rank, path, sha256, content)
+        elif message.kind is Kind.CHECKPOINT:
+            await self._agents.put_checkpoint(runner.attempt, runner.rank, sha256, content)
+        else:
+            n, start, lines = (int(str(data.get(name, 0))) for name in ("n", "start", "lines"))
+            whole = await _whole(content, MAX_BATCH_BYTES)
+            rank, contact = runner.rank, not runner.deaf
+            await self._agents.put_log(runner.attempt, rank, n, start, lines, sha256, whole, contact=contact)
+
+    async def _is_stored(self, runner: Runner, message: Message) -> bool:
+        query = _row_of(runner, message)
+        return await self._ports.db.read(lambda conn: conn.execute(query).first()) is not None
+
+    def _give_up(self, runner: Runner, blob: str, error: CrucibleError) -> str:
+        now = self._ports.clock.now()
+        since = self._missing.setdefault((runner.machine, blob), now)
+        if now - since < LOST_SECONDS:
+            raise _NotThere(blob)
+        log.warning("what a runner stored is lost", machine=runner.machine, name=blob, why=str(error))
+        del self._missing[runner.machine, blob]
+        return "it was lost in the store, or changed there"
+
+
+def _read(runner: Runner, name: str, raw: bytes) -> _Segment | None:
+    try:
+        batch = decode_batch(raw, runner.secret)
+    except BadBatch:
+        return None
+    if (batch.attempt, batch.rank) != (runner.attempt, runner.rank) or not batch.messages:
+        return None
+    return _Segment(name, raw, batch)
+
+
+def _in_order(segments: list[_Segment]) -> list[_Segment]:
+    return sorted(segments, key=lambda segment: (segment.first, segment.last))
+
+
+def _blobs(party: str, messages: Iterable[Message]) -> list[tuple[str, Message]]:
+    """The blobs that messages announce. A message that makes no sense has none; ingest makes a note of it."""
+    found = []
+    for message in messages:
+        try:
+            name = _blob(party, message)
+        except (KeyError, TypeError, ValueError, OverflowError):
+            continue
+        if name is not None:
+            found.append((name, message))
+    return found
+
+
+def _blob(party: str, message: Message) -> str | None:
+    if message.kind not in (Kind.LOG, Kind.ARTIFACT, Kind.CHECKPOINT):
+        return None
+    data, sha256 = message.data, checked_sha256(str(message.data["sha256"]))
+    if message.kind is Kind.LOG:
+        n, start, lines = (int(str(data[name])) for name in ("n", "start", "lines"))
+        return log_blob(party, n, sha256) if min(n, start, lines) >= 0 else None
+    if message.kind is Kind.ARTIFACT:
+        return artifact_blob(party, safe_name(str(data["path"])), sha256)
+    return checkpoint_blob(party, sha256)
+
+
+def _row_of(runner: Runner, message: Message) -> Select[tuple[str]]:
+    """Finds the row that says that this was taken in before."""
+    data, sha256 = message.data, str(message.data["sha256"])
+    if message.kind is Kind.ARTIFACT:
+        a = t.artifacts.c
+        return select(a.sha256).where(a.attempt == runner.attempt, a.path == str(data["path"]), a.sha256 == sha256)
+    if message.kind is Kind.CHECKPOINT:
+        c = t.checkpoints.c
+        return select(c.sha256).where(c.attempt == runner.attempt, c.sha256 == sha256, c.pruned_at.is_(None))
+    s = t.log_segments.c
+    mine = (s.attempt == runner.attempt, s.rank == runner.rank, s.n == int(str(data["n"])), s.sha256 == sha256)
+    return select(s.sha256).where(*mine)
+
+
+def _without(batch: Batch, lost: Mapping[int, str], secret: bytes) -> bytes:
+    """The batch with notes in the place of messages whose content is lost: their numbers must not be missing."""
+    messages = (_lost(m, lost[m.n]) if m.n in lost else m for m in batch.messages)
+    return encode_batch(Batch(batch.attempt, batch.rank, tuple(messages)), secret)
+
+
+def _lost(message: Message, why: str) -> Message:
+    what = message.data.get("path") or message.data.get("name") or f"output segment {message.data.get('n')}"
+    return replace(message, kind=Kind.NOTE, data={"text": f"{what!s:.200} is not kept: {why:.500}"})
+
+
+async def _whole(content: AsyncIterator[bytes], limit: int) -> bytes:
+    parts, size = [], 0
+    async for part in content:
+        parts.append(part)
+        size += len(part)
+        if size > limit:
+            raise HashMismatch("A log segment is larger than any.")
+    return b"".join(parts)

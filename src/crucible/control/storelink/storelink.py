@@ -1,0 +1,159 @@
+"""The link through the store: machines that cannot call us are served by looking into their mailboxes.
+
+Each round looks into the mailbox of every machine that is not gone, or whose last words are not read, takes in
+what runners left there, and says what is wanted. A mailbox that takes long holds up no other. What it does goes
+through the same functions as the agents' routes, so both ways may be used by the same deployment at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+import structlog
+from sqlalchemy import select
+
+from crucible.control.agents.agents import Agents
+from crucible.control.db import schema as t
+from crucible.control.reconcile import repository
+from crucible.control.runtime.ports import Ports
+from crucible.control.storelink.drain import LastWords
+from crucible.control.storelink.mailbox_state import Box
+from crucible.control.storelink.mailboxes import Postroom
+from crucible.control.storelink.poll import MAKING, Visit
+from crucible.control.storelink.receive import Intake
+from crucible.core.errors import CrucibleError
+from crucible.core.lifecycle import MachineState
+
+log = structlog.get_logger(__name__)
+
+BUSY_SECONDS = 1.0
+IDLE_SECONDS = 2.0
+LOOKS = 3
+LOOK_SECONDS = 1.0
+"""A round waits so many times so long for mailboxes; what is not done by then goes on beside the next one."""
+SEARCH_SECONDS = 300.0
+"""How often mailboxes of machines that are gone are looked for."""
+
+
+class StoreLink:
+    """`key` is the deployment's, `backends` are this process's. `invites`: new machines are told to use the store.
+
+    Without, only mailboxes are served that are found there: of machines from before that was changed.
+    """
+
+    def __init__(
+        self,
+        ports: Ports,
+        agents: Agents,
+        postroom: Postroom,
+        key: bytes,
+        backends: Iterable[str],
+        *,
+        invites: bool = True,
+    ) -> None:
+        self._ports = ports
+        self._agents = agents
+        self._postroom = postroom
+        self._key = key
+        self._backends = tuple(backends)
+        self._invites = invites
+        self._intake = Intake(ports, agents, postroom)
+        self._last_words = LastWords(ports, agents, self._backends)
+        self._boxes: dict[str, Box] = {}
+        self._searched_at: float | None = None
+        self._search: asyncio.Task[list[str]] | None = None
+        self._serving: dict[str, asyncio.Task[bool]] = {}
+        self._closed: set[str] = set()
+        """Mailboxes that could not be read at the last look."""
+        self.has_read = False
+        """Whether every mailbox was looked into since the start."""
+
+    async def round(self) -> float:
+        """Serves every mailbox once; seconds until the next round."""
+        for machine in await self._machines():
+            if machine not in self._serving:
+                self._serving[machine] = asyncio.create_task(self._serve(machine))
+        await self._attend(self._serving.values())
+        ended = [machine for machine, task in self._serving.items() if task.done()]
+        busy = [self._serving.pop(machine).result() for machine in ended]
+        self.has_read |= self._searched_at is not None and not self._serving and not self._closed
+        return BUSY_SECONDS if self._serving or any(busy) else IDLE_SECONDS
+
+    async def stop(self) -> None:
+        going = [*self._serving.values(), *([] if self._search is None else [self._search])]
+        for task in going:
+            task.cancel()
+        await asyncio.gather(*going, return_exceptions=True)
+        self._serving.clear()
+        self._search = None
+        await self._intake.stop()
+
+    async def _attend(self, tasks: Iterable[asyncio.Task[Any]]) -> None:
+        """Waits a little for the tasks; what machines that are gone have left is kept in mind meanwhile."""
+        pending = set(tasks)
+        for _ in range(LOOKS if pending else 0):
+            _, pending = await asyncio.wait(pending, timeout=LOOK_SECONDS)
+            if not pending:
+                return
+            await self._hold()
+
+    async def _hold(self) -> list[str]:
+        """Where nobody is told to use the store, only mailboxes that were found there matter."""
+        only_found = not self._invites and self._searched_at is not None
+        return await self._last_words.hold(set(self._boxes) if only_found else None)
+
+    async def _machines(self) -> list[str]:
+        gone = await self._hold()
+        alive = select(t.machines.c.id).where(
+            t.machines.c.state != MachineState.GONE.value, t.machines.c.backend.in_(self._backends)
+        )
+        found = await self._ports.db.read(lambda conn: conn.execute(alive).scalars().all()) if self._invites else ()
+        return sorted({*found, *gone, *self._boxes, *await self._left_over()})
+
+    async def _left_over(self) -> list[str]:
+        """Mailboxes whose machine may be gone. Those of machines we never had are not ours."""
+        now = self._ports.clock.now()
+        if self._search is None:
+            if self._searched_at is not None and now - self._searched_at < SEARCH_SECONDS:
+                return []
+            self._search = asyncio.create_task(self._postroom.boxes())
+        await self._attend([self._search])
+        if not self._search.done():
+            return []
+        search, self._search = self._search, None
+        try:
+            found = search.result()
+        except CrucibleError as error:
+            log.warning("mailboxes cannot be looked for", error=str(error))
+            return []
+        self._searched_at = now
+        return found
+
+    async def _serve(self, machine: str) -> bool:
+        """Whether there is reason to look again soon. One mailbox's trouble never stops the others."""
+        try:
+            row = await self._ports.db.read(lambda conn: repository.load_machine(conn, machine))
+            names = await self._postroom.listing(machine)
+        except (CrucibleError, ValueError) as error:  # ValueError: a folder that is no mailbox
+            log.warning("a mailbox cannot be read", machine=machine, error=str(error))
+            if isinstance(error, CrucibleError):
+                self._closed.add(machine)
+            return False
+        self._closed.discard(machine)
+        if row is None or row.backend not in self._backends or not names:
+            self._boxes.pop(machine, None)
+            if row is not None and row.state is MachineState.GONE:
+                self._last_words.note(machine, left=False)
+            return row is not None and row.state in MAKING
+        box = self._boxes.setdefault(machine, Box(self._postroom, machine))
+        try:
+            visit = Visit(self._ports, self._agents, self._postroom, self._intake, self._key, box, row, names)
+            busy = await visit.make()
+            if row.state is MachineState.GONE:
+                self._last_words.note(machine, left=visit.left)
+            return busy
+        except CrucibleError as error:
+            log.warning("a mailbox cannot be served", machine=machine, error=str(error))
+        return True

@@ -1,0 +1,1 @@
+"""What running jobs report: logs, metric points, health, and the feed of changes."""

@@ -1,0 +1,203 @@
+"""Searching a job's output: stored segments of all attempts, and behind them the live tail.
+
+Runs in a thread beside the event loop, with a deadline of its own: what it has found until then is the answer, with
+the cursor to go on from.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, bindparam, select
+
+from crucible.control.db import schema as t
+from crucible.control.db.statement import Row, Statement
+from crucible.control.runtime.ports import Ports
+from crucible.control.telemetry.grep import Block, Hit, Pattern, lines_of, search
+from crucible.control.telemetry.tails import KEEP_BYTES, Tails
+from crucible.core.errors import BadInput, NotFound
+from crucible.core.ids import short
+from crucible.core.lifecycle import AttemptState
+from crucible.core.views.found import HitPage, HitView, SearchedView
+from crucible.storage import LogStore, Segment
+from crucible.storage.layout import log_segment_key
+
+SECONDS = 8.0
+"""How long one request searches before it answers with what it has."""
+WAITING_SECONDS = 20.0
+"""How long it may wait for others' searches first."""
+BLOCK = 4 * 1024 * 1024
+LEAD = 64 * 1024
+"""Bytes before a cursor in which the lines before the first hit are looked for."""
+
+_CURSOR = re.compile(r"l1:([0-9]{1,7}):([0-9]{1,16}):([0-9]{1,16})")
+_a, _s = t.attempts.c, t.log_segments.c
+_ATTEMPTS = Statement(select(_a.id, _a.number, _a.state).where(_a.job == bindparam("job")).order_by(_a.number))
+_SEGMENTS = Statement(
+    select(_s.n, _s.start, _s.end)
+    .where(_s.attempt == bindparam("attempt"), _s.rank == 0, _s.end > bindparam("offset"))
+    .order_by(_s.start)
+)
+
+
+@dataclass(frozen=True)
+class Query:
+    """What is looked for, and from where: all attempts unless one is named, `context` lines around each hit."""
+
+    pattern: Pattern
+    attempt: int | None = None
+    context: int = 0
+    limit: int = 100
+    cursor: str | None = None
+
+
+@dataclass(frozen=True)
+class _Spot:
+    """The next line to look at."""
+
+    attempt: int = 0
+    line: int = 1
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class _Output:
+    """An attempt's output from a spot on. `tail` follows the segments and is only known here, for now."""
+
+    attempt: int
+    spot: _Spot
+    segments: tuple[Segment, ...]
+    tail: bytes
+    ended: bool
+
+
+@dataclass(frozen=True)
+class _Found:
+    hits: list[tuple[int, Hit]]
+    lines: int
+    bytes: int
+    next: _Spot | None
+
+
+class LogSearch:
+    def __init__(self, ports: Ports, tails: Tails) -> None:
+        self._ports = ports
+        self._tails = tails
+        self._store = LogStore(ports.store)
+
+    async def find(self, job: str, query: Query) -> HitPage:
+        """Return a page of hits in the order of the output. Whoever cancels this ends the search too."""
+        spot = read_cursor(query.cursor)
+        outputs = await self._ports.db.read(lambda conn: self._outputs(conn, job, query.attempt, spot))
+        gone = threading.Event()
+        until: list[float] = []
+
+        def over() -> bool:
+            return gone.is_set() or self._ports.clock.now() > until[0]
+
+        def work() -> _Found:
+            until.append(self._ports.clock.now() + SECONDS)  # waiting for a thread does not count
+            return self._found(outputs, query, over)
+
+        try:
+            found = await self._ports.calls.run("search", work, SECONDS + WAITING_SECONDS)
+        finally:
+            gone.set()
+        return _view(found, complete=found.next is None and all(output.ended for output in outputs))
+
+    def _found(self, outputs: list[_Output], query: Query, over: Callable[[], bool]) -> _Found:
+        hits: list[tuple[int, Hit]] = []
+        lines = size = 0
+        for output in outputs:
+            for block, found in self._searched(output, query):
+                hits += [(output.attempt, hit) for hit in found]
+                if len(hits) > query.limit:
+                    attempt, hit = hits[query.limit]
+                    return _Found(hits[: query.limit], lines, size, _Spot(attempt, hit.line, hit.offset))
+                lines, size = lines + block.newlines, size + len(block.data)
+                if over():
+                    spot = _Spot(output.attempt, block.line + block.newlines, block.offset + len(block.data))
+                    return _Found(hits, lines, size, spot)
+        return _Found(hits, lines, size, None)
+
+    def _searched(self, output: _Output, query: Query) -> Iterator[tuple[Block, list[Hit]]]:
+        earlier: list[bytes] = []
+        if query.context and output.spot.offset:
+            start = max(output.spot.offset - LEAD, output.segments[0].start if output.segments else 0)
+            led = self._store.read(output.segments, start, output.spot.offset - start)
+            earlier = lines_of(led, -query.context)
+        return search(self._blocks(output), query.pattern, most=query.limit + 1, context=query.context, earlier=earlier)
+
+    def _blocks(self, output: _Output) -> Iterator[Block]:
+        line = output.spot.line
+        for offset, data in self._store.blocks(output.segments, output.spot.offset, BLOCK, tail=output.tail):
+            block = Block(offset, line, data)
+            line += block.newlines
+            yield block
+
+    def _outputs(self, conn: Connection, job: str, attempt: int | None, spot: _Spot) -> list[_Output]:
+        rows = _ATTEMPTS.all(conn, job=job)
+        if attempt is not None and all(row["number"] != attempt for row in rows):
+            raise NotFound(
+                f"Job {short(job)} has no attempt {attempt}.", fix=f"It has {len(rows)}: crucible status {short(job)}"
+            )
+        wanted = [row for row in rows if row["number"] >= spot.attempt and attempt in (None, row["number"])]
+        return [self._output(conn, job, row, spot if row["number"] == spot.attempt else _Spot()) for row in wanted]
+
+    def _output(self, conn: Connection, job: str, row: Row, spot: _Spot) -> _Output:
+        found = _SEGMENTS.all(conn, attempt=row["id"], offset=max(spot.offset - LEAD, 0))
+        segments = tuple(Segment(log_segment_key(job, row["id"], 0, s["n"]), s["start"], s["end"]) for s in found)
+        ended = row["state"] == AttemptState.ENDED.value
+        end = max(segments[-1].end if segments else 0, spot.offset)
+        tail = b"" if ended else self._tails.read(row["id"], end, KEEP_BYTES)
+        return _Output(row["number"], spot, segments, tail, ended)
+
+
+def write_cursor(spot: _Spot) -> str:
+    text = f"l1:{spot.attempt}:{spot.line}:{spot.offset}"
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def read_cursor(cursor: str | None) -> _Spot:
+    """Where a page ended; raises BadInput for what no page has given."""
+    if cursor is None:
+        return _Spot()
+    try:
+        text = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True).decode()
+    except (binascii.Error, ValueError):
+        text = ""
+    found = _CURSOR.fullmatch(text)
+    if found is None:
+        raise BadInput(
+            "The cursor is not one of ours.",
+            fix="Take it unchanged from `next` of the page before, or leave it out to begin at the first line.",
+            field="cursor",
+        )
+    return _Spot(*map(int, found.groups()))
+
+
+def _view(found: _Found, *, complete: bool) -> HitPage:
+    return HitPage(
+        items=tuple(_hit(attempt, hit) for attempt, hit in found.hits),
+        next=None if found.next is None else write_cursor(found.next),
+        complete=complete,
+        searched=SearchedView(lines=found.lines, bytes=found.bytes),
+    )
+
+
+def _hit(attempt: int, hit: Hit) -> HitView:
+    return HitView(
+        attempt=attempt,
+        line=hit.line,
+        offset=hit.offset,
+        column=hit.column,
+        text=hit.text,
+        cut=hit.cut,
+        before=hit.before,
+        after=hit.after,
+    )

@@ -1,0 +1,1 @@
+"""Backup, restore, retention and pruning."""

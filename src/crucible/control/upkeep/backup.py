@@ -1,0 +1,244 @@
+"""Backups: one file with the whole database in it, made while the server works.
+
+A backup is a zip archive of `manifest.json` and the database: a copy made by SQLite itself, or a dump by
+pg_dump. It appears whole or not at all. What lies in the store (bundles, logs, checkpoints, artifacts) is not in
+it; the manifest says where that is. See restore.py for the way back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import secrets
+import shutil
+import sqlite3
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from crucible.control.db.failures import translating
+from crucible.control.db.migrate import is_postgres, revision_of
+from crucible.control.db.port import DamagedDatabase
+from crucible.control.runtime.ports import Ports
+from crucible.control.upkeep import postgres_tools
+from crucible.core.errors import BadInput, Conflict, DiskFull, Trouble
+from crucible.core.views.server import BackupView
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+LANE = "backup"
+DEADLINE = 4 * 3600.0
+CHUNK = 1024 * 1024
+SQLITE_MEMBER = "crucible.db"
+POSTGRES_MEMBER = "crucible.pgdump"
+
+
+class BackupExists(Conflict):
+    code = "backup_exists"
+
+
+class Manifest(BaseModel):
+    """What is in a backup. `sha256` and `size` are of the database in it, `created_at` is epoch seconds."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    format: int = FORMAT
+    member: str
+    schema_revision: str = Field(alias="schema")
+    deployment: str
+    created_at: float
+    version: str
+    sha256: str
+    size: int
+    store: str
+
+
+@dataclass(frozen=True)
+class Source:
+    """What is backed up: a SQLite file or a PostgreSQL URL, whose it is, and where the store lies."""
+
+    database: Path | str
+    deployment: str
+    store: str
+    version: str
+
+
+@dataclass(frozen=True)
+class Made:
+    """A backup that is durable. `store` is where the objects are that it does not hold."""
+
+    path: str
+    bytes: int
+    sha256: str
+    store: str
+
+
+class Backup:
+    """Backups of a database that is in use."""
+
+    def __init__(self, ports: Ports, source: Source) -> None:
+        self._ports = ports
+        self._source = source
+
+    async def make(self, target: str, *, overwrite: bool = False) -> BackupView:
+        """Write a backup to `target` on this server's disk. Readers and writers go on meanwhile."""
+        now = self._ports.clock.now()
+        made = await self._ports.calls.run(
+            LANE, lambda: write_backup(self._source, Path(target), now, overwrite=overwrite), DEADLINE
+        )
+        return BackupView(
+            path=made.path,
+            bytes=made.bytes,
+            sha256=made.sha256,
+            store=made.store,
+            note=f"What lies in the store ({made.store}) is not in it: back that up too.",
+        )
+
+
+def write_backup(source: Source, target: Path, now: float, *, overwrite: bool = False) -> Made:
+    """Raises BadInput (no such folder), BackupExists, DiskFull, Trouble; a failure leaves nothing behind."""
+    target = target.expanduser().absolute()
+    _check_target(target, overwrite)
+    with told(target), _workplace(target.parent) as folder:
+        manifest = _copy(source, folder, now)
+        archive = folder / "backup.zip"
+        _pack(archive, manifest, folder / manifest.member)
+        digest, size = file_sha256(archive), archive.stat().st_size
+        _publish(archive, target, overwrite)
+    return Made(str(target), size, digest, source.store)
+
+
+def check_sqlite(path: Path) -> str:
+    """The revision of a database file that is whole; raises DamagedDatabase, OlderDatabase or NewerDatabase."""
+    with translating(), contextlib.closing(sqlite3.connect(path)) as copy:
+        found = copy.execute("PRAGMA integrity_check(1)").fetchone()[0]
+        if found != "ok":
+            raise DamagedDatabase("The copy of the database is damaged.", why=f"{found}.", fix="Check the disk.")
+        revision = revision_of(copy)
+    if revision is None:
+        raise DamagedDatabase("The database is empty.", fix="Check which file it is.")
+    return revision
+
+
+def file_sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def told(path: Path) -> Iterator[None]:
+    """Failures of the file system at `path` as errors with a fix."""
+    try:
+        yield
+    except DiskFull as error:
+        raise _full(path, error.why) from error
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise _full(path, str(error)) from error
+        fix = "Choose a folder that you may write to."
+        raise Trouble(f"{path} cannot be used.", why=str(error), fix=fix) from error
+
+
+def _full(path: Path, why: str) -> DiskFull:
+    fix = "Free some space there, or choose a folder on another disk."
+    return DiskFull(f"There is no room left in {path.parent}.", why=why, fix=fix)
+
+
+def _check_target(target: Path, overwrite: bool) -> None:
+    if not target.parent.is_dir():
+        raise BadInput(f"There is no folder {target.parent}.", fix="Make it first, or choose another.")
+    if target.is_dir():
+        raise BadInput(f"{target} is a folder.", fix="Name a file in it.")
+    if target.exists() and not overwrite:
+        raise _exists(target)
+
+
+def _exists(target: Path) -> BackupExists:
+    return BackupExists(f"{target} is there already.", fix="Choose another name, or remove it first.")
+
+
+@contextlib.contextmanager
+def _workplace(parent: Path) -> Iterator[Path]:
+    """A private folder beside the target, removed with all that is in it."""
+    folder = Path(tempfile.mkdtemp(prefix=".backup-", dir=parent))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _copy(source: Source, folder: Path, now: float) -> Manifest:
+    if is_postgres(str(source.database)):
+        copy = folder / POSTGRES_MEMBER
+        revision = postgres_tools.revision(str(source.database))
+        postgres_tools.dump(str(source.database), copy)
+    else:
+        copy = folder / SQLITE_MEMBER
+        revision = _copy_sqlite(Path(source.database), copy)
+    return Manifest(
+        member=copy.name,
+        schema=revision,
+        deployment=source.deployment,
+        created_at=now,
+        version=source.version,
+        sha256=file_sha256(copy),
+        size=copy.stat().st_size,
+        store=source.store,
+    )
+
+
+def _copy_sqlite(database: Path, copy: Path) -> str:
+    """One consistent snapshot; in WAL mode nobody waits for it."""
+    if not database.is_file():
+        raise BadInput(f"There is no database {database}.", fix="Set CRUCIBLE_HOME to the state folder you mean.")
+    with (
+        translating(),
+        contextlib.closing(sqlite3.connect(database)) as source,
+        contextlib.closing(sqlite3.connect(copy)) as target,
+    ):
+        source.execute("PRAGMA query_only=ON")
+        source.backup(target, pages=-1)
+        target.execute("PRAGMA journal_mode=DELETE")  # one file, complete without a log beside it
+    return check_sqlite(copy)
+
+
+def _pack(archive: Path, manifest: Manifest, copy: Path) -> None:
+    with zipfile.ZipFile(archive, "x", zipfile.ZIP_DEFLATED, compresslevel=1) as packed:
+        packed.writestr(MANIFEST, manifest.model_dump_json(by_alias=True, indent=2))
+        packed.write(copy, copy.name)
+    descriptor = os.open(archive, os.O_RDWR)
+    try:
+        os.fchmod(descriptor, 0o600)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _publish(archive: Path, target: Path, overwrite: bool) -> None:
+    """Gives the finished file its name: of two that want the same, one gets it."""
+    if overwrite:
+        os.replace(archive, target)
+    else:
+        try:
+            os.link(archive, target)
+        except FileExistsError as error:
+            raise _exists(target) from error
+    sync_folder(target.parent)
+
+
+def temporary_name(path: Path, purpose: str) -> Path:
+    return path.with_name(f"{path.name}.{purpose}-{secrets.token_hex(4)}")

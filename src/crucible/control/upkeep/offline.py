@@ -1,0 +1,70 @@
+"""What can be done to a database without a server: back it up, put a backup in its place, confirm that."""
+
+from __future__ import annotations
+
+import argparse
+import enum
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from crucible.control.jobs.views import iso
+from crucible.control.upkeep import restore_hold
+from crucible.control.upkeep.backup import Source, write_backup
+from crucible.control.upkeep.restore import confirm_offline, restore
+
+__all__ = ["Command", "Source", "Wanted", "parse", "run"]
+
+
+class Command(enum.StrEnum):
+    BACKUP = "backup"
+    RESTORE = "restore"
+    CONFIRM = "confirm"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """`force` overwrites an older backup, or restores another deployment's. `in_use`: even under a server's feet."""
+
+    command: Command
+    file: Path = Path()
+    force: bool = False
+    in_use: bool = False
+
+    @property
+    def alone(self) -> bool:
+        """Whether it needs the state folder to itself."""
+        return self.command is not Command.BACKUP
+
+
+def parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> Wanted:
+    commands = parser.add_subparsers(dest="command", required=True)
+    backup = commands.add_parser("backup", help="write a backup; the server may be running")
+    backup.add_argument("file", type=Path)
+    backup.add_argument("--overwrite", dest="force", action="store_true")
+    back = commands.add_parser("restore", help="put a backup in the database's place; no server may be running")
+    back.add_argument("file", type=Path)
+    back.add_argument("--force", action="store_true", help="also another deployment's: its history alone")
+    why = "PostgreSQL: also while a process seems to work on the database; only if you are certain that none does"
+    back.add_argument("--in-use", action="store_true", help=why)
+    commands.add_parser("confirm", help="after a restore: machines may be ended and launched again")
+    given = vars(parser.parse_args(arguments))
+    flags = (given.get(name, False) for name in ("force", "in_use"))
+    return Wanted(Command(given["command"]), given.get("file", Path()), *flags)
+
+
+def run(wanted: Wanted, source: Source, now: float) -> dict[str, object]:
+    match wanted.command:
+        case Command.BACKUP:
+            return dict(asdict(write_backup(source, wanted.file, now, overwrite=wanted.force)))
+        case Command.RESTORE:
+            done = restore(source, wanted.file, now, force=wanted.force, in_use=wanted.in_use)
+            return {
+                "restored": str(source.database) if isinstance(source.database, Path) else "PostgreSQL",
+                "backup_at": iso(done.manifest.created_at),
+                "kept": done.kept,
+                "why": restore_hold.WHY,
+                "fix": restore_hold.FIX,
+            }
+        case Command.CONFIRM:
+            return confirm_offline(source, now).view.as_json()

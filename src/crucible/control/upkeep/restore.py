@@ -1,0 +1,305 @@
+"""Restoring: a backup becomes the database again, while no server runs on it.
+
+What was there before is kept beside. The database that comes back knows that it was restored: nothing is
+destroyed on its word until a person confirms it (see restored.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import tempfile
+import time
+import zipfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from sqlalchemy import Connection, select, update
+
+from crucible.control.db import schema as t
+from crucible.control.db.connection import close, driver_of, open_writer
+from crucible.control.db.failures import translating
+from crucible.control.db.migrate import STEPS, bring_up_to_date, is_postgres, known_revision
+from crucible.control.runtime.admission import DEPLOYMENT
+from crucible.control.upkeep import foreign_backup, postgres_tools, restore_hold
+from crucible.control.upkeep.backup import (
+    FORMAT,
+    MANIFEST,
+    POSTGRES_MEMBER,
+    SQLITE_MEMBER,
+    Manifest,
+    Source,
+    check_sqlite,
+    file_sha256,
+    sync_folder,
+    temporary_name,
+    told,
+)
+from crucible.core.errors import BadInput, Conflict
+
+LARGEST_MANIFEST = 64 * 1024
+CHUNK = 1024 * 1024
+_HEADER = b"SQLite format 3\0"
+_UNREADABLE = (KeyError, ValueError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
+"""What opening or reading an archive raises when a byte of it is wrong."""
+
+
+class BadBackup(BadInput):
+    """The file is no backup of ours, or is damaged."""
+
+    code = "bad_backup"
+
+
+class ForeignBackup(Conflict):
+    """The backup is another deployment's: its machines and agents would not be ours."""
+
+    code = "foreign_backup"
+
+
+class InUse(Conflict):
+    code = "database_in_use"
+
+
+@dataclass(frozen=True)
+class Done:
+    """`kept` is where the database from before lies; None when there was none."""
+
+    manifest: Manifest
+    kept: str | None
+
+
+def read_manifest(file: Path) -> Manifest:
+    """What the backup says of itself. Raises BadBackup."""
+    with _opened(file) as packed:
+        try:
+            if packed.getinfo(MANIFEST).file_size > LARGEST_MANIFEST:
+                raise BadBackup(f"{file} is not a backup.", why="Its manifest is too large.")
+            manifest = Manifest.model_validate_json(packed.read(MANIFEST))
+        except (*_UNREADABLE, OSError) as error:
+            why = "It has no readable manifest."
+            raise BadBackup(f"{file} is not a backup.", why=why, fix="Choose another file.") from error
+    if manifest.format > FORMAT:
+        raise BadBackup(f"{file} was made by a newer Crucible.", fix="Upgrade crucible-ml.")
+    return manifest
+
+
+def restore(source: Source, file: Path, now: float, *, force: bool = False, in_use: bool = False) -> Done:
+    """Puts the backup in the database's place. The caller holds the state folder's lock.
+
+    Raises BadBackup, ForeignBackup (unless `force`), OlderDatabase, NewerDatabase, DiskFull, InUse (unless `in_use`).
+    A failure changes nothing. Of another deployment's backup only the history counts: nothing in it is touched or run.
+    """
+    manifest = read_manifest(file)
+    if manifest.deployment != source.deployment and not force:
+        raise ForeignBackup(
+            "The backup was made by another deployment.",
+            why=f"It is of {manifest.deployment}, this is {source.deployment}: the file `key` decides that.",
+            fix="Put the `key` file of that state folder back too, or add --force to take only its history.",
+        )
+    known_revision(manifest.schema_revision, STEPS)
+    if is_postgres(str(source.database)):
+        return _restore_postgres(source, file, manifest, now, in_use)
+    return _restore_sqlite(source, file, manifest, now)
+
+
+def confirm_offline(source: Source, now: float) -> restore_hold.Confirmed:
+    """`restored.confirm` on a database that no server has open."""
+    if is_postgres(str(source.database)):
+        from crucible.control.db.postgres_schema import connected
+
+        with connected(str(source.database)) as connection, connection.begin():
+            return restore_hold.confirm(connection, _server_now(connection))
+    with _written(Path(source.database)) as connection:
+        return restore_hold.confirm(connection, now)
+
+
+# SQLite
+
+
+def _restore_sqlite(source: Source, file: Path, manifest: Manifest, now: float) -> Done:
+    _expect(manifest, SQLITE_MEMBER, file, "SQLite")
+    database = Path(source.database)
+    fresh = temporary_name(database, "restoring")
+    try:
+        with told(fresh):
+            _unpack(file, manifest, fresh)
+            check_sqlite(fresh)
+            bring_up_to_date(fresh)
+            with _written(fresh) as connection:
+                _make_ours(connection, source.deployment, manifest, now)
+            return Done(manifest, _swap(database, fresh, now))
+    finally:
+        for path in _with_logs(fresh):
+            path.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _written(path: Path) -> Iterator[Connection]:
+    """One transaction on a database file, durable when it ends well."""
+    with translating():
+        connection = open_writer(str(path))
+        driver = driver_of(connection)
+        try:
+            driver.execute("BEGIN IMMEDIATE").close()
+            yield connection
+            driver.execute("COMMIT").close()
+            driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
+        finally:
+            if driver.in_transaction:
+                driver.execute("ROLLBACK").close()
+            close(connection)
+
+
+def _swap(database: Path, fresh: Path, now: float) -> str | None:
+    """Gives the new file the database's name; the old one keeps another. Nobody has either open."""
+    kept = None
+    if database.exists():
+        _fold_log(database)
+        kept = _free_name(database, now)
+        os.link(database, kept)
+        for log, old in list(zip(_with_logs(kept), _with_logs(database), strict=True))[1:]:
+            if old.exists():  # could not be folded in: it belongs to the old file and must not meet the new one
+                os.replace(old, log)
+    descriptor = os.open(fresh, os.O_RDWR)
+    try:
+        os.fchmod(descriptor, 0o600)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    os.replace(fresh, database)
+    sync_folder(database.parent)
+    return None if kept is None else str(kept)
+
+
+def _fold_log(database: Path) -> None:
+    """Brings the old database's log into its file, if it still can be read: what is no database loses its log."""
+    with database.open("rb") as file:
+        if file.read(len(_HEADER)) != _HEADER:
+            return
+    with contextlib.suppress(sqlite3.Error), contextlib.closing(sqlite3.connect(database)) as old:
+        old.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def _free_name(database: Path, now: float) -> Path:
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
+    name, n = database.with_name(f"{database.name}.before-restore-{stamp}"), 1
+    while name.exists():
+        name, n = database.with_name(f"{database.name}.before-restore-{stamp}-{n}"), n + 1
+    return name
+
+
+def _with_logs(path: Path) -> tuple[Path, Path, Path]:
+    return path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")
+
+
+# PostgreSQL
+
+
+def _restore_postgres(source: Source, file: Path, manifest: Manifest, now: float, in_use: bool) -> Done:
+    from crucible.control.db import postgres_schema
+
+    url = str(source.database)
+    _expect(manifest, POSTGRES_MEMBER, file, "PostgreSQL")
+    if not in_use:
+        _refuse_while_used(url)
+    kept = file.absolute().with_name(f"before-restore-{int(now)}.pgdump")
+    with told(kept), tempfile.TemporaryDirectory(prefix="crucible-restore-") as folder:
+        dumped = Path(folder) / POSTGRES_MEMBER
+        _unpack(file, manifest, dumped)
+        postgres_tools.dump(url, kept)
+        postgres_tools.put_back(url, dumped, _HELD_AT_ONCE)
+    postgres_schema.bring_up_to_date(url)
+    with postgres_schema.connected(url) as connection, connection.begin():
+        _make_ours(connection, source.deployment, manifest, _server_now(connection))
+    return Done(manifest, str(kept))
+
+
+_CLOCK = "extract(epoch FROM clock_timestamp())::float8"
+"""The clock of all processes on the database; that of this command may differ."""
+_KEY = restore_hold.RESTORED_AT
+_HELD_AT_ONCE = f"DELETE FROM public.meta WHERE key = '{_KEY}'; INSERT INTO public.meta VALUES ('{_KEY}', {_CLOCK});"  # noqa: S608  constants
+"""So that a restore that is cut off before its end is held all the same."""
+
+
+def _server_now(connection: Connection) -> float:
+    return float(connection.exec_driver_sql(f"SELECT {_CLOCK}").scalar_one())
+
+
+def _refuse_while_used(url: str) -> None:
+    from crucible.control.db.postgres_schema import connected
+
+    with connected(url) as connection:
+        if connection.exec_driver_sql("SELECT to_regclass('roles')").scalar() is None:
+            return
+        held = t.roles.c.until > _server_now(connection)
+        used = connection.execute(select(t.roles.c.holder).where(held).limit(1)).scalar()
+    if used is not None:
+        raise InUse(
+            "A control process works on this database.",
+            why=f"{used} holds a duty.",
+            fix="Stop every server and worker on it first; --in-use if you are certain that none runs.",
+        )
+
+
+# Both
+
+
+def _expect(manifest: Manifest, member: str, file: Path, kind: str) -> None:
+    if manifest.member != member:
+        raise BadBackup(
+            f"{file} is a backup of another kind of database.",
+            why=f"It holds {manifest.member}; this deployment's database is {kind}.",
+            fix="Set `database` to the kind that it was made from.",
+        )
+
+
+def _make_ours(connection: Connection, deployment: str, manifest: Manifest, now: float) -> None:
+    """Marks it restored. Another deployment's, taken by force, becomes this one's history."""
+    if manifest.deployment != deployment:
+        foreign_backup.disown(connection, manifest.deployment, manifest.created_at, now)
+    restore_hold.mark(connection, now, manifest.created_at)
+    named = update(t.meta).where(t.meta.c.key == DEPLOYMENT).values(value=deployment)
+    connection.execute(named)
+
+
+def _unpack(file: Path, manifest: Manifest, target: Path) -> None:
+    with _opened(file) as packed, told(target):
+        try:
+            with packed.open(manifest.member) as inner, open(target, "xb", opener=_private) as outer:
+                _copy(inner, outer, manifest.size)
+        except _UNREADABLE as error:
+            raise _damaged(file, str(error)) from error
+    if target.stat().st_size != manifest.size or file_sha256(target) != manifest.sha256:
+        raise _damaged(file, "The database in it is not the one its manifest names.")
+
+
+def _copy(inner: IO[bytes], outer: IO[bytes], size: int) -> None:
+    """What the manifest says and one byte more: that is then found to be wrong, and the disk is not filled."""
+    left = size + 1
+    while left > 0 and (chunk := inner.read(min(left, CHUNK))):
+        outer.write(chunk)
+        left -= len(chunk)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _damaged(file: Path, why: str) -> BadBackup:
+    return BadBackup(f"{file} is damaged.", why=why, fix="Choose another backup.")
+
+
+@contextlib.contextmanager
+def _opened(file: Path) -> Iterator[zipfile.ZipFile]:
+    try:
+        packed = zipfile.ZipFile(file)
+    except FileNotFoundError as error:
+        raise BadInput(f"There is no file {file}.", fix="Name a backup made by `crucible db backup`.") from error
+    except (*_UNREADABLE, OSError) as error:
+        raise BadBackup(f"{file} cannot be read as a backup.", why=str(error), fix="Choose another file.") from error
+    with packed:
+        yield packed

@@ -1,0 +1,320 @@
+"""Retention: what is not kept is removed, the row first and the object after it.
+
+A row that says `pruned` is the intent; the object goes after its commit. A process that dies in between leaves
+an object without use, and the next round removes it: rounds look at everything pruned since the last one that
+removed all it found. What is stored anew meanwhile stays (see marks.py); what is on its way is looked at until a
+row needs it (see coming.py). Live jobs, and what an attempt starts from, are never touched. After a restore nothing
+is removed until that is confirmed. Rows of tokens that ended long ago go too; what was done with them stays in the
+audit log.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import structlog
+from sqlalchemy import Connection, bindparam, delete, select, update
+
+from crucible.control.db import meta
+from crucible.control.db import schema as t
+from crucible.control.db.statement import Statement
+from crucible.control.objects import gc_marks, pending_objects
+from crucible.control.objects.pending_objects import Stray
+from crucible.control.objects.quota import Room
+from crucible.control.people import tokens
+from crucible.control.reconcile.roles import Duties, Duty
+from crucible.control.reconcile.unit_of_work import Unit, Writer
+from crucible.control.runtime.ports import Ports
+from crucible.control.upkeep import pruning, restore_hold
+from crucible.control.upkeep.pruning import Plan
+from crucible.core.errors import Conflict, CrucibleError, TimedOut, Unreachable
+from crucible.core.retention import DEFAULT_AGE
+from crucible.core.views.server import PruneView, UnprunedView
+from crucible.storage.layout import bundle_key, job_prefix
+
+log = structlog.get_logger(__name__)
+
+LANE = "retention"
+LIST_DEADLINE = 300.0
+DELETE_DEADLINE = 60.0
+OBJECTS_AT_ONCE = 20
+JOBS_AT_ONCE = 100
+TOKENS_AT_ONCE = 200
+OVERLAP = 120.0
+"""Seconds that a round looks back before the last one: no transaction is under way for longer."""
+UNUSED_SECONDS = 3600.0
+"""How long a bundle may lie unused before a full store makes it go: its job may be on the way."""
+TIDIED = "retention_tidied_at"
+PENDING = "retention_bundles"
+_JUDGE = Statement(
+    update(t.checkpoints)
+    .where(t.checkpoints.c.id == bindparam("checkpoint"), t.checkpoints.c.pruned_at.is_(None))
+    .values(why=bindparam("why"), pruned_at=bindparam("pruned_at"))
+)
+_NOTHING: Mapping[str, CrucibleError] = {}
+
+
+@dataclass(frozen=True)
+class Leftovers:
+    """What may still be there though its rows are pruned: objects, and all of some jobs."""
+
+    objects: tuple[Stray, ...]
+    jobs: tuple[str, ...]
+
+
+@dataclass
+class Removal:
+    """Keys that are gone, and of the others why not. What is `coming` is neither."""
+
+    removed: set[str] = field(default_factory=set)
+    failed: dict[str, CrucibleError] = field(default_factory=dict)
+    coming: set[Stray] = field(default_factory=set)
+
+
+class Retention:
+    """`prune_after`: seconds after a job's end when what it stored goes by itself; None: never."""
+
+    def __init__(
+        self, ports: Ports, writer: Writer, room: Room, duties: Duties, *, prune_after: float | None = None
+    ) -> None:
+        self._ports = ports
+        self._duties = duties
+        self._writer = writer
+        self._room = room
+        self._prune_after = prune_after
+        self._seen = 0
+        self._began = False
+
+    async def round(self) -> None:
+        """Applies every rule to what has changed, then removes what is left of earlier rounds too."""
+        if await self._ports.db.read(restore_hold.held):
+            return
+        await self._forget_tokens()
+        await self._thin()
+        if self._prune_after is not None:
+            await self._prune_jobs(self._prune_after)
+        if await self._room.tight() is not None:
+            await self._drop_bundles(UNUSED_SECONDS)
+        for key, error in (await self.tidy()).failed.items():
+            log.warning("what was pruned cannot be removed yet", key=key, error=str(error))
+
+    async def prune(self, *, older_than: float | None, dry_run: bool) -> PruneView:
+        """Removes what jobs stored that ended `older_than` seconds ago, and what no rule keeps; what that is.
+
+        A job's row, events and metrics stay. With `dry_run` nothing changes. `failed` names objects that could not
+        be removed: nothing refers to them, and later rounds try again.
+        """
+        await self._ports.db.read(_refuse_while_held)
+        age = DEFAULT_AGE if older_than is None else older_than
+        now = self._ports.clock.now()
+        plan = await self._ports.db.read(lambda conn: pruning.plan(conn, age, now))
+        if dry_run:
+            return plan_view(plan, dry_run)
+        self._seen = 0
+        await self._thin()
+        await self._prune_jobs(age)
+        await self._drop_bundles(age)
+        return plan_view(plan, dry_run, (await self.tidy()).failed)
+
+    async def tidy(self) -> Removal:
+        """Removes the objects of everything that was pruned. What fails is tried again by the next round."""
+        now, done = self._ports.clock.now(), Removal()
+        await self._begin()
+        left = await self._ports.db.read(_leftovers)
+        await self._remove(left.objects, done)
+        for job in left.jobs:
+            await self._remove_job(job, done)
+        await self._ports.db.write(lambda conn: _tidied(conn, done, now))
+        if done.removed:
+            self._room.forget()
+        return done
+
+    async def _begin(self) -> None:
+        """Once in a process: what one of our name was removing when it died, nobody is removing now."""
+        if not self._began:
+            self._began = True
+            await self._ports.db.write(lambda conn: gc_marks.release(conn, self._ports.worker))
+
+    async def _remove_job(self, job: str, done: Removal) -> None:
+        folder, store = job_prefix(job), self._ports.store
+        try:
+            keys = await self._ports.calls.run(LANE, lambda: [key for key, _ in store.list(folder)], LIST_DEADLINE)
+        except CrucibleError as error:
+            done.failed[folder] = error
+            return
+        await self._remove([_dead(job, key) for key in keys], done)
+
+    async def _remove(self, objects: Sequence[Stray], done: Removal) -> None:
+        """A few at a time: each is asked about again right before it goes."""
+        for start in range(0, len(objects), OBJECTS_AT_ONCE):
+            await self._remove_some(objects[start : start + OBJECTS_AT_ONCE], done)
+
+    async def _remove_some(self, objects: Sequence[Stray], done: Removal) -> None:
+        db, now, worker = self._ports.db, self._ports.clock.now(), self._ports.worker
+        claimed = await db.write(lambda conn: _claim(conn, objects, worker, now))
+        done.failed |= {key: gc_marks.BeingRemoved("Somebody else is removing it.") for key in claimed.busy}
+        done.coming |= {stray for stray in objects if stray.key in claimed.coming}
+        if not claimed.free:
+            return
+        failed = await self._delete(claimed.free, now + DELETE_DEADLINE)
+        done.failed |= failed
+        done.removed |= set(claimed.free) - failed.keys()
+        # Where no answer came it may still happen: that claim stays until it has no force.
+        certain = [key for key in claimed.free if not isinstance(failed.get(key), TimedOut | Unreachable)]
+        await db.write(lambda conn: _removed(conn, certain, failed))
+
+    async def _delete(self, keys: Sequence[str], until: float) -> dict[str, CrucibleError]:
+        """Why some could not be removed; the others are gone. None is begun after `until`."""
+        store, clock = self._ports.store, self._ports.clock
+        failed: dict[str, CrucibleError] = {}
+
+        def delete() -> None:
+            for key in keys:
+                try:
+                    if clock.now() >= until:
+                        raise TimedOut("There was no time left.")
+                    store.delete(key)
+                except CrucibleError as error:
+                    failed[key] = error
+
+        try:
+            await self._ports.calls.run(LANE, delete, DELETE_DEADLINE)
+        except CrucibleError as error:
+            return dict.fromkeys(keys, error)
+        return failed
+
+    async def _thin(self) -> None:
+        """The keep rules of each job, where checkpoints came since the last round."""
+        while True:
+            changed = await self._ports.db.read(lambda conn: pruning.changed_jobs(conn, self._seen, JOBS_AT_ONCE))
+            for job in changed.jobs:
+                await self._writer.write(lambda unit, job=job: _thin(unit, job))  # type: ignore[misc]
+            self._seen = changed.cursor
+            if not changed.more:
+                return
+
+    async def _forget_tokens(self) -> None:
+        """A few at a time, so that nobody who logs in waits for it, and as long as the duty is ours."""
+        before = self._ports.clock.now() - tokens.KEPT_AFTER
+        while ids := await self._ports.db.read(lambda conn: tokens.ended(conn, before, TOKENS_AT_ONCE)):
+            if not await self._ports.db.write(lambda conn, ids=ids: self._forget(conn, ids, before)):  # type: ignore[misc]
+                return
+
+    def _forget(self, conn: Connection, ids: Sequence[str], before: float) -> int:
+        return tokens.forget(conn, ids, before) if self._duties.holds(conn, Duty.RETENTION) else 0
+
+    async def _prune_jobs(self, age: float) -> None:
+        now = self._ports.clock.now()
+        for job in await self._ports.db.read(lambda conn: pruning.old_jobs(conn, age, now)):
+            await self._writer.write(lambda unit, job=job: _prune_job(unit, job.id, job.why))  # type: ignore[misc]
+
+    async def _drop_bundles(self, age: float) -> None:
+        before = self._ports.clock.now() - age
+        unused = await self._ports.db.read(lambda conn: pruning.unused_bundles(conn, before, ()))
+        for sha256, _ in unused:
+            await self._ports.db.write(lambda conn, sha256=sha256: _drop_bundle(conn, sha256))  # type: ignore[misc]
+
+
+def plan_view(plan: Plan, dry_run: bool, failed: Mapping[str, CrucibleError] = _NOTHING) -> PruneView:
+    return PruneView(
+        jobs=len(plan.jobs),
+        checkpoints=plan.count("checkpoints"),
+        artifacts=plan.count("artifacts"),
+        logs=plan.count("logs"),
+        bundles=plan.count("bundles"),
+        bytes=plan.bytes,
+        dry_run=dry_run,
+        items=plan.items,
+        failed=tuple(UnprunedView(key=key, why=str(error)) for key, error in failed.items()),
+    )
+
+
+def _refuse_while_held(conn: Connection) -> None:
+    if restore_hold.held(conn):
+        raise Conflict("Nothing is removed yet.", why=restore_hold.WHY, fix=restore_hold.FIX)
+
+
+def _thin(unit: Unit, job: str) -> None:
+    _look_from(unit.conn, unit.now)
+    for verdict in pruning.verdicts(unit.conn, job):
+        pruned_at = None if verdict.kept else unit.now
+        _JUDGE.run(unit.conn, checkpoint=verdict.id, why=verdict.why, pruned_at=pruned_at)
+
+
+def _prune_job(unit: Unit, job: str, why: str) -> None:
+    """The intent: the rows that named objects go, the job says so. It may have been reopened meanwhile."""
+    conn = unit.conn
+    if not pruning.may_go(conn, job):
+        return
+    _look_from(conn, unit.now)
+    conn.execute(update(t.jobs).where(t.jobs.c.id == job).values(pruned_at=unit.now))
+    c = t.checkpoints.c
+    left = update(t.checkpoints).where(c.job == job, c.pruned_at.is_(None))
+    conn.execute(left.values(pruned_at=unit.now, why=f"the job was pruned: {why}"))
+    conn.execute(delete(t.artifacts).where(t.artifacts.c.job == job))
+    attempts = select(t.attempts.c.id).where(t.attempts.c.job == job)
+    conn.execute(delete(t.log_segments).where(t.log_segments.c.attempt.in_(attempts)))
+
+
+def _drop_bundle(conn: Connection, sha256: str) -> None:
+    if pruning.bundle_is_used(conn, sha256):
+        return
+    if conn.execute(delete(t.bundles).where(t.bundles.c.sha256 == sha256)).rowcount:
+        meta.put(conn, PENDING, json.dumps([*_pending(conn), sha256]))
+
+
+def _look_from(conn: Connection, now: float) -> None:
+    """What is pruned under a clock that was set back must not lie before what the next round looks at."""
+    if float(meta.get(conn, TIDIED) or 0.0) > now:
+        meta.put(conn, TIDIED, repr(now))
+
+
+def _leftovers(conn: Connection) -> Leftovers:
+    since = float(meta.get(conn, TIDIED) or 0.0) - OVERLAP
+    objects = [Stray(bundle_key(sha256), None, sha256) for sha256 in _pending(conn)]
+    objects += pruning.dead_checkpoints(conn, since)
+    objects += [stray for stray in pending_objects.listed(conn) if stray not in objects]
+    return Leftovers(tuple(objects), tuple(pruning.pruned_jobs(conn, since)))
+
+
+def _dead(job: str, key: str) -> Stray:
+    """What lies in a pruned job's folder: a late message may still make a checkpoint of it count."""
+    name = key.rpartition("/")[2]
+    return Stray(key, job, name if key == f"{job_prefix(job)}/checkpoints/{name}" else None)
+
+
+def _claim(conn: Connection, objects: Iterable[Stray], worker: str, now: float) -> gc_marks.Claimed:
+    """Those that still no row needs, and that nobody is storing anew."""
+    return gc_marks.claim(conn, [stray.key for stray in objects if not pruning.is_needed(conn, stray)], worker, now)
+
+
+def _removed(conn: Connection, keys: Iterable[str], failed: Collection[str]) -> None:
+    """Others may store these again. What is gone is forgotten in the same commit: whatever is noted later is new."""
+    gone, pending = {key for key in keys if key not in failed}, _pending(conn)
+    left = [sha256 for sha256 in pending if bundle_key(sha256) not in gone]
+    if len(left) < len(pending):
+        meta.put(conn, PENDING, json.dumps(left))
+    pending_objects.drop(conn, gone)
+    gc_marks.removed(conn, keys)
+
+
+def _tidied(conn: Connection, done: Removal, now: float) -> None:
+    """`now` is when the round began: what was pruned since is the next one's."""
+    if not done.failed:
+        meta.put(conn, TIDIED, repr(now))
+    pending = _pending(conn)
+    rest = [sha256 for sha256 in pending if not pruning.is_needed(conn, Stray(bundle_key(sha256), None, sha256))]
+    if len(rest) < len(pending):
+        meta.put(conn, PENDING, json.dumps(rest))
+    known = pending_objects.listed(conn)
+    later = [*known, *sorted(done.coming - set(known), key=lambda stray: stray.key)]
+    later = [stray for stray in later if not pruning.is_needed(conn, stray)]
+    if later != known:
+        pending_objects.note(conn, later)
+    gc_marks.forget(conn, now)
+
+
+def _pending(conn: Connection) -> list[str]:
+    return [str(sha256) for sha256 in json.loads(meta.get(conn, PENDING) or "[]")]

@@ -1,0 +1,381 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from sqlalchemy import insert
+from tests.control.world import FakeRunner, Rig, pieces, secret, service, sha
+
+from crucible.control.agents.agents import NONCE_SECONDS, MachineUnwanted, UnreadableBatch
+from crucible.control.agents.ingest import AttemptGone
+from crucible.control.db import schema as t
+from crucible.control.telemetry.feed import Hint
+from crucible.core.errors import Conflict, NotAllowed, NotFound
+from crucible.core.lifecycle import MachineState
+from crucible.core.lifecycle import facts as f
+from crucible.core.people import OWNER
+from crucible.core.views.agents import WishesView
+from crucible.storage import HashMismatch
+from crucible.storage.layout import artifact_key, checkpoint_key, log_segment_key
+from crucible.wire.desired import Desired
+from crucible.wire.messages import Kind
+
+SOON = 0.05
+LONG = 30.0
+
+
+def nonce(machine: str) -> str:
+    return secret("nonce", machine).decode()
+
+
+async def launched(rig: Rig) -> str:
+    await rig.submit()
+    await rig.performer.perform_due()
+    return (await rig.machine()).id
+
+
+async def wait_for(rig: Rig, machine: str, version: int) -> Desired | None:
+    return await rig.agents.desired(machine, version, LONG)
+
+
+async def begun(work: asyncio.Task[object]) -> None:
+    """Lets a task run until it waits."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not work.done()
+
+
+# Secrets
+
+
+def test_only_the_own_secret_opens(rig: Rig) -> None:
+    rig.agents.check_machine("m", secret("machine", "m").decode())
+    rig.agents.check_attempt("a", secret("attempt", "a").decode())
+    for bearer in (
+        "",
+        "x",
+        secret("machine", "other").decode(),
+        secret("attempt", "m").decode(),
+        "ünïcode",
+        "\ud800",
+    ):
+        with pytest.raises(NotAllowed):
+            rig.agents.check_machine("m", bearer)
+        with pytest.raises(NotAllowed):
+            rig.agents.check_attempt("a", bearer)
+
+
+# Claims
+
+
+async def test_the_first_claim_gets_the_secret_and_may_ask_again(rig: Rig) -> None:
+    machine = await launched(rig)
+    given = await rig.agents.claim(machine, nonce(machine), "i-1")
+    assert given == secret("machine", machine).decode()
+    assert await rig.agents.claim(machine, nonce(machine), "i-1") == given
+    assert (await rig.machine()).claimed_by == "i-1"
+
+
+async def test_of_two_hosts_the_second_is_refused(rig: Rig) -> None:
+    machine = await launched(rig)
+    await rig.agents.claim(machine, nonce(machine), "i-1")
+    with pytest.raises(Conflict):
+        await rig.agents.claim(machine, nonce(machine), "i-2")
+    assert (await rig.machine()).claimed_by == "i-1"
+
+
+@pytest.mark.parametrize("wrong", ["", "guess", "ünïcode"])
+async def test_a_wrong_nonce_is_refused(rig: Rig, wrong: str) -> None:
+    machine = await launched(rig)
+    with pytest.raises(NotAllowed):
+        await rig.agents.claim(machine, wrong, "i-1")
+    assert (await rig.machine()).claimed_by is None
+
+
+async def test_a_nonce_does_not_live_long(rig: Rig) -> None:
+    machine = await launched(rig)
+    rig.clock.time = (await rig.machine()).launch_deadline + NONCE_SECONDS + 1
+    with pytest.raises(NotAllowed, match="expired"):
+        await rig.agents.claim(machine, nonce(machine), "i-1")
+
+
+async def test_a_nonce_lives_anew_with_every_launch(rig: Rig) -> None:
+    rig.backend.answers = ["nothing", "ok"]
+    await rig.submit()
+    await rig.performer.perform_due()
+    first = (await rig.machine()).launch_deadline
+    rig.clock.time = first + NONCE_SECONDS + 1
+    machine = await launched(rig)
+    assert (await rig.machine()).launch_deadline > rig.clock.now()
+    assert await rig.agents.claim(machine, nonce(machine), "i-1")
+
+
+async def test_who_has_claimed_in_time_may_come_back_later(rig: Rig) -> None:
+    machine = await launched(rig)
+    await rig.agents.claim(machine, nonce(machine), "i-1")
+    rig.clock.move(NONCE_SECONDS + 120)
+    assert await rig.agents.claim(machine, nonce(machine), "i-1")
+
+
+async def test_a_machine_nobody_wants_cannot_be_claimed(rig: Rig) -> None:
+    machine = await launched(rig)
+    await rig.change_machine(machine, f.Unwanted("enough"))
+    for name in (machine, "mch-unknown"):
+        with pytest.raises(MachineUnwanted):
+            await rig.agents.claim(name, nonce(name), "i-1")
+
+
+async def test_two_claims_at_once_have_one_winner(rig: Rig) -> None:
+    machine = await launched(rig)
+    outcomes = await asyncio.gather(
+        *(rig.agents.claim(machine, nonce(machine), f"i-{n}") for n in range(5)), return_exceptions=True
+    )
+    assert sum(isinstance(o, str) for o in outcomes) == 1
+    assert sum(isinstance(o, Conflict) for o in outcomes) == 4
+
+
+# The desired document
+
+
+async def test_the_first_contact_brings_the_machine_up(rig: Rig) -> None:
+    machine = await launched(rig)
+    found = await rig.agents.desired(machine, 0, LONG)
+    assert found is not None
+    assert len(found.assignments) == 1
+    row = await rig.machine()
+    assert (row.state, row.up_at) == (MachineState.UP, rig.clock.now())
+
+
+async def test_the_first_contact_settles_a_launch_whose_answer_was_lost(rig: Rig) -> None:
+    rig.backend.answers = ["lost"]
+    machine = await launched(rig)
+    await rig.host_speaks(machine, "i-1")
+    row = await rig.machine()
+    assert (row.state, row.native_id, row.launch_settled) == (MachineState.UP, "i-1", True)
+
+
+async def test_a_contact_with_a_machine_that_its_place_calls_gone_is_news(rig: Rig) -> None:
+    machine = await rig.host_up() if await rig.submit() else ""
+    await rig.change_machine(machine, f.SeenGone())
+    await rig.agents.desired(machine, 0, 0)
+    assert (await rig.machine()).gone_sightings == 0
+    await rig.change_machine(machine, f.SeenGone())
+    assert (await rig.machine()).state is MachineState.UP
+
+
+async def test_later_contacts_are_kept_in_memory(rig: Rig) -> None:
+    machine = await rig.host_up() if await rig.submit() else ""
+    version = (await rig.machine()).version
+    rig.clock.move(5)
+    await rig.agents.desired(machine, 0, 0)
+    assert (await rig.machine()).version == version
+    assert rig.contacts.take().machines == {machine: rig.clock.now()}
+
+
+async def test_a_change_is_answered_at_once(rig: Rig) -> None:
+    machine = await rig.host_up() if await rig.submit() else ""
+    known = await rig.agents.desired(machine, 0, 0)
+    assert known is not None
+    waiting = asyncio.create_task(wait_for(rig, machine, known.version))
+    await begun(waiting)
+    await rig.submit()
+    found = await asyncio.wait_for(waiting, 5)
+    assert found is not None
+    assert len(found.assignments) == 2
+
+
+async def test_a_change_before_the_question_is_not_waited_for(rig: Rig) -> None:
+    machine = await rig.host_up() if await rig.submit() else ""
+    known = await rig.agents.desired(machine, 0, 0)
+    assert known is not None
+    await rig.submit()
+    assert await asyncio.wait_for(rig.agents.desired(machine, known.version, LONG), 5) is not None
+
+
+async def test_without_a_change_there_is_no_answer_after_the_wait(rig: Rig) -> None:
+    machine = await rig.host_up() if await rig.submit() else ""
+    known = await rig.agents.desired(machine, 0, 0)
+    assert known is not None
+    assert await rig.agents.desired(machine, known.version, 0) is None
+    assert await rig.agents.desired(machine, known.version, SOON) is None
+
+
+async def test_a_release_reaches_the_host_that_waits(rig: Rig) -> None:
+    machine = await rig.host_up() if await rig.submit() else ""
+    known = await rig.agents.desired(machine, 0, 0)
+    assert known is not None
+    waiting = asyncio.create_task(wait_for(rig, machine, known.version))
+    await begun(waiting)
+    await rig.change_machine(machine, f.Unwanted("enough"))
+    with pytest.raises(MachineUnwanted):
+        await asyncio.wait_for(waiting, 5)
+
+
+async def test_an_unknown_machine_is_unwanted(rig: Rig) -> None:
+    with pytest.raises(MachineUnwanted):
+        await rig.agents.desired("mch-unknown", 0, LONG)
+
+
+# What is wanted of one attempt
+
+
+async def test_a_runner_hears_of_a_stop_at_once(rig: Rig) -> None:
+    job, runner = await rig.running()
+    waiting = asyncio.create_task(rig.agents.attempt_desired(runner.attempt, 0, False, 0, LONG))
+    await begun(waiting)
+    await service(rig).jobs.cancel(OWNER, job)
+    assert await asyncio.wait_for(waiting, 5) == WishesView(stop=True)
+
+
+async def test_a_runner_that_knows_everything_waits(rig: Rig) -> None:
+    job, runner = await rig.running()
+    assert await rig.agents.attempt_desired(runner.attempt, 0, False, 0, SOON) is None
+    await service(rig).jobs.cancel(OWNER, job)
+    assert await rig.agents.attempt_desired(runner.attempt, 0, True, 0, SOON) is None
+
+
+@pytest.mark.parametrize(("stop", "checkpoint"), [(True, 0), (False, 3)])
+async def test_any_difference_is_answered_at_once(rig: Rig, stop: bool, checkpoint: int) -> None:
+    _, runner = await rig.running()
+    asked = rig.agents.attempt_desired(runner.attempt, 0, stop, checkpoint, LONG)
+    assert await asyncio.wait_for(asked, 5) == WishesView()
+
+
+async def test_a_settled_attempt_is_said_to_be_so(rig: Rig) -> None:
+    _, runner = await rig.running()
+    await runner.end()
+    found = await asyncio.wait_for(rig.agents.attempt_desired(runner.attempt, 0, False, 0, LONG), 5)
+    assert found is not None
+    assert found.settled
+
+
+async def test_an_unknown_attempt_is_gone(rig: Rig) -> None:
+    with pytest.raises(AttemptGone):
+        await rig.agents.attempt_desired("att-unknown", 0, False, 0, LONG)
+
+
+async def test_asking_is_a_sign_of_life(rig: Rig) -> None:
+    _, runner = await rig.running()
+    rig.clock.move(9)
+    await rig.agents.attempt_desired(runner.attempt, 0, False, 0, 0)
+    assert rig.contacts.take().attempts[runner.attempt] == rig.clock.now()
+
+
+# Messages
+
+
+async def test_a_batch_with_a_wrong_signature_is_refused(rig: Rig) -> None:
+    _, runner = await rig.running()
+    raw = runner.encoded([runner.message(Kind.NOTE, text="hello")])
+    for bad in (raw[:-1] + b" ", b"x" + raw, b"", b"not a batch"):
+        with pytest.raises(UnreadableBatch) as raised:
+            await rig.agents.ingest(runner.attempt, 0, bad)
+        assert raised.value.http_status == 400
+
+
+async def test_a_batch_of_another_attempt_is_refused(rig: Rig) -> None:
+    _, runner = await rig.running()
+    _, other = await rig.running()
+    raw = runner.encoded([runner.message(Kind.NOTE, text="hello")])
+    with pytest.raises(UnreadableBatch):
+        await rig.agents.ingest(other.attempt, 0, raw)
+    with pytest.raises(UnreadableBatch):
+        await rig.agents.ingest(runner.attempt, 1, raw)
+
+
+# Logs, artifacts, bundles
+
+
+async def test_a_segment_may_be_put_again(rig: Rig) -> None:
+    job, runner = await rig.running()
+    for _ in range(2):
+        await rig.agents.put_log(runner.attempt, 0, 0, 0, 1, sha(b"one\n"), b"one\n")
+    assert rig.agents.store.get(log_segment_key(job, runner.attempt, 0, 0)) == b"one\n"
+    assert await rig.rows(t.log_segments) == [], "it counts once its message has come"
+    assert rig.tails.read(runner.attempt, 0, 10) == b"one\n", "but those who watch see it"
+
+
+async def test_a_segment_with_another_hash_is_refused(rig: Rig) -> None:
+    job, runner = await rig.running()
+    with pytest.raises(HashMismatch):
+        await rig.agents.put_log(runner.attempt, 0, 0, 0, 1, sha(b"one\n"), b"two\n")
+    assert rig.agents.store.size(log_segment_key(job, runner.attempt, 0, 0)) is None
+    assert rig.tails.read(runner.attempt, 0, 10) == b""
+
+
+async def test_output_wakes_those_who_watch(rig: Rig) -> None:
+    job, runner = await rig.running()
+    with rig.feed.watch(job) as watch:
+        rig.agents.put_tail(runner.attempt, 0, 0, b"hello")
+        assert await watch.changed(0) == {Hint.LOG}
+
+
+async def test_nothing_is_stored_for_an_unknown_attempt(rig: Rig) -> None:
+    with pytest.raises(AttemptGone):
+        await rig.agents.put_log("att-unknown", 0, 0, 0, 1, sha(b"x"), b"x")
+    with pytest.raises(AttemptGone):
+        await rig.agents.put_artifact("att-unknown", 0, "model.pt", sha(b"x"), pieces(b"x"))
+
+
+async def test_an_artifact_is_put_whole_or_not_at_all(rig: Rig) -> None:
+    job, runner = await rig.running()
+    key = artifact_key(job, runner.attempt, "out/model.pt")
+    with pytest.raises(HashMismatch):
+        await rig.agents.put_artifact(runner.attempt, 0, "out/model.pt", sha(b"abc"), pieces(b"ab"))
+    assert rig.agents.store.size(key) is None
+    await rig.agents.put_artifact(runner.attempt, 0, "out/model.pt", sha(b"abc"), pieces(b"ab", b"c"))
+    assert rig.agents.store.get(key) == b"abc"
+
+
+async def test_a_checkpoint_cut_off_anywhere_is_not_stored(rig: Rig) -> None:
+    job, runner = await rig.running()
+    data = b"the weights of step 5"
+    key = checkpoint_key(job, sha(data))
+    for cut in range(len(data)):
+        with pytest.raises(HashMismatch):
+            await rig.agents.put_checkpoint(runner.attempt, 0, sha(data), pieces(data[:cut]))
+        assert rig.agents.store.size(key) is None
+    for _ in range(2):
+        await rig.agents.put_checkpoint(runner.attempt, 0, sha(data), pieces(data))
+    assert rig.agents.store.get(key) == data
+    with pytest.raises(AttemptGone):
+        await rig.agents.put_checkpoint("att-unknown", 0, sha(data), pieces(data))
+
+
+async def test_only_kept_checkpoints_of_the_own_job_are_opened(rig: Rig) -> None:
+    job, runner = await rig.running()
+    other = await rig.submit()
+    await rig.agents.put_checkpoint(runner.attempt, 0, sha(b"mine"), pieces(b"mine"))
+    with pytest.raises(NotFound):
+        await rig.agents.open_checkpoint(runner.attempt, 0, sha(b"mine"))
+    row = {"attempt": runner.attempt, "rank": 0, "name": "a", "form": "file", "size": 4, "stored_at": 1.0}
+    rows = [
+        {**row, "id": "ckp-1", "job": job, "sha256": sha(b"mine")},
+        {**row, "id": "ckp-2", "job": job, "sha256": sha(b"gone"), "pruned_at": 2.0},
+        {**row, "id": "ckp-3", "job": other, "sha256": sha(b"alien")},
+    ]
+    for one in rows:
+        await rig.ports.db.write(lambda conn, one=one: conn.execute(insert(t.checkpoints).values(one)))
+    found = await rig.agents.open_checkpoint(runner.attempt, 0, sha(b"mine"))
+    assert (found.size, rig.agents.store.get(found.key)) == (4, b"mine")
+    for data in (b"gone", b"alien"):
+        with pytest.raises(NotFound):
+            await rig.agents.open_checkpoint(runner.attempt, 0, sha(data))
+
+
+async def test_bundles_are_opened_by_their_hash(rig: Rig) -> None:
+    data = b"an archive"
+    with pytest.raises(NotFound):
+        await rig.agents.open_bundle(sha(data))
+    await rig.bundles.put(OWNER, sha(data), pieces(data))
+    found = await rig.agents.open_bundle(sha(data))
+    assert (found.size, rig.agents.store.get(found.key)) == (len(data), data)
+
+
+async def test_a_runner_of_an_older_server_is_heard_by_the_next(rig: Rig) -> None:
+    job, runner = await rig.running()
+    again = service(rig)
+    heard = FakeRunner(again.agents, runner.attempt)
+    heard.n = runner.n
+    await heard.end()
+    assert (await rig.world(job)).job.state.terminal

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+from tests.control.fakes import START
+from tests.control.world import Rig
+
+from crucible.control.agents.contacts import Contacts
+
+
+def test_the_newest_contact_of_each_is_kept_until_it_is_taken() -> None:
+    contacts = Contacts()
+    contacts.attempt("a", 1.0)
+    contacts.attempt("a", 2.0)
+    contacts.machine("m", 3.0)
+    assert contacts.waiting
+    batch = contacts.take()
+    assert (batch.attempts, batch.machines) == ({"a": 2.0}, {"m": 3.0})
+    assert contacts.take().attempts == {}
+
+
+def test_what_is_given_back_does_not_hide_what_is_newer() -> None:
+    contacts = Contacts()
+    contacts.attempt("a", 1.0)
+    contacts.machine("m", 1.0)
+    batch = contacts.take()
+    contacts.attempt("a", 2.0)
+    contacts.give_back(batch)
+    found = contacts.take()
+    assert (found.attempts, found.machines) == ({"a": 2.0}, {"m": 1.0})
+
+
+def test_without_contacts_nothing_waits() -> None:
+    assert not Contacts().waiting
+
+
+async def test_a_batch_is_stored_where_it_belongs(rig: Rig) -> None:
+    job, runner = await rig.running()
+    other = await rig.attempt(await rig.submit())
+    machine = await rig.machine()
+    rig.contacts.attempt(runner.attempt, START + 11.0)
+    rig.contacts.attempt("att-unknown", START + 12.0)
+    rig.contacts.machine(machine.id, START + 13.0)
+    batch = rig.contacts.take()
+    await rig.sql(batch.store)
+    assert (await rig.attempt(job)).last_seen == START + 11.0
+    assert (await rig.attempt(other.job)).last_seen is None
+    found = await rig.machine()
+    assert found.last_seen == START + 13.0
+    assert found.version == machine.version, "a sign of life outdates no decision"
+
+
+async def test_contacts_are_flushed_by_the_sweep_and_keep_a_quiet_job_reachable(rig: Rig) -> None:
+    job, runner = await rig.running()
+    for _ in range(4):
+        rig.clock.move(30)
+        await rig.agents.attempt_desired(runner.attempt, 0, False, 0, 0)
+        await rig.reconciler.round()
+    assert (await rig.world(job)).job.conditions == frozenset()

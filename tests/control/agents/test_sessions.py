@@ -1,0 +1,364 @@
+"""Sessions in the control plane: who may enter, and how his wish and the agent find each other."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.control.world import FakeRunner, Rig, service
+
+from crucible.backends.base import Reach
+from crucible.control.agents import sessions
+from crucible.control.agents.sessions import Sessions, Visit
+from crucible.control.control_plane import Control
+from crucible.control.db import schema as t
+from crucible.control.resources.exec_access import MAX_NOTED, NOTED_AGAIN_SECONDS
+from crucible.control.runtime.system_ports import LocalWakeups
+from crucible.core.channels import Channel
+from crucible.core.errors import Conflict, Forbidden, NotFound, RefusedByPolicy, TimedOut, TooManyTries, Unreachable
+from crucible.core.people import OWNER, Identity, Permission, Role, Via
+from crucible.core.views.agents import SessionCallView
+from crucible.wire import sessions as s
+from crucible.wire.messages import Kind
+
+LS = s.Command(("ls", "-l"))
+VISIT = Visit("usr-1", "job-1", "att-1", "mch-1")
+SOON, LONG = 0.05, 30.0
+
+
+class OneLine:
+    """What an agent's socket is to the control plane: something to hand over."""
+
+    async def send(self, frame: bytes) -> None:
+        raise AssertionError("nobody relays here")
+
+    async def receive(self) -> bytes | None:
+        raise AssertionError("nobody relays here")
+
+
+def somebody(role: Role, *, scopes: frozenset[Permission] = frozenset(Permission), **more: Any) -> Identity:
+    return Identity("usr-1", "ada", Via.TOKEN, roles={"default": role}, scopes=scopes, token="tok-1", **more)
+
+
+async def audited(rig: Rig) -> list[tuple[str, str, str]]:
+    rows = await rig.rows(t.audit)
+    return [(row["name"], row["action"], row["data"]) for row in rows if row["action"].startswith("job.")]
+
+
+async def called(control: Control, attempt: str, *known: str) -> list[str]:
+    found = await control.agents.attempt_desired(attempt, 0, False, 0, 0, known)
+    return [] if found is None else [session.id for session in found.sessions]
+
+
+async def until_called(control: Control, attempt: str) -> str:
+    while not (found := await called(control, attempt)):
+        await asyncio.sleep(0)
+    return found[0]
+
+
+# Meeting
+
+
+async def test_an_agent_that_waits_hears_of_a_session_at_once(rig: Rig) -> None:
+    job, runner = await rig.running()
+    control = service(rig)
+    waiting = asyncio.create_task(control.agents.attempt_desired(runner.attempt, 0, False, 0, LONG, ()))
+    await asyncio.sleep(0)
+    entrance = await control.sessions.enter(OWNER, job)
+    line = OneLine()
+
+    async def visit() -> object:
+        async with entrance.session(LS) as agent:
+            return agent
+
+    visiting = asyncio.create_task(visit())
+    told: Any = await asyncio.wait_for(waiting, 5)
+    ((id, at),) = [(session.id, session.at) for session in told.sessions]
+    assert at is None
+    with control.agents.met(runner.attempt, id) as meeting:
+        meeting.came.set_result(line)
+        assert await asyncio.wait_for(visiting, 5) is line
+        assert meeting.over.is_set()
+    assert await called(control, runner.attempt) == []
+
+
+async def test_a_runner_is_told_again_until_it_says_that_it_knows(rig: Rig) -> None:
+    _, runner = await rig.running()
+    control = service(rig)
+    registry = control._parts.sessions
+    visit = replace(VISIT, attempt=runner.attempt)
+    with registry.held("ses-1", visit), registry.held("ses-2", visit):
+        assert await called(control, runner.attempt) == ["ses-1", "ses-2"]
+        assert await called(control, runner.attempt, "ses-1") == ["ses-1", "ses-2"]
+        assert await called(control, runner.attempt, "ses-1", "ses-2") == []
+    assert await called(control, runner.attempt) == []
+
+
+async def test_only_the_first_rank_and_an_agent_that_knows_of_sessions_is_told(rig: Rig) -> None:
+    _, runner = await rig.running()
+    control = service(rig)
+    with control._parts.sessions.held("ses-1", replace(VISIT, attempt=runner.attempt)):
+        assert await control.agents.attempt_desired(runner.attempt, 0, False, 0, 0) is None
+        assert await control.agents.attempt_desired(runner.attempt, 1, False, 0, 0, ()) is None
+
+
+async def test_an_agent_that_does_not_come_is_not_waited_for(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "MEET_SECONDS", 0.01)
+    job, _ = await rig.running()
+    control = service(rig)
+    with pytest.raises(TimedOut, match="did not open the line"):
+        async with (await control.sessions.enter(OWNER, job)).session(LS):
+            raise AssertionError("nobody came")
+    assert not control._parts.sessions._open
+
+
+async def test_a_session_belongs_to_one_attempt_and_is_taken_once(rig: Rig) -> None:
+    registry = Sessions(rig.ports, "http://here")
+    with registry.held("ses-1", VISIT):
+        for attempt, id in (("att-2", "ses-1"), ("att-1", "ses-2")):
+            with pytest.raises(NotFound), registry.met(attempt, id):
+                raise AssertionError("it is not there")
+        with registry.met("att-1", "ses-1") as meeting:
+            meeting.came.set_result(OneLine())
+            with pytest.raises(NotFound), registry.met("att-1", "ses-1"):
+                raise AssertionError("it is taken")
+    with pytest.raises(NotFound), registry.met("att-1", "ses-1"):
+        raise AssertionError("it is over")
+
+
+async def test_an_agent_that_breaks_off_before_it_came_lets_nobody_wait(rig: Rig) -> None:
+    registry = Sessions(rig.ports, "http://here")
+    with registry.held("ses-1", VISIT) as meeting:
+        with registry.met("att-1", "ses-1"):
+            pass
+        with pytest.raises(Unreachable, match="let it go"):
+            await meeting.agent()
+
+
+@pytest.mark.parametrize(
+    ("limit", "other", "where"),
+    [
+        ("MOST_OF_JOB", replace(VISIT, user="usr-2"), "at this job"),
+        ("MOST_OF_USER", replace(VISIT, job="job-2"), "of yours"),
+        ("MOST", replace(VISIT, job="job-2", user="usr-2"), "at this server"),
+    ],
+)
+async def test_sessions_are_bounded(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, limit: str, other: Visit, where: str
+) -> None:
+    monkeypatch.setattr(sessions, limit, 1)
+    registry = Sessions(rig.ports, "http://here")
+    with registry.held("ses-1", VISIT), pytest.raises(TooManyTries, match=where), registry.held("ses-2", other):
+        raise AssertionError("there is no room")
+    with registry.held("ses-3", other):
+        assert registry.called(other.attempt)
+
+
+# A program that has not begun
+
+
+async def starting(rig: Rig, control: Control) -> tuple[str, FakeRunner]:
+    """A job whose machine is up and whose runner gets ready; what it says wakes those who wait at `control`."""
+    job = await rig.submit()
+    await rig.host_up()
+    runner = FakeRunner(control.agents, (await rig.attempt(job)).id)
+    await runner.say(Kind.STAGING, what="preparing")
+    return job, runner
+
+
+async def enters(control: Control, job: str) -> object:
+    async with (await control.sessions.enter(OWNER, job)).session(LS) as agent:
+        return agent
+
+
+async def until_early(control: Control) -> None:
+    while not control._parts.sessions._early:
+        await asyncio.sleep(0)
+
+
+async def test_a_session_waits_until_the_program_has_begun(rig: Rig) -> None:
+    control = service(rig)
+    job, runner = await starting(rig, control)
+    entering = asyncio.create_task(enters(control, job))
+    await until_early(control)
+    assert await called(control, runner.attempt) == [], "the agent has nothing to enter yet"
+    assert await audited(rig) == []
+    await runner.say(Kind.STARTED, pid=77)
+    id = await asyncio.wait_for(until_called(control, runner.attempt), 5)
+    line = OneLine()
+    with control.agents.met(runner.attempt, id) as meeting:
+        meeting.came.set_result(line)
+        assert await asyncio.wait_for(entering, 5) is line
+    assert not control._parts.sessions._early
+
+
+async def test_a_program_that_does_not_begin_is_not_waited_for_for_long(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(s, "BEGIN_SECONDS", 0.01)
+    control = service(rig)
+    job, _ = await starting(rig, control)
+    with pytest.raises(Conflict, match="has not begun") as refused:
+        await enters(control, job)
+    assert "were waited for" in refused.value.why
+    assert not control._parts.sessions._early
+
+
+async def test_a_job_that_ends_while_its_program_is_waited_for(rig: Rig) -> None:
+    control = service(rig)
+    job, runner = await starting(rig, control)
+    entering = asyncio.create_task(enters(control, job))
+    await until_early(control)
+    await runner.end(code=1)
+    with pytest.raises(Conflict, match="has ended: it is failed"):
+        await asyncio.wait_for(entering, 5)
+
+
+async def test_those_who_wait_for_a_program_count_among_the_sessions(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "MOST_OF_JOB", 1)
+    control = service(rig)
+    job, _ = await starting(rig, control)
+    entering = asyncio.create_task(enters(control, job))
+    await until_early(control)
+    with pytest.raises(TooManyTries, match="at this job"):
+        await enters(control, job)
+    entering.cancel()
+    await asyncio.gather(entering, return_exceptions=True)
+    assert not control._parts.sessions._early
+
+
+# Several processes
+
+
+async def test_another_process_says_where_the_session_waits(rig: Rig) -> None:
+    registry = Sessions(rig.ports, "http://here")
+    registry._overheard("session:att-1:ses-9:mch-1:http://[::1]:81/x")
+    assert registry.called("att-1") == [SessionCallView(id="ses-9", at="http://[::1]:81/x")]
+    assert registry.called("att-2") == []
+    rig.clock.move(sessions.MEET_SECONDS + 1)
+    assert registry.called("att-1") == []
+    registry._overheard(None)
+
+
+class Overheard(LocalWakeups):
+    """The wake-ups of a process that another one overhears."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.others: list[Sessions] = []
+
+    def wake(self, topic: str) -> None:
+        super().wake(topic)
+        for other in self.others if topic.startswith("session:") else ():
+            other._overheard(topic)
+
+
+async def test_a_session_asked_for_at_one_process_is_told_by_another(rig: Rig) -> None:
+    wakeups = Overheard()
+    here = Sessions(replace(rig.ports, wakeups=wakeups), "https://here.example:8443/agents")
+    there = Sessions(rig.ports, "https://there.example")
+    wakeups.others = [there]
+    with rig.ports.wakeups.listening("machine:mch-1") as listener, here.held("ses-1", VISIT):
+        assert await listener.wait(SOON), "the runner that waits there is woken"
+        assert there.called("att-1") == [SessionCallView(id="ses-1", at="https://here.example:8443/agents")]
+        with pytest.raises(NotFound), there.met("att-1", "ses-1"):
+            raise AssertionError("it waits elsewhere")
+
+
+async def test_what_others_wait_for_is_bounded(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "MOST_ELSEWHERE", 3)
+    registry = Sessions(rig.ports, "http://here")
+    for number in range(9):
+        registry._overheard(f"session:att-1:ses-{number}:mch-1:http://there")
+    assert len(registry.called("att-1")) == 3
+
+
+# Who may enter
+
+
+async def test_who_may_only_look_may_not_enter(rig: Rig) -> None:
+    job, _ = await rig.running()
+    control = Control(rig.ports, rig.backends, replace(rig.deployment, neighbours=True))
+    assert await control.sessions.enter(somebody(Role.MEMBER), job)
+    for who in (somebody(Role.VIEWER), somebody(Role.MEMBER, scopes=frozenset({Permission.READ}))):
+        with pytest.raises(Forbidden):
+            await control.sessions.enter(who, job)
+    with pytest.raises(NotFound):
+        await control.sessions.enter(replace(somebody(Role.MEMBER), roles={"other": Role.MEMBER}), job)
+
+
+async def test_the_servers_own_computer_is_entered_by_those_who_may_run_there(rig: Rig) -> None:
+    assert rig.backend.capabilities.reach is Reach.LOOPBACK
+    job, _ = await rig.running()
+    control = service(rig)
+    with pytest.raises(RefusedByPolicy, match="several users"):
+        await control.sessions.enter(somebody(Role.MEMBER), job)
+    assert await control.sessions.enter(somebody(Role.MEMBER, admin=True), job)
+
+
+async def test_a_job_that_does_not_run_has_no_entrance(rig: Rig) -> None:
+    control = service(rig)
+    job = await rig.submit()
+    with pytest.raises(Conflict, match="does not run: the job is"):
+        await control.sessions.enter(OWNER, job)
+    await rig.host_up()
+    runner = await rig.runner(job)
+    await runner.end()
+    with pytest.raises(Conflict, match="has ended: it is"):
+        await control.sessions.enter(OWNER, job)
+
+
+async def test_through_the_store_no_line_leads_to_a_job(rig: Rig) -> None:
+    job, _ = await rig.running()
+    deployment = replace(rig.deployment, store_url="/somewhere", channel=Channel.STORE)
+    with pytest.raises(Conflict, match="No line leads") as refused:
+        await Control(rig.ports, rig.backends, deployment).sessions.enter(OWNER, job)
+    assert "agents_url" in refused.value.fix
+
+
+# What is written down
+
+
+async def visit(control: Control, job: str, attempt: str, wanted: s.Opening, who: Identity = OWNER) -> None:
+    entrance = await control.sessions.enter(who, job)
+
+    async def stay() -> None:
+        async with entrance.session(wanted):
+            pass
+
+    staying = asyncio.create_task(stay())
+    with control.agents.met(attempt, await until_called(control, attempt)) as meeting:
+        meeting.came.set_result(OneLine())
+        await asyncio.wait_for(staying, 5)
+
+
+async def test_who_ran_what_is_written_down(rig: Rig) -> None:
+    job, runner = await rig.running()
+    control = service(rig)
+    await visit(control, job, runner.attempt, LS)
+    admin = somebody(Role.MEMBER, admin=True)
+    await visit(control, job, runner.attempt, s.Command(terminal=s.Size()), admin)
+    assert await audited(rig) == [
+        (OWNER.name, "job.exec", '{"command": ["ls", "-l"], "terminal": false}'),
+        ("ada", "job.exec", '{"command": [], "terminal": true}'),
+    ]
+
+
+async def test_a_long_command_is_written_down_as_far_as_it_goes(rig: Rig) -> None:
+    job, runner = await rig.running()
+    await visit(service(rig), job, runner.attempt, s.Command(("x" * 9000, "y", "\udc80")))
+    ((_, _, data),) = await audited(rig)
+    assert MAX_NOTED < len(data) < MAX_NOTED + 100
+
+
+async def test_of_many_connections_the_first_is_written_down(rig: Rig) -> None:
+    job, runner = await rig.running()
+    control = service(rig)
+    for port in (8888, 8888, 9999):
+        await visit(control, job, runner.attempt, s.Connection(port))
+    rig.clock.move(NOTED_AGAIN_SECONDS + 1)
+    await visit(control, job, runner.attempt, s.Connection(8888))
+    await visit(control, job, runner.attempt, s.Ports())
+    assert [data for _, _, data in await audited(rig)] == ['{"port": 8888}', '{"port": 9999}', '{"port": 8888}']

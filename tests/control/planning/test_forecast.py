@@ -1,0 +1,302 @@
+"""Every job is planned once it is submitted, and nobody waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import create_engine, text
+from tests.control.clouds import FakeCloud
+from tests.control.planning.test_accuracy import REAL, RUN, bundled, items, plan, planned, submitted
+from tests.control.world import FakeRunner, Rig, give_back, job_spec, make_rig, other_worker, pieces, service, sha
+
+from crucible.control.control_plane import Control
+from crucible.control.db import schema as t
+from crucible.control.jobs.views import iso
+from crucible.control.planning.forecast import DUE, LANE, MAX_OFFERS, MAX_TEXT, MAX_TRIES, RETRY_SECONDS
+from crucible.core.lifecycle import JobState
+from crucible.core.people import OWNER
+from crucible.core.resources import GiB
+from crucible.wire.messages import Kind
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+    rig = await make_rig(tmp_path, FakeCloud(capabilities=REAL))
+    yield rig
+    await give_back(rig.ports.db)
+
+
+@pytest.fixture
+def control(rig: Rig) -> Control:
+    return service(rig)
+
+
+async def stored(rig: Rig, job: str) -> Any:
+    return (await service(rig).jobs.details(OWNER, job)).plan
+
+
+async def test_a_job_is_predicted_as_its_plan_would_have(rig: Rig) -> None:
+    before = await plan(rig, command=("python", "main.py"))
+    job = await rig.submit(command=RUN, backend="local", bundle=await bundled(rig))
+    await rig.parts.forecasts.round()
+    assert await stored(rig, job) is None, "nobody waits for it"
+    await planned(rig)
+    (item,) = await items(rig)
+    assert (item["job"], item["backend"], item["why_not"]) == (job, "local", "it has not ended")
+    assert item["predicted_seconds"] == before["chosen"]["seconds"]
+
+
+async def test_the_plan_is_kept_with_what_was_recommended_and_rejected(rig: Rig) -> None:
+    before = await plan(rig, command=("python", "main.py"))
+    found = await stored(rig, await submitted(rig))
+    assert found is not None
+    assert (found.why, found.offers_count) == (None, 1)
+    assert found.chosen is not None
+    assert found.chosen.seconds == before["chosen"]["seconds"]
+    assert found.offers == (found.chosen,)
+    assert found.made_at is not None
+    assert {offer.backend: offer.why for offer in found.rejected} == {
+        "cloud": "is not at local, and nothing else may run it"
+    }
+
+
+OFFER = {
+    "backend": "local",
+    "region": "here",
+    "instance_type": "this computer",
+    "capacity": {
+        "cpus": 4.0, "memory_bytes": 16 * GiB, "gpus": [0, 1], "gpu_memory_bytes": 8 * GiB, "gpu_name": "T4",
+    },
+    "market": "on_demand",
+    "rate_micros_per_hour": 0,
+    "billing": {"granularity": 1, "minimum": 0},
+    "availability": "available",
+    "wait_seconds": 0.0,
+    "startup_seconds": 0.0,
+    "dated": "",
+    "runnable": True,
+    "why": None,
+    "hourly_usd": 0.0,
+    "total_micros": None,
+    "total_usd": None,
+    "eta_seconds": None,
+    "seconds": None,
+    "transfer_seconds": 0.0,
+    "lost_seconds": None,
+    "machine_micros": None,
+    "egress_micros": 0,
+    "storage_micros": None,
+    "confidence": "low",
+    "score": 1.0,
+    "ceiling_micros_per_hour": 0,
+    "fit": "no GPU needed",
+    "pros": ["free", "starts within a minute"],
+    "cons": ["nobody knows how long it takes, so the price is by the hour"],
+    "simulated": False,
+    "most_micros": 0,
+    "paid_seconds": None,
+}  # fmt: skip
+REJECTED = {
+    "backend": "cloud",
+    "region": "north-1",
+    "instance_type": "sim.small",
+    "capacity": {"cpus": 2.0, "memory_bytes": 4 * GiB, "gpus": [], "gpu_memory_bytes": 0, "gpu_name": ""},
+    "market": "on_demand",
+    "rate_micros_per_hour": 900_000,
+    "billing": {"granularity": 1, "minimum": 0},
+    "availability": "available",
+    "wait_seconds": 0.0,
+    "startup_seconds": 30.0,
+    "dated": "",
+    "runnable": True,
+    "why": "is not at local, and nothing else may run it",
+    "alike": 6,
+}
+DOCUMENT = {
+    "learned": None,
+    "why": None,
+    "offers": [OFFER],
+    "offers_count": 1,
+    "rejected": [REJECTED],
+    "rejected_count": 6,
+    "chosen": OFFER,
+}
+"""As every version has stored it."""
+
+
+async def test_the_stored_document_keeps_its_keys_and_values(rig: Rig) -> None:
+    job = await submitted(rig, backend="local", bundle=None)
+    (row,) = await rig.rows(t.plans)
+    assert json.loads(row["document"]) == DOCUMENT
+    shown = json.loads((await stored(rig, job)).model_dump_json())
+    assert shown == {**DOCUMENT, "made_at": iso(row["made_at"])}
+
+
+async def test_a_document_that_says_less_or_more_is_read_too(rig: Rig) -> None:
+    job = await submitted(rig, backend="local", bundle=None)
+    less = {name: value for name, value in OFFER.items() if name not in ("ceiling_micros_per_hour", "paid_seconds")}
+    document = json.dumps({"why": None, "chosen": less, "offers": [less], "offers_count": 1, "newer": 7})
+    await rig.ports.db.write(lambda conn: conn.execute(t.plans.update().values(document=document)))
+    found = await stored(rig, job)
+    assert (found.chosen.instance_type, found.chosen.paid_seconds, found.rejected) == ("this computer", None, ())
+    assert found.as_json()["newer"] == 7
+
+
+async def test_it_stays_as_it_was_said(rig: Rig) -> None:
+    job = await submitted(rig)
+    found = await stored(rig, job)
+    await rig.place()
+    await rig.host_up()
+    runner = FakeRunner(rig.agents, (await rig.attempt(job)).id)
+    await runner.say(Kind.STARTED, pid=7)
+    rig.clock.time += 5000
+    await runner.end()
+    await planned(rig)
+    assert await stored(rig, job) == found
+
+
+async def test_what_it_took_teaches(rig: Rig, control: Control) -> None:
+    job = await submitted(rig)
+    await rig.place()
+    await rig.host_up()
+    runner = FakeRunner(control.agents, (await rig.attempt(job)).id)
+    await runner.say(Kind.STARTED, pid=7)
+    rig.clock.time += 5000
+    await runner.end()
+    (item,) = await items(rig)
+    assert (item["took_seconds"], item["why_not"]) == (5000.0, None)
+    learned = (await plan(rig, command=("python", "main.py")))["learned"]
+    assert (learned["jobs"], learned["same_program"]) == (1, 1), "a plan's text and a bundle are the same program"
+
+
+async def test_a_full_backend_is_predicted_for_too(rig: Rig) -> None:
+    jobs = [await submitted(rig, name=f"number {number}") for number in range(3)]
+    assert sorted(item["job"] for item in await items(rig)) == sorted(jobs)
+
+
+async def test_a_rerun_and_many_at_once_are_planned(rig: Rig, control: Control) -> None:
+    bundle = await bundled(rig)
+    spec = job_spec(command=RUN, backend="local", bundle=bundle)
+    first = (await control.jobs.submit(OWNER, spec, None)).view.id
+    again = await control.jobs.rerun(OWNER, first, None)
+    many = await control.jobs.submit_many(
+        OWNER, [(spec, "key-1"), (spec, "key-1"), (spec.model_copy(update={"tier": "x"}), None)]
+    )
+    await planned(rig)
+    ids = {first, again.view.id, many[0].view.id}  # type: ignore[union-attr]
+    assert {item["job"] for item in await items(rig)} == ids
+
+
+async def test_a_job_that_ended_before_it_was_planned_is_not_planned(rig: Rig, control: Control) -> None:
+    job = await rig.submit(command=RUN, bundle=await bundled(rig))
+    await control.jobs.cancel(OWNER, job)
+    await rig.listen(600)
+    assert JobState((await rig.world(job)).job.state).terminal
+    await planned(rig)
+    assert (await stored(rig, job), await rig.count(t.predictions)) == (None, 0)
+
+
+async def test_a_job_that_ends_while_it_is_planned_keeps_no_plan(rig: Rig, control: Control) -> None:
+    job = await rig.submit(command=RUN, bundle=await bundled(rig))
+    await control.jobs.cancel(OWNER, job)
+    await rig.listen(600)
+    await rig.parts.forecasts._plan(job, (await rig.world(job)).job.spec)
+    assert (await stored(rig, job), await rig.count(t.predictions)) == (None, 0)
+
+
+@pytest.mark.parametrize("code", ["print(1)", "import (", ""])
+async def test_a_program_of_which_nothing_can_be_said(rig: Rig, code: str) -> None:
+    job = await submitted(rig, bundle=await bundled(rig, code))
+    assert await rig.count(t.predictions) == 0
+    assert (await stored(rig, job)).chosen.seconds is None
+
+
+async def test_a_bundle_that_is_none_harms_nobody(rig: Rig, control: Control) -> None:
+    await control.bundles.put(OWNER, sha(b"no archive"), pieces(b"no archive"))
+    await submitted(rig, bundle=sha(b"no archive"))
+    job = await submitted(rig)
+    assert [item["job"] for item in await items(rig)] == [job]
+
+
+async def test_long_wishes_do_not_make_a_long_plan(rig: Rig) -> None:
+    wishes = ("north", *(f"{n}{'x' * 4000}" for n in range(63)))
+    found = await stored(rig, await submitted(rig, backend="cloud", regions=wishes, bundle=None))
+    assert max(len(offer.why) for offer in found.rejected) == MAX_TEXT
+    assert len(found.rejected) <= MAX_OFFERS
+    assert len(found.model_dump_json()) < 10_000
+
+
+async def test_another_server_plans_what_one_that_died_has_left(rig: Rig) -> None:
+    job = await rig.submit(command=RUN, bundle=await bundled(rig))
+    restarted = await other_worker(rig, "w2")
+    await planned(restarted)
+    assert [item["job"] for item in await items(rig)] == [job]
+
+
+async def test_a_try_that_did_not_end_is_made_again_and_only_so_often(rig: Rig) -> None:
+    """The server may have died of it."""
+    rig.calls.hanging.add(LANE)
+    job = await rig.submit(command=RUN, bundle=await bundled(rig))
+    for tries in range(1, MAX_TRIES):
+        await planned(rig)
+        (row,) = await rig.rows(t.plans)
+        assert (row["tries"], row["due_at"]) == (tries, rig.clock.now() + RETRY_SECONDS)
+        rig.clock.time += RETRY_SECONDS
+    await planned(rig)
+    (row,) = await rig.rows(t.plans)
+    assert (row["tries"], row["due_at"], await stored(rig, job)) == (MAX_TRIES, None, None)
+
+
+async def test_a_try_that_fails_once_is_made_again(rig: Rig) -> None:
+    rig.calls.hanging.add(LANE)
+    job = await submitted(rig)
+    assert await stored(rig, job) is None
+    rig.calls.hanging.clear()
+    rig.clock.time += RETRY_SECONDS
+    await planned(rig)
+    assert [item["job"] for item in await items(rig)] == [job]
+
+
+async def test_of_two_servers_one_plans_a_job(rig: Rig) -> None:
+    twin = await other_worker(rig, "w2")
+    await rig.submit(command=RUN, bundle=await bundled(rig))
+    rig.clock.time += 10
+    rig.calls.lanes.clear()
+    await asyncio.gather(rig.parts.forecasts.round(), twin.parts.forecasts.round())
+    assert rig.calls.lanes.count(LANE) == 1
+    assert await rig.count(t.predictions) == 1
+
+
+async def test_one_that_is_late_does_not_replace_the_plan(rig: Rig) -> None:
+    twin = await other_worker(rig, "w2")
+    job = await submitted(rig)
+    before = await stored(rig, job)
+    rig.clock.time += 10
+    await twin.parts.forecasts._plan(job, (await rig.world(job)).job.spec)
+    assert await stored(rig, job) == before
+    assert await rig.count(t.predictions) == 1
+
+
+async def test_a_server_plans_for_the_backends_that_it_has(rig: Rig, tmp_path: Path) -> None:
+    job = await rig.submit(command=RUN, backend="cloud", bundle=await bundled(rig))
+    rig.clock.time += 10
+    lone = Control(rig.ports, {"local": rig.backend}, rig.deployment)
+    await lone._parts.forecasts.round()
+    assert await stored(rig, job) is None
+    await planned(rig)
+    assert (await stored(rig, job)).chosen.backend == "cloud"
+
+
+def test_what_is_due_is_found_among_what_is_due() -> None:
+    """Not through every job of a backend."""
+    engine = create_engine("sqlite://")
+    t.metadata.create_all(engine)
+    with engine.connect() as conn:
+        query = DUE.params(backends=["local"]).compile(engine, compile_kwargs={"literal_binds": True})
+        steps = [row[3] for row in conn.execute(text(f"EXPLAIN QUERY PLAN {query}"))]
+    assert steps[0] == "SEARCH plans USING INDEX ix_plans_due_at (due_at>?)"

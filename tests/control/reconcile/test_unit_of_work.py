@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+import pytest
+from sqlalchemy import Connection
+from tests.control.world import Rig, job_spec
+
+from crucible.control.db import schema as t
+from crucible.control.reconcile import repository
+from crucible.control.reconcile.repository import Stale
+from crucible.control.reconcile.unit_of_work import TRIES, Unit, Writer
+from crucible.control.runtime.system_ports import LocalWakeups
+from crucible.control.telemetry.feed import Feed, Hint
+from crucible.core.lifecycle import Step, World
+from crucible.core.lifecycle.facts import CancelRequested, Heard, Waits
+
+T = TypeVar("T")
+
+
+@dataclass
+class Watched:
+    """A database and wake-ups that note in which order things happen."""
+
+    rig: Rig
+    happened: list[str] = field(default_factory=list)
+
+    async def write(self, fn: Callable[[Connection], T]) -> T:
+        result = await self.rig.ports.db.write(fn)
+        self.happened.append("commit")
+        return result
+
+    async def read(self, fn: Callable[[Connection], T]) -> T:
+        return await self.rig.ports.db.read(fn)
+
+    async def close(self) -> None:
+        await self.rig.ports.db.close()
+
+    def writer(self) -> Writer:
+        return Writer(replace(self.rig.ports, db=self, wakeups=Told(self.happened)), Feed())
+
+
+class Told(LocalWakeups):
+    def __init__(self, happened: list[str]) -> None:
+        super().__init__()
+        self.happened = happened
+
+    def wake(self, topic: str) -> None:
+        self.happened.append(topic.partition(":")[0])
+
+
+def load(unit: Unit, job: str) -> World:
+    world = repository.load_world(unit.conn, job)
+    assert world is not None
+    return world
+
+
+async def test_a_stale_decision_is_made_again_on_what_is_true_now(rig: Rig) -> None:
+    job = await rig.submit()
+    outdated = [await rig.world(job)]
+    await rig.writer.write(lambda unit: unit.advance(load(unit, job), CancelRequested()))
+    seen: list[str] = []
+
+    def decide(unit: Unit) -> None:
+        world = outdated.pop() if outdated else load(unit, job)
+        seen.append(world.job.desired.value)
+        unit.save(world, _noted(world))
+
+    await rig.writer.write(decide)
+    assert seen == ["run", "cancel"]
+    assert (await rig.world(job)).job.detail == "noted"
+
+
+async def test_a_decision_that_stays_stale_gives_up(rig: Rig) -> None:
+    job = await rig.submit()
+    old = await rig.world(job)
+    await rig.writer.write(lambda unit: unit.advance(load(unit, job), CancelRequested()))
+    tries: list[int] = []
+
+    def decide(unit: Unit) -> None:
+        tries.append(1)
+        unit.save(old, _noted(old))
+
+    with pytest.raises(Stale):
+        await rig.writer.write(decide)
+    assert len(tries) == TRIES
+
+
+async def test_nobody_is_woken_before_the_commit(rig: Rig) -> None:
+    watched = Watched(rig)
+    await watched.writer().write(lambda unit: rig.submitter.store(unit, job_spec(), None))
+    assert watched.happened == ["commit", "machine", "effects"]
+
+
+async def test_effects_are_announced_only_when_there_are_some(rig: Rig) -> None:
+    await rig.submit()
+    watched = Watched(rig)
+    await watched.writer().write(lambda unit: rig.submitter.store(unit, job_spec(), None))
+    assert watched.happened == ["commit", "machine"], "the second job goes to the machine that is there"
+
+
+async def test_a_function_that_raises_announces_and_stores_nothing(rig: Rig) -> None:
+    watched = Watched(rig)
+
+    def broken(unit: Unit) -> None:
+        rig.submitter.store(unit, job_spec(), None)
+        raise RuntimeError("after everything was written")
+
+    with rig.feed.watch(None) as watch:
+        with pytest.raises(RuntimeError):
+            await watched.writer().write(broken)
+        assert await watch.changed(0) == set()
+    assert watched.happened == []
+    assert await rig.rows(t.jobs) == await rig.rows(t.machines) == await rig.rows(t.events) == []
+
+
+async def test_watchers_of_the_job_hear_of_its_events(rig: Rig) -> None:
+    job = await rig.submit()
+    other = await rig.submit()
+    with rig.feed.watch(job) as mine, rig.feed.watch(other) as others, rig.feed.watch(None) as everything:
+        await rig.writer.write(lambda unit: unit.advance(load(unit, job), CancelRequested()))
+        assert await mine.changed(0) == await everything.changed(0) == {Hint.EVENT}
+        assert await others.changed(0) == set()
+
+
+async def test_what_changes_nothing_wakes_nobody(rig: Rig) -> None:
+    job = await rig.submit()
+    await rig.writer.write(lambda unit: unit.advance(load(unit, job), CancelRequested()))
+    before = await rig.world(job)
+    with rig.feed.watch(job) as mine, rig.feed.watch(None) as everything:
+        await rig.writer.write(lambda unit: unit.advance(load(unit, job), Waits("for nothing")))
+        assert await mine.changed(0) == await everything.changed(0) == set()
+    assert await rig.world(job) == before
+
+
+async def test_any_change_of_a_job_is_a_reason_to_look(rig: Rig) -> None:
+    job = await rig.submit()
+    attempt = (await rig.attempt(job)).id
+    with rig.feed.watch(job) as watch:
+        await rig.writer.write(lambda unit: unit.advance(load(unit, job), Heard(attempt)))
+        assert await watch.changed(0) == {Hint.EVENT}
+
+
+async def test_facts_are_applied_in_order_at_one_instant(rig: Rig) -> None:
+    job = await rig.submit(cpus=4)
+    waiting = await rig.submit(cpus=4)
+    after = await rig.writer.write(
+        lambda unit: unit.advance(load(unit, waiting), Waits("a"), Waits("b"), CancelRequested())
+    )
+    assert after == await rig.world(waiting)
+    assert after.job.ended_at == rig.clock.now()
+    assert (await rig.world(job)).live is not None
+
+
+def _noted(world: World) -> Step:
+    return Step(world.with_job(detail="noted"))

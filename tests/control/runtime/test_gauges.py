@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from sqlalchemy import Connection, text
+from tests.control.world import Rig, service
+
+from crucible.backends.base import LaunchRefused
+from crucible.control.control_plane import Control
+from crucible.control.db.timed import TimedDb
+from crucible.control.runtime import gauges
+from crucible.control.runtime.gauges import Stored
+from crucible.core.people import OWNER
+
+
+async def stored(rig: Rig) -> Stored:
+    return await rig.read(lambda conn: gauges.stored(conn, rig.clock.now()))
+
+
+async def test_an_empty_service_has_zeros(rig: Rig) -> None:
+    nothing = Stored(jobs={"queued": 0, "running": 0}, queue=0, machines={}, agents=0, hooks_waiting=0)
+    assert await stored(rig) == nothing
+
+
+async def test_jobs_machines_and_agents_are_counted(rig: Rig) -> None:
+    _job, runner = await rig.running(cpus=4.0)
+    await rig.submit(cpus=4.0)
+    await rig.submit(cpus=4.0)
+    found = await stored(rig)
+    assert (found.jobs, found.queue) == ({"queued": 2, "running": 1}, 2)
+    assert found.machines == {("local", "up"): 1}
+    await rig.reconciler.round()
+    assert (await stored(rig)).agents == 1
+    rig.clock.move(gauges.AGENT_SECONDS + 1)
+    assert (await stored(rig)).agents == 0
+    await runner.end()
+    names = ("submitted", "placed", "retrying", "completed", "failed", "cancelled")
+    assert [rig.writer.counted[name] for name in names] == [3, 2, 0, 1, 0, 0]
+    assert rig.performer.launches == {("local", "made"): 1}
+
+
+async def test_a_launch_that_was_refused_is_told_apart(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_given: object) -> None:
+        raise LaunchRefused("No quota.")
+
+    monkeypatch.setattr(rig.backend, "launch", refuse)
+    await rig.submit()
+    await rig.performer.perform_due()
+    assert rig.performer.launches == {("local", "refused"): 1}
+
+
+async def test_write_times_are_there_where_they_are_measured(rig: Rig) -> None:
+    assert (await service(rig).maintenance.gauges(OWNER)).writes is None
+    timed = TimedDb(rig.ports.db, rig.clock)
+    control = Control(replace(rig.ports, db=timed), rig.backends, rig.deployment)
+    await timed.write(lambda conn: None)
+    found = (await control.maintenance.gauges(OWNER)).writes
+    assert found is not None
+    assert found.counts[-1] == 1
+    assert len(found.counts) == len(found.bounds) + 1
+
+
+async def test_no_job_that_ended_is_looked_at(rig: Rig) -> None:
+    """What is asked of jobs and machines is asked of an index, by state."""
+
+    def plan(conn: Connection) -> list[str]:
+        if conn.dialect.name != "sqlite":
+            pytest.skip("a small table is always scanned there")
+        found = []
+        for statement in (gauges._JOBS, gauges._MACHINES, gauges._AGENTS):
+            clause = statement._clause.params(since=1.0).compile(conn, compile_kwargs={"literal_binds": True})  # type: ignore[union-attr]
+            found += [str(row[-1]) for row in conn.execute(text(f"EXPLAIN QUERY PLAN {clause}"))]
+        return found
+
+    steps = [step for step in await rig.read(plan) if "SCAN" in step or "SEARCH" in step]
+    assert len(steps) == 3
+    assert all("USING" in step and "INDEX ix_" in step and "state=" in step for step in steps), steps

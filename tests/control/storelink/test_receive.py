@@ -1,0 +1,265 @@
+"""What lies in a mailbox is believed only as far as it proves itself, and counts once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.control.storelink.world import Mailroom, StoreRunner
+
+from crucible.agent.channel import Unreachable
+from crucible.control.db import schema as t
+from crucible.control.storelink import receive
+from crucible.storage import Store, Stored, StoreFull
+from crucible.wire.mailbox import MAX_OUTSTANDING, segment_name
+from crucible.wire.messages import MAX_BATCH_BYTES, Batch, Kind, Message, encode_batch
+
+LIFE = "0" * 24
+
+
+class Full:
+    """A store without room for what jobs keep."""
+
+    def __init__(self, inner: Store) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def adopt(self, key: str, path: Path, sha256: str) -> Stored:
+        raise StoreFull("There is no room left.")
+
+
+async def _running(mailroom: Mailroom) -> tuple[str, StoreRunner, Path]:
+    job, machine, _ = await mailroom.host_up()
+    return job, await mailroom.runner(job), mailroom.box(machine)
+
+
+async def _acked(mailroom: Mailroom) -> int:
+    (slot,) = await mailroom.rig.rows(t.slots)
+    return int(slot["acked"])
+
+
+def _plant(box: Path, runner: StoreRunner, data: bytes, n: int = 1) -> Path:
+    path = box / segment_name(runner.party.name, LIFE, n)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"not a batch",
+        b"\xff\x00" * 100,
+        json.dumps({"v": 1, "messages": []}).encode(),
+        encode_batch(Batch("att_other", 0, (Message(1, Kind.ENDED, 0.0, {}),)), b"a guessed secret"),
+        b"x" * (MAX_BATCH_BYTES + 1),
+    ],
+    ids=["empty", "text", "binary", "unsigned", "wrong signature", "huge"],
+)
+async def test_foreign_objects_are_passed_over(mailroom: Mailroom, data: bytes) -> None:
+    _, runner, box = await _running(mailroom)
+    planted = _plant(box, runner, data)
+    await mailroom.link.round()
+    assert await _acked(mailroom) == 0
+    runner.say(Kind.STARTED, pid=77)
+    await mailroom.link.round()
+    assert await _acked(mailroom) == 1
+    assert planted.exists(), "what is not ours is not ours to delete"
+
+
+async def test_strange_names_are_passed_over(mailroom: Mailroom) -> None:
+    _, runner, box = await _running(mailroom)
+    runner.say(Kind.STARTED, pid=77)
+    up = box / f"parties/{runner.party.name}/up"
+    for name in ("00000001", "..", "a b", f"{LIFE}-1", f"{LIFE}-00000001x"):
+        if name != "..":
+            (up / name).write_bytes(b"x")
+    (box / "parties/nobody.x").mkdir()
+    (box / "parties/nobody.x/alive").write_bytes(b"x")
+    (box / "parties/att_unknown.0/up").mkdir(parents=True)
+    (box / "parties/att_unknown.0/up" / f"{LIFE}-00000001").write_bytes(b"x")
+    await mailroom.link.round()
+    assert await _acked(mailroom) == 1
+
+
+async def test_many_foreign_objects_do_not_keep_ours_from_being_read(mailroom: Mailroom) -> None:
+    _, runner, box = await _running(mailroom)
+    for n in range(100):
+        _plant(box, runner, b"x", n)
+    runner.say(Kind.STARTED, pid=77)
+    for _ in range(3):
+        await mailroom.link.round()
+    assert await _acked(mailroom) == 1
+
+
+async def test_a_batch_that_is_put_back_counts_once(mailroom: Mailroom) -> None:
+    _, runner, box = await _running(mailroom)
+    runner.say(Kind.NOTE, text="once")
+    (path,) = (box / f"parties/{runner.party.name}/up").iterdir()
+    raw = path.read_bytes()
+    await mailroom.link.round()
+    _plant(box, runner, raw)
+    await mailroom.link.round()
+    notes = [row for row in await mailroom.rig.rows(t.events) if row["type"] == "note"]
+    assert len(notes) == 1
+    assert not (box / segment_name(runner.party.name, LIFE, 1)).exists()
+
+
+async def test_a_batch_after_a_gap_waits(mailroom: Mailroom) -> None:
+    _, runner, _ = await _running(mailroom)
+    first, second = runner.message(Kind.STAGING, what="a"), runner.message(Kind.STAGING, what="b")
+    runner.channel.send([second])
+    await mailroom.link.round()
+    assert await _acked(mailroom) == 0
+    runner.channel.send([first])
+    await mailroom.link.round()
+    assert await _acked(mailroom) == 2
+
+
+async def test_a_successor_that_says_more_is_understood(mailroom: Mailroom) -> None:
+    """A runner died before it wrote down what it had sent; the next one sends that again, with more."""
+    job, runner, _ = await _running(mailroom)
+    messages = [runner.message(Kind.NOTE, text=str(n)) for n in range(5)]
+    runner.channel.send(messages[:2])
+    successor = await mailroom.runner(job)
+    successor.channel.send(messages[:4])
+    await mailroom.link.round()
+    assert await _acked(mailroom) == 4
+    successor.channel.send(messages[4:])
+    await mailroom.link.round()
+    notes = [json.loads(row["data"])["text"] for row in await mailroom.rig.rows(t.events) if row["type"] == "note"]
+    assert notes == ["0", "1", "2", "3", "4"]
+
+
+async def test_what_is_announced_is_waited_for(mailroom: Mailroom) -> None:
+    _, runner, box = await _running(mailroom)
+    runner.artifact("model.bin", b"weights")
+    (blob,) = (box / f"parties/{runner.party.name}/blobs").iterdir()
+    away = box.parent / "away"
+    os.rename(blob, away)
+    await mailroom.link.round()
+    assert await _acked(mailroom) == 0
+    os.rename(away, blob)
+    await mailroom.link.round()
+    assert await _acked(mailroom) == 1
+    assert not blob.exists()
+
+
+@pytest.mark.parametrize("harm", ["gone", "changed"])
+async def test_what_is_lost_in_the_store_is_said_and_does_not_hold_up_the_rest(mailroom: Mailroom, harm: str) -> None:
+    _, runner, box = await _running(mailroom)
+    runner.artifact("model.bin", b"weights")
+    runner.say(Kind.EXITED, code=0, cause="exit")
+    runner.say(Kind.ENDED)
+    (blob,) = (box / f"parties/{runner.party.name}/blobs").iterdir()
+    blob.unlink()
+    if harm == "changed":
+        blob.write_bytes(b"other weights")
+    await mailroom.link.round()
+    mailroom.rig.clock.move(61.0)
+    await mailroom.link.round()
+    assert await _acked(mailroom) == 3
+    assert await mailroom.rig.rows(t.artifacts) == []
+    notes = [json.loads(row["data"])["text"] for row in await mailroom.rig.rows(t.events) if row["type"] == "note"]
+    assert notes == ["model.bin is not kept: it was lost in the store, or changed there"]
+
+
+async def test_an_output_that_no_store_can_hold_is_said(mailroom: Mailroom) -> None:
+    _, runner, _ = await _running(mailroom)
+    name = "/".join(["x" * 200] * 5)
+    runner.artifact(name, b"weights")
+    await mailroom.link.round()
+    assert await _acked(mailroom) == 1
+    (note,) = [json.loads(row["data"])["text"] for row in await mailroom.rig.rows(t.events) if row["type"] == "note"]
+    assert "is not kept" in note
+
+
+async def test_a_store_that_is_full_delays_the_mail_and_nothing_else(mailroom: Mailroom) -> None:
+    _, runner, _ = await _running(mailroom)
+    full = await mailroom.restart(Full(mailroom.rig.ports.store))
+    runner.artifact("model.bin", b"weights")
+    runner.beat()
+    await full.link.round()
+    assert await _acked(mailroom) == 0
+    assert runner.party.look() is not None, "the runner is answered"
+    await mailroom.link.round()
+    assert await _acked(mailroom) == 1
+
+
+async def test_a_large_output_does_not_hold_up_the_round(mailroom: Mailroom, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, runner, _ = await _running(mailroom)
+    monkeypatch.setattr(receive, "PATIENCE", 0.01)
+    may_go_on = asyncio.Event()
+    put = mailroom.rig.agents.put_artifact
+
+    async def slow(*args: Any) -> None:
+        await may_go_on.wait()
+        await put(*args)
+
+    monkeypatch.setattr(mailroom.rig.agents, "put_artifact", slow)
+    runner.artifact("model.bin", b"weights")
+    runner.beat()
+    for _ in range(2):
+        await mailroom.link.round()
+    assert await _acked(mailroom) == 0
+    assert runner.party.look() is not None, "the runner is answered"
+    may_go_on.set()
+    async with asyncio.timeout(10):
+        while await _acked(mailroom) == 0:
+            await mailroom.link.round()
+    await mailroom.link.stop()
+
+
+async def test_two_outputs_of_the_same_content_both_arrive(mailroom: Mailroom) -> None:
+    _, runner, _ = await _running(mailroom)
+    runner.artifact("a", b"same")
+    await mailroom.link.round()
+    runner.artifact("b", b"same")
+    runner.artifact("c", b"same")
+    await mailroom.link.round()
+    assert [row["path"] for row in await mailroom.rig.rows(t.artifacts)] == ["a", "b", "c"]
+
+
+async def test_an_output_that_is_told_twice_is_fine(mailroom: Mailroom) -> None:
+    _, runner, _ = await _running(mailroom)
+    runner.artifact("a", b"same")
+    await mailroom.link.round()
+    (row,) = await mailroom.rig.rows(t.artifacts)
+    runner.say(Kind.ARTIFACT, path="a", size=4, sha256=row["sha256"])
+    await mailroom.link.round()
+    assert await _acked(mailroom) == 2
+
+
+async def test_messages_that_make_no_sense_are_noted(mailroom: Mailroom) -> None:
+    _, runner, _ = await _running(mailroom)
+    runner.say(Kind.ARTIFACT, path="../../etc/passwd", size=1, sha256="0" * 64)
+    runner.say(Kind.LOG, n="x")
+    runner.say(Kind.CHECKPOINT, sha256=7)
+    runner.say(Kind.LOG, n=-1, start=0, end=1, lines=1, sha256="0" * 64)
+    await mailroom.link.round()
+    assert await _acked(mailroom) == 4
+    assert await mailroom.rig.rows(t.artifacts) == []
+
+
+async def test_a_runner_waits_when_nobody_takes_its_batches_in(mailroom: Mailroom) -> None:
+    _, runner, _ = await _running(mailroom)
+    runner.beat()
+    for n in range(MAX_OUTSTANDING):
+        runner.say(Kind.NOTE, text=str(n))
+    with pytest.raises(Unreachable, match="taken in"):
+        runner.say(Kind.NOTE, text="one too many")
+    runner.n -= 1
+    for _ in range(2):
+        await mailroom.link.round()
+    runner.beat()
+    await mailroom.link.round()
+    runner.say(Kind.NOTE, text="now")
+    await mailroom.link.round()
+    assert await _acked(mailroom) == MAX_OUTSTANDING + 1

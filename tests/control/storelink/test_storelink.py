@@ -1,0 +1,372 @@
+"""A control plane that no agent can reach drives jobs all the same."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.control.storelink.world import FakeHost, Mailroom, make_mailroom
+from tests.control.world import give_back, pieces, secret, sha
+
+from crucible.agent.channel import AttemptWish, ClaimedByAnother, Gone, Refused
+from crucible.agent.link import Unreachable
+from crucible.control.db import schema as t
+from crucible.control.machines.pools import release_idle
+from crucible.control.reconcile import repository
+from crucible.control.reconcile.unit_of_work import Unit
+from crucible.core.lifecycle import MachineState
+from crucible.core.lifecycle import facts as f
+from crucible.core.people import OWNER
+from crucible.core.secret import Secret
+from crucible.storage import Store
+from crucible.wire.desired import Desired
+from crucible.wire.mailbox import decode_down, down_name, mailbox, runner_key
+from crucible.wire.messages import Kind
+
+
+async def test_a_job_runs_to_its_end(mailroom: Mailroom) -> None:
+    job, machine, host = await mailroom.host_up()
+    assert (await mailroom.rig.machine(machine)).state is MachineState.UP
+    host.line.ask(0, 25.0, '{"cpus": 4}')
+    desired = await mailroom.while_serving(lambda: _document(host))
+    (assignment,) = desired.assignments
+    runner = await mailroom.runner(job)
+    assert assignment.attempt == runner.attempt
+    runner.whole_life()
+    await mailroom.link.round()
+    view = await _job(mailroom, job)
+    assert (view["state"], view["reason"]) == ("completed", "completed")
+    page = await mailroom.rig.logs.page(job, None, 0, 100, None)
+    assert page.data == b"one\ntwo\n"
+    (artifact,) = await mailroom.rig.rows(t.artifacts)
+    assert (artifact["path"], artifact["sha256"]) == ("model.bin", sha(b"weights"))
+    (checkpoint,) = await mailroom.rig.rows(t.checkpoints)
+    assert (checkpoint["step"], checkpoint["sha256"]) == (1, sha(b"state"))
+
+
+async def test_nothing_that_was_taken_in_stays(mailroom: Mailroom) -> None:
+    job, machine, _ = await mailroom.host_up()
+    runner = await mailroom.runner(job)
+    runner.whole_life()
+    runner.beat()
+    await mailroom.link.round()
+    left = mailroom.files(machine)
+    assert not any("/up/" in name or "/blobs/" in name for name in left)
+    mailroom.rig.clock.move(61.0)
+    await mailroom.link.round()
+    assert mailroom.files(machine) == {"claim", "parties/host/alive", "parties/host/down"}
+
+
+async def test_of_two_hosts_one_is_granted(mailroom: Mailroom) -> None:
+    _, machine, winner = await mailroom.host_up()
+    loser = mailroom.host(machine)
+    with pytest.raises(ClaimedByAnother):
+        await mailroom.while_serving(lambda: loser.line.claim("", "i-2"))
+    assert (await mailroom.rig.machine(machine)).claimed_by == "i-1"
+    assert await mailroom.while_serving(lambda: winner.line.claim("", "i-1"))
+
+
+async def test_a_claim_that_was_written_over_does_not_change_who_holds_it(mailroom: Mailroom) -> None:
+    """A bucket may not refuse a second claim: then the answer decides."""
+    _, machine, _ = await mailroom.host_up()
+    (mailroom.box(machine) / "claim").unlink()
+    loser = mailroom.host(machine)
+    with pytest.raises(ClaimedByAnother):
+        await mailroom.while_serving(lambda: loser.line.claim("", "i-2"))
+
+
+async def test_a_host_with_another_nonce_is_not_heard(mailroom: Mailroom) -> None:
+    _, machine = await mailroom.new_machine()
+    stranger = FakeHost(mailroom.folder, machine, nonce=b"guessed")
+    stranger.line._put_claim("i-9")
+    stranger.beat()
+    await mailroom.link.round()
+    found = await mailroom.rig.machine(machine)
+    assert (found.claimed_by, found.state) == (None, MachineState.CREATING)
+    right = mailroom.host(machine)
+    assert await mailroom.while_serving(lambda: right.line.claim("", "i-1"))
+
+
+async def test_a_host_that_comes_too_late_is_sent_away(mailroom: Mailroom) -> None:
+    _, machine = await mailroom.new_machine()
+    mailroom.rig.clock.move(3600.0)
+    late = mailroom.host(machine)
+    with pytest.raises(Gone):
+        await mailroom.while_serving(lambda: late.line.claim("", "i-1"))
+    assert (await mailroom.rig.machine(machine)).claimed_by is None
+
+
+async def test_a_sign_of_life_is_a_contact_once_it_changes(mailroom: Mailroom) -> None:
+    job, machine, host = await mailroom.host_up()
+    runner = await mailroom.runner(job)
+    runner.beat()
+    await mailroom.link.round()
+    mailroom.rig.contacts.take()
+    later = await mailroom.restart()
+    await later.link.round()
+    assert not later.rig.contacts.waiting, "what lay there may be old"
+    host.beat()
+    runner.beat()
+    await later.link.round()
+    heard = later.rig.contacts.take()
+    assert (set(heard.machines), set(heard.attempts)) == ({machine}, {runner.attempt})
+
+
+async def test_an_echo_is_a_contact_for_the_agent(mailroom: Mailroom) -> None:
+    _, _, host = await mailroom.host_up()
+    host.clock += 31.0
+    assert not host.party.in_touch
+    host.beat()
+    await mailroom.link.round()
+    host.party.look()
+    assert host.party.in_touch
+
+
+async def test_a_stop_reaches_the_runner(mailroom: Mailroom) -> None:
+    job, _, _ = await mailroom.host_up()
+    runner = await mailroom.runner(job)
+    runner.say(Kind.STARTED, pid=77)
+    known = AttemptWish()
+    assert await mailroom.while_serving(lambda: runner.channel.desired(known, 0.05)) is None
+    await mailroom.rig.writer.write(lambda unit: _cancel(unit, job))
+    wish = await mailroom.while_serving(lambda: runner.channel.desired(known, 10.0))
+    assert wish == AttemptWish(stop=True)
+
+
+async def test_a_runner_that_is_not_wanted_hears_it(mailroom: Mailroom) -> None:
+    job, _, _ = await mailroom.host_up()
+    runner = await mailroom.runner(job)
+    runner.whole_life()
+    await mailroom.link.round()
+    wish = await mailroom.while_serving(lambda: runner.channel.desired(AttemptWish(), 10.0))
+    assert wish is not None
+    assert wish.settled
+
+
+async def test_a_machine_that_is_not_wanted_hears_it(mailroom: Mailroom) -> None:
+    job, machine, host = await mailroom.host_up()
+    (await mailroom.runner(job)).whole_life()
+    await mailroom.link.round()
+    known = (await mailroom.rig.agents.look(machine)).version
+    await _release(mailroom)
+    host.line.ask(known, 25.0, None)
+    with pytest.raises(Gone):
+        await mailroom.while_serving(lambda: _document(host))
+
+
+async def test_the_mailbox_of_a_machine_that_is_gone_goes(mailroom: Mailroom) -> None:
+    job, machine, _ = await mailroom.host_up()
+    (await mailroom.runner(job)).whole_life()
+    await _release(mailroom)
+    await _gone(mailroom, machine)
+    await mailroom.link.round()
+    assert (await _job(mailroom, job))["state"] == "completed", "it is read to its end first"
+    mailroom.rig.clock.move(61.0)
+    await mailroom.link.round()
+    assert not mailroom.box(machine).exists()
+
+
+async def test_the_mail_of_a_machine_that_went_while_nobody_looked_is_found(mailroom: Mailroom) -> None:
+    job, machine, _ = await mailroom.host_up()
+    (await mailroom.runner(job)).whole_life()
+    await _gone(mailroom, machine)
+    await (await mailroom.restart()).link.round()
+    (slot,) = await mailroom.rig.rows(t.slots)
+    assert slot["acked"] == 8
+
+
+async def test_the_mailbox_of_a_machine_that_another_deployment_has_too_is_left_alone(mailroom: Mailroom) -> None:
+    """Its row came with a backup of that deployment, which uses the same store."""
+    _, machine = await mailroom.new_machine()
+    theirs = FakeHost(mailroom.folder, machine, nonce=b"theirs")
+    theirs.line._put_claim("i-9")
+    theirs.beat()
+    await _gone(mailroom, machine)
+    before = mailroom.files(machine)
+    for _ in range(3):
+        await mailroom.link.round()
+        mailroom.rig.clock.move(3600.0)
+    assert mailroom.files(machine) == before
+
+
+async def test_another_deployments_mailbox_is_left_alone(mailroom: Mailroom) -> None:
+    stranger = FakeHost(mailroom.folder, "mch_other", nonce=b"theirs")
+    stranger.line._put_claim("i-9")
+    stranger.beat()
+    before = mailroom.files("mch_other")
+    await mailroom.link.round()
+    assert mailroom.files("mch_other") == before
+
+
+async def test_the_bundle_is_read_where_it_lies(mailroom: Mailroom) -> None:
+    code = b"an archive"
+    await mailroom.rig.bundles.put(OWNER, sha(code), pieces(code))
+    job, _, _ = await mailroom.host_up(bundle=sha(code))
+    runner = await mailroom.runner(job)
+    runner.beat()
+    await mailroom.link.round()
+    assert b"".join(runner.channel.bundle(sha(code), 0)) == code
+    assert b"".join(runner.channel.bundle(sha(code), 3)) == code[3:]
+
+
+STORES = {"private folder": (0o700, False), "open folder": (0o755, False), "bucket": (0o700, True)}
+
+
+@pytest.fixture(params=STORES)
+async def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Mailroom]:
+    mode, bucket = STORES[request.param]
+    room = await make_mailroom(tmp_path, mode, bucket=bucket)
+    yield await room.restart(Recording(room.rig.ports.store))
+    await give_back(room.rig.ports.db)
+
+
+class Recording:
+    """A store that keeps all that was ever put into it."""
+
+    def __init__(self, inner: Store) -> None:
+        self._inner = inner
+        self.written: list[bytes] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def put(self, key: str, data: bytes, **more: Any) -> Any:
+        self.written.append(data)
+        return self._inner.put(key, data, **more)
+
+
+async def test_no_secret_lies_readable_in_the_store(any_store: Mailroom) -> None:
+    """Where others may look, nothing does; in a folder of the one user of both sides a project's secrets do not."""
+    value = "a-secret-of-the-project"
+    await any_store.rig.parts.vault.set(OWNER, "default", "TOKEN", Secret(value))
+    job, machine, host = await any_store.host_up(env={"TOKEN": "a-value-of-the-user"}, secrets={"HF": "TOKEN"})
+    runner = await any_store.runner(job)
+    assert await any_store.while_serving(runner.channel.secrets) == {"HF": value}
+    runner.whole_life()
+    for speaker in (runner, host):
+        speaker.beat()
+    await any_store.link.round()
+    written = any_store.rig.ports.store.written  # type: ignore[attr-defined]
+    files = [path.read_bytes() for path in any_store.folder.rglob("*") if path.is_file()]
+    everything = b"".join([*written, *files])
+    assert len(written) > 5
+    for name in ("nonce", "machine"):
+        assert secret(name, machine) not in everything
+    assert value.encode() not in everything
+    others = [secret("attempt", runner.attempt), b"a-value-of-the-user"]
+    assert all((other in everything) == is_private(any_store) for other in others)
+    alive = (any_store.box(machine) / "parties/host/alive").read_bytes()
+    assert alive.startswith(b"signed" if is_private(any_store) else b"encrypted")
+
+
+def is_private(mailroom: Mailroom) -> bool:
+    return not mailroom.bucket and mailroom.folder.stat().st_mode & 0o077 == 0
+
+
+async def test_a_job_runs_to_its_end_in_any_store(any_store: Mailroom) -> None:
+    job, _, _ = await any_store.host_up()
+    (await any_store.runner(job)).whole_life()
+    await any_store.link.round()
+    assert (await _job(any_store, job))["state"] == "completed"
+
+
+async def test_a_folder_that_is_opened_to_others_gets_encrypted_documents_from_then_on(mailroom: Mailroom) -> None:
+    job, machine, host = await mailroom.host_up(env={"TOKEN": "a-value-of-the-user"})
+    down = mailroom.box(machine) / "parties/host/down"
+    assert b"a-value-of-the-user" in down.read_bytes()
+    mailroom.folder.chmod(0o750)
+    host.beat()
+    await mailroom.link.round()
+    assert b"a-value-of-the-user" not in down.read_bytes()
+    (await mailroom.runner(job)).beat()
+    assert b"a-value-of-the-user" not in b"".join(p.read_bytes() for p in mailroom.folder.rglob("*") if p.is_file())
+    assert host.party.look() is not None
+
+
+async def test_a_sign_of_life_that_is_put_back_is_no_contact(mailroom: Mailroom) -> None:
+    job, machine, _ = await mailroom.host_up()
+    runner = await mailroom.runner(job)
+    alive, kept = mailroom.box(machine) / f"parties/{runner.party.name}/alive", []
+    for _ in range(3):
+        runner.beat()
+        kept.append(alive.read_bytes())
+        await mailroom.link.round()
+    assert runner.attempt in mailroom.rig.contacts.take().attempts
+    for old in kept:
+        alive.write_bytes(old)
+        await mailroom.link.round()
+    assert not mailroom.rig.contacts.take().attempts
+    runner.beat()
+    await mailroom.link.round()
+    assert runner.attempt in mailroom.rig.contacts.take().attempts
+
+
+async def test_secrets_come_encrypted_and_only_while_they_are_asked_for(mailroom: Mailroom) -> None:
+    value = "a-secret-of-the-project"
+    await mailroom.rig.parts.vault.set(OWNER, "default", "TOKEN", Secret(value))
+    job, machine, _ = await mailroom.host_up(secrets={"HF": "TOKEN"})
+    runner = await mailroom.runner(job)
+    assert await mailroom.while_serving(runner.channel.secrets) == {"HF": value}
+    key, name = runner_key(secret("attempt", runner.attempt), runner.party.name), down_name(runner.party.name)
+
+    def lying() -> bytes:
+        return (mailroom.folder / mailbox(machine) / name).read_bytes()
+
+    assert "secrets" in decode_down(key, runner.party.name, lying()).body
+    everything = b"".join(path.read_bytes() for path in mailroom.folder.rglob("*") if path.is_file())
+    assert value.encode() not in everything
+    runner.beat()
+    await mailroom.link.round()
+    assert "secrets" not in decode_down(key, runner.party.name, lying()).body
+
+
+async def test_secrets_that_are_not_there_any_more_are_refused_by_mail(mailroom: Mailroom) -> None:
+    await mailroom.rig.parts.vault.set(OWNER, "default", "TOKEN", Secret("some value"))
+    job, _, _ = await mailroom.host_up(secrets={"HF": "TOKEN"})
+    await mailroom.rig.parts.vault.remove(OWNER, "default", "TOKEN")
+    runner = await mailroom.runner(job)
+    with pytest.raises(Refused, match="no secret 'TOKEN'"):
+        await mailroom.while_serving(runner.channel.secrets)
+
+
+async def test_quiet_mailboxes_are_looked_into_less_often(mailroom: Mailroom) -> None:
+    assert await mailroom.link.round() == 2.0
+    await mailroom.host_up()
+    assert await mailroom.link.round() == 1.0
+
+
+def _document(host: FakeHost) -> Desired:
+    """What a host hears in the end: as long as nobody has looked into its mailbox it goes on asking."""
+    until = time.monotonic() + 15.0
+    while True:
+        try:
+            found = host.line.answer()
+        except Unreachable:
+            assert time.monotonic() < until, "nobody looks into the mailbox"
+            found = None
+        if found is not None:
+            return found
+        host.beat()
+        time.sleep(0.01)
+
+
+async def _job(mailroom: Mailroom, job: str) -> dict[str, object]:
+    return next(row for row in await mailroom.rig.rows(t.jobs) if row["id"] == job)
+
+
+def _cancel(unit: Unit, job: str) -> None:
+    world = repository.load_world(unit.conn, job)
+    assert world is not None
+    unit.advance(world, f.CancelRequested())
+
+
+async def _release(mailroom: Mailroom) -> None:
+    await mailroom.rig.writer.write(release_idle)
+
+
+async def _gone(mailroom: Mailroom, machine: str) -> None:
+    await mailroom.rig.change_machine(machine, f.SeenGone(), f.SeenGone())
+    assert (await mailroom.rig.machine(machine)).state is MachineState.GONE
