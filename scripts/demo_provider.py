@@ -15,7 +15,7 @@ from crucible import __version__
 from crucible.backends.rehearsal import stop_cloud
 from crucible.backends.rehearsal.connection import CallFailed, Connection
 from crucible.client.api import Api
-from crucible.client.connection import connect_if_up, embedded_of
+from crucible.client.server.connection import connect_if_up, embedded_of
 from crucible.core.errors import CrucibleError, Unreachable
 from crucible.core.views.jobs import JobView
 from crucible.settings import Settings, load_settings

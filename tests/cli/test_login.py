@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Cli
 
-from crucible.client.logins import Login, Logins, load, save
+from crucible.client.server.logins import Login, Logins, load, save
 
 pytestmark = pytest.mark.enable_socket
 

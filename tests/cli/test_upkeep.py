@@ -11,7 +11,7 @@ import pytest
 from tests.cli.conftest import Cli
 from tests.client.real_server import RealServer, RunningJob
 
-from crucible.client import restore as restoring
+from crucible.client.server import restore as restoring
 from crucible.control.db.inline import InlineDb
 from crucible.control.db.migrate import create
 from crucible.control.upkeep import restore_hold

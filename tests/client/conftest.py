@@ -12,7 +12,7 @@ from tests.control.fakes import FakeBackend
 from tests.server.app import TOKEN as REAL_TOKEN
 
 from crucible.client.api import Api
-from crucible.client.transport import Endpoint
+from crucible.client.transport.http import Endpoint
 from crucible.core.secret import Secret
 
 __all__ = ["shared_worker"]

@@ -10,7 +10,7 @@ from tests.server.app import TOKEN
 
 from crucible import __version__
 from crucible.client.api import Api
-from crucible.client.transport import Endpoint
+from crucible.client.transport.http import Endpoint
 from crucible.control.upkeep import restore_hold
 from crucible.core.errors import BadInput, Conflict, NotAllowed, NotFound, TimedOut, Trouble, Unreachable
 from crucible.core.jobfilter import JobFilter

@@ -9,7 +9,7 @@ from tests.client.fake_server import AGAIN, JOB, TOKEN, FakeServer, checkpoint_v
 
 from crucible import JobFailed, SyncMLPlatform
 from crucible.client.payload.function import RESULT
-from crucible.client.results import JobCancelled
+from crucible.client.sdk.results import JobCancelled
 from crucible.core.errors import BadInput, Conflict, NotAllowed, NotFound, TimedOut, UnknownName, Unreachable
 
 pytestmark = pytest.mark.enable_socket
@@ -26,7 +26,7 @@ def place(name: str, rate: int = 0, **more: Any) -> dict[str, Any]:
 def platform(server: FakeServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[SyncMLPlatform]:
     server.backends = [place("local", capabilities={"slots": "counted"}), place("far", 1_000_000)]
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("crucible.client.blocking.job.REFRESH_SECONDS", 3600)
+    monkeypatch.setattr("crucible.client.sdk.blocking.job.REFRESH_SECONDS", 3600)
     with SyncMLPlatform(server.url, token=TOKEN) as found:
         yield found
 

@@ -7,8 +7,8 @@ from tests.client.real_server import RealServer
 from tests.server.app import TOKEN
 
 from crucible.client.api import Api
-from crucible.client.blocking import SyncMLPlatform
-from crucible.client.platform import MLPlatform
+from crucible.client.sdk.blocking import SyncMLPlatform
+from crucible.client.sdk.platform import MLPlatform
 from crucible.core.errors import BadInput, NotFound, UnknownName
 from crucible.core.offerfilter import OfferFilter
 from crucible.core.offers import Market

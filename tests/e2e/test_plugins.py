@@ -17,7 +17,7 @@ from tests.harness import View, until
 from tests.plugin_packages import install as offer
 
 from crucible.client.api import Api
-from crucible.client.transport import Endpoint
+from crucible.client.transport.http import Endpoint
 from crucible.core.errors import CrucibleError
 from crucible.core.models import Order
 from crucible.core.secret import Secret

@@ -25,7 +25,7 @@ from crucible.client.compat import (
     MLJob,
     WorkloadCharacteristics,
 )
-from crucible.client.results import JobCancelled
+from crucible.client.sdk.results import JobCancelled
 from crucible.core.errors import BadInput, NoCapacity, NotFound
 
 SMALL = Requirements(cpus=0.5, memory_gb=0.25)

@@ -32,10 +32,10 @@ from crucible.agent.interruption import _seconds as read_notice
 from crucible.agent.output.parser import OutputParser
 from crucible.agent.spool import _records as read_spool
 from crucible.backends.rehearsal.connection import _document as read_provider
-from crucible.client.jobfile import parse_job_file
+from crucible.client.model_plugins.configs import _parsed as read_config
 from crucible.client.payload.notebook import read_cells, to_script
-from crucible.client.plugins.configs import _parsed as read_config
-from crucible.client.transport import problem_of
+from crucible.client.request.job_file import parse_job_file
+from crucible.client.transport.http import problem_of
 from crucible.control.jobs import listing
 from crucible.control.telemetry import log_search
 from crucible.control.telemetry.grep import Pattern

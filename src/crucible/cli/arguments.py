@@ -9,7 +9,7 @@ import typer
 NAMED = "Id, short id, an ending of it, the name it was given, or `last`."
 
 Job = Annotated[str, typer.Argument(metavar="ID", help=NAMED)]
-"""One job. `crucible.client.finding.find_job` takes it."""
+"""One job. `crucible.client.sdk.job_lookup.find_job` takes it."""
 
 Jobs = Annotated[list[str], typer.Argument(metavar="ID…", help="Ids, short ids, endings of them, names, or `last`.")]
 

@@ -12,7 +12,7 @@ from crucible.cli.follow import end_of, watch
 from crucible.cli.session import Session
 from crucible.cli.words import end_words
 from crucible.client.api import Api
-from crucible.client.finding import find_job
+from crucible.client.sdk.job_lookup import find_job
 from crucible.core.errors import BadInput
 from crucible.core.views.frames import Cursors
 from crucible.core.views.jobs import JobView

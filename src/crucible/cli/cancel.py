@@ -12,7 +12,7 @@ from crucible.cli import filters
 from crucible.cli.arguments import Yes
 from crucible.cli.session import Session
 from crucible.client.api import Api
-from crucible.client.finding import find_job
+from crucible.client.sdk.job_lookup import find_job
 from crucible.core.errors import BadInput, TimedOut
 from crucible.core.jobfilter import JobFilter
 from crucible.core.resources import format_duration, parse_duration

@@ -12,9 +12,9 @@ import typer
 
 from crucible.cli.options import Text, Texts
 from crucible.cli.session import Session
-from crucible.client.blocking import SyncMLPlatform
 from crucible.client.compat.training import TrainingClient, TrainingJobRequest
-from crucible.client.plugins import read_config
+from crucible.client.model_plugins import read_config
+from crucible.client.sdk.blocking import SyncMLPlatform
 from crucible.core.errors import BadInput, UnknownName
 from crucible.core.people import DEFAULT_PROJECT
 from crucible.core.resources import parse_duration

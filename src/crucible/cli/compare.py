@@ -10,7 +10,7 @@ import typer
 from crucible.cli.arguments import Jobs
 from crucible.cli.session import Session
 from crucible.cli.words import amount_words, money_words, name_words
-from crucible.client.finding import find_job
+from crucible.client.sdk.job_lookup import find_job
 from crucible.core.resources import format_duration
 from crucible.core.views.comparisons import ComparedView, ComparisonView, LineView
 

@@ -39,7 +39,7 @@ def set_(
     value: Annotated[str, typer.Argument(metavar="VALUE", help="Its value.")],
 ) -> None:
     """Set one in your own config.toml, for all folders. A flag, a variable or a project's file still wins."""
-    from crucible.client.userconfig import set_setting
+    from crucible.client.server.user_config import set_setting
 
     session = Session.of(ctx)
     path = default_user_config(session.environ)
@@ -50,7 +50,7 @@ def set_(
 
 def unset(ctx: typer.Context, name: Name) -> None:
     """Take one out of your own config.toml."""
-    from crucible.client.userconfig import unset_setting
+    from crucible.client.server.user_config import unset_setting
 
     session = Session.of(ctx)
     path = default_user_config(session.environ)

@@ -46,7 +46,7 @@ def restore(
     Afterwards nothing from before is ended until `crucible db confirm`, and jobs wait until all that runs is known:
     what the copy does not know may be in use.
     """
-    from crucible.client import restore as restoring
+    from crucible.client.server import restore as restoring
 
     session = Session.of(ctx)
     refuse_named(session)

@@ -8,8 +8,8 @@ import typer
 
 from crucible import __version__
 from crucible.cli.session import Session
-from crucible.client.checkup import Check, Machine, State, check_machine
-from crucible.client.embedded import last_error
+from crucible.client.server.doctor import Check, Machine, State, check_machine
+from crucible.client.server.embedded import last_error
 from crucible.core.errors import CrucibleError
 from crucible.core.views.server import ServerView
 

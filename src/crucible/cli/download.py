@@ -9,9 +9,9 @@ import typer
 
 from crucible.cli.arguments import Job
 from crucible.cli.session import Session
-from crucible.client.downloads import Present, choose, present, refuse_to_overwrite
-from crucible.client.downloads import download as fetch
-from crucible.client.finding import find_job
+from crucible.client.sdk.downloads import Present, choose, present, refuse_to_overwrite
+from crucible.client.sdk.downloads import download as fetch
+from crucible.client.sdk.job_lookup import find_job
 from crucible.core.resources import format_memory
 from crucible.core.views.records import ArtifactView
 

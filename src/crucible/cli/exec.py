@@ -10,7 +10,7 @@ import typer
 from crucible.cli.arguments import Job
 from crucible.cli.session import Session
 from crucible.client.api import Api
-from crucible.client.finding import find_job
+from crucible.client.sdk.job_lookup import find_job
 from crucible.core.errors import BadInput
 from crucible.core.states import JobState
 from crucible.core.views.jobs import JobView
@@ -50,7 +50,7 @@ def enter(session: Session, api: Api, job: JobView, words: tuple[str, ...], *, t
         session.out.json(done.as_json())
         return done.code
     from crucible.cli.joined import Joined, size_here
-    from crucible.client.sessions import command_of
+    from crucible.client.transport.sessions import command_of
 
     size = size_here() if tty else None
     term = session.environ.get("TERM", "") if tty else ""

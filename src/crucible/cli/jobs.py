@@ -29,7 +29,7 @@ from crucible.cli.words import (
     remaining_words,
     result_words,
 )
-from crucible.client.finding import PAGE, find_job, walk
+from crucible.client.sdk.job_lookup import PAGE, find_job, walk
 from crucible.core.resources import format_duration
 from crucible.core.views.jobs import JobView
 

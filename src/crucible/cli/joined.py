@@ -13,7 +13,7 @@ import threading
 import tty
 from collections.abc import Iterator
 
-from crucible.client.sessions import Session, SessionOver
+from crucible.client.transport.sessions import Session, SessionOver
 from crucible.wire.sessions import CHUNK, MAX_SIDE, Kind, Over, Size
 
 

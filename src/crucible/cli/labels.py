@@ -9,7 +9,7 @@ import typer
 from crucible.cli.arguments import Job
 from crucible.cli.output import Listing
 from crucible.cli.session import Session
-from crucible.client.finding import find_job
+from crucible.client.sdk.job_lookup import find_job
 from crucible.core.errors import BadInput
 from crucible.core.tags import parse_tags
 from crucible.core.views.jobs import JobView, NoteView

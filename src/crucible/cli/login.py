@@ -17,7 +17,7 @@ from crucible.settings import default_logins, load_settings
 
 if TYPE_CHECKING:
     from crucible.client.api import Api
-    from crucible.client.logins import Login
+    from crucible.client.server.logins import Login
 
 SIGN_IN_SECONDS = 300.0
 
@@ -60,7 +60,7 @@ def logout(ctx: typer.Context, url: Server = None) -> None:
 
     One that is gone, or lets you in no more, is forgotten all the same.
     """
-    from crucible.client import logins
+    from crucible.client.server import logins
 
     session = Session.of(ctx)
     path = default_logins(session.environ)
@@ -120,7 +120,7 @@ class _Way:
 
 
 def _log_in(session: Session, url: str, way: _Way, insecure: bool) -> None:
-    from crucible.client import logins
+    from crucible.client.server import logins
 
     load_settings({"server": url})  # says what is wrong with an address that is none
     logins.check_encrypted(url, insecure=insecure)
@@ -153,8 +153,8 @@ def _logged_in(session: Session, url: str, way: _Way) -> Login:
 
 def _by_browser(session: Session, url: str, provider: str, no_browser: bool) -> Login:
     """The browser signs in at the provider, and hands what it gets to us, at a port of this computer."""
-    from crucible.client.handover import Handover
-    from crucible.client.logins import Login
+    from crucible.client.server.logins import Login
+    from crucible.client.server.oauth_callback import Handover
 
     with Handover(url) as handover, _at(session, url, None) as api:
         # Whatever else is to be kept quiet: without it nobody can sign in.
@@ -177,7 +177,7 @@ def _open_browser(url: str) -> None:
 
 
 def _by_token(session: Session, url: str) -> Login:
-    from crucible.client.logins import Login
+    from crucible.client.server.logins import Login
 
     token = sys.stdin.readline().strip()
     if not token:
@@ -187,7 +187,7 @@ def _by_token(session: Session, url: str) -> Login:
 
 
 def _by_password(session: Session, url: str, name: str | None) -> Login:
-    from crucible.client.logins import Login
+    from crucible.client.server.logins import Login
 
     if not sys.stdin.isatty():
         raise BadInput(
@@ -204,7 +204,7 @@ def _by_password(session: Session, url: str, name: str | None) -> Login:
 @contextmanager
 def _at(session: Session, url: str, token: str | None) -> Iterator[Api]:
     from crucible.client.api import Api
-    from crucible.client.transport import Endpoint
+    from crucible.client.transport.http import Endpoint
 
     secret = None if token is None else Secret(token)
     api = Api(Endpoint(url, secret), seconds=session.settings.request_seconds.value)

@@ -18,7 +18,7 @@ from crucible.cli.search import Search, search
 from crucible.cli.session import Session
 from crucible.cli.words import end_words, reason_words
 from crucible.client.api import Api
-from crucible.client.finding import find_job
+from crucible.client.sdk.job_lookup import find_job
 from crucible.core.errors import BadInput
 from crucible.core.resources import parse_duration
 from crucible.core.views.frames import Cursors, JobFrame, LogFrame

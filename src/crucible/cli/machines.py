@@ -12,8 +12,8 @@ from crucible.cli.output import Listing
 from crucible.cli.session import Session
 from crucible.cli.words import ago_words, dollars
 from crucible.client.api import Api
-from crucible.client.finding import PAGE
-from crucible.client.placeviews import MachineView, OrphanView
+from crucible.client.sdk.backend_views import MachineView, OrphanView
+from crucible.client.sdk.job_lookup import PAGE
 
 _ENDING = 3
 """Characters of an id that are enough to name it by."""

@@ -10,7 +10,7 @@ from crucible.cli.arguments import Job
 from crucible.cli.output import sparkline
 from crucible.cli.session import Session
 from crucible.cli.words import amount_words
-from crucible.client.finding import find_job
+from crucible.client.sdk.job_lookup import find_job
 from crucible.core.errors import NotFound
 from crucible.core.views.records import SeriesView
 

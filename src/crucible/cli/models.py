@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from crucible.cli.session import Session
-from crucible.client.declared import Code
-from crucible.client.plugins import Plugin, discover, find_plugin
-from crucible.client.pythons import Surroundings, choose_python
+from crucible.client.model_plugins import Plugin, discover, find_plugin
+from crucible.client.request.declarations import Code
+from crucible.client.request.pythons import Surroundings, choose_python
 from crucible.wire.options import Option
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="See `crucible models`.")]

@@ -14,9 +14,8 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 
-from crucible.client.inputs import read_objective
 from crucible.client.payload import JOB_FILES
-from crucible.client.request import (
+from crucible.client.request.job_request import (
     DURATION,
     KIND,
     MARKET,
@@ -29,6 +28,7 @@ from crucible.client.request import (
     secrets,
     variables,
 )
+from crucible.client.request.parse import read_objective
 from crucible.core.offers import Market
 from crucible.core.resources import parse_duration
 

@@ -27,7 +27,7 @@ def tell_error(error: CrucibleError, *, as_json: bool, file: TextIO | None = Non
     """What happened, why, and the fix; or one JSON object with the same."""
     out = file or sys.stderr
     if as_json:
-        from crucible.client.problems import error_object
+        from crucible.client.transport.problems import error_object
 
         found = {**error_object(error), "exit_code": error.exit_code}
         print(json.dumps({"error": found}, default=str), file=out)

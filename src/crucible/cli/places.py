@@ -6,7 +6,7 @@ import typer
 
 from crucible.cli.session import Session
 from crucible.cli.words import unconnected
-from crucible.client.placeviews import BackendView, OfferView
+from crucible.client.sdk.backend_views import BackendView, OfferView
 from crucible.core.resources import format_memory
 from crucible.core.tiers import TIERS
 

@@ -9,7 +9,7 @@ from typing import Any
 from crucible.cli.predictions import accuracy_words
 from crucible.cli.session import Session
 from crucible.cli.words import dollars, unconnected
-from crucible.client.placeviews import OfferView, PlannedView, PlanView
+from crucible.client.sdk.backend_views import OfferView, PlannedView, PlanView
 from crucible.core.budget import RAISE_IT
 from crucible.core.errors import NoCapacity, RefusedByPolicy
 from crucible.core.planrequest import PlanRequest

@@ -13,8 +13,8 @@ from crucible.cli.arguments import Job
 from crucible.cli.exec import tell_wait
 from crucible.cli.session import Session
 from crucible.client.api import Api
-from crucible.client.finding import find_job
-from crucible.client.forwarding import HOST, Forward, need_port
+from crucible.client.sdk.job_lookup import find_job
+from crucible.client.sdk.port_forward import HOST, Forward, need_port
 from crucible.core.errors import BadInput, CrucibleError
 from crucible.core.views.frames import JobFrame
 from crucible.core.views.jobs import JobView

@@ -8,7 +8,7 @@ import typer
 
 from crucible.cli.output import Listing
 from crucible.cli.session import Session
-from crucible.client.predictions import newest_predictions
+from crucible.client.sdk.predictions import newest_predictions
 from crucible.core.resources import format_duration
 from crucible.core.views.plans import AccuracyView
 from crucible.core.views.predictions import PredictionView

@@ -9,8 +9,8 @@ import typer
 from crucible.cli.arguments import Job
 from crucible.cli.follow import end_of, submitted, watch
 from crucible.cli.session import Session
-from crucible.client.finding import find_job
-from crucible.client.submission import check_backends
+from crucible.client.request.submission import check_backends
+from crucible.client.sdk.job_lookup import find_job
 from crucible.core.views.jobs import JobView
 
 Follow = Annotated[

@@ -21,14 +21,14 @@ from crucible.cli.results import tell_result
 from crucible.cli.session import Session
 from crucible.cli.words import command_words, python_words
 from crucible.client.api import Api
-from crucible.client.jobfile import read_job_file
-from crucible.client.modeljobs import take_model
+from crucible.client.model_plugins import read_inputs
 from crucible.client.payload import CodeSource, ModelOptions, Payload, from_code, make_payload, take_up
-from crucible.client.planning import followed, nothing_to_decide, plan_request
-from crucible.client.plugins import read_inputs
-from crucible.client.pythons import Surroundings
-from crucible.client.request import Fields, Layer, make_spec, merge
-from crucible.client.submission import any_simulated, submit
+from crucible.client.request.job_file import read_job_file
+from crucible.client.request.job_request import Fields, Layer, make_spec, merge
+from crucible.client.request.model_jobs import take_model
+from crucible.client.request.planning import followed, nothing_to_decide, plan_request
+from crucible.client.request.pythons import Surroundings
+from crucible.client.request.submission import any_simulated, submit
 from crucible.core.errors import BadInput
 from crucible.core.planrequest import Goal
 from crucible.core.spec import Source, SourceKind

@@ -9,7 +9,7 @@ from crucible.cli.lines import MARK, Piece
 from crucible.cli.screens import show_piece
 from crucible.cli.session import Session
 from crucible.client.api import Api
-from crucible.client.finding import find_job
+from crucible.client.sdk.job_lookup import find_job
 from crucible.core.views.found import HitView
 
 PAGE = 1000

@@ -8,7 +8,7 @@ import typer
 
 from crucible.cli.arguments import Yes
 from crucible.cli.session import Session
-from crucible.client.finding import PAGE
+from crucible.client.sdk.job_lookup import PAGE
 from crucible.core.errors import BadInput, CrucibleError
 from crucible.core.views.server import ServerView
 

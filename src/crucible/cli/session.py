@@ -21,7 +21,7 @@ from crucible.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from crucible.client.api import Api
-    from crucible.client.embedded import Embedded
+    from crucible.client.server.embedded import Embedded
 
 
 @dataclass(frozen=True)
@@ -51,14 +51,14 @@ class Session:
 
     @cached_property
     def embedded(self) -> Embedded:
-        from crucible.client.connection import embedded_of
+        from crucible.client.server.connection import embedded_of
 
         return embedded_of(self.settings, __version__, self.environ)
 
     @contextmanager
     def api(self) -> Iterator[Api]:
         """The server to talk to; an embedded one is started if need be."""
-        from crucible.client.connection import connect
+        from crucible.client.server.connection import connect
 
         api = connect(self.settings, self.embedded)
         try:
@@ -69,7 +69,7 @@ class Session:
     @contextmanager
     def api_if_up(self) -> Iterator[Api | None]:
         """The same, but nothing is started."""
-        from crucible.client.connection import connect_if_up
+        from crucible.client.server.connection import connect_if_up
 
         api = connect_if_up(self.settings, self.embedded)
         try:

@@ -10,7 +10,7 @@ from crucible.cli.arguments import Job, Yes
 from crucible.cli.output import Listing
 from crucible.cli.session import Session
 from crucible.cli.words import ago_words
-from crucible.client.finding import find_job
+from crucible.client.sdk.job_lookup import find_job
 from crucible.core.errors import UnknownName
 from crucible.core.people import Permission
 from crucible.core.views.people import TokenView

@@ -11,7 +11,7 @@ from crucible.cli.options import Options, takes_options
 from crucible.cli.results import show_result
 from crucible.cli.run import PAYLOADS, run_job
 from crucible.cli.session import Session
-from crucible.client.modeljobs import METHODS
+from crucible.client.request.model_jobs import METHODS
 from crucible.core.errors import BadInput
 from crucible.core.spec import Kind
 

@@ -4,13 +4,13 @@ from importlib import import_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from crucible.client.blocking import SyncJob, SyncMLPlatform
-    from crucible.client.platform import Job, MLPlatform
-    from crucible.client.requirements import Preferences, Requirements
-    from crucible.client.results import JobCancelled, JobFailed, JobResult
-    from crucible.client.status import JobStatus
-    from crucible.client.tables import MetricsTable
-    from crucible.client.webhooks import verify_webhook
+    from crucible.client.request.requirements import Preferences, Requirements
+    from crucible.client.sdk.blocking import SyncJob, SyncMLPlatform
+    from crucible.client.sdk.metrics_table import MetricsTable
+    from crucible.client.sdk.platform import Job, MLPlatform
+    from crucible.client.sdk.results import JobCancelled, JobFailed, JobResult
+    from crucible.client.sdk.status import JobStatus
+    from crucible.client.sdk.webhooks import verify_webhook
 
 __all__ = [
     "Job",

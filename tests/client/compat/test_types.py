@@ -4,8 +4,8 @@ import pytest
 
 from crucible.client import compat
 from crucible.client.compat.types import as_requirements
-from crucible.client.placeviews import MachineView
-from crucible.client.requirements import Requirements
+from crucible.client.request.requirements import Requirements
+from crucible.client.sdk.backend_views import MachineView
 from crucible.core.errors import BadInput
 from crucible.core.offers import Market
 

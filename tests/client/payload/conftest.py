@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from crucible.client.payload import CodeSource
-from crucible.client.pythons import Surroundings
+from crucible.client.request.pythons import Surroundings
 
 Ask = Callable[..., CodeSource]
 Git = Callable[..., str]

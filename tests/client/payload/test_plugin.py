@@ -9,7 +9,7 @@ from tests.plugin_packages import COUNTER, install, make_python
 
 from crucible.client.payload import CodeSource, Payload
 from crucible.client.payload.plugin import from_installed, from_source, look_up
-from crucible.client.pythons import Surroundings
+from crucible.client.request.pythons import Surroundings
 from crucible.core.errors import BadInput
 from crucible.core.models import Order
 

@@ -12,7 +12,7 @@ from crucible.client.api.deployment import CatalogApi, Models, Places, Training,
 from crucible.client.api.labels import Labels, Many
 from crucible.client.api.people import Hooks, People, Secrets, without_none
 from crucible.client.api.resource import Resource, path_of
-from crucible.client.transport import Endpoint, Query, Transport
+from crucible.client.transport.http import Endpoint, Query, Transport
 from crucible.core.errors import CrucibleError
 from crucible.core.jobfilter import JobFilter
 from crucible.core.planrequest import PlanRequest
@@ -27,9 +27,9 @@ from crucible.core.views.server import ServerView
 from crucible.wire.http import Response
 
 if TYPE_CHECKING:  # most commands neither follow a job nor enter one
-    from crucible.client.executing import Executed
-    from crucible.client.forwarding import Forward
-    from crucible.client.sessions import Session
+    from crucible.client.sdk.exec import Executed
+    from crucible.client.sdk.port_forward import Forward
+    from crucible.client.transport.sessions import Session
     from crucible.core.views.frames import Cursors, Frame
     from crucible.wire.sessions import Opening
 
@@ -209,7 +209,7 @@ class Api(Resource):
         Goes on over lost connections and a restarted server. `notice` is told, in words, when that happens.
         `stop` is asked now and then; once it says yes, nothing more comes.
         """
-        from crucible.client import stream
+        from crucible.client.transport import stream
         from crucible.core.views.frames import Cursors
 
         link = stream.Link(self, self.transport, self._found)
@@ -217,7 +217,7 @@ class Api(Resource):
 
     def session(self, ref: str, wanted: Opening) -> Session:
         """A command, or a connection to a port, at a running job."""
-        from crucible.client.sessions import open_session
+        from crucible.client.transport.sessions import open_session
 
         return open_session(self.transport, ref, wanted)
 
@@ -225,13 +225,13 @@ class Api(Resource):
         self, ref: str, command: Sequence[str], *, input: bytes = b"", timeout: float | None = None
     ) -> Executed:
         """Run a command in a running job's surroundings, to its end."""
-        from crucible.client.executing import execute
+        from crucible.client.sdk.exec import execute
 
         return execute(self.transport, ref, command, input=input, timeout=timeout)
 
     def ports(self, ref: str) -> tuple[int, ...]:
         """The ports that processes of a running job listen on."""
-        from crucible.client.forwarding import ports_of
+        from crucible.client.sdk.port_forward import ports_of
 
         return ports_of(self.transport, ref)
 
@@ -244,7 +244,7 @@ class Api(Resource):
         notice: Callable[[CrucibleError], None] | None = None,
     ) -> Forward:
         """Lead a port of this computer (the same unless named, 0 for any) to one that a running job listens on."""
-        from crucible.client.forwarding import Forward, need_port
+        from crucible.client.sdk.port_forward import Forward, need_port
 
         need_port(self.ports(ref), remote)
         return Forward(self.transport, ref, remote, local, notice or (lambda error: None))

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from pydantic import ValidationError
 
 from crucible.client.api.routes import Bare, Route
-from crucible.client.transport import Content, Query, Transport
+from crucible.client.transport.http import Content, Query, Transport
 from crucible.core.errors import Trouble
 from crucible.core.views.base import View
 from crucible.wire.http import Response

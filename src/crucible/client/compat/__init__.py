@@ -25,7 +25,7 @@ from crucible.client.compat.types import (
     UserPreferences,
     WorkloadCharacteristics,
 )
-from crucible.client.status import JobStatus
+from crucible.client.sdk.status import JobStatus
 
 __all__ = [
     "AsyncTrainingClient",

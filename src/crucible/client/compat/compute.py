@@ -6,13 +6,13 @@ import os
 import uuid
 from pathlib import Path
 
-from crucible.client import downloads
-from crucible.client.blocking import SyncJob, SyncMLPlatform
 from crucible.client.compat.types import JobConfig, as_requirements
-from crucible.client.pythons import Surroundings
-from crucible.client.results import result_of
-from crucible.client.status import JobStatus
-from crucible.client.submit_request import SubmitRequest
+from crucible.client.request.pythons import Surroundings
+from crucible.client.request.submit_request import SubmitRequest
+from crucible.client.sdk import downloads
+from crucible.client.sdk.blocking import SyncJob, SyncMLPlatform
+from crucible.client.sdk.results import result_of
+from crucible.client.sdk.status import JobStatus
 from crucible.core.errors import BadInput, NotFound
 from crucible.core.spec import EnvironmentSpec, JobSpec
 from crucible.core.views.jobs import JobView

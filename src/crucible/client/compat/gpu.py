@@ -15,11 +15,11 @@ from crucible.client.compat.types import (
     WorkloadCharacteristics,
     as_requirements,
 )
-from crucible.client.placeviews import OfferView
-from crucible.client.platform import Job, MLPlatform
-from crucible.client.ranking import rank_backends
-from crucible.client.request import make_spec
-from crucible.client.requirements import Requirements
+from crucible.client.request.job_request import make_spec
+from crucible.client.request.ranking import rank_backends
+from crucible.client.request.requirements import Requirements
+from crucible.client.sdk.backend_views import OfferView
+from crucible.client.sdk.platform import Job, MLPlatform
 from crucible.core.errors import BadInput
 from crucible.core.offers import Availability, Market
 from crucible.core.planrequest import Goal

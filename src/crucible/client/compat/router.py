@@ -11,8 +11,8 @@ from crucible.client.compat.types import (
     UserPreferences,
     WorkloadCharacteristics,
 )
-from crucible.client.placeviews import PlannedView
-from crucible.client.platform import MLPlatform
+from crucible.client.sdk.backend_views import PlannedView
+from crucible.client.sdk.platform import MLPlatform
 from crucible.core.errors import BadInput
 from crucible.core.offers import Availability
 from crucible.core.views.profiles import ProfileView

@@ -11,11 +11,11 @@ from contextlib import aclosing
 from pathlib import Path
 
 from crucible.client.api import Api
-from crucible.client.checks import check_number
 from crucible.client.compat.types import as_requirements
-from crucible.client.placeviews import BackendView, OfferView
-from crucible.client.platform import Job, MLPlatform
-from crucible.client.requirements import MAX_HOURS
+from crucible.client.request.checks import check_number
+from crucible.client.request.requirements import MAX_HOURS
+from crucible.client.sdk.backend_views import BackendView, OfferView
+from crucible.client.sdk.platform import Job, MLPlatform
 from crucible.core.errors import BadInput, NotFound, UnknownName
 from crucible.core.views.jobs import JobView
 

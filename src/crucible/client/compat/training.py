@@ -11,12 +11,12 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from crucible.client.blocking import SyncJob, SyncMLPlatform
-from crucible.client.platform import MLPlatform
-from crucible.client.pythons import Surroundings
-from crucible.client.status import JobStatus
-from crucible.client.submission import pack, store
-from crucible.client.submit_request import SubmitRequest
+from crucible.client.request.pythons import Surroundings
+from crucible.client.request.submission import pack, store
+from crucible.client.request.submit_request import SubmitRequest
+from crucible.client.sdk.blocking import SyncJob, SyncMLPlatform
+from crucible.client.sdk.platform import MLPlatform
+from crucible.client.sdk.status import JobStatus
 from crucible.core.errors import BadInput, UnknownName
 from crucible.core.views.training import TaskView
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from crucible.client.checks import check_number
-from crucible.client.placeviews import MachineView
-from crucible.client.requirements import Preferences, Requirements
+from crucible.client.request.checks import check_number
+from crucible.client.request.requirements import Preferences, Requirements
+from crucible.client.sdk.backend_views import MachineView
 from crucible.core.errors import BadInput
 from crucible.core.offers import Availability, Market
 from crucible.core.profile import Confidence
@@ -19,7 +19,7 @@ from crucible.core.spec import Kind
 from crucible.core.tiers import TIERS
 
 if TYPE_CHECKING:
-    from crucible.client.platform import Job
+    from crucible.client.sdk.platform import Job
 
 JobType = Kind
 UserPreferences = Preferences

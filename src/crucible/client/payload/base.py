@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from crucible.client.payload.near import nearest_file
-from crucible.client.pythons import Surroundings
+from crucible.client.payload.suggestions import nearest_file
+from crucible.client.request.pythons import Surroundings
 from crucible.core.errors import BadInput
 from crucible.core.spec import EnvironmentSpec, Source
 from crucible.wire.archive import Entry

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from crucible.client.declared import Code
 from crucible.client.payload.base import CodeSource, Payload, refuse_entry
 from crucible.client.payload.files import decode_code, gather, included, syntax_note
-from crucible.client.pythons import choose_python
+from crucible.client.request.declarations import Code
+from crucible.client.request.pythons import choose_python
 from crucible.core.errors import BadInput
 from crucible.core.spec import PYTHON, Source, SourceKind
 from crucible.wire.archive import Entry

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path, PurePath
 
-from crucible.client.declared import Code
 from crucible.client.payload.base import CodeSource, Payload
 from crucible.client.payload.files import gather, read_code, syntax_note
-from crucible.client.payload.near import nearest_file
-from crucible.client.payload.repository import git_state, listed_files
-from crucible.client.payload.special import special_note
-from crucible.client.pythons import choose_python
+from crucible.client.payload.git_state import git_state, listed_files
+from crucible.client.payload.special_files import special_note
+from crucible.client.payload.suggestions import nearest_file
+from crucible.client.request.declarations import Code
+from crucible.client.request.pythons import choose_python
 from crucible.core.errors import BadInput
 from crucible.core.spec import PYTHON, Source, SourceKind
 from crucible.wire.paths import UnsafePath, safe_join

@@ -13,12 +13,12 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-from crucible.client.declared import Code
 from crucible.client.payload.base import CodeSource, Payload, refuse_entry
 from crucible.client.payload.files import gather, included, read_bytes, syntax_note
+from crucible.client.payload.git_state import git_state
 from crucible.client.payload.imports import local_imports
-from crucible.client.payload.repository import git_state
-from crucible.client.pythons import choose_python
+from crucible.client.request.declarations import Code
+from crucible.client.request.pythons import choose_python
 from crucible.core.errors import BadInput
 from crucible.core.spec import PYTHON, SourceKind
 from crucible.wire.archive import Entry

@@ -6,12 +6,12 @@ import re
 import tomllib
 from pathlib import Path
 
-from crucible.client.declared import Code
+from crucible.client.model_plugins.lookup import find_plugin
 from crucible.client.payload.base import CodeSource, Payload, missing
 from crucible.client.payload.files import gather
-from crucible.client.payload.repository import GitState, git_state, listed_files
-from crucible.client.plugins.finding import find_plugin
-from crucible.client.pythons import Choice, choose_python
+from crucible.client.payload.git_state import GitState, git_state, listed_files
+from crucible.client.request.declarations import Code
+from crucible.client.request.pythons import Choice, choose_python
 from crucible.core.errors import BadInput
 from crucible.core.models import Order, no_method, not_offered
 from crucible.core.spec import EnvironmentSpec, Source, SourceKind

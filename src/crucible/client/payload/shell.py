@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from crucible.client.declared import Code
 from crucible.client.payload.base import CodeSource, Payload, refuse_entry
 from crucible.client.payload.files import gather, included
-from crucible.client.payload.repository import git_state, listed_files
-from crucible.client.pythons import choose_python
+from crucible.client.payload.git_state import git_state, listed_files
+from crucible.client.request.declarations import Code
+from crucible.client.request.pythons import choose_python
 from crucible.core.errors import BadInput
 from crucible.core.spec import Source, SourceKind
 from crucible.wire.archive import Entry

@@ -1,9 +1,0 @@
-"""The client for plain Python: every method waits for its answer.
-
-All that the client does is here; `client/platform.py` offers the same to asynchronous programs.
-"""
-
-from crucible.client.blocking.job import SyncJob
-from crucible.client.blocking.platform import SyncMLPlatform
-
-__all__ = ["SyncJob", "SyncMLPlatform"]

@@ -1,0 +1,75 @@
+"""A model by its name as a job: from what was asked for to code and fields, checked by the model's own schema."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from crucible.client.model_plugins import Plugin, read_config
+from crucible.client.model_plugins.configs import Schema
+from crucible.client.payload.base import CodeSource, Payload
+from crucible.client.payload.plugin import from_installed, from_source, look_up
+from crucible.client.request.job_request import Fields, merge
+from crucible.core.errors import BadInput
+from crucible.core.models import KINDS, Order, gpu_needs
+from crucible.core.spec import Kind
+
+METHODS = {kind: method for method, kind in KINDS.items()}
+
+
+def take_model(code_source: CodeSource, fields: Fields) -> tuple[Payload, Fields]:
+    """What to send, and the fields with what the model itself asks for. Raises BadInput, UnknownName.
+
+    What is done with the model is by the kind of job; a training unless said.
+    """
+    try:
+        return _take(code_source, fields)
+    except BadInput as error:
+        if not code_source.where:
+            raise
+        raise BadInput(f"{code_source.where}: {error.what}", why=error.why, fix=error.fix, **error.data) from error
+
+
+def _take(code_source: CodeSource, fields: Fields) -> tuple[Payload, Fields]:
+    model, name = code_source.model, str(code_source.target)
+    assert model is not None, "of a source that names a model"
+    _refuse_code(name, code_source)
+
+    def config(schema: Schema | None) -> dict[str, Any]:
+        return read_config(model.items, model.folder, schema, name, model.config)
+
+    order = Order(name, _method(fields.get("kind")), {}, model.inputs, model.callbacks)
+    fields = merge({"name": name, "kind": order.kind}, fields)
+    if model.plugin is not None:
+        return from_source(replace(order, config=config(None)), model.plugin, code_source), fields
+    plugin, choice = look_up(order.model, order.method, code_source)
+    order = replace(order, config=config(plugin.schema))
+    return from_installed(order, plugin, choice, code_source), _sized(fields, plugin)
+
+
+def _refuse_code(model: str, code_source: CodeSource) -> None:
+    """What is for code, and would be passed over in silence."""
+    if code_source.arguments:
+        fix = f"`crucible models show {model}` lists its options: --config KEY=VALUE."
+        raise BadInput("A model takes no arguments after --.", fix=fix)
+    for name in ("entry", "ref", "include", "in_place"):
+        if getattr(code_source, name):
+            raise BadInput(f"--{name.replace('_', '-')} does not go with a model.", fix="Leave it out.")
+
+
+def _method(kind: object) -> str:
+    method = METHODS.get(Kind.TRAIN if kind is None else Kind(str(kind)))
+    if method is None:
+        said = ", ".join(known.value for known in METHODS)
+        raise BadInput(f"A model cannot be a job of the kind {kind}.", fix=f"The kinds of models are {said}.")
+    return method
+
+
+def _sized(fields: Fields, plugin: Plugin) -> Fields:
+    """The GPU memory that the model says it needs, unless a size was given."""
+    said = fields.get("resources", {})
+    assert isinstance(said, Mapping)
+    if fields.get("tier") or {"gpus", "gpu_memory_bytes"} & set(said):
+        return fields
+    return merge({"resources": gpu_needs(plugin.min_gpu_memory_gb)}, fields)

@@ -1,0 +1,111 @@
+"""Planning: asking the server what a program needs and where it would run best, before anything is submitted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from crucible.client.payload import Payload
+from crucible.client.payload.notebook import read_cells
+from crucible.client.request.job_request import out_of_bounds
+from crucible.client.sdk.backend_views import PlanView
+from crucible.core.errors import BadInput
+from crucible.core.gpus import spoken
+from crucible.core.planrequest import MAX_FILE, MAX_FILES, MOST, READ, Goal, PlanRequest
+from crucible.core.spec import DEFAULT_BACKEND, JobSpec, Source, SourceKind
+from crucible.core.views.plans import SubmissionView
+
+
+def plan_request(spec: JobSpec, payload: Payload, goal: Goal) -> PlanRequest:
+    """Return the request for a plan of this job: without its values, which no plan needs to know."""
+    if spec.gpu_types and not spec.resources.gpus and "gpus" in spec.resources.model_fields_set:
+        raise BadInput(
+            f"It wants {spoken(spec.gpu_types)}, and no GPU.", fix="Ask for at least one (--gpus 1), or for no type."
+        )
+    hidden = {"env": {}, "secrets": {}, "data": (), "source": Source(), "bundle": None}
+    try:
+        return PlanRequest.model_validate({**dict(spec), **hidden, **_program(payload), **dict(goal)})
+    except ValidationError as error:
+        raise out_of_bounds(error, str) from error
+
+
+def nothing_to_decide(request: PlanRequest) -> bool:
+    """Whether it is plain where it goes and that it costs nothing: to this computer, which needs no plan."""
+    backends = (request.backend, *request.fallback)
+    return backends == (DEFAULT_BACKEND,) or (
+        backends == (None,) and request.program is None and not (request.tier or request.resources.gpus)
+    )
+
+
+def followed(plan: PlanView, spec: JobSpec) -> JobSpec:
+    """The spec, with what has to be said for the backend that the plan chose; what was said stands."""
+    job = plan.job or SubmissionView(backend=DEFAULT_BACKEND)
+    if spec.backend is None and job.backend == DEFAULT_BACKEND:
+        return spec
+    said = spec.resources.model_fields_set
+    sizes = {name: size for name, size in job.resources.as_json().items() if name not in said}
+    spec = spec.model_copy(update={"resources": spec.resources.model_copy(update=sizes)})
+    if spec.backend is not None:
+        return spec
+    market = spec.market or job.market
+    return spec.model_copy(update={"backend": job.backend, "market": market})
+
+
+def _program(payload: Payload) -> dict[str, object]:
+    """Of a notebook the cells that its owner knows, not the script that is made of them."""
+    files, source = program_of(payload), payload.source
+    if source.kind is not SourceKind.NOTEBOOK or source.path is None:
+        return {"files": files}
+    name, made = Path(source.path).name, f"{Path(source.path).stem}.py"
+    rest = {path: text for path, text in files.items() if path != made}
+    return {"files": {name: _cells(Path(source.path)), **rest}, "entry": name}
+
+
+def _cells(path: Path) -> str:
+    """The notebook without its results: the pictures in them are larger than any code."""
+    sources = read_cells(path.read_bytes(), path.name)
+    return json.dumps({"cells": [{"cell_type": "code", "source": source} for source in sources]})[:MAX_FILE]
+
+
+def program_of(payload: Payload) -> dict[str, str]:
+    """The texts that say what the program does, as far as they are not too many."""
+    found: dict[str, str] = {}
+    left = MOST
+    for name, data in _texts(payload):
+        text = data[:MAX_FILE].decode(errors="replace")
+        if len(found) >= MAX_FILES or len(text) > left:
+            break
+        found[name] = text
+        left -= len(text)
+    return found
+
+
+def _texts(payload: Payload) -> Iterator[tuple[str, bytes]]:
+    """The program that is started first, as much of it as is read; others if they are not too large."""
+    if payload.entries is None:
+        yield from _in_place(payload)
+        return
+    entries = [entry for entry in payload.entries if entry.name.endswith(READ)]
+    for entry in sorted(entries, key=lambda entry: (entry.name not in payload.command, not entry.name.endswith(".py"))):
+        if isinstance(entry.source, bytes):
+            yield entry.name, entry.source
+        elif isinstance(entry.source, Path) and (entry.size <= MAX_FILE or entry.name in payload.command):
+            yield entry.name, _beginning(entry.source)
+
+
+def _in_place(payload: Payload) -> Iterator[tuple[str, bytes]]:
+    """What is started in its own folder, and the modules beside it."""
+    folder = Path(payload.in_place or ".")
+    started = [name for name in payload.command if name.endswith(READ) and (folder / name).is_file()]
+    beside = sorted(path.name for path in folder.glob("*.py")) if started else []
+    for name in dict.fromkeys((*started, *beside)):
+        if name in started or (folder / name).stat().st_size <= MAX_FILE:
+            yield name, _beginning(folder / name)
+
+
+def _beginning(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(MAX_FILE)

@@ -1,0 +1,236 @@
+"""Which Python runs a job: chosen once, at submission, and told in words.
+
+In this order: `--python`; what the code declares (PEP 723 block, requirements.txt, pyproject.toml); the
+submitting shell's VIRTUAL_ENV, then CONDA_PREFIX; `./.venv`; python3 on PATH. Never Crucible's own.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from crucible.client.request.declarations import Code, declared, script_block
+from crucible.core.errors import BadInput
+from crucible.core.spec import EnvironmentSpec
+from crucible.wire.python_versions import BadVersion, fits
+
+FIND_SECONDS = 20.0
+_FIND = ("python", "find", "--system", "--no-project", "--no-config", "--no-managed-python", "--no-python-downloads")
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """A Python that runs. `path` is the program itself, also where a version manager's shim was asked for."""
+
+    path: str
+    version: str
+
+
+class NoInterpreter(Exception):
+    """There is none that runs; the text is uv's."""
+
+
+def find(request: str, environ: Mapping[str, str], folder: Path) -> Interpreter:
+    """Return the Python at a path, or the first on PATH that lies in a range, as uv finds it in `folder`."""
+    path = _uv(environ, folder, request)
+    return Interpreter(path, _uv(environ, folder, "--show-version", path))
+
+
+def _uv(environ: Mapping[str, str], folder: Path, *args: str) -> str:
+    from uv import find_uv_bin
+
+    kept = {name: value for name, value in environ.items() if not name.startswith(("PYTHON", "UV_PYTHON"))}
+    try:
+        done = subprocess.run(
+            [str(find_uv_bin()), *_FIND, *args],
+            cwd=folder,
+            env=kept,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=FIND_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise NoInterpreter(f"It did not answer within {FIND_SECONDS:g} seconds.") from error
+    except OSError as error:
+        raise NoInterpreter(error.strerror or str(error)) from error
+    if done.returncode:
+        raise NoInterpreter(done.stderr.strip().removeprefix("error: "))
+    return done.stdout.strip()
+
+
+def _is_program(path: str) -> bool:
+    return os.path.isfile(path) and os.access(path, os.X_OK)
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """The submitting shell, as values: what a choice of Python may depend on."""
+
+    environ: Mapping[str, str]
+    folder: Path
+    own_prefix: str = sys.prefix
+    own_base: str = sys.base_prefix
+    is_program: Callable[[str], bool] = _is_program
+    realpath: Callable[[str], str] = os.path.realpath
+    uv: Callable[[str, Mapping[str, str], Path], Interpreter] = find
+
+    def find(self, request: str) -> Interpreter:
+        """Return the Python at a path, or the first on PATH that lies in a range; raises NoInterpreter."""
+        path = os.pathsep.join(self.search_path()) or os.devnull  # without one, uv would take a default
+        return self.uv(request, {**self.environ, "PATH": path}, self.folder)
+
+    def search_path(self) -> list[str]:
+        """Return the folders of PATH without those of Crucible's own environment."""
+        folders = filter(None, self.environ.get("PATH", os.defpath).split(os.pathsep))
+        return [folder for folder in folders if not self.is_own(os.path.dirname(folder.rstrip(os.sep)))]
+
+    def is_own(self, prefix: str) -> bool:
+        return self.realpath(prefix) == self.realpath(self.own_prefix)
+
+
+@dataclass(frozen=True)
+class Choice:
+    environment: EnvironmentSpec
+    notes: tuple[str, ...] = field(default=())
+
+
+NO_PACKAGES = "# nothing but Python itself"
+"""As the only requirement: an environment is built, with the Python that was asked for and no packages."""
+
+
+def choose_python(named: str | None, code: Code, around: Surroundings) -> Choice:
+    """The environment for this code. Raises BadInput for a `--python` that is none, or a bad declaration."""
+    if named:
+        return _named(named, code, around)
+    found = declared(code)
+    if found.environment is None:
+        return _with_notes(_of_the_shell(around), found.notes)
+    if found.environment.requirements or found.environment.project:
+        return Choice(found.environment, found.notes)
+    return _with_notes(_fitting(found.environment, around), found.notes)
+
+
+def _with_notes(choice: Choice, notes: tuple[str, ...]) -> Choice:
+    return replace(choice, notes=(*notes, *choice.notes))
+
+
+def _fitting(wanted: EnvironmentSpec, around: Surroundings) -> Choice:
+    """The first Python here that lies in the wanted range; else one is built, which may fetch it."""
+    assert wanted.python is not None
+    environments = [(origin, python) for origin, python, own in _environments(around) if not own]
+    for origin, request in (*environments, ("", wanted.python)):
+        try:
+            found = around.find(request)
+        except NoInterpreter:
+            continue
+        if _fits(found.version, wanted.python):
+            where, python = (origin, request) if origin else (f"{os.path.basename(found.path)} on PATH", found.path)
+            why = f"{where}, Python {found.version} as {wanted.origin} requires"
+            return Choice(EnvironmentSpec(interpreter=python, python=wanted.python, origin=why))
+    built = wanted.model_copy(update={"requirements": (NO_PACKAGES,)})
+    return Choice(built, (f"No Python {wanted.python} was found here; one is fetched for the job.",))
+
+
+def _fits(version: str, wanted: str) -> bool:
+    """Whether a version lies in the range; one that cannot be read excludes nothing."""
+    try:
+        return fits(version, wanted)
+    except BadVersion:
+        return True
+
+
+def located(named: str, folder: Path) -> str:
+    """A path, or an environment in that folder, as an absolute path; the name of a program as it is."""
+    path = os.path.join(folder, os.path.expanduser(named))
+    is_path = os.sep in named or named.startswith("~") or os.path.exists(os.path.join(path, "bin", "python"))
+    return os.path.abspath(path) if is_path else named
+
+
+def _named(named: str, code: Code, around: Surroundings) -> Choice:
+    path = located(named, around.folder)
+    if os.path.isabs(path):
+        path = _inside_environment(path, around)
+    else:
+        path = shutil.which(named, path=around.environ.get("PATH", os.defpath)) or ""
+    if not path or not around.is_program(path):
+        raise BadInput(
+            f"--python {named} is no program that can be run.",
+            fix="Give the path of an interpreter or a virtual environment, or a name on PATH.",
+        )
+    try:
+        found = around.find(path)
+    except NoInterpreter as error:
+        raise _not_running(named, path, error) from error
+    # A shim may choose otherwise where the job runs; the program behind it does not.
+    environment = EnvironmentSpec(interpreter=found.path if _is_shim(path) else path, origin=f"--python {named}")
+    return Choice(environment, tuple(_misfit(named, found, code)))
+
+
+def _is_shim(path: str) -> bool:
+    """Whether a version manager (pyenv, asdf) put it there to choose a Python in every folder."""
+    return os.path.basename(os.path.dirname(path)) == "shims"
+
+
+def _not_running(named: str, path: str, error: NoInterpreter) -> BadInput:
+    if _is_shim(path):
+        fix = "Choose a version for it (pyenv versions; pyenv local VERSION), or give an interpreter's path."
+    else:
+        fix = "Give the path of an interpreter or a virtual environment that runs."
+    return BadInput(f"--python {named} does not run as a Python.", why=f"{path} said:\n{error}", fix=fix)
+
+
+def _misfit(named: str, found: Interpreter, code: Code) -> Iterator[str]:
+    """A note when the named Python is not one that the code's own block asks for."""
+    block = script_block(code)
+    wanted = block.python if block is not None else None
+    if wanted and not _fits(found.version, wanted):
+        yield f"--python {named} is Python {found.version}, while {code.entry or 'the code'} requires {wanted}."
+
+
+def _inside_environment(path: str, around: Surroundings) -> str:
+    """A virtual environment's folder stands for its interpreter."""
+    inner = os.path.join(path, "bin", "python")
+    return inner if around.is_program(inner) else path
+
+
+def _of_the_shell(around: Surroundings) -> Choice:
+    notes: list[str] = []
+    for origin, python, own in _environments(around):
+        if not own:
+            return Choice(EnvironmentSpec(interpreter=python, origin=origin), tuple(notes))
+        notes.append(f"{origin[0].upper()}{origin[1:]} is Crucible's own environment and was passed over.")
+    for folder in around.search_path():
+        python = os.path.join(folder, "python3")
+        if around.is_program(python):
+            return Choice(EnvironmentSpec(interpreter=python, origin="python3 on PATH"), tuple(notes))
+    return _last_resort(around, tuple(notes))
+
+
+def _environments(around: Surroundings) -> Iterator[tuple[str, str, bool]]:
+    """Yield where an environment was found, its Python, and whether it is Crucible's own."""
+    named = [(f"the shell's {name}", around.environ.get(name)) for name in ("VIRTUAL_ENV", "CONDA_PREFIX")]
+    for origin, prefix in (*named, ("./.venv", str(around.folder / ".venv"))):
+        python = os.path.join(prefix or os.devnull, "bin", "python")
+        if prefix and around.is_program(python):
+            yield origin, python, around.is_own(prefix)
+
+
+def _last_resort(around: Surroundings, notes: tuple[str, ...]) -> Choice:
+    """No other Python on PATH: the one that Crucible's environment was made from, without its packages."""
+    base = os.path.join(around.own_base, "bin", "python3")
+    if around.is_program(base):
+        shared = ", where Crucible is installed too" if around.is_own(around.own_base) else ""
+        return Choice(EnvironmentSpec(interpreter=base, origin=f"this computer's python3{shared}"), notes)
+    raise BadInput(
+        "No Python for the job was found.",
+        why="There is no virtual environment in use and no python3 on PATH besides Crucible's own.",
+        fix="Pass --python PATH, or declare the requirements in a `# /// script` block.",
+    )

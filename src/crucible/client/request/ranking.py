@@ -1,0 +1,141 @@
+"""Which of a server's backends a job goes to, and in which order: a pure function of what they offer.
+
+A plan ranks offers, not backends: it cannot tell a backend that has not answered yet from one that cannot hold the
+job, takes a simulated one only by name, and prices the whole catalog, which each of a thousand submissions would pay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from crucible.client.sdk.backend_views import BackendView, OfferView
+from crucible.core import offer_choice, scheduling
+from crucible.core.budget import exceeds_budget, usd
+from crucible.core.errors import CrucibleError, NoCapacity, RefusedByPolicy, UnknownName
+from crucible.core.offers import Availability, Market, Offer
+from crucible.core.planrequest import Goal, Objective
+from crucible.core.pricing import forecast
+from crucible.core.spec import JobSpec
+from crucible.core.tiers import effective
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Backends that could run the job, the first choice first, each with its best offer; and why others cannot.
+
+    One that was named before it has said what it offers has None.
+    """
+
+    offers: Mapping[str, OfferView | None]
+    rejected: Mapping[str, str]
+    is_simulated: bool
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.offers)
+
+
+def rank_backends(
+    backends: Sequence[BackendView], spec: JobSpec, goal: Goal, order: Sequence[str] | None = None
+) -> Ranking:
+    """Rank those that can hold the job by the goal; `order` names them one by one instead.
+
+    Among all backends real ones come first, and a simulated one is taken only where no real one can hold the job.
+    Raises UnknownName, NoCapacity, or RefusedByPolicy when only money speaks against it.
+    """
+    named = order if order is not None else goal.allowed_backends or None
+    sized = spec.model_copy(update={"resources": effective(spec.tier, spec.resources), "max_cost_usd": None})
+    fitting: list[tuple[BackendView, OfferView | None]] = []
+    rejected: dict[str, CrucibleError] = {}
+    for backend in _wanted(backends, named):
+        if order and not backend.offers:
+            fitting.append((backend, None))
+            continue
+        try:
+            fitting.append((backend, _best(backend, sized, spec.max_cost_micros, goal.hours)))
+        except (NoCapacity, RefusedByPolicy) as error:
+            rejected[backend.name] = error
+    if not fitting:
+        raise _nowhere(rejected)
+    if order is None:
+        fitting.sort(key=lambda one: _rank(one[0], one[1], goal.optimize))
+        real = [one for one in fitting if not one[0].is_simulated]
+        fitting = real if real and named is None else fitting
+    return Ranking(
+        {backend.name: offer for backend, offer in fitting},
+        {name: error.what for name, error in rejected.items()},
+        any(backend.is_simulated for backend, _ in fitting),
+    )
+
+
+def _wanted(backends: Iterable[BackendView], named: Sequence[str] | None) -> list[BackendView]:
+    known = {backend.name: backend for backend in backends}
+    for name in named or ():
+        if name not in known:
+            raise UnknownName("backend", name, known, fix="`crucible backends` lists those of the server.")
+    return list(known.values()) if named is None else [known[name] for name in named]
+
+
+def _best(backend: BackendView, sized: JobSpec, max_cost: int | None, hours: float | None) -> OfferView:
+    """The cheapest offer that could hold the job; raises NoCapacity or RefusedByPolicy where none can."""
+    offers = [OfferView.model_validate(offer) for offer in backend.offers]
+    if not offers:
+        raise NoCapacity(backend.detail or f"{backend.name} offers nothing just now")
+    best = min(_fitting(backend, offers, sized), key=lambda offer: (not offer.runnable, offer.rate_micros_per_hour))
+    why = "" if max_cost is None else _too_dear(best.as_offer(), max_cost, hours)
+    if why:
+        raise RefusedByPolicy(why)
+    return best
+
+
+def _too_dear(best: Offer, max_cost: int, hours: float | None) -> str:
+    cost = 0 if hours is None else forecast(hours * 3600, best.rate, best.billing)
+    if cost > max_cost:
+        return f"{hours:g} hours there cost {usd(cost)}, more than {usd(max_cost)}"
+    return exceeds_budget(max_cost, best)
+
+
+def _fitting(backend: BackendView, offers: list[OfferView], sized: JobSpec) -> list[OfferView]:
+    """The offers that could hold the job, of the market it allows; where there is no spot, others will do."""
+    why = ""
+    for market in dict.fromkeys((sized.market or Market.ON_DEMAND, Market.ON_DEMAND)):
+        there = sized.model_copy(update={"market": market})
+        reasons = [_why_never(backend, there, offer) for offer in offers]
+        fitting = [offer for offer, reason in zip(offers, reasons, strict=True) if not reason]
+        if fitting:
+            return fitting
+        why = why or next(filter(None, reversed(reasons)))
+    raise NoCapacity(why)
+
+
+def _why_never(backend: BackendView, sized: JobSpec, offer: OfferView) -> str:
+    if backend.capabilities.slots == "counted":
+        return scheduling.why_never(sized.resources, offer.capacity, backend.name)
+    return offer_choice.why_never(sized, offer.as_offer())
+
+
+def _rank(backend: BackendView, offer: OfferView | None, aim: Objective) -> tuple[float, ...]:
+    hourly = offer.rate_micros_per_hour if offer else 0
+    wait = offer.wait_seconds + offer.startup_seconds if offer else 0.0
+    later = offer is None or not offer.runnable or offer.availability != Availability.AVAILABLE
+    by_aim = (wait, hourly) if aim is Objective.SPEED else (hourly, wait)
+    return (backend.is_simulated, later and aim is Objective.SPEED, *by_aim)
+
+
+def _nowhere(rejected: Mapping[str, CrucibleError]) -> CrucibleError:
+    reasons = "; ".join(f"{name}: {error.what}" for name, error in rejected.items())
+    data = [{"backend": name, "why": error.what} for name, error in rejected.items()]
+    if any(isinstance(error, RefusedByPolicy) for error in rejected.values()):
+        return RefusedByPolicy(
+            "No place can run this job for its max_cost_usd.",
+            why=f"{reasons}.",
+            fix="Raise max_cost_usd, lower duration_hours_estimated, or allow interruptible machines.",
+            rejected=data,
+        )
+    return NoCapacity(
+        "No place can hold this job.",
+        why=f"{reasons}." if reasons else "The server is connected to none.",
+        fix="Ask for less, allow other backends, or connect a larger place (`crucible backends` lists them).",
+        rejected=data,
+    )

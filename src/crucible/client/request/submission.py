@@ -1,0 +1,63 @@
+"""From payload and spec to a submitted job. All that can be refused is refused before anything is sent."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from crucible.client.api import Api
+from crucible.client.payload import Payload
+from crucible.client.payload.suggestions import nearest
+from crucible.client.sdk.backend_views import BackendPage
+from crucible.core.errors import BadInput, UnknownName
+from crucible.core.spec import JobSpec
+from crucible.core.views.jobs import JobView
+from crucible.wire.bundle import Bundle, make_bundle
+
+LISTED = "`crucible backends` lists those of the server, and what connects others."
+
+
+def pack(payload: Payload, scratch: Path) -> Bundle | None:
+    """The payload's files as a bundle in `scratch`; None if it has none."""
+    if payload.entries is None:
+        return None
+    try:
+        return make_bundle(payload.entries, scratch)
+    except OSError as error:
+        raise BadInput(
+            f"{error.filename or 'A file'} could not be read while the code was packed.",
+            why=error.strerror or str(error),
+            fix="Submit again when nothing writes to the folder.",
+        ) from error
+
+
+def store(api: Api, bundle: Bundle) -> None:
+    if not api.has_bundle(bundle.sha256):
+        api.put_bundle(bundle.sha256, bundle.path)
+
+
+def submit(api: Api, spec: JobSpec, payload: Payload, scratch: Path) -> JobView:
+    """Submit as one job, however often a request has to be repeated."""
+    bundle = pack(payload, scratch)
+    check_backends(api, [name for name in (spec.backend, *spec.fallback) if name is not None])
+    if bundle is not None:
+        store(api, bundle)
+        spec = spec.model_copy(update={"bundle": bundle.sha256})
+    return api.submit(spec, key=uuid.uuid4().hex)
+
+
+def check_backends(api: Api, names: Sequence[str]) -> None:
+    """Raise UnknownName for a backend that the server does not have: before anything is sent."""
+    page = api.places.page() if names else BackendPage()
+    known = [backend.name for backend in page.items]
+    for name in names:
+        if name not in known:
+            why = next((other.why for other in page.others if other.name == name), "")
+            raise UnknownName("backend", name, known, fix=why or ("" if nearest(name, known) else LISTED))
+
+
+def any_simulated(api: Api, names: Iterable[str | None]) -> bool:
+    """Whether one of these backends is simulated."""
+    wanted = frozenset(names) - {None}
+    return bool(wanted) and any(backend.is_simulated and backend.name in wanted for backend in api.places.backends())

@@ -1,0 +1,267 @@
+"""The arguments of `submit` and `recommend`, read and checked as far as that goes without a server."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypedDict
+from urllib.parse import quote
+
+from crucible.client.payload import JOB_FILES, CodeSource, ModelOptions
+from crucible.client.payload.git import looks_like_git
+from crucible.client.request.checks import check_names, check_number, check_text, wrong
+from crucible.client.request.job_request import KIND, Context, Fields, Fills, Layer, data, merge, secrets, variables
+from crucible.client.request.pythons import Surroundings
+from crucible.client.request.requirements import Preferences, Requirements
+from crucible.core.errors import BadInput, UnknownName
+from crucible.core.planrequest import Goal
+
+MOST = 2**63
+"""The numbers have bounds of their own, which are checked with those of the command line."""
+_FILE = re.compile(r"[^\s()=]+\.(py|ipynb|ya?ml|toml|json)")
+_KINDS = ("code", "path", "git", "function", "shell", "model")
+_OF_MODELS = ("config", "plugin", "inputs", "callbacks")
+
+
+class SubmitOptions(TypedDict, total=False):
+    """What to run is one of `code`, `path`, `git`, `function`, `shell` and `model`; then the options of `crucible run`.
+
+    `code` may also be a Path (the same as `path`) or a function (the same as `function`). `args` are for the
+    command line of code, and for a function its arguments, as are `kwargs`. A model has its `config`, the `plugin` to
+    install it from if it is not here, `inputs` to predict from, and `callbacks` of a training.
+
+    `places` names backends in the order to try them; without it, `preferences` decide. `env` holds the variables
+    of the job, with None for this process's own value. `secrets` are names of secrets of the project, or a table of
+    variables and such names. `data` are paths or URLs, or a table of them by name.
+    """
+
+    path: str | Path
+    git: str
+    function: Callable[..., object]
+    shell: str
+    args: Sequence[object]
+    kwargs: Mapping[str, object]
+    model: str
+    config: Mapping[str, object]
+    plugin: str
+    inputs: object
+    callbacks: Sequence[str]
+    places: Sequence[str]
+    name: str
+    project: str
+    kind: str
+    env: Mapping[str, str | int | float | None]
+    secrets: Sequence[str] | Mapping[str, str]
+    data: Sequence[str | Path] | Mapping[str, str | Path]
+    include: Sequence[str]
+    entry: str
+    ref: str
+    python: str
+    in_place: bool
+    tags: Sequence[str]
+    regions: Sequence[str]
+    priority: int
+    retries: int
+    retry_wait_seconds: float
+    keep_checkpoints: int
+    seed: int
+    resume_from: str
+    grace_seconds: float
+
+
+@dataclass(frozen=True)
+class SubmitRequest:
+    """What is to run, the job it is, and what it is ranked by; or `places`, the backends to try in their order."""
+
+    source: CodeSource
+    fields: Fields
+    goal: Goal
+    places: tuple[str, ...] | None = None
+
+    @classmethod
+    def of(cls, around: Surroundings, **keywords: object) -> SubmitRequest:
+        """Read the arguments; raises BadInput, or UnknownName for one that there is not."""
+        known = ["code", "requirements", "preferences", *SubmitOptions.__annotations__]
+        for name in keywords:
+            if name not in known:
+                raise UnknownName("argument of submit", name, known)
+        given = {name: value for name, value in keywords.items() if value is not None}
+        needs, preferences = Requirements.of(given.get("requirements")), Preferences.of(given.get("preferences"))
+        places = check_names("places", given.get("places"))
+        if places is not None and preferences.allowed_backends is not None:
+            raise BadInput(
+                "places and allowed_backends contradict each other.",
+                why="The first is an order, the second a choice that is put in order for you.",
+                fix="Give one of them.",
+                field="places",
+            )
+        source, layer = _code_source(given, around), Layer(KEYWORDS, str, around)
+        of_the_job = {name: value for name, value in given.items() if name not in _OF_THE_SOURCE}
+        fields, goal = layer.read({**of_the_job, **needs.goal(), **preferences.goal()})
+        fields = merge(needs.fields(), fields)
+        layer.check(fields)
+        return cls(source, fields, goal, places)
+
+
+_OF_THE_SOURCE = frozenset({*_KINDS, *_OF_MODELS, "args", "kwargs", "include", "entry", "ref", "python", "in_place"})
+
+
+def _number(value: Any, context: Context) -> object:
+    check_number(context.where, value, 0, MOST)
+    return value
+
+
+def _whole(value: Any, context: Context) -> object:
+    check_number(context.where, value, 0, MOST, whole=True)
+    return value
+
+
+def _texts(value: Any, context: Context) -> tuple[str, ...]:
+    items = [value] if isinstance(value, str | Path) else value
+    if not isinstance(items, Sequence) or not all(isinstance(item, str | Path) for item in items):
+        raise wrong(context.where, value, "is a list of texts")
+    return tuple(check_text(context.where, str(item)) for item in items)
+
+
+def _table_or_texts(value: Any, context: Context) -> Mapping[str, str] | tuple[str, ...]:
+    if not isinstance(value, Mapping):
+        return _texts(value, context)
+    return {check_text(context.where, name): check_text(context.where, str(item)) for name, item in value.items()}
+
+
+def _env(value: Any, context: Context) -> dict[str, str]:
+    if not isinstance(value, Mapping):
+        raise wrong("env", value, "is a table of names and texts")
+    for name, item in value.items():
+        if not isinstance(name, str) or isinstance(item, bool) or not isinstance(item, str | int | float | None):
+            raise wrong(f"env[{name!r}]", item, "is a text, a number, or None for this process's own value")
+        if "=" in name:
+            raise wrong("env", name, "has names without =")
+    return variables(value, context)
+
+
+KEYWORDS: Mapping[str, Fills] = {
+    "kind": Fills("kind", KIND),
+    "env": Fills("env", _env),
+    "secrets": Fills("secrets", lambda value, context: secrets(_table_or_texts(value, context), context)),
+    "data": Fills("data", lambda value, context: data(_table_or_texts(value, context), context)),
+    "tags": Fills("tags", _texts),
+    "regions": Fills("regions", _texts),
+    "retries": Fills("retries.user", _whole),
+    "retry_wait_seconds": Fills("retries.wait_seconds", _number),
+    "keep_checkpoints": Fills("keep.latest", _whole),
+    "seed": Fills("seed", _whole),
+    "grace_seconds": Fills("grace_seconds", _number),
+}
+"""What arguments fill that are spelt in another way than in a JobSpec, or are of more kinds than it takes."""
+
+
+def _code_source(given: Mapping[str, Any], around: Surroundings) -> CodeSource:
+    """What is to run, told apart; raises BadInput for what cannot be run. Nothing is read yet."""
+    kinds = [name for name in _KINDS if name in given]
+    if len(kinds) != 1:
+        raise BadInput(
+            "Say one thing to run." if kinds else "There is nothing to run.",
+            why=f"{', '.join(_KINDS[:-1])} and {_KINDS[-1]} exclude each other." if kinds else "",
+            fix="For example: submit(code='print(1)') or submit(path='train.py').",
+        )
+    _check_arguments(given)
+    if not isinstance(given.get("in_place", False), bool):
+        raise wrong("in_place", given["in_place"], "is True or False")
+    kind, target = _told_apart(kinds[0], given[kinds[0]], around)
+    if kind != "function" and given.get("kwargs"):
+        raise BadInput("kwargs are for functions.", fix="Pass args, as on the command line.", field="kwargs")
+    return CodeSource(
+        around,
+        kind,
+        target,
+        arguments=tuple(given.get("args", ())),
+        kwargs=given.get("kwargs", {}),
+        model=_model(given, around.folder),
+        include=_texts(given.get("include", ()), Context("include", around)),
+        in_place=given.get("in_place", False),
+        python=_text(given, "python"),
+        entry=_text(given, "entry"),
+        ref=_text(given, "ref"),
+    )
+
+
+def _text(given: Mapping[str, object], name: str) -> str | None:
+    return check_text(name, given[name]) if name in given else None
+
+
+def _told_apart(kind: str, target: object, around: Surroundings) -> tuple[str, object]:
+    """Code told apart from files and functions, repositories here from addresses."""
+    if kind == "function" or (kind == "code" and callable(target)):
+        if not callable(target):
+            raise BadInput("function is no function.", fix="Pass the function itself, without calling it.")
+        return "function", target
+    if kind == "path" or isinstance(target, Path):
+        return "path", _path(target)
+    text = check_text(kind, target)
+    if kind == "code" and _FILE.fullmatch(text.strip()):
+        raise BadInput(
+            f"{text.strip()!r} is the name of a file, not code.",
+            fix=f"Pass path={text.strip()!r}, or code=open({text.strip()!r}).read().",
+            field="code",
+        )
+    return kind, repository(text, around.folder) if kind == "git" else text
+
+
+def repository(said: str, folder: Path) -> str:
+    """The address of a repository; a path on this computer, `PATH` or `PATH@REVISION`, becomes a file:// address."""
+    if not said.strip():
+        raise BadInput("git names no repository.", fix="Name a folder or an address; `.` is this folder.", field="git")
+    if looks_like_git(said):
+        return said
+    name, at, revision = said.rpartition("@")
+    path = (folder / Path(said).expanduser()).resolve()
+    if at and not path.exists():
+        path = (folder / Path(name).expanduser()).resolve()
+    else:
+        revision = ""
+    if not path.is_dir():
+        raise BadInput(
+            f"{said} is no repository.",
+            why=f"It was looked for at {path}.",
+            fix="Name a folder with a git repository, or an address such as https://example.org/team/project.git@main.",
+        )
+    address = f"file://{quote(str(path))}".replace("@", "%40")
+    return f"{address}@{revision}" if revision else address
+
+
+def _check_arguments(given: Mapping[str, Any]) -> None:
+    args = given.get("args", ())
+    if isinstance(args, str | bytes) or not isinstance(args, Sequence):
+        raise BadInput("args is a list.", fix="Write args=['--epochs', 3].", field="args")
+    if not isinstance(given.get("kwargs", {}), Mapping):
+        raise BadInput("kwargs is a table.", fix="Write kwargs={'epochs': 3}.", field="kwargs")
+
+
+def _model(given: Mapping[str, Any], folder: Path) -> ModelOptions | None:
+    if "model" not in given:
+        for name in _OF_MODELS:
+            if given.get(name):
+                raise BadInput(f"{name} belongs to a model.", fix="Name it: submit(model='...').", field=name)
+        return None
+    if given.get("args"):
+        raise BadInput("A model takes no args.", fix="Its options are its config.", field="args")
+    config, callbacks = given.get("config", {}), given.get("callbacks", ())
+    if not isinstance(config, Mapping):
+        raise BadInput("config is a table.", fix="Write config={'epochs': 3}.", field="config")
+    if isinstance(callbacks, str) or not all(isinstance(item, str) for item in callbacks):
+        raise BadInput("callbacks is a list.", fix="Write callbacks=['my_package.watch:Printer'].", field="callbacks")
+    return ModelOptions(folder, config, (), _text(given, "plugin"), given.get("inputs"), tuple(callbacks))
+
+
+def _path(said: object) -> str:
+    path = check_text("path", str(said) if isinstance(said, Path) else said)
+    if Path(path).suffix in JOB_FILES:
+        raise BadInput(
+            f"{path} is a job file.",
+            why="The Python client says in Python what a job file says.",
+            fix=f"Run it with `crucible run {path}`, or name the script in it.",
+        )
+    return path

@@ -1,0 +1,1 @@
+"""The Python client: MLPlatform, Job, and what they return."""

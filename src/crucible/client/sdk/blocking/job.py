@@ -1,0 +1,204 @@
+"""A job, for plain Python: asked about, followed, fetched from and ended."""
+
+from __future__ import annotations
+
+import codecs
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from crucible.client.api import Api
+from crucible.client.request.checks import check_number
+from crucible.client.sdk import downloads
+from crucible.client.sdk.blocking.timeouts import checked_seconds, not_ended
+from crucible.client.sdk.exec import Executed
+from crucible.client.sdk.metrics_table import MetricsTable
+from crucible.client.sdk.port_forward import Forward
+from crucible.client.sdk.results import JobResult, result_of
+from crucible.client.sdk.status import JobStatus, Watch, status_of
+from crucible.core.views.frames import JobFrame, LogFrame
+from crucible.core.views.jobs import CheckpointView, JobView
+from crucible.core.views.records import EventView
+
+if TYPE_CHECKING:
+    from crucible.client.sdk.blocking.platform import SyncMLPlatform
+
+REFRESH_SECONDS = 2.0
+"""How old what is not told by the stream (cost, last lines) may be in a status."""
+
+_OVERWRITE = {"folder": "`into`", "force": "overwrite=True"}
+
+
+class SyncJob:
+    """One job. What is asked of it is asked of the server; `view` is what was last heard."""
+
+    def __init__(self, platform: SyncMLPlatform, view: JobView) -> None:
+        self._platform = platform
+        self.view = view
+
+    @property
+    def id(self) -> str:
+        return self.view.id
+
+    @property
+    def name(self) -> str | None:
+        return self.view.name
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.view.called}: {self.view.phase}>"
+
+    def status(self) -> JobStatus:
+        self.view = self._api.job(self.id)
+        return status_of(self.view)
+
+    def monitor(self, *, stop: Callable[[], bool] | None = None) -> Iterator[JobStatus]:
+        """A status whenever something is new, to the job's end; over lost connections and restarted servers.
+
+        A move to another place since the job was last looked at is told too. `stop` ends it early.
+        """
+        watch = Watch(self.view)
+        due = 0.0
+        for frame in self._api.stream(self.id, stop=stop):
+            status = watch.see(frame)
+            if status is None:
+                continue
+            if not status.ended and time.monotonic() >= due:
+                status = _fresher(status, watch.see(JobFrame(job=self._api.job(self.id))))
+                due = time.monotonic() + REFRESH_SECONDS
+            self.view = watch.job
+            yield status
+
+    def wait(self, timeout: float | None = None) -> JobStatus:
+        """The last status, once the job has ended, however it did; TimedOut after `timeout` seconds."""
+        seconds = checked_seconds(timeout)
+        end = None if seconds is None else time.monotonic() + seconds
+        status = self.status()
+        if not status.ended:
+            for _ in self.monitor(stop=None if end is None else lambda: time.monotonic() > end):
+                pass
+            status = self.status()
+        if not status.ended:
+            raise not_ended(status, seconds)
+        return status
+
+    def result(self, timeout: float | None = None) -> JobResult:
+        """What it left, once it has ended; JobFailed or JobCancelled unless it completed."""
+        return result_of(self._api, self.wait(timeout))
+
+    def logs(
+        self, *, follow: bool = False, attempt: int | None = None, stop: Callable[[], bool] | None = None
+    ) -> Iterator[str]:
+        """The lines of its output, of the newest try unless named; `follow` goes on to the job's end."""
+        pieces = self._followed(stop) if follow and attempt is None else self._stored(attempt)
+        rest = ""
+        for piece in pieces:
+            *lines, rest = (rest + piece).split("\n")
+            yield from lines
+        if rest:
+            yield rest
+
+    def _followed(self, stop: Callable[[], bool] | None) -> Iterator[str]:
+        return (frame.text for frame in self._api.stream(self.id, stop=stop) if isinstance(frame, LogFrame))
+
+    def _stored(self, attempt: int | None) -> Iterator[str]:
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        offset = 0
+        while True:
+            page = self._api.logs(self.id, attempt=attempt, offset=offset)
+            if not page.data:
+                yield decoder.decode(b"", final=True)
+                return
+            attempt, offset = attempt or page.attempt, page.next
+            yield decoder.decode(page.data)
+
+    def events(self) -> Iterator[EventView]:
+        """What happened to it, in order, so far."""
+        after = 0
+        while page := self._api.events(self.id, after=after):
+            yield from page
+            after = page[-1].n
+
+    def metrics(self, *series: str, points: int = 500) -> MetricsTable:
+        """Its metrics, or the named ones; a long series is thinned to about `points`."""
+        return MetricsTable.of(self._api.metrics(self.id, series=series, points=points))
+
+    def checkpoints(self) -> tuple[CheckpointView, ...]:
+        """What it saved, the newest first, with those that are no longer kept."""
+        return self._api.checkpoints(self.id)
+
+    def checkpoint_now(self) -> None:
+        """Have the running program save; the checkpoint is listed once it is stored."""
+        self._api.ask_checkpoint(self.id)
+
+    def download(self, into: str | Path = ".", *patterns: str, overwrite: bool = False) -> list[Path]:
+        """Fetch its artifacts, or those that the patterns name, below `into`; returns their paths.
+
+        What is there and differs is a Conflict unless `overwrite`.
+        """
+        target = Path(into)
+        chosen = downloads.choose(self._api.artifacts(self.id), patterns)
+        if not overwrite:
+            downloads.refuse_to_overwrite(chosen, target, **_OVERWRITE)
+        return [downloads.download(self._api, self.id, item, target) for item in chosen]
+
+    def download_checkpoint(
+        self, checkpoint: str = "latest", into: str | Path = ".", *, overwrite: bool = False
+    ) -> Path:
+        """Fetch a checkpoint by id, name, `latest` or `best`; a folder comes as a tar archive.
+
+        What is there and differs is a Conflict unless `overwrite`.
+        """
+        found = self._api.checkpoint(self.id, checkpoint)
+        if not overwrite:
+            downloads.refuse_to_overwrite([downloads.as_file(found)], Path(into), **_OVERWRITE)
+        return downloads.download_checkpoint(self._api, self.id, found, Path(into))
+
+    def exec(self, command: Sequence[str], *, input: bytes = b"", timeout: float | None = None) -> Executed:
+        """Run a command where its program runs, to the command's end: `code`, `stdout`, `stderr`.
+
+        It has the program's folder, variables and limits, and ends with it. While the job is starting the program is
+        waited for, up to 30 seconds; else Conflict. TimedOut after `timeout` seconds, that wait included.
+        """
+        return self._api.execute(self.id, command, input=input, timeout=checked_seconds(timeout))
+
+    def ports(self) -> tuple[int, ...]:
+        """The ports that its processes listen on."""
+        return self._api.ports(self.id)
+
+    def forward(self, port: int, local: int | None = None) -> Forward:
+        """Lead a port of this computer (the same unless named, 0 for any) to one that it listens on.
+
+        With `with`, or until `close()`; `local` and `url` say where it is.
+        """
+        check_number("port", port, 1, 65535, whole=True)
+        check_number("local", local, 0, 65535, whole=True)
+        return self._api.forward(self.id, port, local)
+
+    def cancel(self) -> JobStatus:
+        """Ask it to end; again, or after its end, is harmless. `wait()` says when it has."""
+        self.view = self._api.cancel(self.id)
+        return status_of(self.view)
+
+    def resume(self, *, checkpoint: str | None = None, backend: str | None = None) -> JobStatus:
+        """Reopen it after its end: one more try, from a checkpoint, at its place or another."""
+        self.view = self._api.resume(self.id, checkpoint=checkpoint, backend=backend)
+        return status_of(self.view)
+
+    def rerun(self) -> SyncJob:
+        """A new job from what was recorded of this one."""
+        return SyncJob(self._platform, self._api.rerun(self.id))
+
+    @property
+    def _api(self) -> Api:
+        return self._platform.api
+
+
+def _fresher(status: JobStatus, fresh: JobStatus | None) -> JobStatus:
+    """The newer of two, with the move that only the first may have told."""
+    if fresh is None:
+        return status
+    if not status.backend_changed or fresh.backend_changed:
+        return fresh
+    return replace(fresh, backend_changed=True, previous_backend=status.previous_backend)

@@ -1,0 +1,207 @@
+"""A server, for plain Python: what is asked of it, submitted to it and found there."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Unpack
+
+from pydantic import ValidationError
+
+from crucible import __version__
+from crucible.client.api import Api
+from crucible.client.payload import CodeSource, Payload, take_up
+from crucible.client.request.checks import check_names, check_number, check_text, wrong
+from crucible.client.request.job_request import make_spec, merge
+from crucible.client.request.model_jobs import take_model
+from crucible.client.request.planning import plan_request
+from crucible.client.request.pythons import Surroundings
+from crucible.client.request.ranking import rank_backends
+from crucible.client.request.submission import submit
+from crucible.client.request.submit_request import SubmitOptions, SubmitRequest
+from crucible.client.sdk.backend_views import BackendView, MachineView, PlanView
+from crucible.client.sdk.blocking.job import SyncJob
+from crucible.client.sdk.job_lookup import find_job, walk
+from crucible.client.sdk.predictions import newest_predictions
+from crucible.client.server.connection import connect, embedded_of
+from crucible.core.errors import BadInput
+from crucible.core.jobfilter import JobFilter
+from crucible.core.offerfilter import OfferFilter
+from crucible.core.spec import JobSpec
+from crucible.core.views.catalog import PriceView
+from crucible.core.views.predictions import PredictionPage
+from crucible.settings import Settings, load_settings
+
+MOST_JOBS = 1_000_000
+SIMULATED = "The job goes to a simulated place: its machines are processes of one computer, its money is play money."
+
+
+class SyncMLPlatform:
+    """A server: the named one, or this computer's own, which is started when it is first needed.
+
+    `server` and `token` are as in `crucible --server` and $CRUCIBLE_TOKEN. May be used by several threads.
+    """
+
+    def __init__(
+        self, server: str | None = None, *, token: str | None = None, settings: Settings | None = None
+    ) -> None:
+        said = {name: value for name, value in (("server", server), ("token", token)) if value is not None}
+        self._settings = settings or load_settings(said)
+        self._api: Api | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def api(self) -> Api:
+        """The routes as typed methods; finds or starts the server at first use."""
+        with self._lock:
+            if self._api is None:
+                self._api = connect(self._settings, embedded_of(self._settings, __version__, os.environ))
+            return self._api
+
+    def close(self) -> None:
+        """Let go of connections; jobs go on."""
+        with self._lock:
+            api, self._api = self._api, None
+        if api is not None:
+            api.close()
+
+    def __enter__(self) -> SyncMLPlatform:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def submit(
+        self,
+        code: object = None,
+        requirements: object = None,
+        preferences: object = None,
+        **more: Unpack[SubmitOptions],
+    ) -> SyncJob:
+        """Submit a job: code, a file, a folder, a repository, a notebook, a function or a model (see `SubmitOptions`).
+
+        It is stored for good when this returns.
+        """
+        said = {"code": code, "requirements": requirements, "preferences": preferences, **more}
+        return self.send(SubmitRequest.of(_here(), **said))
+
+    def send(self, request: SubmitRequest) -> SyncJob:
+        """Submit what was asked for."""
+        with tempfile.TemporaryDirectory(prefix="crucible-") as scratch:
+            spec, payload = self._taken_up(request, Path(scratch))
+            order = request.places
+            if order is None and not request.goal.allowed_backends:
+                order = self._settings.places.value or None
+            ranking = rank_backends(self.backends(), spec, request.goal, order)
+            if ranking.is_simulated:
+                warnings.warn(SIMULATED, stacklevel=3)
+            spec = spec.model_copy(update={"backend": ranking.names[0], "fallback": ranking.names[1:]})
+            return SyncJob(self, submit(self.api, spec, payload, Path(scratch)))
+
+    def recommend(
+        self,
+        code: object = None,
+        requirements: object = None,
+        preferences: object = None,
+        **more: Unpack[SubmitOptions],
+    ) -> PlanView:
+        """What a program needs and where it would run best: `offers` best first, `chosen`, and `profile`.
+
+        Takes what `submit` takes, and submits nothing.
+        """
+        said = {"code": code, "requirements": requirements, "preferences": preferences, **more}
+        return self.look(SubmitRequest.of(_here(), **said))
+
+    def look(self, request: SubmitRequest) -> PlanView:
+        """The plan for what was asked for, in any market: what may be interrupted may also not be."""
+        with tempfile.TemporaryDirectory(prefix="crucible-") as scratch:
+            spec, payload = self._taken_up(request, Path(scratch))
+            first, *others = request.places or (None,)
+            spec = spec.model_copy(update={"market": None, "backend": first, "fallback": tuple(others)})
+            return self.api.plan(plan_request(spec, payload, request.goal))
+
+    def _taken_up(self, request: SubmitRequest, scratch: Path) -> tuple[JobSpec, Payload]:
+        """The job and its code, or its model, which may say what GPU it needs."""
+        fields = request.fields
+        if request.source.model is not None:
+            payload, fields = take_model(self._limited(request.source, scratch), fields)
+        else:
+            payload = self.payload(request.source, scratch)
+        fields = merge({"project": self._settings.project.value}, fields)
+        return make_spec({**fields, **payload.fields()}, str), payload
+
+    def payload(self, source: CodeSource, scratch: Path) -> Payload:
+        """The code that was asked for, taken up; what was left out of it is warned of."""
+        payload = take_up(self._limited(source, scratch))
+        for note in payload.notes:
+            warnings.warn(note, stacklevel=5)
+        return payload
+
+    def _limited(self, source: CodeSource, scratch: Path) -> CodeSource:
+        return replace(source, scratch=scratch, limit=self._settings.bundle_limit.value)
+
+    def backends(self) -> tuple[BackendView, ...]:
+        return self.api.places.backends()
+
+    def job(self, id: str) -> SyncJob:
+        """A job by its id, short id, an ending of three or more characters, `last`, or else its name (the newest)."""
+        return SyncJob(self, find_job(self.api, _named(id)))
+
+    def jobs(
+        self,
+        *,
+        status: str | Sequence[str] | None = None,
+        active: bool = False,
+        name: str | None = None,
+        tags: str | Sequence[str] | None = None,
+        limit: int = 50,
+    ) -> list[SyncJob]:
+        """The newest jobs first, at most `limit`; of those of exactly this name, with all of these tags."""
+        check_number("limit", limit, 1, MOST_JOBS, whole=True)
+        said = {"status": check_names("status", status), "named": name, "tag": check_names("tags", tags)}
+        return [SyncJob(self, view) for view in walk(self.api, _filter(said, active=active), limit)]
+
+    def machines(self, *, all: bool = False) -> tuple[MachineView, ...]:
+        """Machines in use, what they are for and cost; `all`: also those that are gone."""
+        return self.api.places.machines(all=all)
+
+    def catalog(self, wanted: OfferFilter | None = None) -> list[PriceView]:
+        """What can be rented, cheapest first, also at providers that are not connected (`runnable`, `why`)."""
+        return list(self.api.catalog.walk(wanted))
+
+    def predictions(self, *, limit: int = 50) -> PredictionPage:
+        """How long jobs were said to take and how long they took, newest first, with the accuracy of all that count."""
+        check_number("limit", limit, 1, MOST_JOBS, whole=True)
+        return newest_predictions(self.api, limit)
+
+
+def _here() -> Surroundings:
+    return Surroundings(os.environ, Path.cwd())
+
+
+def _filter(said: Mapping[str, object], *, active: bool) -> JobFilter:
+    """Raises BadInput for what no filter can be, UnknownName for a status that is none."""
+    given = {key: value for key, value in said.items() if value is not None}
+    try:
+        wanted = JobFilter.model_validate({**given, "active": active})
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field = {"named": "name", "tag": "tags"}.get(str(first["loc"][0]), str(first["loc"][0]))
+        raise wrong(field, given.get(str(first["loc"][0])), f"cannot be used: {first['msg']}") from error
+    wanted.states(), wanted.tags
+    return wanted
+
+
+def _named(id: object) -> str:
+    named = check_text("id", id).strip()
+    if not named:
+        raise BadInput("A job is named by its id.", fix="`crucible jobs` lists them.", field="id")
+    return named

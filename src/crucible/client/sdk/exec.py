@@ -1,0 +1,83 @@
+"""A command in a running job's surroundings, run to its end: its code and all that it wrote."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from crucible.client.request.checks import wrong
+from crucible.client.transport.http import Transport
+from crucible.client.transport.sessions import Session, SessionOver, command_of, open_session
+from crucible.core.errors import CrucibleError, TimedOut
+from crucible.wire.sessions import Kind
+
+
+@dataclass(frozen=True)
+class Executed:
+    """`code` is the command's own, 128 and its number for a signal. `job_ended`: it ended because its job did."""
+
+    code: int
+    stdout: bytes
+    stderr: bytes
+    job_ended: bool = False
+
+    @property
+    def ok(self) -> bool:
+        return self.code == 0
+
+    @property
+    def text(self) -> str:
+        """What it wrote to standard output, with what is no UTF-8 replaced."""
+        return self.stdout.decode("utf-8", errors="replace")
+
+    def as_json(self) -> dict[str, object]:
+        stderr = self.stderr.decode("utf-8", errors="replace")
+        return {"code": self.code, "stdout": self.text, "stderr": stderr, "job_ended": self.job_ended}
+
+
+def execute(
+    transport: Transport, ref: str, command: Sequence[str], *, input: bytes = b"", timeout: float | None = None
+) -> Executed:
+    """Raises TimedOut after `timeout` seconds; the command is ended then."""
+    if isinstance(command, str) or not command or not all(isinstance(word, str) for word in command):
+        raise wrong("command", command, "is a list of texts, such as ['ls', '-l']")
+    with open_session(transport, ref, command_of(tuple(command))) as session:
+        return _run(session, input, timeout)
+
+
+def _run(session: Session, input: bytes, timeout: float | None) -> Executed:
+    late = threading.Event()
+
+    def give_up() -> None:
+        late.set()
+        session.close()
+
+    timer = threading.Timer(timeout or 0, give_up)
+    timer.daemon = True
+    if timeout is not None:
+        timer.start()
+    threading.Thread(target=_feed, args=(session, input), name="crucible-input", daemon=True).start()
+    written: dict[Kind, list[bytes]] = {Kind.DATA: [], Kind.ERROR_DATA: []}
+    try:
+        for kind, content in session.frames():
+            if kind in written:
+                written[kind].append(content)
+    except CrucibleError:
+        if late.is_set():
+            raise TimedOut(
+                f"The command took longer than {timeout:g} seconds.", why="It was ended.", fix="Raise timeout."
+            ) from None
+        raise
+    finally:
+        timer.cancel()
+    assert session.over is not None
+    code, ended = session.over.exit_code, session.over.job_ended
+    return Executed(code, b"".join(written[Kind.DATA]), b"".join(written[Kind.ERROR_DATA]), ended)
+
+
+def _feed(session: Session, input: bytes) -> None:
+    with contextlib.suppress(SessionOver):
+        session.write(input)
+        session.end_input()

@@ -1,0 +1,303 @@
+"""The client for asynchronous Python: the same as `blocking/`, and nothing here holds up the event loop.
+
+Each call runs in a thread of a small pool, each follower in one of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import warnings
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import TypeVar, Unpack
+
+from crucible.client.request.pythons import Surroundings
+from crucible.client.request.submit_request import SubmitOptions, SubmitRequest
+from crucible.client.sdk.backend_views import BackendView, MachineView, PlanView
+from crucible.client.sdk.blocking import SyncJob, SyncMLPlatform
+from crucible.client.sdk.blocking.timeouts import checked_seconds, not_ended
+from crucible.client.sdk.exec import Executed
+from crucible.client.sdk.metrics_table import MetricsTable
+from crucible.client.sdk.port_forward import Forward
+from crucible.client.sdk.results import JobResult
+from crucible.client.sdk.status import JobStatus
+from crucible.client.transport.async_iterator import pumped
+from crucible.core.errors import Conflict
+from crucible.core.offerfilter import OfferFilter
+from crucible.core.views.catalog import PriceView
+from crucible.core.views.jobs import CheckpointView, JobView
+from crucible.core.views.predictions import PredictionPage
+from crucible.core.views.records import EventView
+from crucible.settings import Settings
+
+T = TypeVar("T")
+
+CALLS = 8
+"""Requests of one platform that may be under way at once."""
+
+
+class MLPlatform:
+    """A server: the named one, or this computer's own, which is started when it is first needed.
+
+    `server` and `token` are as in `crucible --server` and $CRUCIBLE_TOKEN. `sync` is the same for plain Python.
+    """
+
+    def __init__(
+        self, server: str | None = None, *, token: str | None = None, settings: Settings | None = None
+    ) -> None:
+        self.sync = SyncMLPlatform(server, token=token, settings=settings)
+        self._pool = ThreadPoolExecutor(CALLS, thread_name_prefix="crucible")
+
+    async def __aenter__(self) -> MLPlatform:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Let go of connections; jobs go on."""
+        await self.in_thread(self.sync.close)
+        self._pool.shutdown(wait=False)
+
+    def submit(
+        self,
+        code: object = None,
+        requirements: object = None,
+        preferences: object = None,
+        **more: Unpack[SubmitOptions],
+    ) -> Job:
+        """Submit a job: code, a file, a folder, a repository, a notebook, a function or a model (see `SubmitOptions`).
+
+        What is wrong with the arguments is raised here, at once; sending goes on beside the event loop. `await` the
+        job to know that it is stored, or use it: what the server refuses is raised by the first thing that waits.
+        """
+        said = {"code": code, "requirements": requirements, "preferences": preferences, **more}
+        request = SubmitRequest.of(Surroundings(os.environ, Path.cwd()), **said)
+        return Job(self, self._begin(lambda: self.sync.send(request)))
+
+    async def recommend(
+        self,
+        code: object = None,
+        requirements: object = None,
+        preferences: object = None,
+        **more: Unpack[SubmitOptions],
+    ) -> PlanView:
+        """What a program needs and where it would run best: `offers` best first, `chosen`, and `profile`.
+
+        Takes what `submit` takes, and submits nothing.
+        """
+        said = {"code": code, "requirements": requirements, "preferences": preferences, **more}
+        request = SubmitRequest.of(Surroundings(os.environ, Path.cwd()), **said)
+        return await self.in_thread(lambda: self.sync.look(request))
+
+    def job(self, id: str) -> Job:
+        """A job by its id, short id, an ending of three or more characters, `last`, or else its name (the newest)."""
+        return Job(self, self._begin(lambda: self.sync.job(id)))
+
+    async def jobs(
+        self,
+        *,
+        status: str | Sequence[str] | None = None,
+        active: bool = False,
+        name: str | None = None,
+        tags: str | Sequence[str] | None = None,
+        limit: int = 50,
+    ) -> list[Job]:
+        """The newest jobs first, at most `limit`; of those of exactly this name, with all of these tags."""
+        wish = {"status": status, "active": active, "name": name, "tags": tags, "limit": limit}
+        found = await self.in_thread(lambda: self.sync.jobs(**wish))  # type: ignore[arg-type]
+        return [Job(self, _known(job)) for job in found]
+
+    async def machines(self, *, all: bool = False) -> tuple[MachineView, ...]:
+        """Machines in use, what they are for and cost; `all`: also those that are gone."""
+        return await self.in_thread(lambda: self.sync.machines(all=all))
+
+    async def catalog(self, wanted: OfferFilter | None = None) -> list[PriceView]:
+        """What can be rented, cheapest first, also at providers that are not connected (`runnable`, `why`)."""
+        return await self.in_thread(lambda: self.sync.catalog(wanted))
+
+    async def predictions(self, *, limit: int = 50) -> PredictionPage:
+        """How long jobs were said to take and how long they took, newest first, with the accuracy of all that count."""
+        return await self.in_thread(lambda: self.sync.predictions(limit=limit))
+
+    async def backends(self) -> tuple[BackendView, ...]:
+        return await self.in_thread(self.sync.backends)
+
+    async def in_thread(self, work: Callable[[], T]) -> T:
+        """What a blocking piece of work returns, done beside the event loop."""
+        return await asyncio.wrap_future(self._begin(work))
+
+    def _begin(self, work: Callable[[], T]) -> Future[T]:
+        try:
+            return self._pool.submit(work)
+        except RuntimeError as error:
+            raise Conflict("This platform is closed.", fix="Make another MLPlatform().") from error
+
+
+class Job(Awaitable["Job"]):
+    """One job; `await` it once to know that the server has it."""
+
+    def __init__(self, platform: MLPlatform, pending: Future[SyncJob]) -> None:
+        self._platform = platform
+        self._pending = pending
+        self._heard = False
+
+    def __await__(self) -> Generator[object, None, Job]:
+        yield from self._known().__await__()
+        return self
+
+    async def _known(self) -> SyncJob:
+        self._heard = True
+        # Who gives up waiting must not take back what others, or nobody, wait for.
+        return await asyncio.shield(asyncio.wrap_future(self._pending))
+
+    async def _ask(self, work: Callable[[SyncJob], T]) -> T:
+        job = await self._known()
+        return await self._platform.in_thread(lambda: work(job))
+
+    def __del__(self) -> None:
+        if not self._heard and self._pending.done() and not self._pending.cancelled():
+            error = self._pending.exception()
+            if error is not None:
+                warnings.warn(f"A job was not submitted, and nobody asked: {error}", ResourceWarning, stacklevel=1)
+
+    def __repr__(self) -> str:
+        there = self._pending.done() and self._pending.exception() is None
+        return repr(self._pending.result()).replace("SyncJob", "Job") if there else "<Job: being submitted>"
+
+    @property
+    def view(self) -> JobView:
+        """The job as it was last heard of; raises Conflict before the server has answered."""
+        self._heard = True
+        if not self._pending.done():
+            raise Conflict(
+                "The job is still being submitted.", fix="Wait for it first: job = await platform.submit(...)"
+            )
+        return self._pending.result().view
+
+    @property
+    def id(self) -> str:
+        return self.view.id
+
+    @property
+    def name(self) -> str | None:
+        return self.view.name
+
+    async def status(self) -> JobStatus:
+        return await self._ask(SyncJob.status)
+
+    async def monitor(self) -> AsyncGenerator[JobStatus, None]:
+        """A status whenever something is new, to the job's end; over lost connections and restarted servers.
+
+        Who is slower than the news gets the newest; a move to another place is never left out.
+        """
+        job = await self._known()
+        async with aclosing(pumped(lambda stop: job.monitor(stop=stop), stands_for=_stands_for)) as statuses:
+            async for status in statuses:
+                yield status
+
+    async def wait(self, timeout: float | None = None) -> JobStatus:
+        """The last status, once the job has ended, however it did; TimedOut after `timeout` seconds."""
+        seconds = checked_seconds(timeout)
+        status = await self.status()
+        if not status.ended:
+            try:
+                async with asyncio.timeout(seconds), aclosing(self.monitor()) as statuses:
+                    async for news in statuses:
+                        status = news
+            except TimeoutError:
+                raise not_ended(status, seconds) from None
+            status = await self.status()
+        return status
+
+    async def result(self, timeout: float | None = None) -> JobResult:
+        """What it left, once it has ended; JobFailed or JobCancelled unless it completed."""
+        await self.wait(timeout)
+        return await self._ask(SyncJob.result)
+
+    async def logs(self, *, follow: bool = False, attempt: int | None = None) -> AsyncGenerator[str, None]:
+        """The lines of its output, of the newest try unless named; `follow` goes on to the job's end."""
+        job = await self._known()
+        lines = pumped(lambda stop: job.logs(follow=follow, attempt=attempt, stop=stop))
+        async with aclosing(lines) as found:
+            async for line in found:
+                yield line
+
+    async def events(self) -> AsyncGenerator[EventView, None]:
+        """What happened to it, in order, so far."""
+        job = await self._known()
+        async with aclosing(pumped(lambda stop: job.events())) as found:
+            async for event in found:
+                yield event
+
+    async def metrics(self, *series: str, points: int = 500) -> MetricsTable:
+        """Its metrics, or the named ones; a long series is thinned to about `points`."""
+        return await self._ask(lambda job: job.metrics(*series, points=points))
+
+    async def checkpoints(self) -> tuple[CheckpointView, ...]:
+        """What it saved, the newest first, with those that are no longer kept."""
+        return await self._ask(SyncJob.checkpoints)
+
+    async def checkpoint_now(self) -> None:
+        """Have the running program save; the checkpoint is listed once it is stored."""
+        await self._ask(SyncJob.checkpoint_now)
+
+    async def download(self, into: str | Path = ".", *patterns: str, overwrite: bool = False) -> list[Path]:
+        """Fetch its artifacts, or those that the patterns name, below `into`; returns their paths."""
+        return await self._ask(lambda job: job.download(into, *patterns, overwrite=overwrite))
+
+    async def download_checkpoint(
+        self, checkpoint: str = "latest", into: str | Path = ".", *, overwrite: bool = False
+    ) -> Path:
+        """Fetch a checkpoint by id, name, `latest` or `best`; a folder comes as a tar archive."""
+        return await self._ask(lambda job: job.download_checkpoint(checkpoint, into, overwrite=overwrite))
+
+    async def exec(self, command: Sequence[str], *, input: bytes = b"", timeout: float | None = None) -> Executed:
+        """Run a command where its program runs, to the command's end: `code`, `stdout`, `stderr`.
+
+        It has the program's folder, variables and limits, and ends with it. While the job is starting the program is
+        waited for, up to 30 seconds; else Conflict. TimedOut after `timeout` seconds, that wait included.
+        """
+        return await self._ask(lambda job: job.exec(command, input=input, timeout=timeout))
+
+    async def ports(self) -> tuple[int, ...]:
+        """The ports that its processes listen on."""
+        return await self._ask(SyncJob.ports)
+
+    @asynccontextmanager
+    async def forward(self, port: int, local: int | None = None) -> AsyncGenerator[Forward, None]:
+        """Lead a port of this computer (the same unless named, 0 for any) to one that it listens on."""
+        found = await self._ask(lambda job: job.forward(port, local))
+        try:
+            yield found
+        finally:
+            await self._platform.in_thread(found.close)
+
+    async def cancel(self) -> JobStatus:
+        """Ask it to end; again, or after its end, is harmless. `wait()` says when it has."""
+        return await self._ask(SyncJob.cancel)
+
+    async def resume(self, *, checkpoint: str | None = None, backend: str | None = None) -> JobStatus:
+        """Reopen it after its end: one more try, from a checkpoint, at its place or another."""
+        return await self._ask(lambda job: job.resume(checkpoint=checkpoint, backend=backend))
+
+    async def rerun(self) -> Job:
+        """A new job from what was recorded of this one."""
+        return Job(self._platform, _known(await self._ask(SyncJob.rerun)))
+
+
+def _known(job: SyncJob) -> Future[SyncJob]:
+    found: Future[SyncJob] = Future()
+    found.set_result(job)
+    return found
+
+
+def _stands_for(old: JobStatus, new: JobStatus) -> bool:
+    """A move is told even to a reader who is late."""
+    return not old.backend_changed and not new.backend_changed

@@ -1,0 +1,1 @@
+"""Find or start the server to talk to, and remember logins."""

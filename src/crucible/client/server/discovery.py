@@ -1,0 +1,114 @@
+"""Finding the embedded server: what `server.json` says, and whether it is true."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from crucible.client.transport.address import read_address
+from crucible.client.transport.http import Endpoint
+from crucible.core.errors import BadInput
+from crucible.core.secret import Secret
+from crucible.wire.http import HttpClient, HttpError, Request
+from crucible.wire.process import Process
+
+ASK_SECONDS = 3.0
+
+
+@dataclass(frozen=True)
+class Discovery:
+    """What a server wrote about itself when it became ready."""
+
+    url: str
+    pid: int
+    start_time: str
+    version: str
+    nonce: str
+
+    @property
+    def process(self) -> Process:
+        return Process(self.pid, self.start_time)
+
+    @property
+    def alive(self) -> bool:
+        """Whether its process runs. A file left behind by a killed server names a dead or another process."""
+        return self.process.alive
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A probe's answer. `ready` may be false while a server starts."""
+
+    ready: bool
+    nonce: str
+    version: str
+
+
+def read_discovery(home: Path) -> Discovery | None:
+    """The content of `server.json`; None when there is none, or it makes no sense."""
+    try:
+        said = json.loads((home / "server.json").read_text(encoding="utf-8"))
+        return Discovery(
+            url=str(said["url"]).rstrip("/"),
+            pid=int(said["pid"]),
+            start_time=str(said["start_time"]),
+            version=str(said["version"]),
+            nonce=str(said["nonce"]),
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def read_token(home: Path) -> Secret | None:
+    try:
+        text = (home / "token").read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        return None
+    return Secret(text) if text else None
+
+
+def ask(url: str, route: str, seconds: float = ASK_SECONDS) -> Answer | None:
+    """What `/healthz` or `/readyz` of that address says; None if nothing of ours answers."""
+    try:
+        with closing(HttpClient(read_address(url))) as http:
+            response = http.send(Request("GET", route, seconds, seconds))
+            said = json.loads(response.content)
+    except (HttpError, BadInput, ValueError):
+        return None
+    if not isinstance(said, dict):
+        return None
+    ready = response.status_code == 200 and said.get("ready", True) is True
+    return Answer(ready, str(said.get("nonce", "")), str(said.get("version", "")))
+
+
+def find(home: Path) -> Discovery | None:
+    """The embedded server that runs and answers with its own nonce, if there is one."""
+    found = read_discovery(home)
+    if found is None or not found.alive:
+        return None
+    answer = ask(found.url, "/healthz")
+    return found if answer is not None and answer.nonce == found.nonce else None
+
+
+def endpoint_of(home: Path, found: Discovery) -> Endpoint:
+    return Endpoint(found.url, read_token(home), embedded=True)
+
+
+@contextmanager
+def try_lock(path: Path) -> Iterator[bool]:
+    """Hold the lock for the block if it is free; the block learns whether it is held."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,1 @@
+"""HTTP and WebSockets to one server: retries, errors, streams."""

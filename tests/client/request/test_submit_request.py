@@ -1,0 +1,275 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.client.payload.conftest import Ask, Git, ask, folder, git, names
+
+from crucible.client.payload import CodeSource, ModelOptions, Payload, take_up
+from crucible.client.request.pythons import Surroundings
+from crucible.client.request.requirements import Requirements
+from crucible.client.request.submit_request import SubmitRequest, repository
+from crucible.core.errors import BadInput, UnknownName
+from crucible.core.offers import Market
+from crucible.core.spec import DataInput, Kind, SourceKind
+
+__all__ = ["ask", "folder", "git"]
+
+
+def asked(folder: Path = Path("/"), **said: Any) -> SubmitRequest:
+    if not {"code", "path", "git", "function", "shell", "model"} & set(said):
+        said = {"code": "print(1)", **said}
+    return SubmitRequest.of(Surroundings({"HOME": "/home/me"}, folder), **said)
+
+
+def test_all_that_can_be_said(tmp_path: Path) -> None:
+    (tmp_path / "data.csv").write_text("x")
+    request = asked(
+        tmp_path,
+        requirements=Requirements(cpus=2, interruptible=True, checkpoint_frequency_minutes=5),
+        preferences={"optimize_for": "speed"},
+        places=["far", "local"],
+        name="mine",
+        project="vision",
+        secrets={"KEY": "DEPLOY_KEY"},
+        kind="benchmark",
+        env={"A": 1, "HOME": None},
+        data={"set": "data.csv"},
+        tags=["a", "b"],
+        retries=2,
+        retry_wait_seconds=5,
+        keep_checkpoints=4,
+        seed=7,
+        priority=2,
+        grace_seconds=3,
+    )
+    assert request.fields == {
+        "name": "mine",
+        "project": "vision",
+        "kind": Kind.BENCHMARK,
+        "market": Market.SPOT,
+        "resources": {"cpus": 2},
+        "env": {"CHECKPOINT_FREQUENCY_MINUTES": "5", "A": "1", "HOME": "/home/me"},
+        "secrets": {"KEY": "DEPLOY_KEY"},
+        "data": (DataInput(name="set", source=str(tmp_path / "data.csv")),),
+        "tags": ("a", "b"),
+        "retries": {"user": 2, "wait_seconds": 5},
+        "keep": {"latest": 4},
+        "seed": 7,
+        "priority": 2,
+        "grace_seconds": 3,
+    }
+    assert (request.places, request.goal.interruptible, request.goal.optimize) == (("far", "local"), True, "speed")
+    assert asked(secrets=["HF_TOKEN"]).fields == {"secrets": {"HF_TOKEN": "HF_TOKEN"}}
+
+
+@pytest.mark.parametrize("most", [0, 1.5, None])
+def test_what_it_may_cost_goes_with_the_job(most: float | None) -> None:
+    assert asked(requirements={"max_cost_usd": most}).fields.get("max_cost_usd") == most
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ({"nmae": "x"}, "Did you mean 'name'"),
+        ({"name": 3}, "name is a text"),
+        ({"name": "a/b"}, "name must not hold slashes"),
+        ({"kind": "trian"}, "Did you mean 'train'"),
+        ({"env": ["A=1"]}, "env is a table"),
+        ({"env": {"A": object()}}, "env\\['A'\\] is a text"),
+        ({"env": {"1A": "x"}}, "no name of a variable"),
+        ({"env": {"A=B": "x"}}, "env has names without ="),
+        ({"env": {"CRUCIBLE_HOME": "x"}}, "set by Crucible itself"),
+        ({"data": {"a": "x\0"}}, "data must not hold a NUL"),
+        ({"data": ["\ud800"]}, "half a character"),
+        ({"secrets": 3}, "secrets is a list of texts"),
+        ({"secrets": {"KEY": "not a name"}}, "no name of a secret"),
+        ({"secrets": ["1KEY"]}, "no name of a variable"),
+        ({"project": "Big Team"}, "project has 1 to 63 of a-z"),
+        ({"retry_wait_seconds": -1}, "retry_wait_seconds must be at least 0"),
+        ({"tags": 3}, "tags is a list of texts"),
+        ({"tags": [3]}, "tags is a list of texts"),
+        ({"retries": -1}, "retries must be at least 0"),
+        ({"retries": "many"}, "retries is a whole number"),
+        ({"seed": -1}, "seed must be at least 0"),
+        ({"seed": 2**40}, "seed must be less than"),
+        ({"priority": 1.5}, "priority must be a whole number"),
+        ({"retries": True}, "retries is a whole number"),
+        ({"grace_seconds": float("nan")}, "grace_seconds is a number"),
+        ({"keep_checkpoints": 0}, "keep_checkpoints must be at least 1"),
+        ({"grace_seconds": 10**9}, "at most"),
+        ({"in_place": "yes"}, "in_place is True or False"),
+        ({"places": []}, "names nothing"),
+        ({"places": ["a"], "preferences": {"allowed_backends": ["b"]}}, "contradict"),
+        ({"requirements": {"gpus": -1}}, "gpus must be at least 0"),
+    ],
+)
+def test_what_makes_no_sense_is_told_before_anything_is_sent(said: dict[str, Any], words: str) -> None:
+    with pytest.raises(BadInput, match=words):
+        asked(**said)
+
+
+def test_an_argument_that_there_is_not_is_an_unknown_name() -> None:
+    with pytest.raises(UnknownName):
+        asked(backend="local")
+
+
+def test_what_is_wrong_with_inputs_is_told_at_once(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="the shell has no variable NOSUCH"):
+        asked(env={"NOSUCH": None})
+    with pytest.raises(BadInput, match=r"data nosuch\.csv does not exist"):
+        asked(tmp_path, data=["nosuch.csv"])
+
+
+def a_function() -> int:
+    return 1
+
+
+def taken(like: CodeSource, **said: Any) -> Payload:
+    """The payload of these arguments in the shell of a source."""
+    source = SubmitRequest.of(like.around, **said).source
+    return take_up(replace(source, scratch=like.scratch))
+
+
+@pytest.fixture
+def repo(folder: Path, git: Git) -> Path:
+    git("init", "-q")
+    (folder / "main.py").write_text("print('one')\n")
+    git("add", ".")
+    git("commit", "-qm", "one")
+    git("tag", "v1")
+    (folder / "main.py").write_text("print('two')\n")
+    git("commit", "-qam", "two")
+    return folder
+
+
+def test_code_is_text_a_path_or_a_function() -> None:
+    found = [asked(code=code).source for code in ("print(1)", Path("x.py"), a_function)]
+    assert [(one.kind, one.target) for one in found] == [
+        ("code", "print(1)"),
+        ("path", "x.py"),
+        ("function", a_function),
+    ]
+
+
+def test_code_and_its_arguments(ask: Ask) -> None:
+    payload = taken(ask(), code="print(1)", args=["--epochs", 3])
+    assert payload.command == ("{python}", "main.py", "--epochs", "3")
+    assert payload.source.kind is SourceKind.CODE
+
+
+def test_a_file_a_folder_and_a_command(ask: Ask, folder: Path) -> None:
+    (folder / "train.py").write_text("print(1)\n")
+    assert taken(ask(), path="train.py").source.kind is SourceKind.SCRIPT
+    assert taken(ask(), path=folder).source.kind is SourceKind.DIRECTORY
+    assert taken(ask(), shell="echo x").command == ("/bin/sh", "-c", "echo x")
+
+
+def test_a_notebook_becomes_a_script_without_its_outputs(ask: Ask, folder: Path) -> None:
+    import nbformat
+
+    notebook = nbformat.v4.new_notebook()  # type: ignore[no-untyped-call]
+    cell = nbformat.v4.new_code_cell("%matplotlib inline\nprint('ran')")  # type: ignore[no-untyped-call]
+    cell["outputs"] = [nbformat.v4.new_output("stream", text="an old output")]  # type: ignore[no-untyped-call]
+    notebook["cells"] = [cell]
+    nbformat.write(notebook, folder / "study.ipynb")  # type: ignore[no-untyped-call]
+    payload = taken(ask(), path="study.ipynb")
+    assert payload.command == ("{python}", "study.py")
+    assert names(payload) == ["study.py"]
+    assert payload.source.kind is SourceKind.NOTEBOOK
+
+
+@pytest.mark.parametrize("name", ["train.py", "study.ipynb", " job.yaml\n"])
+def test_the_name_of_a_file_is_not_taken_for_code(name: str) -> None:
+    with pytest.raises(BadInput, match="name of a file, not code") as raised:
+        asked(code=name)
+    assert "path=" in raised.value.fix
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ({}, "nothing to run"),
+        ({"code": "x", "path": "y"}, "one thing"),
+        ({"code": 3}, "code is a text, not int"),
+        ({"code": b"x"}, "code is a text, not bytes"),
+        ({"code": "print('\ud800')"}, "half a character"),
+        ({"code": "print(1)", "args": "--epochs"}, "args is a list"),
+        ({"code": "print(1)", "kwargs": {"a": 1}}, "kwargs are for functions"),
+        ({"function": a_function, "kwargs": [1]}, "kwargs is a table"),
+    ],
+)
+def test_what_cannot_be_taken_up_is_told(said: dict[str, Any], words: str) -> None:
+    with pytest.raises(BadInput, match=words):
+        SubmitRequest.of(Surroundings({}, Path("/")), **said)
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ({"path": 3}, "path is a text"),
+        ({"path": "a\0.py"}, "NUL"),
+        ({"git": "a\0"}, "NUL"),
+        ({"path": "nosuch.py"}, "does not exist"),
+        ({"path": "job.yaml"}, "is a job file"),
+        ({"function": 3}, "no function"),
+        ({"git": 3}, "git is a text"),
+        ({"git": "nosuch"}, "is no repository"),
+        ({"git": " "}, "names no repository"),
+        ({"git": "ext::sh -c id"}, "no git address"),
+        ({"git": "https://host/team/x@--upload-pack=touch"}, "no branch, tag or commit"),
+        ({"code": "   "}, "is empty"),
+    ],
+)
+def test_what_cannot_be_read_is_told(said: dict[str, Any], words: str, ask: Ask) -> None:
+    with pytest.raises(BadInput, match=words):
+        taken(ask(), **said)
+
+
+def test_a_repository_on_this_computer_at_a_revision(repo: Path, ask: Ask, git: Git) -> None:
+    payload = taken(ask(), git=f"{repo}@v1")
+    assert (payload.source.kind, payload.source.commit) == (SourceKind.GIT, git("rev-parse", "v1"))
+
+
+def test_without_a_revision_it_is_the_newest(repo: Path, ask: Ask, git: Git) -> None:
+    assert taken(ask(), git=".").source.commit == git("rev-parse", "HEAD")
+
+
+def test_a_folder_with_an_at_sign_and_spaces_in_its_name(tmp_path: Path, repo: Path, ask: Ask) -> None:
+    odd = tmp_path / "my @work"
+    repo.rename(odd)
+    repo.mkdir()
+    assert repository(f"{odd}@v1", tmp_path) == f"file://{tmp_path}/my%20%40work@v1"
+    assert taken(ask(), git=str(odd), args=(), ref="v1").source.ref == "v1"
+
+
+def test_addresses_pass_as_they_are() -> None:
+    assert repository("https://example.org/team/x.git@main", Path("/")) == "https://example.org/team/x.git@main"
+    assert repository("git@example.org:team/x.git", Path("/")) == "git@example.org:team/x.git"
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ({"model": 3}, "model is a text"),
+        ({"model": "tiny", "code": "print(1)"}, "shell and model exclude each other"),
+        ({"model": "tiny", "args": ["--epochs"]}, "takes no args"),
+        ({"model": "tiny", "config": [1]}, "config is a table"),
+        ({"model": "tiny", "plugin": 3}, "plugin is a text"),
+        ({"model": "tiny", "callbacks": "a:B"}, "callbacks is a list"),
+        ({"path": "a.py", "config": {"epochs": 3}}, "config belongs to a model"),
+        ({"path": "a.py", "inputs": [1]}, "inputs belongs to a model"),
+    ],
+)
+def test_what_is_no_model_is_told(said: dict[str, Any], words: str) -> None:
+    with pytest.raises(BadInput, match=words):
+        asked(**said)
+
+
+def test_a_model_as_it_was_asked_for(tmp_path: Path) -> None:
+    found = asked(tmp_path, model="tiny", config={"epochs": 3}, plugin=".", inputs=[1], callbacks=["a:B"]).source
+    assert (found.kind, found.target) == ("model", "tiny")
+    assert found.model == ModelOptions(tmp_path, {"epochs": 3}, (), ".", [1], ("a:B",))
+    assert asked(code="print(1)").source.model is None
