@@ -18,7 +18,7 @@ from crucible.control.control_plane import Control
 from crucible.control.runtime.compose import Embedded, embedded_control
 from crucible.core.secret import Secret
 from crucible.server.api import build_api
-from crucible.server.listen import bind, url_of
+from crucible.server.http.listen import bind, url_of
 from crucible.storage import StoreOptions
 
 TOKEN = "b" * 64

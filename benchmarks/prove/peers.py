@@ -110,8 +110,8 @@ PEERS = (
         "job API or WebSocket without auth; CSRF",
         "auth on by default, the same check on HTTP and WebSocket",
         (
-            "tests/server/test_auth.py::test_every_route_and_socket_needs_the_token",
-            "tests/server/test_auth.py::test_pages_of_other_sites_are_refused",
+            "tests/server/security/test_auth.py::test_every_route_and_socket_needs_the_token",
+            "tests/server/security/test_auth.py::test_pages_of_other_sites_are_refused",
         ),
     ),
     Peer(

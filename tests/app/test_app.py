@@ -27,7 +27,7 @@ from crucible.app.options import parse
 from crucible.control.runtime.system_ports import LocalWakeups
 from crucible.core.errors import BadInput, RefusedByPolicy, Trouble
 from crucible.server.home import AlreadyRunning, Home
-from crucible.server.listen import PortInUse, bind, port_of
+from crucible.server.http.listen import PortInUse, bind, port_of
 from crucible.settings import Setting, Settings, load_settings
 from crucible.wire.process import this_process
 

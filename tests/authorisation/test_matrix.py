@@ -13,7 +13,7 @@ from tests.control.world import Rig, give_back, job_spec, make_rig, sha
 from tests.passwords import quick_passwords
 from tests.server.asgi import SocketClient
 from tests.server.promised import wrong_with_answer
-from tests.server.test_auth import routes
+from tests.server.security.test_auth import routes
 
 from crucible.core.hooks import ENDS, HookFormat
 from crucible.core.people import OWNER

@@ -19,7 +19,7 @@ from crucible.core.requests import NewToken
 from crucible.core.secret import Secret
 from crucible.core.views.jobs import JobView
 from crucible.server.api import build_api
-from crucible.server.follow import Pace
+from crucible.server.streams.follow import Pace
 from crucible.wire.messages import Kind
 
 OWNERS = "o" * 64

@@ -19,8 +19,9 @@ from crucible.control.resources.catalog import Catalog
 from crucible.control.scheduling.offers import Places
 from crucible.core.people import OWNER
 from crucible.core.secret import Secret
-from crucible.server import catalog, failures
-from crucible.server.auth import WHO
+from crucible.server.http import failures
+from crucible.server.routes import catalog
+from crucible.server.security.auth import WHO
 
 DAY = 1_780_272_000.0
 """2026-06-01."""

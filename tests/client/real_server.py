@@ -27,9 +27,9 @@ from crucible.core.ids import short
 from crucible.core.people import OWNER
 from crucible.core.states import MachineState, Wish
 from crucible.core.views.jobs import JobView
-from crucible.server.follow import Pace
-from crucible.server.limits import MAX_BUNDLE
-from crucible.server.listen import Listener, bind, url_of
+from crucible.server.http.listen import Listener, bind, url_of
+from crucible.server.security.size_limits import MAX_BUNDLE
+from crucible.server.streams.follow import Pace
 from crucible.wire.messages import Cause, Kind
 
 P = ParamSpec("P")

@@ -21,12 +21,12 @@ from tests.control.world import give_back, make_rig
 
 from crucible.core.people import OWNER
 from crucible.core.requests import UserChange
-from crucible.server import rates
-from crucible.server.problems import MEDIA_TYPE
+from crucible.server.http.problems import MEDIA_TYPE
+from crucible.server.security import rate_limits
 
 T = TypeVar("T")
 HERE = "http://127.0.0.1"
-FREE = rates.Rate(1e9, 10**9)
+FREE = rate_limits.Rate(1e9, 10**9)
 """Nobody is held up: a refusal for haste would hide what comes after it."""
 USUAL = ((b"accept", b"*/*"), (b"accept-encoding", b"gzip, deflate"), (b"user-agent", b"besieger"))
 """Said by any client."""
@@ -149,8 +149,8 @@ def besieged(folder: Path) -> Iterator[Besieged]:
 def kept_town(folder: Path) -> Iterator[Besieged]:
     """A new town, whose complaints are for whoever asks."""
     with asyncio.Runner() as runner, pytest.MonkeyPatch.context() as patch, _listening() as logged:
-        patch.setattr(rates, "USERS", FREE)
-        patch.setattr(rates, "STRANGERS", FREE)
+        patch.setattr(rate_limits, "USERS", FREE)
+        patch.setattr(rate_limits, "STRANGERS", FREE)
         rig = runner.run(make_rig(folder))
         found = Besieged(runner.run(found_town(rig)), runner, logged)
         try:

@@ -20,8 +20,8 @@ from tests.hostile.test_operations import asked_of
 from tests.hostile.test_requests import SEGMENTS
 from tests.scale import Record, Scale
 
-from crucible.server.agents import attempts, build_agents_api, claims, code, machines
-from crucible.server.routes import add_routes
+from crucible.server.agents.api import attempts, build_agents_api, claims, code, machines
+from crucible.server.http.add_routes import add_routes
 from crucible.wire.messages import Cause, Kind, sign
 
 OPERATIONS = (

@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from tests.authorisation.town import Town, found_town
 from tests.control.world import give_back, make_rig
 
-from crucible.server.listen import Listener, bind, port_of
+from crucible.server.http.listen import Listener, bind, port_of
 
 SECONDS = 20.0
 HOST = b"Host: 127.0.0.1\r\n"

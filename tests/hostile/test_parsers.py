@@ -44,9 +44,9 @@ from crucible.core.errors import BadInput, CrucibleError
 from crucible.core.jobfilter import JobFilter
 from crucible.core.resources import parse_duration, parse_memory
 from crucible.core.tags import parse_tag
-from crucible.server.failures import bad_fields
-from crucible.server.filters import JobQuery
-from crucible.server.ranges import RangeNotThere, parse_range
+from crucible.server.http.failures import bad_fields
+from crucible.server.http.ranges import RangeNotThere, parse_range
+from crucible.server.routes.filters import JobQuery
 from crucible.wire import crypto, mailbox
 from crucible.wire.desired import Assignment, BadDesired, Desired, decode_desired, encode_desired
 from crucible.wire.http import Response

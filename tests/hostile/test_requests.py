@@ -16,7 +16,7 @@ from tests.hostile.test_operations import ELSEWHERE, SAFE_TO_FAIL, entries, oper
 from tests.server.promised import wrong_with_answer
 
 from crucible.core.requests import DAY
-from crucible.server.auth import OPEN
+from crucible.server.security.auth import OPEN
 
 SEGMENTS = (
     "%00",

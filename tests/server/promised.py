@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from jsonschema_rs import Draft202012Validator, ValidationError, ValidationErrorKind
 
 from crucible.server.api import ROUTERS, describe
-from crucible.server.routes import add_routes
+from crucible.server.http.add_routes import add_routes
 
 JSON = "application/json"
 OPEN_ENDED = frozenset({"Problem", "ProblemView"})

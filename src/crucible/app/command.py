@@ -58,7 +58,7 @@ def tell(error: CrucibleError) -> int:
 def _unexpected(error: Exception) -> CrucibleError:
     import structlog
 
-    from crucible.server.journal import configure
+    from crucible.server.http.server_log import configure
 
     configure(sys.stderr)  # until then structlog shows the values of variables
     structlog.get_logger().error("unexpected error", exc_info=error)

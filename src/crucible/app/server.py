@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from crucible.control.control_plane import Control
     from crucible.server.home import Home
-    from crucible.server.listen import Listener
-    from crucible.server.reach import Reach
+    from crucible.server.http.listen import Listener
+    from crucible.server.security.exposure import Reach
 
 STOP_SECONDS = 2.0
 """How long control's loops get to end; the listeners have their own second."""
@@ -59,8 +59,8 @@ class Server:
     async def run(self, build: Build) -> None:
         import structlog
 
-        from crucible.server.listen import AcceptTrouble
-        from crucible.server.reach import check_people
+        from crucible.server.http.listen import AcceptTrouble
+        from crucible.server.security.exposure import check_people
 
         log = structlog.get_logger()
         asyncio.get_running_loop().set_exception_handler(AcceptTrouble())
@@ -93,10 +93,10 @@ class Server:
         self.stopping()
 
     def _listeners(self, control: Control) -> tuple[Listener, Listener]:
-        from crucible.server.agents import build_agents_api
+        from crucible.server.agents.api import build_agents_api
         from crucible.server.api import build_api
-        from crucible.server.listen import Listener
-        from crucible.server.proxies import trusted
+        from crucible.server.http.listen import Listener
+        from crucible.server.security.proxies import trusted
 
         api = build_api(
             control,
@@ -118,7 +118,7 @@ class Server:
 
     async def _announce(self, control: Control) -> None:
         from crucible.server.home import Discovery, Ports
-        from crucible.server.listen import port_of
+        from crucible.server.http.listen import port_of
 
         me = this_process()
         deployment = (await control.maintenance.status(OWNER)).deployment

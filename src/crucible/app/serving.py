@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import socket
 
     from crucible.server.home import Home
-    from crucible.server.reach import Reach
+    from crucible.server.security.exposure import Reach
 
 
 async def serve(
@@ -32,8 +32,8 @@ async def serve(
     """Serve until a signal, a request, or `stop`; `stopping` is called once that has come."""
     from crucible.control.db.filesystem import mount_table, refuse_network
     from crucible.server.home import open_home
-    from crucible.server.listen import allow_files
-    from crucible.server.reach import check_reach
+    from crucible.server.http.listen import allow_files
+    from crucible.server.security.exposure import check_reach
 
     reach = _reach(options, settings)
     check_reach(reach)
@@ -46,8 +46,8 @@ async def serve(
 
 
 def _reach(options: Options, settings: Settings) -> Reach:
-    from crucible.server.listen import Tls
-    from crucible.server.reach import Reach
+    from crucible.server.http.listen import Tls
+    from crucible.server.security.exposure import Reach
 
     certificate, key = settings.tls_certificate.value, settings.tls_key.value
     if (certificate is None) != (key is None):
@@ -58,7 +58,7 @@ def _reach(options: Options, settings: Settings) -> Reach:
 
 @contextlib.contextmanager
 def _bound(home: Home, options: Options) -> Iterator[tuple[socket.socket, socket.socket]]:
-    from crucible.server.listen import bind
+    from crucible.server.http.listen import bind
 
     last = home.ports()
     with (
@@ -71,7 +71,7 @@ def _bound(home: Home, options: Options) -> Iterator[tuple[socket.socket, socket
 @contextlib.contextmanager
 def _journal(home: Home, options: Options) -> Iterator[None]:
     """An embedded server's stderr is server.log already; another one writes to both."""
-    from crucible.server.journal import Tee, configure
+    from crucible.server.http.server_log import Tee, configure
 
     if options.embedded:
         configure(sys.stderr)

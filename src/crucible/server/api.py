@@ -14,7 +14,14 @@ from starlette.responses import Response
 
 from crucible.control.control_plane import Control
 from crucible.core.views.frames import AnyFrame, Cursors, FeedCursor
-from crucible.server import (
+from crucible.server.context import About
+from crucible.server.http import failures, problems
+from crucible.server.http.add_routes import add_routes
+from crucible.server.http.envelope import Envelope
+from crucible.server.http.lingering_close import Lingering
+from crucible.server.http.meters import Meters, Stopwatch
+from crucible.server.http.responses import answer
+from crucible.server.routes import (
     artifacts,
     backends,
     bulk,
@@ -22,43 +29,34 @@ from crucible.server import (
     catalog,
     checkpoints,
     events,
-    failures,
     health,
     hooks,
     jobs,
     labels,
+    log_search,
     login,
     logs,
-    logsearch,
     machines,
+    maintenance,
     metrics,
     models,
     openid,
     orchestrate,
     people,
-    problems,
     prometheus,
-    rates,
     secrets,
-    sessions,
-    streams,
     system,
     tokens,
     training,
-    upkeep,
 )
-from crucible.server.addresses import Addresses
-from crucible.server.answers import answer
-from crucible.server.auth import LOOPBACK, OPEN, Guard
-from crucible.server.context import About
-from crucible.server.envelope import Envelope
-from crucible.server.follow import Pace
-from crucible.server.gathering import Gathering
-from crucible.server.limits import MAX_BUNDLE, BodyLimit
-from crucible.server.lingering import Lingering
-from crucible.server.meters import Meters, Stopwatch
-from crucible.server.proxies import THIS_COMPUTER, Network, Proxies
-from crucible.server.routes import add_routes
+from crucible.server.security import rate_limits
+from crucible.server.security.auth import LOOPBACK, OPEN, Guard
+from crucible.server.security.nul_characters import Addresses
+from crucible.server.security.proxies import THIS_COMPUTER, Network, Proxies
+from crucible.server.security.size_limits import MAX_BUNDLE, BodyLimit
+from crucible.server.streams import sessions, sockets
+from crucible.server.streams.coalesce import Gathering
+from crucible.server.streams.follow import Pace
 from crucible.wire import sessions as wire
 
 ROUTERS = tuple(
@@ -69,7 +67,7 @@ ROUTERS = tuple(
         health,
         labels,
         logs,
-        logsearch,
+        log_search,
         metrics,
         events,
         artifacts,
@@ -79,7 +77,7 @@ ROUTERS = tuple(
         catalog,
         models,
         machines,
-        upkeep,
+        maintenance,
         people,
         tokens,
         secrets,
@@ -87,7 +85,7 @@ ROUTERS = tuple(
         login,
         openid,
         system,
-        streams,
+        sockets,
         sessions,
         training,
         orchestrate,
@@ -140,7 +138,7 @@ def build_api(
     failures.install(app)
     app.add_middleware(BodyLimit, streams=STREAMED)
     app.add_middleware(Addresses)
-    app.add_middleware(rates.RateLimit, users=rates.USERS, strangers=rates.STRANGERS)
+    app.add_middleware(rate_limits.RateLimit, users=rate_limits.USERS, strangers=rate_limits.STRANGERS)
     app.add_middleware(Guard, token=token, identify=control.tokens.identify, hosts=LOOPBACK | hosts)
     if secure:
         app.add_middleware(Proxies, trusted=proxies)

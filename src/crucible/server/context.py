@@ -12,8 +12,8 @@ from starlette.requests import HTTPConnection
 from crucible.control import control_plane
 from crucible.control.agents.agents import Agents
 from crucible.core.people import NOBODY, Identity
-from crucible.server.auth import WHO
-from crucible.server.limits import MAX_BUNDLE
+from crucible.server.security.auth import WHO
+from crucible.server.security.size_limits import MAX_BUNDLE
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""The listener that agents talk to."""

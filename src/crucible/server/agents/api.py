@@ -1,0 +1,254 @@
+"""The listener agents speak to: its own port, its own secrets, none of the public API.
+
+A host shows its machine's secret, a runner its attempt's. Only a claim comes without: it brings the nonce of
+the machine's bootstrap instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Annotated, Any, TypeVar
+
+from fastapi import APIRouter, Depends, FastAPI, Header, Path, Query
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import Response
+from starlette.websockets import WebSocket
+
+from crucible.control.agents.agents import Agents
+from crucible.core.errors import BadInput
+from crucible.core.requests import PLAIN
+from crucible.core.views.agents import AckedView, ClaimedView, SecretsView, WishesView
+from crucible.core.views.frames import MAX_OFFSET
+from crucible.server.context import AgentsControl, Sha256
+from crucible.server.http import failures
+from crucible.server.http.add_routes import add_routes
+from crucible.server.http.envelope import Envelope
+from crucible.server.http.lingering_close import Lingering
+from crucible.server.http.stored_files import send_file
+from crucible.server.security.auth import ForeignSite, bearer
+from crucible.server.security.nul_characters import Addresses
+from crucible.server.security.size_limits import (
+    MAX_ARTIFACT,
+    MAX_CHECKPOINT,
+    MAX_LOG_SEGMENT,
+    MAX_TAIL,
+    MOST_SEGMENTS,
+    BodyLimit,
+    Offset,
+    Wait,
+    bounded,
+    whole,
+)
+from crucible.server.streams.relay import come
+from crucible.wire.desired import encode_desired
+from crucible.wire.messages import MAX_BATCH_BYTES
+from crucible.wire.paths import safe_name
+
+MAX_DEVICES = 16 * 1024
+MAX_SESSIONS = 8 * 1024
+"""Characters of the names of sessions that a runner has heard of."""
+STREAMED = re.compile(r"/agent/v1/attempts/[^/]*/[^/]*/(artifacts|checkpoints)/.*")
+T = TypeVar("T")
+
+Name = Annotated[str, Path(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._-]+$")]
+Rank = Annotated[int, Path(ge=0, le=100_000)]
+Hash = Annotated[str, Header(alias="X-Content-SHA256", pattern=r"^[0-9a-f]{64}$")]
+
+
+async def _no_browsers(connection: HTTPConnection) -> None:
+    """Agents are programs; a page that finds this port has no business here."""
+    if "origin" in connection.headers:
+        raise ForeignSite("Pages may not speak to this port.", fix="Use the server's own address.")
+
+
+async def _machine(machine: Name, request: Request, control: AgentsControl) -> None:
+    control.check_machine(machine, bearer(request.headers))
+
+
+async def _attempt(attempt: Name, connection: HTTPConnection, control: AgentsControl) -> None:
+    control.check_attempt(attempt, bearer(connection.headers))
+
+
+async def _attempt_in_query(
+    attempt: Annotated[str, Query(min_length=1, max_length=64)], request: Request, control: AgentsControl
+) -> None:
+    control.check_attempt(attempt, bearer(request.headers))
+
+
+def _router(path: str, *checks: Callable[..., Awaitable[None]]) -> APIRouter:
+    """Its routes are not for browsers, and pass these checks."""
+    return APIRouter(prefix=f"/agent/v1{path}", dependencies=[Depends(check) for check in (_no_browsers, *checks)])
+
+
+claims = _router("")
+machines = _router("/machines/{machine}", _machine)
+attempts = _router("/attempts/{attempt}/{rank}", _attempt)
+code = _router("/bundles", _attempt_in_query)
+
+
+def build_agents_api(control: Agents, closing: asyncio.Event | None = None) -> FastAPI:
+    """The agents' listener over `control`. Once `closing` is set, requests that wait are answered at once."""
+    app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
+    app.state.control = control
+    app.state.closing = closing or asyncio.Event()
+    failures.install(app)
+    app.add_middleware(BodyLimit, streams=STREAMED, limit=MAX_BATCH_BYTES)
+    app.add_middleware(Addresses)
+    app.add_middleware(Lingering)
+    app.add_middleware(Envelope)
+    add_routes(app, claims, machines, attempts, code)
+    return app
+
+
+class Claim(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    machine: Annotated[str, Field(min_length=1, max_length=64)]
+    nonce: Annotated[str, Field(max_length=256, pattern=r"^[\x21-\x7e]+$")]
+    native_id: Annotated[str, Field(min_length=1, max_length=200, pattern=PLAIN)]
+
+
+@claims.post("/claim")
+async def claim(body: Claim, control: AgentsControl) -> ClaimedView:
+    """The machine's secret, for the one host that comes first with the right nonce."""
+    return ClaimedView(secret=await control.claim(body.machine, body.nonce, body.native_id))
+
+
+@machines.get("/desired")
+async def desired(
+    machine: Name,
+    request: Request,
+    control: AgentsControl,
+    version: Annotated[int, Query(ge=-1, le=MAX_OFFSET)] = 0,
+    wait: Wait = 0.0,
+    x_crucible_devices: Annotated[str | None, Header(max_length=MAX_DEVICES)] = None,
+) -> Response:
+    """The desired document as soon as its version is another than `version`; 304 after `wait` seconds."""
+    devices = _devices(x_crucible_devices)
+    found = await _until_closing(request, control.desired(machine, version, wait, devices))
+    if found is None:
+        return Response(status_code=304)
+    headers = {"ETag": f'"{found.version}"'}
+    return Response(encode_desired(found), headers=headers, media_type="application/json")
+
+
+@attempts.get("/desired", response_model=WishesView)
+async def attempt_desired(
+    attempt: Name,
+    rank: Rank,
+    request: Request,
+    control: AgentsControl,
+    stop: bool = False,
+    checkpoint: Offset = 0,
+    wait: Wait = 0.0,
+    sessions: Annotated[str | None, Query(max_length=MAX_SESSIONS, pattern=r"^[a-z0-9,-]*$")] = None,
+) -> WishesView | Response:
+    """What is wanted of one runner, as soon as it differs from what the runner says it knows."""
+    known = None if sessions is None else frozenset(sessions.split(","))
+    found = await _until_closing(request, control.attempt_desired(attempt, rank, stop, checkpoint, wait, known))
+    return Response(status_code=304) if found is None else found
+
+
+@attempts.get("/secrets")
+async def secrets(attempt: Name, rank: Rank, control: AgentsControl, response: Response) -> SecretsView:
+    """The variables of the attempt that are secrets: for its runner, just before it starts the program."""
+    response.headers["Cache-Control"] = "no-store"
+    return SecretsView(secrets=await control.secrets(attempt))
+
+
+@attempts.websocket("/sessions/{session}")
+async def meet(socket: WebSocket, attempt: Name, rank: Rank, session: Name, control: AgentsControl) -> None:
+    """The line of a session that somebody has asked for; 404 unless it is one of this attempt, and not yet taken."""
+    with control.met(attempt, session) as meeting:
+        await socket.accept()
+        await come(meeting, socket)
+
+
+@attempts.post("/messages")
+async def messages(attempt: Name, rank: Rank, request: Request, control: AgentsControl) -> AckedView:
+    """Take a signed batch; `acked` is the highest number stored."""
+    raw = await whole(request, MAX_BATCH_BYTES, "The batch")
+    return AckedView(acked=await control.ingest(attempt, rank, raw))
+
+
+@attempts.put("/logs/{n}", status_code=204)
+async def put_log(
+    attempt: Name,
+    rank: Rank,
+    n: Annotated[int, Path(ge=0, lt=MOST_SEGMENTS)],
+    start: Offset,
+    lines: Offset,
+    sha256: Hash,
+    request: Request,
+    control: AgentsControl,
+) -> Response:
+    """Store segment `n` of the output. The same again is fine."""
+    data = await whole(request, MAX_LOG_SEGMENT, "The log segment")
+    await control.put_log(attempt, rank, n, start, lines, sha256, data)
+    return Response(status_code=204)
+
+
+@attempts.post("/tail", status_code=204)
+async def put_tail(attempt: Name, rank: Rank, start: Offset, request: Request, control: AgentsControl) -> Response:
+    """Show output that is not stored yet. A hint: it may be lost."""
+    control.put_tail(attempt, rank, start, await whole(request, MAX_TAIL, "The tail"))
+    return Response(status_code=204)
+
+
+@attempts.put("/artifacts/{path:path}", status_code=204)
+async def put_artifact(
+    attempt: Name, rank: Rank, path: str, sha256: Hash, request: Request, control: AgentsControl
+) -> Response:
+    """Store a file the job wrote, as it arrives."""
+    chunks = bounded(request, MAX_ARTIFACT, "The artifact")
+    await control.put_artifact(attempt, rank, safe_name(path), sha256, chunks)
+    return Response(status_code=204)
+
+
+@attempts.put("/checkpoints/{sha256}", status_code=204)
+async def put_checkpoint(
+    attempt: Name, rank: Rank, sha256: Sha256, request: Request, control: AgentsControl
+) -> Response:
+    """Store a checkpoint, as it arrives; 204 says that it is there whole. The same again is fine."""
+    await control.put_checkpoint(attempt, rank, sha256, bounded(request, MAX_CHECKPOINT, "The checkpoint"))
+    return Response(status_code=204)
+
+
+@attempts.get("/checkpoints/{sha256}")
+async def checkpoint(attempt: Name, rank: Rank, sha256: Sha256, request: Request, control: AgentsControl) -> Response:
+    """A checkpoint of the attempt's own job, whole or a range of it."""
+    return await send_file(request, control.store, await control.open_checkpoint(attempt, rank, sha256), sha256)
+
+
+@code.get("/{sha256}")
+async def bundle(sha256: Sha256, request: Request, control: AgentsControl) -> Response:
+    """The archive, whole or a range of it."""
+    return await send_file(request, control.store, await control.open_bundle(sha256), f"{sha256}.tar.gz")
+
+
+async def _until_closing(request: Request, waiting: Coroutine[Any, Any, T | None]) -> T | None:
+    """What `waiting` gives; None at once when the server closes, so that nobody holds up its end."""
+    closing: asyncio.Event = request.app.state.closing
+    asked, closed = asyncio.ensure_future(waiting), asyncio.ensure_future(closing.wait())
+    try:
+        await asyncio.wait({asked, closed}, return_when=asyncio.FIRST_COMPLETED)
+        return asked.result() if asked.done() else None
+    finally:
+        closed.cancel()
+        asked.cancel()
+
+
+def _devices(text: str | None) -> dict[str, object] | None:
+    if text is None:
+        return None
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BadInput("X-Crucible-Devices is not JSON.", why=str(error), fix="Send an object.") from error
+    if not isinstance(found, dict):
+        raise BadInput("X-Crucible-Devices is not an object.", fix='Send an object such as {"cpus": 8}.')
+    return found

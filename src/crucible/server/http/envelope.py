@@ -1,0 +1,92 @@
+"""What surrounds every request: its id, careful headers, and the net under unexpected errors."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Mapping
+
+import structlog
+from h11 import LocalProtocolError
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from crucible.core.versions import API, API_HEADER, VERSION_HEADER
+from crucible.server.http.failures import Internal
+from crucible.server.http.problems import problem
+
+log = structlog.get_logger("crucible.server")
+
+CAREFUL = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Content-Security-Policy": "default-src 'none'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+}
+"""On every answer: nothing here is ever framed, guessed at, or allowed to load anything. A page may say its own."""
+
+_SANE_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+class Envelope:
+    """The outermost layer. A request's own X-Request-ID is kept when it is sane, else one is made.
+
+    With `version` every answer tells it.
+    """
+
+    def __init__(self, app: ASGIApp, version: str = "") -> None:
+        self.app = app
+        self._versions = {VERSION_HEADER: version, API_HEADER: str(API)} if version else {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self.app(scope, receive, send)
+            return
+        name = _request_id(scope)
+        scope["crucible.request_id"] = name
+        started = broken = False
+
+        async def outward(message: Message) -> None:
+            nonlocal started, broken
+            if message["type"] in _STARTS:
+                started = True
+                _mark(message, name, self._versions)
+            try:
+                if not broken:
+                    await send(message)
+            except LocalProtocolError:  # what came was no HTTP, and the listener has said so: nobody waits for us
+                broken = True
+
+        with structlog.contextvars.bound_contextvars(request_id=name):
+            try:
+                await self.app(scope, receive, outward)
+            except Exception as error:
+                log.exception("unexpected error", path=scope["path"], method=scope.get("method", "WS"))
+                if started:
+                    raise  # The answer is cut off; its reader must not take it for whole.
+                await problem(_unexpected(name, error), name)(scope, receive, outward)
+
+
+_STARTS = frozenset({"http.response.start", "websocket.accept", "websocket.http.response.start"})
+
+
+def _request_id(scope: Scope) -> str:
+    given = Headers(scope=scope).get("x-request-id", "")
+    return given if _SANE_ID.fullmatch(given) else f"req-{secrets.token_hex(8)}"
+
+
+def _mark(message: Message, name: str, versions: Mapping[str, str]) -> None:
+    headers = MutableHeaders(scope=message) if "headers" in message else MutableHeaders(raw=[])
+    message["headers"] = headers.raw
+    headers.update({"X-Request-ID": name, **versions})
+    for header, value in {**CAREFUL, "Cache-Control": "no-store"}.items():
+        headers.setdefault(header, value)
+
+
+def _unexpected(name: str, error: Exception) -> Internal:
+    return Internal(
+        "The server hit an error it does not know.",
+        why=f"{type(error).__name__}; the details are in server.log under {name}.",
+        fix="Try again; if it stays, report it with those lines of server.log.",
+    )

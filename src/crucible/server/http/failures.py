@@ -1,0 +1,167 @@
+"""Which problem each exception becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Any
+
+import structlog
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError, WebSocketRequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, HTTPConnection
+from starlette.responses import Response
+from starlette.routing import Match
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from crucible.core.errors import BadInput, CrucibleError, NotFound
+from crucible.core.fields import EXTRA, hint
+from crucible.server.http.json_bodies import BrokenRequest, not_json, unreadable
+from crucible.server.http.problems import problem, refuse, request_id
+from crucible.wire.paths import UnsafePath
+
+MAX_FIELDS = 20
+
+log = structlog.get_logger("crucible.server")
+
+
+class NoSuchRoute(NotFound):
+    code = "no_such_route"
+
+
+class WrongMethod(BadInput):
+    code = "wrong_method"
+    http_status = 405
+
+
+class Internal(CrucibleError):
+    code = "internal"
+
+
+def install(app: FastAPI) -> None:
+    """Make `app` answer every error as a problem."""
+    for kind, handler in _HANDLERS.items():
+        app.add_exception_handler(kind, handler)
+    app.router.default = _Nowhere(app.router.default)
+
+
+class _Nowhere:
+    """Where nothing is, for sockets too: the framework closes those without a word."""
+
+    def __init__(self, requests: ASGIApp) -> None:
+        self._requests = requests
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "websocket":
+            await self._requests(scope, receive, send)
+            return
+        connection = HTTPConnection(scope)
+        await problem(_no_route(connection), request_id(connection))(scope, receive, send)
+
+
+def bad_fields(errors: Sequence[Any], kind: object = None) -> BadInput:
+    """Validation errors of a `kind` of model told as one problem.
+
+    What was sent is not repeated: it may hold secrets.
+    """
+    fields = [{"field": _path(e["loc"]), "message": _said(e)} for e in errors[:MAX_FIELDS]]
+    first = fields[0]
+    where = first["field"] or "request"
+    if errors[0]["type"] == EXTRA and (meant := hint(kind, _within(errors[0]["loc"]))):
+        return BadInput(f"There is no field {where!r}.", fix=meant, errors=fields)
+    return BadInput(
+        f"The field {where!r} is not right: {first['message']}.",
+        why=f"{len(errors)} fields are not right." if len(errors) > 1 else "",
+        fix=f"Change {where!r} and send it again; GET /openapi.json says what is allowed.",
+        errors=fields,
+    )
+
+
+async def _crucible_error(connection: HTTPConnection, error: Exception) -> Response | None:
+    assert isinstance(error, CrucibleError)
+    if error.http_status >= 500:
+        log.warning("request failed", code=error.code, what=error.what, why=error.why, path=connection.url.path)
+    return await refuse(connection, error)
+
+
+async def _validation_error(connection: HTTPConnection, error: Exception) -> Response | None:
+    assert isinstance(error, RequestValidationError | WebSocketRequestValidationError)
+    found = error.errors()
+    return await refuse(connection, not_json(connection, found) or bad_fields(found, _body(connection)))
+
+
+def _body(connection: HTTPConnection) -> object:
+    """The model of the body that is sent here; None where there is none."""
+    field = getattr(connection.scope.get("route"), "body_field", None)
+    return None if field is None else field.field_info.annotation
+
+
+async def _http_error(connection: HTTPConnection, error: Exception) -> Response | None:
+    assert isinstance(error, HTTPException)
+    if isinstance(error.__cause__, CrucibleError):
+        # The framework hides what was raised while a body was read behind its own 400.
+        return await _crucible_error(connection, error.__cause__)
+    if error.status_code == HTTPStatus.BAD_REQUEST:
+        return await refuse(connection, unreadable(connection, error.__cause__))
+    return await refuse(connection, _from_http(error, connection))
+
+
+async def _unsafe_path(connection: HTTPConnection, error: Exception) -> Response | None:
+    fix = "Use a relative path without '..', with / between its parts."
+    return await refuse(connection, BadInput("This path cannot be used.", why=f"{error}.", fix=fix))
+
+
+async def _client_left(connection: HTTPConnection, error: Exception) -> Response | None:
+    return await refuse(connection, BrokenRequest("The request ended before its body did.", fix="Send it again."))
+
+
+def _from_http(error: HTTPException, connection: HTTPConnection) -> CrucibleError:
+    if error.status_code == HTTPStatus.NOT_FOUND:
+        return _no_route(connection)
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        allowed = _methods(connection)
+        what = f"{connection.scope['method']} is not possible at {connection.url.path}."
+        return WrongMethod(what, fix=f"Use one of: {allowed}.", allow=allowed)
+    if error.status_code < HTTPStatus.INTERNAL_SERVER_ERROR:
+        return BrokenRequest(str(error.detail), fix="GET /openapi.json says what is allowed.")
+    return Internal(str(error.detail))
+
+
+def _no_route(connection: HTTPConnection) -> NoSuchRoute:
+    return NoSuchRoute(f"There is nothing at {connection.url.path}.", fix="GET /openapi.json lists the routes.")
+
+
+def _methods(connection: HTTPConnection) -> str:
+    """Those of all routes at this path; the framework names only the first one's."""
+    at_path = (route for route in connection.app.routes if route.matches(connection.scope)[0] is not Match.NONE)
+    return ", ".join(sorted({method for route in at_path for method in getattr(route, "methods", None) or ()}))
+
+
+def _said(error: Any) -> str:
+    """What is wrong with a field, without the words that the library puts before our own."""
+    if error["type"] == EXTRA:
+        return "there is no such field"
+    return str(error["msg"]).removeprefix("Value error, ")
+
+
+def _path(loc: Sequence[object]) -> str:
+    """`("body", "resources", "cpus")` as `resources.cpus`."""
+    return ".".join(str(part) for part in _within(loc))
+
+
+def _within(loc: Sequence[object]) -> Sequence[object]:
+    return loc[1:] if len(loc) > 1 and loc[0] in _WHERE else loc
+
+
+_WHERE = frozenset({"body", "query", "path", "header"})
+
+# Each serves requests and sockets alike, which the framework's types keep apart.
+_HANDLERS: dict[type[Exception], Any] = {
+    CrucibleError: _crucible_error,
+    RequestValidationError: _validation_error,
+    WebSocketRequestValidationError: _validation_error,
+    HTTPException: _http_error,
+    UnsafePath: _unsafe_path,
+    ClientDisconnect: _client_left,
+}

@@ -1,0 +1,120 @@
+"""Every failure as one form: application/problem+json (RFC 9457) that says what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from types import MappingProxyType
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+from starlette.requests import HTTPConnection
+from starlette.responses import Response
+from starlette.websockets import WebSocket, WebSocketState
+
+from crucible.core.errors import CrucibleError
+from crucible.server.http.responses import to_json
+
+MEDIA_TYPE = "application/problem+json"
+BAD_INPUT_CLOSE, TROUBLE_CLOSE = 1008, 1011
+MAX_REASON = 123
+BARE = frozenset({"204", "304"})
+"""Answers with these statuses have no body."""
+SAME_KEY = MappingProxyType({200: "the same key again"})
+ENDED = MappingProxyType({200: "it has ended before"})
+
+
+class Problem(BaseModel):
+    """What went wrong, why, and the command or setting that mends it."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str = "about:blank"
+    title: str
+    status: int
+    detail: str
+    code: str
+    why: str = ""
+    fix: str = ""
+    request_id: str = ""
+
+
+def request_id(connection: HTTPConnection) -> str:
+    return str(connection.scope.get("crucible.request_id", ""))
+
+
+def problem(error: CrucibleError, request: str, headers: dict[str, str] | None = None) -> Response:
+    """The answer for an error."""
+    headers = {**headers_of(error), **(headers or {})}
+    return Response(to_json(members(error, request)), error.http_status, headers, media_type=MEDIA_TYPE)
+
+
+def members(error: CrucibleError, request: str) -> dict[str, object]:
+    """The problem itself. An error's `data` are further members, which never replace the usual ones."""
+    status = error.http_status
+    return {
+        **{name: value for name, value in error.data.items() if value is not None},
+        "type": "about:blank",
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": error.what,
+        "code": error.code,
+        "why": error.why,
+        "fix": error.fix,
+        "request_id": request,
+    }
+
+
+def documented(*statuses: int, also: Mapping[int, str] = MappingProxyType({})) -> dict[int | str, dict[str, Any]]:
+    """The problems a route may answer with, for its OpenAPI entry.
+
+    `also` says when it answers with another status than its own; `with_content` adds what it answers then.
+    """
+    content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    found: dict[int | str, dict[str, Any]] = {status: {"description": when} for status, when in also.items()}
+    for status in sorted(statuses):
+        found[status] = {"description": HTTPStatus(status).phrase, "content": content}
+    return found
+
+
+def with_content(responses: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The responses of an OpenAPI entry, where those of other statuses have the content of its own, the first."""
+    own = next(iter(responses.values())).get("content")
+    return {
+        status: told if own is None or "content" in told or status in BARE else {**told, "content": own}
+        for status, told in responses.items()
+    }
+
+
+async def refuse(connection: HTTPConnection, error: CrucibleError) -> Response | None:
+    """The answer to a request; a socket is refused before it is accepted, or closed with the reason after."""
+    answer = problem(error, request_id(connection))
+    if not isinstance(connection, WebSocket):
+        return answer
+    if connection.application_state is WebSocketState.CONNECTED:
+        await connection.close(close_code(error), close_reason(error))
+    elif connection.application_state is WebSocketState.CONNECTING:
+        await connection.send_denial_response(answer)
+    return None
+
+
+def close_code(error: CrucibleError) -> int:
+    return BAD_INPUT_CLOSE if error.http_status < HTTPStatus.INTERNAL_SERVER_ERROR else TROUBLE_CLOSE
+
+
+def close_reason(error: CrucibleError) -> str:
+    """What happened, in the 123 bytes a close has room for."""
+    return error.what.encode()[:MAX_REASON].decode(errors="ignore")
+
+
+def headers_of(error: CrucibleError) -> dict[str, str]:
+    """What HTTP wants beside such a status."""
+    if error.http_status == HTTPStatus.METHOD_NOT_ALLOWED:
+        return {"Allow": str(error.data.get("allow", ""))}
+    if error.http_status == HTTPStatus.UNAUTHORIZED:
+        return {"WWW-Authenticate": "Bearer"}
+    if error.http_status == HTTPStatus.TOO_MANY_REQUESTS:
+        return {"Retry-After": str(error.data.get("retry_after", 1))}
+    if error.http_status == HTTPStatus.SERVICE_UNAVAILABLE:
+        return {"Retry-After": "1"}
+    return {}

@@ -1,0 +1,45 @@
+"""Checkpoints: what a job saved on its way, to go on from."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from crucible.core.views.jobs import CheckpointPage, CheckpointView, JobView
+from crucible.server.context import CheckpointRef, Control, JobRef, Who
+from crucible.server.http.problems import documented
+from crucible.server.http.stored_files import PARTLY, Octets, send_file
+
+router = APIRouter(prefix="/api/v1/jobs", tags=["checkpoints"])
+
+
+@router.post("/{id}/checkpoint", status_code=202, responses=documented(404, 409))
+async def ask_checkpoint(id: JobRef, control: Control, who: Who) -> JobView:
+    """Ask the running program to save a checkpoint now; it is listed once it is stored. 409 if none runs."""
+    return await control.checkpoints.request(who, id)
+
+
+@router.get("/{id}/checkpoints", responses=documented(404, 409))
+async def list_checkpoints(id: JobRef, control: Control, who: Who) -> CheckpointPage:
+    """Newest first: step, metric, size, SHA-256, attempt, and whether it was kept and why."""
+    return await control.checkpoints.list_checkpoints(who, id)
+
+
+@router.get("/{id}/checkpoints/{checkpoint}", responses=documented(404, 409))
+async def show_checkpoint(id: JobRef, checkpoint: CheckpointRef, control: Control, who: Who) -> CheckpointView:
+    """One checkpoint. 404 also for one that was not kept."""
+    view, _file = await control.checkpoints.file(who, id, checkpoint)
+    return view
+
+
+@router.head("/{id}/checkpoints/{checkpoint}/content", include_in_schema=False)
+@router.get(
+    "/{id}/checkpoints/{checkpoint}/content",
+    response_class=Octets,
+    responses=documented(404, 409, 416, also=PARTLY),
+)
+async def download(id: JobRef, checkpoint: CheckpointRef, request: Request, control: Control, who: Who) -> Response:
+    """Its bytes; a folder as a tar archive. Goes on with Range and If-Range, as artifacts do."""
+    view, file = await control.checkpoints.file(who, id, checkpoint)
+    return await send_file(request, control.store, file, view.file_name)

@@ -1,0 +1,61 @@
+"""Model plugins: those of the server's Python for models, and jobs of them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, Path
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import Response
+
+from crucible.core.models import Order
+from crucible.core.views.jobs import JobView
+from crucible.core.views.server import ModelPage, ModelView
+from crucible.server.context import Control, Who
+from crucible.server.http.problems import SAME_KEY, documented
+from crucible.server.routes.jobs import located
+from crucible.server.security.size_limits import idempotency_key
+
+router = APIRouter(prefix="/api/v1/models", tags=["models"])
+
+ModelName = Annotated[str, Path(min_length=1, max_length=200, description="the name of a model")]
+Callback = Annotated[str, Field(min_length=1, max_length=500)]
+
+
+class ModelJob(BaseModel):
+    """What a model is to do. `job` holds fields of a job: its name, where it runs, its size, its data."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    method: Literal["train", "infer", "benchmark"] = "train"
+    config: dict[str, Any] = Field(default_factory=dict, description="checked against the model's schema")
+    inputs: Any = Field(default=None, description="what `infer` is asked")
+    callbacks: Annotated[tuple[Callback, ...], Field(max_length=20, description="module:Class")] = ()
+    job: dict[str, Any] = Field(default_factory=dict)
+
+
+@router.get("")
+async def list_models(control: Control, who: Who) -> ModelPage:
+    """All models, the broken ones with `error`. None where the setting `models_python` is not set."""
+    return await control.models.list_models(who)
+
+
+@router.get("/{name}", responses=documented(404))
+async def show(name: ModelName, control: Control, who: Who) -> ModelView:
+    """One model: what it can do, and the schema of its config."""
+    return await control.models.get(who, name)
+
+
+@router.post("/{name}/jobs", status_code=201, responses=documented(404, 409, also=SAME_KEY))
+async def submit(
+    name: ModelName,
+    wish: ModelJob,
+    control: Control,
+    who: Who,
+    key: Annotated[str | None, Depends(idempotency_key)],
+    response: Response,
+) -> JobView:
+    """Train, ask or measure a model. Once this answers, the job is stored and will run."""
+    order = Order(name, wish.method, wish.config, wish.inputs, wish.callbacks)
+    spec = await control.models.job_spec(who, order, wish.job)
+    return located(await control.jobs.submit(who, spec, key), response)

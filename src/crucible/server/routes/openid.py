@@ -1,0 +1,114 @@
+"""Signing in with the OpenID provider of this deployment: away to it, and back with a session."""
+
+from __future__ import annotations
+
+import html
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from crucible.core.errors import BadInput, CrucibleError
+from crucible.core.openid import CHALLENGE_PATTERN, ECHO_PATTERN, MAX_PATH, Answer, Command, Landing
+from crucible.server.context import About, Control, Server
+from crucible.server.http.problems import documented
+from crucible.server.routes.login_pages import page, remember, told
+
+PATH = "/api/v1/login/oidc"
+AWAY_COOKIE = "crucible_signin"
+"""Ties what comes back to the browser that went away. Lax: the provider's site sends the browser back.
+
+Where we are encrypted its name begins with `__Host-`: no neighbouring site can plant one of its own."""
+AWAY_SECONDS = 600
+MAX_WORD = 2000
+
+router = APIRouter(prefix=PATH, tags=["login"])
+
+Word = Annotated[str | None, Query(max_length=MAX_WORD)]
+
+
+@router.get("", status_code=303, response_class=RedirectResponse, responses=documented(404, 503))
+async def begin(
+    control: Control,
+    request: Request,
+    server: Server,
+    next: Annotated[str | None, Query(max_length=MAX_PATH, description="path of this server to end at")] = None,
+    port: Annotated[int | None, Query(ge=1024, le=65535, description="where a command listens on 127.0.0.1")] = None,
+    challenge: Annotated[str | None, Query(pattern=CHALLENGE_PATTERN, description="the command's, S256")] = None,
+    state: Annotated[str | None, Query(pattern=ECHO_PATTERN, description="told to the command again")] = None,
+) -> Response:
+    """Sends a browser to the provider. With `port`, `challenge` and `state` it is a command that gets the session."""
+    try:
+        command = _command(port, challenge, state)
+        begun = await control.login.openid.begin(_redirect_uri(request, server), path=next, command=command)
+    except CrucibleError as error:
+        return told(error, request)
+    away = RedirectResponse(begun.url, 303)
+    away.set_cookie(
+        _cookie(server),
+        begun.browser.reveal(),
+        max_age=AWAY_SECONDS,
+        path="/",
+        httponly=True,
+        samesite="lax",
+        secure=server.secure,
+    )
+    return away
+
+
+@router.get("/callback", response_class=HTMLResponse, responses=documented(404, 503))
+async def finish(
+    control: Control,
+    request: Request,
+    server: Server,
+    code: Word = None,
+    state: Word = None,
+    error: Word = None,
+    iss: Word = None,
+) -> Response:
+    """Where the provider sends the browser back to. A sign-in works once, in the browser that began it."""
+    answer = Answer(state, code, error, iss, request.cookies.get(_cookie(server)))
+    try:
+        landing = await control.login.openid.finish(answer)
+    except CrucibleError as refused:
+        response = told(refused, request)
+    else:
+        response = _landed(landing, server)
+    response.delete_cookie(_cookie(server), path="/", secure=server.secure, httponly=True, samesite="lax")
+    return response
+
+
+def _cookie(server: About) -> str:
+    return f"__Host-{AWAY_COOKIE}" if server.secure else AWAY_COOKIE
+
+
+def _command(port: int | None, challenge: str | None, state: str | None) -> Command | None:
+    if port is None and challenge is None and state is None:
+        return None
+    if port is None or challenge is None or state is None:
+        raise BadInput("`port`, `challenge` and `state` go together.", fix="Use `crucible login`.", field="port")
+    return Command(port, challenge, state)
+
+
+def _redirect_uri(request: Request, server: About) -> str:
+    """As it is written down at the provider: by the server's public name, which it has whoever asks."""
+    base = server.public_url or str(request.base_url)
+    return f"{base.rstrip('/')}{PATH}/callback"
+
+
+def _landed(landing: Landing, server: About) -> Response:
+    name = html.escape(landing.user)
+    if landing.handover is not None:
+        # Going on takes a click: another program of this computer may have sent the browser here.
+        return page(
+            f"<p>The command <code>crucible login</code> on this computer asks to be logged in as {name}. Go on only "
+            f'if you started it yourself.</p><p><a href="{html.escape(landing.handover)}">Log the command in</a></p>'
+        )
+    assert landing.session is not None
+    body = f"<p>You are logged in as {name}.</p>"
+    if landing.path is not None:
+        body += f'<p><a href="{html.escape(landing.path)}">Go on</a></p>'
+    response = page(body, landing.path)
+    remember(response, landing.session, server)
+    return response

@@ -1,0 +1,61 @@
+"""`/orchestrate` and `/status`: jobs as tasks of tenants."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from crucible.core.training import Orchestration
+from crucible.core.views.training import RecordView, TaskProgress, TaskView
+from crucible.server.context import Control, Who
+from crucible.server.http.problems import SAME_KEY, documented
+from crucible.server.routes.training import Key, job_of, submit
+
+router = APIRouter(tags=["training"])
+
+
+@router.post("/orchestrate", status_code=201, responses=documented(404, 409, 413, also=SAME_KEY))
+async def orchestrate(wish: Orchestration, control: Control, who: Who, key: Key, response: Response) -> TaskView:
+    """Submit a training task for a tenant, which is a project here; answers as `/status` does."""
+    submitted = await submit(control, who, wish.request(), key)
+    job = submitted.view.id
+    response.headers["Location"] = f"/status?task_id={job}"
+    if not submitted.created:
+        response.status_code = 200
+    return task_view(await control.jobs.training_record(who, job))
+
+
+@router.get("/status", responses=documented(404, 409))
+async def status(
+    task_id: Annotated[str, Query(min_length=1, max_length=200, description="what /orchestrate answered")],
+    control: Control,
+    who: Who,
+) -> TaskView:
+    """A task: status, when it was made, and its progress."""
+    return task_view(await control.jobs.training_record(who, job_of(task_id)))
+
+
+def task_view(record: RecordView) -> TaskView:
+    percent = record.progress.percent if record.progress else None
+    return TaskView(
+        task_id=record.job_id,
+        status="queued" if record.status == "pending" else record.status,
+        created_at=record.created_at,
+        progress=TaskProgress(
+            epoch=record.current_epoch or 0,
+            total_epochs=record.total_epochs,
+            progress_percent=100 if record.status == "completed" else percent or 0,
+            message=_message(record),
+        ),
+    )
+
+
+def _message(record: RecordView) -> str:
+    """What it does now: how far it is, what it waits for, or why it ended so."""
+    if record.reason:
+        return record.reason.message
+    if record.waiting:
+        return f"Waiting: {record.waiting}"
+    return (record.progress.message if record.progress else None) or record.phase.capitalize()

@@ -1,0 +1,124 @@
+"""People: who you are, users, projects and their members, and the record of what was done."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import Response
+
+from crucible.core.people import MAX_PROJECT, MAX_USER, Role
+from crucible.core.requests import PLAIN, Email, Password, UserChange
+from crucible.core.views.frames import MAX_OFFSET
+from crucible.core.views.people import (
+    DeedPage,
+    MemberPage,
+    MemberView,
+    MeView,
+    ProjectPage,
+    ProjectView,
+    UserPage,
+    UserView,
+)
+from crucible.server.context import Control, Who
+from crucible.server.http.problems import documented
+from crucible.server.security.size_limits import PageSize
+
+MAX_ABOUT = 1000
+
+router = APIRouter(prefix="/api/v1", tags=["people"])
+
+UserName = Annotated[str, Path(min_length=1, max_length=MAX_USER)]
+ProjectName = Annotated[str, Path(min_length=1, max_length=MAX_PROJECT)]
+
+
+class _Wish(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+class NewUser(_Wish):
+    name: Annotated[str, Field(min_length=1, max_length=MAX_USER)]
+    admin: Annotated[bool, Field(description="may do everything, everywhere")] = False
+    password: Password | None = None
+    email: Annotated[Email | None, Field(description="by which he signs in with the OpenID provider")] = None
+
+
+class NewProject(_Wish):
+    name: Annotated[str, Field(min_length=1, max_length=MAX_PROJECT)]
+    about: Annotated[str, Field(max_length=MAX_ABOUT, pattern=PLAIN)] = ""
+
+
+class Membership(_Wish):
+    role: Role
+
+
+@router.get("/me")
+async def me(control: Control, who: Who) -> MeView:
+    """Who you are to this server, your projects, and what your token allows."""
+    return await control.people.me(who)
+
+
+@router.get("/users")
+async def list_users(control: Control, who: Who) -> UserPage:
+    """Everybody, with the projects that they are in; for administrators."""
+    return await control.people.list_users(who)
+
+
+@router.post("/users", status_code=201, responses=documented(409))
+async def add_user(wish: NewUser, control: Control, who: Who) -> UserView:
+    """A new user. Without a password they can use tokens that an administrator makes for them."""
+    return await control.people.add_user(who, wish.name, admin=wish.admin, password=wish.password, email=wish.email)
+
+
+@router.patch("/users/{name}", responses=documented(404, 409))
+async def change_user(name: UserName, wish: UserChange, control: Control, who: Who) -> UserView:
+    """What is given changes. A new password ends the user's sessions and tokens; one's own needs the old one.
+
+    A new e-mail address has the user tied anew to a person of the OpenID provider, at the next sign-in with it.
+    """
+    return await control.people.change_user(who, name, wish)
+
+
+@router.get("/projects")
+async def list_projects(control: Control, who: Who) -> ProjectPage:
+    """The projects that you may see."""
+    return await control.people.list_projects(who)
+
+
+@router.post("/projects", status_code=201, responses=documented(409))
+async def add_project(wish: NewProject, control: Control, who: Who) -> ProjectView:
+    """A new project, without members; for administrators."""
+    return await control.people.add_project(who, wish.name, wish.about)
+
+
+@router.get("/projects/{project}/members", responses=documented(404))
+async def list_members(project: ProjectName, control: Control, who: Who) -> MemberPage:
+    """Who belongs to a project, and in which role."""
+    return await control.people.list_members(who, project)
+
+
+@router.put("/projects/{project}/members/{name}", responses=documented(404))
+async def set_member(project: ProjectName, name: UserName, wish: Membership, control: Control, who: Who) -> MemberView:
+    """Make a user a member with this role, or change their role."""
+    return await control.people.set_member(who, project, name, wish.role)
+
+
+@router.delete(
+    "/projects/{project}/members/{name}", status_code=204, response_class=Response, responses=documented(404)
+)
+async def remove_member(project: ProjectName, name: UserName, control: Control, who: Who) -> None:
+    """End a membership. Jobs stay with the project."""
+    await control.people.remove_member(who, project, name)
+
+
+@router.get("/audit", responses=documented(404))
+async def audit(
+    control: Control,
+    who: Who,
+    project: Annotated[str | None, Query(min_length=1, max_length=MAX_PROJECT, description="of one project")] = None,
+    before: Annotated[int | None, Query(ge=1, le=MAX_OFFSET, description="`next` of the page before")] = None,
+    limit: PageSize = 50,
+) -> DeedPage:
+    """What was done and by whom, newest first: everything for administrators, a project's for those who manage it."""
+    return await control.people.audit(who, project=project, before=before, limit=limit)

@@ -1,0 +1,82 @@
+"""The server itself: health, what it is, how to end it."""
+
+from __future__ import annotations
+
+import os
+
+from fastapi import APIRouter, BackgroundTasks
+from starlette.requests import Request
+from starlette.responses import Response
+
+from crucible.core.jobfile import JobFile
+from crucible.core.people import Permission
+from crucible.core.spec import JobSpec
+from crucible.core.versions import API
+from crucible.core.views.server import AliveView, JsonSchemaView, ReadyView, ServerView, StoppingView
+from crucible.server.context import Control, Server, Who
+from crucible.server.http.problems import documented
+from crucible.server.security.proxies import own_address
+
+router = APIRouter(tags=["server"])
+
+
+@router.get("/healthz")
+async def health(server: Server) -> AliveView:
+    """Answers while the process lives; `nonce` tells this run from others."""
+    return AliveView(nonce=server.nonce, version=server.version)
+
+
+@router.get("/readyz", responses=documented(also={503: "not ready yet"}))
+async def ready(control: Control, who: Who, server: Server, response: Response) -> ReadyView:
+    """200 once jobs are taken, 503 before."""
+    if not control.ready():
+        response.status_code = 503
+        response.headers["Retry-After"] = "1"
+        return ReadyView(ready=False, nonce=server.nonce, version=server.version)
+    deployment = (await control.maintenance.status(who)).deployment
+    return ReadyView(nonce=server.nonce, version=server.version, deployment=deployment)
+
+
+@router.get("/api/v1/server")
+async def about(request: Request, control: Control, server: Server, who: Who) -> ServerView:
+    """Version, addresses, and how much runs, waits and bills; for administrators also the state folder."""
+    status = await control.maintenance.status(who)
+    view = ServerView(
+        version=server.version,
+        api=API,
+        deployment=status.deployment,
+        url=own_address(request, server.public_url),
+        agents_url=server.agents_url,
+        started_at=server.started_at,
+        restored=status.restored,
+        running=status.counts.running,
+        queued=status.counts.queued,
+        billing=status.counts.billing,
+    )
+    if not who.may(Permission.OPERATE):
+        return view
+    return view.model_copy(update={"pid": os.getpid(), "home": server.home})
+
+
+@router.post("/api/v1/server/stop", status_code=202)
+async def stop(server: Server, who: Who, background: BackgroundTasks) -> StoppingView:
+    """End the server. Jobs go on without it and are found again by the next one."""
+    who.need(Permission.OPERATE)
+    background.add_task(_stop, server)
+    return StoppingView()
+
+
+async def _stop(server: Server) -> None:
+    server.on_stop()
+
+
+@router.get("/api/v1/schema/job")
+async def job_schema() -> JsonSchemaView:
+    """The JSON schema of a submission's body."""
+    return JsonSchemaView.model_validate(JobSpec.model_json_schema())
+
+
+@router.get("/api/v1/schema/job-file")
+async def job_file_schema() -> JsonSchemaView:
+    """The JSON schema of a job file, as `crucible run job.yaml` reads it."""
+    return JsonSchemaView.model_validate(JobFile.model_json_schema())

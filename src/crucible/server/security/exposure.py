@@ -1,0 +1,95 @@
+"""Who can reach the server: this computer alone, or others, and then only encrypted and with people who log in."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import socket
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from crucible.core.errors import BadInput, RefusedByPolicy
+from crucible.server.http.listen import Tls, port_of, url_of
+
+
+@dataclass(frozen=True)
+class Reach:
+    """`public_url`: how others call the server; `proxied`: something before it takes care of encryption."""
+
+    host: str = "127.0.0.1"
+    public_url: str | None = None
+    tls: Tls | None = None
+    proxied: bool = False
+
+    @property
+    def beyond(self) -> bool:
+        """Whether others than this computer reach it, by itself or through a proxy."""
+        return not is_loopback(self.host) or self.proxied
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        """The names it answers to, besides those of this computer."""
+        name = urlsplit(self.public_url or "").hostname
+        return frozenset({name} if name else ())
+
+    def url_of(self, bound: socket.socket) -> str:
+        """How a listener is called: by the name in the certificate where it encrypts itself."""
+        if self.tls is None:
+            return url_of(bound)
+        return f"https://{next(iter(self.hosts), self.host)}:{port_of(bound)}"
+
+    @property
+    def encrypted(self) -> bool:
+        return self.tls is not None or (self.proxied and (self.public_url or "").startswith("https://"))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is one that only this computer reaches."""
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address("127.0.0.1" if host == "localhost" else host).is_loopback
+    return False
+
+
+def check_reach(reach: Reach) -> None:
+    """Raise RefusedByPolicy for a server that others could reach in the open, BadInput for half an answer."""
+    if reach.tls is not None:
+        _check_tls(reach.tls)
+    if not reach.beyond:
+        return
+    if not reach.encrypted:
+        raise RefusedByPolicy(
+            f"The server does not listen on {reach.host!r} without encryption.",
+            why="Whoever is on the way could read tokens, and run programs as their owners.",
+            fix="Use --host 127.0.0.1 and an ssh tunnel; or set tls_certificate and tls_key; or, behind a proxy that "
+            "encrypts, behind_proxy = true and public_url = https://...",
+        )
+    if not reach.hosts:
+        raise BadInput(
+            "The server does not know by which name others reach it.",
+            why="Requests that name another host are refused: pages of other sites could send them.",
+            fix="Set public_url to its address, such as https://crucible.example.org",
+        )
+
+
+def check_people(reach: Reach, can_log_in: bool) -> None:
+    """Raise RefusedByPolicy for a server that others reach and nobody can log in to."""
+    if reach.beyond and not can_log_in:
+        raise RefusedByPolicy(
+            "The server does not listen for others before it has users.",
+            why="There is only the owner's token, which should not leave this computer.",
+            fix="Start it on 127.0.0.1 and add one: crucible users add NAME --admin --password-stdin (or, with "
+            "oidc_issuer set, --email ADDRESS); or let the OpenID provider's people in with oidc_create_users",
+        )
+
+
+def _check_tls(tls: Tls) -> None:
+    import ssl
+
+    try:
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(tls.certificate, tls.key)
+    except (OSError, ssl.SSLError) as error:
+        raise BadInput(
+            "The certificate and its key cannot be used.",
+            why=str(error),
+            fix="Let tls_certificate and tls_key name a PEM file each that belong together.",
+        ) from error

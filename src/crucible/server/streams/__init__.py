@@ -1,0 +1,1 @@
+"""WebSockets: follow jobs, and relay sessions."""

@@ -1,0 +1,105 @@
+"""Reads for the sockets that follow jobs: what many ask at the same moment is read, and written as a frame, once.
+
+An event wakes every socket that follows its job. Each of them asking the database by itself made the last of a thousand
+wait for seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Hashable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+from crucible.control.control_plane import Control
+from crucible.control.telemetry.feed import Watch
+from crucible.core.people import Identity
+from crucible.core.views.frames import EventFrame, JobFrame
+from crucible.core.views.jobs import HealthView, JobView
+from crucible.core.views.records import LogPage, MetricsView
+from crucible.server.streams.coalesce import Gathering
+
+T = TypeVar("T")
+
+EVENT_PAGE = 200
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A job as it was read, and its frame, written when the first follower sends it."""
+
+    view: JobView
+
+    @cached_property
+    def frame(self) -> str:
+        return JobFrame(job=self.view).model_dump_json()
+
+
+@dataclass(frozen=True)
+class Events:
+    """Frames of events in their order; `last` is the cursor of the newest, `more` whether others may follow."""
+
+    frames: tuple[str, ...]
+    last: int
+    more: bool
+
+
+class Broadcast:
+    """The control plane as one follower uses it. Followers with the same permissions share answers."""
+
+    def __init__(self, control: Control, gathering: Gathering, who: Identity) -> None:
+        self._control = control
+        self._gathering = gathering
+        self._who = who
+        self._authority = who.authority
+
+    def watch(self, job: str | None) -> AbstractAsyncContextManager[Watch]:
+        return self._control.jobs.watch(job)
+
+    async def view(self, job: str) -> Seen:
+        async def read() -> Seen:
+            return Seen(await self._control.jobs.view(self._who, job))
+
+        return await self._ask(("view", job), read)
+
+    async def events(self, job: str | None, after: int) -> Events:
+        async def read() -> Events:
+            page = await self._control.outputs.events(self._who, job, after=after, limit=EVENT_PAGE)
+            found = [EventFrame(cursor=item.cursor if job is None else item.n, event=item) for item in page.items]
+            texts = tuple(frame.model_dump_json() for frame in found)
+            return Events(texts, found[-1].cursor if found else after, len(found) == EVENT_PAGE)
+
+        return await self._ask(("events", job, after), read)
+
+    async def later(self, after: int, look: float) -> Events:
+        """The next events of all jobs, once there are any; without a hint it is looked every `look` seconds."""
+
+        async def come() -> Events:
+            async with self._control.jobs.watch(None) as watch:
+                while not (found := await self.events(None, after)).frames:
+                    while (hints := await watch.changed(look)) and "event" not in hints:
+                        pass
+                return found
+
+        return await self._gathering.wait((self._authority, after), come)
+
+    async def logs(self, job: str, *, attempt: int | None, offset: int, limit: int) -> LogPage:
+        async def read() -> LogPage:
+            return await self._control.outputs.logs(
+                self._who, job, attempt=attempt, offset=offset, limit=limit, since=None
+            )
+
+        return await self._ask(("logs", job, attempt, offset, limit), read)
+
+    async def metrics(self, job: str, *, series: list[str], points: int) -> MetricsView:
+        async def read() -> MetricsView:
+            return await self._control.outputs.metrics(self._who, job, series=series, points=points)
+
+        return await self._ask(("metrics", job, tuple(series), points), read)
+
+    async def health(self, job: str) -> HealthView:
+        return await self._ask(("health", job), lambda: self._control.jobs.health(self._who, job))
+
+    async def _ask(self, key: Hashable, read: Callable[[], Awaitable[T]]) -> T:
+        return await self._gathering.ask((self._authority, key), read)

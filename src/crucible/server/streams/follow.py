@@ -1,0 +1,246 @@
+"""Following jobs over a socket: what was missed first, then what happens.
+
+A follower pulls: it reads the next piece only when the reader has taken the last, so a slow reader costs no
+memory. One that takes nothing for `send_seconds` is closed with 1013 and resumes from its cursors.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from crucible.control.telemetry.feed import Watch
+from crucible.core.views.frames import Cursors, Frame, HealthFrame, JobFrame, ProgressFrame
+from crucible.core.views.jobs import JobView, ProgressView
+from crucible.core.views.records import LogPage
+from crucible.server.streams import frames
+from crucible.server.streams.broadcast import Broadcast, Seen
+
+ALL = frozenset({"event", "log", "points", "progress"})
+LOG_PAGE = 128 * 1024
+LOG_PAGES = 16
+AT_ONCE = 0.001
+"""Seconds that are as good as none, and yet let a hint that is there be heard."""
+POINTS = 500
+"""Of each series, to draw it."""
+FEW, MANY = 16, 1024
+"""Of each series, to go on with it: how many of its last points are asked for at least and at most."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Seconds: how long a frame and a close may take, how often to look without a hint, to read points, to judge.
+
+    `recheck` is how often it is asked whether the reader may still read.
+    `settle` is how long the log of an ended job may take to be complete; it is looked at more often then.
+    """
+
+    send: float = 10.0
+    close: float = 20.0
+    look: float = 15.0
+    points: float = 0.5
+    settle: float = 10.0
+    health: float = 15.0
+    look_at_end: float = 0.2
+    recheck: float = 15.0
+
+
+PATIENCE = 0.9
+"""The part of its deadline that a frame has at least."""
+
+
+class SlowReader(Exception):
+    """The reader took nothing for too long."""
+
+
+class Socket(Protocol):
+    async def send_text(self, data: str) -> None: ...
+
+
+class Sender:
+    """Sends frames one by one, each within the deadline."""
+
+    def __init__(self, socket: Socket, seconds: float) -> None:
+        self._socket = socket
+        self._seconds = seconds
+
+    async def send(self, messages: Iterable[Frame | str]) -> None:
+        """Send frames, those that many followers share as text. One timer serves many of them."""
+        now = asyncio.get_running_loop().time
+        try:
+            async with asyncio.timeout(self._seconds) as limit:  # wait_for may swallow a reader's cancellation
+                due = now() + self._seconds
+                for message in messages:
+                    await self._socket.send_text(message if isinstance(message, str) else message.model_dump_json())
+                    if due - now() < self._seconds * PATIENCE:
+                        due = now() + self._seconds
+                        limit.reschedule(due)
+        except TimeoutError as error:
+            raise SlowReader from error
+
+
+class FollowAll:
+    """The events of all jobs, for ever."""
+
+    def __init__(self, broadcast: Broadcast, sender: Sender, after: int, pace: Pace) -> None:
+        self._broadcast = broadcast
+        self._sender = sender
+        self._after = after
+        self._pace = pace
+
+    async def run(self) -> None:
+        while True:
+            found = await self._broadcast.later(self._after, self._pace.look)
+            await self._sender.send(found.frames)
+            self._after = found.last
+
+
+class FollowJob:
+    """One job, from the cursors on, until it has ended and everything was sent."""
+
+    def __init__(self, broadcast: Broadcast, sender: Sender, job: str, cursors: Cursors, pace: Pace) -> None:
+        self._broadcast = broadcast
+        self._sender = sender
+        self._job = job
+        self._after = cursors.after
+        self._log = frames.LogText(cursors.attempt or 0, cursors.offset)
+        self._from_first = False
+        self._points = frames.Points()
+        self._points_due = 0.0
+        self._progress: ProgressView | None = None
+        self._shown: object = None
+        self._log_done = False
+        self._verdict: str | None = None
+        self._health_due = asyncio.get_running_loop().time() + pace.health
+        self._give_up: float | None = None
+        self._pace = pace
+
+    async def run(self) -> None:
+        hints: set[str] = set(ALL)
+        async with self._broadcast.watch(self._job) as watch:
+            while True:
+                view = await self._round(hints)
+                if view is not None and self._finished(view, hints):
+                    health = await self._broadcast.health(self._job)
+                    await self._sender.send([JobFrame(job=view.model_copy(update={"health": health}))])
+                    return
+                hints = await self._wait(watch, hints)
+
+    async def _round(self, hints: set[str]) -> JobView | None:
+        """Send what the hints name and take those off that are done with.
+
+        The job is read first: once it has ended, all that follows is final.
+        """
+        looked = "event" in hints or "progress" in hints or self._give_up is not None
+        seen = await self._broadcast.view(self._job) if looked else None
+        ended = seen is not None and seen.view.ended
+        if "event" in hints or ended:
+            await self._events()
+        if "log" in hints or ended:
+            await self._logs(hints)
+        if "points" in hints or ended:
+            await self._send_points(hints, ended)
+        hints -= {"event", "progress"}
+        if seen is not None:
+            await self._send_view(seen, ended)
+        if not ended:
+            await self._send_health()
+        return None if seen is None else seen.view
+
+    async def _wait(self, watch: Watch, left: set[str]) -> set[str]:
+        """The next hints, with those that are left. After a while without any: all of them."""
+        due = max(AT_ONCE, self._points_due - asyncio.get_running_loop().time())
+        waits = {"log": AT_ONCE, "points": due, "end": self._pace.look_at_end}
+        open_ends = left | {"end"} if self._give_up is not None else left
+        wait = min((waits[hint] for hint in open_ends), default=self._pace.look)
+        return {*await watch.changed(wait), *left} or set(ALL)
+
+    async def _events(self) -> None:
+        more = True
+        while more:
+            found = await self._broadcast.events(self._job, self._after)
+            await self._sender.send(found.frames)
+            self._after, more = found.last, found.more
+
+    async def _logs(self, hints: set[str]) -> None:
+        """Some pages of output: a program that writes without pause must not keep its events back."""
+        hints.add("log")
+        for _ in range(LOG_PAGES):
+            page = await self._page()
+            self._log_done = page.complete and page.attempt >= page.attempts
+            await self._sender.send(self._log.frames(page.data, last=page.complete))
+            if page.complete and page.attempt < page.attempts:
+                self._log = frames.LogText(page.attempt + 1, 0)
+            elif not page.data:
+                hints.discard("log")
+                return
+
+    async def _page(self) -> LogPage:
+        page = await self._read()
+        self._from_first = self._from_first or page.attempts == 0
+        if page.attempt != self._log.attempt:
+            # Who was here before the first attempt sees them all; others begin with the newest.
+            self._log = frames.LogText(1 if self._from_first else page.attempt, self._log.offset)
+            page = page if page.attempt == self._log.attempt else await self._read()
+        if page.data and page.start > self._log.offset:
+            self._log = frames.LogText(page.attempt, page.start)
+        return page
+
+    async def _read(self) -> LogPage:
+        attempt, offset = self._log.attempt or None, self._log.offset
+        return await self._broadcast.logs(self._job, attempt=attempt, offset=offset, limit=LOG_PAGE)
+
+    async def _send_points(self, hints: set[str], ended: bool) -> None:
+        now = asyncio.get_running_loop().time()
+        if now < self._points_due and not ended:
+            return
+        self._points_due = now + self._pace.points
+        hints.discard("points")
+        names: list[str] = []
+        for wanted in self._readings():
+            found = await self._broadcast.metrics(self._job, series=names, points=wanted)
+            await self._sender.send(self._points.frames(found, drawn=wanted > 0))
+            names = self._points.lagging
+            if not names:
+                return
+
+    def _readings(self) -> Iterable[int]:
+        """What to ask for, one after the other while series lag.
+
+        First a drawing. Then about as many of the last points as came last time, more, and a drawing again.
+        """
+        if not self._points.begun:
+            return (POINTS,)
+        few = min(max(2 * self._points.grown, FEW), MANY)
+        return dict.fromkeys((-few, -MANY, POINTS))
+
+    async def _send_view(self, seen: Seen, ended: bool) -> None:
+        view = seen.view
+        if view.progress and view.progress != self._progress:
+            self._progress = view.progress
+            await self._sender.send([ProgressFrame(progress=view.progress)])
+        shown = (view.phase, view.desired, view.waiting, view.conditions, view.attempt)
+        if shown != self._shown and not ended:
+            await self._sender.send([seen.frame])
+        self._shown = shown
+
+    async def _send_health(self) -> None:
+        """The judgement when it has changed; the last one comes with the last frame of all."""
+        now = asyncio.get_running_loop().time()
+        if now < self._health_due:
+            return
+        self._health_due = now + self._pace.health
+        health = await self._broadcast.health(self._job)
+        if health.verdict != self._verdict:
+            self._verdict = health.verdict
+            await self._sender.send([HealthFrame(health=health)])
+
+    def _finished(self, view: JobView, left: set[str]) -> bool:
+        if not view.ended:
+            return False
+        now = asyncio.get_running_loop().time()
+        if self._give_up is None or "log" in left:
+            self._give_up = now + self._pace.settle
+        return self._log_done or not view.attempts or now >= self._give_up

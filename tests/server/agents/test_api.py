@@ -1,0 +1,355 @@
+"""The agents' listener: secrets, long polls, messages and uploads."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import re
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import httpx2
+import pytest
+from fastapi.routing import iter_route_contexts
+from tests.control.world import FakeRunner, pieces, secret, sha
+from tests.server.app import App
+
+from crucible.control.db import schema as t
+from crucible.control.runtime.system_ports import LocalWakeups
+from crucible.core.people import OWNER
+from crucible.server.agents.api import build_agents_api
+from crucible.storage.layout import artifact_key, checkpoint_key, log_segment_key
+from crucible.wire.desired import decode_desired
+from crucible.wire.messages import Batch, Kind, Message, encode_batch
+
+SHA = hashlib.sha256(b"data").hexdigest()
+MiB = 1024**2
+
+
+@dataclass(frozen=True)
+class Agent:
+    """A job's process runs on a machine; `rank` is the path of its runner."""
+
+    app: App
+    job: str
+    machine: str
+    runner: FakeRunner
+
+    @property
+    def attempt(self) -> str:
+        return self.runner.attempt
+
+    @property
+    def rank(self) -> str:
+        return f"/agent/v1/attempts/{self.attempt}/0"
+
+    @property
+    def as_runner(self) -> dict[str, str]:
+        return bearer("attempt", self.attempt)
+
+    @property
+    def as_host(self) -> dict[str, str]:
+        return bearer("machine", self.machine)
+
+    @property
+    def desired(self) -> str:
+        return f"/agent/v1/machines/{self.machine}/desired"
+
+    def stored(self) -> dict[str, bytes]:
+        store = self.app.rig.ports.store
+        return {key: b"".join(store.open_range(key, 0, size)) for key, size in store.list("") if size}
+
+    async def acked(self) -> int:
+        (slot,) = await self.app.rig.rows(t.slots)
+        return int(slot["acked"])
+
+    def notes(self, count: int) -> bytes:
+        return self.runner.encoded([self.runner.message(Kind.NOTE, text=str(n)) for n in range(count)])
+
+
+def bearer(purpose: str, name: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {secret(purpose, name).decode()}"}
+
+
+@pytest.fixture
+async def running(app: App) -> Agent:
+    job, runner = await app.rig.running()
+    return Agent(app, job, (await app.rig.machine()).id, runner)
+
+
+async def test_every_route_but_the_claim_needs_a_secret(app: App, agent: httpx2.AsyncClient) -> None:
+    walked = 0
+    for context in iter_route_contexts(build_agents_api(app.control.agents).routes):
+        path = str(context.path)
+        if path == "/agent/v1/claim":
+            continue
+        for method in context.methods or ():
+            url = re.sub(r"\{(rank|n)\}", "0", path).replace("{sha256}", SHA)
+            url = re.sub(r"\{[^}]*\}", "abc", url)
+            query = {"attempt": "att-other", "start": "0", "lines": "0"}
+            answer = await agent.request(method, url, params=query, headers={"X-Content-SHA256": SHA})
+            assert answer.status_code == 401, f"{method} {path}"
+            assert answer.headers["Content-Type"] == "application/problem+json"
+            walked += 1
+    assert walked == 10
+
+
+async def test_a_secret_opens_its_own_door_alone(running: Agent, agent: httpx2.AsyncClient) -> None:
+    for url, headers in (
+        (running.desired, running.as_runner),
+        (f"{running.rank}/desired", running.as_host),
+        ("/agent/v1/machines/mch-other/desired", running.as_host),
+        ("/agent/v1/attempts/att-other/0/desired", running.as_runner),
+        (f"/agent/v1/bundles/{SHA}?attempt=att-other", running.as_runner),
+    ):
+        assert (await agent.get(url, headers=headers)).status_code == 401, url
+
+
+async def test_pages_are_refused(running: Agent, agent: httpx2.AsyncClient) -> None:
+    headers = {**running.as_runner, "Origin": "http://127.0.0.1"}
+    assert (await agent.get(f"{running.rank}/desired", headers=headers)).status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("nonce", "native_id", "status"), [("right", "first", 200), ("wrong", "first", 401), ("right", "second", 409)]
+)
+async def test_a_claim(running: Agent, agent: httpx2.AsyncClient, nonce: str, native_id: str, status: int) -> None:
+    machine = running.machine
+    body = {
+        "machine": machine,
+        "nonce": secret("nonce", machine).decode() if nonce == "right" else nonce,
+        "native_id": f"i-{machine}" if native_id == "first" else native_id,
+    }
+    answer = await agent.post("/agent/v1/claim", json=body)
+    assert answer.status_code == status
+    if status == 200:
+        assert answer.json() == {"secret": secret("machine", machine).decode()}
+
+
+async def test_a_claim_of_a_machine_that_is_not_wanted_any_more(running: Agent, agent: httpx2.AsyncClient) -> None:
+    machine = running.machine
+    await running.app.control.machines.terminate(OWNER, machine)
+    body = {"machine": machine, "nonce": secret("nonce", machine).decode(), "native_id": f"i-{machine}"}
+    assert (await agent.post("/agent/v1/claim", json=body)).status_code == 410
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"machine": "", "nonce": "n", "native_id": "i"},
+        {"machine": "m", "nonce": "é", "native_id": "i"},
+        [],
+    ],
+)
+async def test_a_claim_that_is_none(agent: httpx2.AsyncClient, body: object) -> None:
+    assert (await agent.post("/agent/v1/claim", json=body)).status_code == 422
+
+
+async def test_the_desired_document(running: Agent, agent: httpx2.AsyncClient) -> None:
+    answer = await agent.get(f"{running.desired}?version=0", headers=running.as_host)
+    wanted = await running.app.control.agents.look(running.machine)
+    assert decode_desired(answer.content) == wanted
+    assert [one.attempt for one in wanted.assignments] == [running.attempt]
+    assert answer.headers["ETag"] == f'"{wanted.version}"'
+
+
+async def test_a_known_document_is_not_sent_again(running: Agent, agent: httpx2.AsyncClient) -> None:
+    version = (await running.app.control.agents.look(running.machine)).version
+    answer = await agent.get(f"{running.desired}?version={version}&wait=0.01", headers=running.as_host)
+    assert (answer.status_code, answer.content) == (304, b"")
+
+
+async def test_devices_come_along(running: Agent, agent: httpx2.AsyncClient) -> None:
+    headers = {**running.as_host, "X-Crucible-Devices": json.dumps({"cpus": 8})}
+    assert (await agent.get(running.desired, headers=headers)).status_code == 200
+
+
+@pytest.mark.parametrize("devices", ["{", "[]", "7", "x" * 20_000])
+async def test_devices_that_are_no_object_are_refused(running: Agent, agent: httpx2.AsyncClient, devices: str) -> None:
+    headers = {**running.as_host, "X-Crucible-Devices": devices}
+    assert (await agent.get(running.desired, headers=headers)).status_code == 422
+
+
+@pytest.mark.parametrize("query", ["wait=31", "wait=-1", "wait=nan", "version=x", "version=-2"])
+async def test_a_poll_out_of_bounds_is_refused(running: Agent, agent: httpx2.AsyncClient, query: str) -> None:
+    assert (await agent.get(f"{running.desired}?{query}", headers=running.as_host)).status_code == 422
+
+
+async def until_polled(running: Agent, times: int = 1) -> None:
+    """Until so many wait for news of the machine."""
+    wakeups = running.app.rig.ports.wakeups
+    assert isinstance(wakeups, LocalWakeups)
+    async with asyncio.timeout(5):
+        while len(wakeups._listeners.get(f"machine:{running.machine}", ())) < times:
+            await asyncio.sleep(0)
+
+
+async def test_a_poll_waits_without_keeping_others_waiting(running: Agent, agent: httpx2.AsyncClient) -> None:
+    version = (await running.app.control.agents.look(running.machine)).version
+    url = f"{running.desired}?version={version}&wait=30"
+    polls = [asyncio.create_task(agent.get(url, headers=running.as_host)) for _ in range(50)]
+    await until_polled(running, 50)
+    assert (await agent.get(f"{running.rank}/desired", headers=running.as_runner)).status_code == 304
+    assert not any(poll.done() for poll in polls)
+    await running.app.rig.submit()
+    async with asyncio.timeout(5):
+        assert {answer.status_code for answer in await asyncio.gather(*polls)} == {200}
+
+
+async def test_a_poll_is_answered_when_the_server_closes(running: Agent) -> None:
+    closing = asyncio.Event()
+    version = (await running.app.control.agents.look(running.machine)).version
+    transport = httpx2.ASGITransport(build_agents_api(running.app.control.agents, closing))
+    async with (
+        httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as agent,
+        asyncio.timeout(5),
+    ):
+        url = f"{running.desired}?version={version}&wait=30"
+        poll = asyncio.create_task(agent.get(url, headers=running.as_host))
+        await until_polled(running)
+        closing.set()
+        assert (await poll).status_code == 304
+
+
+async def test_what_is_wanted_of_a_runner(running: Agent, agent: httpx2.AsyncClient) -> None:
+    await running.app.control.checkpoints.request(OWNER, running.job)
+    await running.app.control.jobs.cancel(OWNER, running.job)
+    url = f"{running.rank}/desired"
+    answer = await agent.get(f"{url}?stop=0&checkpoint=0&wait=9", headers=running.as_runner)
+    assert answer.json() == {"stop": True, "settled": False, "checkpoint": 1}
+    assert (await agent.get(f"{url}?stop=1&checkpoint=1", headers=running.as_runner)).status_code == 304
+
+
+async def test_messages_are_acknowledged(running: Agent, agent: httpx2.AsyncClient) -> None:
+    known = await running.acked()
+    answer = await agent.post(f"{running.rank}/messages", content=running.notes(3), headers=running.as_runner)
+    assert (answer.status_code, answer.json()) == (200, {"acked": known + 3})
+    assert await running.acked() == known + 3
+
+
+async def test_a_gap_says_from_where_to_send_again(running: Agent, agent: httpx2.AsyncClient) -> None:
+    known = await running.acked()
+    running.runner.n += 5
+    answer = await agent.post(f"{running.rank}/messages", content=running.notes(1), headers=running.as_runner)
+    assert (answer.status_code, answer.json()["acked"]) == (409, known)
+    assert await running.acked() == known
+
+
+@pytest.mark.parametrize("spoil", ["empty", "nonsense", "cut off", "changed"])
+async def test_a_batch_with_a_bad_signature_is_refused(running: Agent, agent: httpx2.AsyncClient, spoil: str) -> None:
+    good = running.notes(1)
+    raw = {"empty": b"", "nonsense": b"nonsense", "cut off": good[:-1], "changed": b"0" + good[1:]}[spoil]
+    answer = await agent.post(f"{running.rank}/messages", content=raw, headers=running.as_runner)
+    assert (answer.status_code, answer.json()["code"]) == (400, "bad_batch")
+
+
+async def test_an_unknown_attempt_is_gone(agent: httpx2.AsyncClient) -> None:
+    batch = Batch("att-x", 0, (Message(1, Kind.NOTE, 1.0, {"text": "1"}),))
+    raw = encode_batch(batch, secret("attempt", "att-x"))
+    answer = await agent.post("/agent/v1/attempts/att-x/0/messages", content=raw, headers=bearer("attempt", "att-x"))
+    assert answer.status_code == 410
+
+
+async def test_a_batch_has_its_limit(running: Agent, agent: httpx2.AsyncClient) -> None:
+    answer = await agent.post(f"{running.rank}/messages", content=b"x" * (4 * MiB + 1), headers=running.as_runner)
+    assert answer.status_code == 413
+
+
+async def test_a_log_segment_is_stored(running: Agent, agent: httpx2.AsyncClient) -> None:
+    headers = {**running.as_runner, "X-Content-SHA256": SHA}
+    answer = await agent.put(f"{running.rank}/logs/3?start=10&lines=1", content=b"data", headers=headers)
+    assert (answer.status_code, answer.content) == (204, b"")
+    assert running.stored() == {log_segment_key(running.job, running.attempt, 0, 3): b"data"}
+    assert running.app.rig.tails.read(running.attempt, 10, 100) == b"data"
+
+
+@pytest.mark.parametrize(
+    ("query", "sha", "size", "status"),
+    [
+        ("start=0&lines=0", SHA, MiB + 1, 413),
+        ("start=-1&lines=0", SHA, 1, 422),
+        ("lines=0", SHA, 1, 422),
+        ("start=0&lines=0", "short", 1, 422),
+    ],
+)
+async def test_a_log_segment_out_of_bounds_is_refused(
+    running: Agent, agent: httpx2.AsyncClient, query: str, sha: str, size: int, status: int
+) -> None:
+    headers = {**running.as_runner, "X-Content-SHA256": sha}
+    answer = await agent.put(f"{running.rank}/logs/0?{query}", content=b"x" * size, headers=headers)
+    assert answer.status_code == status
+    assert running.stored() == {}
+
+
+async def test_a_tail_is_shown(running: Agent, agent: httpx2.AsyncClient) -> None:
+    answer = await agent.post(f"{running.rank}/tail?start=4", content=b"new", headers=running.as_runner)
+    assert answer.status_code == 204
+    assert running.app.rig.tails.read(running.attempt, 4, 100) == b"new"
+    answer = await agent.post(f"{running.rank}/tail?start=4", content=b"x" * 65_537, headers=running.as_runner)
+    assert answer.status_code == 413
+
+
+async def blocks() -> AsyncIterator[bytes]:
+    """More than any body may have that does not stream."""
+    for number in range(9):
+        yield bytes([number]) * MiB
+
+
+LARGE = b"".join(bytes([number]) * MiB for number in range(9))
+
+
+async def test_an_artifact_larger_than_any_other_body_streams(running: Agent, agent: httpx2.AsyncClient) -> None:
+    headers = {**running.as_runner, "X-Content-SHA256": sha(LARGE)}
+    answer = await agent.put(f"{running.rank}/artifacts/out/model%20a.bin", content=blocks(), headers=headers)
+    assert answer.status_code == 204
+    assert running.stored() == {artifact_key(running.job, running.attempt, "out/model a.bin"): LARGE}
+
+
+async def test_a_checkpoint_larger_than_any_other_body_streams(running: Agent, agent: httpx2.AsyncClient) -> None:
+    url = f"{running.rank}/checkpoints/{sha(LARGE)}"
+    answer = await agent.put(url, content=blocks(), headers=running.as_runner)
+    assert (answer.status_code, answer.content) == (204, b"")
+    assert running.stored() == {checkpoint_key(running.job, sha(LARGE)): LARGE}
+
+
+async def test_a_checkpoint_comes_whole_or_in_ranges(running: Agent, agent: httpx2.AsyncClient) -> None:
+    url = f"{running.rank}/checkpoints/{SHA}"
+    assert (await agent.put(url, content=b"data", headers=running.as_runner)).status_code == 204
+    told = {"name": "last.pt", "form": "file", "size": 4, "sha256": SHA, "step": 1}
+    await running.runner.say(Kind.CHECKPOINT, **told)
+    assert (await agent.get(url, headers=running.as_runner)).content == b"data"
+    answer = await agent.get(url, headers={**running.as_runner, "Range": "bytes=2-"})
+    assert (answer.status_code, answer.content) == (206, b"ta")
+
+
+async def test_a_checkpoint_is_named_by_its_hash(running: Agent, agent: httpx2.AsyncClient) -> None:
+    url, headers = f"{running.rank}/checkpoints", running.as_runner
+    assert (await agent.put(f"{url}/last.pt", content=b"x", headers=headers)).status_code == 422
+    assert (await agent.put(f"{url}/{SHA}", content=b"other", headers=headers)).status_code == 422
+    assert (await agent.get(f"{url}/{SHA}", headers=headers)).status_code == 404
+    assert running.stored() == {}
+
+
+@pytest.mark.parametrize("path", ["..%2fkey", "a%2f..%2fb", "/etc/passwd", "a%00b", "a//b", "%5c%5chost"])
+async def test_an_artifact_stays_in_its_folder(running: Agent, agent: httpx2.AsyncClient, path: str) -> None:
+    headers = {**running.as_runner, "X-Content-SHA256": sha(b"x")}
+    url = httpx2.URL("http://127.0.0.1").copy_with(raw_path=f"{running.rank}/artifacts/{path}".encode())
+    answer = await agent.put(url, content=b"x", headers=headers)
+    assert answer.status_code == 422
+    assert answer.json()["fix"]
+    assert running.stored() == {}
+
+
+async def test_a_bundle_comes_whole_or_in_ranges(running: Agent, agent: httpx2.AsyncClient) -> None:
+    await running.app.control.bundles.put(OWNER, SHA, pieces(b"data"))
+    url = f"/agent/v1/bundles/{SHA}?attempt={running.attempt}"
+    assert (await agent.get(url, headers=running.as_runner)).content == b"data"
+    answer = await agent.get(url, headers={**running.as_runner, "Range": "bytes=2-"})
+    assert (answer.status_code, answer.content) == (206, b"ta")
+
+
+async def test_the_public_api_is_not_here(agent: httpx2.AsyncClient) -> None:
+    for path in ("/api/v1/jobs", "/healthz", "/openapi.json", "/docs"):
+        assert (await agent.get(path)).status_code == 404
