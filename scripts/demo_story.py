@@ -10,8 +10,8 @@ import sys
 from collections.abc import Iterator
 from itertools import pairwise
 
-from crucible.cli.attempts import attempt_place, ended_words, lost_steps
-from crucible.cli.words import dollars
+from crucible.cli.output.attempts import attempt_place, ended_words, lost_steps
+from crucible.cli.output.format import dollars
 from crucible.core.resources import format_duration, format_memory
 from crucible.core.views.jobs import AttemptView, CheckpointPage, CheckpointView, JobView
 

@@ -14,7 +14,7 @@ from tests.client.real_server import RealServer
 from tests.control.world import new_id
 
 from crucible import __version__
-from crucible.cli.commands import COMMANDS, Row, load
+from crucible.cli.command_table import COMMANDS, Row, load
 from crucible.core.ids import Prefix
 
 LEAVES = [row for group in COMMANDS for row in (group.rows or (group,))]

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from crucible import __version__
-from crucible.cli.commands import Debug, Json, LazyGroup, Quiet, Server
+from crucible.cli.command_table import Debug, Json, LazyGroup, Quiet, Server
 from crucible.core.errors import CrucibleError
 
 INTERRUPTED = 130
@@ -78,7 +78,7 @@ def _given(arguments: Sequence[str], flag: str) -> bool:
 
 
 def _tell(error: CrucibleError, as_json: bool) -> int:
-    from crucible.cli.output import tell_error
+    from crucible.cli.output.output import tell_error
 
     tell_error(error, as_json=as_json)
     return error.exit_code

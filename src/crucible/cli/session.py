@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from crucible import __version__
-from crucible.cli.commands import ARGUMENTS, FLAGS
-from crucible.cli.output import Output
+from crucible.cli.command_table import ARGUMENTS, FLAGS
+from crucible.cli.output.output import Output
 from crucible.core.errors import BadInput
 from crucible.settings import Settings, load_settings
 

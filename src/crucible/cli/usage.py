@@ -6,7 +6,7 @@ import difflib
 import re
 from typing import Any
 
-from crucible.cli.commands import ProgramCommand
+from crucible.cli.command_table import ProgramCommand
 from crucible.core.errors import BadInput
 
 _BOUND = re.compile(r"(greater|less) than (or equal to )?(-?[0-9.]+)")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from crucible.cli.options import flag, spelling
+from crucible.cli.options.job_options import flag, spelling
 from crucible.client.payload import Payload
 from crucible.client.request.job_request import Fields, Layer, make_spec, merge
 from crucible.client.request.pythons import Surroundings

@@ -1,0 +1,1 @@
+"""Commands about where jobs run and what that costs."""

@@ -1,0 +1,63 @@
+"""`crucible backends` and `tiers`: where jobs can run, and in which sizes."""
+
+from __future__ import annotations
+
+import typer
+
+from crucible.cli.output.format import unconnected
+from crucible.cli.session import Session
+from crucible.client.sdk.backend_views import BackendView, OfferView
+from crucible.core.resources import format_memory
+from crucible.core.tiers import TIERS
+
+
+def backends(ctx: typer.Context) -> None:
+    """List the places that can run jobs."""
+    session = Session.of(ctx)
+    with session.api() as api:
+        page = api.places.page()
+    found = page.items
+    if session.out.as_json:
+        session.out.json(page.as_json())
+        return
+    rows = [(_name(item), "yes" if item.connected else "no", _offers(item), item.detail or "") for item in found]
+    session.out.table(("BACKEND", "CONNECTED", "OFFERS", "DETAIL"), rows)
+    for line in unconnected((other.name, other.why.removesuffix(".")) for other in page.others):
+        session.out.say(line)
+
+
+def tiers(ctx: typer.Context) -> None:
+    """List the named sizes. Without a tier a job gets the whole machine and no time limit."""
+    session = Session.of(ctx)
+    found = [tier.view() for tier in TIERS.values()]
+    if session.out.as_json:
+        session.out.json({"items": [tier.as_json() for tier in found]})
+        return
+    rows = [
+        (
+            tier.id,
+            f"{tier.cpu:g}",
+            tier.memory,
+            tier.gpu or "",
+            tier.maxRuntime,
+            f"${tier.costPerHour}/h",
+            tier.description,
+        )
+        for tier in found
+    ]
+    session.out.table(("TIER", "CPUS", "MEMORY", "GPU", "TIME", "LIST PRICE", "FOR"), rows)
+
+
+def _name(backend: BackendView) -> str:
+    return f"{backend.name} (simulated)" if backend.is_simulated else backend.name
+
+
+def _offers(backend: BackendView) -> str:
+    """Return the sizes on offer, in short."""
+    return "; ".join(map(_size, backend.offers[:3]))
+
+
+def _size(offer: OfferView) -> str:
+    capacity = offer.capacity
+    gpus = f", {len(capacity.gpus)} GPU" if capacity.gpus else ""
+    return f"{capacity.cpus:g} CPUs, {format_memory(capacity.memory_bytes)}{gpus}"

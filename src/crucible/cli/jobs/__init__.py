@@ -1,0 +1,1 @@
+"""Commands about jobs: run, watch, compare, end, resume."""

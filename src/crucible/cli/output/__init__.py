@@ -1,0 +1,1 @@
+"""Writing to the terminal: tables, live lines, formatted values."""

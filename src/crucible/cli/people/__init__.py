@@ -1,0 +1,1 @@
+"""Commands about users, projects, tokens, secrets and notifications."""

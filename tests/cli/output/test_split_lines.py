@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crucible.cli.output.split_lines import MARK, Splitter
+
+
+def split(*texts: str) -> tuple[str, str]:
+    """What is the program's, and what is ours."""
+    splitter = Splitter()
+    pieces = [piece for text in texts for piece in splitter.feed(text)]
+    pieces.extend(splitter.finish())
+    return tuple("".join(p.text for p in pieces if p.ours is ours) for ours in (False, True))  # type: ignore[return-value]
+
+
+def test_lines_are_told_apart() -> None:
+    assert split("a\n[crucible] x\nb\n") == ("a\nb\n", "[crucible] x\n")
+    assert split("a [crucible] x\n[crucible]\n[cruci") == ("a [crucible] x\n[crucible]\n[cruci", "")
+
+
+@pytest.mark.parametrize("at", range(1, 20))
+def test_it_does_not_matter_where_pieces_are_cut(at: int) -> None:
+    text = "a\n[crucible] x\nb"
+    assert split(text[:at], text[at:]) == ("a\nb", "[crucible] x\n")
+
+
+@given(st.lists(st.sampled_from(["a", "\n", "[cru", "cible] ", MARK, "\r", "é"])))
+def test_nothing_is_lost(texts: list[str]) -> None:
+    theirs, ours = split(*texts)
+    whole = "".join(texts)
+    lines = whole.split("\n")
+    assert len(theirs) + len(ours) == len(whole)
+    assert ours.count("\n") <= sum(line.startswith(MARK) for line in lines)
+
+
+def test_what_can_be_told_is_not_held_back() -> None:
+    splitter = Splitter()
+    assert [piece.text for piece in splitter.feed("50%")] == ["50%"]
+    assert [piece.text for piece in splitter.feed("\r60%")] == ["\r60%"]
