@@ -16,7 +16,7 @@ from tests.agent.fake_control import FakeControl, poll
 from tests.nursery import Forked, Nursery, for_interpreters
 
 import crucible
-from crucible.agent.limits import LimitsProbe, choose
+from crucible.agent.process.limits import LimitsProbe, choose
 from crucible.wire.desired import Assignment, Environment
 from crucible.wire.process import Process
 

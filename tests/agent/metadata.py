@@ -6,7 +6,7 @@ import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from crucible.agent.interruption import MetadataAddress
+from crucible.agent.host.interruption import MetadataAddress
 
 
 class Metadata:

@@ -7,11 +7,12 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.agent.test_outputlog import World
+from tests.agent.output.test_output_log import World
 
-from crucible.agent import outputlog, spool
 from crucible.agent.files import is_locked, write_at
-from crucible.agent.spool import Spool
+from crucible.agent.link import spool
+from crucible.agent.link.spool import Spool
+from crucible.agent.output import output_log
 from crucible.wire.messages import Kind
 
 
@@ -20,7 +21,7 @@ class BadDisk:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.takes: int | None = None
-        for module in (outputlog, spool):
+        for module in (output_log, spool):
             patch.setattr(module, "write_at", self._write_at)
         patch.setattr(os, "truncate", self._truncate)
         patch.setattr(os, "rename", self._rename)

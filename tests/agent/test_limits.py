@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from crucible.agent.limits import Confinement, Limiter, LimitsProbe, RlimitLimiter, StillBusy, choose
-from crucible.agent.limits.cgroup1 import Cgroup1Limiter
-from crucible.agent.limits.cgroup2 import Cgroup2Confinement
-from crucible.agent.limits.files import Files
+from crucible.agent.process.limits import Confinement, Limiter, LimitsProbe, RlimitLimiter, StillBusy, choose
+from crucible.agent.process.limits.cgroup1 import Cgroup1Limiter
+from crucible.agent.process.limits.cgroup2 import Cgroup2Confinement
+from crucible.agent.process.limits.files import Files
 
 MB = 2**20
 Start = Callable[..., "subprocess.Popen[bytes]"]

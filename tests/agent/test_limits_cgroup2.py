@@ -5,9 +5,9 @@ from __future__ import annotations
 import errno
 from pathlib import Path
 
-from crucible.agent.limits.cgroup2 import Cgroup2Limiter
-from crucible.agent.limits.files import Files
-from crucible.agent.sampling.mounts import Mounts
+from crucible.agent.process.limits.cgroup2 import Cgroup2Limiter
+from crucible.agent.process.limits.files import Files
+from crucible.agent.process.sampling.mounts import Mounts
 
 MB = 2**20
 

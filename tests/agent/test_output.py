@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crucible.agent.output import OutputParser, Seen
+from crucible.agent.output.parsing import OutputParser, Seen
 
 
 def seen(**fields: object) -> Seen:

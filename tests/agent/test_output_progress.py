@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crucible.agent.output import OutputParser, Progress, Seen, fold
+from crucible.agent.output.parsing import OutputParser, Progress, Seen, fold
 
 
 def follow(*timed: tuple[float, str]) -> Progress:

@@ -6,8 +6,8 @@ import signal
 
 import pytest
 
-from crucible.agent import runner_state as rs
-from crucible.agent.contacts import Contacts
+from crucible.agent.runner import runner_state as rs
+from crucible.agent.runner.lease import Contacts
 from crucible.wire.messages import Cause, Kind
 
 TERM = rs.Signal(signal.SIGTERM)

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from crucible.agent.sampling import GpuDevice, GpuReading, Nvml, Probe, SystemSampler, detect_devices
-from crucible.agent.sampling.mounts import Mounts
-from crucible.agent.sampling.processes import marked, parse_ps, parse_stat, read_table, tree
+from crucible.agent.process.sampling import GpuDevice, GpuReading, Nvml, Probe, SystemSampler, detect_devices
+from crucible.agent.process.sampling.mounts import Mounts
+from crucible.agent.process.sampling.processes import marked, parse_ps, parse_stat, read_table, tree
 
 PARENT = """
 import subprocess, sys

@@ -28,9 +28,9 @@ from crucible.agent.checkpoints import formats
 from crucible.agent.checkpoints.notes import read_note
 from crucible.agent.checkpoints.whole import why_torn
 from crucible.agent.files import read_json
-from crucible.agent.interruption import _seconds as read_notice
-from crucible.agent.output.parser import OutputParser
-from crucible.agent.spool import _records as read_spool
+from crucible.agent.host.interruption import _seconds as read_notice
+from crucible.agent.link.spool import _records as read_spool
+from crucible.agent.output.parsing.parser import OutputParser
 from crucible.backends.rehearsal.connection import _document as read_provider
 from crucible.client.model_plugins.configs import _parsed as read_config
 from crucible.client.payload.notebook import read_cells, to_script

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from crucible.agent.output import OutputParser
+from crucible.agent.output.parsing import OutputParser
 from crucible.inside import report
 from crucible.inside.reporting import dropped
 

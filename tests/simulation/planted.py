@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, text
 
-from crucible.agent import runner_state
+from crucible.agent.runner import runner_state
 from crucible.backends import base
 from crucible.control.agents import agents
 from crucible.control.agents.ingest import Ingest

@@ -40,10 +40,10 @@ from tests.postgres import QUICK, server
 from tests.receiver import Receiver
 
 from crucible import __version__
-from crucible.agent.bootstrap import Bootstrap, Order
-from crucible.agent.channels import machine_line
 from crucible.agent.clock import Deadline, boottime
-from crucible.agent.folders import AttemptFolder
+from crucible.agent.host.bootstrap import Bootstrap, Order
+from crucible.agent.link.channels import machine_line
+from crucible.agent.runner.attempt_folder import AttemptFolder
 from crucible.backends.rehearsal.connection import Connection
 
 SMALL = {"resources": {"cpus": 0.25, "memory_bytes": 128 * 1024**2}}

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from uv import find_uv_bin
 
-from crucible.agent.pipsettings import for_uv
+from crucible.agent.python.pip_settings import for_uv
 from crucible.templates import get
 
 CACHE = Path(__file__).parents[2] / ".cache"

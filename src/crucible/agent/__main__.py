@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from crucible import __version__
-from crucible.agent.attempt import run_attempt
-from crucible.agent.bootstrap import read_bootstrap
-from crucible.agent.channels import check_channel
-from crucible.agent.folders import AttemptFolder
-from crucible.agent.host import run_host
-from crucible.agent.limits import LimitsProbe, choose
-from crucible.agent.machine import Machine
-from crucible.agent.sampling import Probe, detect_devices
+from crucible.agent.host.bootstrap import read_bootstrap
+from crucible.agent.host.host import run_host
+from crucible.agent.host.machine import Machine
+from crucible.agent.link.channels import check_channel
+from crucible.agent.process.limits import LimitsProbe, choose
+from crucible.agent.process.sampling import Probe, detect_devices
+from crucible.agent.runner.attempt import run_attempt
+from crucible.agent.runner.attempt_folder import AttemptFolder
 from crucible.wire.bootstrap import BadBootstrap
 from crucible.wire.crypto import NoCryptography
 

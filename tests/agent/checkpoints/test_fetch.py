@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from tests.agent.fake_control import Attempt, FakeControl
 
-from crucible.agent.channel import Gone, HttpChannel
 from crucible.agent.checkpoints import fetch
-from crucible.agent.link import Address
-from crucible.agent.stagework import Abandoned, StageError, StageWork
+from crucible.agent.link.channel import Gone, HttpChannel
+from crucible.agent.link.connection import Address
+from crucible.agent.runner.staging_context import Abandoned, StageError, StageWork
 from crucible.wire.archive import Entry, pack
 from crucible.wire.desired import Resume
 

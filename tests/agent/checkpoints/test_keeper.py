@@ -13,7 +13,7 @@ from tests.agent.fake_control import poll
 
 from crucible.agent.checkpoints import Keeper, Telling
 from crucible.agent.checkpoints.notes import Note
-from crucible.agent.folders import AttemptFolder
+from crucible.agent.runner.attempt_folder import AttemptFolder
 
 IN_ORDER = {"code": 0, "signal": None, "cause": "exit"}
 KILLED = {"code": None, "signal": 9, "cause": "signal"}

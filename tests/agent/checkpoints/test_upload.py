@@ -13,13 +13,13 @@ from typing import BinaryIO
 import pytest
 from tests.agent.checkpoints.entries import zipped
 
-from crucible.agent.channel import Gone, LinkError, NoRoom, Refused, Unreachable
 from crucible.agent.checkpoints import upload
 from crucible.agent.checkpoints.listing import entry_of
 from crucible.agent.checkpoints.notes import Note
 from crucible.agent.checkpoints.snapshot import Photographer, Snapshot
 from crucible.agent.checkpoints.upload import Telling, Uploader
 from crucible.agent.checkpoints.watch import How, Whole
+from crucible.agent.link.channel import Gone, LinkError, NoRoom, Refused, Unreachable
 
 
 def nothing() -> None:

@@ -15,8 +15,8 @@ from types import TracebackType
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import Server, ServerConnection, serve
 
-from crucible.agent.channel import Called
-from crucible.agent.link import Address
+from crucible.agent.link.channel import Called
+from crucible.agent.link.connection import Address
 from crucible.agent.sessions import Sessions, Surroundings
 from crucible.agent.sessions.line import Line, dial
 from crucible.wire import sessions as s

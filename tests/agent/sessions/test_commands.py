@@ -13,7 +13,7 @@ import pytest
 from tests.agent.fake_control import poll
 from tests.agent.sessions.far_end import FarEnd, around, session
 
-from crucible.agent.processes import with_variables
+from crucible.agent.process.process_groups import with_variables
 from crucible.agent.sessions import Sessions, command
 from crucible.wire import sessions as s
 from crucible.wire.process import of_pid

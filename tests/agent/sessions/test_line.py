@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from crucible.agent.link import Address, Refused, Unreachable
+from crucible.agent.link.connection import Address, Refused, Unreachable
 from crucible.agent.sessions.line import Line, LineLost, dial
 
 pytestmark = pytest.mark.enable_socket

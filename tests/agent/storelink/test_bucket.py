@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from crucible.agent.channel import NoRoom, Unreachable
+from crucible.agent.link.channel import NoRoom, Unreachable
 from crucible.agent.storelink.bucket import BucketMail
 from crucible.agent.storelink.urls import Urls
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from crucible.agent.channel import NoRoom, Unreachable
+from crucible.agent.link.channel import NoRoom, Unreachable
 from crucible.agent.storelink.mail import FolderMail
 from crucible.storage import open_store
 

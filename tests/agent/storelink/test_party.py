@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from crucible.agent.channel import AttemptWish, Refused, Unreachable
+from crucible.agent.link.channel import AttemptWish, Refused, Unreachable
 from crucible.agent.storelink.channel import StoreChannel
 from crucible.agent.storelink.mail import FolderMail
 from crucible.agent.storelink.party import QUIET_SECONDS, Party

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.backends.conformance import eventually
 from tests.backends.rehearsal.place import Cloud
 
-from crucible.agent.interruption import MetadataAddress, ask
+from crucible.agent.host.interruption import MetadataAddress, ask
 
 TELLS_ITS_ADDRESS = "echo $CLOUD_METADATA_URL > url.part; mv url.part url; exec sleep 600"
 

@@ -8,7 +8,7 @@ import pytest
 from tests.control.storelink.world import Mailroom, StoreRunner
 from tests.wire.test_crypto import OF_VERSION_010
 
-from crucible.agent.channel import ClaimedByAnother
+from crucible.agent.link.channel import ClaimedByAnother
 from crucible.control.db import schema as t
 from crucible.core.lifecycle import JobState, MachineState, Reason
 from crucible.core.lifecycle import facts as f

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from tests.control.world import KEY, Rig, join, make_rig, secret
 
-from crucible.agent.channel import LogSegment
+from crucible.agent.link.channel import LogSegment
 from crucible.agent.storelink.channel import StoreChannel
 from crucible.agent.storelink.machine import StoreMachineLine
 from crucible.agent.storelink.mail import FolderMail

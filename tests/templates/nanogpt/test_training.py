@@ -9,7 +9,7 @@ import pytest
 from tests.templates.nanogpt.trainer import Attempt, Done, Trainer
 from tests.templates.nanogpt.workshop import Start, Workshop
 
-from crucible.agent.output import OutputParser, Progress, fold
+from crucible.agent.output.parsing import OutputParser, Progress, fold
 
 TINY = ("--preset", "cpu-tiny")
 

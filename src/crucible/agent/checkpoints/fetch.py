@@ -8,9 +8,9 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from crucible.agent.backoff import Backoff
-from crucible.agent.channel import Channel, Refused, Unreachable
-from crucible.agent.stagework import StageError, StageWork
+from crucible.agent.link.backoff import Backoff
+from crucible.agent.link.channel import Channel, Refused, Unreachable
+from crucible.agent.runner.staging_context import StageError, StageWork
 from crucible.wire.archive import BadArchive, unpack
 from crucible.wire.desired import Resume
 from crucible.wire.paths import UnsafePath, safe_name

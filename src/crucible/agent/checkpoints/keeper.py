@@ -7,13 +7,13 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Callable
 
-from crucible.agent.channel import Channel
 from crucible.agent.checkpoints.listing import list_entries
 from crucible.agent.checkpoints.notes import Note
 from crucible.agent.checkpoints.snapshot import Photographer
 from crucible.agent.checkpoints.upload import Telling, Uploader
 from crucible.agent.checkpoints.watch import Look, Program, Watch, ended_in_order, looked
-from crucible.agent.folders import AttemptFolder
+from crucible.agent.link.channel import Channel
+from crucible.agent.runner.attempt_folder import AttemptFolder
 from crucible.wire.messages import Cause
 
 LOOK_SECONDS = 0.5

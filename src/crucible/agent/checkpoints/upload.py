@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable
 
-from crucible.agent.backoff import Backoff
-from crucible.agent.channel import Channel, Gone, LinkError, NoRoom, Refused, Unreachable
 from crucible.agent.checkpoints.record import Record
 from crucible.agent.checkpoints.snapshot import Changed, Photographer, Snapshot, Torn
 from crucible.agent.checkpoints.waiting import Candidate, Mode, Waiting
 from crucible.agent.checkpoints.watch import How, Whole
+from crucible.agent.link.backoff import Backoff
+from crucible.agent.link.channel import Channel, Gone, LinkError, NoRoom, Refused, Unreachable
 
 log = logging.getLogger(__name__)
 

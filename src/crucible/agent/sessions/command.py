@@ -23,8 +23,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Optional
 
-from crucible.agent.launcher import check_executed
-from crucible.agent.processes import kill_until_gone, signal_group, with_variables
+from crucible.agent.process.launcher import check_executed
+from crucible.agent.process.process_groups import kill_until_gone, signal_group, with_variables
 from crucible.agent.sessions.surroundings import Surroundings
 from crucible.wire.sessions import Command, Kind, Over, Size
 

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Callable, Optional
 
-from crucible.agent.channel import Called
-from crucible.agent.launcher import CannotExecute
-from crucible.agent.link import LinkError
+from crucible.agent.link.channel import Called
+from crucible.agent.link.connection import LinkError
+from crucible.agent.process.launcher import CannotExecute
 from crucible.agent.sessions.command import CommandPeer
 from crucible.agent.sessions.forward import ConnectionPeer, NoConnection, ports_of
 from crucible.agent.sessions.line import Line, LineLost

@@ -9,7 +9,7 @@ import os
 import termios
 from collections.abc import Sequence
 
-from crucible.agent.launcher import become, die_first
+from crucible.agent.process.launcher import become, die_first
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -7,7 +7,7 @@ import socket
 import ssl
 import time
 
-from crucible.agent.link import Address, Refused, Unreachable, connect
+from crucible.agent.link.connection import Address, Refused, Unreachable, connect
 from crucible.wire import websocket as ws
 from crucible.wire.http import HttpError
 from crucible.wire.sessions import MAX_FRAME

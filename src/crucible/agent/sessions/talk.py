@@ -5,7 +5,7 @@ from __future__ import annotations
 import select
 from typing import Optional, Protocol
 
-from crucible.agent.redaction import Redactor
+from crucible.agent.output.redaction import Redactor
 from crucible.agent.sessions.line import Line
 from crucible.wire import sessions as s
 

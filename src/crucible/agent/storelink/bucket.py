@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from crucible.agent.channel import NoRoom, Unreachable, skip, upload_seconds
+from crucible.agent.link.channel import NoRoom, Unreachable, skip, upload_seconds
 from crucible.agent.storelink.mail import CHUNK, Content
 from crucible.agent.storelink.urls import WAIT_SECONDS, Urls
 from crucible.wire.http import BaseUrl, HttpClient, HttpError, Request, Response, TooLong

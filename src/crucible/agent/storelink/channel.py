@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import BinaryIO, Callable
 
-from crucible.agent.channel import AttemptWish, LogSegment, Refused, Unreachable, wish_of
+from crucible.agent.link.channel import AttemptWish, LogSegment, Refused, Unreachable, wish_of
 from crucible.agent.storelink.party import Party
 from crucible.wire.crypto import check_cryptography
 from crucible.wire.mailbox import SECRETS, Down, artifact_blob, checkpoint_blob, log_blob

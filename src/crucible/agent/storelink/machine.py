@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import Callable
 
-from crucible.agent.channel import ClaimedByAnother, Gone, Refused, Unreachable
+from crucible.agent.link.channel import ClaimedByAnother, Gone, Refused, Unreachable
 from crucible.agent.storelink.party import Party, unreachable_without_cryptography
 from crucible.wire.crypto import BadDocument
 from crucible.wire.desired import BadDesired, Desired, decode_desired

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Protocol, Union
 
-from crucible.agent.channel import NoRoom, Unreachable
 from crucible.agent.files import sync_folder
+from crucible.agent.link.channel import NoRoom, Unreachable
 from crucible.wire.mailbox import is_private, mailbox
 from crucible.wire.paths import UnsafePath, safe_join
 

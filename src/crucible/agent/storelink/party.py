@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Callable
 
-from crucible.agent.channel import Unreachable
+from crucible.agent.link.channel import Unreachable
 from crucible.agent.storelink.mail import Mail
 from crucible.agent.storelink.urls import Urls
 from crucible.wire.crypto import BadDocument, NoCryptography

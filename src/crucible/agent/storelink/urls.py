@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 
-from crucible.agent.channel import Unreachable
+from crucible.agent.link.channel import Unreachable
 from crucible.wire.mailbox import MAX_WANTS
 
 WAIT_SECONDS = 20.0

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from crucible.agent import host_state as hs
-from crucible.agent.backoff import Backoff
 from crucible.agent.clock import Deadline
-from crucible.agent.host import WAIT_SECONDS
+from crucible.agent.host import host_state as hs
+from crucible.agent.host.host import WAIT_SECONDS
+from crucible.agent.link.backoff import Backoff
 from crucible.simulation.faults.crew import Crew
 from crucible.simulation.faults.folder import Folder
 from crucible.simulation.faults.network import Gone, Lost, Refused

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from crucible.agent.host_state import Key
+from crucible.agent.host.host_state import Key
 from crucible.simulation.faults.crew import Crew
 from crucible.simulation.faults.folder import Folder
 from crucible.simulation.faults.host import Host

@@ -8,9 +8,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from crucible.agent import runner_state as rs
-from crucible.agent.backoff import Backoff
-from crucible.agent.contacts import WAIT_SECONDS, Contacts
+from crucible.agent.link.backoff import Backoff
+from crucible.agent.runner import runner_state as rs
+from crucible.agent.runner.lease import WAIT_SECONDS, Contacts
 from crucible.control.agents.ingest import Gap
 from crucible.simulation.faults.crew import Crew
 from crucible.simulation.faults.folder import Folder

@@ -1,0 +1,218 @@
+"""A host: the agent of one machine. It asks what is wanted and forks a runner for each assignment.
+
+The shell round `host_state`, in a single thread, so that forking is safe. No answer of a server ends it,
+except the ones that say so.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import select
+import signal
+import ssl
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Callable
+
+from crucible import __version__
+from crucible.agent.clock import Deadline, boottime
+from crucible.agent.files import Lock, write_file, write_json
+from crucible.agent.host import host_state as hs
+from crucible.agent.host.machine import Machine
+from crucible.agent.host.runners import Runners
+from crucible.agent.link.backoff import Backoff
+from crucible.agent.link.channel import ClaimedByAnother, Gone, LinkError, MachineLine, Refused, Unreachable
+from crucible.agent.link.channels import machine_line
+from crucible.agent.process.limits import LimitsProbe, choose
+from crucible.agent.process.sampling import Probe, detect_devices
+from crucible.wire.bootstrap import Bootstrap
+from crucible.wire.desired import Assignment
+from crucible.wire.process import this_process
+
+log = logging.getLogger(__name__)
+
+WAIT_SECONDS = 25.0
+TURN_SECONDS = 0.5
+
+
+class NotWanted(Exception):
+    """This machine, or this host of it, has nothing to do here."""
+
+
+def run_host(bootstrap: Bootstrap, after_fork: Callable[[], None] = lambda: None) -> None:
+    """Returns when the host is no longer needed, or at once when the machine has a host already."""
+    bootstrap.attempts.mkdir(parents=True, exist_ok=True)
+    lock = Lock.take(bootstrap.work / "host.lock")
+    if lock is None:
+        log.info("this machine has a host already")
+        return
+    me = this_process()
+    about = {"pid": me.pid, "start_time": me.start_time, "native_id": bootstrap.native_id}
+    write_json(bootstrap.work / "host.json", {**about, "version": __version__})
+    try:
+        secret = claim(bootstrap, bootstrap.work / "secret")
+    except NotWanted as reason:
+        log.info("leaving: %s", reason)
+        return
+    devices = detect_devices(Probe())
+    limiter = choose(LimitsProbe(folder=bootstrap.work / "limits"))
+    machine = Machine(limiter, dict(os.environ), bool(devices.gpus))
+    runners = Runners(bootstrap, machine, after_fork)
+    Host(bootstrap, machine_line(bootstrap, secret), runners, json.dumps(asdict(devices))).run()
+
+
+def claim(bootstrap: Bootstrap, secret_file: Path, clock: Callable[[], float] = boottime) -> str:
+    """The machine's secret, from an earlier claim or a new one. Raises NotWanted."""
+    if secret_file.exists():
+        return secret_file.read_text(encoding="utf-8").strip()
+    line = machine_line(bootstrap, None)
+    backoff, began = Backoff(), clock()
+    while True:
+        try:
+            secret = line.claim(bootstrap.nonce, bootstrap.native_id)
+            write_file(secret_file, secret.encode(), durable=True)
+            return secret
+        except (ClaimedByAnother, Gone, Refused) as error:
+            raise NotWanted(str(error)) from error
+        except Unreachable as error:
+            if clock() - began > bootstrap.idle_exit_seconds:
+                raise NotWanted(f"nobody answers: {error}") from error
+        time.sleep(backoff.next())
+
+
+class Host:
+    """One request is always under way, or its time to be tried again; children are noticed meanwhile."""
+
+    def __init__(self, bootstrap: Bootstrap, line: MachineLine, runners: Runners, devices: str) -> None:
+        self._line = line
+        self._runners = runners
+        self._devices: str | None = devices
+        self._state = hs.begin(bootstrap.idle_exit_seconds, boottime())
+        self._lease: float | None = None
+        self._deadline: Deadline | None = None
+        self._version = 0
+        self._backoff = Backoff()
+        self._ask_at = 0.0
+        self._asked: float | None = None
+        self._asked_at = boottime()
+        self._trouble = ""
+        self._quit = False
+        self._wakeup = _wakeup_pipe()
+
+    def run(self) -> None:
+        for key, alive, done in self._runners.adopt():
+            log.info("found %s: %s", key, "alive" if alive else "done" if done else "dead")
+            self._step(hs.Adopted(*key, alive, done, boottime()))
+        while not self._quit:
+            self._turn()
+
+    def _turn(self) -> None:
+        if self._asked is None and time.monotonic() >= self._ask_at:
+            self._ask()
+        if self._wait():
+            self._hear()
+        for key, done in self._runners.ended():
+            self._step(hs.RunnerEnded(*key, done, boottime()))
+        self._step(hs.Tick(boottime()))
+
+    # Asking
+
+    def _ask(self) -> None:
+        self._asked_at = boottime()
+        try:
+            seconds = self._line.ask(self._version, WAIT_SECONDS, self._devices)
+            self._asked = time.monotonic() + seconds
+        except LinkError as error:
+            self._failed(error)
+
+    def _wait(self) -> bool:
+        """Wait a turn for an answer or the end of a child; whether the answer is there (or overdue)."""
+        socket = self._line.socket if self._asked is not None else None
+        if isinstance(socket, ssl.SSLSocket) and socket.pending():
+            return True
+        pause = TURN_SECONDS
+        if self._asked is None:
+            pause = min(pause, max(0.0, self._ask_at - time.monotonic()))
+        watched = [self._wakeup] if socket is None else [self._wakeup, socket.fileno()]
+        ready, _, _ = select.select(watched, [], [], pause)
+        if self._wakeup in ready:
+            os.read(self._wakeup, 4096)
+        overdue = self._asked is not None and time.monotonic() > self._asked
+        return overdue or (socket is not None and socket.fileno() in ready)
+
+    def _hear(self) -> None:
+        self._asked = None
+        try:
+            desired = self._line.answer()
+        except Gone:
+            self._step(hs.MachineUnwanted(boottime()))
+            self._ask_at = time.monotonic() + self._backoff.next()
+            return
+        except LinkError as error:
+            self._failed(error)
+            return
+        self._heard()
+        if desired is None:
+            self._step(hs.ContactMade(boottime()))
+            return
+        self._version, self._lease = desired.version, desired.lease_seconds
+        self._deadline = Deadline.after(desired.ends_in, boottime())
+        self._step(hs.DesiredArrived(desired, boottime()))
+
+    def _heard(self) -> None:
+        self._devices = None
+        self._backoff.reset()
+        if self._trouble:
+            log.info("in contact again")
+        self._trouble = ""
+
+    def _failed(self, error: LinkError) -> None:
+        if str(error) != self._trouble:
+            log.info("no contact: %s", error)
+        self._trouble = str(error)
+        self._ask_at = time.monotonic() + self._backoff.next()
+        self._step(hs.ContactLost(boottime(), self._asked_at))
+
+    # Doing
+
+    def _step(self, event: hs.Event) -> None:
+        self._state, actions = hs.step(self._state, event)
+        for action in actions:
+            self._act(action)
+
+    def _act(self, action: hs.Action) -> None:
+        if isinstance(action, hs.Quit):
+            log.info("leaving: %s", action.why)
+            self._quit = True
+        elif isinstance(action, hs.Remove):
+            self._runners.remove((action.attempt, action.rank))
+        elif isinstance(action, hs.StartRunner):
+            self._launch((action.assignment.attempt, action.assignment.rank), action.assignment)
+        else:
+            # Where even the order could not be written, the document still tells it.
+            key = (action.attempt, action.rank)
+            self._launch(key, (self._state.listed or {}).get(key))
+
+    def _launch(self, key: hs.Key, assignment: Assignment | None) -> None:
+        log.info("starting a runner for %s", key)
+        try:
+            if assignment is None or self._runners.has_order(key):
+                self._runners.fork(key)
+            else:
+                self._runners.start(assignment, self._lease, self._deadline)
+        except (OSError, ValueError) as error:
+            log.error("cannot start a runner for %s: %s", key, error)
+            self._step(hs.RunnerEnded(*key, False, boottime()))
+
+
+def _wakeup_pipe() -> int:
+    """A descriptor that becomes readable when a child ends."""
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    os.set_blocking(writing, False)
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    return reading

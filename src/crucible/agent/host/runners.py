@@ -1,0 +1,103 @@
+"""The runners of a host as processes: forked, found again, noticed when they end."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from collections.abc import Iterator
+from typing import Callable
+
+from crucible.agent.clock import Deadline
+from crucible.agent.files import close_descriptors, is_locked
+from crucible.agent.host.bootstrap import Order
+from crucible.agent.host.host_state import Key
+from crucible.agent.host.machine import Machine
+from crucible.agent.runner.attempt import run_attempt
+from crucible.agent.runner.attempt_folder import AttemptFolder, attempts_in
+from crucible.wire.bootstrap import Bootstrap
+from crucible.wire.desired import Assignment
+
+log = logging.getLogger(__name__)
+
+
+class Runners:
+    """`after_fork` runs first in each child, to set up its log anew. The host must have no threads."""
+
+    def __init__(self, bootstrap: Bootstrap, machine: Machine, after_fork: Callable[[], None]) -> None:
+        self._bootstrap = bootstrap
+        self._machine = machine
+        self._after_fork = after_fork
+        self._children: dict[int, Key] = {}
+        self._adopted: set[Key] = set()
+
+    def folder(self, key: Key) -> AttemptFolder:
+        return AttemptFolder.of(self._bootstrap.attempts, *key)
+
+    def adopt(self) -> Iterator[tuple[Key, bool, bool]]:
+        """What an earlier host left: attempt and rank, whether its runner lives, whether it is done."""
+        for attempt, rank, folder in attempts_in(self._bootstrap.attempts):
+            alive = is_locked(folder.lock)
+            if alive:
+                self._adopted.add((attempt, rank))
+            yield (attempt, rank), alive, folder.done.exists()
+
+    def start(self, assignment: Assignment, lease_seconds: float | None, deadline: Deadline | None) -> None:
+        """Write the order down, then fork. Raises OSError."""
+        folder = self.folder((assignment.attempt, assignment.rank))
+        folder.create()
+        Order(assignment, self._bootstrap, lease_seconds, deadline).write(folder.root)
+        self.fork((assignment.attempt, assignment.rank))
+
+    def has_order(self, key: Key) -> bool:
+        return (self.folder(key).root / "assignment.json").exists()
+
+    def fork(self, key: Key) -> None:
+        """Start a runner in the attempt's folder. Raises OSError."""
+        pid = os.fork()
+        if pid:
+            self._children[pid] = key
+            return
+        code = 70
+        try:
+            code = self._run(key)
+        except BaseException:
+            log.exception("the runner of %s failed", key)
+        finally:
+            os._exit(code)
+
+    def ended(self) -> Iterator[tuple[Key, bool]]:
+        """Runners that ended since the last call, and whether their attempt is done."""
+        for key in [*self._reap(), *self._lost()]:
+            yield key, self.folder(key).done.exists()
+
+    def remove(self, key: Key) -> None:
+        self.folder(key).remove()
+
+    def _run(self, key: Key) -> int:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        os.setsid()
+        close_descriptors(frozenset())
+        self._after_fork()
+        return run_attempt(self.folder(key), self._machine)
+
+    def _reap(self) -> Iterator[Key]:
+        while self._children:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            key = self._children.pop(pid, None)
+            if key is not None:
+                log.info("the runner of %s ended with status %s", key, status)
+                yield key
+
+    def _lost(self) -> Iterator[Key]:
+        """Runners of an earlier host are not our children: their lock tells."""
+        for key in list(self._adopted):
+            if not is_locked(self.folder(key).lock):
+                self._adopted.discard(key)
+                yield key

@@ -1,0 +1,339 @@
+"""What a runner can say and ask, and the https channel that carries it.
+
+All calls may be repeated. They raise the errors of `link`; `Gap` says from where to send again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import socket
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from pathlib import Path
+from typing import BinaryIO, Protocol
+from urllib.parse import quote, urlencode
+
+from crucible.agent.link.connection import Address, Answer, Gone, Link, LinkError, Refused, Unreachable
+from crucible.wire.desired import BadDesired, Desired, decode_desired
+from crucible.wire.http import HttpError, Request
+from crucible.wire.messages import Batch, Message, encode_batch
+
+UPLOAD_SECONDS = 60.0
+UPLOAD_RATE = 5_000_000
+"""Bytes a second that a server stores on a bad day."""
+LONG_POLL_SLACK = 15.0
+_CHUNK = 256 * 1024
+MAX_SESSIONS = 64
+_SESSION = re.compile(r"[A-Za-z0-9-]{1,64}")
+
+__all__ = [
+    "AttemptWish",
+    "Called",
+    "Channel",
+    "ClaimedByAnother",
+    "Gap",
+    "Gone",
+    "HttpChannel",
+    "LinkError",
+    "LogSegment",
+    "MachineChannel",
+    "MachineLine",
+    "NoRoom",
+    "Refused",
+    "Told",
+    "Unreachable",
+]
+
+
+class Gap(LinkError):
+    """The receiver has messages up to `acked` and was sent later ones."""
+
+    def __init__(self, acked: int) -> None:
+        super().__init__(f"the receiver has messages up to {acked}")
+        self.acked = acked
+
+
+class NoRoom(Unreachable):
+    """The server's store is full: trying again helps once somebody has made room."""
+
+
+class ClaimedByAnother(LinkError):
+    """Another machine has the nonce's one claim: this one is a double and has to go."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """A number of seconds that was told, or that there is no limit (None)."""
+
+    seconds: float | None
+
+
+@dataclass(frozen=True)
+class Called:
+    """A session that somebody waits in; `at` is the address of the server that he asked, where it is another."""
+
+    id: str
+    at: str | None = None
+
+
+@dataclass(frozen=True)
+class AttemptWish:
+    """What is wanted of one attempt now. `lease` and `ends_in` are None where nothing was told of them."""
+
+    stop: bool = False
+    checkpoint: int = 0
+    settled: bool = False
+    lease: Told | None = field(default=None, compare=False)
+    ends_in: Told | None = field(default=None, compare=False)
+    sessions: tuple[Called, ...] = ()
+
+
+@dataclass(frozen=True)
+class LogSegment:
+    """A finished piece of the output: bytes `start` to `end`, in the file `path`."""
+
+    n: int
+    start: int
+    end: int
+    lines: int
+    path: Path
+
+
+class Channel(Protocol):
+    """The way from one runner to the control plane. `answers`: who takes what is sent is that plane itself."""
+
+    answers: bool
+
+    def desired(self, known: AttemptWish, wait: float) -> AttemptWish | None:
+        """What is wanted as soon as it differs from `known`; None after `wait` seconds without a change."""
+
+    def send(self, messages: Sequence[Message]) -> int:
+        """The highest number stored. Raises Gap."""
+
+    def put_log(self, segment: LogSegment) -> str:
+        """Store the segment; returns its sha256."""
+
+    def put_tail(self, start: int, data: bytes) -> None:
+        """Show the data to whoever follows now; not stored."""
+
+    def put_artifact(self, name: str, content: BinaryIO, size: int, sha256: str) -> None:
+        """Store a file of the outputs. Raises NoRoom."""
+
+    def put_checkpoint(self, sha256: str, content: BinaryIO, size: int) -> None:
+        """Store a checkpoint; it is there, and has that hash, when this returns. Raises NoRoom."""
+
+    def bundle(self, sha256: str, start: int) -> Iterator[bytes]:
+        """The bundle's bytes from `start` on."""
+
+    def get_checkpoint(self, sha256: str, start: int) -> Iterator[bytes]:
+        """The bytes of a checkpoint of the attempt's job, from `start` on."""
+
+    def secrets(self) -> dict[str, str]:
+        """The attempt's variables that are secrets. Raises Refused where one is not there any more, NoCryptography."""
+
+    def close(self) -> None: ...
+
+
+class HttpChannel:
+    """The agents' listener over HTTP, with the attempt's secret."""
+
+    answers = True
+
+    def __init__(self, address: Address, attempt: str, rank: int, secret: str) -> None:
+        self._link = Link(address, secret)
+        self._secret = secret.encode()
+        self._attempt = attempt
+        self._rank = rank
+        self._path = f"/agent/v1/attempts/{quote(attempt, safe='')}/{rank}"
+
+    def close(self) -> None:
+        self._link.close()
+
+    def desired(self, known: AttemptWish, wait: float) -> AttemptWish | None:
+        asked = urlencode({"stop": int(known.stop), "checkpoint": known.checkpoint, "wait": f"{wait:g}"})
+        asked += "&" + urlencode({"sessions": ",".join(called.id for called in known.sessions)})
+        answer = self._link.ask(Request("GET", f"{self._path}/desired?{asked}", seconds=wait + LONG_POLL_SLACK))
+        if answer.status != 200:
+            return None
+        return wish_of(answer.json())
+
+    def send(self, messages: Sequence[Message]) -> int:
+        body = encode_batch(Batch(self._attempt, self._rank, tuple(messages)), self._secret)
+        answer = self._link.receive(Request("POST", f"{self._path}/messages", UPLOAD_SECONDS, body=body))
+        acked = answer.json().get("acked")
+        if answer.status == 409 and isinstance(acked, int):
+            raise Gap(acked)
+        self._link.check(answer)
+        if not isinstance(acked, int):
+            raise Unreachable("the server did not say what it stored")
+        return acked
+
+    def put_log(self, segment: LogSegment) -> str:
+        data = segment.path.read_bytes()
+        sha256 = hashlib.sha256(data).hexdigest()
+        path = f"{self._path}/logs/{segment.n}?start={segment.start}&lines={segment.lines}"
+        headers = {"X-Content-SHA256": sha256}
+        self._link.ask(Request("PUT", path, UPLOAD_SECONDS, headers=headers, body=data))
+        return sha256
+
+    def put_tail(self, start: int, data: bytes) -> None:
+        self._link.ask(Request("POST", f"{self._path}/tail?start={start}", body=data))
+
+    def put_artifact(self, name: str, content: BinaryIO, size: int, sha256: str) -> None:
+        self._put_file(f"{self._path}/artifacts/{quote(name)}", content, size, sha256)
+
+    def put_checkpoint(self, sha256: str, content: BinaryIO, size: int) -> None:
+        self._put_file(f"{self._path}/checkpoints/{sha256}", content, size, sha256)
+
+    def _put_file(self, path: str, content: BinaryIO, size: int, sha256: str) -> None:
+        headers = {"X-Content-SHA256": sha256, "Content-Length": str(size)}
+        answer = self._link.receive(Request("PUT", path, upload_seconds(size), headers=headers, body=content))
+        try:
+            self._link.check(answer)
+        except Unreachable as error:
+            if answer.status == HTTPStatus.INSUFFICIENT_STORAGE:
+                raise NoRoom(str(error)) from error
+            raise
+
+    def secrets(self) -> dict[str, str]:
+        found = self._link.ask(Request("GET", f"{self._path}/secrets")).json().get("secrets")
+        if not isinstance(found, dict):
+            raise Unreachable("the server did not hand over the secrets")
+        return {str(name): str(value) for name, value in found.items()}
+
+    def bundle(self, sha256: str, start: int) -> Iterator[bytes]:
+        return self._get_file(f"/agent/v1/bundles/{sha256}?{urlencode({'attempt': self._attempt})}", start)
+
+    def get_checkpoint(self, sha256: str, start: int) -> Iterator[bytes]:
+        return self._get_file(f"{self._path}/checkpoints/{sha256}", start)
+
+    def _get_file(self, path: str, start: int) -> Iterator[bytes]:
+        headers = {"Range": f"bytes={start}-"} if start else {}
+        response = self._link.open(Request("GET", path, UPLOAD_SECONDS, headers=headers))
+        try:
+            if response.status_code not in (200, 206):
+                self._link.check(Answer(response.status_code, response.read()))
+            yield from skip(response.pieces(_CHUNK), start if response.status_code == 200 else 0)
+        except HttpError as error:
+            raise Unreachable(f"the download broke off: {error}") from error
+        finally:
+            response.close()
+
+
+def skip(pieces: Iterable[bytes], size: int) -> Iterator[bytes]:
+    """Leave out the first `size` bytes: a server that knows no ranges sends what is there already."""
+    for piece in pieces:
+        if len(piece) > size:
+            yield piece[size:]
+        size = max(0, size - len(piece))
+
+
+class MachineLine(Protocol):
+    """The way from a host to the control plane."""
+
+    @property
+    def socket(self) -> socket.socket | None:
+        """Where an answer will come; None where it has to be looked for."""
+
+    def claim(self, nonce: str, native_id: str) -> str:
+        """The machine's secret. Raises ClaimedByAnother, Gone, Refused (a bad nonce), Unreachable."""
+
+    def ask(self, version: int, wait: float, devices: str | None) -> float:
+        """Ask for another document than `version`; the seconds after which an answer is overdue."""
+
+    def answer(self) -> Desired | None:
+        """The document; None when it has not changed. Raises LinkError."""
+
+
+class MachineChannel:
+    """The host's own way: claim the machine, then ask what is wanted of it."""
+
+    def __init__(self, address: Address, machine: str, secret: str | None) -> None:
+        self.link = Link(address, secret)
+        self._machine = machine
+
+    def claim(self, nonce: str, native_id: str) -> str:
+        """The machine's secret. Raises ClaimedByAnother, Gone, Refused (a bad nonce), Unreachable."""
+        body = json.dumps({"machine": self._machine, "nonce": nonce, "native_id": native_id}).encode()
+        headers = {"Content-Type": "application/json"}
+        answer = self.link.receive(Request("POST", "/agent/v1/claim", headers=headers, body=body))
+        if answer.status == 409:
+            raise ClaimedByAnother("another machine has claimed this nonce")
+        secret = self.link.check(answer).json().get("secret")
+        if not isinstance(secret, str):
+            raise Unreachable("the server did not hand out a secret")
+        return secret
+
+    @property
+    def socket(self) -> socket.socket | None:
+        return self.link.socket
+
+    def ask(self, version: int, wait: float, devices: str | None) -> float:
+        request = self.wish_request(version, wait, devices)
+        self.link.send(request)
+        return request.seconds
+
+    def answer(self) -> Desired | None:
+        return self.wish(self.link.finish())
+
+    def wish_request(self, version: int, wait: float, devices: str | None) -> Request:
+        path = f"/agent/v1/machines/{quote(self._machine, safe='')}/desired?version={version}&wait={wait:g}"
+        headers = {} if devices is None else {"X-Crucible-Devices": devices}
+        return Request("GET", path, headers=headers, seconds=wait + LONG_POLL_SLACK)
+
+    def wish(self, answer: Answer) -> Desired | None:
+        """The document in the answer; None when it has not changed. Raises as `Link.check` does."""
+        if self.link.check(answer).status != 200:
+            return None
+        try:
+            return decode_desired(answer.body)
+        except (BadDesired, AttributeError) as error:  # AttributeError: JSON of quite another shape
+            raise Refused(200, str(error)) from error
+
+
+def wish_of(doc: Mapping[str, object]) -> AttemptWish:
+    """What this side understands of it; the rest is passed over."""
+    checkpoint = doc.get("checkpoint")
+    return AttemptWish(
+        bool(doc.get("stop")),
+        checkpoint if isinstance(checkpoint, int) else 0,
+        bool(doc.get("settled")),
+        _told(doc, "lease_seconds"),
+        _told(doc, "ends_in"),
+        _called(doc.get("sessions")),
+    )
+
+
+def _called(items: object) -> tuple[Called, ...]:
+    found = [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+    return tuple(
+        Called(item["id"], at if isinstance(at, str) else None)
+        for item, at in ((item, item.get("at")) for item in found[:MAX_SESSIONS])
+        if isinstance(item.get("id"), str) and _SESSION.fullmatch(item["id"])
+    )
+
+
+def _told(doc: Mapping[str, object], name: str) -> Told | None:
+    value = doc.get(name)
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return Told(float(value))
+    return Told(None) if name in doc and value is None else None
+
+
+def upload_seconds(size: int) -> float:
+    """How long the answer to an upload may take: the server makes it durable first, and slow disks exist."""
+    return UPLOAD_SECONDS + size / UPLOAD_RATE
+
+
+def log_data(segment: LogSegment, sha256: str) -> tuple[tuple[str, object], ...]:
+    """What the LOG message says of a stored segment."""
+    return (
+        ("n", segment.n),
+        ("start", segment.start),
+        ("end", segment.end),
+        ("lines", segment.lines),
+        ("sha256", sha256),
+    )

@@ -1,0 +1,84 @@
+"""How a runner says things: into the spool first, whatever the disk thinks of it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from typing import Callable
+
+from crucible.agent.link.spool import Spool
+from crucible.agent.output.redaction import Redactor
+from crucible.wire.messages import Kind
+
+log = logging.getLogger(__name__)
+
+_MAY_BE_LOST = frozenset({Kind.POINTS, Kind.PROGRESS, Kind.NOTE})
+_FREE = frozenset(
+    {"command", "environment", "message", "name", "packages", "python", "series", "text", "value", "what"}
+)
+"""Fields that hold words of the job or of people."""
+RETRY_SECONDS = 1.0
+NOTE_LENGTH = 2000
+
+
+class Voice:
+    """Usable from any thread. `heard` is called after each message, so that somebody carries it away.
+
+    From when `redactor` is set, every message goes through it before it is stored.
+    """
+
+    def __init__(self, spool: Spool, heard: Callable[[], None], sleep: Callable[[float], None] = time.sleep) -> None:
+        self.redactor: Redactor | None = None
+        self._spool = spool
+        self._heard = heard
+        self._sleep = sleep
+
+    def say(self, kind: Kind, data: Mapping[str, object]) -> None:
+        """Store the message. On a full disk the important ones wait for room, the others are dropped."""
+        said = self.redacted(data)
+        while True:
+            try:
+                self._spool.append(kind, said)
+                break
+            except OSError as error:
+                log.warning("cannot store a %s message: %s", kind.value, error)
+                if kind in _MAY_BE_LOST:
+                    return
+                self._sleep(RETRY_SECONDS)
+        self._heard()
+
+    def redacted(self, data: Mapping[str, object]) -> Mapping[str, object]:
+        """Only what came from the job: the words of the protocol itself are no secrets, whatever those are."""
+        redactor = self.redactor
+        if redactor is None:
+            return data
+        return {name: redactor.data(value) if name in _FREE else value for name, value in data.items()}
+
+    def note(self, text: str) -> None:
+        self.say(Kind.NOTE, {"text": self._short(text)})
+
+    def staging(self, what: str) -> None:
+        self.say(Kind.STAGING, {"what": self._short(what)})
+
+    def _short(self, text: str) -> str:
+        """Redacted before it is cut: half a secret would not be known again."""
+        said = clean(text)
+        if self.redactor is not None:
+            said = self.redactor.text(said)
+        return said[:NOTE_LENGTH]
+
+
+def clean(text: str) -> str:
+    """Text that every database takes: no lone surrogates, no NUL."""
+    return text.encode("utf-8", "replace").decode().replace("\0", "�")
+
+
+def cleaned(data: Mapping[str, object]) -> dict[str, object]:
+    return {name: _cleaned(value) for name, value in data.items()}
+
+
+def _cleaned(value: object) -> object:
+    if isinstance(value, str):
+        return clean(value)
+    return [_cleaned(item) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,9 @@
+"""Reads training progress and metrics out of a job's output. Pure: text in, values out."""
+
+from __future__ import annotations
+
+from crucible.agent.output.parsing.line_values import Seen
+from crucible.agent.output.parsing.parser import OutputParser
+from crucible.agent.output.parsing.progress import Progress, fold
+
+__all__ = ["OutputParser", "Progress", "Seen", "fold"]

@@ -1,0 +1,67 @@
+"""One line of output in, what it said out."""
+
+from __future__ import annotations
+
+import re
+from typing import Optional
+
+from crucible.agent.output.parsing import bars, pairs, records
+from crucible.agent.output.parsing.keras import Keras
+from crucible.agent.output.parsing.line_values import Seen
+
+READ_AT_MOST = 4096
+
+_DIGIT = re.compile(r"[0-9]")
+_HINTS = (
+    "loss",
+    "epoch",
+    "step",
+    "%|",
+    "acc",
+    "iter",
+    "it [",
+    "/",
+    "{",
+    "batch",
+    "ppl",
+    "perpl",
+    "f1",
+    "auc",
+    "bleu",
+)
+_COLOURS = r"\x1b\[[0-9;?]{0,32}[A-Za-z]"
+_TITLES = r"\x1b\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)"
+_ESCAPES = re.compile(rf"{_COLOURS}|{_TITLES}|\x1b[()][A-B0-2]|[\b\x00]")
+
+
+class OutputParser:
+    """Feed it every line, redraws included. Never raises; reads the first 4 KB of a line, in linear time.
+
+    Styles are tried from the most to the least particular and the first that knows the line wins. The only
+    state is the epoch that Keras announces on a line of its own.
+    """
+
+    def __init__(self) -> None:
+        self._keras = Keras()
+
+    def feed(self, line: str) -> list[Seen]:
+        line = line[:READ_AT_MOST]
+        if not _DIGIT.search(line):
+            return []
+        lowered = line.lower()
+        if not any(hint in lowered for hint in _HINTS):
+            return []
+        if "\x1b" in line or "\b" in line or "\x00" in line:
+            line = _ESCAPES.sub("", line)
+        seen = self._parse(line)
+        return [] if seen is None or seen == Seen() else [seen]
+
+    def _parse(self, line: str) -> Optional[Seen]:
+        if "{" in line:
+            record = records.parse(line)
+            if record is not None:
+                return record
+        if "%|" in line:
+            # A drawn bar is a bar: its label and numbers are not read as words.
+            return bars.parse(line)
+        return bars.parse(line) or self._keras.parse(line) or pairs.parse(line)

@@ -1,0 +1,115 @@
+"""Drains a job's output as fast as it comes, so that the job never waits for us."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import select
+import threading
+import time
+from typing import Callable
+
+from crucible.agent.output.lines import Line, LineCutter, RedrawThinner
+from crucible.agent.output.output_log import OutputLog
+from crucible.agent.output.parsing import OutputParser
+from crucible.agent.output.redaction import Redactor
+from crucible.agent.output.telemetry import Telemetry
+
+PIPE_BYTES = 1024 * 1024
+_SET_PIPE_SIZE = 1031  # F_SETPIPE_SZ, which the fcntl module names only from Python 3.10 on
+READ_BYTES = 256 * 1024
+REDRAW_SECONDS = 1.0
+PARSE_SHARE = 0.3
+"""Of a second, how much may be spent on reading metrics out of the output."""
+
+
+def make_pipe() -> tuple[int, int]:
+    """A pipe with as much room as the system gives: a burst of output does not stop the job."""
+    reading, writing = os.pipe()
+    with contextlib.suppress(OSError):
+        fcntl.fcntl(writing, _SET_PIPE_SIZE, PIPE_BYTES)
+    return reading, writing
+
+
+class Pump(threading.Thread):
+    """Reads `descriptor` to its end (or `stop`), keeps lines in `log`, shows them to the parser.
+
+    With a `redactor` what it hides is in neither. It holds back parts of lines only, as the cutter does.
+    """
+
+    def __init__(
+        self,
+        descriptor: int,
+        log: OutputLog,
+        telemetry: Telemetry,
+        wake: Callable[[], None] = lambda: None,
+        redactor: Redactor | None = None,
+    ) -> None:
+        super().__init__(name="pump", daemon=True)
+        self._descriptor = descriptor
+        self._log = log
+        self._telemetry = telemetry
+        self._wake = wake
+        self._redactor = redactor
+        self._cutter = LineCutter()
+        self._thinner = RedrawThinner()
+        self._parser = OutputParser()
+        self._flushed_at = self._second = time.monotonic()
+        self._parsed_for = 0.0
+        self._stopping = threading.Event()
+
+    def stop(self) -> None:
+        """Read what is there and end, though somebody may still hold the other end of the pipe."""
+        self._stopping.set()
+
+    def run(self) -> None:
+        try:
+            while self._turn():
+                pass
+        finally:
+            if self._redactor is not None:
+                self._take(self._cutter.feed(self._redactor.finish()))
+            self._take(self._cutter.finish())
+            self._keep(self._thinner.flush())
+            self._log.finish()
+            os.close(self._descriptor)
+            self._wake()
+
+    def _turn(self) -> bool:
+        ready, _, _ = select.select([self._descriptor], [], [], 0.0 if self._stopping.is_set() else 0.2)
+        if ready:
+            data = os.read(self._descriptor, READ_BYTES)
+            if not data:
+                return False
+            self._take(self._cutter.feed(data if self._redactor is None else self._redactor.feed(data)))
+        elif self._stopping.is_set():
+            return False
+        self._housekeep()
+        return True
+
+    def _housekeep(self) -> None:
+        now = time.monotonic()
+        if now - self._flushed_at >= REDRAW_SECONDS:
+            self._flushed_at = now
+            self._keep(self._thinner.flush())
+        self._log.cut_if_due()
+
+    def _take(self, lines: list[Line]) -> None:
+        self._parse(lines)
+        self._keep(self._thinner.thin(lines))
+
+    def _keep(self, lines: list[Line]) -> None:
+        if lines:
+            self._log.write([line.data for line in lines])
+
+    def _parse(self, lines: list[Line]) -> None:
+        for line in lines:
+            begin = time.monotonic()
+            if begin - self._second >= 1.0:
+                self._second, self._parsed_for = begin, 0.0
+            if self._parsed_for >= PARSE_SHARE:
+                return
+            for seen in self._parser.feed(line.text):
+                self._telemetry.see(seen)
+            self._parsed_for += time.monotonic() - begin

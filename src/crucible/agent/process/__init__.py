@@ -1,0 +1,1 @@
+"""The user's process and everything that comes of it."""

@@ -1,0 +1,130 @@
+"""Limits by cgroup v1: one hierarchy each for memory, cpu and pids (and cpuacct, to count)."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Optional
+
+from crucible.agent.process.limits.base import Confinement, Limiter, checked_name
+from crucible.agent.process.limits.cgroups import FOLDER, PERIOD, CgroupConfinement, enforced, quota
+from crucible.agent.process.limits.files import Files, field, number
+from crucible.agent.process.sampling.mounts import Mount, Mounts
+
+_PROOF = {
+    "memory": "memory.limit_in_bytes",
+    "cpu": "cpu.cfs_quota_us",
+    "pids": "pids.max",
+    "cpuacct": "cpuacct.usage",
+}
+"""A file whose presence shows that the controller works in a folder."""
+
+
+class Cgroup1Confinement(CgroupConfinement):
+    def __init__(self, files: Files, folders: Mapping[str, Path]) -> None:
+        super().__init__(files, list(dict.fromkeys(folders.values())))
+        self._by = dict(folders)
+
+    def oom_killed(self) -> bool:
+        folders = self._files.subtree(self._by["memory"])
+        return any(field(self._files.read(folder / "memory.oom_control"), "oom_kill") for folder in folders)
+
+    def usage(self) -> tuple[float, int]:
+        memory = self._by["memory"]
+        cached = field(self._files.read(memory / "memory.stat"), "total_inactive_file")
+        used = number(self._files.read(memory / "memory.usage_in_bytes"))
+        seconds = number(self._files.read(self._by["cpuacct"] / "cpuacct.usage")) / 1e9 if "cpuacct" in self._by else 0
+        return seconds, max(0, used - cached)
+
+    def peak_memory(self) -> int:
+        return number(self._files.read(self._by["memory"] / "memory.max_usage_in_bytes"))
+
+    def limit(self, memory_bytes: Optional[int], cpus: Optional[float], pids: Optional[int]) -> None:
+        if memory_bytes is not None:
+            self._limit_memory(self._by["memory"], memory_bytes)
+        if cpus is not None and "cpu" in self._by:
+            self._files.write(self._by["cpu"] / "cpu.cfs_period_us", str(PERIOD))
+            self._files.write(self._by["cpu"] / "cpu.cfs_quota_us", str(quota(cpus)))
+        if pids is not None and "pids" in self._by:
+            self._files.write(self._by["pids"] / "pids.max", str(pids))
+
+    def _limit_memory(self, folder: Path, limit: int) -> None:
+        both = folder / "memory.memsw.limit_in_bytes"
+        swap_counts = self._files.exists(both)
+        if swap_counts:
+            # Memory with swap may never be the smaller of the two: an earlier limit goes first.
+            self._files.write(both, "-1")
+        self._files.write(folder / "memory.limit_in_bytes", str(limit))
+        if swap_counts:
+            self._files.write(both, str(limit))
+
+    def _stop_forks(self) -> None:
+        if "pids" in self._by:
+            with contextlib.suppress(OSError):
+                self._files.write(self._by["pids"] / "pids.max", "0")
+
+
+class Cgroup1Limiter(Limiter):
+    def __init__(self, files: Files, places: Mapping[str, Path], mounts: Mounts) -> None:
+        self._files = files
+        self._places = dict(places)
+        self._mounts = mounts
+
+    @classmethod
+    def open(cls, files: Files, mounts: Mounts) -> Optional[Cgroup1Limiter]:
+        """None where memory cannot be limited this way."""
+        found = {controller: _place(files, mounts.get(controller), proof) for controller, proof in _PROOF.items()}
+        places = {controller: place for controller, place in found.items() if place is not None}
+        return cls(files, places, mounts) if "memory" in places else None
+
+    def describe(self) -> str:
+        return enforced("v1", self._places)
+
+    def prepare(
+        self,
+        attempt_id: str,
+        memory_bytes: Optional[int] = None,
+        cpus: Optional[float] = None,
+        pids: Optional[int] = None,
+    ) -> Confinement:
+        name = checked_name(attempt_id)
+        folders = {controller: place / name for controller, place in self._places.items()}
+        for folder in folders.values():
+            self._files.make(folder)
+        confinement = Cgroup1Confinement(self._files, folders)
+        confinement.limit(memory_bytes, cpus, pids)
+        return confinement
+
+    def find_left(self, attempt_id: str) -> Optional[Confinement]:
+        name = checked_name(attempt_id)
+        found = {controller: self._find(controller, name) for controller in self._places}
+        folders = {controller: folder for controller, folder in found.items() if folder is not None}
+        if not folders:
+            return None
+        folders.setdefault("memory", self._places["memory"] / name)
+        return Cgroup1Confinement(self._files, folders)
+
+    def _find(self, controller: str, name: str) -> Optional[Path]:
+        near = self._places[controller] / name
+        if self._files.exists(near):
+            return near
+        # It was prepared by a process that lived in another group than we do.
+        mount = self._mounts.get(controller)
+        return None if mount is None else self._files.find(Path(mount.root), (FOLDER, name))
+
+
+def _place(files: Files, mount: Optional[Mount], proof: str) -> Optional[Path]:
+    """Our folder below our own group, so that limits on us hold for jobs too; else below the root."""
+    for base in [] if mount is None else list(dict.fromkeys([mount.own, mount.root])):
+        place = Path(base, FOLDER)
+        probe = place / "probe"
+        with contextlib.suppress(OSError):
+            files.make(probe)
+            usable = files.exists(probe / proof)
+            files.remove(probe)
+            with contextlib.suppress(OSError):
+                files.remove(place)
+            if usable:
+                return place
+    return None

@@ -1,0 +1,108 @@
+"""What confinements by cgroup v1 and v2 have in common."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import signal
+import time
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+
+from crucible.agent.process.limits.base import KILL_DEADLINE, Confinement, StillBusy
+from crucible.agent.process.limits.files import Files
+
+FOLDER = "crucible"
+PERIOD = 50_000
+"""Microseconds. Short, so that half a CPU is half of every instant a person notices."""
+
+LEAST_QUOTA = 1000
+"""Microseconds: the kernel takes no less."""
+
+_PAUSE = 0.01
+
+
+_CONTROLLERS = {"memory": "memory", "cpu": "CPU", "pids": "number of processes"}
+
+
+def enforced(version: str, usable: Collection[str]) -> str:
+    """For people: what these controllers enforce, and what nothing does."""
+    on = [label for controller, label in _CONTROLLERS.items() if controller in usable]
+    off = [label for controller, label in _CONTROLLERS.items() if controller not in usable]
+    return f"cgroup {version}: enforced: {', '.join(on) or 'nothing'}; not enforced: {', '.join(off) or 'nothing'}"
+
+
+def quota(cpus: float) -> int:
+    """Microseconds of CPU per PERIOD."""
+    return max(LEAST_QUOTA, int(cpus * PERIOD))
+
+
+def wait_until(done: Callable[[], bool], deadline: float, what: str) -> None:
+    """Raises StillBusy when `done` is not so within `deadline` seconds."""
+    end = time.monotonic() + deadline
+    while not done():
+        if time.monotonic() > end:
+            raise StillBusy(errno.EBUSY, what)
+        time.sleep(_PAUSE)
+
+
+class CgroupConfinement(Confinement):
+    """One folder per hierarchy; all of them hold the same processes."""
+
+    def __init__(self, files: Files, folders: Sequence[Path]) -> None:
+        self._files = files
+        self._folders = tuple(folders)
+
+    def enter(self) -> None:
+        self.admit(0)  # the writer itself, in whatever pid namespace it lives
+
+    def admit(self, pid: int) -> None:
+        for folder in self._folders:
+            self._files.write(folder / "cgroup.procs", str(pid))
+
+    def pids(self) -> list[int]:
+        folders = [folder for top in self._folders for folder in self._files.subtree(top)]
+        texts = [self._files.read(folder / "cgroup.procs") for folder in folders]
+        return sorted({int(pid) for text in texts for pid in text.split() if pid != "0"})
+
+    def tick(self) -> bool:
+        if not self.oom_killed():
+            return False
+        # The kernel may have killed one process of many; half a job is no job.
+        self.kill_all()
+        return True
+
+    def kill_all(self) -> None:
+        self._stop_forks()
+        wait_until(self._killed, KILL_DEADLINE, "killed processes are still there")
+
+    def remove(self) -> None:
+        wait_until(self._removed, KILL_DEADLINE, "a control group is still in use")
+        for folder in self._folders:
+            # Others may use the parent: then it is not empty.
+            with contextlib.suppress(OSError):
+                self._files.remove(folder.parent)
+
+    def _stop_forks(self) -> None:
+        """A job that forks faster than we kill would never end."""
+
+    def _killed(self) -> bool:
+        left = self.pids()
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return not left
+
+    def _removed(self) -> bool:
+        try:
+            for top in self._folders:
+                for folder in self._files.subtree(top):
+                    self._files.remove(folder)
+        except OSError as error:
+            if error.errno in (errno.EBUSY, errno.ENOTEMPTY) and not self.pids():
+                return False
+            if error.errno in (errno.EBUSY, errno.ENOTEMPTY):
+                raise StillBusy(errno.EBUSY, "processes are still in the control group") from error
+            raise
+        return True

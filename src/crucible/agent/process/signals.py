@@ -1,0 +1,48 @@
+"""How a runner tells the user's process something: files that it may look at, and signals."""
+
+from __future__ import annotations
+
+import logging
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+
+from crucible.agent.process.user_process import UserProcess
+from crucible.agent.runner.attempt_folder import AttemptFolder
+
+log = logging.getLogger(__name__)
+
+CHECKPOINT_SIGNAL = "CRUCIBLE_CHECKPOINT_SIGNAL"
+"""The variable by which a program asks for USR1 when a checkpoint is wanted of it."""
+
+
+class Prompting:
+    """`ended_first`: the process had ended before the first signal to end it was sent."""
+
+    def __init__(self, folder: AttemptFolder, user: UserProcess) -> None:
+        self._folder = folder
+        self._user = user
+        self._signalled = False
+        self.ended_first = False
+
+    def write_stop_file(self) -> None:
+        _touch(self._folder.stop)
+
+    def end(self, number: int) -> None:
+        """Send the signal to the whole group."""
+        if not self._signalled:
+            self._signalled, self.ended_first = True, not self._user.process.alive
+        self._user.send(number)
+
+    def ask_checkpoint(self, env: Mapping[str, str]) -> None:
+        """A signal only to a program that wants it: others die of it. Its children never get it."""
+        _touch(self._folder.checkpoint_now)
+        if env.get(CHECKPOINT_SIGNAL) == "USR1":
+            self._user.process.send(signal.SIGUSR1)
+
+
+def _touch(path: Path) -> None:
+    try:
+        path.touch()
+    except OSError as error:
+        log.warning("cannot write %s: %s", path.name, error)

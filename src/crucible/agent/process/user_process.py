@@ -1,0 +1,171 @@
+"""The user's process and everything that comes of it: started once, signalled, ended without a remainder."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from crucible.agent.clock import boottime
+from crucible.agent.files import read_json, write_json
+from crucible.agent.process.launcher import CannotExecute, Launcher
+from crucible.agent.process.limits import Confinement, Limiter, RlimitLimiter, StillBusy
+from crucible.agent.process.process_groups import kill_until_gone, signal_group, with_variables
+from crucible.agent.runner.runner_events import ProcessEnded
+from crucible.wire.desired import Assignment
+from crucible.wire.process import Process, start_time
+
+log = logging.getLogger(__name__)
+
+END_SECONDS = 10.0
+PREPARE_TRIES = 5
+
+
+def confinement_name(assignment: Assignment) -> str:
+    return assignment.attempt if assignment.rank == 0 else f"{assignment.attempt}.{assignment.rank}"
+
+
+def prepare_confinement(limiter: Limiter, assignment: Assignment, folder: Path) -> tuple[Confinement, str]:
+    """A confinement with the assignment's limits, and what it enforces; of the weaker kind if need be."""
+    name, limits = confinement_name(assignment), assignment.limits
+    for _ in range(PREPARE_TRIES):
+        try:
+            _clear(limiter, name)
+            return limiter.prepare(name, limits.memory_bytes, limits.cpus), limiter.describe()
+        except OSError as error:  # another runner may just have removed the common parent
+            log.warning("cannot prepare the limits: %s", error)
+            time.sleep(0.01)
+    fallback = RlimitLimiter(folder)
+    return fallback.prepare(name, limits.memory_bytes, limits.cpus), fallback.describe()
+
+
+def _clear(limiter: Limiter, name: str) -> None:
+    """Nothing of the attempt runs yet; what a runner left that died while preparing has the wrong limits."""
+    left = limiter.find_left(name)
+    if left is not None:
+        left.kill_all()
+        left.remove()
+
+
+class Stopwatch:
+    """How long something ran by the boot-time clock; None until it has both begun and ended."""
+
+    def __init__(self) -> None:
+        self._began: float | None = None
+        self.seconds: float | None = None
+
+    def begin(self) -> None:
+        self._began = boottime()
+
+    def end(self) -> None:
+        if self._began is not None:
+            self.seconds = round(boottime() - self._began, 3)
+
+
+@dataclass(frozen=True)
+class UserProcess:
+    """`process` leads its own session and process group; `record` is its file in the attempt's folder.
+
+    `ran` knows, after `wait`, how long it ran.
+    """
+
+    process: Process
+    record: Path
+    marks: Mapping[str, str]
+    confinement: Confinement | None
+    launcher: Launcher | None = None
+    ran: Stopwatch = field(default_factory=Stopwatch)
+
+    @classmethod
+    def prepare(cls, confinement: Confinement, output: int, record: Path, marks: Mapping[str, str]) -> UserProcess:
+        """Fork what will become the user's process. Call it while there are no threads."""
+        launcher = Launcher.prepare(confinement.enter, output)
+        process = Process(launcher.pid, start_time(launcher.pid) or "")
+        return cls(process, record, marks, confinement, launcher)
+
+    @classmethod
+    def left_behind(cls, record: Path, marks: Mapping[str, str], confinement: Confinement | None) -> UserProcess:
+        """What a runner that died may have left running."""
+        doc = read_json(record) or {}
+        pid = doc.get("pid")
+        process = Process(pid if isinstance(pid, int) else 0, str(doc.get("start_time", "")))
+        return cls(process, record, marks, confinement)
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def start(self, command: Sequence[str], folder: Path, env: Mapping[str, str]) -> None:
+        """Raises CannotExecute. The record is on disk before anything of the user's runs."""
+        assert self.launcher is not None
+        doc: dict[str, object] = {"pid": self.pid, "pgid": self.pid, "start_time": self.process.start_time}
+        write_json(self.record, doc, durable=True)
+        self.ran.begin()
+        try:
+            self.launcher.launch(command, str(folder), env)
+        except CannotExecute:
+            self._reap()
+            raise
+
+    def abandon(self) -> None:
+        assert self.launcher is not None
+        self.launcher.abandon()
+        self._reap()
+
+    def send(self, number: int) -> None:
+        """To the group; KILL also to what has left it."""
+        signal_group(self.pid, number)
+        if number == signal.SIGKILL and self.confinement is not None:
+            for pid in self.confinement.pids():
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    continue
+
+    def wait(self) -> ProcessEnded:
+        """Wait for the end of the process, then end everything it left behind."""
+        if hasattr(os, "waitid"):
+            # Unreaped, the process keeps its number: its group cannot be somebody else's while we end it.
+            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+            self.ran.end()
+            self.end_all()
+        _, status, usage = os.wait4(self.pid, 0)
+        if self.ran.seconds is None:
+            self.ran.end()
+        self.end_all()
+        cpu, peak = usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
+        oom = False
+        if self.confinement is not None:
+            oom = self.confinement.oom_killed()
+            cpu = max(cpu, self.confinement.usage()[0])
+            peak = self.confinement.peak_memory() or peak
+        ended_by = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
+        code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
+        return ProcessEnded(code, ended_by, oom, round(cpu, 3), peak)
+
+    def end_all(self) -> None:
+        """KILL the process, its group, its confinement and all that carries its marks; wait for it."""
+        if start_time(self.pid, zombies=True) == self.process.start_time:
+            signal_group(self.pid, signal.SIGKILL)
+        try:
+            if self.confinement is not None:
+                self.confinement.kill_all()
+        except StillBusy as error:
+            log.error("processes of the job cannot be ended: %s", error)
+        if not kill_until_gone(lambda: with_variables(dict(self.marks)), END_SECONDS):
+            log.error("processes of the job are still there")
+
+    def forget(self) -> None:
+        """Remove the confinement."""
+        try:
+            if self.confinement is not None:
+                self.confinement.remove()
+        except OSError as error:
+            log.error("the limits of the job cannot be removed: %s", error)
+
+    def _reap(self) -> None:
+        os.waitpid(self.pid, 0)

@@ -1,0 +1,1 @@
+"""Find or build the Python of a job."""

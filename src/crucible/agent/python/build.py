@@ -1,0 +1,125 @@
+"""One build of an environment: with uv, or with pip where that can do what uv could not."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from crucible.agent.files import write_file
+from crucible.agent.python.pip_settings import for_uv
+from crucible.agent.runner.staging_context import StageError, StageWork
+from crucible.wire.desired import Environment
+
+BUILD_SECONDS = 3600.0
+_NOT_COPIED = shutil.ignore_patterns(".git", ".venv", "__pycache__", "node_modules")
+_PIP_MAY_KNOW_BETTER = re.compile(
+    # a uv that does not run here, or does not understand this Python
+    r"^cannot run |failed to (inspect|query) python"
+    # TLS and the network: pip has other certificates, proxies and passwords
+    r"|peer certificate|unknownissuer|tls handshake|error sending request|client error \(connect\)|dns error"
+    r"|connection (refused|reset|closed)|timed out|network is unreachable|\(40[137] |server error \(5"
+    # places that uv asks in another way than pip
+    r"|index-strategy|subsequent index|no wheels? with a matching|no usable wheels",
+    re.IGNORECASE,
+)
+_ERROR_BEGINS = re.compile(r"\s*(error\b|×|x )", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Build:
+    """Done in place, because an environment does not survive being moved; what counts is the marker that is
+    written last.
+
+    `python` is an interpreter of this machine, or None: then uv fetches one that is `wanted`.
+    """
+
+    work: StageWork
+    home: Path
+    python: str | None
+    wanted: str | None
+    env: Mapping[str, str]
+    uv: str | None
+
+    def run(self, environment: Environment, project: Path | None) -> None:
+        """Raises StageError, Abandoned; nothing is left of a build that failed."""
+        try:
+            said = self._build(self._installed(environment, project))
+            if said is not None:
+                raise StageError(f"the environment could not be built: {said}")
+            write_file(self.home / ".complete", b"", durable=True)
+        except BaseException:
+            shutil.rmtree(self.home, ignore_errors=True)
+            raise
+        finally:
+            shutil.rmtree(scratch(self.home), ignore_errors=True)
+
+    def _build(self, installed: tuple[str, ...]) -> str | None:
+        """None, or what went wrong: uv's word first, it was the first to try."""
+        if self.uv is None:
+            return self._with_pip(installed)
+        said = self._with_uv(self.uv, installed)
+        if said is None or self.python is None or not _PIP_MAY_KNOW_BETTER.search(said):
+            return said
+        self.work.note("uv could not build the environment; trying pip")
+        also = self._with_pip(installed)
+        return None if also is None else f"{said}\nNor could pip: {also}"
+
+    def _installed(self, environment: Environment, project: Path | None) -> tuple[str, ...]:
+        """What to install, as arguments. A project is copied: building leaves files in its folder."""
+        folder = scratch(self.home)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        if project is not None:
+            copy = folder / "project"
+            shutil.copytree(project, copy, symlinks=True, ignore=_NOT_COPIED)
+            return (str(copy),)
+        if not environment.requirements:
+            return ()
+        listed = folder / "requirements.txt"
+        listed.write_text("\n".join(environment.requirements) + "\n", encoding="utf-8")
+        return ("-r", str(listed))
+
+    def _with_uv(self, uv: str, installed: tuple[str, ...]) -> str | None:
+        shutil.rmtree(self.home, ignore_errors=True)
+        python = self.python or self.wanted
+        assert python is not None
+        steps: list[tuple[str, ...]] = [(uv, "venv", "--quiet", "--no-project", "--python", python, str(self.home))]
+        if installed:
+            steps.append((uv, "pip", "install", "--python", self._target, *installed))
+        return self._steps(steps, {**for_uv(self.env), **self.env})
+
+    def _with_pip(self, installed: tuple[str, ...]) -> str | None:
+        shutil.rmtree(self.home, ignore_errors=True)
+        assert self.python is not None
+        said = self._steps([(self.python, "-m", "venv", str(self.home))], self.env)
+        if said is not None and re.search(r"ensurepip|No module named .?venv", said):
+            return f"{said}\nInstall this Python's venv module (on Debian: apt install python3-venv), or uv."
+        if said is not None or not installed:
+            return said
+        return self._steps([(self._target, "-m", "pip", "install", "--no-input", *installed)], self.env)
+
+    @property
+    def _target(self) -> str:
+        return str(self.home / "bin" / "python")
+
+    def _steps(self, commands: list[tuple[str, ...]], env: Mapping[str, str]) -> str | None:
+        for command in commands:
+            done, last = self.work.run(command, scratch(self.home), env, BUILD_SECONDS)
+            if not done:
+                return _error_in(last) or f"{command[0]} failed"
+        return None
+
+
+def scratch(home: Path) -> Path:
+    """Where the build of this environment keeps what it needs only itself."""
+    return home.with_name(home.name + ".scratch")
+
+
+def _error_in(text: str) -> str:
+    """The text from where the error begins: the reason of a job has no room for what went well before."""
+    lines = text.splitlines()
+    begins = (number for number, line in enumerate(lines) if _ERROR_BEGINS.match(line))
+    return "\n".join(lines[next(begins, 0) :])

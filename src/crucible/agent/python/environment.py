@@ -1,0 +1,191 @@
+"""The Python of a job: one that is named, one that is built and kept, or the machine's own."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from crucible.agent.python.build import Build, scratch
+from crucible.agent.python.pythons import BadPython, NoPython, Python, Pythons
+from crucible.agent.runner.staging_context import RemovableLock, StageError, StageWork
+from crucible.wire.desired import Environment
+from crucible.wire.paths import UnsafePath, safe_join
+
+BUILDER_VERSION = 1
+_PASSED_ON = ("PIP_", "UV_")
+_CHOOSES_PACKAGES = (
+    "INDEX",
+    "FIND_LINKS",
+    "CONSTRAINT",
+    "OVERRIDE",
+    "PRE",
+    "RESOLUTION",
+    "EXCLUDE_NEWER",
+    "FORK",
+)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The interpreter to use, and for people where it comes from."""
+
+    python: str
+    about: str
+
+
+@dataclass(frozen=True)
+class Builder:
+    """Chooses and builds. `envs` holds built environments by the hash of what went into them."""
+
+    envs: Path
+    pythons: Pythons
+    work: StageWork
+    host_env: Mapping[str, str]
+    uv: str | None = None
+
+    def choose(
+        self,
+        environment: Environment,
+        code: Path,
+        job_env: Mapping[str, str],
+        code_id: str | None = None,
+    ) -> Chosen:
+        """The job's Python. `code` is the staged code and `code_id` names its content; raises StageError."""
+        try:
+            if environment.interpreter is not None:
+                python = self.pythons.named(environment.interpreter)
+                return Chosen(python.path, f"Python {python.version}, {environment.origin or 'as asked'}")
+            base = self._base(environment.python)
+        except BadPython as error:
+            raise StageError(str(error)) from error
+        if base is not None and not environment.requirements and environment.project is None:
+            return Chosen(base.path, f"Python {base.version} of this machine")
+        return self._built(environment, base, code, job_env, code_id)
+
+    def _base(self, wanted: str | None) -> Python | None:
+        """A Python of this machine, or None where uv is to fetch one."""
+        try:
+            return self.pythons.default(wanted)
+        except NoPython:
+            if wanted is None or self.uv is None:
+                raise
+        return None
+
+    def _built(
+        self,
+        environment: Environment,
+        base: Python | None,
+        code: Path,
+        job_env: Mapping[str, str],
+        code_id: str | None,
+    ) -> Chosen:
+        project = None if environment.project is None else _project(code, environment.project)
+        env = self._variables(job_env)
+        content = None if project is None else (code_id or _tree_id(project))
+        key = _key(environment, base, content, env, job_env)
+        home = self.envs / key
+        self.envs.mkdir(parents=True, exist_ok=True)
+        waiting = "waiting for the environment that another job builds"
+        lock = self.work.take_lock(_lock_of(home), waiting)
+        try:
+            about = f"environment {key[:12]}"
+            if _is_complete(home):
+                return Chosen(str(home / "bin" / "python"), f"{about}, built earlier")
+            self._clear_left_over(home)
+            self.work.say("building the environment")
+            path = None if base is None else base.path
+            Build(self.work, home, path, environment.python, env, self.uv).run(environment, project)
+            return Chosen(str(home / "bin" / "python"), f"{about}, built now")
+        finally:
+            lock.remove()
+
+    def _clear_left_over(self, ours: Path) -> None:
+        """Remove what builds left that were killed: a lock that nobody holds is the sign of one."""
+        for path in self.envs.glob("*.lock"):
+            home = path.with_name(path.name[: -len(".lock")])
+            lock = None if home == ours else RemovableLock.take(path)
+            if lock is None:
+                continue
+            if not _is_complete(home):
+                shutil.rmtree(home, ignore_errors=True)
+            shutil.rmtree(scratch(home), ignore_errors=True)
+            lock.remove()
+
+    def _variables(self, job_env: Mapping[str, str]) -> dict[str, str]:
+        """For a build: the host's own variables, without what would make one Python read another's files."""
+        kept = {
+            name: value
+            for name, value in self.host_env.items()
+            if not name.startswith(("PYTHON", "CRUCIBLE_")) and name not in ("VIRTUAL_ENV", "CONDA_PREFIX")
+        }
+        return {**kept, **{name: value for name, value in job_env.items() if name.startswith(_PASSED_ON)}}
+
+
+def _is_complete(home: Path) -> bool:
+    """Whether the environment is whole and its base Python has not been taken away since."""
+    return (home / ".complete").exists() and os.access(home / "bin" / "python", os.X_OK)
+
+
+def _project(code: Path, name: str) -> Path:
+    try:
+        project = code if name in ("", ".") else safe_join(code, name)
+    except UnsafePath as error:
+        raise StageError(f"the project folder {error}") from error
+    if not (project / "pyproject.toml").is_file():
+        raise StageError(f"there is no pyproject.toml in {name!r} of the job's code")
+    return project
+
+
+def find_uv(named: str | None, host_env: Mapping[str, str]) -> str | None:
+    """The uv that the machine's bootstrap names, else one on PATH."""
+    if named is not None and os.access(named, os.X_OK):
+        return named
+    return shutil.which("uv", path=host_env.get("PATH"))
+
+
+def _lock_of(home: Path) -> Path:
+    return home.with_name(home.name + ".lock")
+
+
+def _key(
+    environment: Environment,
+    base: Python | None,
+    content: str | None,
+    env: Mapping[str, str],
+    job_env: Mapping[str, str],
+) -> str:
+    """What decides what will be in the environment, and nothing of where on the machine it happens."""
+    wanted = f"as uv finds it: {environment.python}"
+    parts = [
+        BUILDER_VERSION,
+        list(environment.requirements),
+        environment.project,
+        content,
+        [base.version, base.implementation, base.platform]
+        if base is not None
+        else [wanted, sys.platform, os.uname().machine],
+        sorted((name, value) for name, value in env.items() if _is_of_the_build(name, job_env)),
+    ]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+
+
+def _is_of_the_build(name: str, job_env: Mapping[str, str]) -> bool:
+    """Of the host's variables only those that choose packages count; of the job's all for a build."""
+    is_known = name in job_env or any(word in name for word in _CHOOSES_PACKAGES)
+    return name.startswith(_PASSED_ON) and is_known
+
+
+def _tree_id(folder: Path) -> str:
+    """Names, sizes and times of a folder that changes under us."""
+    found = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and not {".git", ".venv", "__pycache__"} & set(path.relative_to(folder).parts):
+            info = path.stat()
+            found.update(f"{path.relative_to(folder)}\0{info.st_size}\0{info.st_mtime_ns}\n".encode())
+    return f"{folder}:{found.hexdigest()}"

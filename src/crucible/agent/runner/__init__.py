@@ -1,0 +1,1 @@
+"""One runner per attempt, from staging to the last acknowledgement."""

@@ -1,0 +1,53 @@
+"""Collecting what a job left when it ended: its result, its output files, and a word on what is not kept."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from crucible.agent.link.channel import Channel
+from crucible.agent.link.reporter import Voice
+from crucible.agent.runner.attempt_folder import AttemptFolder
+from crucible.agent.runner.leftovers import Staged, empty_folders_note
+from crucible.agent.runner.output_files import Outputs, Stored
+from crucible.agent.runner.results import read_result
+from crucible.wire.messages import Kind
+from crucible.wire.results import BadResult
+
+
+@dataclass(frozen=True)
+class Collector:
+    folder: AttemptFolder
+    rank: int
+    voice: Voice
+
+    def tell(self, staged: Staged | None) -> None:
+        """The result, and what the job wrote where it is not kept; `staged` is its folder as it was."""
+        self._tell_result()
+        self._note(staged.note() if staged is not None else None)
+        self._note(empty_folders_note(self.folder.outputs))
+
+    def store(self, channel: Channel) -> tuple[bool, str]:
+        """Store the outputs, however long it takes; whether nothing was left out, and a text. Raises Gone."""
+        redactor = self.voice.redactor
+        hide = redactor.text if redactor is not None else str
+        return Outputs(self.folder.outputs, channel, self._stored, self.voice.note, time.sleep, hide).store()
+
+    def _tell_result(self) -> None:
+        """Of several ranks only the first has a result."""
+        if self.rank != 0:
+            return
+        try:
+            found = read_result(self.folder.result)
+        except BadResult as error:
+            self._note(f"the result was left out: {error}")
+            return
+        if found is not None:
+            self.voice.say(Kind.RESULT, {"kind": found.kind, "value": found.value})
+
+    def _stored(self, stored: Stored) -> None:
+        self.voice.say(Kind.ARTIFACT, {"path": stored.path, "size": stored.size, "sha256": stored.sha256})
+
+    def _note(self, text: str | None) -> None:
+        if text is not None:
+            self.voice.note(text)

@@ -1,0 +1,136 @@
+"""Stores the files that a job left in its output folder."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Callable
+
+from crucible.agent.link.backoff import Backoff
+from crucible.agent.link.channel import Channel, LinkError, NoRoom, Refused, Unreachable
+from crucible.wire.paths import UnsafePath, is_inside, safe_name
+
+MAX_FILES = 10_000
+TOLD_AFTER = 20
+"""Tries, a good minute of them."""
+_CHUNK = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Stored:
+    """One file that was stored, as the ARTIFACT message tells it."""
+
+    path: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """`stored` and `note` are called as files are stored or left out; `wait` sleeps between tries."""
+
+    folder: Path
+    channel: Channel
+    stored: Callable[[Stored], None]
+    note: Callable[[str], None]
+    wait: Callable[[float], None]
+    redact: Callable[[str], str] = lambda name: name
+    """A name that this changes tells what must not be told."""
+
+    def store(self) -> tuple[bool, str]:
+        """Store everything, however long it takes; whether nothing was left out, and a text. Raises Gone."""
+        left_out: list[str] = []
+        delay = _Delay(self.note)
+        for number, (name, path) in enumerate(_files(self.folder)):
+            if number < MAX_FILES:
+                why = self._store(name, path, delay)
+            else:
+                why = f"there are more than {MAX_FILES} files"
+            if why is not None:
+                left_out.append(name)
+                self.note(f"the output {name!a} was left out: {why}")
+            if number >= MAX_FILES:
+                break
+        return not left_out, _words(len(left_out))
+
+    def _store(self, name: str, path: Path, delay: _Delay) -> str | None:
+        """None, or why not."""
+        if self.redact(name) != name:
+            return "its name holds a secret"
+        try:
+            safe_name(name)
+        except UnsafePath as error:
+            return error.why
+        if path.is_symlink() and not is_inside(self.folder, path):
+            return "it is a link out of the output folder"
+        try:
+            return self._send(name, path, delay)
+        except OSError as error:
+            return error.strerror or "it cannot be read"
+
+    def _send(self, name: str, path: Path, delay: _Delay) -> str | None:
+        # Without waiting: a job may have left a pipe there.
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as content:
+            if not stat.S_ISREG(os.fstat(content.fileno()).st_mode):
+                return "it is no regular file"
+            sha256, size = _digest(content.fileno())
+            backoff = Backoff()
+            for tries in itertools.count(1):
+                try:
+                    content.seek(0)
+                    self.channel.put_artifact(name, content, size, sha256)
+                    break
+                except Unreachable as error:
+                    delay.told(name, tries, error)
+                except Refused as error:
+                    if error.status != 401:
+                        return str(error)
+                    delay.told(name, tries, error)
+                self.wait(backoff.next())
+        self.stored(Stored(name, size, sha256))
+        return None
+
+
+def _words(left_out: int) -> str:
+    if not left_out:
+        return ""
+    return "1 output was left out" if left_out == 1 else f"{left_out} outputs were left out"
+
+
+class _Delay:
+    """Tells why outputs are not stored yet: each sort of reason once, however many files and tries."""
+
+    def __init__(self, note: Callable[[str], None]) -> None:
+        self._note = note
+        self._known: set[type[LinkError]] = set()
+
+    def told(self, name: str, tries: int, error: LinkError) -> None:
+        lasting = isinstance(error, NoRoom) or tries >= TOLD_AFTER
+        if lasting and type(error) not in self._known:
+            self._known.add(type(error))
+            self._note(f"the output {name!a} is not stored yet: {error}; it is tried again until it is")
+
+
+def _digest(descriptor: int) -> tuple[str, int]:
+    found, size = hashlib.sha256(), 0
+    while True:
+        chunk = os.pread(descriptor, _CHUNK, size)
+        if not chunk:
+            return found.hexdigest(), size
+        found.update(chunk)
+        size += len(chunk)
+
+
+def _files(folder: Path) -> Iterator[tuple[str, Path]]:
+    """Files and links below the folder by name. Linked folders are reported as links, not entered."""
+    for top, folders, files in os.walk(folder):
+        folders.sort()
+        linked = [name for name in folders if os.path.islink(os.path.join(top, name))]
+        for name in sorted([*files, *linked]):
+            path = Path(top, name)
+            yield path.relative_to(folder).as_posix(), path

@@ -1,0 +1,339 @@
+"""What a runner decides, from staging to the end. Pure; the shell in `runner.py` does what `step` says.
+
+    staging ──▶ running ──▶ saving ──▶ ended
+
+A stop writes the stop file and sends TERM; `grace` seconds later KILL follows, again and again until the
+process is gone. The time limit, the end of the lease, a notice of the place and the end of the machine's
+time stop in the same way and differ in the cause that is reported. Where the machine is about to go, KILL
+comes early enough that what was saved can still be sent.
+
+The first cause stays, except that a wanted stop takes the place of one that another attempt would make good.
+A program that ended before the first signal was sent ended by itself. One that ends after it was stopped,
+with whatever code: that it was done just then cannot be told from having saved, so it counts as stopped and
+goes on from its checkpoint.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+import signal
+from dataclasses import dataclass, replace
+
+from crucible.agent.clock import Deadline
+from crucible.agent.runner.deadline import patience, suspends_at, told_again
+from crucible.agent.runner.runner_events import (
+    AbandonStage,
+    Action,
+    Actions,
+    AskCheckpoint,
+    AttemptGone,
+    CheckpointWanted,
+    Event,
+    Finish,
+    LeaseEnded,
+    Noticed,
+    OutputsStored,
+    ProcessEnded,
+    Say,
+    Signal,
+    Spawn,
+    Spawned,
+    SpawnFailed,
+    Stage,
+    Staged,
+    StageFailed,
+    StopWanted,
+    StoreOutputs,
+    Tick,
+    TimeGiven,
+    WriteStopFile,
+)
+from crucible.wire.messages import Cause, Kind
+
+__all__ = [
+    "KILL_AGAIN_SECONDS",
+    "MADE_GOOD",
+    "AbandonStage",
+    "Action",
+    "Actions",
+    "AskCheckpoint",
+    "AttemptGone",
+    "CheckpointWanted",
+    "Event",
+    "Finish",
+    "LeaseEnded",
+    "Noticed",
+    "OutputsStored",
+    "Phase",
+    "ProcessEnded",
+    "RunnerState",
+    "Say",
+    "Signal",
+    "Spawn",
+    "SpawnFailed",
+    "Spawned",
+    "Stage",
+    "StageFailed",
+    "Staged",
+    "Step",
+    "StopWanted",
+    "StoreOutputs",
+    "Tick",
+    "TimeGiven",
+    "WriteStopFile",
+    "begin",
+    "step",
+]
+
+KILL_AGAIN_SECONDS = 5.0
+MADE_GOOD = frozenset({Cause.INTERRUPTED, Cause.SUSPENDED})
+"""Ends after which the job goes on in another attempt."""
+
+
+class Phase(enum.Enum):
+    STAGING = "staging"
+    RUNNING = "running"
+    SAVING = "saving"
+    ENDED = "ended"
+
+
+@dataclass(frozen=True)
+class RunnerState:
+    """`now` and all times are the boot-time clock's. `stopping` is why we end the process, once we do.
+
+    `deadline` is the end of the machine's time, `taken_at` the end that the place has announced.
+    `checkpoint` counts the checkpoints that were asked for.
+    """
+
+    grace: float
+    seconds: float | None
+    now: float
+    phase: Phase = Phase.STAGING
+    spawning: bool = False
+    started_at: float | None = None
+    stopping: Cause | None = None
+    kill_at: float | None = None
+    gone: bool = False
+    deadline: Deadline | None = None
+    taken_at: float | None = None
+    checkpoint: int = 0
+
+
+Step = tuple[RunnerState, Actions]
+
+
+def begin(
+    grace: float, seconds: float | None, now: float, deadline: Deadline | None = None, checkpoint: int = 0
+) -> Step:
+    """`checkpoint`: how many were asked for before; they are not asked for again."""
+    return RunnerState(max(0.0, grace), seconds, now, deadline=deadline, checkpoint=checkpoint), (Stage(),)
+
+
+def step(state: RunnerState, event: Event) -> Step:
+    """The state after the event, and what to do now, in order. An event out of its place changes nothing."""
+    if isinstance(event, Tick):
+        return _tick(state if event.now <= state.now else replace(state, now=event.now))
+    if isinstance(event, AttemptGone):
+        return _leave(state)
+    if isinstance(event, TimeGiven):
+        return _tick(replace(state, deadline=told_again(event.deadline, state.deadline)))
+    if isinstance(event, CheckpointWanted):
+        return _checkpoint(state, event.count)
+    if isinstance(event, Noticed) and state.phase in (Phase.STAGING, Phase.RUNNING):
+        return _noticed(state, event.seconds)
+    if state.phase is Phase.STAGING:
+        return _staging(state, event)
+    if state.phase is Phase.RUNNING:
+        return _running(state, event)
+    if state.phase is Phase.SAVING and isinstance(event, OutputsStored):
+        ended = Say(Kind.ENDED, {"complete": event.complete, "text": event.text})
+        return replace(state, phase=Phase.ENDED), (ended, Finish())
+    return state, ()
+
+
+def _staging(state: RunnerState, event: Event) -> Step:
+    if isinstance(event, Spawned) and state.spawning:
+        return _spawned(state, event)
+    if isinstance(event, SpawnFailed) and state.spawning:
+        return _never_ran(state, Cause.STAGING_FAILED, event.text, event.code)
+    if isinstance(event, StopWanted):
+        return _stop_staging(state, Cause.STOPPED)
+    if isinstance(event, LeaseEnded):
+        return _stop_staging(state, Cause.FENCED)
+    if isinstance(event, Staged) and not state.spawning:
+        return replace(state, spawning=True), (Spawn(),)
+    if isinstance(event, StageFailed) and not state.spawning:
+        return _never_ran(state, Cause.STAGING_FAILED, event.text)
+    return state, ()
+
+
+def _stop_staging(state: RunnerState, cause: Cause) -> Step:
+    if state.spawning:
+        return replace(state, stopping=_stronger(state.stopping, cause)), ()
+    told = Cause.NOT_STARTED if cause is Cause.STOPPED else cause
+    state, actions = _never_ran(state, told, "stopped before it started")
+    return state, (AbandonStage(), *actions)
+
+
+def _stronger(known: Cause | None, new: Cause) -> Cause:
+    return new if known is None or (new is Cause.STOPPED and known in MADE_GOOD) else known
+
+
+def _never_ran(state: RunnerState, cause: Cause, text: str, code: int | None = None) -> Step:
+    if state.gone:
+        return replace(state, phase=Phase.ENDED), (Finish(deliver=False),)
+    exited = _exited(cause, code, None, text, None, None)
+    return replace(state, phase=Phase.SAVING, spawning=False), (exited, StoreOutputs())
+
+
+def _spawned(state: RunnerState, event: Spawned) -> Step:
+    started = Say(Kind.STARTED, {"pid": event.pid, "pgid": event.pid, **dict(event.data)})
+    state = replace(state, phase=Phase.RUNNING, spawning=False, started_at=state.now)
+    if state.stopping is None:
+        return state, (started,)
+    state, actions = _stop(state, state.stopping)
+    return state, (started, *actions)
+
+
+def _running(state: RunnerState, event: Event) -> Step:
+    if isinstance(event, ProcessEnded):
+        return _process_ended(state, event)
+    if isinstance(event, StopWanted):
+        return _stop(state, Cause.STOPPED)
+    if isinstance(event, LeaseEnded):
+        return _stop(state, Cause.FENCED)
+    return state, ()
+
+
+def _stop(state: RunnerState, cause: Cause) -> Step:
+    state = replace(state, stopping=_stronger(state.stopping, cause))
+    if state.kill_at is not None:
+        return state, ()
+    kill_at = _kill_at(state)
+    state = replace(state, kill_at=kill_at)
+    if kill_at <= state.now:
+        return _kill(state, (WriteStopFile(),))
+    return state, (WriteStopFile(), Signal(signal.SIGTERM))
+
+
+def _kill_at(state: RunnerState) -> float:
+    ends = (state.taken_at, None if state.deadline is None else state.deadline.at)
+    return state.now + patience(state.grace, state.now, ends)
+
+
+def _noticed(state: RunnerState, seconds: float) -> Step:
+    said: Actions = ()
+    if state.taken_at is None and not state.gone:
+        text = f"the place takes the machine back in {max(0.0, seconds):.0f} seconds"
+        said = (Say(Kind.NOTICE, {"seconds": max(0.0, seconds), "text": text}),)
+    taken_at = state.now + max(0.0, seconds)
+    state = replace(state, taken_at=taken_at if state.taken_at is None else min(state.taken_at, taken_at))
+    if state.kill_at is not None:
+        state = replace(state, kill_at=min(state.kill_at, _kill_at(state)))
+    if state.phase is Phase.STAGING:
+        state, actions = _stop_staging(state, Cause.INTERRUPTED)
+    else:
+        state, actions = _stop(state, Cause.INTERRUPTED)
+    return state, (*said, *actions)
+
+
+def _checkpoint(state: RunnerState, count: int) -> Step:
+    """A program that has not started has nothing to save; one that is being stopped saves anyway."""
+    if count <= state.checkpoint:
+        return state, ()
+    runs = state.phase is Phase.RUNNING and state.kill_at is None
+    return replace(state, checkpoint=count), (AskCheckpoint(),) if runs else ()
+
+
+def _kill(state: RunnerState, before: Actions = ()) -> Step:
+    again = replace(state, kill_at=state.now + KILL_AGAIN_SECONDS)
+    return again, (*before, Signal(signal.SIGKILL))
+
+
+def _tick(state: RunnerState) -> Step:
+    if state.phase is Phase.RUNNING and state.kill_at is not None:
+        return _kill(state) if state.now >= state.kill_at else (state, ())
+    if state.phase is Phase.RUNNING:
+        at, cause = min(_time_limit(state), _suspension(state), key=lambda end: end[0])
+        return _stop(state, cause) if state.now >= at else (state, ())
+    if state.phase is Phase.STAGING and state.now >= _suspension(state)[0]:
+        return _stop_staging(state, Cause.SUSPENDED)
+    return state, ()
+
+
+def _time_limit(state: RunnerState) -> tuple[float, Cause]:
+    assert state.started_at is not None
+    return (math.inf if state.seconds is None else state.started_at + state.seconds), Cause.TIME_LIMIT
+
+
+def _suspension(state: RunnerState) -> tuple[float, Cause]:
+    at = math.inf if state.deadline is None else suspends_at(state.deadline, state.grace)
+    return at, Cause.SUSPENDED
+
+
+def _process_ended(state: RunnerState, event: ProcessEnded) -> Step:
+    if state.gone:
+        return replace(state, phase=Phase.ENDED), (Finish(deliver=False),)
+    cause, text = _why(state, event)
+    exited = _exited(cause, event.code, event.signal, text, event.cpu_seconds, event.peak_memory)
+    return replace(state, phase=Phase.SAVING), (exited, StoreOutputs())
+
+
+def _why(state: RunnerState, event: ProcessEnded) -> tuple[Cause, str]:
+    stopping = None if event.by_itself else state.stopping
+    # A worker may have died of its memory long before: an end that is made good is no failure.
+    if stopping in MADE_GOOD:
+        return stopping, _TEXTS[stopping]
+    # A worker killed for memory while the job as a whole succeeded is no reason to call it a failure.
+    if event.oom and event.code != 0:
+        return Cause.OUT_OF_MEMORY, "it used more memory than its limit"
+    if stopping is Cause.TIME_LIMIT:
+        return Cause.TIME_LIMIT, f"it ran longer than its limit of {state.seconds:g} seconds"
+    if stopping is not None:
+        return stopping, _TEXTS[stopping]
+    if event.signal is not None:
+        return Cause.SIGNAL, f"ended by {_name(event.signal)}"
+    return Cause.EXIT, ""
+
+
+_TEXTS = {
+    Cause.STOPPED: "stopped on request",
+    Cause.FENCED: "out of contact for longer than the lease allows",
+    Cause.INTERRUPTED: "stopped because the place takes the machine back",
+    Cause.SUSPENDED: "stopped before the machine's time is over",
+}
+
+
+def _name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _exited(
+    cause: Cause,
+    code: int | None,
+    number: int | None,
+    text: str,
+    cpu_seconds: float | None,
+    peak_memory: int | None,
+) -> Say:
+    data: dict[str, object] = {"code": code, "signal": number, "cause": cause.value, "text": text}
+    return Say(Kind.EXITED, {**data, "cpu_seconds": cpu_seconds, "peak_memory": peak_memory})
+
+
+def _leave(state: RunnerState) -> Step:
+    """End what runs, tell nobody."""
+    if state.phase is Phase.ENDED:
+        return replace(state, gone=True), (Finish(deliver=False),)
+    if state.gone:
+        return state, ()
+    state = replace(state, gone=True)
+    if state.phase is Phase.RUNNING:
+        return _stop(state, Cause.STOPPED)
+    if state.phase is Phase.STAGING and state.spawning:
+        return replace(state, stopping=Cause.STOPPED), ()
+    abandon: Actions = (AbandonStage(),) if state.phase is Phase.STAGING else ()
+    return replace(state, phase=Phase.ENDED), (*abandon, Finish(deliver=False))

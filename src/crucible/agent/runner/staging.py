@@ -1,0 +1,194 @@
+"""Brings a job's code and inputs to where it will run."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import os
+import shutil
+import time
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from crucible.agent.link.backoff import Backoff
+from crucible.agent.link.channel import Channel, Gone, Refused, Unreachable
+from crucible.agent.runner.attempt_folder import AttemptFolder
+from crucible.agent.runner.staging_context import StageError, StageWork
+from crucible.wire.archive import BadArchive, unpack
+from crucible.wire.desired import Assignment, DataItem
+from crucible.wire.paths import UnsafePath, safe_join
+
+MAX_BUNDLE_BYTES = 16 * 1024**3
+MAX_BUNDLE_FILES = 1_000_000
+CACHE_FILES = 64
+STALL_SECONDS = 60.0
+DOWNLOAD_SECONDS = 6 * 3600.0
+DOWNLOAD_TRIES = 5
+KEEP_FREE = 256 * 1024 * 1024
+_CHUNK = 256 * 1024
+
+
+@dataclass(frozen=True)
+class Stager:
+    """`cache` keeps bundles for other attempts of a machine that stays; None on one that does not."""
+
+    channel: Channel
+    work: StageWork
+    cache: Path | None
+
+    def code(self, assignment: Assignment, folder: AttemptFolder) -> Path:
+        """The folder the job runs in. Raises StageError, Gone, Abandoned."""
+        if assignment.in_place is not None:
+            place = Path(assignment.in_place)
+            if not place.is_dir():
+                raise StageError(f"the folder {place} is not on this machine; run without --in-place")
+            return place
+        if assignment.bundle is None:
+            folder.work.mkdir()
+            return folder.work
+        self._unpack(self._bundle(assignment.bundle, folder), folder.work)
+        return folder.work
+
+    def data(self, items: tuple[DataItem, ...], folder: AttemptFolder) -> None:
+        for item in items:
+            try:
+                target = safe_join(folder.data, item.name)
+            except UnsafePath as error:
+                raise StageError(f"the name of an input: {error}") from error
+            target.parent.mkdir(parents=True, exist_ok=True)
+            self._place(item, target)
+
+    # Bundles
+
+    def _unpack(self, archive: Path, target: Path) -> None:
+        try:
+            with open(archive, "rb") as source:
+                unpack(source, target, max_bytes=MAX_BUNDLE_BYTES, max_files=MAX_BUNDLE_FILES)
+        except BadArchive as error:
+            raise StageError(f"the job's code cannot be unpacked: {error.reason}") from error
+        except OSError as error:
+            raise StageError(f"the job's code cannot be unpacked: {error}; is the disk full?") from error
+
+    def _bundle(self, sha256: str, folder: AttemptFolder) -> Path:
+        if self.cache is None:
+            path = folder.root / "bundle.tar.gz"
+            self._fetch(sha256, path)
+            return path
+        self.cache.mkdir(parents=True, exist_ok=True)
+        path = self.cache / f"{sha256}.tar.gz"
+        lock = self.work.take_lock(self.cache / f"{sha256}.lock", "waiting for the code that another job fetches")
+        try:
+            if not path.exists() or _sha256(path) != sha256:
+                self._fetch(sha256, path)
+                _forget_oldest(self.cache, keep=path)
+            os.utime(path)
+        finally:
+            lock.remove()
+        return path
+
+    def _fetch(self, sha256: str, path: Path) -> None:
+        """Download to `path`, going on where an earlier try broke off; tries until the server is there."""
+        self.work.say("fetching the code")
+        part = path.with_name(path.name + ".part")
+        backoff = Backoff()
+        while True:
+            self.work.check()
+            try:
+                self._download(sha256, part)
+                break
+            except Unreachable:
+                self.work.abandoned.wait(backoff.next())
+            except Gone:
+                raise
+            except Refused as error:
+                raise StageError(f"the job's code cannot be fetched: {error}") from error
+        os.replace(part, path)
+
+    def _download(self, sha256: str, part: Path) -> None:
+        have = part.stat().st_size if part.exists() else 0
+        try:
+            with open(part, "ab") as file:
+                for chunk in self.channel.bundle(sha256, have):
+                    self.work.check()
+                    file.write(chunk)
+        except Refused as error:
+            if error.status != 416:  # asked beyond the end: we have all of it, or something else
+                raise
+        except OSError as error:
+            raise StageError(f"the job's code cannot be written: {error}") from error
+        if _sha256(part) != sha256:
+            part.unlink()
+            raise Unreachable("the bundle came damaged")
+
+    # Data
+
+    def _place(self, item: DataItem, target: Path) -> None:
+        scheme = urlsplit(item.source).scheme if "://" in item.source else ""
+        if scheme in ("http", "https"):
+            self.work.say(f"downloading {item.name}")
+            self._download_data(item, target)
+        elif scheme == "file":
+            self._link(item, Path(unquote(urlsplit(item.source).path)), target)
+        elif scheme:
+            raise StageError(
+                f"input {item.name!r}: this machine cannot read {scheme}:// sources; "
+                "use a local path, file:// or https://"
+            )
+        else:
+            self._link(item, Path(item.source), target)
+
+    def _link(self, item: DataItem, source: Path, target: Path) -> None:
+        if not source.is_absolute() or not source.exists():
+            raise StageError(f"input {item.name!r}: {source} is not on this machine")
+        target.symlink_to(source)
+
+    def _download_data(self, item: DataItem, target: Path) -> None:
+        backoff = Backoff(first=0.5)
+        for left in reversed(range(DOWNLOAD_TRIES)):
+            self.work.check()
+            try:
+                self._copy_url(item.source, target)
+                return
+            except urllib.error.HTTPError as error:
+                if error.code < 500 or not left:
+                    raise StageError(f"input {item.name!r}: the server answered {error.code}") from error
+            except (OSError, http.client.HTTPException, ValueError) as error:
+                if not left:
+                    raise StageError(f"input {item.name!r} cannot be downloaded: {error}") from error
+            self.work.abandoned.wait(backoff.next())
+
+    def _copy_url(self, url: str, target: Path) -> None:
+        deadline = time.monotonic() + DOWNLOAD_SECONDS
+        request = urllib.request.Request(url, headers={"User-Agent": "crucible"})  # noqa: S310  scheme checked
+        with urllib.request.urlopen(request, timeout=STALL_SECONDS) as answer, open(target, "wb") as file:  # noqa: S310
+            size = answer.headers.get("Content-Length")
+            if size is not None and int(size) > shutil.disk_usage(target.parent).free - KEEP_FREE:
+                raise StageError(f"{url} has {size} bytes, for which the disk has no room")
+            while True:
+                self.work.check()
+                chunk = answer.read(_CHUNK)
+                if not chunk:
+                    break
+                file.write(chunk)
+                if time.monotonic() > deadline:
+                    raise StageError(f"{url} took longer than {DOWNLOAD_SECONDS / 3600:g} hours")
+        if size is not None and target.stat().st_size != int(size):
+            raise OSError("it broke off")
+
+
+def _sha256(path: Path) -> str:
+    found = hashlib.sha256()
+    with open(path, "rb") as file:
+        for chunk in iter(lambda: file.read(_CHUNK), b""):
+            found.update(chunk)
+    return found.hexdigest()
+
+
+def _forget_oldest(cache: Path, keep: Path) -> None:
+    bundles = sorted(cache.glob("*.tar.gz"), key=lambda path: path.stat().st_mtime)
+    for path in bundles[:-CACHE_FILES]:
+        if path != keep:
+            path.unlink()

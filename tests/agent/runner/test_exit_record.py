@@ -1,0 +1,28 @@
+"""How a job ended, from one runner to the next."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from crucible.agent.runner.exit_record import LOST, Exited, ExitRecord
+
+
+def test_who_finishes_for_another_says_what_that_one_wrote_down(tmp_path: Path) -> None:
+    ended = Exited(after=7, data={"code": 3, "cause": "exit"})
+    ExitRecord(tmp_path / "exited").write(ended)
+    successor = ExitRecord(tmp_path / "exited")
+    assert successor.read() == ended
+    assert successor.how_it_ended() == ended.data
+
+
+def test_a_runner_that_wrote_nothing_down_was_lost(tmp_path: Path) -> None:
+    record = ExitRecord(tmp_path / "exited")
+    assert record.read() is None
+    assert record.how_it_ended() == LOST
+
+
+def test_what_was_said_counts_though_the_disk_did_not_take_it(tmp_path: Path) -> None:
+    record = ExitRecord(tmp_path / "no folder" / "exited")
+    record.write(Exited(after=0, data={"code": 0}))
+    assert record.how_it_ended() == {"code": 0}
+    assert record.read() is None
