@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from crucible.cli.output.attempts import attempt_place, ended_words, lost_steps
 from crucible.cli.output.format import dollars
-from crucible.core.resources import format_duration, format_memory
+from crucible.core.compute.resources import format_duration, format_memory
 from crucible.core.views.jobs import AttemptView, CheckpointPage, CheckpointView, JobView
 
 SETTINGS = ("CRUCIBLE_HOME", "CRUCIBLE_BACKENDS")

@@ -15,7 +15,7 @@ from benchmarks.analysis.runs import runs
 from benchmarks.analysis.runtimes import report
 from benchmarks.analysis.scores import accuracy, macro_f1, percentile
 from crucible.analysis import Sources, analyse, gathered
-from crucible.core.profile import Profile
+from crucible.core.routing.profile import Profile
 
 WITHIN = 0.05
 """Parameters count as right within this share."""

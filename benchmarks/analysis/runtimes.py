@@ -9,14 +9,14 @@ from functools import lru_cache
 
 from benchmarks.analysis.runs import PARTS, PUBLISHED, Run
 from crucible.analysis import Sources, analyse
-from crucible.core.gpus import gpu
-from crucible.core.offers import Offer
-from crucible.core.profile import GpuNeed, Profile
-from crucible.core.resources import Capacity, GiB, Resources
+from crucible.core.compute.gpus import gpu
+from crucible.core.compute.offers import Offer
+from crucible.core.compute.resources import Capacity, GiB, Resources
 from crucible.core.routing.estimate import duration
-from crucible.core.routing.knowledge import DataSheets
+from crucible.core.routing.machine_speed import DataSheets
+from crucible.core.routing.profile import GpuNeed, Profile
 from crucible.core.routing.roofline import counted
-from crucible.core.routing.work import Compute, Work
+from crucible.core.routing.workload import Compute, Work
 
 REFERENCE = "T4"
 

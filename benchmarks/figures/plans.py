@@ -10,12 +10,12 @@ from benchmarks.analysis.whole import whole_program
 from benchmarks.figures.deployment import Running
 from benchmarks.figures.figure import Figure, median, percentile
 from crucible.catalog import Library
-from crucible.core.planrequest import PlanRequest
-from crucible.core.profile import GpuNeed
-from crucible.core.resources import Resources
-from crucible.core.routing.knowledge import DataSheets
+from crucible.core.compute.resources import Resources
+from crucible.core.routing.machine_speed import DataSheets
 from crucible.core.routing.plan import route
-from crucible.core.routing.work import Compute, Work
+from crucible.core.routing.plan_request import PlanRequest
+from crucible.core.routing.profile import GpuNeed
+from crucible.core.routing.workload import Compute, Work
 
 Numbered = Callable[[int], object]
 """What is timed; it is told which time it is."""

@@ -11,10 +11,10 @@ from sqlalchemy import Connection, Table, insert, text
 from crucible.control.db import schema as t
 from crucible.control.jobs.labels import fold
 from crucible.control.reconcile import codec
+from crucible.core.compute.resources import Allocation, Capacity, GiB, Resources
 from crucible.core.ids import Prefix, make_id
+from crucible.core.job.spec import JobSpec, Kind, Source, SourceKind
 from crucible.core.lifecycle import Attempt, AttemptState, Job, JobState, Machine, Reason, Slot
-from crucible.core.resources import Allocation, Capacity, GiB, Resources
-from crucible.core.spec import JobSpec, Kind, Source, SourceKind
 
 START = 1_700_000_000.0
 EVERY_SECONDS = 60.0

@@ -17,8 +17,8 @@ from benchmarks.prove.peers import planted
 from benchmarks.prove.results import Result, load, save
 from benchmarks.prove.rows import ROWS, Row, chosen
 from benchmarks.prove.runner import Runner
+from crucible.core.compute.resources import format_duration
 from crucible.core.errors import BadInput, CrucibleError
-from crucible.core.resources import format_duration
 
 ROOT = Path(__file__).parents[2]
 RESULTS = Path("benchmarks/results/prove.json")

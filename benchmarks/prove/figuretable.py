@@ -10,7 +10,7 @@ from benchmarks.prove.figures import Measured, Number, Spread
 from benchmarks.prove.markdown import head, line, links
 from benchmarks.prove.results import Result, Results
 from benchmarks.prove.rows import MISSING, ROWS, Missing, Row
-from crucible.core.resources import format_duration
+from crucible.core.compute.resources import format_duration
 
 HEAD = ("what", "promises", "in `make test`", "in `make prove`", "what must hold", "last measured")
 UNTOLD = ("seed", "seen", "found")

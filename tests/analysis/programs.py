@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 
 from crucible.analysis import Sources, analyse
-from crucible.core.profile import Profile
+from crucible.core.routing.profile import Profile
 
 
 def read(code: str, *arguments: str, entry: str = "train.py", **files: str) -> Profile:

@@ -16,7 +16,7 @@ from tests.analysis.programs import sources
 
 from crucible.analysis import AnalysisWorker, Limits, Sources, analyse
 from crucible.core.errors import BadInput
-from crucible.core.profile import Profile
+from crucible.core.routing.profile import Profile
 from crucible.core.views.profiles import ProfileView
 
 LIMITS = Limits(cpu_seconds=2.0, wall_seconds=60.0, memory_bytes=256 * 2**20)

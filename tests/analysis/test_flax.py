@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.analysis.programs import read
 
-from crucible.core.profile import Confidence
+from crucible.core.routing.profile import Confidence
 
 PROGRAMS = Path(__file__).parent / "flax_programs"
 COUNTED = {"cnn": 824_458, "transformer": 859_264, "nnx": 842_730, "resnet": 11_689_512}

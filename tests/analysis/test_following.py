@@ -7,7 +7,7 @@ import textwrap
 import pytest
 from tests.analysis.programs import read
 
-from crucible.core.profile import GpuNeed
+from crucible.core.routing.profile import GpuNeed
 
 GPU = "model.cuda()\n"
 

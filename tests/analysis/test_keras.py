@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.analysis.programs import read
 
-from crucible.core.profile import Confidence
+from crucible.core.routing.profile import Confidence
 
 PROGRAMS = Path(__file__).parent / "keras_programs"
 COUNTED = {"gpt": 3_244_168, "vit": 21_759_012, "weights": 363_509, "swin": 74_732}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.analysis.programs import read
 
-from crucible.core.profile import Confidence
+from crucible.core.routing.profile import Confidence
 
 HEAD = """
 import keras, numpy as np, tensorflow as tf, tensorflow_datasets as tfds

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.analysis.programs import read
 
-from crucible.core.profile import Confidence, Distribution, GpuNeed, Precision, Profile
+from crucible.core.routing.profile import Confidence, Distribution, GpuNeed, Precision, Profile
 
 NET = "nn.Sequential(nn.Flatten(), nn.Linear(3072, 4096), nn.ReLU(), nn.Linear(4096, 10))"
 HEAD = """

@@ -11,7 +11,7 @@ import pytest
 
 from crucible.analysis import gathered, profile_of
 from crucible.core.errors import BadInput
-from crucible.core.profile import Entrypoint, GpuNeed
+from crucible.core.routing.profile import Entrypoint, GpuNeed
 from crucible.templates import get
 
 PROJECT = Path(__file__).parents[2]

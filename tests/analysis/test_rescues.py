@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.analysis.programs import read
 
-from crucible.core.profile import GpuNeed
+from crucible.core.routing.profile import GpuNeed
 
 TREES = "import xgboost as xgb\ndef fit(device):\n    return xgb.train({'device': device}, d)\n"
 MOVES = "import torch\ndef main():\n    torch.nn.Linear(1, 2).cuda()\n"

@@ -11,7 +11,7 @@ import pytest
 
 from crucible.analysis import Sources, analyse
 from crucible.analysis.knowledge.frameworks import of_module
-from crucible.core.profile import Profile
+from crucible.core.routing.profile import Profile
 
 Cut = Callable[[str, random.Random], Iterator[tuple[str, set[int]]]]
 HERE = Path(__file__).parent

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.analysis.programs import LOOP, read
 
-from crucible.core.profile import GpuNeed
+from crucible.core.routing.profile import GpuNeed
 
 TRAINS = """
 import torch

@@ -16,7 +16,7 @@ from tests.server.promised import wrong_with_answer
 from tests.server.security.test_auth import routes
 
 from crucible.core.hooks import ENDS, HookFormat
-from crucible.core.people import OWNER
+from crucible.core.people.identity import OWNER
 from crucible.core.secret import Secret
 from crucible.core.signing import signing_secret
 

@@ -12,10 +12,10 @@ from tests.control.world import Rig, job_spec, pieces, secret, sha
 from tests.openid_provider import CLIENT, ISSUER, SECRET, OpenIdProvider, transport
 
 from crucible.control.control_plane import Control
-from crucible.core.jobfilter import JobFilter
-from crucible.core.openid import Client
-from crucible.core.people import OWNER, Identity, Permission, Role
-from crucible.core.requests import NewToken
+from crucible.core.job.job_filter import JobFilter
+from crucible.core.job.requests import NewToken
+from crucible.core.people.identity import OWNER, Identity, Permission, Role
+from crucible.core.people.openid import Client
 from crucible.core.secret import Secret
 from crucible.core.views.jobs import JobView
 from crucible.server.api import build_api

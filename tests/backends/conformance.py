@@ -18,8 +18,8 @@ import pytest
 
 from crucible.backends.base import Backend, LaunchCall, MachineOrder, MachineRef, NotYetGone, Seen
 from crucible.backends.registry import names
+from crucible.core.compute.resources import MAX_CPUS, MAX_MEMORY, Resources
 from crucible.core.ids import Prefix, make_id
-from crucible.core.resources import MAX_CPUS, MAX_MEMORY, Resources
 from crucible.wire.bootstrap import Bootstrap
 
 DEPLOYMENT = make_id(Prefix.DEPLOYMENT, 1, 1)

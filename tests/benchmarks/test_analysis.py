@@ -14,7 +14,7 @@ from benchmarks.analysis.whole import whole_program
 
 from crucible.analysis import Sources, analyse
 from crucible.analysis.knowledge.frameworks import FRAMEWORKS
-from crucible.core.profile import GpuNeed
+from crucible.core.routing.profile import GpuNeed
 
 LABELS = "file,frameworks,gpu,parameters\na.py,torch,required,16\nb.py,sklearn,none,\nc/d.py,torch,none,\n"
 

@@ -9,7 +9,7 @@ from benchmarks.analysis.command import main
 from benchmarks.analysis.runs import PUBLISHED, Run, runs
 from benchmarks.analysis.runtimes import Predicted, middle, predict, profile_of
 
-from crucible.core.gpus import is_gpu
+from crucible.core.compute.gpus import is_gpu
 
 RUNS = runs()
 USUAL = 1.55

@@ -6,8 +6,8 @@ from datetime import date
 from typing import Any
 
 from crucible.catalog.rows import Row
-from crucible.core.pricing import MICROS
-from crucible.core.resources import GiB
+from crucible.core.compute.pricing import MICROS
+from crucible.core.compute.resources import GiB
 
 DAY = date(2025, 10, 1)
 """The day from which tests count ages; every shipped price was read before it."""

@@ -17,7 +17,7 @@ from crucible.control.db.inline import InlineDb
 from crucible.control.resources.access import Access
 from crucible.control.resources.catalog import Catalog
 from crucible.control.scheduling.offers import Places
-from crucible.core.people import OWNER
+from crucible.core.people.identity import OWNER
 from crucible.core.secret import Secret
 from crucible.server.http import failures
 from crucible.server.routes import catalog

@@ -15,8 +15,8 @@ from crucible.catalog.audit import AGES, audit, sound
 from crucible.catalog.findings import Rule
 from crucible.catalog.library import shipped
 from crucible.catalog.rows import Row
-from crucible.core.offers import Market
-from crucible.core.resources import GiB
+from crucible.core.compute.offers import Market
+from crucible.core.compute.resources import GiB
 
 
 def rules(rows: list[Row], day: date = DAY) -> list[Rule]:

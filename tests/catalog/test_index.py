@@ -12,10 +12,10 @@ from tests.catalog.making import make_row
 
 from crucible.catalog.index import ANYTHING, Catalog, Need, order
 from crucible.catalog.library import shipped
+from crucible.core.compute.gpus import gpus_named, names
+from crucible.core.compute.offers import Market, Offer
+from crucible.core.compute.resources import GiB
 from crucible.core.errors import UnknownName
-from crucible.core.gpus import gpus_named, names
-from crucible.core.offers import Market, Offer
-from crucible.core.resources import GiB
 
 
 @cache

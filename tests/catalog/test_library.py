@@ -15,8 +15,8 @@ from crucible.catalog import PROVIDERS, Library, Need, Rule
 from crucible.catalog.library import shipped, stocked
 from crucible.catalog.lists import price_lists
 from crucible.catalog.rows import Read
+from crucible.core.compute.offers import Market
 from crucible.core.errors import Trouble
-from crucible.core.offers import Market
 
 XLARGE = Need(providers=("aws",), regions=("us-east-1",), instance_type="g4dn.xlarge", markets=(Market.ON_DEMAND,))
 

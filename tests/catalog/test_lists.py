@@ -8,7 +8,7 @@ import pytest
 
 from crucible.catalog.library import shipped
 from crucible.catalog.lists import PROVIDERS, WITHOUT_INTERFACE, PriceList, price_lists
-from crucible.core.pricing import Segment, machine_cost
+from crucible.core.compute.pricing import Segment, machine_cost
 
 
 def test_every_provider_has_a_page_and_every_page_has_rows() -> None:

@@ -14,8 +14,8 @@ from crucible.catalog import PROVIDERS
 from crucible.catalog.against import compare
 from crucible.catalog.library import made, shipped
 from crucible.catalog.rows import Row
-from crucible.core.gpus import GPUS, gpu
-from crucible.core.resources import GiB
+from crucible.core.compute.gpus import GPUS, gpu
+from crucible.core.compute.resources import GiB
 
 
 @cache

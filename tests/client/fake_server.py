@@ -22,7 +22,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from tests.catalog.serving import catalog_app
 
 from crucible.control.resources.catalog import Catalog
-from crucible.core.jobfilter import JobFilter
+from crucible.core.job.job_filter import JobFilter
 
 TOKEN = "t0ken"
 JOB = "job-01hzzzzzzzzzzzzzzzzzabc123"

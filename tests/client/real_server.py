@@ -24,8 +24,8 @@ from crucible.backends.base import Seen
 from crucible.control.db import schema as t
 from crucible.control.planning.forecast import IDLE_SECONDS
 from crucible.core.ids import short
-from crucible.core.people import OWNER
-from crucible.core.states import MachineState, Wish
+from crucible.core.job.states import MachineState, Wish
+from crucible.core.people.identity import OWNER
 from crucible.core.views.jobs import JobView
 from crucible.server.http.listen import Listener, bind, url_of
 from crucible.server.security.size_limits import MAX_BUNDLE

@@ -13,9 +13,9 @@ from crucible.client.api import Api
 from crucible.client.transport.http import Endpoint
 from crucible.control.upkeep import restore_hold
 from crucible.core.errors import BadInput, Conflict, NotAllowed, NotFound, TimedOut, Trouble, Unreachable
-from crucible.core.jobfilter import JobFilter
+from crucible.core.job.job_filter import JobFilter
+from crucible.core.job.spec import JobSpec
 from crucible.core.secret import Secret
-from crucible.core.spec import JobSpec
 from crucible.storage.layout import bundle_key
 from crucible.wire.archive import Entry
 from crucible.wire.bundle import make_bundle

@@ -9,9 +9,9 @@ from tests.server.app import TOKEN
 from crucible.client.api import Api
 from crucible.client.sdk.blocking import SyncMLPlatform
 from crucible.client.sdk.platform import MLPlatform
+from crucible.core.compute.offer_filter import OfferFilter
+from crucible.core.compute.offers import Market
 from crucible.core.errors import BadInput, NotFound, UnknownName
-from crucible.core.offerfilter import OfferFilter
-from crucible.core.offers import Market
 
 pytestmark = pytest.mark.enable_socket
 

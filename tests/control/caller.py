@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from crucible.control.control_plane import Control
-from crucible.core.people import Identity
+from crucible.core.people.identity import Identity
 
 
 class As:

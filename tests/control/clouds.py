@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from tests.control.fakes import FakeBackend
 
 from crucible.backends.base import Capabilities, LaunchCall, MachineOrder, MachineRef, Metered, Reach, Slots
-from crucible.core.offers import Market, Offer
-from crucible.core.pricing import Segment
-from crucible.core.resources import Capacity, GiB, Resources
+from crucible.core.compute.offers import Market, Offer
+from crucible.core.compute.pricing import Segment
+from crucible.core.compute.resources import Capacity, GiB, Resources
 
 SMALL = Capacity(cpus=2, memory_bytes=4 * GiB)
 ZONES = ("north-1", "north-2", "south-1")

@@ -20,11 +20,11 @@ from crucible.backends.base import (
     Slots,
 )
 from crucible.control.runtime.ports import guarded
+from crucible.core.compute.offers import Offer
+from crucible.core.compute.resources import Capacity, GiB, Resources
 from crucible.core.errors import BadInput, RefusedByPolicy, TimedOut, Unreachable
 from crucible.core.hooks import Reply
 from crucible.core.ids import Prefix, make_id
-from crucible.core.offers import Offer
-from crucible.core.resources import Capacity, GiB, Resources
 from crucible.wire.bootstrap import Bootstrap
 
 T = TypeVar("T")

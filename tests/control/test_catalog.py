@@ -15,11 +15,11 @@ from crucible.catalog import PROVIDERS, Library
 from crucible.catalog.refresh import BadAnswer
 from crucible.control.resources.catalog import Catalog, read_cursor, write_cursor
 from crucible.control.scheduling.unconnected import why_unconnected
+from crucible.core.compute.offer_filter import OfferFilter
 from crucible.core.errors import BadInput, NotFound, UnknownName
-from crucible.core.offerfilter import OfferFilter
-from crucible.core.people import OWNER
+from crucible.core.people.identity import OWNER
 from crucible.core.views.catalog import PriceView
-from crucible.core.views.places import BillingView
+from crucible.core.views.machines import BillingView
 
 
 async def everything(prices: Catalog, wanted: OfferFilter, limit: int) -> list[PriceView]:

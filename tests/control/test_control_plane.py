@@ -18,9 +18,9 @@ from crucible.control.runtime import background
 from crucible.control.telemetry.feed import Hint
 from crucible.control.upkeep import restore_hold
 from crucible.core.errors import Conflict, NoCapacity, NotFound, Unreachable
-from crucible.core.jobfilter import JobFilter
+from crucible.core.job.job_filter import JobFilter
 from crucible.core.lifecycle import JobState, MachineState
-from crucible.core.people import OWNER
+from crucible.core.people.identity import OWNER
 from crucible.core.views.server import ConfirmedView
 from crucible.wire.messages import Kind
 

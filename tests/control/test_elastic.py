@@ -13,12 +13,12 @@ from tests.control.world import FakeRunner, Rig, give_back, make_rig, service
 from crucible.backends.base import Seen
 from crucible.control.db import schema as t
 from crucible.control.machines.machine_factory import HOST_SECONDS, SAVING_SECONDS, STAGING_SECONDS, LeaseTerms
+from crucible.core.compute.offers import Market
+from crucible.core.compute.resources import Capacity, GiB
 from crucible.core.errors import NoCapacity, RefusedByPolicy, UnknownName, Unreachable
+from crucible.core.job.requests import Resumption
 from crucible.core.lifecycle import AttemptState, JobState, MachineState, Reason
-from crucible.core.offers import Market
-from crucible.core.people import OWNER
-from crucible.core.requests import Resumption
-from crucible.core.resources import Capacity, GiB
+from crucible.core.people.identity import OWNER
 from crucible.wire.messages import Kind
 
 

@@ -16,7 +16,7 @@ from crucible.control.jobs.views import MOST_AHEAD
 from crucible.control.reconcile.unit_of_work import Unit
 from crucible.control.runtime.system_ports import SystemIds
 from crucible.core.ids import Prefix
-from crucible.core.jobfilter import JobFilter
+from crucible.core.job.job_filter import JobFilter
 
 MANY = 5000
 A_FEW = MANY // 2

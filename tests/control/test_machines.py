@@ -10,8 +10,8 @@ from crucible.backends.base import NotYetGone, Seen
 from crucible.core.errors import NotFound
 from crucible.core.ids import Prefix, short
 from crucible.core.lifecycle import MachineState
-from crucible.core.people import OWNER
-from crucible.core.views.places import OrphanView
+from crucible.core.people.identity import OWNER
+from crucible.core.views.machines import OrphanView
 
 STRANGER = new_id(Prefix.MACHINE, 99)
 

@@ -14,9 +14,9 @@ from tests.plugin_packages import COUNTER, HEAD, install, make_python
 
 from crucible.control.resources.models import KEPT_SECONDS, Models, ModelsPython
 from crucible.core.errors import BadInput, NotFound
-from crucible.core.models import Order
-from crucible.core.people import OWNER
-from crucible.core.spec import Kind
+from crucible.core.job.models import Order
+from crucible.core.job.spec import Kind
+from crucible.core.people.identity import OWNER
 from crucible.core.views.server import ModelPage
 
 

@@ -11,9 +11,9 @@ from tests.control.world import FakeRunner, Rig, give_back, make_rig
 
 from crucible.control.machines.machine_factory import LeaseTerms
 from crucible.control.reconcile.reconciler import GAP_SECONDS
+from crucible.core.job.states import Condition
 from crucible.core.lifecycle import JobState, Reason
 from crucible.core.lifecycle.silence import REPLACE_MARGIN
-from crucible.core.states import Condition
 from crucible.wire.messages import Kind
 
 HOUR = 3600.0

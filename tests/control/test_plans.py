@@ -14,11 +14,11 @@ from tests.control.world import Rig, give_back, job_spec, make_rig
 
 from crucible.control.db import schema as t
 from crucible.control.machines.machine_factory import SAVING_SECONDS, STAGING_SECONDS
+from crucible.core.compute.offers import Market
+from crucible.core.compute.resources import GiB
 from crucible.core.errors import BadInput, UnknownName
-from crucible.core.offers import Market
-from crucible.core.people import OWNER
-from crucible.core.planrequest import PlanRequest
-from crucible.core.resources import GiB
+from crucible.core.people.identity import OWNER
+from crucible.core.routing.plan_request import PlanRequest
 
 REAL = replace(FakeCloud.capabilities, simulated=False)
 LARGE = """

@@ -40,10 +40,10 @@ from crucible.control.resources.machines import Machines
 from crucible.control.runtime.ports import Ports
 from crucible.control.runtime.services import Deployment, Parts
 from crucible.control.runtime.system_ports import LocalWakeups
+from crucible.core.compute.resources import Allocation, GiB
 from crucible.core.ids import Prefix, make_id
+from crucible.core.job.spec import JobSpec
 from crucible.core.lifecycle import Attempt, Job, Machine, Slot, World
-from crucible.core.resources import Allocation, GiB
-from crucible.core.spec import JobSpec
 from crucible.storage import ObjectStore
 from crucible.wire.messages import Batch, Kind, Message, derive_secret, encode_batch
 

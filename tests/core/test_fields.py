@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from crucible.core.fields import hint
-from crucible.core.planrequest import PlanRequest
-from crucible.core.spec import JobSpec
+from crucible.core.job.spec import JobSpec
+from crucible.core.routing.plan_request import PlanRequest
 
 
 @pytest.mark.parametrize(

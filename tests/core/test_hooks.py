@@ -18,7 +18,7 @@ from crucible.core.hooks import (
     Standing,
     judge,
 )
-from crucible.core.states import JobState
+from crucible.core.job.states import JobState
 
 NOW = 1_700_000_000.0
 DOWN = Reply(None, "nobody answers")

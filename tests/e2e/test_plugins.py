@@ -19,7 +19,7 @@ from tests.plugin_packages import install as offer
 from crucible.client.api import Api
 from crucible.client.transport.http import Endpoint
 from crucible.core.errors import CrucibleError
-from crucible.core.models import Order
+from crucible.core.job.models import Order
 from crucible.core.secret import Secret
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "plugin-logistic"

@@ -12,7 +12,7 @@ from tests.faults.proxy import Fault, FaultProxy, Rule, fault_proxy, storm
 from tests.harness import Deployment, View, until
 from tests.storage.servers import Server, seaweedfs
 
-from crucible.core.spec import Keeping
+from crucible.core.job.spec import Keeping
 
 LONG = 180.0
 OUTAGE_SECONDS = 2.0

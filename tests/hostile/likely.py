@@ -9,9 +9,9 @@ from typing import Any
 from tests.authorisation.town import CODE, Town
 from tests.control.world import job_spec, sha
 
-from crucible.core.people import OWNER
+from crucible.core.compute.tiers import TIERS
+from crucible.core.people.identity import OWNER
 from crucible.core.secret import Secret
-from crucible.core.tiers import TIERS
 
 Words = tuple[Any, ...]
 ODD = ("", ".", "..", "\x00", "a\x00b", "-1", "0", "null", "1e999", "%00", "../../etc/passwd", "'; --", "x" * 5000)
@@ -71,6 +71,6 @@ async def settled(town: Town) -> Likely:
 
 
 def _everything() -> Any:
-    from crucible.core.jobfilter import JobFilter
+    from crucible.core.job.job_filter import JobFilter
 
     return JobFilter()

@@ -11,7 +11,7 @@ import pytest
 from tests.authorisation.town import Town, found_town
 from tests.control.world import give_back, job_spec, make_rig
 
-from crucible.core.people import OWNER
+from crucible.core.people.identity import OWNER
 
 LISTS = "/api/v1/jobs"
 

@@ -40,10 +40,10 @@ from crucible.control.jobs import listing
 from crucible.control.telemetry import log_search
 from crucible.control.telemetry.grep import Pattern
 from crucible.control.upkeep.restore import BadBackup, read_manifest
+from crucible.core.compute.resources import parse_duration, parse_memory
 from crucible.core.errors import BadInput, CrucibleError
-from crucible.core.jobfilter import JobFilter
-from crucible.core.resources import parse_duration, parse_memory
-from crucible.core.tags import parse_tag
+from crucible.core.job.job_filter import JobFilter
+from crucible.core.job.tags import parse_tag
 from crucible.server.http.failures import bad_fields
 from crucible.server.http.ranges import RangeNotThere, parse_range
 from crucible.server.routes.filters import JobQuery

@@ -17,7 +17,7 @@ from crucible.control.resources.models import model_view
 from crucible.control.upkeep.pruning import Plan
 from crucible.control.upkeep.retention import plan_view
 from crucible.core.errors import Trouble
-from crucible.core.people import OWNER
+from crucible.core.people.identity import OWNER
 from crucible.core.views.base import SOMETIMES
 from crucible.core.views.jobs import JobView
 from crucible.core.views.server import PrunedView

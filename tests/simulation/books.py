@@ -8,7 +8,7 @@ from pathlib import Path
 from sqlalchemy import Connection
 
 from crucible.control.db import schema as t
-from crucible.core.offers import Market
+from crucible.core.compute.offers import Market
 from crucible.simulation.faults.cloud import Cloud, Instance
 from crucible.simulation.faults.findings import Checkers
 from crucible.simulation.faults.loop import VirtualLoop

@@ -35,15 +35,15 @@ from crucible.control.secrets import rows as secret_rows
 from crucible.control.secrets.cipher import Cipher
 from crucible.control.secrets.keyring import new_key
 from crucible.control.upkeep import retention
+from crucible.core.compute.pricing import Segment
 from crucible.core.errors import CrucibleError, NotFound, Unreachable
 from crucible.core.hooks import Reply
+from crucible.core.job.states import AttemptState
 from crucible.core.lifecycle import EffectKind, Event, Machine, MachineState, Step, World, machines, reports, silence
 from crucible.core.lifecycle import facts as f
 from crucible.core.lifecycle.outcome import end_attempt
 from crucible.core.lifecycle.values import Attempt
-from crucible.core.people import Identity
-from crucible.core.pricing import Segment
-from crucible.core.states import AttemptState
+from crucible.core.people.identity import Identity
 from crucible.core.views.people import RotationView
 from crucible.simulation.faults.elastic import ElasticBackend
 from crucible.simulation.faults.servers import KEY

@@ -9,7 +9,7 @@ from contextlib import nullcontext
 import pytest
 from tests.simulation.books import Books, checkers, instance, make
 
-from crucible.core.offers import Market
+from crucible.core.compute.offers import Market
 from crucible.simulation.faults.bills import Bills
 from crucible.simulation.faults.choices import Choices
 from crucible.simulation.faults.findings import BOUND_SECONDS, LAUNCH_SECONDS

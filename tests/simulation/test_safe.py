@@ -7,7 +7,7 @@ from sqlalchemy import Connection
 from tests.simulation.books import Books
 
 from crucible.control.secrets import KEYS_FILE, Vault
-from crucible.core.people import DEFAULT_PROJECT
+from crucible.core.people.identity import DEFAULT_PROJECT
 from crucible.core.secret import Secret
 from crucible.simulation.faults.safe import Entry, Safe
 from crucible.simulation.faults.story import Broken

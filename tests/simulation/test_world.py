@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from crucible.core.offers import Market
+from crucible.core.compute.offers import Market
 from crucible.simulation.faults.cloud import Cloud
 from crucible.simulation.faults.folder import SEGMENT_LINES, Folder
 from crucible.simulation.faults.loop import VirtualLoop

@@ -9,7 +9,7 @@ from crucible.analysis.conclusions.runtime import Reference
 from crucible.analysis.gathering import gathered
 from crucible.analysis.process import AnalysisWorker, Limits, analyse_isolated
 from crucible.analysis.sources import Sources
-from crucible.core.profile import Profile
+from crucible.core.routing.profile import Profile
 
 __all__ = ["AnalysisWorker", "Limits", "Reference", "Sources", "analyse", "analyse_isolated", "gathered", "profile_of"]
 

@@ -32,7 +32,7 @@ from crucible.analysis.sources import Sources
 from crucible.analysis.statements import assign, execute, set_attribute
 from crucible.analysis.sweeping import sweep
 from crucible.analysis.values import worded
-from crucible.core.profile import Conclusion, Precision, Profile
+from crucible.core.routing.profile import Conclusion, Precision, Profile
 
 STEPS = 80_000
 """How far a program is followed, in steps of the reader."""

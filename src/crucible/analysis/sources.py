@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from crucible.core.errors import BadInput
-from crucible.core.profile import Evidence
+from crucible.core.routing.profile import Evidence
 
 MAX_BYTES = 1_000_000
 """Of one file; what is behind is not read, and the profile says so."""

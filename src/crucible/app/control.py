@@ -12,7 +12,7 @@ from crucible.settings import Settings
 
 if TYPE_CHECKING:
     from crucible.control.control_plane import Control
-    from crucible.core.openid import Client
+    from crucible.core.people.openid import Client
     from crucible.server.home import Home
     from crucible.storage import StoreOptions
 
@@ -67,7 +67,7 @@ def _store_options(settings: Settings) -> StoreOptions:
 
 def _openid(settings: Settings) -> Client | None:
     """Who the server is at the OpenID provider; None if none is set. Half an answer is BadInput."""
-    from crucible.core.openid import Client, checked_client
+    from crucible.core.people.openid import Client, checked_client
 
     issuer, client = settings.oidc_issuer.value, settings.oidc_client_id.value
     if issuer is None and client is None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from crucible import __version__
 from crucible.core.errors import Trouble
-from crucible.core.people import OWNER
+from crucible.core.people.identity import OWNER
 from crucible.settings import Settings
 from crucible.wire.process import this_process
 

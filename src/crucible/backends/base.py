@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
+from crucible.core.compute.offers import Market, Offer
+from crucible.core.compute.pricing import Segment
+from crucible.core.compute.resources import Resources
 from crucible.core.errors import CrucibleError, NoCapacity, Trouble, Unreachable
-from crucible.core.offers import Market, Offer
-from crucible.core.pricing import Segment
-from crucible.core.resources import Resources
 from crucible.wire.bootstrap import Bootstrap
 
 

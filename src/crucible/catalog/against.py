@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from crucible.catalog.rows import Row
+from crucible.core.compute.gpus import gpus_named, is_gpu
+from crucible.core.compute.pricing import MICROS
 from crucible.core.errors import BadInput, UnknownName
-from crucible.core.gpus import gpus_named, is_gpu
-from crucible.core.pricing import MICROS
 from crucible.core.views.catalog import DifferenceView, PriceComparisonView
 
 REQUIRED = ("InstanceType", "Region", "Price")

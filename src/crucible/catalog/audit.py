@@ -15,10 +15,10 @@ from statistics import median
 from crucible.catalog.findings import Finding, Rule
 from crucible.catalog.lists import WITHOUT_INTERFACE, price_lists
 from crucible.catalog.rows import INTERRUPTION, PRICES, Row
-from crucible.core.gpus import gpu, is_gpu
-from crucible.core.offers import Market
-from crucible.core.pricing import MICROS
-from crucible.core.resources import MAX_CPUS, GiB, MiB
+from crucible.core.compute.gpus import gpu, is_gpu
+from crucible.core.compute.offers import Market
+from crucible.core.compute.pricing import MICROS
+from crucible.core.compute.resources import MAX_CPUS, GiB, MiB
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,10 @@ from operator import or_
 
 from crucible.catalog.lists import price_lists
 from crucible.catalog.rows import INTERRUPTION, PRICES, Row
+from crucible.core.compute.gpus import gpu, gpus_named
+from crucible.core.compute.offers import Market, Offer, Tariff
+from crucible.core.compute.resources import Capacity
 from crucible.core.errors import UnknownName
-from crucible.core.gpus import gpu, gpus_named
-from crucible.core.offers import Market, Offer, Tariff
-from crucible.core.resources import Capacity
 
 Key = tuple[int, str, str, str, str, int]
 """The order of offers: price, provider, region, instance type, market, years bound to."""

@@ -9,8 +9,8 @@ from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
 
-from crucible.core.offers import Billing
-from crucible.core.pricing import MICROS
+from crucible.core.compute.offers import Billing
+from crucible.core.compute.pricing import MICROS
 
 PROVIDERS = ("aws", "azure", "colab", "gcp", "lambda", "modal", "paperspace")
 """Those with prices. `local` has none: this computer is free, and what it has is asked of it."""

@@ -13,9 +13,9 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from crucible.catalog.findings import Finding, Rule
-from crucible.core.offers import Market
-from crucible.core.pricing import MICROS
-from crucible.core.resources import GiB
+from crucible.core.compute.offers import Market
+from crucible.core.compute.pricing import MICROS
+from crucible.core.compute.resources import GiB
 
 HEAD = (
     "region",

@@ -11,7 +11,7 @@ from starlette.requests import HTTPConnection
 
 from crucible.control import control_plane
 from crucible.control.agents.agents import Agents
-from crucible.core.people import NOBODY, Identity
+from crucible.core.people.identity import NOBODY, Identity
 from crucible.server.security.auth import WHO
 from crucible.server.security.size_limits import MAX_BUNDLE
 

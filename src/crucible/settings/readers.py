@@ -62,7 +62,7 @@ def channel(value: object) -> Channel:
 
 
 def project(value: object) -> str:
-    from crucible.core.people import checked_project
+    from crucible.core.people.identity import checked_project
 
     try:
         return checked_project(text(value))
@@ -107,7 +107,7 @@ def networks(value: object) -> tuple[str, ...]:
 
 
 def size(value: object) -> int:
-    from crucible.core.resources import parse_memory
+    from crucible.core.compute.resources import parse_memory
 
     if isinstance(value, bool) or not isinstance(value, int | str):
         raise ValueError("It has to be a size such as 500M.")

@@ -7,10 +7,10 @@ import json
 import pytest
 from tests.analysis.programs import read
 
-from crucible.core.planrequest import PlanRequest
-from crucible.core.profile import Confidence, Distribution, Memory, Precision, Profile
-from crucible.core.resources import Resources
-from crucible.core.routing.reading import work_of
+from crucible.core.compute.resources import Resources
+from crucible.core.routing.plan_request import PlanRequest
+from crucible.core.routing.profile import Confidence, Distribution, Memory, Precision, Profile
+from crucible.core.routing.profile_input import work_of
 
 PROGRAM = """
 import argparse, deepspeed, torch

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from tests.analysis.programs import read
 
-from crucible.core.profile import GpuNeed
+from crucible.core.routing.profile import GpuNeed
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from tests.analysis.programs import read
 
-from crucible.core.profile import GpuNeed, Profile
+from crucible.core.routing.profile import GpuNeed, Profile
 
 
 def profile(code: str, *arguments: str) -> Profile:

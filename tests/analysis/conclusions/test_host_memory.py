@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.analysis.programs import LOOP, read
 
-from crucible.core.profile import Confidence, HostMemory, Profile
+from crucible.core.routing.profile import Confidence, HostMemory, Profile
 
 BASE = "from sklearn.linear_model import Ridge\nimport numpy as np\n"
 

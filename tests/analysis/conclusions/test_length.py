@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from tests.analysis.programs import read
 
-from crucible.core.profile import Confidence
+from crucible.core.routing.profile import Confidence
 
 HEAD = "import torch\nnet = torch.nn.Linear(3, 4)\nopt = torch.optim.SGD(net.parameters(), lr=0.1)\n"
 STEP = "    loss = net(torch.randn(8, 3)).sum()\n    loss.backward()\n    opt.step()\n"

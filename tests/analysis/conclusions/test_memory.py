@@ -7,7 +7,7 @@ import pytest
 from tests.analysis.oracle.zoo import GPT, HEAD, TAIL
 from tests.analysis.programs import read
 
-from crucible.core.profile import Memory, Precision, Profile
+from crucible.core.routing.profile import Memory, Precision, Profile
 
 
 def gpt(flash: bool = True, **sizes: int) -> Profile:

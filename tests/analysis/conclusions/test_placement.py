@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.analysis.programs import read
 
-from crucible.core.profile import GpuNeed, Precision
+from crucible.core.routing.profile import GpuNeed, Precision
 
 ARGUMENTS = "from transformers import Trainer, TrainingArguments\nTrainer(m, TrainingArguments('o', {}))"
 DETECTOR = "from ultralytics import YOLO\ny = YOLO('yolov8n.pt')\n"

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from tests.analysis.programs import read
 
-from crucible.core.profile import Entrypoint, Profile
+from crucible.core.routing.profile import Entrypoint, Profile
 
 HEAD = "import torch\nnet = torch.nn.Linear(3, 4)\nopt = torch.optim.SGD(net.parameters(), lr=0.1)\n"
 LOOP = "for epoch in range(1000000):\n    net(torch.randn(8, 3)).sum().backward()\n    opt.step()\n"

@@ -6,7 +6,7 @@ from tests.analysis.values_of import follow
 
 from crucible.analysis.conclusions.seen import Seen, Settings, number_named
 from crucible.analysis.facts import Assigned
-from crucible.core.profile import Confidence, Evidence
+from crucible.core.routing.profile import Confidence, Evidence
 
 CALLS = """
 import one, two

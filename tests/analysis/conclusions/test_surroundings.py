@@ -7,7 +7,7 @@ import json
 import pytest
 from tests.analysis.programs import read
 
-from crucible.core.profile import Confidence, Entrypoint
+from crucible.core.routing.profile import Confidence, Entrypoint
 
 
 @pytest.mark.parametrize(

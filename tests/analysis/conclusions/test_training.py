@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from tests.analysis.programs import read
 
-from crucible.core.profile import Confidence, Precision
+from crucible.core.routing.profile import Confidence, Precision
 
 NET = "import torch\nnet = torch.nn.Linear(3, 4)\n"
 

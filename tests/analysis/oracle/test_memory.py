@@ -12,7 +12,7 @@ from tests.analysis.oracle.asking import Counts, ask_torch
 from tests.analysis.oracle.zoo import TAIL, ZOO
 
 from crucible.analysis import Sources, analyse
-from crucible.core.profile import Memory, Profile
+from crucible.core.routing.profile import Memory, Profile
 
 PARAMETERS, MEDIAN, UNDER = 0.05, 0.15, 0.05
 

@@ -23,7 +23,7 @@ from crucible.analysis.process.protocol import (
     responses,
     send,
 )
-from crucible.core.profile import Profile
+from crucible.core.routing.profile import Profile
 
 
 class Impostor:

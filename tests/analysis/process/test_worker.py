@@ -22,7 +22,7 @@ from tests.analysis.programs import sources
 from crucible.analysis import AnalysisWorker, Sources, analyse, analyse_isolated
 from crucible.analysis.conclusions.runtime import CPU
 from crucible.core.errors import BadInput
-from crucible.core.profile import Entrypoint
+from crucible.core.routing.profile import Entrypoint
 
 CALLS = HUGE["calls"].encode()
 

@@ -19,7 +19,7 @@ from crucible.backends.local import LocalBackend
 from crucible.backends.local.devices import Gpu
 from crucible.backends.local.ending import GRACE_SECONDS
 from crucible.backends.settings import BackendSettings
-from crucible.core.resources import GiB
+from crucible.core.compute.resources import GiB
 
 CRASHING_SERVER = """
 import json, sys

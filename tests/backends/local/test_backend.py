@@ -37,9 +37,9 @@ from crucible.backends.base import (
 from crucible.backends.local import LocalBackend
 from crucible.backends.local.devices import Gpu
 from crucible.backends.local.processes import group_members
+from crucible.core.compute.resources import Capacity, GiB, Resources
+from crucible.core.compute.scheduling import why_never
 from crucible.core.errors import BadInput
-from crucible.core.resources import Capacity, GiB, Resources
-from crucible.core.scheduling import why_never
 from crucible.wire.process import Process, start_time
 
 

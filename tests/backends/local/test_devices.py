@@ -9,7 +9,7 @@ import pytest
 from tests.backends.local.place import FakeProbe
 
 from crucible.backends.local.devices import DeviceKind, Gpu, SystemProbe, choose_visible, detect, read_nvml
-from crucible.core.resources import GiB, MiB
+from crucible.core.compute.resources import GiB, MiB
 
 A100 = Gpu(0, "NVIDIA A100", 40 * GiB, "GPU-aaaa-1111")
 SECOND = Gpu(1, "NVIDIA A100", 40 * GiB, "GPU-aaaa-2222")

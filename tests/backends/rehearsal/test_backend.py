@@ -34,10 +34,10 @@ from crucible.backends.base import (
 )
 from crucible.backends.rehearsal import RehearsalBackend
 from crucible.backends.settings import BackendSettings
+from crucible.core.compute.offers import Availability, Billing, Market, Offer
+from crucible.core.compute.pricing import machine_cost
+from crucible.core.compute.resources import GiB, Resources
 from crucible.core.errors import BadInput, Unreachable
-from crucible.core.offers import Availability, Billing, Market, Offer
-from crucible.core.pricing import machine_cost
-from crucible.core.resources import GiB, Resources
 
 
 class TestRehearsal(BackendConformance):

@@ -12,8 +12,8 @@ from tests.backends.rehearsal.place import AT_ONCE, WAIT, Cloud
 from crucible.backends.rehearsal import Address, connected, stop_cloud, stop_idle_cloud
 from crucible.backends.rehearsal.connection import CallFailed, Connection
 from crucible.backends.settings import BackendSettings
+from crucible.core.compute.resources import Resources
 from crucible.core.errors import Trouble
-from crucible.core.resources import Resources
 
 
 @pytest.fixture

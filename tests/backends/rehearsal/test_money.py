@@ -15,8 +15,8 @@ from crucible.backends.rehearsal.cloud.catalogue import TYPES, Item, Market, eve
 from crucible.backends.rehearsal.cloud.market import Trade
 from crucible.backends.rehearsal.cloud.records import Segment
 from crucible.backends.rehearsal.cloud.store import Store
-from crucible.core import pricing
-from crucible.core.offers import Billing
+from crucible.core.compute import pricing
+from crucible.core.compute.offers import Billing
 
 KIND = TYPES["sim.c2"]
 

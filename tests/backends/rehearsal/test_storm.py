@@ -15,10 +15,10 @@ from tests.backends.rehearsal.place import WAIT, RehearsalPlace, all_processes
 
 from crucible.backends.base import LaunchCall, LaunchUnknown, MachineOrder, MachineRef, NotYetGone
 from crucible.backends.rehearsal import RehearsalBackend
+from crucible.core.compute.offers import Market, Offer
+from crucible.core.compute.pricing import machine_cost
+from crucible.core.compute.resources import Resources
 from crucible.core.errors import Unreachable
-from crucible.core.offers import Market, Offer
-from crucible.core.pricing import machine_cost
-from crucible.core.resources import Resources
 
 T = TypeVar("T")
 

@@ -22,7 +22,7 @@ from crucible.catalog.refresh import aws, azure, gcp, lambdacloud
 from crucible.catalog.refresh.asking import BadAnswer
 from crucible.catalog.refresh.quotes import Quotes, amount_of
 from crucible.catalog.rows import Row
-from crucible.core.resources import GiB
+from crucible.core.compute.resources import GiB
 
 DAY = date(2025, 10, 1)
 T4 = "Standard_NC4as_T4_v3"

@@ -32,8 +32,8 @@ from crucible.catalog.library import shipped
 from crucible.catalog.refresh import BadAnswer, Refreshed, refresh
 from crucible.catalog.rows import Row
 from crucible.catalog.sources import Sources
+from crucible.core.compute.offers import Market
 from crucible.core.errors import BadInput, CrucibleError, UnknownName
-from crucible.core.offers import Market
 from crucible.core.secret import Secret
 
 DAY = date(2025, 10, 1)

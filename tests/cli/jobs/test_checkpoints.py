@@ -8,7 +8,7 @@ import pytest
 from tests.cli.conftest import Cli
 from tests.client.real_server import RealServer, RunningJob
 
-from crucible.core.spec import Keeping
+from crucible.core.job.spec import Keeping
 
 pytestmark = pytest.mark.enable_socket
 

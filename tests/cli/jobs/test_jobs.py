@@ -14,7 +14,7 @@ from tests.control.clouds import FakeCloud
 from tests.control.fakes import FakeBackend
 
 from crucible.cli.options.filters import moment
-from crucible.core.spec import EnvironmentSpec, Source
+from crucible.core.job.spec import EnvironmentSpec, Source
 
 pytestmark = pytest.mark.enable_socket
 

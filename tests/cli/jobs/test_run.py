@@ -17,7 +17,7 @@ from tests.client.real_server import RealServer, RunningJob
 from tests.control.clouds import FakeCloud
 from tests.control.fakes import FakeBackend
 
-from crucible.core.people import OWNER
+from crucible.core.people.identity import OWNER
 from crucible.core.secret import Secret
 
 pytestmark = pytest.mark.enable_socket
@@ -334,7 +334,7 @@ def in_terminal(command: list[str], folder: Path, look: Callable[[bytes], None])
 
 
 def test_the_spec_is_what_the_api_takes(cli: Cli, real: RealServer) -> None:
-    from crucible.core.spec import JobSpec
+    from crucible.core.job.spec import JobSpec
 
     cli("run", "train.py", "-d")
     JobSpec.model_validate_json(json.dumps(real.specs[0]))

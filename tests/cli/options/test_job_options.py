@@ -14,8 +14,8 @@ import typer
 
 from crucible.cli.jobs.run import run
 from crucible.cli.options.job_options import Options, spelling, takes_options
-from crucible.core.planrequest import Goal
-from crucible.core.spec import JobSpec
+from crucible.core.job.spec import JobSpec
+from crucible.core.routing.plan_request import Goal
 
 
 def context(**params: Any) -> Any:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from crucible.cli.output.hints import hints
 from crucible.client.payload import Payload
-from crucible.core.spec import EnvironmentSpec, Source, SourceKind
+from crucible.core.job.spec import EnvironmentSpec, Source, SourceKind
 
 
 def script(path: Path) -> Payload:

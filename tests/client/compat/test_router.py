@@ -5,9 +5,9 @@ from tests.client.fake_server import FakeServer, plan_view, planned_offer
 
 from crucible import MLPlatform
 from crucible.client.compat import WorkloadRouter
+from crucible.core.compute.offers import Availability
 from crucible.core.errors import BadInput, UnknownName
-from crucible.core.offers import Availability
-from crucible.core.profile import Confidence
+from crucible.core.routing.profile import Confidence
 
 pytestmark = pytest.mark.enable_socket
 

@@ -6,8 +6,8 @@ from crucible.client import compat
 from crucible.client.compat.types import as_requirements
 from crucible.client.request.requirements import Requirements
 from crucible.client.sdk.backend_views import MachineView
+from crucible.core.compute.offers import Market
 from crucible.core.errors import BadInput
-from crucible.core.offers import Market
 
 NAMED = (
     "JobConfig TrainJobConfig JobType JobStatus JobHandle ResourceRequirements WorkloadCharacteristics UserPreferences "

@@ -7,7 +7,7 @@ from tests.client.payload.conftest import Ask, Git, names
 
 from crucible.client.payload import from_code, from_shell
 from crucible.core.errors import BadInput
-from crucible.core.spec import SourceKind
+from crucible.core.job.spec import SourceKind
 
 
 def test_code_is_sent_as_a_file(ask: Ask) -> None:

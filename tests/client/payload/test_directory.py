@@ -8,7 +8,7 @@ from tests.client.payload.conftest import Ask, Git, names
 
 from crucible.client.payload import make_payload
 from crucible.core.errors import BadInput
-from crucible.core.spec import MAX_DIFF, SourceKind
+from crucible.core.job.spec import MAX_DIFF, SourceKind
 
 
 def write(folder: Path, *files: str) -> None:

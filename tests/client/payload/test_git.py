@@ -10,7 +10,7 @@ from tests.client.payload.conftest import Ask, Git, names
 from crucible.client.payload import make_payload
 from crucible.client.payload.git import looks_like_git, parse_address
 from crucible.core.errors import BadInput
-from crucible.core.spec import SourceKind
+from crucible.core.job.spec import SourceKind
 
 
 @pytest.fixture

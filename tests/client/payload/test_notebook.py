@@ -10,7 +10,7 @@ from tests.client.payload.conftest import Ask, names
 from crucible.client.payload import make_payload
 from crucible.client.payload.notebook import to_script
 from crucible.core.errors import BadInput
-from crucible.core.spec import SourceKind
+from crucible.core.job.spec import SourceKind
 
 
 def write(folder: Path, *cells: str, name: str = "study.ipynb") -> None:

@@ -11,7 +11,7 @@ from crucible.client.payload import CodeSource, Payload
 from crucible.client.payload.plugin import from_installed, from_source, look_up
 from crucible.client.request.pythons import Surroundings
 from crucible.core.errors import BadInput
-from crucible.core.models import Order
+from crucible.core.job.models import Order
 
 ME = ("-c", "user.name=me", "-c", "user.email=me@example.org")
 ORDER = Order("counter", "train", {"epochs": 2})

@@ -7,7 +7,7 @@ from tests.client.payload.conftest import Ask, Git, names
 
 from crucible.client.payload import make_payload
 from crucible.core.errors import BadInput
-from crucible.core.spec import SourceKind
+from crucible.core.job.spec import SourceKind
 
 
 def test_a_script_becomes_itself_and_its_arguments(folder: Path, ask: Ask) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from crucible.client.request.declarations import Code, Declared, declared
 from crucible.core.errors import BadInput
-from crucible.core.spec import EnvironmentSpec
+from crucible.core.job.spec import EnvironmentSpec
 
 
 def environment(code: Code) -> EnvironmentSpec:

@@ -10,11 +10,11 @@ from crucible.client.payload import CodeSource
 from crucible.client.request.job_file import parse_job_file, read_job_file
 from crucible.client.request.job_request import Fields
 from crucible.client.request.pythons import Surroundings
+from crucible.core.compute.offers import Market
+from crucible.core.compute.resources import GiB
 from crucible.core.errors import BadInput
-from crucible.core.jobfile import JobFile
-from crucible.core.offers import Market
-from crucible.core.resources import GiB
-from crucible.core.spec import Kind
+from crucible.core.job.job_file import JobFile
+from crucible.core.job.spec import Kind
 
 
 def read(folder: Path, text: str, name: str = "job.yaml", **changes: Any) -> tuple[CodeSource, Fields]:

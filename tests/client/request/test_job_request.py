@@ -9,10 +9,10 @@ from crucible.cli.options.job_options import flag, spelling
 from crucible.client.payload import Payload
 from crucible.client.request.job_request import Fields, Layer, make_spec, merge
 from crucible.client.request.pythons import Surroundings
+from crucible.core.compute.offers import Market
 from crucible.core.errors import BadInput, UnknownName
-from crucible.core.offers import Market
-from crucible.core.planrequest import Objective
-from crucible.core.spec import DataInput, EnvironmentSpec, JobSpec, Kind, Source
+from crucible.core.job.spec import DataInput, EnvironmentSpec, JobSpec, Kind, Source
+from crucible.core.routing.plan_request import Objective
 
 PAYLOAD = Payload(("{python}", "train.py"), EnvironmentSpec(interpreter="/usr/bin/python3"), Source())
 FLAGS = Layer(spelling(), flag, Surroundings({"HOME": "/home/me"}, Path("/")))

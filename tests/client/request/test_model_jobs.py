@@ -12,9 +12,9 @@ from crucible.client.model_plugins import read_config
 from crucible.client.payload import CodeSource, ModelOptions
 from crucible.client.request.model_jobs import take_model
 from crucible.client.request.pythons import Surroundings
+from crucible.core.compute.resources import GiB
 from crucible.core.errors import BadInput
-from crucible.core.resources import GiB
-from crucible.core.spec import Kind
+from crucible.core.job.spec import Kind
 
 LARGE = f"{HEAD}\nclass Large(BaseModel):\n    model_metadata = ModelMetadata(min_gpu_memory_gb=12)\n"
 LARGE += "    def train(self, train_loader, val_loader, callbacks): pass\n"

@@ -12,8 +12,8 @@ from crucible.client.request.parse import (
     read_secrets,
     read_variables,
 )
+from crucible.core.compute.offers import Market
 from crucible.core.errors import BadInput, UnknownName
-from crucible.core.offers import Market
 
 
 def test_only_named_variables_pass() -> None:

@@ -13,10 +13,10 @@ from crucible.client.payload.base import Payload
 from crucible.client.request.job_request import make_spec
 from crucible.client.request.planning import followed, nothing_to_decide, plan_request, program_of
 from crucible.client.sdk.backend_views import PlanView
+from crucible.core.compute.offers import Market
 from crucible.core.errors import BadInput
-from crucible.core.offers import Market
-from crucible.core.planrequest import Goal, Objective, PlanRequest
-from crucible.core.spec import EnvironmentSpec, JobSpec, Source, SourceKind
+from crucible.core.job.spec import EnvironmentSpec, JobSpec, Source, SourceKind
+from crucible.core.routing.plan_request import Goal, Objective, PlanRequest
 from crucible.wire.archive import Entry, Link
 
 PAYLOAD = Payload(

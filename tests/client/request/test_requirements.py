@@ -6,9 +6,9 @@ import pytest
 
 from crucible import Requirements
 from crucible.client.request.requirements import Preferences
+from crucible.core.compute.offers import Market
 from crucible.core.errors import BadInput, UnknownName
-from crucible.core.offers import Market
-from crucible.core.planrequest import Objective
+from crucible.core.routing.plan_request import Objective
 
 GiB = 1024**3
 

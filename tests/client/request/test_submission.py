@@ -13,7 +13,7 @@ from crucible.client.payload import Payload
 from crucible.client.request.job_request import make_spec
 from crucible.client.request.submission import any_simulated, check_backends, submit
 from crucible.core.errors import BadInput, UnknownName
-from crucible.core.spec import EnvironmentSpec, Source
+from crucible.core.job.spec import EnvironmentSpec, Source
 from crucible.core.views.jobs import JobView
 from crucible.storage.layout import bundle_key
 from crucible.wire.archive import Entry, unpack

@@ -11,9 +11,9 @@ from crucible.client.payload import CodeSource, ModelOptions, Payload, take_up
 from crucible.client.request.pythons import Surroundings
 from crucible.client.request.requirements import Requirements
 from crucible.client.request.submit_request import SubmitRequest, repository
+from crucible.core.compute.offers import Market
 from crucible.core.errors import BadInput, UnknownName
-from crucible.core.offers import Market
-from crucible.core.spec import DataInput, Kind, SourceKind
+from crucible.core.job.spec import DataInput, Kind, SourceKind
 
 __all__ = ["ask", "folder", "git"]
 

@@ -5,7 +5,7 @@ from typing import Any
 from tests.client.fake_server import completed, failed, job_view
 
 from crucible.client.sdk.status import Watch, status_of
-from crucible.core.states import JobState, Status
+from crucible.core.job.states import JobState, Status
 from crucible.core.views.frames import HealthFrame, JobFrame, LogFrame, PointsFrame, ProgressFrame
 from crucible.core.views.jobs import HealthView, JobView, ProgressView
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from crucible.client.server.doctor import Check, Machine, State, check_machine, filesystem_of, is_network
-from crucible.core.resources import GiB, MiB
+from crucible.core.compute.resources import GiB, MiB
 
 MOUNTS = """\
 22 1 8:1 / / rw - ext4 /dev/sda1 rw

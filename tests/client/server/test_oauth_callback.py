@@ -13,7 +13,7 @@ import pytest
 
 from crucible.client.server.oauth_callback import Handover
 from crucible.core.errors import TimedOut
-from crucible.core.openid import challenge_of
+from crucible.core.people.openid import challenge_of
 
 SERVER = "https://crucible.example.org"
 

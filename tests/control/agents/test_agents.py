@@ -13,7 +13,7 @@ from crucible.control.telemetry.feed import Hint
 from crucible.core.errors import Conflict, NotAllowed, NotFound
 from crucible.core.lifecycle import MachineState
 from crucible.core.lifecycle import facts as f
-from crucible.core.people import OWNER
+from crucible.core.people.identity import OWNER
 from crucible.core.views.agents import WishesView
 from crucible.storage import HashMismatch
 from crucible.storage.layout import artifact_key, checkpoint_key, log_segment_key

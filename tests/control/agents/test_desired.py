@@ -3,9 +3,9 @@ from __future__ import annotations
 from tests.control.world import KEY, Rig, job_spec, pieces, secret, service, sha
 
 from crucible.control.agents.desired import Wishes, attempt_wishes, desired_document, seed_of
+from crucible.core.compute.resources import GiB
 from crucible.core.lifecycle import facts as f
-from crucible.core.people import OWNER
-from crucible.core.resources import GiB
+from crucible.core.people.identity import OWNER
 from crucible.wire.desired import DataItem, Desired, Environment, Limits, decode_desired, encode_desired
 
 

@@ -13,7 +13,7 @@ from crucible.control.db import schema as t
 from crucible.control.telemetry import points
 from crucible.control.telemetry.feed import Hint
 from crucible.core.lifecycle import AttemptState, JobState, Reason
-from crucible.core.people import OWNER
+from crucible.core.people.identity import OWNER
 from crucible.wire.messages import Cause, Kind
 
 BLOCK = points.BLOCK

@@ -18,7 +18,7 @@ from crucible.control.resources.exec_access import MAX_NOTED, NOTED_AGAIN_SECOND
 from crucible.control.runtime.system_ports import LocalWakeups
 from crucible.core.channels import Channel
 from crucible.core.errors import Conflict, Forbidden, NotFound, RefusedByPolicy, TimedOut, TooManyTries, Unreachable
-from crucible.core.people import OWNER, Identity, Permission, Role, Via
+from crucible.core.people.identity import OWNER, Identity, Permission, Role, Via
 from crucible.core.views.agents import SessionCallView
 from crucible.wire import sessions as s
 from crucible.wire.messages import Kind

@@ -17,9 +17,9 @@ from crucible.control.db.port import Db
 from crucible.control.db.postgres import PostgresDb
 from crucible.control.jobs.queries import list_events
 from crucible.control.reconcile import codec
+from crucible.core.compute.resources import Resources
 from crucible.core.ids import Prefix, make_id
 from crucible.core.lifecycle import Job
-from crucible.core.resources import Resources
 
 if TYPE_CHECKING:
     from tests.control.db.conftest import Gate

@@ -17,7 +17,7 @@ from crucible.control.reconcile.crashpoints import arm, disarm
 from crucible.control.reconcile.roles import HOLD_SECONDS, Duty
 from crucible.control.upkeep import restore_hold
 from crucible.core.hooks import DISABLE, FIRST_WAIT, GIVE_UP, LONGEST_WAIT, HookEvent, Reply
-from crucible.core.people import OWNER
+from crucible.core.people.identity import OWNER
 from crucible.core.signing import check
 
 OTHER = "https://hooks.example/other"

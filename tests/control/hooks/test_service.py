@@ -13,7 +13,7 @@ from crucible.control.db import schema as t
 from crucible.control.hooks import Hooks
 from crucible.core.errors import BadInput, Conflict, Forbidden, NotFound, RefusedByPolicy, Trouble
 from crucible.core.hooks import ENDS, MOST_HOOKS, OVERLAP, HookEvent, HookFormat
-from crucible.core.people import OWNER, Identity
+from crucible.core.people.identity import OWNER, Identity
 from crucible.core.secret import Secret
 from crucible.core.signing import check, signing_secret
 

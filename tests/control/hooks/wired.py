@@ -14,7 +14,7 @@ from tests.control.world import Rig, other_worker
 from crucible.control.hooks import rows
 from crucible.control.hooks.rows import Hook
 from crucible.core.hooks import ENDS, HookEvent, HookFormat, Reply
-from crucible.core.people import OWNER
+from crucible.core.people.identity import OWNER
 from crucible.core.secret import Secret
 from crucible.core.signing import signing_secret
 from crucible.core.views.hooks import DeliveryView, HookView

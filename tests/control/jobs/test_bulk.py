@@ -8,8 +8,8 @@ from crucible.control.db import schema as t
 from crucible.control.jobs.bulk import TOGETHER
 from crucible.control.resources.jobs import Submitted
 from crucible.core.errors import BadInput, Conflict, CrucibleError, NotFound, UnknownName
-from crucible.core.jobfilter import JobFilter
-from crucible.core.people import OWNER
+from crucible.core.job.job_filter import JobFilter
+from crucible.core.people.identity import OWNER
 
 
 def view_of(result: Submitted | CrucibleError) -> Any:

@@ -9,9 +9,9 @@ from tests.control.world import Rig, job_spec, service
 from crucible.control.db import schema as t
 from crucible.control.telemetry.feed import Hint
 from crucible.core.errors import BadInput, Conflict, NotFound
-from crucible.core.jobfilter import JobFilter
-from crucible.core.people import OWNER
-from crucible.core.tags import MAX_TAGS
+from crucible.core.job.job_filter import JobFilter
+from crucible.core.job.tags import MAX_TAGS
+from crucible.core.people.identity import OWNER
 from crucible.wire.messages import Kind
 
 

@@ -10,8 +10,8 @@ from crucible.control.jobs import bulk_views, listing, queries
 from crucible.control.jobs.listing import read_cursor, write_cursor
 from crucible.core.errors import BadInput, UnknownName
 from crucible.core.ids import Prefix, make_id
-from crucible.core.jobfilter import JobFilter
-from crucible.core.people import OWNER
+from crucible.core.job.job_filter import JobFilter
+from crucible.core.people.identity import OWNER
 from crucible.wire.messages import Kind
 
 

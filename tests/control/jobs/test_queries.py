@@ -8,11 +8,11 @@ from tests.control.world import Rig, job_spec, service
 from crucible.control.db import schema as t
 from crucible.control.jobs import queries
 from crucible.control.reconcile import codec
+from crucible.core.compute.resources import Resources
 from crucible.core.errors import Conflict, NotFound
 from crucible.core.ids import Prefix, make_id, short
 from crucible.core.lifecycle import Job
-from crucible.core.people import OWNER
-from crucible.core.resources import Resources
+from crucible.core.people.identity import OWNER
 from crucible.core.views.jobs import JobView
 from crucible.core.views.records import MetricsView, SeriesView
 from crucible.wire.messages import Kind

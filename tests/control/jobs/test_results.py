@@ -6,9 +6,9 @@ import pytest
 from tests.control.world import Rig, service
 
 from crucible.control.db import schema as t
-from crucible.core.jobfilter import JobFilter
+from crucible.core.job.job_filter import JobFilter
 from crucible.core.lifecycle import JobState
-from crucible.core.people import OWNER
+from crucible.core.people.identity import OWNER
 from crucible.core.views.jobs import ResultView
 from crucible.wire.messages import Kind
 

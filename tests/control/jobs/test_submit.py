@@ -7,11 +7,11 @@ import pytest
 from tests.control.world import Rig, job_spec, pieces, sha
 
 from crucible.control.db import schema as t
+from crucible.core.compute.resources import GiB
 from crucible.core.errors import BadInput, Conflict, NoCapacity, UnknownName
+from crucible.core.job.spec import JobSpec
 from crucible.core.lifecycle import AttemptState, JobState, MachineState
-from crucible.core.people import OWNER
-from crucible.core.resources import GiB
-from crucible.core.spec import JobSpec
+from crucible.core.people.identity import OWNER
 
 
 async def nothing_stored(rig: Rig) -> bool:

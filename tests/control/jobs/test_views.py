@@ -18,12 +18,12 @@ from crucible.control.jobs.views import (
     job_view,
     machine_view,
 )
+from crucible.core.compute.offers import Offer
+from crucible.core.compute.pricing import Segment
+from crucible.core.compute.resources import Allocation, Resources
 from crucible.core.ids import Prefix
+from crucible.core.job.states import Condition
 from crucible.core.lifecycle import AttemptState, Job, JobState, MachineState, Reason, World
-from crucible.core.offers import Offer
-from crucible.core.pricing import Segment
-from crucible.core.resources import Allocation, Resources
-from crucible.core.states import Condition
 from crucible.core.views.jobs import CostView, JobView, ProgressView
 
 JOB_KEYS = {

@@ -10,9 +10,9 @@ from tests.control.world import Rig, give_back, make_rig, other_worker, service
 from crucible.backends.base import MachineRef, Metered
 from crucible.control.db import schema as t
 from crucible.control.machines.ledger import FINAL_AFTER
+from crucible.core.compute.pricing import Segment
 from crucible.core.errors import Unreachable
-from crucible.core.people import OWNER
-from crucible.core.pricing import Segment
+from crucible.core.people.identity import OWNER
 
 
 @pytest.fixture

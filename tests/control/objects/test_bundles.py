@@ -12,7 +12,7 @@ from crucible.control.objects.bundles import Bundles
 from crucible.control.objects.uploads import TooLarge, Uploads
 from crucible.control.reconcile.crashpoints import arm, disarm
 from crucible.core.errors import NotFound
-from crucible.core.people import OWNER
+from crucible.core.people.identity import OWNER
 from crucible.storage import HashMismatch, open_store
 from crucible.storage.layout import bundle_key
 

@@ -16,7 +16,7 @@ from crucible.control.objects import gc_marks, pending_objects
 from crucible.control.reconcile.crashpoints import arm, disarm
 from crucible.control.upkeep import retention as retention_module
 from crucible.control.upkeep.retention import Removal
-from crucible.core.people import OWNER
+from crucible.core.people.identity import OWNER
 from crucible.storage import HashMismatch
 from crucible.storage.layout import bundle_key
 

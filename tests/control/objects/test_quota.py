@@ -9,8 +9,8 @@ from tests.control.world import Rig, pieces, sha
 from crucible.control.objects.bundles import Bundles
 from crucible.control.objects.quota import REMEMBERED_SECONDS, Bounds, Room
 from crucible.control.objects.uploads import Uploads
-from crucible.core.people import OWNER
-from crucible.core.resources import GiB
+from crucible.core.compute.resources import GiB
+from crucible.core.people.identity import OWNER
 from crucible.storage import Store, StoreFull
 
 

@@ -19,9 +19,9 @@ from crucible.control.db import schema as t
 from crucible.control.people import passwords
 from crucible.control.resources.login import QUIET_SECONDS, Login
 from crucible.core.errors import BadInput, Forbidden, NotAllowed, NotFound, TooManyTries
-from crucible.core.openid import Client
-from crucible.core.people import OWNER, Identity, Permission, Via
-from crucible.core.requests import UserChange
+from crucible.core.job.requests import UserChange
+from crucible.core.people.identity import OWNER, Identity, Permission, Via
+from crucible.core.people.openid import Client
 
 __all__ = ["quick_passwords"]
 

@@ -19,9 +19,9 @@ from crucible.control.planning.accuracy import FRESH_SECONDS, teaching
 from crucible.control.planning.forecast import WAIT_SECONDS
 from crucible.core.errors import BadInput
 from crucible.core.lifecycle import Reason
-from crucible.core.people import OWNER, Identity, Role, Via
-from crucible.core.planrequest import PlanRequest
-from crucible.core.profile import Confidence
+from crucible.core.people.identity import OWNER, Identity, Role, Via
+from crucible.core.routing.plan_request import PlanRequest
+from crucible.core.routing.profile import Confidence
 from crucible.wire.archive import Entry, pack
 from crucible.wire.messages import Kind
 

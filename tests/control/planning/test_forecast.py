@@ -18,9 +18,9 @@ from crucible.control.control_plane import Control
 from crucible.control.db import schema as t
 from crucible.control.jobs.views import iso
 from crucible.control.planning.forecast import DUE, LANE, MAX_OFFERS, MAX_TEXT, MAX_TRIES, RETRY_SECONDS
+from crucible.core.compute.resources import GiB
 from crucible.core.lifecycle import JobState
-from crucible.core.people import OWNER
-from crucible.core.resources import GiB
+from crucible.core.people.identity import OWNER
 from crucible.wire.messages import Kind
 
 

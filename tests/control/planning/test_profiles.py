@@ -12,9 +12,9 @@ from tests.control.fakes import InlineCalls
 from tests.control.world import Rig
 
 from crucible.control.planning.profiles import LANE, MAX_CACHED, Profiles
-from crucible.core.people import OWNER, Identity
-from crucible.core.planrequest import PlanRequest, Program
-from crucible.core.profile import GpuNeed
+from crucible.core.people.identity import OWNER, Identity
+from crucible.core.routing.plan_request import PlanRequest, Program
+from crucible.core.routing.profile import GpuNeed
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 
 from crucible.control.planning import programs
 from crucible.control.planning.programs import program_in
-from crucible.core.planrequest import MAX_FILE
+from crucible.core.routing.plan_request import MAX_FILE
 from crucible.wire.archive import BadArchive, Entry, Folder, Link, pack
 
 RUN = ("{python}", "train.py", "--epochs", "3")

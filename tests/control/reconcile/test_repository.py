@@ -15,7 +15,10 @@ from crucible.control.db import schema as t
 from crucible.control.db.inline import InlineDb
 from crucible.control.reconcile import codec, repository
 from crucible.control.reconcile.repository import Stale
+from crucible.core.compute.offers import Billing, Market
+from crucible.core.compute.resources import Allocation, Capacity, Resources
 from crucible.core.ids import Prefix
+from crucible.core.job.states import Condition
 from crucible.core.lifecycle import (
     Attempt,
     AttemptState,
@@ -34,9 +37,6 @@ from crucible.core.lifecycle import (
 )
 from crucible.core.lifecycle import facts as f
 from crucible.core.lifecycle.reasons import Retry
-from crucible.core.offers import Billing, Market
-from crucible.core.resources import Allocation, Capacity, Resources
-from crucible.core.states import Condition
 
 TIMES = st.floats(0, 4e9, allow_nan=False)
 MAYBE_TIME = st.none() | TIMES

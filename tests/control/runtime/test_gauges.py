@@ -11,7 +11,7 @@ from crucible.control.control_plane import Control
 from crucible.control.db.timed import TimedDb
 from crucible.control.runtime import gauges
 from crucible.control.runtime.gauges import Stored
-from crucible.core.people import OWNER
+from crucible.core.people.identity import OWNER
 
 
 async def stored(rig: Rig) -> Stored:

@@ -10,7 +10,7 @@ from tests.control.world import Rig, job_spec
 from crucible.control.jobs import queries
 from crucible.control.scheduling.queue import first_in_turn
 from crucible.control.scheduling.scheduler import LOOK_AHEAD
-from crucible.core.people import DEFAULT_PROJECT, OWNER, Identity, Role, Via
+from crucible.core.people.identity import DEFAULT_PROJECT, OWNER, Identity, Role, Via
 
 ADA = Identity("usr-1", "ada", Via.TOKEN, roles={DEFAULT_PROJECT: Role.MEMBER})
 BOB = Identity("usr-2", "bob", Via.TOKEN, roles={DEFAULT_PROJECT: Role.MEMBER})

@@ -4,9 +4,9 @@ from tests.control.world import Rig, other_worker
 
 from crucible.control.db import schema as t
 from crucible.control.reconcile.roles import HOLD_SECONDS
+from crucible.core.compute.resources import GiB
 from crucible.core.lifecycle import AttemptState, JobState, MachineState
 from crucible.core.lifecycle import facts as f
-from crucible.core.resources import GiB
 
 
 async def states(rig: Rig, *jobs: str) -> list[str]:

@@ -11,10 +11,10 @@ from crucible.backends import registry
 from crucible.backends.registry import ROWS, Row, connecting
 from crucible.catalog import PROVIDERS
 from crucible.control.scheduling.unconnected import unconnected, why_unconnected
+from crucible.core.compute.offer_filter import OfferFilter
 from crucible.core.errors import UnknownName
-from crucible.core.offerfilter import OfferFilter
-from crucible.core.people import OWNER
-from crucible.core.planrequest import PlanRequest
+from crucible.core.people.identity import OWNER
+from crucible.core.routing.plan_request import PlanRequest
 
 HERE = ("local",)
 

@@ -19,7 +19,7 @@ from crucible.control.reconcile.crashpoints import arm, disarm
 from crucible.control.secrets import Vault, rows
 from crucible.control.secrets.keyring import Keyring, new_key
 from crucible.core.errors import BadInput, Conflict, Forbidden, NotFound, Trouble
-from crucible.core.people import OWNER
+from crucible.core.people.identity import OWNER
 from crucible.core.secret import Secret
 from crucible.core.views.people import RotationView
 

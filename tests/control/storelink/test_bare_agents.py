@@ -17,7 +17,7 @@ from crucible.backends.local import LocalBackend
 from crucible.backends.settings import BackendSettings
 from crucible.control.agents.agent_file import build_agent
 from crucible.core.lifecycle import JobState
-from crucible.core.people import OWNER
+from crucible.core.people.identity import OWNER
 from crucible.core.secret import Secret
 from crucible.wire.bootstrap import Bootstrap
 

@@ -10,10 +10,10 @@ from tests.wire.test_crypto import OF_VERSION_010
 
 from crucible.agent.link.channel import ClaimedByAnother
 from crucible.control.db import schema as t
+from crucible.core.job.states import Condition
 from crucible.core.lifecycle import JobState, MachineState, Reason
 from crucible.core.lifecycle import facts as f
-from crucible.core.people import OWNER
-from crucible.core.states import Condition
+from crucible.core.people.identity import OWNER
 from crucible.wire.messages import Kind
 
 

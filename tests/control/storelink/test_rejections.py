@@ -18,8 +18,8 @@ from crucible.control.storelink.invitations import lacks_cryptography
 from crucible.core.channels import Channel
 from crucible.core.errors import NoCapacity
 from crucible.core.lifecycle import JobState
-from crucible.core.people import OWNER
-from crucible.core.planrequest import PlanRequest
+from crucible.core.people.identity import OWNER
+from crucible.core.routing.plan_request import PlanRequest
 from crucible.core.secret import Secret
 
 SECRETS = {"HF": "TOKEN"}

@@ -19,7 +19,7 @@ from crucible.control.reconcile import repository
 from crucible.control.reconcile.unit_of_work import Unit
 from crucible.core.lifecycle import MachineState
 from crucible.core.lifecycle import facts as f
-from crucible.core.people import OWNER
+from crucible.core.people.identity import OWNER
 from crucible.core.secret import Secret
 from crucible.storage import Store
 from crucible.wire.desired import Desired

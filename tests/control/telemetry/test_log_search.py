@@ -13,8 +13,8 @@ from crucible.control.telemetry import log_search
 from crucible.control.telemetry.grep import Pattern
 from crucible.control.telemetry.log_search import LogSearch, Query, read_cursor
 from crucible.core.errors import BadInput, NotFound
-from crucible.core.people import OWNER
-from crucible.core.views.found import SearchedView
+from crucible.core.people.identity import OWNER
+from crucible.core.views.search import SearchedView
 from crucible.wire.messages import Kind
 
 

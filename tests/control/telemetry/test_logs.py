@@ -4,7 +4,7 @@ import pytest
 from tests.control.world import FakeRunner, Rig, service
 
 from crucible.core.errors import NotFound
-from crucible.core.people import OWNER
+from crucible.core.people.identity import OWNER
 from crucible.core.views.records import LogPage
 from crucible.storage import StorageError
 from crucible.wire.messages import Kind

@@ -19,8 +19,8 @@ from crucible.control.upkeep import retention as retention_module
 from crucible.control.upkeep.retention import Removal, Retention
 from crucible.core.errors import Conflict
 from crucible.core.ids import Prefix
-from crucible.core.people import OWNER
-from crucible.core.retention import DAY
+from crucible.core.job.retention import DAY
+from crucible.core.people.identity import OWNER
 from crucible.core.views.server import UnprunedView
 from crucible.storage import HashMismatch, Store, StoreDenied, StoreUnreachable
 from crucible.storage.layout import artifact_key, bundle_key, checkpoint_key, log_segment_key

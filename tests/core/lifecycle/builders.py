@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from crucible.core.compute.resources import Allocation, Capacity, GiB, Resources
+from crucible.core.job.spec import JobSpec, Retries
 from crucible.core.lifecycle import (
     Attempt,
     Effect,
@@ -23,8 +25,6 @@ from crucible.core.lifecycle import (
 from crucible.core.lifecycle import facts as f
 from crucible.core.lifecycle.advance import new_job
 from crucible.core.lifecycle.silence import SETTLE_WINDOW
-from crucible.core.resources import Allocation, Capacity, GiB, Resources
-from crucible.core.spec import JobSpec, Retries
 
 JOB = "job-1"
 NOW = 1_000_000.0

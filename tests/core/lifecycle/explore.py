@@ -27,6 +27,8 @@ from tests.core.lifecycle.acts import (
 from tests.core.lifecycle.builders import NOW
 from tests.core.lifecycle.moves import Books, Path
 
+from crucible.core.compute.resources import Resources
+from crucible.core.job.spec import JobSpec, Retries
 from crucible.core.lifecycle import (
     Job,
     JobState,
@@ -42,8 +44,6 @@ from crucible.core.lifecycle import facts as f
 from crucible.core.lifecycle.outcome import REFUSALS, SUSPENSIONS, UNBEGUN_TRIES
 from crucible.core.lifecycle.reasons import Retry
 from crucible.core.lifecycle.silence import SETTLE_WINDOW
-from crucible.core.resources import Resources
-from crucible.core.spec import JobSpec, Retries
 
 RETRIES = Retries(interruption=10, infrastructure=10, user=10)
 SPENT = {

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.core.lifecycle.builders import NOW, new_world, next_attempt, own_machine, pool_machine
 
+from crucible.core.job.spec import Retries
 from crucible.core.lifecycle import (
     Attempt,
     AttemptState,
@@ -30,7 +31,6 @@ from crucible.core.lifecycle import (
 from crucible.core.lifecycle import facts as f
 from crucible.core.lifecycle.outcome import REFUSALS, SUSPENSIONS, UNBEGUN_TRIES
 from crucible.core.lifecycle.reasons import Retry
-from crucible.core.spec import Retries
 
 MACHINE_FACTS: list[f.MachineFact] = [
     f.LaunchAnswered("native"),

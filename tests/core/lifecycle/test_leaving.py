@@ -25,13 +25,13 @@ from tests.core.lifecycle.builders import (
     with_machine_gone,
 )
 
+from crucible.core.compute.resources import Resources
+from crucible.core.job.spec import JobSpec, Retries
 from crucible.core.lifecycle import AttemptState, Job, JobState, Machine, MachineState, Reason, World, advance_machine
 from crucible.core.lifecycle import facts as f
 from crucible.core.lifecycle.advance import new_job
 from crucible.core.lifecycle.reasons import Retry
 from crucible.core.lifecycle.silence import HOST_GRACE, NOTICE_AFTER, REPLACE_MARGIN
-from crucible.core.resources import Resources
-from crucible.core.spec import JobSpec, Retries
 
 LEASE = 6 * 3600.0
 TWO_HOURS = 7200.0

@@ -29,6 +29,7 @@ from tests.core.lifecycle.builders import (
     wanted,
 )
 
+from crucible.core.job.states import states_of
 from crucible.core.lifecycle import (
     AttemptState,
     JobState,
@@ -43,7 +44,6 @@ from crucible.core.lifecycle import (
 from crucible.core.lifecycle import facts as f
 from crucible.core.lifecycle.advance import new_job
 from crucible.core.lifecycle.silence import NOTICE_AFTER
-from crucible.core.states import states_of
 
 
 def test_a_new_job_is_accepted_and_queued() -> None:

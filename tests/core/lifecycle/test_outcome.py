@@ -17,11 +17,11 @@ from tests.core.lifecycle.builders import (
     types,
 )
 
+from crucible.core.job.spec import Retries
 from crucible.core.lifecycle import JobState, MachineState, Reason, World
 from crucible.core.lifecycle import facts as f
 from crucible.core.lifecycle.outcome import REFUSALS, SUSPENSIONS, UNBEGUN_TRIES
 from crucible.core.lifecycle.reasons import Payer, Retry
-from crucible.core.spec import Retries
 
 NONE = Retries(interruption=0, infrastructure=0, user=0)
 PLENTY = Retries(interruption=5, infrastructure=5, user=5)

@@ -27,11 +27,11 @@ from tests.core.lifecycle.builders import (
     with_machine_gone,
 )
 
+from crucible.core.job.spec import Retries
+from crucible.core.job.states import Condition
 from crucible.core.lifecycle import AttemptState, JobState, MachineState, Reason, World, advance
 from crucible.core.lifecycle import facts as f
 from crucible.core.lifecycle.silence import NOTICE_AFTER, SETTLE_WINDOW
-from crucible.core.spec import Retries
-from crucible.core.states import Condition
 
 TICK = f.Tick()
 QUIET = NOW + NOTICE_AFTER

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from crucible.core.offers import Billing, Market, Offer, Tariff
-from crucible.core.planrequest import PlanRequest
-from crucible.core.pricing import MICROS
-from crucible.core.profile import GpuNeed
-from crucible.core.resources import Capacity, GiB, Resources
-from crucible.core.routing.work import Compute, Work
+from crucible.core.compute.offers import Billing, Market, Offer, Tariff
+from crucible.core.compute.pricing import MICROS
+from crucible.core.compute.resources import Capacity, GiB, Resources
+from crucible.core.routing.plan_request import PlanRequest
+from crucible.core.routing.profile import GpuNeed
+from crucible.core.routing.workload import Compute, Work
 
 HOUR = 3600.0
 MEMORY = {"T4": 16, "V100": 16, "A10G": 24, "A100": 80}

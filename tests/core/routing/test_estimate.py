@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.core.routing.market import FIRST_HOUR, HOUR, KNOWN, at, offer, spot, taken_back, work
 
-from crucible.core.pricing import MICROS
-from crucible.core.profile import Confidence, GpuNeed
-from crucible.core.resources import GiB, Resources
+from crucible.core.compute.pricing import MICROS
+from crucible.core.compute.resources import GiB, Resources
 from crucible.core.routing.estimate import GB, LONGEST, MONTH, estimate
-from crucible.core.routing.work import Compute, Work
+from crucible.core.routing.profile import Confidence, GpuNeed
+from crucible.core.routing.workload import Compute, Work
 
 T4 = offer("aws/us-east-1/g4dn.xlarge", 0.526)
 

@@ -8,15 +8,15 @@ from dataclasses import replace
 import pytest
 from tests.core.routing.market import FIRST_HOUR, HOUR, KNOWN, asked, at, offer, sized, spot, taken_back, work
 
+from crucible.core.compute.offers import Market, Offer
+from crucible.core.compute.pricing import MICROS
+from crucible.core.compute.resources import GiB, Resources
 from crucible.core.errors import BadInput
-from crucible.core.offers import Market, Offer
-from crucible.core.planrequest import Objective, PlanRequest
-from crucible.core.pricing import MICROS
-from crucible.core.profile import GpuNeed, HostMemory
-from crucible.core.resources import GiB, Resources
 from crucible.core.routing.plan import Plan, route
-from crucible.core.routing.words import fit
-from crucible.core.routing.work import Compute, OnGpus, Work
+from crucible.core.routing.plan_request import Objective, PlanRequest
+from crucible.core.routing.profile import GpuNeed, HostMemory
+from crucible.core.routing.pros_and_cons import fit
+from crucible.core.routing.workload import Compute, OnGpus, Work
 
 LOCAL = offer("local/here/pc", 0.0, "T4", startup_seconds=1.0)
 MODAL = at(offer("modal/us/t4", 0.59, "T4", startup_seconds=5.0), dedicated=False)

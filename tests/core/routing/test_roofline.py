@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 from tests.core.routing.market import HOUR, offer
 
-from crucible.core.gpus import GPUS, gpu
-from crucible.core.profile import Conclusion, Confidence, GpuNeed, Memory, Profile
-from crucible.core.resources import Resources
+from crucible.core.compute.gpus import GPUS, gpu
+from crucible.core.compute.resources import Resources
 from crucible.core.routing.estimate import duration
-from crucible.core.routing.knowledge import DataSheets
+from crucible.core.routing.machine_speed import DataSheets
+from crucible.core.routing.profile import Conclusion, Confidence, GpuNeed, Memory, Profile
 from crucible.core.routing.roofline import STEP_SECONDS, Counted, Load, Roof, counted, load, processors, roof
-from crucible.core.routing.work import Compute, Work
+from crucible.core.routing.workload import Compute, Work
 
 SHEETS = DataSheets()
 SUMS = Load(1e14, 1e6)

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from crucible.core.profile import Conclusion, Evidence, GpuNeed, HostMemory, Profile
-from crucible.core.resources import GiB, Resources
+from crucible.core.compute.resources import GiB, Resources
+from crucible.core.routing.profile import Conclusion, Evidence, GpuNeed, HostMemory, Profile
 from crucible.core.routing.sizes import tier_for, tier_words
-from crucible.core.routing.work import Compute, Work
+from crucible.core.routing.workload import Compute, Work
 
 GPU = Profile(gpu=Conclusion(GpuNeed.REQUIRED, evidence=(Evidence("train.py", 12, "x.cuda()"),)))
 

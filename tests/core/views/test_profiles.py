@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 
-from crucible.core.profile import (
+from crucible.core.routing.profile import (
     Conclusion,
     Confidence,
     Dataset,

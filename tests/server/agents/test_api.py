@@ -17,7 +17,7 @@ from tests.server.app import App
 
 from crucible.control.db import schema as t
 from crucible.control.runtime.system_ports import LocalWakeups
-from crucible.core.people import OWNER
+from crucible.core.people.identity import OWNER
 from crucible.server.agents.api import build_agents_api
 from crucible.storage.layout import artifact_key, checkpoint_key, log_segment_key
 from crucible.wire.desired import decode_desired

@@ -15,8 +15,8 @@ from tests.authorisation.town import OWNERS, Town
 from tests.passwords import quick_passwords
 from tests.server.asgi import SocketClient
 
-from crucible.core.people import OWNER
-from crucible.core.requests import UserChange
+from crucible.core.job.requests import UserChange
+from crucible.core.people.identity import OWNER
 from crucible.server.http.envelope import CAREFUL
 
 __all__ = ["quick_passwords"]

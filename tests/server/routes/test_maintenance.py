@@ -19,7 +19,7 @@ from crucible.control.db import schema as t
 from crucible.control.jobs.views import iso
 from crucible.control.upkeep import restore_hold
 from crucible.core.ids import Prefix
-from crucible.core.people import OWNER
+from crucible.core.people.identity import OWNER
 from crucible.server.api import build_api
 
 DAY = 86400.0

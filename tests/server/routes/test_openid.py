@@ -15,8 +15,8 @@ from tests.authorisation.town import Town, found_town
 from tests.control.world import Rig, give_back, make_rig, service
 from tests.openid_provider import ADA, EVE
 
-from crucible.core.openid import challenge_of
-from crucible.core.people import OWNER
+from crucible.core.people.identity import OWNER
+from crucible.core.people.openid import challenge_of
 from crucible.server.api import build_api
 from crucible.server.security import rate_limits
 from crucible.server.security.rate_limits import Rate

@@ -15,7 +15,7 @@ from crucible.control.control_plane import Control
 from crucible.control.db.timed import TimedDb
 from crucible.core.errors import Trouble
 from crucible.core.hooks import ENDS, HookFormat, Reply
-from crucible.core.people import OWNER
+from crucible.core.people.identity import OWNER
 from crucible.core.signing import signing_secret
 from crucible.server.api import build_api
 from crucible.server.http import meters

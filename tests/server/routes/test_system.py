@@ -13,8 +13,8 @@ from tests.server.app import App
 from tests.server.security.test_auth import OPEN
 
 from crucible.control.upkeep import restore_hold
-from crucible.core.jobfile import JobFile
-from crucible.core.spec import JobSpec
+from crucible.core.job.job_file import JobFile
+from crucible.core.job.spec import JobSpec
 
 
 async def test_health(client: httpx2.AsyncClient) -> None:

@@ -15,7 +15,7 @@ from tests.server.promised import document
 
 from crucible.control.db import schema as t
 from crucible.control.jobs.views import iso
-from crucible.core.people import OWNER
+from crucible.core.people.identity import OWNER
 from crucible.core.views.training import RecordView
 from crucible.server.routes.orchestrate import task_view
 from crucible.wire.archive import unpack

@@ -16,7 +16,7 @@ from tests.server.streams.test_sockets import note, watchers
 
 from crucible.control.db import schema as t
 from crucible.control.telemetry.feed import Hint
-from crucible.core.people import OWNER, Identity, Permission, Role, Via
+from crucible.core.people.identity import OWNER, Identity, Permission, Role, Via
 from crucible.core.views.records import EventPage
 from crucible.server.streams.broadcast import EVENT_PAGE, Broadcast
 from crucible.server.streams.coalesce import Gathering

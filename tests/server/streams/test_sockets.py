@@ -19,7 +19,7 @@ from crucible.control.reconcile.unit_of_work import Unit
 from crucible.control.telemetry import points
 from crucible.core.errors import Unreachable
 from crucible.core.lifecycle import Event, Step
-from crucible.core.people import OWNER, Identity
+from crucible.core.people.identity import OWNER, Identity
 from crucible.core.views.records import LogPage, MetricsView
 from crucible.server.streams import broadcast, follow
 from crucible.wire.messages import Kind

@@ -14,7 +14,7 @@ from crucible.analysis.knowledge.architectures import Architecture, architecture
 from crucible.analysis.machine import Exhausted
 from crucible.analysis.tensors import tensor
 from crucible.analysis.values import UNKNOWN, Function, Instance, Tensor, Thing, Value, settled, whole
-from crucible.core.profile import Confidence, Precision
+from crucible.core.routing.profile import Confidence, Precision
 
 FORWARD_ONLY = 0.1
 """What a forward pass alone holds at once, as a share of what training keeps."""

@@ -8,7 +8,7 @@ from crucible.analysis.conclusions.seen import Seen
 from crucible.analysis.facts import Call
 from crucible.analysis.knowledge.datasets import dataset as known_dataset
 from crucible.analysis.values import Tensor, Thing, Value, Where, settled, whole
-from crucible.core.profile import Conclusion, Confidence, Dataset
+from crucible.core.routing.profile import Conclusion, Confidence, Dataset
 
 _HUBS = ("datasets.load_dataset", "tensorflow_datasets.load", "tensorflow_datasets.builder")
 _NAMED = ("torchvision.datasets.", "torchaudio.datasets.", "torchtext.datasets.", "torch_geometric.datasets.")

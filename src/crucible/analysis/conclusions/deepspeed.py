@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from crucible.analysis.conclusions.seen import Seen
 from crucible.analysis.conclusions.training import STATES, trainer_arguments
 from crucible.analysis.values import NOWHERE, Value, Where, settled, whole
-from crucible.core.profile import Conclusion, Confidence, Distribution, Memory, Precision, Profile
+from crucible.core.routing.profile import Conclusion, Confidence, Distribution, Memory, Precision, Profile
 
 MOST = 1_000_000
 """Characters of a file of settings."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from crucible.analysis.conclusions.seen import Seen
 from crucible.analysis.facts import Call
 from crucible.analysis.values import Value, Where, settled
-from crucible.core.profile import Conclusion, Confidence, Distribution, GpuNeed
+from crucible.core.routing.profile import Conclusion, Confidence, Distribution, GpuNeed
 
 _KINDS: tuple[tuple[Distribution, tuple[str, ...]], ...] = (
     (Distribution.DEEPSPEED, ("deepspeed.initialize", "deepspeed.init_distributed", "deepspeed.add_config_arguments")),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from crucible.analysis.conclusions.seen import Seen
 from crucible.analysis.knowledge.frameworks import FRAMEWORKS, of_module
 from crucible.analysis.values import Value, Where
-from crucible.core.profile import Conclusion, Confidence
+from crucible.core.routing.profile import Conclusion, Confidence
 
 
 def frameworks(seen: Seen) -> Conclusion[tuple[str, ...]]:

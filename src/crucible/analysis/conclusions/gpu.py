@@ -37,7 +37,7 @@ from crucible.analysis.iteration import items_of
 from crucible.analysis.knowledge.frameworks import ONLY_GPU, PLAIN
 from crucible.analysis.library.standard import ASKS, JAX_DEVICE
 from crucible.analysis.values import Either, Instance, Thing, Value
-from crucible.core.profile import Conclusion, Confidence, GpuNeed
+from crucible.core.routing.profile import Conclusion, Confidence, GpuNeed
 
 _FLAG = re.compile(
     r"(^|_)(cuda|gpu|gpus|gpu_id|device|devices|accel|accelerator)($|_)|^(no|use|disable|enable)_?(cuda|gpu|accel)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from crucible.analysis.conclusions.held import Held, batch_bytes, held
 from crucible.analysis.conclusions.seen import Seen
 from crucible.analysis.values import Where, settled, whole
-from crucible.core.profile import Conclusion, Confidence, GpuNeed, HostMemory, Memory, Precision, Profile
+from crucible.core.routing.profile import Conclusion, Confidence, GpuNeed, HostMemory, Memory, Precision, Profile
 from crucible.core.routing.roofline import CORES
 
 INTERPRETER = 0.1e9

@@ -12,7 +12,7 @@ from crucible.analysis.conclusions.training import trainer_arguments
 from crucible.analysis.facts import Call, Loop, Situation
 from crucible.analysis.iteration import length_of
 from crucible.analysis.values import Tensor, Thing, Where, settled, whole
-from crucible.core.profile import Conclusion, Confidence, Dataset
+from crucible.core.routing.profile import Conclusion, Confidence, Dataset
 
 EPOCH_NAMES = (
     "num_train_epochs",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from crucible.analysis.conclusions.activations import FORWARD_ONLY, Work
 from crucible.analysis.conclusions.seen import Seen
-from crucible.core.profile import Conclusion, Confidence, Distribution, GpuNeed, Memory, Precision, Profile
+from crucible.core.routing.profile import Conclusion, Confidence, Distribution, GpuNeed, Memory, Precision, Profile
 
 CONTEXT = 0.5e9
 """What a GPU's driver and the libraries take before the first tensor."""

@@ -15,7 +15,7 @@ from crucible.analysis.knowledge.pretrained import pretrained, size_in_name
 from crucible.analysis.library.torch_layers import MODULES, parameters_of
 from crucible.analysis.library.torch_models import MODEL, classes_of, shape_of
 from crucible.analysis.values import Either, Instance, Thing, Value, Where, is_network, settled, whole, worded
-from crucible.core.profile import Conclusion, Confidence
+from crucible.core.routing.profile import Conclusion, Confidence
 
 _FRAMEWORK = ("torch.", "keras.", "transformers.", "tensorflow.", "jax.", "builtins.", "numpy.", "argparse.", "flax.")
 MOST = 50

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from crucible.analysis.conclusions.activations import Work
 from crucible.analysis.conclusions.seen import Seen
-from crucible.core.gpus import gpu
-from crucible.core.profile import Conclusion, Confidence, GpuNeed, Memory, Precision, Profile
+from crucible.core.compute.gpus import gpu
+from crucible.core.routing.profile import Conclusion, Confidence, GpuNeed, Memory, Precision, Profile
 from crucible.core.routing.roofline import CORES, Roof, load, processors, roof
 
 _ORDER = [Confidence.LOW, Confidence.MEDIUM, Confidence.HIGH]

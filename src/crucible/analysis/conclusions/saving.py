@@ -8,7 +8,7 @@ from crucible.analysis.conclusions.seen import Seen
 from crucible.analysis.conclusions.training import trainer_arguments, trains
 from crucible.analysis.facts import Call
 from crucible.analysis.values import Thing, settled
-from crucible.core.profile import Conclusion, Confidence
+from crucible.core.routing.profile import Conclusion, Confidence
 
 _SAVES = frozenset(
     {

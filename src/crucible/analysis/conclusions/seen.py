@@ -12,7 +12,7 @@ from typing import TypeVar
 from crucible.analysis.facts import Assigned, Call, Facts
 from crucible.analysis.machine import Machine
 from crucible.analysis.values import NOWHERE, Instance, Thing, Value, Where, settled
-from crucible.core.profile import Conclusion, Confidence, Evidence
+from crucible.core.routing.profile import Conclusion, Confidence, Evidence
 
 T = TypeVar("T")
 SHOWN = 3

@@ -7,7 +7,7 @@ import ast
 from crucible.analysis.conclusions.seen import Seen
 from crucible.analysis.facts import Call
 from crucible.analysis.values import settled
-from crucible.core.profile import Conclusion, Confidence, Entrypoint
+from crucible.core.routing.profile import Conclusion, Confidence, Entrypoint
 
 _NETWORK_ROOTS = (
     "requests.",

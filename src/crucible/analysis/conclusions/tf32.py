@@ -8,7 +8,7 @@ from __future__ import annotations
 from crucible.analysis.conclusions.activations import Work
 from crucible.analysis.conclusions.seen import Seen
 from crucible.analysis.values import Where, settled
-from crucible.core.profile import Conclusion, Confidence, GpuNeed, Precision, Profile
+from crucible.core.routing.profile import Conclusion, Confidence, GpuNeed, Precision, Profile
 
 _CONVOLUTIONS = ("torch.backends.cudnn.allow_tf32 =", "torch.backends.cudnn.conv.fp32_precision =")
 _MATRICES = ("torch.backends.cuda.matmul.allow_tf32 =", "torch.backends.cuda.matmul.fp32_precision =")

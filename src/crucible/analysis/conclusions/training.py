@@ -10,7 +10,7 @@ from crucible.analysis.facts import Call
 from crucible.analysis.knowledge.frameworks import GRADIENTS, of_module
 from crucible.analysis.library.torch_models import MODEL
 from crucible.analysis.values import Either, Name, Tensor, Thing, Value, Where, settled, whole
-from crucible.core.profile import Conclusion, Confidence, Precision
+from crucible.core.routing.profile import Conclusion, Confidence, Precision
 
 STATES: dict[str, float] = {
     "adam": 8, "adamw": 8, "nadam": 8, "radam": 8, "adamax": 8, "adadelta": 8, "fusedadam": 8, "lamb": 8,

@@ -25,7 +25,7 @@ from crucible.analysis.process.protocol import (
     send,
 )
 from crucible.analysis.sources import Sources
-from crucible.core.profile import Conclusion, Entrypoint, Profile
+from crucible.core.routing.profile import Conclusion, Entrypoint, Profile
 
 DEFAULT_LIMITS = Limits()
 MAX_CONCURRENT = 4

@@ -15,7 +15,7 @@ from pydantic import ConfigDict, TypeAdapter
 
 from crucible.analysis.conclusions.runtime import Reference
 from crucible.analysis.sources import Sources
-from crucible.core.profile import Profile
+from crucible.core.routing.profile import Profile
 
 STARTED = b"s"
 """The first byte a child sends. A request without it reached no child and may be sent to another one."""

@@ -30,10 +30,10 @@ from crucible.backends.local.ending import end_machine
 from crucible.backends.local.folder import Launched, MachineFolder, Tags, write_doc
 from crucible.backends.local.host import last_words, start_host
 from crucible.backends.settings import BackendSettings
+from crucible.core.compute.offers import Offer
+from crucible.core.compute.resources import Resources
+from crucible.core.compute.scheduling import why_never
 from crucible.core.errors import BadInput
-from crucible.core.offers import Offer
-from crucible.core.resources import Resources
-from crucible.core.scheduling import why_never
 from crucible.wire.bootstrap import Bootstrap
 from crucible.wire.paths import UnsafePath, safe_name
 from crucible.wire.process import Process

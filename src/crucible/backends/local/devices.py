@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
-from crucible.core.resources import Capacity
+from crucible.core.compute.resources import Capacity
 
 
 class DeviceKind(enum.StrEnum):

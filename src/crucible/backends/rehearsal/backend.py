@@ -32,9 +32,9 @@ from crucible.backends.rehearsal.connection import CallFailed, Connection, Error
 from crucible.backends.rehearsal.instances import MACHINE_TAG, Instance, observe, parse
 from crucible.backends.rehearsal.offers import documents, make_offers
 from crucible.backends.settings import BackendSettings
+from crucible.core.compute.offers import Market, Offer
+from crucible.core.compute.resources import Resources
 from crucible.core.errors import BadInput, Unreachable
-from crucible.core.offers import Market, Offer
-from crucible.core.resources import Resources
 from crucible.wire.bootstrap import Bootstrap
 
 ACTION = "create_instance"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from crucible.backends.base import MachineRef, Observation, Seen
-from crucible.core.pricing import Segment
+from crucible.core.compute.pricing import Segment
 
 MACHINE_TAG = "crucible-machine"
 RECLAIMED = "spot_reclaim"

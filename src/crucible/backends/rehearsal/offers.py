@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 
 from crucible.backends.rehearsal.connection import Json
-from crucible.core.offers import Availability, Billing, Market, Offer
-from crucible.core.resources import Capacity, Resources
-from crucible.core.scheduling import why_never
+from crucible.core.compute.offers import Availability, Billing, Market, Offer
+from crucible.core.compute.resources import Capacity, Resources
+from crucible.core.compute.scheduling import why_never
 
 SCARCE = 2
 """With so few left a launch may well be refused."""

@@ -10,7 +10,7 @@ from typing import Any
 from crucible.catalog.refresh.asking import Fetcher, bad_answer
 from crucible.catalog.refresh.quotes import Quotes, amount_of
 from crucible.catalog.rows import Row
-from crucible.core.resources import GiB
+from crucible.core.compute.resources import GiB
 from crucible.core.secret import Secret
 
 URL = "https://cloudbilling.googleapis.com/v1/services/6F81-5844-456A/skus"

@@ -9,8 +9,8 @@ from dataclasses import replace
 from crucible.catalog.refresh.asking import Fetcher, bad_answer
 from crucible.catalog.refresh.quotes import Quotes, amount_of
 from crucible.catalog.rows import Row
-from crucible.core.gpus import Gpu, gpus_named, is_gpu
-from crucible.core.resources import GiB
+from crucible.core.compute.gpus import Gpu, gpus_named, is_gpu
+from crucible.core.compute.resources import GiB
 from crucible.core.secret import Secret
 
 URL = "https://cloud.lambda.ai/api/v1/instance-types"

@@ -10,7 +10,7 @@ from datetime import date
 from crucible.catalog.findings import Finding, Rule
 from crucible.catalog.refresh.asking import bad_answer
 from crucible.catalog.rows import Row
-from crucible.core.pricing import MICROS
+from crucible.core.compute.pricing import MICROS
 
 ENOUGH = 0.5
 """The part of what is known of a region that an answer has to have; with less it was cut off, or is another thing."""

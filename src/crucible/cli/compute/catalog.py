@@ -14,10 +14,10 @@ from crucible.cli.output.output import Listing
 from crucible.cli.session import Session
 from crucible.client.api import Api
 from crucible.client.api.deployment import PAGE
+from crucible.core.compute.gpus import GPUS, Dtype, Gpu
+from crucible.core.compute.offer_filter import OfferFilter
+from crucible.core.compute.resources import format_duration, format_memory
 from crucible.core.errors import BadInput
-from crucible.core.gpus import GPUS, Dtype, Gpu
-from crucible.core.offerfilter import OfferFilter
-from crucible.core.resources import format_duration, format_memory
 from crucible.core.views.catalog import GpuPage, GpuView, PricePage, PriceView, TypeView
 
 Texts = list[str] | None

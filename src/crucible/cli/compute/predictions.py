@@ -9,7 +9,7 @@ import typer
 from crucible.cli.output.output import Listing
 from crucible.cli.session import Session
 from crucible.client.sdk.predictions import newest_predictions
-from crucible.core.resources import format_duration
+from crucible.core.compute.resources import format_duration
 from crucible.core.views.plans import AccuracyView
 from crucible.core.views.predictions import PredictionView
 

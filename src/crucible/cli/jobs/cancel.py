@@ -13,9 +13,9 @@ from crucible.cli.options.arguments import Yes
 from crucible.cli.session import Session
 from crucible.client.api import Api
 from crucible.client.sdk.job_lookup import find_job
+from crucible.core.compute.resources import format_duration, parse_duration
 from crucible.core.errors import BadInput, TimedOut
-from crucible.core.jobfilter import JobFilter
-from crucible.core.resources import format_duration, parse_duration
+from crucible.core.job.job_filter import JobFilter
 from crucible.core.views.jobs import JobView
 
 GRACE_SECONDS = 10.0

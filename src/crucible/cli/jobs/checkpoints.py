@@ -15,8 +15,8 @@ from crucible.cli.session import Session
 from crucible.client.api import Api
 from crucible.client.sdk.downloads import as_file, download_checkpoint, refuse_to_overwrite
 from crucible.client.sdk.job_lookup import find_job
+from crucible.core.compute.resources import format_memory
 from crucible.core.errors import BadInput
-from crucible.core.resources import format_memory
 from crucible.core.views.jobs import CheckpointView, JobView
 
 

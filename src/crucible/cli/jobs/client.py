@@ -15,9 +15,9 @@ from crucible.cli.session import Session
 from crucible.client.compat.training import TrainingClient, TrainingJobRequest
 from crucible.client.model_plugins import read_config
 from crucible.client.sdk.blocking import SyncMLPlatform
+from crucible.core.compute.resources import parse_duration
 from crucible.core.errors import BadInput, UnknownName
-from crucible.core.people import DEFAULT_PROJECT
-from crucible.core.resources import parse_duration
+from crucible.core.people.identity import DEFAULT_PROJECT
 from crucible.core.views.training import TaskView
 
 DEMO = """\

@@ -11,7 +11,7 @@ from crucible.cli.options.arguments import Jobs
 from crucible.cli.output.format import amount_words, money_words, name_words
 from crucible.cli.session import Session
 from crucible.client.sdk.job_lookup import find_job
-from crucible.core.resources import format_duration
+from crucible.core.compute.resources import format_duration
 from crucible.core.views.comparisons import ComparedView, ComparisonView, LineView
 
 DIFFERS, WINS = "≠", " *"

@@ -12,7 +12,7 @@ from crucible.cli.session import Session
 from crucible.client.sdk.downloads import Present, choose, present, refuse_to_overwrite
 from crucible.client.sdk.downloads import download as fetch
 from crucible.client.sdk.job_lookup import find_job
-from crucible.core.resources import format_memory
+from crucible.core.compute.resources import format_memory
 from crucible.core.views.records import ArtifactView
 
 

@@ -12,7 +12,7 @@ from crucible.cli.session import Session
 from crucible.client.api import Api
 from crucible.client.sdk.job_lookup import find_job
 from crucible.core.errors import BadInput
-from crucible.core.states import JobState
+from crucible.core.job.states import JobState
 from crucible.core.views.jobs import JobView
 from crucible.wire.sessions import BEGIN_SECONDS
 

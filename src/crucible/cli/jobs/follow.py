@@ -12,8 +12,8 @@ from crucible.cli.output.format import end_words, health_words, money_words, pla
 from crucible.cli.output.output import Output
 from crucible.cli.output.screens import Screen, open_screen
 from crucible.client.api import Api
+from crucible.core.compute.resources import format_memory
 from crucible.core.errors import CrucibleError
-from crucible.core.resources import format_memory
 from crucible.core.views.frames import Cursors, HealthFrame, JobFrame, LogFrame, ProgressFrame
 from crucible.core.views.jobs import HealthView, JobView
 

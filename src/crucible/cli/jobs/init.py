@@ -59,7 +59,7 @@ def init(
     """Write an example job file."""
     session = Session.of(ctx)
     if schema:
-        from crucible.core.jobfile import JobFile
+        from crucible.core.job.job_file import JobFile
 
         session.out.json(JobFile.model_json_schema())
         return

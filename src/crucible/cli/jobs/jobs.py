@@ -30,7 +30,7 @@ from crucible.cli.output.format import (
 from crucible.cli.output.output import Output
 from crucible.cli.session import Session
 from crucible.client.sdk.job_lookup import PAGE, find_job, walk
-from crucible.core.resources import format_duration
+from crucible.core.compute.resources import format_duration
 from crucible.core.views.jobs import JobView
 
 _COMMAND = 60

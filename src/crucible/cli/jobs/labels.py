@@ -11,7 +11,7 @@ from crucible.cli.output.output import Listing
 from crucible.cli.session import Session
 from crucible.client.sdk.job_lookup import find_job
 from crucible.core.errors import BadInput
-from crucible.core.tags import parse_tags
+from crucible.core.job.tags import parse_tags
 from crucible.core.views.jobs import JobView, NoteView
 
 

@@ -10,7 +10,7 @@ from crucible.cli.output.split_lines import MARK, Piece
 from crucible.cli.session import Session
 from crucible.client.api import Api
 from crucible.client.sdk.job_lookup import find_job
-from crucible.core.views.found import HitView
+from crucible.core.views.search import HitView
 
 PAGE = 1000
 

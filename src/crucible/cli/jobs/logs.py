@@ -19,8 +19,8 @@ from crucible.cli.output.split_lines import MARK, Piece, Splitter
 from crucible.cli.session import Session
 from crucible.client.api import Api
 from crucible.client.sdk.job_lookup import find_job
+from crucible.core.compute.resources import parse_duration
 from crucible.core.errors import BadInput
-from crucible.core.resources import parse_duration
 from crucible.core.views.frames import Cursors, JobFrame, LogFrame
 from crucible.core.views.jobs import JobView
 

@@ -30,8 +30,8 @@ from crucible.client.request.planning import followed, nothing_to_decide, plan_r
 from crucible.client.request.pythons import Surroundings
 from crucible.client.request.submission import any_simulated, submit
 from crucible.core.errors import BadInput
-from crucible.core.planrequest import Goal
-from crucible.core.spec import Source, SourceKind
+from crucible.core.job.spec import Source, SourceKind
+from crucible.core.routing.plan_request import Goal
 
 _SOUNDS_SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|(API|ACCESS|PRIVATE)_?KEY", re.IGNORECASE)
 PAYLOADS = ("target", "code", "shell", "template")

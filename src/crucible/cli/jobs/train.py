@@ -13,7 +13,7 @@ from crucible.cli.output.results import show_result
 from crucible.cli.session import Session
 from crucible.client.request.model_jobs import METHODS
 from crucible.core.errors import BadInput
-from crucible.core.spec import Kind
+from crucible.core.job.spec import Kind
 
 _MODEL = ("model", "plugin", "config")
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from pydantic import ValidationError
 
+from crucible.core.compute.resources import parse_duration
 from crucible.core.errors import BadInput
-from crucible.core.resources import parse_duration
 
 if TYPE_CHECKING:
-    from crucible.core.jobfilter import JobFilter
+    from crucible.core.job.job_filter import JobFilter
 
 Texts = list[str] | None
 
@@ -34,7 +34,7 @@ _NOT_GIVEN: tuple[object, ...] = (None, False, [], ())
 
 def read_filter(given: dict[str, Any], now: datetime | None = None) -> JobFilter:
     """From a command's options by their names, `since` and `until` among them. Raises BadInput, UnknownName."""
-    from crucible.core.jobfilter import JobFilter  # `status` shares this module with `jobs`, and filters nothing
+    from crucible.core.job.job_filter import JobFilter  # `status` shares this module with `jobs`, and filters nothing
 
     present = now or datetime.now(UTC)
     said: dict[str, Any] = {name: given[name] for name in _FIELDS if given.get(name) not in _NOT_GIVEN}

@@ -29,8 +29,8 @@ from crucible.client.request.job_request import (
     variables,
 )
 from crucible.client.request.parse import read_objective
-from crucible.core.offers import Market
-from crucible.core.resources import parse_duration
+from crucible.core.compute.offers import Market
+from crucible.core.compute.resources import parse_duration
 
 HOURS = by(lambda text: parse_duration(text) / 3600)
 OBJECTIVE = by(read_objective)

@@ -8,7 +8,7 @@ import typer
 
 from crucible.cli.session import Session
 from crucible.client.api import Api
-from crucible.core.people import DEFAULT_PROJECT
+from crucible.core.people.identity import DEFAULT_PROJECT
 
 Project = Annotated[
     str | None, typer.Option("--project", metavar="PROJECT", help="Whose it is; your only project unless given.")

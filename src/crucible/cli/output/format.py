@@ -9,12 +9,12 @@ from datetime import UTC, datetime
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from crucible.core.kinds import PYTHON
-from crucible.core.resources import format_duration, format_memory
+from crucible.core.compute.resources import format_duration, format_memory
+from crucible.core.job.kinds import PYTHON
 from crucible.core.views.jobs import BriefJobView, CostView, EnvironmentView, HealthView, JobView, ProgressView
 
 if TYPE_CHECKING:
-    from crucible.core.spec import EnvironmentSpec
+    from crucible.core.job.spec import EnvironmentSpec
 
 
 def progress_words(progress: ProgressView | None) -> str:

@@ -7,7 +7,7 @@ import json
 from crucible.cli.output.output import Output
 from crucible.cli.session import Session
 from crucible.client.api import Api
-from crucible.core.spec import Kind
+from crucible.core.job.spec import Kind
 from crucible.core.views.jobs import JobView, ResultView
 
 

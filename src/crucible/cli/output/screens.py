@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from crucible.cli.output.format import lasted, money_words, progress_words
 from crucible.cli.output.output import Output
 from crucible.cli.output.split_lines import Piece, Splitter
-from crucible.core.resources import format_duration
+from crucible.core.compute.resources import format_duration
 from crucible.core.views.jobs import JobView, ProgressView
 
 if TYPE_CHECKING:

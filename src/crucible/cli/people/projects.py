@@ -11,7 +11,7 @@ from crucible.cli.output.format import ago_words
 from crucible.cli.output.output import Listing
 from crucible.cli.session import Session
 from crucible.core.errors import UnknownName
-from crucible.core.people import Role
+from crucible.core.people.identity import Role
 from crucible.core.views.people import MemberView, ProjectView
 
 Project = Annotated[str, typer.Argument(metavar="PROJECT", help="The project's name.")]

@@ -13,7 +13,7 @@ from crucible.cli.output.format import ago_words
 from crucible.cli.output.output import Listing
 from crucible.cli.session import Session
 from crucible.core.errors import BadInput
-from crucible.core.projectsecrets import LONGEST_SECRET, checked_secret_name, checked_secret_value
+from crucible.core.people.project_secrets import LONGEST_SECRET, checked_secret_name, checked_secret_value
 from crucible.core.views.people import SecretView
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The secret's name, such as HF_TOKEN.")]

@@ -12,7 +12,7 @@ from crucible.cli.output.output import Listing
 from crucible.cli.session import Session
 from crucible.client.sdk.job_lookup import find_job
 from crucible.core.errors import UnknownName
-from crucible.core.people import Permission
+from crucible.core.people.identity import Permission
 from crucible.core.views.people import TokenView
 
 

@@ -10,8 +10,8 @@ import typer
 from crucible.cli.options.arguments import Yes
 from crucible.cli.server.embedded import refuse_named
 from crucible.cli.session import Session
+from crucible.core.compute.resources import format_memory
 from crucible.core.errors import BadInput, Conflict
-from crucible.core.resources import format_memory
 
 CONFIRM = "crucible db confirm"
 

@@ -9,8 +9,8 @@ import typer
 
 from crucible.cli.options.arguments import Yes
 from crucible.cli.session import Session
+from crucible.core.compute.resources import format_memory, parse_duration
 from crucible.core.errors import BadInput
-from crucible.core.resources import format_memory, parse_duration
 from crucible.core.views.server import PruneView
 
 _SHOWN = 20

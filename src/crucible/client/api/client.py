@@ -14,15 +14,15 @@ from crucible.client.api.people import Hooks, People, Secrets, without_none
 from crucible.client.api.resource import Resource, path_of
 from crucible.client.transport.http import Endpoint, Query, Transport
 from crucible.core.errors import CrucibleError
-from crucible.core.jobfilter import JobFilter
-from crucible.core.planrequest import PlanRequest
-from crucible.core.spec import JobSpec
+from crucible.core.job.job_filter import JobFilter
+from crucible.core.job.spec import JobSpec
+from crucible.core.routing.plan_request import PlanRequest
 from crucible.core.views.comparisons import ComparisonView
-from crucible.core.views.found import HitPage
 from crucible.core.views.jobs import CheckpointView, HealthView, JobPage, JobView
 from crucible.core.views.plans import PlanView
 from crucible.core.views.predictions import PredictionPage
 from crucible.core.views.records import ArtifactView, EventView, LogPage, MetricsView
+from crucible.core.views.search import HitPage
 from crucible.core.views.server import ServerView
 from crucible.wire.http import Response
 

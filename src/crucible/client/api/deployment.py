@@ -9,8 +9,8 @@ from pydantic import TypeAdapter
 
 from crucible.client.api import routes
 from crucible.client.api.resource import Resource
-from crucible.core.models import Order
-from crucible.core.offerfilter import OfferFilter
+from crucible.core.compute.offer_filter import OfferFilter
+from crucible.core.job.models import Order
 from crucible.core.views.catalog import (
     GpuView,
     PriceAuditView,
@@ -21,7 +21,7 @@ from crucible.core.views.catalog import (
     TypeView,
 )
 from crucible.core.views.jobs import JobView
-from crucible.core.views.places import BackendPage, BackendView, MachineView, OrphanView
+from crucible.core.views.machines import BackendPage, BackendView, MachineView, OrphanView
 from crucible.core.views.server import BackupView, ConfirmedView, ModelView, PruneView
 from crucible.core.views.training import TaskView
 

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 
 from crucible.client.api import routes
 from crucible.client.api.resource import Resource
-from crucible.core.jobfilter import JobFilter
-from crucible.core.spec import JobSpec
-from crucible.core.views.found import CancelledPage, SubmittedPage
+from crucible.core.job.job_filter import JobFilter
+from crucible.core.job.spec import JobSpec
 from crucible.core.views.jobs import JobView, NoteView
+from crucible.core.views.search import CancelledPage, SubmittedPage
 
 
 class Labels(Resource):

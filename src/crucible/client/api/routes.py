@@ -18,9 +18,9 @@ from crucible.core.views.catalog import (
     TypeView,
 )
 from crucible.core.views.comparisons import ComparisonView
-from crucible.core.views.found import CancelledPage, HitPage, NotePage, SubmittedPage, TagPage
 from crucible.core.views.hooks import DeliveryPage, DeliveryView, HookPage, HookView
 from crucible.core.views.jobs import CheckpointPage, CheckpointView, HealthView, JobPage, JobView, NoteView
+from crucible.core.views.machines import BackendPage, MachinePage, OrphanPage
 from crucible.core.views.people import (
     DeedPage,
     LinkView,
@@ -39,10 +39,10 @@ from crucible.core.views.people import (
     UserView,
     WaysView,
 )
-from crucible.core.views.places import BackendPage, MachinePage, OrphanPage
 from crucible.core.views.plans import PlanView
 from crucible.core.views.predictions import PredictionPage
 from crucible.core.views.records import ArtifactPage, EventPage, MetricsView
+from crucible.core.views.search import CancelledPage, HitPage, NotePage, SubmittedPage, TagPage
 from crucible.core.views.server import BackupView, ConfirmedView, ModelPage, ModelView, PruneView, ServerView
 from crucible.core.views.training import TaskView
 

@@ -14,7 +14,7 @@ from crucible.client.sdk.blocking import SyncJob, SyncMLPlatform
 from crucible.client.sdk.results import result_of
 from crucible.client.sdk.status import JobStatus
 from crucible.core.errors import BadInput, NotFound
-from crucible.core.spec import EnvironmentSpec, JobSpec
+from crucible.core.job.spec import EnvironmentSpec, JobSpec
 from crucible.core.views.jobs import JobView
 
 

@@ -20,10 +20,10 @@ from crucible.client.request.ranking import rank_backends
 from crucible.client.request.requirements import Requirements
 from crucible.client.sdk.backend_views import OfferView
 from crucible.client.sdk.platform import Job, MLPlatform
+from crucible.core.compute.offers import Availability, Market
 from crucible.core.errors import BadInput
-from crucible.core.offers import Availability, Market
-from crucible.core.planrequest import Goal
-from crucible.core.profile import Confidence
+from crucible.core.routing.plan_request import Goal
+from crucible.core.routing.profile import Confidence
 
 JobHandle = Job
 

@@ -13,8 +13,8 @@ from crucible.client.compat.types import (
 )
 from crucible.client.sdk.backend_views import PlannedView
 from crucible.client.sdk.platform import MLPlatform
+from crucible.core.compute.offers import Availability
 from crucible.core.errors import BadInput
-from crucible.core.offers import Availability
 from crucible.core.views.profiles import ProfileView
 
 

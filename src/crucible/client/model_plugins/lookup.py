@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from crucible.core import models
+from crucible.core.job import models
 from crucible.wire.asking import NoAnswer
 from crucible.wire.plugins import DESCRIBE_SECONDS, NotOffered, Plugin, describe_all, describe_one
 

@@ -10,7 +10,7 @@ from typing import Any
 from crucible.client.payload.suggestions import nearest_file
 from crucible.client.request.pythons import Surroundings
 from crucible.core.errors import BadInput
-from crucible.core.spec import EnvironmentSpec, Source
+from crucible.core.job.spec import EnvironmentSpec, Source
 from crucible.wire.archive import Entry
 from crucible.wire.limits import DEFAULT_LIMIT
 

@@ -7,7 +7,7 @@ from crucible.client.payload.files import decode_code, gather, included, syntax_
 from crucible.client.request.declarations import Code
 from crucible.client.request.pythons import choose_python
 from crucible.core.errors import BadInput
-from crucible.core.spec import PYTHON, Source, SourceKind
+from crucible.core.job.spec import PYTHON, Source, SourceKind
 from crucible.wire.archive import Entry
 
 NAME = "main.py"

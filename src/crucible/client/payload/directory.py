@@ -12,7 +12,7 @@ from crucible.client.payload.suggestions import nearest_file
 from crucible.client.request.declarations import Code
 from crucible.client.request.pythons import choose_python
 from crucible.core.errors import BadInput
-from crucible.core.spec import PYTHON, Source, SourceKind
+from crucible.core.job.spec import PYTHON, Source, SourceKind
 from crucible.wire.paths import UnsafePath, safe_join
 
 ENTRIES = ("main.py", "train.py", "__main__.py")

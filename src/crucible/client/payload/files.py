@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from crucible.client.payload.base import missing
+from crucible.core.compute.resources import format_memory
 from crucible.core.errors import BadInput
-from crucible.core.resources import format_memory
 from crucible.wire.archive import Entry
 from crucible.wire.bundle import IGNORE_FILE, BundleTooLarge, collect
 from crucible.wire.limits import DEFAULT_LIMIT

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from crucible.client.payload.base import CodeSource, Payload
 from crucible.client.payload.directory import from_root
+from crucible.core.compute.resources import format_memory
 from crucible.core.errors import BadInput, TimedOut, Unreachable
-from crucible.core.resources import format_memory
-from crucible.core.spec import Source, SourceKind
+from crucible.core.job.spec import Source, SourceKind
 from crucible.wire.limits import DEFAULT_LIMIT
 
 CLONE_SECONDS = 300.0

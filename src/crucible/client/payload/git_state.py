@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from crucible.core.spec import MAX_DIFF, Source, SourceKind
+from crucible.core.job.spec import MAX_DIFF, Source, SourceKind
 
 GIT_SECONDS = 30.0
 

@@ -20,7 +20,7 @@ from crucible.client.payload.imports import local_imports
 from crucible.client.request.declarations import Code
 from crucible.client.request.pythons import choose_python
 from crucible.core.errors import BadInput
-from crucible.core.spec import PYTHON, SourceKind
+from crucible.core.job.spec import PYTHON, SourceKind
 from crucible.wire.archive import Entry
 
 _SHELLS = frozenset({"bash", "sh", "system", "sx", "!"})

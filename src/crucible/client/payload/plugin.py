@@ -13,8 +13,8 @@ from crucible.client.payload.git_state import GitState, git_state, listed_files
 from crucible.client.request.declarations import Code
 from crucible.client.request.pythons import Choice, choose_python
 from crucible.core.errors import BadInput
-from crucible.core.models import Order, no_method, not_offered
-from crucible.core.spec import EnvironmentSpec, Source, SourceKind
+from crucible.core.job.models import Order, no_method, not_offered
+from crucible.core.job.spec import EnvironmentSpec, Source, SourceKind
 from crucible.wire.plugins import Plugin
 
 GROUP = "crucible.models"

@@ -8,7 +8,7 @@ from crucible.client.payload.git_state import git_state, listed_files
 from crucible.client.request.declarations import Code
 from crucible.client.request.pythons import choose_python
 from crucible.core.errors import BadInput
-from crucible.core.spec import Source, SourceKind
+from crucible.core.job.spec import Source, SourceKind
 from crucible.wire.archive import Entry
 
 SHELL = "/bin/sh"

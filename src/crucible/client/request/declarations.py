@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crucible.core.errors import BadInput
-from crucible.core.spec import EnvironmentSpec
+from crucible.core.job.spec import EnvironmentSpec
 from crucible.wire.paths import is_inside
 
 _BLOCK = re.compile(r"(?m)^# /// (?P<type>[a-zA-Z0-9-]+)$\s(?P<content>(^#(| .*)$\s)+)^# ///$")

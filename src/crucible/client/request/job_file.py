@@ -29,8 +29,8 @@ from crucible.client.request.job_request import (
 )
 from crucible.client.request.pythons import Surroundings, located
 from crucible.core.errors import BadInput
-from crucible.core.jobfile import PAYLOADS, WHAT_TO_RUN, JobFile, JobModel, as_text
-from crucible.core.spec import Kind
+from crucible.core.job.job_file import PAYLOADS, WHAT_TO_RUN, JobFile, JobModel, as_text
+from crucible.core.job.spec import Kind
 
 if TYPE_CHECKING:
     import yaml

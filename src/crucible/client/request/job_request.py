@@ -22,12 +22,12 @@ from crucible.client.request.parse import (
     read_variables,
 )
 from crucible.client.request.pythons import Surroundings
+from crucible.core.compute.resources import format_duration, format_memory, parse_duration, parse_memory
+from crucible.core.compute.tiers import get_tier
 from crucible.core.errors import BadInput
-from crucible.core.planrequest import Goal
-from crucible.core.resources import format_duration, format_memory, parse_duration, parse_memory
-from crucible.core.spec import DataInput, JobSpec
-from crucible.core.tags import parse_tags
-from crucible.core.tiers import get_tier
+from crucible.core.job.spec import DataInput, JobSpec
+from crucible.core.job.tags import parse_tags
+from crucible.core.routing.plan_request import Goal
 
 Fields = dict[str, object]
 """A partial JobSpec: its own fields, as far as they were given."""

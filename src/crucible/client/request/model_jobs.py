@@ -12,8 +12,8 @@ from crucible.client.payload.base import CodeSource, Payload
 from crucible.client.payload.plugin import from_installed, from_source, look_up
 from crucible.client.request.job_request import Fields, merge
 from crucible.core.errors import BadInput
-from crucible.core.models import KINDS, Order, gpu_needs
-from crucible.core.spec import Kind
+from crucible.core.job.models import KINDS, Order, gpu_needs
+from crucible.core.job.spec import Kind
 
 METHODS = {kind: method for method, kind in KINDS.items()}
 

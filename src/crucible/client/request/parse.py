@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from crucible.core.compute.offers import Market
 from crucible.core.errors import BadInput, UnknownName
-from crucible.core.offers import Market
-from crucible.core.planrequest import Objective
-from crucible.core.projectsecrets import SECRET_PATTERN
-from crucible.core.spec import DataInput, Kind
+from crucible.core.job.spec import DataInput, Kind
+from crucible.core.people.project_secrets import SECRET_PATTERN
+from crucible.core.routing.plan_request import Objective
 
 _NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
 _SECRET = re.compile(SECRET_PATTERN)

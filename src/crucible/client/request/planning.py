@@ -12,10 +12,10 @@ from crucible.client.payload import Payload
 from crucible.client.payload.notebook import read_cells
 from crucible.client.request.job_request import out_of_bounds
 from crucible.client.sdk.backend_views import PlanView
+from crucible.core.compute.gpus import spoken
 from crucible.core.errors import BadInput
-from crucible.core.gpus import spoken
-from crucible.core.planrequest import MAX_FILE, MAX_FILES, MOST, READ, Goal, PlanRequest
-from crucible.core.spec import DEFAULT_BACKEND, JobSpec, Source, SourceKind
+from crucible.core.job.spec import DEFAULT_BACKEND, JobSpec, Source, SourceKind
+from crucible.core.routing.plan_request import MAX_FILE, MAX_FILES, MOST, READ, Goal, PlanRequest
 from crucible.core.views.plans import SubmissionView
 
 

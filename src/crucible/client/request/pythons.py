@@ -16,7 +16,7 @@ from pathlib import Path
 
 from crucible.client.request.declarations import Code, declared, script_block
 from crucible.core.errors import BadInput
-from crucible.core.spec import EnvironmentSpec
+from crucible.core.job.spec import EnvironmentSpec
 from crucible.wire.python_versions import BadVersion, fits
 
 FIND_SECONDS = 20.0

@@ -10,14 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from crucible.client.sdk.backend_views import BackendView, OfferView
-from crucible.core import offer_choice, scheduling
-from crucible.core.budget import exceeds_budget, usd
+from crucible.core.compute import offer_choice, scheduling
+from crucible.core.compute.budget import exceeds_budget, usd
+from crucible.core.compute.offers import Availability, Market, Offer
+from crucible.core.compute.pricing import forecast
+from crucible.core.compute.tiers import effective
 from crucible.core.errors import CrucibleError, NoCapacity, RefusedByPolicy, UnknownName
-from crucible.core.offers import Availability, Market, Offer
-from crucible.core.planrequest import Goal, Objective
-from crucible.core.pricing import forecast
-from crucible.core.spec import JobSpec
-from crucible.core.tiers import effective
+from crucible.core.job.spec import JobSpec
+from crucible.core.routing.plan_request import Goal, Objective
 
 
 @dataclass(frozen=True)

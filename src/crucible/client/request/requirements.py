@@ -7,12 +7,12 @@ from dataclasses import dataclass, fields
 from typing import TypeVar, cast
 
 from crucible.client.request.checks import check_names, check_number, check_text, wrong
+from crucible.core.compute.offers import Market
+from crucible.core.compute.resources import MAX_CPUS, MAX_GPUS, MAX_MEMORY, MAX_SECONDS, GiB
+from crucible.core.compute.tiers import get_tier
 from crucible.core.errors import BadInput, UnknownName
-from crucible.core.offers import Market
-from crucible.core.planrequest import Objective
-from crucible.core.resources import MAX_CPUS, MAX_GPUS, MAX_MEMORY, MAX_SECONDS, GiB
-from crucible.core.spec import MAX_USD
-from crucible.core.tiers import get_tier
+from crucible.core.job.spec import MAX_USD
+from crucible.core.routing.plan_request import Objective
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from crucible.client.payload import Payload
 from crucible.client.payload.suggestions import nearest
 from crucible.client.sdk.backend_views import BackendPage
 from crucible.core.errors import BadInput, UnknownName
-from crucible.core.spec import JobSpec
+from crucible.core.job.spec import JobSpec
 from crucible.core.views.jobs import JobView
 from crucible.wire.bundle import Bundle, make_bundle
 

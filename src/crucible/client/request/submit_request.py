@@ -16,7 +16,7 @@ from crucible.client.request.job_request import KIND, Context, Fields, Fills, La
 from crucible.client.request.pythons import Surroundings
 from crucible.client.request.requirements import Preferences, Requirements
 from crucible.core.errors import BadInput, UnknownName
-from crucible.core.planrequest import Goal
+from crucible.core.routing.plan_request import Goal
 
 MOST = 2**63
 """The numbers have bounds of their own, which are checked with those of the command line."""

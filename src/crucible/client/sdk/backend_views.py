@@ -1,6 +1,6 @@
 """Places, machines and plans, as the server tells of them."""
 
-from crucible.core.views.places import (
+from crucible.core.views.machines import (
     BackendPage,
     BackendView,
     MachinePage,

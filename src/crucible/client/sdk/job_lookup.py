@@ -12,7 +12,7 @@ from crucible.core.errors import Conflict, NotFound
 from crucible.core.views.jobs import JobView
 
 if TYPE_CHECKING:
-    from crucible.core.jobfilter import JobFilter
+    from crucible.core.job.job_filter import JobFilter
 
 PAGE = 500
 
@@ -29,7 +29,7 @@ def find_job(api: Api, ref: str) -> JobView:
 
 
 def _newest_named(api: Api, name: str) -> JobView | None:
-    from crucible.core.jobfilter import JobFilter  # needed for names alone
+    from crucible.core.job.job_filter import JobFilter  # needed for names alone
 
     try:
         wanted = JobFilter(named=name)

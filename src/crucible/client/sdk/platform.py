@@ -26,8 +26,8 @@ from crucible.client.sdk.port_forward import Forward
 from crucible.client.sdk.results import JobResult
 from crucible.client.sdk.status import JobStatus
 from crucible.client.transport.async_iterator import pumped
+from crucible.core.compute.offer_filter import OfferFilter
 from crucible.core.errors import Conflict
-from crucible.core.offerfilter import OfferFilter
 from crucible.core.views.catalog import PriceView
 from crucible.core.views.jobs import CheckpointView, JobView
 from crucible.core.views.predictions import PredictionPage

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from crucible.core.states import JobState, Status
+from crucible.core.job.states import JobState, Status
 from crucible.core.views.frames import Frame, HealthFrame, JobFrame, PointsFrame, ProgressFrame
 from crucible.core.views.jobs import CheckpointMark, HealthView, JobView, ProgressView
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from crucible.core.resources import GiB, MiB, format_memory
+from crucible.core.compute.resources import GiB, MiB, format_memory
 
 NETWORK = frozenset(
     [

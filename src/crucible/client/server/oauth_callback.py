@@ -13,7 +13,7 @@ from types import TracebackType
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 from crucible.core.errors import TimedOut
-from crucible.core.openid import challenge_of
+from crucible.core.people.openid import challenge_of
 
 HOST = "127.0.0.1"
 SLOWEST = 5.0

@@ -12,8 +12,8 @@ from crucible.control.db.statement import Row, Statement
 from crucible.control.objects import checkpoints
 from crucible.control.reconcile import codec
 from crucible.control.upkeep import restore_hold
+from crucible.core.job.spec import JobSpec
 from crucible.core.lifecycle import AttemptState, MachineState, Wish
-from crucible.core.spec import JobSpec
 from crucible.wire.desired import Assignment, DataItem, Desired, Environment, Limits
 from crucible.wire.messages import derive_secret
 

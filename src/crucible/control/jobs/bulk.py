@@ -17,9 +17,9 @@ from crucible.control.reconcile.repository import Stale
 from crucible.control.reconcile.unit_of_work import Unit, Writer
 from crucible.control.scheduling.scheduler import Scheduler
 from crucible.core.errors import CrucibleError
+from crucible.core.job.spec import JobSpec
 from crucible.core.lifecycle.facts import CancelRequested
-from crucible.core.people import OWNER, Identity
-from crucible.core.spec import JobSpec
+from crucible.core.people.identity import OWNER, Identity
 
 TOGETHER = 20
 """Jobs of one transaction."""

@@ -13,8 +13,8 @@ from crucible.control.jobs.views import MOST_AHEAD, AttemptDetails, job_view, st
 from crucible.control.objects import checkpoints
 from crucible.control.reconcile import codec, repository
 from crucible.control.scheduling.queue import first_in_turn
+from crucible.core.compute.pricing import Segment
 from crucible.core.lifecycle import Attempt, Job, JobState, World
-from crucible.core.pricing import Segment
 from crucible.core.views.jobs import JobView, ProgressView
 
 CHUNK = 512

@@ -9,9 +9,9 @@ from sqlalchemy import Connection
 
 from crucible.control.reconcile import repository
 from crucible.control.telemetry import points
-from crucible.core.comparison import Compared, Line, Measured, Value, arguments_of, compare
 from crucible.core.errors import BadInput
 from crucible.core.health import SYSTEM
+from crucible.core.job.comparison import Compared, Line, Measured, Value, arguments_of, compare
 from crucible.core.views.comparisons import ComparedView, ComparisonView, LineView, MeasuresView
 from crucible.core.views.jobs import BriefJobView, JobView
 

@@ -13,9 +13,9 @@ from sqlalchemy import BindParameter, Connection, bindparam, delete, select, upd
 
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement, inserting
+from crucible.core.job.spec import JobSpec
+from crucible.core.job.tags import Tag, check_count, parse_tags
 from crucible.core.lifecycle import Job
-from crucible.core.spec import JobSpec
-from crucible.core.tags import Tag, check_count, parse_tags
 
 MAX_WORDS = 1000
 """Characters of a command and its source that are searched."""

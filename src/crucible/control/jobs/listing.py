@@ -11,9 +11,9 @@ from crucible.control.db import schema as t
 from crucible.control.jobs import bulk_views, cursors
 from crucible.control.jobs.labels import fold
 from crucible.core.ids import is_id
-from crucible.core.jobfilter import ANY_ENDING, JobFilter
-from crucible.core.people import OWNER, Identity, Permission
-from crucible.core.tags import Tag
+from crucible.core.job.job_filter import ANY_ENDING, JobFilter
+from crucible.core.job.tags import Tag
+from crucible.core.people.identity import OWNER, Identity, Permission
 from crucible.core.views.jobs import JobPage
 
 LARGEST_PAGE = 500

@@ -22,12 +22,12 @@ from crucible.control.reconcile import codec, repository
 from crucible.control.telemetry import health, points
 from crucible.core.errors import Conflict, CrucibleError, Forbidden, NotFound
 from crucible.core.ids import is_id, short
+from crucible.core.job.spec import JobSpec
+from crucible.core.job.states import Status, states_of
 from crucible.core.lifecycle import JobState, MachineState, World
-from crucible.core.people import OWNER, Identity, Permission
-from crucible.core.spec import JobSpec
-from crucible.core.states import Status, states_of
+from crucible.core.people.identity import OWNER, Identity, Permission
 from crucible.core.views.jobs import CheckpointPage, HealthView, JobView
-from crucible.core.views.places import MachinePage, MachineView
+from crucible.core.views.machines import MachinePage, MachineView
 from crucible.core.views.records import ArtifactPage, ArtifactView, EventPage, MetricsView, SeriesView
 
 LARGEST_PAGE = 500

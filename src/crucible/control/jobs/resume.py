@@ -21,10 +21,10 @@ from crucible.control.scheduling.scheduler import Scheduler
 from crucible.control.secrets import Vault
 from crucible.core.errors import Conflict, NotFound
 from crucible.core.ids import short
+from crucible.core.job.spec import EnvironmentSpec, JobSpec
 from crucible.core.lifecycle import AttemptState, JobState, World
 from crucible.core.lifecycle.facts import CheckpointRequested, ResumeRequested
-from crucible.core.people import OWNER, Identity
-from crucible.core.spec import EnvironmentSpec, JobSpec
+from crucible.core.people.identity import OWNER, Identity
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[^\]]*\])?\s*([<>=!~;,].*)?$")
 """A requirement by name; addresses, files and options cannot be pinned."""

@@ -22,11 +22,11 @@ from crucible.control.scheduling.scheduler import Scheduler
 from crucible.control.secrets import Vault
 from crucible.core.errors import BadInput, Conflict, RefusedByPolicy
 from crucible.core.ids import Prefix
+from crucible.core.job.spec import JobSpec
+from crucible.core.job.tags import parse_tags
 from crucible.core.lifecycle import Job
 from crucible.core.lifecycle.advance import new_job
-from crucible.core.people import DEFAULT_PROJECT, OWNER, Identity, Permission
-from crucible.core.spec import JobSpec
-from crucible.core.tags import parse_tags
+from crucible.core.people.identity import DEFAULT_PROJECT, OWNER, Identity, Permission
 
 _KEY = Statement(select(t.idempotency).where(t.idempotency.c.key == bindparam("name")))
 _KEEP_KEY = Statement(inserting(t.idempotency, ["key", "request", "job", "created_at"]))

@@ -9,8 +9,8 @@ from crucible.control.db.statement import Statement
 from crucible.control.jobs import queries
 from crucible.core.errors import NotFound
 from crucible.core.health import SYSTEM
-from crucible.core.spec import JobSpec
-from crucible.core.training import recorded
+from crucible.core.job.spec import JobSpec
+from crucible.core.job.training import recorded
 from crucible.core.views.jobs import JobView, ProgressView
 from crucible.core.views.training import RecordView
 

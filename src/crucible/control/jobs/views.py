@@ -11,14 +11,14 @@ from typing import Any, overload
 
 from crucible.backends.base import Backend
 from crucible.control.jobs.labels import Labels
-from crucible.core import pricing
+from crucible.core.compute import pricing
+from crucible.core.compute.offers import Offer
+from crucible.core.compute.pricing import Segment
 from crucible.core.ids import short
+from crucible.core.job.spec import EnvironmentSpec, Source
+from crucible.core.job.states import Condition
 from crucible.core.lifecycle import Attempt, Job, JobState, Machine, Slot, World, status_of
-from crucible.core.offers import Offer
-from crucible.core.people import OWNER
-from crucible.core.pricing import Segment
-from crucible.core.spec import EnvironmentSpec, Source
-from crucible.core.states import Condition
+from crucible.core.people.identity import OWNER
 from crucible.core.views.jobs import (
     AttemptView,
     CheckpointMark,
@@ -29,7 +29,7 @@ from crucible.core.views.jobs import (
     ReasonView,
     SourceView,
 )
-from crucible.core.views.places import BackendView, BillingView, CapabilitiesView, MachineView, OfferView
+from crucible.core.views.machines import BackendView, BillingView, CapabilitiesView, MachineView, OfferView
 from crucible.core.views.records import EventView
 
 LONGEST_DETAIL = 300

@@ -18,9 +18,9 @@ from crucible.control.reconcile.roles import Duties, Duty
 from crucible.control.reconcile.unit_of_work import Unit, Writer
 from crucible.control.runtime.ports import Ports
 from crucible.control.scheduling.offers import Places
+from crucible.core.compute.pricing import Segment
 from crucible.core.errors import CrucibleError
 from crucible.core.lifecycle import Machine, MachineState
-from crucible.core.pricing import Segment
 
 log = structlog.get_logger(__name__)
 

@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass
 from crucible.backends.base import MachineOrder
 from crucible.control.runtime.ports import Ids
 from crucible.control.scheduling.offers import Place
-from crucible.core import budget
+from crucible.core.compute import budget
+from crucible.core.compute.offers import Offer
+from crucible.core.compute.resources import Allocation, Resources, format_duration, format_memory
 from crucible.core.ids import Prefix
 from crucible.core.lifecycle import Attempt, Machine, Slot, World
-from crucible.core.offers import Offer
-from crucible.core.resources import Allocation, Resources, format_duration, format_memory
 
 HOST_SECONDS = 600.0
 """How long a machine that was made may take until its host makes contact, beyond its usual start-up."""

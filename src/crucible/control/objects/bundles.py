@@ -15,7 +15,7 @@ from crucible.control.objects.uploads import Uploads
 from crucible.control.reconcile.crashpoints import crashpoint
 from crucible.control.runtime.ports import Ports
 from crucible.core.errors import NotFound
-from crucible.core.people import OWNER, Identity, Permission
+from crucible.core.people.identity import OWNER, Identity, Permission
 from crucible.storage.layout import bundle_key
 
 MARK = "bundle"

@@ -19,7 +19,7 @@ from crucible.control.runtime.ports import Ids
 from crucible.core.errors import Conflict, NotFound
 from crucible.core.ids import Prefix, is_id, short
 from crucible.core.lifecycle import Event, Step, World
-from crucible.core.people import OWNER, Identity, Permission
+from crucible.core.people.identity import OWNER, Identity, Permission
 from crucible.core.views.jobs import CheckpointMark, CheckpointView
 from crucible.storage.layout import checked_sha256, checkpoint_key
 from crucible.wire.desired import Resume

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, func, select
 
 from crucible.control.db import schema as t
 from crucible.control.runtime.ports import Ports
-from crucible.core.resources import GiB, format_memory
+from crucible.core.compute.resources import GiB, format_memory
 from crucible.storage import StoreFull
 
 LANE = "store"

@@ -11,7 +11,7 @@ from crucible.control.db import schema as t
 from crucible.control.db.statement import Row, Statement, inserting
 from crucible.control.jobs.views import iso
 from crucible.core.lifecycle import Job
-from crucible.core.people import OWNER, Identity
+from crucible.core.people.identity import OWNER, Identity
 from crucible.core.views.people import DeedPage, DeedView
 
 MAX_TARGET = 200

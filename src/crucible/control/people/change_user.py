@@ -8,9 +8,9 @@ from sqlalchemy import Connection
 
 from crucible.control.db.statement import Row
 from crucible.control.people import audit, tokens, users
-from crucible.core.openid import Person, checked_subject
-from crucible.core.people import Identity, checked_email
-from crucible.core.requests import UserChange
+from crucible.core.job.requests import UserChange
+from crucible.core.people.identity import Identity, checked_email
+from crucible.core.people.openid import Person, checked_subject
 from crucible.core.views.people import UserView
 
 

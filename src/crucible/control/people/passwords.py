@@ -9,7 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from crucible.core.errors import BadInput, TooManyTries
-from crucible.core.people import LONGEST_PASSWORD, SHORTEST_PASSWORD
+from crucible.core.people.identity import LONGEST_PASSWORD, SHORTEST_PASSWORD
 from crucible.core.secret import Secret
 
 if TYPE_CHECKING:

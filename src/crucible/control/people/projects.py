@@ -8,7 +8,7 @@ from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement, inserting
 from crucible.control.jobs.views import iso
 from crucible.core.errors import Conflict, NotFound
-from crucible.core.people import DEFAULT_PROJECT, Role
+from crucible.core.people.identity import DEFAULT_PROJECT, Role
 from crucible.core.views.people import MemberView, ProjectView
 
 _c, _m = t.projects.c, t.members.c

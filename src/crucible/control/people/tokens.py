@@ -18,7 +18,7 @@ from crucible.control.db.statement import Row, Statement, inserting
 from crucible.control.jobs.views import iso
 from crucible.control.people import audit, users
 from crucible.core.errors import NotFound
-from crucible.core.people import SESSION_SECONDS, Identity, Permission, Role, Via
+from crucible.core.people.identity import SESSION_SECONDS, Identity, Permission, Role, Via
 from crucible.core.secret import Secret
 from crucible.core.views.people import TokenView
 

@@ -11,7 +11,7 @@ from crucible.control.db import schema as t
 from crucible.control.db.statement import Row, Statement, inserting
 from crucible.control.jobs.views import iso
 from crucible.core.errors import Conflict, NotFound
-from crucible.core.people import OWNER, Identity, Via
+from crucible.core.people.identity import OWNER, Identity, Via
 from crucible.core.views.people import UserView
 
 _c = t.users.c

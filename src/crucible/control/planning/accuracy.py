@@ -13,11 +13,11 @@ from crucible.control.db.statement import Row, Statement
 from crucible.control.jobs.listing import LARGEST_PAGE, Within, read_cursor, within, write_cursor
 from crucible.control.jobs.views import iso, told_seconds
 from crucible.core.ids import short
-from crucible.core.jobfilter import JobFilter
+from crucible.core.job.job_filter import JobFilter
+from crucible.core.job.states import status_of
 from crucible.core.lifecycle import JobState
-from crucible.core.people import OWNER, Identity
-from crucible.core.routing.experience import Accuracy, Experience, Lesson, Like, accuracy
-from crucible.core.states import status_of
+from crucible.core.people.identity import OWNER, Identity
+from crucible.core.routing.corrections import Accuracy, Experience, Lesson, Like, accuracy
 from crucible.core.views.plans import AccuracyView
 from crucible.core.views.predictions import PredictionPage, PredictionView
 

@@ -23,10 +23,10 @@ from crucible.control.resources.plans import Plans
 from crucible.control.runtime.ports import Ports
 from crucible.control.scheduling.offers import Places
 from crucible.core.errors import CrucibleError
+from crucible.core.job.spec import JobSpec, Source
 from crucible.core.lifecycle import JobState
-from crucible.core.planrequest import READ, PlanRequest
-from crucible.core.routing.experience import Forecast
-from crucible.core.spec import JobSpec, Source
+from crucible.core.routing.corrections import Forecast
+from crucible.core.routing.plan_request import READ, PlanRequest
 from crucible.core.views.plans import JobPlanView
 from crucible.storage import BundleStore
 from crucible.wire.tarstream import BadArchive

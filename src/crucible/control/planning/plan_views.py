@@ -7,14 +7,14 @@ from typing import Any
 
 from crucible.catalog import Stock
 from crucible.control.jobs.views import offer_view
-from crucible.core.offers import Market
-from crucible.core.planrequest import PlanRequest
-from crucible.core.pricing import MICROS
-from crucible.core.routing.learned import Learned, gpu_used
+from crucible.core.compute.offers import Market
+from crucible.core.compute.pricing import MICROS
+from crucible.core.routing.measured_speed import Learned, gpu_used
 from crucible.core.routing.plan import Plan, Ranked, Rejected
-from crucible.core.routing.words import fit
-from crucible.core.routing.work import Work
-from crucible.core.views.places import OfferView
+from crucible.core.routing.plan_request import PlanRequest
+from crucible.core.routing.pros_and_cons import fit
+from crucible.core.routing.workload import Work
+from crucible.core.views.machines import OfferView
 from crucible.core.views.plans import LearnedView, PlannedView, RejectedView, SizesView, SubmissionView
 
 OLD_DAYS = 180

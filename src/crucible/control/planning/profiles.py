@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from crucible.control.runtime.ports import Calls
-from crucible.core.planrequest import Program, as_bytes
-from crucible.core.profile import Profile
+from crucible.core.routing.plan_request import Program, as_bytes
+from crucible.core.routing.profile import Profile
 
 if TYPE_CHECKING:
     from crucible.analysis import AnalysisWorker

@@ -6,7 +6,7 @@ import io
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO, cast
 
-from crucible.core.planrequest import MAX_FILE, MAX_FILES, MOST, READ
+from crucible.core.routing.plan_request import MAX_FILE, MAX_FILES, MOST, READ
 from crucible.wire.tarstream import FILES, Member, members
 
 MOST_UNPACKED = 200_000_000

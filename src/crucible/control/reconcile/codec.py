@@ -7,6 +7,10 @@ from functools import lru_cache
 from typing import Any
 
 from crucible.control.db.statement import Row
+from crucible.core.compute.offers import Billing, Market
+from crucible.core.compute.resources import Allocation, Capacity, Resources
+from crucible.core.job.spec import JobSpec
+from crucible.core.job.states import Condition
 from crucible.core.lifecycle import (
     Attempt,
     AttemptState,
@@ -19,10 +23,6 @@ from crucible.core.lifecycle import (
     Wish,
 )
 from crucible.core.lifecycle.reasons import Retry
-from crucible.core.offers import Billing, Market
-from crucible.core.resources import Allocation, Capacity, Resources
-from crucible.core.spec import JobSpec
-from crucible.core.states import Condition
 
 _JOB_PLAIN = (
     "project",

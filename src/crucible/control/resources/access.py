@@ -11,7 +11,7 @@ from crucible.control.db.port import Db
 from crucible.control.jobs import queries
 from crucible.control.people import audit, projects
 from crucible.control.runtime.ports import Clock
-from crucible.core.people import OWNER, Identity, Permission
+from crucible.core.people.identity import OWNER, Identity, Permission
 
 
 @dataclass(frozen=True)

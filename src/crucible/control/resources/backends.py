@@ -5,7 +5,7 @@ from __future__ import annotations
 from crucible.control.jobs.views import backend_view
 from crucible.control.scheduling.offers import Places
 from crucible.control.scheduling.unconnected import unconnected, why_unconnected
-from crucible.core.views.places import BackendPage, OtherBackendView
+from crucible.core.views.machines import BackendPage, OtherBackendView
 
 
 class Backends:

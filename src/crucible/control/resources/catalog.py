@@ -19,11 +19,11 @@ from crucible.control.resources.access import Access
 from crucible.control.runtime.ports import Calls, Clock
 from crucible.control.scheduling.offers import Places
 from crucible.control.scheduling.unconnected import why_unconnected
+from crucible.core.compute.gpus import gpu
+from crucible.core.compute.offer_filter import OfferFilter
+from crucible.core.compute.offers import Offer, Tariff
 from crucible.core.errors import NotFound, UnknownName
-from crucible.core.gpus import gpu
-from crucible.core.offerfilter import OfferFilter
-from crucible.core.offers import Offer, Tariff
-from crucible.core.people import Identity
+from crucible.core.people.identity import Identity
 from crucible.core.views.catalog import (
     GpuView,
     PriceAuditView,

@@ -6,7 +6,7 @@ from crucible.control.jobs import queries
 from crucible.control.objects import checkpoints
 from crucible.control.objects.bundles import StoredFile
 from crucible.control.runtime.services import Parts
-from crucible.core.people import Identity
+from crucible.core.people.identity import Identity
 from crucible.core.views.jobs import CheckpointPage, CheckpointView, JobView
 
 

@@ -18,7 +18,7 @@ from crucible.core.channels import Channel
 from crucible.core.errors import Conflict
 from crucible.core.ids import Prefix, short
 from crucible.core.lifecycle import AttemptState, JobState
-from crucible.core.people import Identity, Permission
+from crucible.core.people.identity import Identity, Permission
 from crucible.wire import sessions as s
 
 MAX_NOTED = 4000

@@ -18,7 +18,7 @@ from crucible.control.runtime.ports import Ports
 from crucible.core.errors import BadInput, RefusedByPolicy, TimedOut, Unreachable
 from crucible.core.hooks import MOST_HOOKS, HookEvent, HookFormat, Outcome, Standing
 from crucible.core.ids import Prefix
-from crucible.core.people import Identity, Permission
+from crucible.core.people.identity import Identity, Permission
 from crucible.core.secret import Secret
 from crucible.core.views.hooks import DeliveryPage, DeliveryView, HookPage, HookView
 

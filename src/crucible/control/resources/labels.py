@@ -9,10 +9,10 @@ from crucible.control.jobs import labels, notes, queries
 from crucible.control.reconcile.unit_of_work import Unit
 from crucible.control.runtime.services import Parts
 from crucible.control.telemetry.feed import Hint
-from crucible.core.people import Identity
-from crucible.core.tags import Tag, parse_tag, parse_tags
-from crucible.core.views.found import NotePage, TagPage
+from crucible.core.job.tags import Tag, parse_tag, parse_tags
+from crucible.core.people.identity import Identity
 from crucible.core.views.jobs import JobView, NoteView
+from crucible.core.views.search import NotePage, TagPage
 
 T = TypeVar("T")
 

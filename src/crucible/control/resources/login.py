@@ -14,7 +14,7 @@ from crucible.control.people import audit, passwords, tokens, users
 from crucible.control.runtime.ports import Ports
 from crucible.core.errors import Forbidden, NotAllowed, NotFound
 from crucible.core.ids import Prefix
-from crucible.core.people import (
+from crucible.core.people.identity import (
     EVERY_PERMISSION,
     LONGEST_PASSWORD,
     NOBODY,

@@ -20,8 +20,8 @@ from crucible.core.errors import Conflict, NotFound
 from crucible.core.ids import is_id, short
 from crucible.core.lifecycle import Machine
 from crucible.core.lifecycle.facts import Unwanted
-from crucible.core.people import Identity, Permission
-from crucible.core.views.places import MachinePage, MachineView, OrphanPage, OrphanView
+from crucible.core.people.identity import Identity, Permission
+from crucible.core.views.machines import MachinePage, MachineView, OrphanPage, OrphanView
 
 STRANGER = "unknown to this deployment's database"
 LEFT_OVER = "it should be gone"

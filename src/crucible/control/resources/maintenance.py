@@ -13,7 +13,7 @@ from crucible.control.runtime import gauges
 from crucible.control.runtime.gauges import Gauges
 from crucible.control.runtime.services import Parts
 from crucible.control.upkeep import restore_hold
-from crucible.core.people import Identity, Permission
+from crucible.core.people.identity import Identity, Permission
 from crucible.core.views.server import BackupView, ConfirmedView, PruneView, RestoredView
 
 

@@ -11,12 +11,12 @@ from weakref import WeakValueDictionary
 from pydantic import ValidationError
 
 from crucible.control.runtime.ports import Clock
-from crucible.core import models
 from crucible.core.errors import BadInput, NotFound
 from crucible.core.fields import EXTRA, hint
-from crucible.core.models import Order
-from crucible.core.people import Identity
-from crucible.core.spec import EnvironmentSpec, JobSpec, Source, SourceKind
+from crucible.core.job import models
+from crucible.core.job.models import Order
+from crucible.core.job.spec import EnvironmentSpec, JobSpec, Source, SourceKind
+from crucible.core.people.identity import Identity
 from crucible.core.views.server import ModelPage, ModelView
 from crucible.wire.asking import NoAnswer
 from crucible.wire.options import BadConfig, check_config

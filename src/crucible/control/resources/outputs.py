@@ -8,9 +8,9 @@ from crucible.control.runtime.services import Parts
 from crucible.control.telemetry.log_search import Query
 from crucible.core.errors import NotFound
 from crucible.core.ids import short
-from crucible.core.people import Identity
-from crucible.core.views.found import HitPage
+from crucible.core.people.identity import Identity
 from crucible.core.views.records import ArtifactPage, EventPage, LogPage, MetricsView
+from crucible.core.views.search import HitPage
 from crucible.storage.layout import artifact_key
 
 

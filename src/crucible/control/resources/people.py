@@ -14,7 +14,8 @@ from crucible.control.resources.login import Login
 from crucible.control.runtime.ports import Ports
 from crucible.core.errors import Conflict, Forbidden, NotFound
 from crucible.core.ids import Prefix
-from crucible.core.people import (
+from crucible.core.job.requests import UserChange
+from crucible.core.people.identity import (
     EVERY_PERMISSION,
     OWNER,
     Identity,
@@ -25,7 +26,6 @@ from crucible.core.people import (
     checked_project,
     checked_user,
 )
-from crucible.core.requests import UserChange
 from crucible.core.views.people import (
     DeedPage,
     MemberPage,

@@ -15,25 +15,25 @@ from crucible.control.planning.profiles import Profiles
 from crucible.control.resources.catalog import Catalog, Foreign, ages
 from crucible.control.runtime.ports import Ports
 from crucible.control.scheduling.offers import Place, Places
-from crucible.core import budget, offer_choice
+from crucible.core.compute import budget, offer_choice
+from crucible.core.compute.offers import Offer
+from crucible.core.compute.pricing import Segment, machine_cost
+from crucible.core.compute.resources import MIN_MEMORY
+from crucible.core.compute.tiers import effective
 from crucible.core.errors import BadInput, UnknownName
-from crucible.core.offers import Offer
-from crucible.core.people import Identity
-from crucible.core.planrequest import PlanRequest
-from crucible.core.pricing import Segment, machine_cost
-from crucible.core.profile import GpuNeed, HostMemory, Profile
-from crucible.core.resources import MIN_MEMORY
+from crucible.core.people.identity import Identity
+from crucible.core.routing.corrections import Experience, Forecast, Like
 from crucible.core.routing.estimate import duration
-from crucible.core.routing.experience import Experience, Forecast, Like
 from crucible.core.routing.images import image_for
-from crucible.core.routing.knowledge import DataSheets
-from crucible.core.routing.learned import Learned, gpu_used
+from crucible.core.routing.machine_speed import DataSheets
+from crucible.core.routing.measured_speed import Learned, gpu_used
 from crucible.core.routing.plan import Plan, Ranked, route
-from crucible.core.routing.reading import UNREAD, need_of, work_of
+from crucible.core.routing.plan_request import PlanRequest
+from crucible.core.routing.profile import GpuNeed, HostMemory, Profile
+from crucible.core.routing.profile_input import UNREAD, need_of, work_of
 from crucible.core.routing.sizes import tier_for, tier_words
-from crucible.core.routing.work import OnGpus, Work
-from crucible.core.tiers import effective
-from crucible.core.views.places import OfferView
+from crucible.core.routing.workload import OnGpus, Work
+from crucible.core.views.machines import OfferView
 from crucible.core.views.plans import CallView, CandidatesView, PlannedView, PlanView, PricesView
 from crucible.core.views.predictions import PredictionPage
 from crucible.core.views.profiles import ProfileView

@@ -11,8 +11,8 @@ from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement
 from crucible.control.hooks.sending import Calls
 from crucible.control.runtime.durations import Durations
+from crucible.core.job.states import Status, status_of
 from crucible.core.lifecycle import JobState, MachineState
-from crucible.core.states import Status, status_of
 
 AGENT_SECONDS = 60.0
 """Since its last word a host counts as connected; that is stored in batches."""

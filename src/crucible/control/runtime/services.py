@@ -52,7 +52,7 @@ from crucible.control.telemetry.tails import Tails
 from crucible.control.upkeep.backup import Backup, Source
 from crucible.control.upkeep.retention import Retention
 from crucible.core.channels import Channel
-from crucible.core.openid import Client
+from crucible.core.people.openid import Client
 from crucible.core.secret import Secret
 
 if TYPE_CHECKING:

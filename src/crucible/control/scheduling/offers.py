@@ -12,15 +12,15 @@ import structlog
 from crucible.backends.base import Backend, Slots
 from crucible.control.runtime.ports import Calls
 from crucible.control.scheduling.unconnected import why_unconnected
-from crucible.core import offer_choice
-from crucible.core.budget import RAISE_IT
 from crucible.core.channels import Rejection
+from crucible.core.compute import offer_choice
+from crucible.core.compute.budget import RAISE_IT
+from crucible.core.compute.offers import Market, Offer
+from crucible.core.compute.resources import Resources
+from crucible.core.compute.scheduling import why_never
+from crucible.core.compute.tiers import effective
 from crucible.core.errors import CrucibleError, NoCapacity, RefusedByPolicy, UnknownName
-from crucible.core.offers import Market, Offer
-from crucible.core.resources import Resources
-from crucible.core.scheduling import why_never
-from crucible.core.spec import JobSpec
-from crucible.core.tiers import effective
+from crucible.core.job.spec import JobSpec
 
 if TYPE_CHECKING:
     from crucible.control.storelink import Invitations

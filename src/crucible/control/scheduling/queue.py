@@ -10,7 +10,7 @@ from sqlalchemy import Connection, and_, bindparam, select
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Row, Statement
 from crucible.control.reconcile import codec
-from crucible.core.scheduling import QueuedJob, by_priority
+from crucible.core.compute.scheduling import QueuedJob, by_priority
 
 _j = t.jobs.c
 _COLUMNS = (_j.id, _j.resources, _j.project, _j.user, _j.priority)

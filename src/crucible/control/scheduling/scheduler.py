@@ -25,13 +25,13 @@ from crucible.control.runtime.ports import Ids
 from crucible.control.scheduling.offers import Place, Places
 from crucible.control.scheduling.queue import first_in_turn
 from crucible.control.upkeep import restore_hold
-from crucible.core import offer_choice, scheduling
+from crucible.core.compute import offer_choice, scheduling
+from crucible.core.compute.offers import Market
+from crucible.core.compute.resources import Allocation
 from crucible.core.ids import short
+from crucible.core.job.spec import JobSpec
 from crucible.core.lifecycle import Attempt, Machine, MachineState, Reason, World
 from crucible.core.lifecycle.facts import MovedOn, Placed, Unsaved, Waits
-from crucible.core.offers import Market
-from crucible.core.resources import Allocation
-from crucible.core.spec import JobSpec
 
 LOOK_AHEAD = 64
 """Queued jobs of a backend considered in one pass, so that a long queue at one keeps no other from its turn."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from crucible.control.secrets.keyring import Key
 from crucible.core.errors import Trouble
-from crucible.core.projectsecrets import is_secret_name
+from crucible.core.people.project_secrets import is_secret_name
 from crucible.core.secret import Secret
 
 

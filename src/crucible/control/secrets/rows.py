@@ -10,7 +10,7 @@ from crucible.control.db import meta
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Row, Statement, inserting
 from crucible.control.jobs.views import iso
-from crucible.core.projectsecrets import is_secret_name
+from crucible.core.people.project_secrets import is_secret_name
 from crucible.core.views.people import SecretView
 
 KEY = "secrets_key"

@@ -27,8 +27,13 @@ from crucible.control.secrets.cipher import Cipher
 from crucible.control.secrets.keyring import Key, Keyring, new_key
 from crucible.core.errors import BadInput, Conflict, Trouble
 from crucible.core.lifecycle import AttemptState
-from crucible.core.people import Identity, Permission
-from crucible.core.projectsecrets import checked_secret_name, checked_secret_value, is_secret_name, missing_secret
+from crucible.core.people.identity import Identity, Permission
+from crucible.core.people.project_secrets import (
+    checked_secret_name,
+    checked_secret_value,
+    is_secret_name,
+    missing_secret,
+)
 from crucible.core.secret import Secret
 from crucible.core.views.people import RotationView, SecretPage, SecretView
 

@@ -12,8 +12,8 @@ from crucible.control.jobs.views import iso
 from crucible.control.telemetry import points
 from crucible.core.health import SYSTEM, Finding, Judgement, Part, Point, Signs, Stage, judge, wanted
 from crucible.core.ids import short
+from crucible.core.job.states import Condition
 from crucible.core.lifecycle import Attempt, Job, JobState, World
-from crucible.core.states import Condition
 from crucible.core.views.jobs import FindingView, HealthView, ProgressView
 
 POINTS = 512

@@ -23,7 +23,7 @@ from crucible.control.telemetry.tails import KEEP_BYTES, Tails
 from crucible.core.errors import BadInput, NotFound
 from crucible.core.ids import short
 from crucible.core.lifecycle import AttemptState
-from crucible.core.views.found import HitPage, HitView, SearchedView
+from crucible.core.views.search import HitPage, HitView, SearchedView
 from crucible.storage import LogStore, Segment
 from crucible.storage.layout import log_segment_key
 

@@ -12,9 +12,9 @@ from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement
 from crucible.control.jobs.queries import TERMINAL
 from crucible.control.objects.pending_objects import Stray
+from crucible.core.job.retention import Checkpoint, EndedJob, Verdict, keep_checkpoints, prune_jobs
+from crucible.core.job.spec import Keeping
 from crucible.core.lifecycle import MachineState
-from crucible.core.retention import Checkpoint, EndedJob, Verdict, keep_checkpoints, prune_jobs
-from crucible.core.spec import Keeping
 from crucible.core.views.server import PrunedView
 from crucible.storage.layout import checkpoint_key
 

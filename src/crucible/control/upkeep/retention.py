@@ -30,7 +30,7 @@ from crucible.control.runtime.ports import Ports
 from crucible.control.upkeep import pruning, restore_hold
 from crucible.control.upkeep.pruning import Plan
 from crucible.core.errors import Conflict, CrucibleError, TimedOut, Unreachable
-from crucible.core.retention import DEFAULT_AGE
+from crucible.core.job.retention import DEFAULT_AGE
 from crucible.core.views.server import PruneView, UnprunedView
 from crucible.storage.layout import bundle_key, job_prefix
 

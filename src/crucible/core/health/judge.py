@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crucible.core.health import names
+from crucible.core.health import series_names
 from crucible.core.health.machine import machine_findings
 from crucible.core.health.training import training_findings
 from crucible.core.health.values import Finding, Judgement, Signs, Stage, Verdict, judgement
@@ -57,8 +57,12 @@ def _fine(signs: Signs) -> Finding:
 
 def _main(signs: Signs) -> tuple[str | None, list[float]]:
     """The series that tells most of a job's course, and its numbers."""
-    told = [name for name in signs.series if not name.startswith(names.SYSTEM)]
-    first = [*names.training_losses(told), *filter(names.is_loss, told), *filter(names.goal_of, told)]
+    told = [name for name in signs.series if not name.startswith(series_names.SYSTEM)]
+    first = [
+        *series_names.training_losses(told),
+        *filter(series_names.is_loss, told),
+        *filter(series_names.goal_of, told),
+    ]
     if not first:
         return None, []
     parts = signs.series[first[0]]

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from statistics import median
 
-from crucible.core.health.names import SYSTEM
+from crucible.core.compute.resources import format_duration, format_memory
+from crucible.core.health.series_names import SYSTEM
 from crucible.core.health.values import Finding, Point, Signs, Verdict
-from crucible.core.resources import format_duration, format_memory
 
 STALL_TIMES = 10.0
 """Times the usual interval between two reports that a job may take for one."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from statistics import median
 
-from crucible.core.health import names
+from crucible.core.health import series_names
 from crucible.core.health.curve import Curve, curve_of, doubt, levels, middle, noise
 from crucible.core.health.values import Finding, Part, Point, Signs, Verdict
 
@@ -45,10 +45,10 @@ ADVICE = {
 
 def training_findings(signs: Signs) -> Iterator[Finding]:
     """All that the told series show, each kind of trouble of each series once."""
-    told = [name for name in signs.series if not name.startswith(names.SYSTEM)]
-    for name in filter(names.is_loss, told):
+    told = [name for name in signs.series if not name.startswith(series_names.SYSTEM)]
+    for name in filter(series_names.is_loss, told):
         yield from _not_finite(name, signs)
-    for name in names.training_losses(told):
+    for name in series_names.training_losses(told):
         yield from _trend(name, curve_of(signs.series[name]), signs)
     for name in told:
         yield from _overfitting(name, told, signs)
@@ -154,11 +154,11 @@ def _flat(name: str, curve: Curve) -> Finding | None:
 
 def _overfitting(name: str, told: Sequence[str], signs: Signs) -> Iterator[Finding]:
     """Worse on data that is held out since a while, and better on that which is trained on."""
-    other = names.partner(name, told)
-    goal = names.goal_of(name)
+    other = series_names.partner(name, told)
+    goal = series_names.goal_of(name)
     if other is None or goal is None:
         return
-    sign = 1.0 if goal is names.Goal.LOWER else -1.0
+    sign = 1.0 if goal is series_names.Goal.LOWER else -1.0
     held, trained = curve_of(signs.series[name], sign), curve_of(signs.series[other], sign)
     best = _turning_point(held)
     if best is None:

@@ -1,11 +1,11 @@
 """The life of jobs, attempts and machines: pure transitions over frozen values."""
 
+from crucible.core.job.states import AttemptState, JobState, MachineState, Status, Wish, status_of
 from crucible.core.lifecycle.advance import advance, new_job
 from crucible.core.lifecycle.facts import Fact
 from crucible.core.lifecycle.machines import advance_machine
 from crucible.core.lifecycle.reasons import Reason
 from crucible.core.lifecycle.values import Attempt, Effect, EffectKind, Event, Job, Machine, Slot, Step, World
-from crucible.core.states import AttemptState, JobState, MachineState, Status, Wish, status_of
 
 __all__ = [
     "Attempt",

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from crucible.core.job.states import AttemptState, Condition, JobState, MachineState, Wish
 from crucible.core.lifecycle import facts as f
 from crucible.core.lifecycle.outcome import conclude, end_attempt, give_back
 from crucible.core.lifecycle.reasons import Reason
-from crucible.core.lifecycle.reopening import reopen
+from crucible.core.lifecycle.reopen import reopen
 from crucible.core.lifecycle.reports import noticed, reported
 from crucible.core.lifecycle.silence import NOTICE_AFTER, believed_at, deadlines, heard, look
 from crucible.core.lifecycle.values import Attempt, Effect, EffectKind, Event, Job, Step, World
-from crucible.core.states import AttemptState, Condition, JobState, MachineState, Wish
 
 LOOK_AGAIN = 5.0
 """Seconds until a job that may have gone quiet is looked at again."""

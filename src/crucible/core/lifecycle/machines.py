@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from crucible.core.job.states import MachineState
 from crucible.core.lifecycle import facts as f
 from crucible.core.lifecycle.values import Effect, EffectKind, Machine
-from crucible.core.states import MachineState
 
 SIGHTINGS = 2
 """Lists that must agree before absence is believed."""

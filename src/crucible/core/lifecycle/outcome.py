@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from crucible.core.job.states import AttemptState, Condition, JobState, Wish
 from crucible.core.lifecycle.facts import Unwanted
 from crucible.core.lifecycle.machines import advance_machine
 from crucible.core.lifecycle.reasons import Reason, Retry
 from crucible.core.lifecycle.values import Attempt, Event, Job, Step, World
-from crucible.core.states import AttemptState, Condition, JobState, Wish
 
 FIRST_WAIT = 2.0
 """Seconds before the first retry after trouble of ours; doubles up to the job's own wait."""

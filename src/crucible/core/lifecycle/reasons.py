@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from crucible.core.states import JobState
+from crucible.core.job.states import JobState
 
 
 class Retry(enum.StrEnum):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from crucible.core.job.states import AttemptState
 from crucible.core.lifecycle import facts as f
 from crucible.core.lifecycle.outcome import end_attempt
 from crucible.core.lifecycle.reasons import Reason, Retry
 from crucible.core.lifecycle.silence import heard
 from crucible.core.lifecycle.values import Attempt, Event, Step, World
-from crucible.core.states import AttemptState
 
 _BEFORE_RUN = frozenset({AttemptState.PLACED, AttemptState.LAUNCHING, AttemptState.STAGING})
 _BEFORE_EXIT = _BEFORE_RUN | {AttemptState.RUNNING}

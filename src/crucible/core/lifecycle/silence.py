@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from crucible.core.job.states import Condition, Wish
 from crucible.core.lifecycle.outcome import end_attempt, give_back
 from crucible.core.lifecycle.reasons import Reason
 from crucible.core.lifecycle.values import Attempt, Event, Machine, Step, World
-from crucible.core.states import Condition, Wish
 
 NOTICE_AFTER = 45.0
 """Seconds of silence after which a job is shown as unreachable. Nothing else follows from it."""

@@ -6,12 +6,12 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from crucible.core.compute.offers import Billing, Market
+from crucible.core.compute.resources import Allocation, Capacity, Resources
+from crucible.core.job.spec import DEFAULT_BACKEND, JobSpec
+from crucible.core.job.states import AttemptState, Condition, JobState, MachineState, Wish
 from crucible.core.lifecycle.reasons import Reason, Retry
-from crucible.core.offers import Billing, Market
-from crucible.core.people import DEFAULT_PROJECT
-from crucible.core.resources import Allocation, Capacity, Resources
-from crucible.core.spec import DEFAULT_BACKEND, JobSpec
-from crucible.core.states import AttemptState, Condition, JobState, MachineState, Wish
+from crucible.core.people.identity import DEFAULT_PROJECT
 
 
 @dataclass(frozen=True)

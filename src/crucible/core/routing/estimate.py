@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from crucible.core.offers import Offer
-from crucible.core.pricing import forecast
-from crucible.core.profile import Confidence, weaker
-from crucible.core.routing.knowledge import Knowledge
+from crucible.core.compute.offers import Offer
+from crucible.core.compute.pricing import forecast
+from crucible.core.routing.machine_speed import Knowledge
+from crucible.core.routing.profile import Confidence, weaker
 from crucible.core.routing.roofline import CORES, Counted
-from crucible.core.routing.work import Compute, Work
+from crucible.core.routing.workload import Compute, Work
 
 GB = 10**9
 MONTH = 30 * 86400.0

@@ -6,15 +6,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from crucible.core.compute.offers import Market, Offer
+from crucible.core.compute.pricing import MICROS
 from crucible.core.errors import BadInput
-from crucible.core.offers import Market, Offer
-from crucible.core.planrequest import Objective, PlanRequest
-from crucible.core.pricing import MICROS
-from crucible.core.routing import judge
+from crucible.core.routing import rejections
 from crucible.core.routing.estimate import Estimate, Estimates
-from crucible.core.routing.knowledge import Knowledge
-from crucible.core.routing.words import cons, pros
-from crucible.core.routing.work import Work
+from crucible.core.routing.machine_speed import Knowledge
+from crucible.core.routing.plan_request import Objective, PlanRequest
+from crucible.core.routing.pros_and_cons import cons, pros
+from crucible.core.routing.workload import Work
 
 HOUR_IS_WORTH = 2 * MICROS
 """Balanced: what an hour of waiting counts for, in micro-dollars."""
@@ -108,7 +108,7 @@ class _Weighed(NamedTuple):
 def route(work: Work, request: PlanRequest, offers: Iterable[Offer], known: Knowledge) -> Plan:
     """Rank the offers. Raises BadInput for a request that contradicts itself, or the work."""
     check(request, work)
-    judged, estimates = judge.Judge(work, request), Estimates(work, known)
+    judged, estimates = rejections.Judge(work, request), Estimates(work, known)
     fitting: list[_Weighed] = []
     rejected: list[Rejected] = []
     for place, offer in enumerate(offers):
@@ -167,7 +167,7 @@ def _weighed(objective: Objective, offer: Offer, estimated: Estimate, place: int
     return _Weighed(weight, last, total, rate, *names, offer.market, place, offer, estimated)
 
 
-def _nearest(judged: judge.Judge, rejected: list[Rejected], estimates: Estimates) -> Rejected | None:
+def _nearest(judged: rejections.Judge, rejected: list[Rejected], estimates: Estimates) -> Rejected | None:
     def misses(one: Rejected) -> tuple[object, ...]:
         offer = one.offer
         missing = judged.misses_by(offer, estimates.of(offer))

@@ -9,9 +9,9 @@ import math
 from dataclasses import asdict, dataclass
 from types import MappingProxyType
 
-from crucible.core.gpus import Dtype, Gpu
-from crucible.core.profile import Memory, Profile
-from crucible.core.routing.work import Compute
+from crucible.core.compute.gpus import Dtype, Gpu
+from crucible.core.routing.profile import Memory, Profile
+from crucible.core.routing.workload import Compute
 
 REACHED = MappingProxyType({Dtype.FP32: 0.47, Dtype.TF32: 0.38, Dtype.FP16: 0.45, Dtype.BF16: 0.45, Dtype.FP8: 0.35})
 """The share of a sheet's peak that training reaches in each format."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from crucible.core.profile import Evidence, GpuNeed, Profile
-from crucible.core.resources import Capacity, GiB, Resources, format_duration, format_memory
-from crucible.core.routing.work import Work
-from crucible.core.tiers import TIERS, Tier
+from crucible.core.compute.resources import Capacity, GiB, Resources, format_duration, format_memory
+from crucible.core.compute.tiers import TIERS, Tier
+from crucible.core.routing.profile import Evidence, GpuNeed, Profile
+from crucible.core.routing.workload import Work
 
 LARGE_HOST = GiB
 """What a program without a GPU takes of memory is worth a word from there on."""

@@ -4,9 +4,9 @@ from typing import Self
 
 from pydantic import Field
 
-from crucible.core.gpus import Gpu
+from crucible.core.compute.gpus import Gpu
 from crucible.core.views.base import View
-from crucible.core.views.places import OfferView
+from crucible.core.views.machines import OfferView
 
 
 class TariffView(View):

@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from crucible.core.resources import Allocation, Resources
+from crucible.core.compute.resources import Allocation, Resources
 from crucible.core.views.base import PartialView, View, sometimes
 from crucible.core.views.plans import JobPlanView
 

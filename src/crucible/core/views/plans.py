@@ -2,11 +2,11 @@
 
 from pydantic import Field
 
-from crucible.core.offers import Market
-from crucible.core.profile import Confidence, GpuNeed
-from crucible.core.resources import Resources
+from crucible.core.compute.offers import Market
+from crucible.core.compute.resources import Resources
+from crucible.core.routing.profile import Confidence, GpuNeed
 from crucible.core.views.base import PartialView, View, sometimes
-from crucible.core.views.places import OfferView
+from crucible.core.views.machines import OfferView
 from crucible.core.views.profiles import ProfileView
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import Field
 
-from crucible.core.profile import Confidence, Dataset, GpuNeed, HostMemory, Memory, Profile
+from crucible.core.routing.profile import Confidence, Dataset, GpuNeed, HostMemory, Memory, Profile
 from crucible.core.views.base import View
 
 

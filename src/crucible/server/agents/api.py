@@ -20,7 +20,7 @@ from starlette.websockets import WebSocket
 
 from crucible.control.agents.agents import Agents
 from crucible.core.errors import BadInput
-from crucible.core.requests import PLAIN
+from crucible.core.job.requests import PLAIN
 from crucible.core.views.agents import AckedView, ClaimedView, SecretsView, WishesView
 from crucible.core.views.frames import MAX_OFFSET
 from crucible.server.context import AgentsControl, Sha256

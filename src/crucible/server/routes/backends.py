@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from crucible.core.planrequest import PlanRequest
-from crucible.core.tiers import TIERS
-from crucible.core.views.places import BackendPage, TierPage
+from crucible.core.compute.tiers import TIERS
+from crucible.core.routing.plan_request import PlanRequest
+from crucible.core.views.machines import BackendPage, TierPage
 from crucible.core.views.plans import PlanView
 from crucible.core.views.predictions import PredictionPage
 from crucible.server.context import Control, Who

@@ -11,9 +11,9 @@ from starlette.requests import Request
 
 from crucible.control.resources.jobs import Submitted
 from crucible.core.errors import CrucibleError
-from crucible.core.jobfilter import JobFilter
-from crucible.core.spec import JobSpec
-from crucible.core.views.found import CancelledPage, CancelledView, ProblemView, SubmittedPage, SubmittedView
+from crucible.core.job.job_filter import JobFilter
+from crucible.core.job.spec import JobSpec
+from crucible.core.views.search import CancelledPage, CancelledView, ProblemView, SubmittedPage, SubmittedView
 from crucible.server.context import Control, Who
 from crucible.server.http.failures import bad_fields
 from crucible.server.http.problems import documented, members, request_id

@@ -8,9 +8,9 @@ from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 
+from crucible.core.compute.gpus import GPUS
 from crucible.core.errors import BadInput
-from crucible.core.gpus import GPUS
-from crucible.core.jobfilter import MAX_VALUES, Word
+from crucible.core.job.job_filter import MAX_VALUES, Word
 from crucible.core.views.catalog import (
     GpuPage,
     GpuView,

@@ -6,9 +6,9 @@ from typing import Any, Self
 
 from pydantic import ConfigDict, model_validator
 
+from crucible.core.compute.offer_filter import OfferFilter
 from crucible.core.errors import UnknownName
-from crucible.core.jobfilter import JobFilter
-from crucible.core.offerfilter import OfferFilter
+from crucible.core.job.job_filter import JobFilter
 from crucible.server.security.size_limits import Cursor, PageSize
 
 

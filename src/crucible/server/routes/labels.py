@@ -7,10 +7,10 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Path
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from crucible.core.spec import JobName
-from crucible.core.tags import MAX_KEY, MAX_TAGS, MAX_VALUE
-from crucible.core.views.found import NotePage, TagPage
+from crucible.core.job.spec import JobName
+from crucible.core.job.tags import MAX_KEY, MAX_TAGS, MAX_VALUE
 from crucible.core.views.jobs import JobView, NoteView
+from crucible.core.views.search import NotePage, TagPage
 from crucible.server.context import Control, JobRef, Who
 from crucible.server.http.problems import documented
 

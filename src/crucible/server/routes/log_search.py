@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from crucible.control.telemetry import log_search
 from crucible.control.telemetry.grep import Pattern
-from crucible.core.views.found import HitPage
+from crucible.core.views.search import HitPage
 from crucible.server.context import Control, JobRef, Who
 from crucible.server.http.problems import documented
 from crucible.server.security.size_limits import AttemptNumber, Cursor

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from crucible.core.errors import CrucibleError
-from crucible.core.people import LONGEST_PASSWORD, MAX_USER, SESSION_SECONDS
+from crucible.core.people.identity import LONGEST_PASSWORD, MAX_USER, SESSION_SECONDS
 from crucible.core.views.people import TokenView
 from crucible.server.context import About
 from crucible.server.http.envelope import CAREFUL

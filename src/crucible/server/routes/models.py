@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Path
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
-from crucible.core.models import Order
+from crucible.core.job.models import Order
 from crucible.core.views.jobs import JobView
 from crucible.core.views.server import ModelPage, ModelView
 from crucible.server.context import Control, Who

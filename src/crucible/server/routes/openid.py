@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from crucible.core.errors import BadInput, CrucibleError
-from crucible.core.openid import CHALLENGE_PATTERN, ECHO_PATTERN, MAX_PATH, Answer, Command, Landing
+from crucible.core.people.openid import CHALLENGE_PATTERN, ECHO_PATTERN, MAX_PATH, Answer, Command, Landing
 from crucible.server.context import About, Control, Server
 from crucible.server.http.problems import documented
 from crucible.server.routes.login_pages import page, remember, told

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from crucible.core.training import Orchestration
+from crucible.core.job.training import Orchestration
 from crucible.core.views.training import RecordView, TaskProgress, TaskView
 from crucible.server.context import Control, Who
 from crucible.server.http.problems import SAME_KEY, documented

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from crucible.control.runtime.durations import Durations
 from crucible.control.runtime.gauges import Gauges
-from crucible.core.states import Status
+from crucible.core.job.states import Status
 from crucible.server.context import Control, Who
 from crucible.server.http.meters import Meters
 

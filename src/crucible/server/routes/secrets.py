@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
-from crucible.core.projectsecrets import LONGEST_SECRET, MAX_SECRET_NAME
+from crucible.core.people.project_secrets import LONGEST_SECRET, MAX_SECRET_NAME
 from crucible.core.secret import Secret
 from crucible.core.views.people import RotationView, SecretPage, SecretView
 from crucible.server.context import Control, Who

@@ -8,9 +8,9 @@ from fastapi import APIRouter, BackgroundTasks
 from starlette.requests import Request
 from starlette.responses import Response
 
-from crucible.core.jobfile import JobFile
-from crucible.core.people import Permission
-from crucible.core.spec import JobSpec
+from crucible.core.job.job_file import JobFile
+from crucible.core.job.spec import JobSpec
+from crucible.core.people.identity import Permission
 from crucible.core.versions import API
 from crucible.core.views.server import AliveView, JsonSchemaView, ReadyView, ServerView, StoppingView
 from crucible.server.context import Control, Server, Who

@@ -18,9 +18,9 @@ from crucible.control.jobs.training import execution_id
 from crucible.control.resources.jobs import Submitted
 from crucible.core.errors import NotFound
 from crucible.core.ids import ALPHABET
-from crucible.core.people import Identity
-from crucible.core.requests import TrainingResumption
-from crucible.core.training import Prepared, TrainingRequest, no_model, order_of, prepare, wishes_of
+from crucible.core.job.requests import TrainingResumption
+from crucible.core.job.training import Prepared, TrainingRequest, no_model, order_of, prepare, wishes_of
+from crucible.core.people.identity import Identity
 from crucible.core.views.frames import Cursors
 from crucible.core.views.training import EndingView, ExecutionView, NewestView, OutputView, RecordView
 from crucible.server.context import Control, Who

@@ -16,7 +16,7 @@ from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from crucible.core.errors import CrucibleError, NotAllowed
-from crucible.core.people import OWNER, Identity
+from crucible.core.people.identity import OWNER, Identity
 from crucible.core.secret import Secret
 from crucible.server.http.problems import problem, request_id
 

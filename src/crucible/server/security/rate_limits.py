@@ -14,7 +14,7 @@ from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from crucible.core.errors import TooManyTries
-from crucible.core.people import OWNER, Identity, Via
+from crucible.core.people.identity import OWNER, Identity, Via
 from crucible.server.http.problems import problem, request_id
 from crucible.server.security.auth import WHO
 

@@ -11,8 +11,8 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from crucible.core.compute.resources import format_memory
 from crucible.core.errors import BadInput
-from crucible.core.resources import format_memory
 from crucible.core.views.frames import MAX_OFFSET
 
 MiB = 1024**2

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from crucible.control.control_plane import Control
 from crucible.control.telemetry.feed import Watch
-from crucible.core.people import Identity
+from crucible.core.people.identity import Identity
 from crucible.core.views.frames import EventFrame, JobFrame
 from crucible.core.views.jobs import HealthView, JobView
 from crucible.core.views.records import LogPage, MetricsView

@@ -12,7 +12,7 @@ from starlette.websockets import WebSocketDisconnect
 
 from crucible.control.control_plane import Control as ControlPlane
 from crucible.core.errors import CrucibleError, NotAllowed
-from crucible.core.people import Identity
+from crucible.core.people.identity import Identity
 from crucible.core.views.frames import Cursors, FeedCursor
 from crucible.server.context import Control, JobRef, Who
 from crucible.server.http.problems import TROUBLE_CLOSE, close_code, close_reason

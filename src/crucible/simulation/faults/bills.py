@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 
-from crucible.core.offers import Billing
-from crucible.core.pricing import Segment, machine_cost
+from crucible.core.compute.offers import Billing
+from crucible.core.compute.pricing import Segment, machine_cost
 from crucible.simulation.faults.cloud import Cloud
 from crucible.simulation.faults.ports import WallClock, WatchedDb
 from crucible.simulation.faults.story import Broken

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from crucible.core.offers import Market
+from crucible.core.compute.offers import Market
 from crucible.simulation.faults.cloud import Cloud
 from crucible.simulation.faults.ports import WallClock, WatchedDb
 from crucible.simulation.faults.story import Broken

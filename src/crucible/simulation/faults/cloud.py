@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from crucible.core.offers import Market
+from crucible.core.compute.offers import Market
 from crucible.simulation.faults.machine import Ground, Machine
 from crucible.simulation.faults.ports import START
 from crucible.simulation.faults.weather import Dice, Weather

@@ -18,10 +18,10 @@ from crucible.backends.base import (
     Seen,
     Slots,
 )
+from crucible.core.compute.offers import Billing, Market, Offer
+from crucible.core.compute.pricing import Segment
+from crucible.core.compute.resources import Capacity, GiB, Resources
 from crucible.core.errors import Unreachable
-from crucible.core.offers import Billing, Market, Offer
-from crucible.core.pricing import Segment
-from crucible.core.resources import Capacity, GiB, Resources
 from crucible.simulation.faults.cloud import MINIMUM, Cloud, Instance
 from crucible.simulation.faults.weather import Dice, Weather
 from crucible.wire.bootstrap import Bootstrap

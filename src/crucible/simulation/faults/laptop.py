@@ -15,9 +15,9 @@ from crucible.backends.base import (
     Seen,
     Slots,
 )
+from crucible.core.compute.offers import Offer
+from crucible.core.compute.resources import Capacity, GiB, Resources
 from crucible.core.errors import Unreachable
-from crucible.core.offers import Offer
-from crucible.core.resources import Capacity, GiB, Resources
 from crucible.simulation.faults.crew import Crew
 from crucible.simulation.faults.machine import Ground, Machine
 from crucible.simulation.faults.weather import Weather

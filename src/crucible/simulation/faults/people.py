@@ -7,12 +7,12 @@ import hashlib
 from contextlib import suppress
 
 from crucible.control.objects.gc_marks import ARRIVAL_SECONDS
+from crucible.core.compute.offers import Market
+from crucible.core.compute.resources import GiB, Resources
 from crucible.core.errors import CrucibleError
-from crucible.core.offers import Market
-from crucible.core.people import OWNER
-from crucible.core.requests import Resumption
-from crucible.core.resources import GiB, Resources
-from crucible.core.spec import JobSpec, Keeping, Retries
+from crucible.core.job.requests import Resumption
+from crucible.core.job.spec import JobSpec, Keeping, Retries
+from crucible.core.people.identity import OWNER
 from crucible.simulation.faults.crew import Crew
 from crucible.simulation.faults.door import Door
 from crucible.simulation.faults.network import Lost, pieces

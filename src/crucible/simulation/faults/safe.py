@@ -8,7 +8,7 @@ from pathlib import Path
 
 from crucible.control.secrets import Vault
 from crucible.core.errors import CrucibleError
-from crucible.core.people import DEFAULT_PROJECT
+from crucible.core.people.identity import DEFAULT_PROJECT
 from crucible.simulation.faults.ports import WatchedDb
 from crucible.simulation.faults.story import Broken
 

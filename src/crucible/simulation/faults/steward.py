@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from crucible.control.control_plane import Control
 from crucible.core.errors import CrucibleError
 from crucible.core.hooks import HookFormat
-from crucible.core.people import DEFAULT_PROJECT, OWNER
+from crucible.core.people.identity import DEFAULT_PROJECT, OWNER
 from crucible.core.secret import Secret
 from crucible.core.signing import KEY_BYTES, signing_secret
 from crucible.simulation.faults.crew import Crew

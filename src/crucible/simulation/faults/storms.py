@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from crucible.core.offers import Market
+from crucible.core.compute.offers import Market
 from crucible.simulation.faults.cloud import ZONES, Cloud
 from crucible.simulation.faults.crew import Crew
 from crucible.simulation.faults.laptop import Laptop

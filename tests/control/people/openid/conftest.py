@@ -10,8 +10,8 @@ from tests.control.people.conftest import rig, town
 from tests.openid_provider import CLIENT, ISSUER, SECRET, OpenIdProvider, transport
 
 from crucible.control.people.openid import OpenIdLogin
-from crucible.core.openid import Answer, Client, Command, Landing
-from crucible.core.people import OWNER, Identity
+from crucible.core.people.identity import OWNER, Identity
+from crucible.core.people.openid import Answer, Client, Command, Landing
 from crucible.core.secret import Secret
 from crucible.core.views.people import DeedView
 

@@ -15,9 +15,9 @@ from crucible.control.people.openid.idtoken import KEEP_SECONDS, NotVouched
 from crucible.control.people.openid.login import AWAY_SECONDS, FETCH_SECONDS
 from crucible.control.people.openid.transport import RETRY_SECONDS, ProviderTrouble
 from crucible.core.errors import BadInput, Conflict, CrucibleError, Forbidden, NotAllowed
-from crucible.core.openid import Answer, Command, challenge_of
-from crucible.core.people import OWNER, Role, Via
-from crucible.core.requests import UserChange
+from crucible.core.job.requests import UserChange
+from crucible.core.people.identity import OWNER, Role, Via
+from crucible.core.people.openid import Answer, Command, challenge_of
 
 VERIFIER = "v" * 64
 COMMAND = Command(43210, challenge_of(VERIFIER), "echo-1")

@@ -9,7 +9,7 @@ from tests.openid_provider import CLIENT, ISSUER, OpenIdProvider, transport
 
 from crucible.control.people.openid.provider import Metadata, discovered
 from crucible.control.people.openid.transport import ProviderTrouble
-from crucible.core.openid import Client
+from crucible.core.people.openid import Client
 
 
 def found(provider: OpenIdProvider, issuer: str = ISSUER) -> Metadata:

@@ -30,10 +30,10 @@ from crucible.client.sdk.blocking.job import SyncJob
 from crucible.client.sdk.job_lookup import find_job, walk
 from crucible.client.sdk.predictions import newest_predictions
 from crucible.client.server.connection import connect, embedded_of
+from crucible.core.compute.offer_filter import OfferFilter
 from crucible.core.errors import BadInput
-from crucible.core.jobfilter import JobFilter
-from crucible.core.offerfilter import OfferFilter
-from crucible.core.spec import JobSpec
+from crucible.core.job.job_filter import JobFilter
+from crucible.core.job.spec import JobSpec
 from crucible.core.views.catalog import PriceView
 from crucible.core.views.predictions import PredictionPage
 from crucible.settings import Settings, load_settings

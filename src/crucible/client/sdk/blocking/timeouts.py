@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from crucible.client.request.checks import check_number
 from crucible.client.sdk.status import JobStatus
+from crucible.core.compute.resources import MAX_SECONDS
 from crucible.core.errors import TimedOut
-from crucible.core.resources import MAX_SECONDS
 
 
 def checked_seconds(timeout: object) -> float | None:

@@ -6,8 +6,8 @@ from sqlalchemy import Connection
 
 from crucible.control.people import audit, projects, users
 from crucible.core.errors import BadInput, Conflict
-from crucible.core.openid import Client, Person, Refusal, gate
-from crucible.core.people import NOBODY, Identity, Role, Via, checked_user
+from crucible.core.people.identity import NOBODY, Identity, Role, Via, checked_user
+from crucible.core.people.openid import Client, Person, Refusal, gate
 
 
 def admit(conn: Connection, client: Client, person: Person, new_user: str, now: float) -> Identity | Refusal:

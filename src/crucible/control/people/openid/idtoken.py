@@ -10,7 +10,7 @@ import httpx2
 
 from crucible.control.people.openid.transport import Cached, get, trouble
 from crucible.core.errors import BadInput, NotAllowed
-from crucible.core.openid import checked_subject
+from crucible.core.people.openid import checked_subject
 
 if TYPE_CHECKING:
     from joserfc.jwk import Key, KeySet

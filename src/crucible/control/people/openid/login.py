@@ -18,8 +18,18 @@ from crucible.control.people.openid.transport import trouble
 from crucible.control.runtime.ports import Ports
 from crucible.core.errors import BadInput, NotAllowed, TimedOut
 from crucible.core.ids import Prefix
-from crucible.core.openid import Answer, Begun, Client, Command, Landing, Person, Refusal, challenge_of, local_path
-from crucible.core.people import Identity
+from crucible.core.people.identity import Identity
+from crucible.core.people.openid import (
+    Answer,
+    Begun,
+    Client,
+    Command,
+    Landing,
+    Person,
+    Refusal,
+    challenge_of,
+    local_path,
+)
 from crucible.core.secret import Secret
 from crucible.core.views.people import TokenView
 

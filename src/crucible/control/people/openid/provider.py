@@ -14,7 +14,7 @@ from crucible.control.people.openid import idtoken
 from crucible.control.people.openid.idtoken import KEEP_SECONDS, not_vouched
 from crucible.control.people.openid.signins import SignIn
 from crucible.control.people.openid.transport import Cached, get, trouble
-from crucible.core.openid import Client, Person, person_of
+from crucible.core.people.openid import Client, Person, person_of
 
 if TYPE_CHECKING:
     from joserfc.jwk import KeySet

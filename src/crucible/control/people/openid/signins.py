@@ -13,7 +13,7 @@ from sqlalchemy import Connection, bindparam, delete, select
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement, inserting
 from crucible.control.people.tokens import digest
-from crucible.core.openid import Command
+from crucible.core.people.openid import Command
 
 _s, _h = t.signins.c, t.handovers.c
 _ADD = Statement(inserting(t.signins, [column.name for column in _s]))

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 import httpx2
 
 from crucible.core.errors import Unreachable
-from crucible.core.openid import is_here
+from crucible.core.people.openid import is_here
 
 SECONDS = 8.0
 """For one request, from the first byte to the last."""

@@ -1,0 +1,50 @@
+"""Budget: what the most that a job may cost buys at an offer. Pure; money is in micro-dollars."""
+
+from __future__ import annotations
+
+from crucible.core.compute.offers import Billing, Offer
+from crucible.core.compute.pricing import MICROS, forecast
+from crucible.core.compute.resources import MAX_SECONDS, Resources
+
+LEAST_SECONDS = 1.0
+"""Minimum useful run time."""
+RAISE_IT = "Raise max_cost_usd (--max-cost), ask for less, or name a cheaper place."
+
+
+def billable_seconds(money: int, rate: int, billing: Billing) -> int:
+    """Return how many seconds of a machine this buys, as its provider bills them; 0 if not even the minimum bill.
+
+    The rate is above zero.
+    """
+    seconds = money * 3600 // (rate * billing.granularity) * billing.granularity
+    return seconds if seconds >= billing.minimum else 0
+
+
+def affordable_seconds(max_cost: int | None, offer: Offer) -> float | None:
+    """Return how long a try may run there, after the start, which is billed too. None: no limit."""
+    if max_cost is None or not offer.rate:
+        return None
+    return min(billable_seconds(max_cost, offer.rate, offer.billing) - offer.startup_seconds, MAX_SECONDS)
+
+
+def exceeds_budget(max_cost: int | None, offer: Offer) -> str:
+    """Say why not even the shortest try can be paid there; empty when one can."""
+    seconds = affordable_seconds(max_cost, offer)
+    if max_cost is None or seconds is None or seconds >= LEAST_SECONDS:
+        return ""
+    least = forecast(offer.startup_seconds + LEAST_SECONDS, offer.rate, offer.billing)
+    return f"would cost {usd(least)} at least, more than {usd(max_cost)}"
+
+
+def capped(need: Resources, max_cost: int | None, offer: Offer) -> Resources:
+    """Return the need, ended when the money is spent; for an offer that does not exceed the budget."""
+    seconds = affordable_seconds(max_cost, offer)
+    if seconds is None or (need.seconds is not None and need.seconds <= seconds):
+        return need
+    return need.model_copy(update={"seconds": seconds})
+
+
+def usd(micros: int) -> str:
+    """`$1.35`, `$0.0016`, `$0.000001`: whole cents, or what there is below them."""
+    cents = f"${micros / MICROS:.2f}"
+    return cents if micros >= MICROS or not micros % (MICROS // 100) else f"${micros / MICROS:.6f}".rstrip("0")

@@ -1,0 +1,92 @@
+"""Choosing among a place's offers where machines are made on demand: the cheapest of those that did not fail.
+
+Pure: what was asked for, what is offered, what was tried before. The `resources` of a spec are the effective ones
+here, with what its tier gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from crucible.core.compute import budget, scheduling
+from crucible.core.compute.gpus import called, spoken
+from crucible.core.compute.offers import Market, Offer
+from crucible.core.compute.resources import Allocation
+from crucible.core.job.spec import JobSpec
+
+Kind = tuple[str, str, Market]
+"""Region, instance type and market: what a place has or has not."""
+
+NOTHING_FAILED: Mapping[Kind, int] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class Choice:
+    """`offer` is None when there is none; `why` says what is wrong with those there are.
+
+    `all_failed_before`: every kind that fits has failed the job before; this one least often.
+    """
+
+    offer: Offer | None
+    why: str = ""
+    all_failed_before: bool = False
+
+
+def choose(spec: JobSpec, offers: Iterable[Offer], failures: Mapping[Kind, int] = NOTHING_FAILED) -> Choice:
+    """Of the offers that fit, those whose kind failed the job least often, and of these the cheapest."""
+    reasons = {offer: why_not(spec, offer) for offer in offers}
+    fitting = [offer for offer, why in reasons.items() if not why]
+    if not fitting:
+        lacking = [offer.why_not for offer in reasons if not why_never(spec, offer)]
+        return Choice(None, next(iter([*lacking, *reasons.values()]), "nothing is offered there just now"))
+    best = min(fitting, key=lambda offer: (failures.get(kind_of(offer), 0), *_rank(offer)))
+    if kind_of(best) in failures:
+        return Choice(best, f"all {len(fitting)} offers that fit have failed it", all_failed_before=True)
+    return Choice(best)
+
+
+def why_not(spec: JobSpec, offer: Offer) -> str:
+    """Say why this offer cannot be used for the job now; empty when it can."""
+    return why_never(spec, offer) or offer.why_not
+
+
+def why_never(spec: JobSpec, offer: Offer) -> str:
+    """Say why it can never be used for the job; empty when it may."""
+    market = spec.market or Market.ON_DEMAND
+    if spec.regions and not any(offer.region.startswith(region) for region in spec.regions):
+        return f"wants {' or '.join(spec.regions)}; {offer.instance_type} is in {offer.region}"
+    if offer.market is not market:
+        return f"wants {market.value}; {offer.instance_type} is {offer.market.value}"
+    return (
+        wrong_gpu(spec.gpu_types, offer)
+        or scheduling.why_never(spec.resources, offer.capacity, offer.instance_type)
+        or budget.exceeds_budget(spec.max_cost_micros, offer)
+    )
+
+
+def wrong_gpu(types: tuple[str, ...], offer: Offer) -> str:
+    """Why its GPU is none of these types; empty when it is, or when any will do."""
+    has = offer.capacity.gpu_name
+    if not types or called(has) in types:
+        return ""
+    return f"wants {spoken(types)}; {offer.instance_type} has {has or 'no GPU'}"
+
+
+def kind_of(offer: Offer) -> Kind:
+    return offer.region, offer.instance_type, offer.market
+
+
+def whole(spec: JobSpec, offer: Offer) -> Allocation:
+    """A machine made for one attempt is all its own; of its GPUs it gets those it asked for, of time what it pays."""
+    capacity = offer.capacity
+    _, _, gpus = scheduling.demand(spec.resources, capacity)
+    seconds = budget.affordable_seconds(spec.max_cost_micros, offer)
+    return Allocation(
+        cpus=capacity.cpus, memory_bytes=capacity.memory_bytes, gpus=capacity.gpus[:gpus], seconds=seconds
+    )
+
+
+def _rank(offer: Offer) -> tuple[int, float, str, str]:
+    return offer.rate, offer.startup_seconds, offer.region, offer.instance_type

@@ -1,0 +1,73 @@
+"""Offers: the places that could run a job, as data."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from crucible.core.compute.resources import Capacity
+
+
+class Market(enum.StrEnum):
+    ON_DEMAND = "on_demand"
+    SPOT = "spot"
+    RESERVED = "reserved"
+
+
+class Availability(enum.StrEnum):
+    AVAILABLE = "available"
+    QUEUED = "queued"
+    LIMITED = "limited"
+
+
+@dataclass(frozen=True)
+class Billing:
+    """How a provider turns time into money: rounded up to `granularity` seconds, at least `minimum`."""
+
+    granularity: int = 1
+    minimum: int = 0
+
+
+@dataclass(frozen=True)
+class Tariff:
+    """What else a place charges and promises; None: not known.
+
+    Money is in micro-dollars. `commitment_years`: what a reserved price binds to, paid whether used or not.
+    `interruption`: between which shares of its spot machines a provider says it takes back in a month.
+    `dedicated`: the machine is nobody else's while it is ours. `longest_seconds`: after which it is ended, whatever
+    runs there. `source`: where the price was read.
+    """
+
+    egress_per_gb: int | None = None
+    storage_per_gb_month: int | None = None
+    commitment_years: int = 0
+    interruption: tuple[float, float] | None = None
+    dedicated: bool | None = None
+    longest_seconds: float | None = None
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A place that could run it.
+
+    `rate` is micro-dollars per hour; `why_not` is set when it is not runnable.
+    """
+
+    backend: str
+    region: str
+    instance_type: str
+    capacity: Capacity
+    rate: int
+    billing: Billing = Billing()
+    market: Market = Market.ON_DEMAND
+    availability: Availability = Availability.AVAILABLE
+    wait_seconds: float = 0.0
+    startup_seconds: float = 0.0
+    dated: str = ""
+    why_not: str = ""
+    tariff: Tariff = Tariff()
+
+    @property
+    def runnable(self) -> bool:
+        return not self.why_not

@@ -1,0 +1,175 @@
+"""JobFile: a run as people write it down. The published schema of job files is made from this model."""
+
+from __future__ import annotations
+
+import datetime
+import shlex
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+
+from crucible.core.job.spec import Kind
+
+PAYLOADS = ("script", "directory", "git", "notebook", "code", "shell", "model")
+NOT_FOR_MODELS = ("args", "entry", "ref", "include", "in_place")
+WHAT_TO_RUN = frozenset({*PAYLOADS, *NOT_FOR_MODELS, "python"})
+"""Fields that say what to run and how to take it up; the others are those of the job."""
+
+
+class JobModel(BaseModel):
+    """A model plugin by its name; what is done with it is by the kind of job."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", title="Model", defer_build=True)
+
+    name: str = Field(min_length=1, description="The model; see `crucible models`.")
+    config: str | dict[str, Any] = Field(
+        default_factory=dict, description="Its options, or a file of them.", examples=[{"epochs": 3}]
+    )
+    plugin: str | None = Field(default=None, description="A project's folder or a requirement to install it from.")
+    input: Any = Field(default=None, description="What to predict from, for inference.")
+    callbacks: tuple[str, ...] = Field(default=(), description="Callbacks of your own: module:class.")
+
+
+def _named(value: object) -> object:
+    return {"name": value} if isinstance(value, str) else value
+
+
+class JobFile(BaseModel):
+    """One job. Exactly one of script, directory, git, notebook, code, shell and model says what to run.
+
+    Paths are relative to the file. Flags of `crucible run` win over what is written here.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", title="Crucible job file", defer_build=True)
+
+    script: str | None = Field(default=None, description="A Python script.")
+    directory: str | None = Field(default=None, description="A folder; see `entry`.")
+    git: str | None = Field(default=None, description="A git address: https, ssh or file, with @ref if wanted.")
+    notebook: str | None = Field(default=None, description="An .ipynb file.")
+    code: str | None = Field(default=None, description="Python code, written out here.")
+    shell: str | None = Field(default=None, description="A command for /bin/sh.")
+    model: Annotated[JobModel | None, BeforeValidator(_named, json_schema_input_type=str | JobModel | None)] = Field(
+        default=None, description="A model plugin: its name, or a table with its config."
+    )
+    args: tuple[str | bool | int | float, ...] = Field(default=(), description="Arguments for the script.")
+    entry: str | None = Field(default=None, description="The file of a directory or repository to run.")
+    ref: str | None = Field(default=None, description="Branch, tag or commit of the git address.")
+    include: tuple[str, ...] = Field(default=(), description="Patterns of more files to send.")
+    in_place: bool = Field(default=False, description="Run in the folder itself instead of a copy.")
+    python: str | None = Field(default=None, description="Interpreter or virtual environment of the job.")
+    name: str | None = Field(default=None, description="What to call the job.")
+    project: str | None = Field(default=None, description="Whose job it is; your only project unless given.")
+    kind: Kind | None = Field(default=None, description="A label with defaults.")
+    backend: str | None = Field(
+        default=None, description="Where to run; places after the first are its fallback.", examples=["rehearsal,local"]
+    )
+    fallback: str | tuple[str, ...] = Field(
+        default=(), description="Where to go on, in this order, when a place has no machine or took it back."
+    )
+    market: str | None = Field(default=None, description="spot, on_demand or reserved.", examples=["spot"])
+    regions: str | tuple[str, ...] = Field(default=(), description="Only these regions.")
+    tier: str | None = Field(default=None, description="A named size; see `crucible tiers`.")
+    cpus: float | None = Field(default=None, description="CPUs, also fractions.")
+    memory: str | int | None = Field(default=None, description="Memory limit; 4G is 4 GiB.", examples=["4G"])
+    gpus: int | None = Field(default=None, description="Number of GPUs.")
+    gpu: str | tuple[str, ...] = Field(default=(), description="Only GPUs of these types, such as T4 or A100.")
+    gpu_memory: str | int | None = Field(default=None, description="Memory of each GPU.", examples=["16G"])
+    time: str | int | float | None = Field(default=None, description="Time limit.", examples=["1h30m"])
+    max_cost_usd: float | None = Field(
+        default=None, description="What a try may cost; where machines bill it is ended when that is spent."
+    )
+    env_files: tuple[str, ...] = Field(default=(), description="Files of NAME=VALUE lines.")
+    env: dict[str, str | bool | int | float | None] = Field(
+        default_factory=dict, description="Variables; null takes the submitting shell's value."
+    )
+    secrets: tuple[str, ...] | dict[str, str] = Field(
+        default=(), description="Secrets of the project: names, or a table of variables and names."
+    )
+    data: tuple[str, ...] | dict[str, str] = Field(
+        default=(), description="Paths or URIs that appear under $CRUCIBLE_DATA_DIR."
+    )
+    priority: int | None = Field(
+        strict=True, default=None, description="Its turn among your own waiting jobs: higher goes first (default: 0)."
+    )
+    retries: Annotated[int, Field(ge=0)] | dict[str, int] | None = Field(
+        default=None, description="Retries after the code itself failed, or one number per cause."
+    )
+    retry_wait: str | int | float | None = Field(
+        default=None, description="Time before a retry; 60s unless said.", examples=["30s"]
+    )
+    keep: Annotated[int, Field(ge=1)] | dict[str, int | bool] | None = Field(
+        default=None, description="How many of the newest checkpoints stay, or a table of latest, best, every."
+    )
+    seed: int | None = Field(default=None, description="What $CRUCIBLE_SEED says.")
+    resume_from: str | None = Field(default=None, description="A checkpoint of any job to start from, by its id.")
+    grace: str | int | float | None = Field(default=None, description="Time between TERM and KILL.")
+    tags: tuple[str, ...] = Field(default=(), description="Labels to find it by.")
+
+    @field_validator("args", mode="before")
+    @classmethod
+    def _arguments(cls, value: object) -> object:
+        if isinstance(value, str):
+            raise ValueError(f"this is a text, and a list is needed: {_listed(value)}")
+        for number, item in enumerate(value if isinstance(value, list | tuple) else (), 1):
+            if (kind := _not_text(item)) is not None:
+                raise ValueError(f"item {number} is {kind}")
+        return value
+
+    @field_validator("env", mode="before")
+    @classmethod
+    def _variables(cls, value: object) -> object:
+        for name, item in value.items() if isinstance(value, dict) else ():
+            if item is not None and (kind := _not_text(item)) is not None:
+                raise ValueError(f"{name} is {kind}")
+        return value
+
+    @field_validator("retries")
+    @classmethod
+    def _causes(cls, value: int | dict[str, int] | None) -> int | dict[str, int] | None:
+        known = ("interruption", "infrastructure", "user")
+        if isinstance(value, dict) and not set(value) <= set(known):
+            raise ValueError(f"the causes are {', '.join(known)}")
+        return value
+
+    @field_validator("keep")
+    @classmethod
+    def _kept(cls, value: int | dict[str, int | bool] | None) -> int | dict[str, int | bool] | None:
+        known = ("latest", "best", "every", "higher_is_better")
+        if isinstance(value, dict) and not set(value) <= set(known):
+            raise ValueError(f"its fields are {', '.join(known)}")
+        return value
+
+    @model_validator(mode="after")
+    def _one_payload(self) -> JobFile:
+        said = [name for name in PAYLOADS if getattr(self, name) is not None]
+        if len(said) != 1:
+            found = f"it has {' and '.join(said)}" if said else "it has none"
+            raise ValueError(f"exactly one of {', '.join(PAYLOADS)} has to be there; {found}")
+        beside = [name for name in NOT_FOR_MODELS if self.model and getattr(self, name)]
+        if beside:
+            raise ValueError(f"{beside[0]} does not go with a model; its options are its config")
+        return self
+
+
+def as_text(value: str | bool | int | float) -> str:
+    """An argument or a variable as the program gets it; truth is `true` or `false`, as files write it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _not_text(value: object) -> str | None:
+    """What a value is that cannot be handed to a program as one word, and how to write it; None if it can."""
+    if value is None:
+        return 'empty (null); write "" for an empty text, or leave it out'
+    if isinstance(value, datetime.date | datetime.time):
+        return f'a date or time; put it in quotes, as in "{value}"'
+    if isinstance(value, list | dict):
+        return f"a {'list' if isinstance(value, list) else 'table'}; a text or a number is needed"
+    return None
+
+
+def _listed(text: str) -> str:
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        words = text.split()
+    return f"[{', '.join(chr(34) + word.replace(chr(34), chr(92) + chr(34)) + chr(34) for word in words)}]"

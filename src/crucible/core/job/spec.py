@@ -1,0 +1,252 @@
+"""JobSpec: what the user asked for, frozen at submission.
+
+The same model is the body of the API, the job file's content and the row in the database, so whatever is
+stored has been checked. Every payload (script, directory, git, notebook, code, shell) is already reduced to
+bundle + command + environment here.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from crucible.core.compute.gpus import gpus_named
+from crucible.core.compute.offers import Market
+from crucible.core.compute.pricing import MICROS
+from crucible.core.compute.resources import Resources
+from crucible.core.job.kinds import PYTHON, Kind, Shape, SourceKind
+from crucible.core.job.tags import MAX_KEY, MAX_TAGS, MAX_VALUE
+from crucible.core.people.identity import PROJECT_PATTERN
+from crucible.core.people.project_secrets import MOST_SECRETS, SECRET_PATTERN
+
+__all__ = [
+    "DEFAULT_BACKEND",
+    "PYTHON",
+    "DataInput",
+    "EnvironmentSpec",
+    "JobName",
+    "JobSpec",
+    "Keeping",
+    "Kind",
+    "Retries",
+    "Shape",
+    "Source",
+    "SourceKind",
+]
+
+DEFAULT_BACKEND = "local"
+MAX_ARGUMENTS_BYTES = 128 * 1024
+MAX_ENV = 256
+MAX_DIFF = 256 * 1024
+MAX_USD = 1e9
+MAX_PLAN = 1000
+MAX_PRIORITY = 1000
+
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SHA256 = r"^[0-9a-f]{64}$"
+_RESERVED = ("CRUCIBLE_", "CUDA_VISIBLE_DEVICES")
+_LOADING = frozenset({"PATH", "HOME", "PYTHONPATH", "PYTHONHOME", "LD_PRELOAD", "LD_LIBRARY_PATH", "SHELL", "TMPDIR"})
+_ASKED_FOR = "CRUCIBLE_CHECKPOINT_SIGNAL"  # the program says by it that it wants a signal
+JobName = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f-\x9f/\\]+$")]
+_TAG = Annotated[str, Field(min_length=1, max_length=MAX_KEY + MAX_VALUE + 1, pattern=r"^[^\x00-\x1f\x7f-\x9f]+$")]
+_PROJECT = Annotated[str, Field(pattern=PROJECT_PATTERN)]
+_SECRET = Annotated[str, Field(pattern=SECRET_PATTERN)]
+_TEXT = Annotated[str, Field(max_length=4096, pattern=r"^[^\x00]*$")]
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+class Source(_Frozen):
+    """Where the code came from, for reproducing it. `diff` holds uncommitted changes (cut at 256 KiB)."""
+
+    kind: SourceKind = SourceKind.SHELL
+    path: _TEXT | None = None
+    url: _TEXT | None = None
+    ref: _TEXT | None = None
+    commit: _TEXT | None = None
+    dirty: bool = False
+    diff: Annotated[str, Field(max_length=MAX_DIFF)] | None = None
+
+
+class EnvironmentSpec(_Frozen):
+    """Which Python runs the job; at most one of interpreter, requirements and project is set.
+
+    `origin` says in words how it was chosen.
+    """
+
+    interpreter: _TEXT | None = None
+    requirements: Annotated[tuple[_TEXT, ...], Field(max_length=2000)] = ()
+    project: _TEXT | None = None
+    python: _TEXT | None = None
+    origin: _TEXT = ""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> EnvironmentSpec:
+        if sum(map(bool, (self.interpreter, self.requirements, self.project))) > 1:
+            raise ValueError("set only one of interpreter, requirements and project")
+        return self
+
+
+class DataInput(_Frozen):
+    """An input that appears under $CRUCIBLE_DATA_DIR/<name>."""
+
+    name: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f-\x9f/\\]+$")]
+    source: Annotated[_TEXT, Field(min_length=1)]
+
+    @field_validator("name")
+    @classmethod
+    def _name(cls, value: str) -> str:
+        if value in (".", ".."):
+            raise ValueError("a data input needs a name of its own")
+        return value
+
+
+class Retries(_Frozen):
+    """Separate budgets: places that take machines back, our or their infrastructure, the user's own code."""
+
+    interruption: Annotated[int, Field(ge=0, le=1000)] = 10
+    infrastructure: Annotated[int, Field(ge=0, le=1000)] = 3
+    user: Annotated[int, Field(ge=0, le=1000)] = 0
+    wait_seconds: Annotated[float, Field(ge=0, le=86400)] = 60.0
+
+
+class Keeping(_Frozen):
+    """Which checkpoints stay: the newest, the best by their metric, and one every so many steps."""
+
+    latest: Annotated[int, Field(ge=1, le=1000)] = 3
+    best: Annotated[int, Field(ge=0, le=1000)] = 1
+    every: Annotated[int, Field(ge=1)] | None = None
+    higher_is_better: bool = False
+
+
+class JobSpec(_Frozen):
+    command: Annotated[tuple[str, ...], Field(min_length=1, max_length=10_000)]
+    name: JobName | None = None
+    project: _PROJECT | None = None
+    """Whose it is; unless given, the submitter's only one or the default project."""
+    kind: Kind = Kind.TRAIN
+    shape: Shape = Shape.TASK
+    bundle: Annotated[str, Field(pattern=_SHA256)] | None = None
+    in_place: _TEXT | None = None
+    environment: EnvironmentSpec = EnvironmentSpec()
+    env: Annotated[dict[str, str], Field(max_length=MAX_ENV)] = Field(default_factory=dict)
+    secrets: Annotated[dict[str, _SECRET], Field(max_length=MOST_SECRETS, exclude_if=lambda given: not given)] = Field(
+        default_factory=dict
+    )
+    """Variables whose values are secrets of the job's project, by the secrets' names."""
+    data: Annotated[tuple[DataInput, ...], Field(max_length=256)] = ()
+    backend: _TEXT | None = None
+    fallback: Annotated[tuple[_TEXT, ...], Field(max_length=16)] = ()
+    """Places to go to, in this order, when the one before took its machine back or has none."""
+    market: Market | None = None
+    regions: Annotated[tuple[_TEXT, ...], Field(max_length=64)] = ()
+    gpu_types: Annotated[
+        tuple[Annotated[str, Field(min_length=1, max_length=100)], ...],
+        Field(max_length=64, exclude_if=lambda given: not given),
+    ] = ()
+    """GPUs of these types only; `A100` is kept as every type that it may mean."""
+    tier: _TEXT | None = None
+    resources: Resources = Resources()
+    max_cost_usd: Annotated[float, Field(ge=0, le=MAX_USD)] | None = Field(
+        default=None, exclude_if=lambda given: given is None
+    )
+    """What a try may cost: where machines bill it ends when that is spent, and starts on none that costs more."""
+    priority: Annotated[int, Field(strict=True, ge=-MAX_PRIORITY, le=MAX_PRIORITY, exclude_if=lambda n: not n)] = 0
+    """Its turn among the waiting jobs of the same user in the same project: higher goes first."""
+    retries: Retries = Retries()
+    keep: Keeping = Keeping()
+    seed: Annotated[int, Field(ge=0, lt=2**32)] | None = None
+    """What $CRUCIBLE_SEED says; made from the job's id when nobody chose one."""
+    resume_from: _TEXT | None = None
+    """The id of a checkpoint, of any job, that the first attempt starts from."""
+    rerun_of: _TEXT | None = None
+    plan: Annotated[str, Field(min_length=1, max_length=MAX_PLAN, pattern=r"^[A-Za-z0-9_.-]+$")] | None = Field(
+        default=None, exclude_if=lambda given: given is None
+    )
+    """Ignored. Clients of version 0.1.0 send it, and jobs submitted by them have it stored."""
+    grace_seconds: Annotated[float, Field(ge=0, le=3600)] = 10.0
+    tags: Annotated[tuple[_TAG, ...], Field(max_length=MAX_TAGS)] = ()
+    """`key` or `key=value`, as they were at submission; core/job/tags.py reads them."""
+    source: Source = Source()
+
+    @property
+    def backends(self) -> tuple[str, ...]:
+        """Every backend the job may run on, the first choice first."""
+        return tuple(dict.fromkeys((self.backend or DEFAULT_BACKEND, *self.fallback)))
+
+    def backend_after(self, failed: str) -> str:
+        """Return the next backend to try, or the same after the last.
+
+        A backend that is not among them (somebody moved the job there) is kept.
+        """
+        if failed not in self.backends:
+            return failed
+        return self.backends[min(self.backends.index(failed) + 1, len(self.backends) - 1)]
+
+    @property
+    def max_cost_micros(self) -> int | None:
+        return None if self.max_cost_usd is None else round(self.max_cost_usd * MICROS)
+
+    @field_validator("command")
+    @classmethod
+    def _command(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not value[0].strip():
+            raise ValueError("the command is empty")
+        if sum(len(item.encode()) for item in value) > MAX_ARGUMENTS_BYTES:
+            raise ValueError("the command is longer than 128 KiB")
+        if any("\x00" in item for item in value):
+            raise ValueError("the command holds a NUL character")
+        return value
+
+    @field_validator("gpu_types")
+    @classmethod
+    def _gpu_types(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(one.name for name in value for one in gpus_named(name)))
+
+    @field_validator("env")
+    @classmethod
+    def _env(cls, value: dict[str, str]) -> dict[str, str]:
+        for name, text in value.items():
+            _check_variable(name)
+            if "\x00" in text or len(text.encode()) > 64 * 1024:
+                raise ValueError(f"the value of {name} is longer than 64 KiB or holds a NUL character")
+        return value
+
+    @field_validator("secrets")
+    @classmethod
+    def _secrets(cls, value: dict[str, str]) -> dict[str, str]:
+        for name in value:
+            _check_variable(name)
+            if name in _LOADING:
+                raise ValueError(f"{name} decides how programs start; it cannot be a secret")
+        return value
+
+    @field_validator("data")
+    @classmethod
+    def _data(cls, value: tuple[DataInput, ...]) -> tuple[DataInput, ...]:
+        if len({item.name for item in value}) != len(value):
+            raise ValueError("two data inputs have the same name")
+        return value
+
+    @model_validator(mode="after")
+    def _place(self) -> JobSpec:
+        if self.bundle and self.in_place:
+            raise ValueError("a job has a bundle or runs in place, not both")
+        if self.in_place is not None and not self.in_place.startswith("/"):
+            raise ValueError("in_place is an absolute path")
+        if both := sorted(self.env.keys() & self.secrets.keys()):
+            raise ValueError(f"{both[0]} is given as a variable and as a secret; leave one out")
+        if self.shape is Shape.SERVICE:
+            raise ValueError("services are not supported yet; submit a task")
+        return self
+
+
+def _check_variable(name: str) -> None:
+    if not _ENV_NAME.fullmatch(name):
+        raise ValueError(f"{name[:100]!r} is no name of an environment variable")
+    if name.startswith(_RESERVED) and name != _ASKED_FOR:
+        raise ValueError(f"{name} is set by Crucible itself")

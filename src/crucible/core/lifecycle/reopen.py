@@ -1,0 +1,33 @@
+"""Reopening: an ended job that somebody wants to go on is queued again, under a new generation."""
+
+from __future__ import annotations
+
+from crucible.core.job.states import JobState, Wish
+from crucible.core.lifecycle.facts import ResumeRequested
+from crucible.core.lifecycle.values import Event, Step, World
+
+
+def reopen(world: World, fact: ResumeRequested, now: float) -> Step:
+    """The same job, wanted again. Its retry budgets are fresh: who resumes it has looked at what went wrong."""
+    job = world.job
+    if not job.state.terminal or world.live is not None:
+        return Step(world)
+    backend = fact.backend or job.spec.backends[0]
+    again = world.with_job(
+        state=JobState.QUEUED,
+        desired=Wish.RUN,
+        generation=job.generation + 1,
+        reason=None,
+        detail="",
+        waiting="",
+        used={},
+        exit_code=None,
+        signal=None,
+        ended_at=None,
+        not_before=now,
+        backend=backend,
+        resume_from=fact.resume_from,
+        reopened_at=job.attempts,
+    )
+    told = {"by": fact.by, "from": fact.resume_from, "backend": backend, "was": job.state.value}
+    return Step(again, (Event("reopened", told),))

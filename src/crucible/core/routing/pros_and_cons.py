@@ -1,0 +1,109 @@
+"""What speaks for an offer and what against it, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from crucible.core.compute.offers import Availability, Market, Offer
+from crucible.core.compute.resources import Capacity, GiB, format_duration, format_memory
+from crucible.core.routing.estimate import Estimate
+from crucible.core.routing.profile import Confidence, GpuNeed
+from crucible.core.routing.workload import Work
+
+QUICK = 60.0
+SLOW = 300.0
+MUCH = 2.0
+"""GPU memory of which less than half is needed is much too much."""
+TIGHT = 0.9
+COARSE = 3600
+
+
+def fit(work: Work, offer: Offer) -> str:
+    """How what it has compares with what is needed."""
+    has, wanted = offer.capacity, work.gpu_memory_on(offer.capacity)
+    if work.gpu is GpuNeed.NONE:
+        return "no GPU needed" if has.gpus else _memory_fit(work, has)
+    if not has.gpus:
+        return "without a GPU"
+    if not wanted or not has.gpu_memory_bytes:
+        return "GPU memory not known"
+    return f"{_how(wanted / has.gpu_memory_bytes)}: {wanted / GiB:.1f} of {format_memory(has.gpu_memory_bytes)}"
+
+
+def _memory_fit(work: Work, has: Capacity) -> str:
+    wanted, there = work.memory_on(has), has.memory_bytes
+    return f"{_how(wanted / there)}: {wanted / GiB:.1f} of {format_memory(there)}" if wanted and there else "fits"
+
+
+def _how(share: float) -> str:
+    return "tight" if share > TIGHT else "ample" if share < 1 / MUCH else "good"
+
+
+def pros(work: Work, offer: Offer, estimated: Estimate, on_demand: int | None) -> Iterator[str]:
+    """`on_demand` is what the same machine costs an hour when it is not taken back."""
+    if offer.rate == 0:
+        yield "free"
+    if offer.wait_seconds + offer.startup_seconds < QUICK:
+        yield "starts within a minute"
+    if offer.rate and offer.billing.granularity <= 1 and offer.billing.minimum <= QUICK:
+        yield "billed by the second"
+    if on_demand and offer.rate < on_demand:
+        yield f"{1 - offer.rate / on_demand:.0%} below the on-demand price"
+    if offer.rate and offer.tariff.dedicated:
+        yield "a machine of its own"
+    if offer.market is Market.SPOT and work.checkpoint_seconds and estimated.lost is not None:
+        yield "checkpoints carry it over interruptions"
+
+
+def cons(work: Work, offer: Offer, estimated: Estimate) -> Iterator[str]:
+    if offer.availability is not Availability.AVAILABLE:
+        yield f"{offer.availability.value}: about {format_duration(offer.wait_seconds)} of waiting"
+    if offer.startup_seconds > SLOW:
+        yield f"takes {format_duration(offer.startup_seconds)} to start"
+    longest, seconds = offer.tariff.longest_seconds, estimated.seconds
+    if longest is not None and seconds is not None and seconds > longest:
+        yield f"goes on on another machine every {format_duration(longest)}"
+    if offer.market is Market.SPOT:
+        yield _interrupted(work, offer, estimated)
+    if max(offer.billing.granularity, offer.billing.minimum) >= COARSE:
+        yield f"billed for at least {format_duration(max(offer.billing.granularity, offer.billing.minimum))}"
+    if offer.rate and offer.tariff.dedicated is False:
+        yield "shares machines with others"
+    wanted = work.gpu_memory_on(offer.capacity)
+    if wanted and offer.capacity.gpu_memory_bytes > MUCH * wanted:
+        yield f"{format_memory(offer.capacity.gpu_memory_bytes)} a GPU, more than twice what it needs"
+    yield from _shared(work, offer)
+    if work.gpu is GpuNeed.OPTIONAL and not offer.capacity.gpus:
+        yield "no GPU, which it would use"
+    yield from _unsure(estimated)
+
+
+def _shared(work: Work, offer: Offer) -> Iterator[str]:
+    """What is assumed of a program that shares its work among as many GPUs as it gets."""
+    there = len(offer.capacity.gpus)
+    if not work.spread or not there:
+        return
+    if there == 1:
+        yield "told for one GPU; it could share its work among several"
+    elif work.compute is not None and not work.compute.shared:
+        yield f"told for {there} GPUs, each of which does all of its steps: more data in the same time"
+    elif work.process_per_gpu:
+        unless = "where it does not start them itself, a launcher has to (torchrun --nproc-per-node)"
+        yield f"told for a process on each of {there} GPUs; {unless}"
+    else:
+        yield f"told for all {there} GPUs, among which it would share its work"
+
+
+def _interrupted(work: Work, offer: Offer, estimated: Estimate) -> str:
+    if not work.checkpoint_seconds:
+        return "may be taken back at any time, and without checkpoints it begins anew"
+    if not estimated.lost:
+        return "may be taken back at any time"
+    return f"may be taken back; about {format_duration(estimated.lost)} of work done again"
+
+
+def _unsure(estimated: Estimate) -> Iterator[str]:
+    if estimated.seconds is None:
+        yield "nobody knows how long it takes, so the price is by the hour"
+    elif estimated.confidence is Confidence.LOW:
+        yield "how long it takes there is a rough guess"
