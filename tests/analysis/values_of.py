@@ -5,10 +5,10 @@ from __future__ import annotations
 import textwrap
 
 from crucible.analysis.analyse import VERBS
-from crucible.analysis.imports import follow_file
-from crucible.analysis.machine import Machine
-from crucible.analysis.sources import Sources
-from crucible.analysis.values import Value
+from crucible.analysis.interpreter.imports import follow_file
+from crucible.analysis.interpreter.machine import Machine
+from crucible.analysis.interpreter.values import Value
+from crucible.analysis.source.sources import Sources
 
 
 def follow(code: str, *arguments: str) -> Machine:

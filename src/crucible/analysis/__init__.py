@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from crucible.analysis.analyse import analyse
-from crucible.analysis.conclusions.runtime import Reference
-from crucible.analysis.gathering import gathered
+from crucible.analysis.conclusions.compute.runtime import Reference
 from crucible.analysis.process import AnalysisWorker, Limits, analyse_isolated
-from crucible.analysis.sources import Sources
+from crucible.analysis.source.program_files import gathered
+from crucible.analysis.source.sources import Sources
 from crucible.core.routing.profile import Profile
 
 __all__ = ["AnalysisWorker", "Limits", "Reference", "Sources", "analyse", "analyse_isolated", "gathered", "profile_of"]

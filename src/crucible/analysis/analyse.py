@@ -5,33 +5,29 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 
-from crucible.analysis.attributes import attribute
-from crucible.analysis.calling import call
-from crucible.analysis.conclusions import (
-    data,
+from crucible.analysis.conclusions import frameworks
+from crucible.analysis.conclusions.compute import (
     deepspeed,
     distribution,
-    frameworks,
+    environment,
     gpu,
+    gpu_memory,
     host_memory,
-    length,
-    memory,
-    models,
-    saving,
-    surroundings,
     tf32,
-    training,
 )
-from crucible.analysis.conclusions.activations import Inputs, step_work
-from crucible.analysis.conclusions.runtime import T4, Reference, runtime
-from crucible.analysis.conclusions.seen import Seen
-from crucible.analysis.expressions import evaluate
-from crucible.analysis.imports import follow_file
-from crucible.analysis.machine import Exhausted, Machine, Verbs
-from crucible.analysis.sources import Sources
-from crucible.analysis.statements import assign, execute, set_attribute
-from crucible.analysis.sweeping import sweep
-from crucible.analysis.values import worded
+from crucible.analysis.conclusions.compute.activations import Inputs, step_work
+from crucible.analysis.conclusions.compute.runtime import T4, Reference, runtime
+from crucible.analysis.conclusions.facts import Seen
+from crucible.analysis.conclusions.training import data, length, models, saving, training
+from crucible.analysis.interpreter.attributes import attribute
+from crucible.analysis.interpreter.calls import call
+from crucible.analysis.interpreter.expressions import evaluate
+from crucible.analysis.interpreter.imports import follow_file
+from crucible.analysis.interpreter.machine import Exhausted, Machine, Verbs
+from crucible.analysis.interpreter.statements import assign, execute, set_attribute
+from crucible.analysis.interpreter.uncalled import sweep
+from crucible.analysis.interpreter.values import worded
+from crucible.analysis.source.sources import Sources
 from crucible.core.routing.profile import Conclusion, Precision, Profile
 
 STEPS = 80_000
@@ -80,8 +76,8 @@ def _profile(seen: Seen, reference: Reference) -> Profile:
         epochs=length.epochs(seen),
         checkpointing=saving.checkpointing(seen),
         resume=saving.resume(seen),
-        network=surroundings.network(seen),
-        entrypoint=surroundings.entrypoint(seen),
+        network=environment.network(seen),
+        entrypoint=environment.entrypoint(seen),
         notes=tuple(dict.fromkeys((*seen.machine.sources.partial, *seen.facts.notes))),
     )
     # Where only the sizes of a new model are here: nobody makes one but to train it.
@@ -123,11 +119,11 @@ def _sized(
     work = step_work(seen, made, given)
     if work is not None and work.followed:
         assumed = []
-    parts = memory.memory_of(learned, work, trains, _mixed(seen, learned))
+    parts = gpu_memory.memory_of(learned, work, trains, _mixed(seen, learned))
     if parts is not None and zero is not None and trains:
         parts = deepspeed.split(parts, zero, learned)
     offloaded = deepspeed.on_host(zero, learned) if zero is not None and trains else 0.0
-    total, told = memory.gpu_memory(seen, learned, parts, work, assumed)
+    total, told = gpu_memory.gpu_memory(seen, learned, parts, work, assumed)
     host, held = host_memory.host_memory(seen, learned, parts, offloaded)
     batch = learned.batch_size.value or (given.batch if trains else None)
     steps = length.steps(seen, trains, learned.epochs, batch, learned.dataset)

@@ -20,7 +20,7 @@ from tests.analysis.process.processes import GENEROUS, Process, alive, children,
 from tests.analysis.programs import sources
 
 from crucible.analysis import AnalysisWorker, Sources, analyse, analyse_isolated
-from crucible.analysis.conclusions.runtime import CPU
+from crucible.analysis.conclusions.compute.runtime import CPU
 from crucible.core.errors import BadInput
 from crucible.core.routing.profile import Entrypoint
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from crucible.analysis.conclusions.seen import Seen
+from crucible.analysis.conclusions.facts import Seen
+from crucible.analysis.interpreter.values import Value, Where
 from crucible.analysis.knowledge.frameworks import FRAMEWORKS, of_module
-from crucible.analysis.values import Value, Where
 from crucible.core.routing.profile import Conclusion, Confidence
 
 

@@ -5,43 +5,33 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 
-from crucible.analysis.library import (
-    arrays,
-    builtin,
-    config_files,
-    configs,
-    datasets,
-    flax_layers,
-    keras_data,
-    keras_layers,
-    lightning,
-    numpy_arrays,
-    options,
-    own_layers,
-    plain_methods,
-    standard,
-    torch_functions,
-    torch_layers,
-    torch_makers,
-    torch_methods,
-    torch_models,
-    torch_moves,
-    torch_products,
-    wrappers,
-)
-from crucible.analysis.library.asked import Asked
-from crucible.analysis.machine import Machine
-from crucible.analysis.scope import Scope
-from crucible.analysis.values import UNKNOWN, Instance, Member, Name, Tensor, Thing, Value
+from crucible.analysis.interpreter.machine import Machine
+from crucible.analysis.interpreter.scope import Scope
+from crucible.analysis.interpreter.values import UNKNOWN, Instance, Member, Name, Tensor, Thing, Value
+from crucible.analysis.library import arrays, flax, numpy
+from crucible.analysis.library.call import Asked
+from crucible.analysis.library.data import command_line, config_programs, configs, datasets
+from crucible.analysis.library.keras import data as keras_data
+from crucible.analysis.library.keras import layers as keras_layers
+from crucible.analysis.library.keras import own_layers
+from crucible.analysis.library.python import builtins, methods, standard
+from crucible.analysis.library.torch import constructors as torch_makers
+from crucible.analysis.library.torch import functions as torch_functions
+from crucible.analysis.library.torch import layers as torch_layers
+from crucible.analysis.library.torch import lightning, wrappers
+from crucible.analysis.library.torch import methods as torch_methods
+from crucible.analysis.library.torch import models as torch_models
+from crucible.analysis.library.torch import products as torch_products
+from crucible.analysis.library.torch import rearrange as torch_moves
 
 Handler = Callable[[Asked], Value]
 
 _HANDLERS: dict[str, Handler] = {
-    **builtin.HANDLERS,
+    **builtins.HANDLERS,
     **standard.HANDLERS,
     **configs.HANDLERS,
-    **options.HANDLERS,
-    **config_files.HANDLERS,
+    **command_line.HANDLERS,
+    **config_programs.HANDLERS,
     **torch_layers.HANDLERS,
     **torch_functions.HANDLERS,
     **torch_makers.HANDLERS,
@@ -52,9 +42,9 @@ _HANDLERS: dict[str, Handler] = {
     **arrays.TENSORFLOW,
     **keras_layers.HANDLERS,
     **keras_data.HANDLERS,
-    **numpy_arrays.HANDLERS,
+    **numpy.HANDLERS,
     **own_layers.HANDLERS,
-    **flax_layers.HANDLERS,
+    **flax.HANDLERS,
     **wrappers.HANDLERS,
     **lightning.HANDLERS,
 }
@@ -68,8 +58,8 @@ _PREFIXES: tuple[tuple[str, Handler], ...] = (
     ("transformers.", torch_models.transformers_call),
     ("trl.", torch_models.trl_call),
     ("diffusers.", torch_models.diffusers_call),
-    ("flax.linen.", flax_layers.linen),
-    ("flax.nnx.", flax_layers.nnx),
+    ("flax.linen.", flax.linen),
+    ("flax.nnx.", flax.nnx),
     *((prefix, arrays.call) for prefix in arrays.PREFIXES),
 )
 _QUIET = frozenset(
@@ -78,8 +68,8 @@ _QUIET = frozenset(
 
 _PLAIN = frozenset({str, list, dict, tuple, int, float})
 
-BUILTIN_NAMES = builtin.NAMES
-command_made_by = options.command_made_by
+BUILTIN_NAMES = builtins.NAMES
+command_made_by = command_line.command_made_by
 
 
 def called_library(
@@ -113,7 +103,7 @@ def called_member(
     if kind is Tensor:
         result = torch_methods.method(asked, owner, name)
     elif kind in _PLAIN:
-        return plain_methods.method(asked, owner, name)
+        return methods.method(asked, owner, name)
     else:
         handler = _HANDLERS.get(path) or _inherited(owner, name)
         result = handler(asked) if handler is not None else _default(asked, owner, name)
@@ -162,11 +152,11 @@ def called_thing(machine: Machine, thing: Thing, args: tuple[Value, ...], kwargs
     if thing.path.startswith("keras."):
         return keras_layers.called(machine, thing, args, kwargs)
     if thing.path.startswith(("flax.linen.", "flax.nnx.")):
-        return flax_layers.called(machine, thing, args, kwargs)
+        return flax.called(machine, thing, args, kwargs)
     if thing.path == "command":
-        return options.run_command(machine, thing)
+        return command_line.run_command(machine, thing)
     if thing.path == "typer.Typer" and thing.attrs.get("commands"):
-        return options.run_command(machine, thing.attrs["commands"][0])
+        return command_line.run_command(machine, thing.attrs["commands"][0])
     machine.note_call(f"{thing.path}()", args, kwargs, thing, UNKNOWN)
     wrapped = thing.argument(0, "fun")
     if thing.path in ("functools.partial", "torch.compile", "jax.jit", "jax.pmap", "jax.vmap", "jax.grad"):

@@ -6,10 +6,10 @@ import math
 import operator
 from collections.abc import Callable
 
-from crucible.analysis.iteration import items_of, length_of
-from crucible.analysis.library.asked import Asked
-from crucible.analysis.tensors import broadcast
-from crucible.analysis.values import UNKNOWN, Tensor, Thing, Value, settled, whole, worded
+from crucible.analysis.interpreter.iteration import items_of, length_of
+from crucible.analysis.interpreter.tensors import broadcast
+from crucible.analysis.interpreter.values import UNKNOWN, Tensor, Thing, Value, settled, whole, worded
+from crucible.analysis.library.call import Asked
 
 Shape = tuple[Value, ...]
 PREFIXES = (

@@ -10,7 +10,7 @@ from types import TracebackType
 
 from pydantic import ValidationError
 
-from crucible.analysis.conclusions.runtime import T4, Reference
+from crucible.analysis.conclusions.compute.runtime import T4, Reference
 from crucible.analysis.process.child import Limits, MiB
 from crucible.analysis.process.launcher import WorkerProcess
 from crucible.analysis.process.protocol import (
@@ -24,7 +24,7 @@ from crucible.analysis.process.protocol import (
     responses,
     send,
 )
-from crucible.analysis.sources import Sources
+from crucible.analysis.source.sources import Sources
 from crucible.core.routing.profile import Conclusion, Entrypoint, Profile
 
 DEFAULT_LIMITS = Limits()

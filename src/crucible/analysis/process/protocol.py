@@ -13,8 +13,8 @@ from functools import cache
 
 from pydantic import ConfigDict, TypeAdapter
 
-from crucible.analysis.conclusions.runtime import Reference
-from crucible.analysis.sources import Sources
+from crucible.analysis.conclusions.compute.runtime import Reference
+from crucible.analysis.source.sources import Sources
 from crucible.core.routing.profile import Profile
 
 STARTED = b"s"

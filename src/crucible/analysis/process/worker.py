@@ -11,10 +11,10 @@ import signal
 import socket
 
 from crucible.analysis.analyse import analyse
-from crucible.analysis.conclusions.runtime import T4
+from crucible.analysis.conclusions.compute.runtime import T4
 from crucible.analysis.process.child import Limits, respond
 from crucible.analysis.process.protocol import Request, Response, requests, responses
-from crucible.analysis.sources import Sources
+from crucible.analysis.source.sources import Sources
 
 
 def serve(descriptor: int, limits: Limits, idle_seconds: float) -> None:

@@ -1,0 +1,1 @@
+"""GPU, memory, run time and how the work is spread."""

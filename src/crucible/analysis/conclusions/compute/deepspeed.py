@@ -1,0 +1,241 @@
+"""DeepSpeed's settings: how it splits what it keeps over GPUs, what it puts into the machine's memory, batches.
+
+They are a dict in the program, or a JSON file that the program or its command line names.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from crucible.analysis.conclusions.facts import Seen
+from crucible.analysis.conclusions.training.training import STATES, trainer_arguments
+from crucible.analysis.interpreter.values import NOWHERE, Value, Where, settled, whole
+from crucible.core.routing.profile import Conclusion, Confidence, Distribution, Memory, Precision, Profile
+
+MOST = 1_000_000
+"""Characters of a file of settings."""
+BUCKET = 5e8
+LIVE = 1e9
+"""Numbers that are sent at once, and weights that are whole at once, where nothing else is said."""
+ON_HOST, WEIGHTS_ON_HOST = 16, 2
+"""Bytes of a parameter in the machine's memory where the optimizer works there, and more for weights kept there."""
+BUFFERS = 1.5
+"""What is pinned and copied beside that, as DeepSpeed's own estimate has it."""
+GROUP = 1e9
+ROOM = 1e8
+"""Of what is on NVMe so many parameters are in memory at once: of the optimizer, and in each buffer of weights."""
+ROOMS = 5
+"""Buffers of weights."""
+_OPTIONS = ("--deepspeed_config", "--deepspeed-config", "--deepspeed")
+
+
+class Kept(enum.Enum):
+    """Where DeepSpeed keeps a part."""
+
+    GPU = enum.auto()
+    HOST = enum.auto()
+    NVME = enum.auto()
+
+
+@dataclass(frozen=True)
+class Zero:
+    """`stage` 1 splits the optimizer's states, 2 gradients too, 3 weights too. `batch` is that of one GPU."""
+
+    stage: int = 0
+    states: Kept = Kept.GPU
+    weights: Kept = Kept.GPU
+    precision: Precision | None = None
+    batch: int | None = None
+    accumulate: int = 1
+    optimizer: str = ""
+    bucket: float = BUCKET
+    live: float = LIVE
+    group: float = GROUP
+    rooms: float = ROOMS * ROOM
+    shared: bool = False
+    """`batch` is what all GPUs do together, and nobody says how many they are."""
+
+    alone: bool = False
+    """The program hands its model to DeepSpeed itself; else a trainer settles with it what the settings leave open."""
+
+    where: Where = NOWHERE
+    name: str = "its settings"
+
+
+def settings(seen: Seen, gpus: int | None = None) -> Zero | None:
+    """None where the program does not use DeepSpeed, or its settings are not here."""
+    for given, where in _given(seen):
+        found = _read(seen, given)
+        if found is not None:
+            name = given if isinstance(given, str) else "its settings"
+            alone = bool(seen.calls("deepspeed.initialize"))
+            return replace(_zero(found, gpus), alone=alone, where=where, name=name)
+    return None
+
+
+def _given(seen: Seen) -> Iterator[tuple[Value, Where]]:
+    """Settings as they are handed over, or what their file is called."""
+    for call in seen.calls("deepspeed.initialize"):
+        yield settled(call.kwargs.get("config", call.kwargs.get("config_params"))), call.where
+    for call in trainer_arguments(seen):
+        yield settled(call.kwargs.get("deepspeed")), call.where
+    for call in seen.calls("accelerate.DeepSpeedPlugin", "accelerate.utils.DeepSpeedPlugin"):
+        yield settled(call.kwargs.get("hf_ds_config")) or _of_plugin(call.kwargs), call.where
+    for call in seen.calls("lightning.Trainer"):
+        yield _of_strategy(settled(call.kwargs.get("strategy"))), call.where
+    words = seen.machine.sources.arguments
+    for place, word in enumerate(words):
+        name, _, value = word.partition("=")
+        if name in _OPTIONS:
+            yield value or next(iter(words[place + 1 :]), ""), NOWHERE
+    for _, value, where in seen.named(("deepspeed_config", "deepspeed", "ds_config")):
+        yield value, where
+
+
+def _read(seen: Seen, given: Value) -> Mapping[str, Value] | None:
+    if isinstance(given, dict):
+        return given if given.keys() & _TOLD else None
+    data = seen.machine.sources.files.get(given.removeprefix("./")) if isinstance(given, str) else None
+    if data is None or len(data) > MOST:
+        return None
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+_TOLD = frozenset(
+    {
+        "zero_optimization", "train_batch_size", "train_micro_batch_size_per_gpu", "fp16", "bf16", "optimizer",
+        "gradient_accumulation_steps",
+    }
+)  # fmt: skip
+
+
+def _of_plugin(given: Mapping[str, Value]) -> dict[str, Value]:
+    devices = {name: {"device": given.get(f"{name}_device")} for name in ("offload_optimizer", "offload_param")}
+    zero = {"stage": given.get("zero_stage", 2), **devices}
+    steps = given.get("gradient_accumulation_steps")
+    return {"zero_optimization": zero, "gradient_accumulation_steps": steps}
+
+
+def _of_strategy(strategy: Value) -> Value:
+    """`deepspeed_stage_3_offload`."""
+    if not isinstance(strategy, str) or not strategy.startswith("deepspeed"):
+        return None
+    stage = next((int(part) for part in strategy.split("_") if part.isdecimal()), 2)
+    device = {"device": "cpu"} if strategy.endswith("offload") else None
+    weights = device if stage == 3 else None
+    return {"zero_optimization": {"stage": stage, "offload_optimizer": device, "offload_param": weights}}
+
+
+def _zero(found: Mapping[str, Value], gpus: int | None) -> Zero:
+    part = _inner(found, "zero_optimization")
+    steps = max(1, whole(found.get("gradient_accumulation_steps")) or 1)
+    together = whole(found.get("train_batch_size"))
+    each = whole(found.get("train_micro_batch_size_per_gpu"))
+    batch = each or (together and max(1, together // (steps * (gpus or 1))))
+    kind = settled(_inner(found, "optimizer").get("type"))
+    away = _inner(part, "offload_param")
+    return Zero(
+        whole(part.get("stage")) or 0,
+        Kept.HOST if settled(part.get("cpu_offload")) is True else _kept(_inner(part, "offload_optimizer")),
+        _kept(away),
+        _precision(found),
+        batch,
+        steps,
+        kind if isinstance(kind, str) else "",
+        _number(part.get("reduce_bucket_size"), BUCKET),
+        _number(part.get("stage3_max_live_parameters"), LIVE),
+        _number(part.get("sub_group_size"), GROUP),
+        _number(away.get("buffer_count"), ROOMS) * _number(away.get("buffer_size"), ROOM),
+        not each and bool(together) and gpus is None,
+    )
+
+
+def _inner(found: Mapping[str, Value], name: str) -> Mapping[str, Value]:
+    value = settled(found.get(name))
+    return value if isinstance(value, dict) else {}
+
+
+def _kept(away: Mapping[str, Value]) -> Kept:
+    device = settled(away.get("device"))
+    return Kept.HOST if device == "cpu" else Kept.NVME if device == "nvme" else Kept.GPU
+
+
+def _precision(found: Mapping[str, Value]) -> Precision | None:
+    for name, precision in (("bf16", Precision.BF16), ("bfloat16", Precision.BF16), ("fp16", Precision.FP16)):
+        if settled(_inner(found, name).get("enabled")) is True:
+            return precision
+    return None
+
+
+def _number(value: Value, default: float) -> float:
+    value = settled(value)
+    return float(value) if isinstance(value, int | float) and value > 0 else default
+
+
+def told_by(seen: Seen, zero: Zero, learned: Profile) -> Profile:
+    """With what the settings say: they count over what the rest of the program looks like."""
+    why = f"As {zero.name} of DeepSpeed say{'s' if zero.name != 'its settings' else ''}."
+    optimizer, state = learned.optimizer, learned.optimizer_bytes_per_parameter
+    if zero.optimizer and (optimizer.assumed or not optimizer.known):
+        optimizer = seen.say(zero.optimizer, [zero.where], Confidence.HIGH, why)
+        state = seen.say(float(STATES.get(zero.optimizer.lower(), 8.0)), [zero.where], Confidence.HIGH, why)
+    spread = learned.distribution
+    if spread.value is not Distribution.DEEPSPEED:
+        spread = seen.say(Distribution.DEEPSPEED, [zero.where], Confidence.HIGH, why)
+    precision: Conclusion[Precision] = learned.precision
+    if zero.precision is not None:
+        precision = seen.say(zero.precision, [zero.where], Confidence.HIGH, why)
+    batch = learned.batch_size if zero.batch is None else _batch(seen, zero.batch, zero, why)
+    return replace(
+        learned,
+        distribution=spread,
+        precision=precision,
+        batch_size=batch,
+        optimizer=optimizer,
+        optimizer_bytes_per_parameter=state,
+    )
+
+
+def _batch(seen: Seen, size: int, zero: Zero, why: str) -> Conclusion[int]:
+    if not zero.shared:
+        return seen.say(size, [zero.where], Confidence.HIGH, why)
+    return seen.say(size, [zero.where], Confidence.LOW, f"{why} That is of all GPUs together, told for one.")
+
+
+def split(parts: Memory, zero: Zero, learned: Profile) -> Memory:
+    """As DeepSpeed lays it out: weights and gradients in half precision, the optimizer with a copy in full."""
+    count, learns = learned.parameters.value or 0, learned.trainable_parameters.value or 0
+    half = zero.precision if zero.alone else learned.precision.value
+    item = 2.0 if half in (Precision.FP16, Precision.BF16) else 4.0
+    states = learns * ((learned.optimizer_bytes_per_parameter.value or 0.0) + (4.0 if item < 4 else 0.0))
+    weights, gradients = count * item, learns * item
+    buffers = 2 * min(zero.bucket, learns) * item
+    if zero.states is not Kept.GPU:
+        gradients = states = 0.0
+    if zero.stage >= 3:
+        buffers += min(zero.live, count) * item
+    if zero.weights is not Kept.GPU:
+        weights = 0.0
+    shared = (states, gradients, weights)[: max(0, min(zero.stage, 3))]
+    return Memory(weights, gradients, states, parts.activations, parts.workspace + buffers, sum(shared))
+
+
+def on_host(zero: Zero, learned: Profile) -> float:
+    """Bytes of the machine's memory, once for all of its GPUs."""
+    count, learns = learned.parameters.value or 0, learned.trainable_parameters.value or 0
+    states = _in_memory(zero.states, ON_HOST, learns, zero.group)
+    return states + _in_memory(zero.weights, WEIGHTS_ON_HOST, count, zero.rooms)
+
+
+def _in_memory(kept: Kept, each: float, count: int, most: float) -> float:
+    """Of what is on NVMe only what passes through the buffers."""
+    if kept is Kept.NVME:
+        return each * min(count, most)
+    return BUFFERS * each * count if kept is Kept.HOST else 0.0

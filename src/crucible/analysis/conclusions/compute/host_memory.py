@@ -1,0 +1,132 @@
+"""Memory of the machine itself: the interpreter with its libraries, the model, the data it holds, and its workers."""
+
+from __future__ import annotations
+
+from crucible.analysis.conclusions.compute.resident_data import Held, batch_bytes, held
+from crucible.analysis.conclusions.facts import Seen
+from crucible.analysis.interpreter.values import Where, settled, whole
+from crucible.core.routing.profile import Conclusion, Confidence, GpuNeed, HostMemory, Memory, Precision, Profile
+from crucible.core.routing.roofline import CORES
+
+INTERPRETER = 0.1e9
+"""Python, NumPy and the program itself."""
+LIBRARIES = {
+    "torch": 0.3e9, "tensorflow": 0.6e9, "jax": 0.3e9, "keras": 0.1e9, "transformers": 0.3e9, "sklearn": 0.1e9,
+    "xgboost": 0.1e9, "lightgbm": 0.1e9, "catboost": 0.2e9, "ray": 0.3e9, "vllm": 1.0e9, "rapids": 1.0e9,
+}  # fmt: skip
+"""What each takes once it is imported; as assumed, versions differ."""
+_BACKENDS = frozenset({"torch", "tensorflow", "jax"})
+_ON_TORCH = (
+    "transformers", "diffusers", "trl", "stable_baselines3", "sentence_transformers", "ultralytics", "accelerate",
+    "deepspeed",
+)  # fmt: skip
+_STAND_ON = {**dict.fromkeys(_ON_TORCH, "torch"), "keras": "tensorflow"}
+"""What a library brings along where the program names none of the three."""
+DRIVER = 1.5e9
+"""What the libraries of a GPU take of the machine's own memory."""
+WORKER = 0.25e9
+"""A process that loads data, or one of several that fit estimators."""
+AHEAD = 2
+"""Batches that each worker holds ready."""
+SHARD = 5e9
+"""The largest file of weights as Hugging Face splits them: what is read at once where each goes on to the GPU."""
+
+_SEARCHES = (
+    "GridSearchCV",
+    "RandomizedSearchCV",
+    "cross_val_score",
+    "cross_validate",
+    "Parallel",
+    "HalvingGridSearchCV",
+)
+
+
+def host_memory(
+    seen: Seen, learned: Profile, parts: Memory | None, offloaded: float = 0.0
+) -> tuple[Conclusion[float], Conclusion[HostMemory]]:
+    """Of one process and its workers. `parts` is what the model takes where it is trained or used, `offloaded` what
+    its GPUs put here.
+    """
+    data = held(seen)
+    unknown = next((each for each in data if each.bytes is None), None)
+    workers, lines = _workers(seen)
+    size = HostMemory.COPIES * sum(each.bytes or 0 for each in data)
+    model = max(0.0, _model(seen, learned, parts) - offloaded)  # on their way to the GPU before anything is put there
+    found = HostMemory(_base(learned), model, size, workers, offloaded)
+    sure = _sure(learned, parts, data, unknown)
+    question = f"How large is {unknown.name}, which is read whole?" if unknown else ""
+    shown = [each.where for each in sorted(data, key=lambda each: -(each.bytes or 0))] + lines
+    evidence = (*seen.say(0, shown).evidence, *(learned.parameters.evidence if found.model else ()))[:3]
+    why = _why(found, data, unknown)
+    total = Conclusion(round(found.total / 1e9, 2), sure, evidence, False, why, question)
+    return total, Conclusion(found, sure, evidence, False, why)
+
+
+def _base(learned: Profile) -> float:
+    names = set(learned.frameworks.value or ())
+    if not names & _BACKENDS:
+        names |= {backend for name, backend in _STAND_ON.items() if name in names}
+    libraries = sum(LIBRARIES.get(name, 0.0) for name in names)
+    return INTERPRETER + libraries + (DRIVER if learned.gpu.value is GpuNeed.REQUIRED else 0.0)
+
+
+def _model(seen: Seen, learned: Profile, parts: Memory | None) -> float:
+    """All that it takes where no GPU does the work; else its weights, which are made or read here first, at once or
+    file by file.
+    """
+    if parts is None:
+        return 0.0
+    if learned.gpu.value is GpuNeed.NONE:
+        return parts.total - parts.workspace
+    half = learned.precision.value or Precision.FP32
+    if _by_file(seen, half):
+        return min(parts.weights, SHARD)
+    return max(parts.weights, (learned.parameters.value or 0) * min(4.0, max(2.0, half.bytes)))
+
+
+def _by_file(seen: Seen, half: Precision) -> bool:
+    """Weights go to the GPU as they are read: quantized ones always, others where `device_map` says so."""
+    if half in (Precision.INT4, Precision.INT8):
+        return True
+    made = seen.calls_ending("from_pretrained")
+    return any(settled(call.kwargs.get("device_map")) not in (None, "cpu") for call in made)
+
+
+def _workers(seen: Seen) -> tuple[float, list[Where]]:
+    """Of the loader with most of them, and of searches that fit estimators side by side."""
+    most, lines = 0.0, list[Where]()
+    for call in seen.calls_ending("DataLoader"):
+        count = whole(call.argument(5, "num_workers", 0)) or 0
+        takes = count * (WORKER + AHEAD * batch_bytes(call))
+        if takes > most:
+            most, lines = takes, [call.where]
+    for call in seen.calls_named(*_SEARCHES):
+        jobs = settled(call.kwargs.get("n_jobs"))
+        count = jobs if isinstance(jobs, int) and jobs > 0 else CORES if jobs == -1 else 0
+        if count > 1 and count * WORKER > most:
+            most, lines = count * WORKER, [call.where]
+    return most, lines
+
+
+def _sure(learned: Profile, parts: Memory | None, data: list[Held], unknown: Held | None) -> Confidence:
+    """Low where what is read has no known size, or the model has none."""
+    modelled = parts is not None or not learned.model.known
+    if unknown is not None or not modelled:
+        return Confidence.LOW
+    if parts is not None and learned.gpu.value is GpuNeed.NONE:
+        return Confidence.MEDIUM if learned.parameters.confidence is Confidence.HIGH else Confidence.LOW
+    return Confidence.MEDIUM if data or parts is not None else Confidence.LOW
+
+
+def _why(found: HostMemory, data: list[Held], unknown: Held | None) -> str:
+    told = f"interpreter and libraries {found.base / 1e9:.2f} GB"
+    if found.model:
+        told += f", model {found.model / 1e9:.2f} GB"
+    if found.data:
+        names = ", ".join(dict.fromkeys(each.name for each in data if each.bytes))
+        told += f", data and a copy of it {found.data / 1e9:.2f} GB ({names:.120})"
+    if found.offloaded:
+        told += f", put there by the GPUs {found.offloaded / 1e9:.2f} GB"
+    if found.workers:
+        told += f", processes beside it {found.workers / 1e9:.2f} GB"
+    return f"{told}. What {unknown.name} takes is not in it." if unknown else f"{told}."

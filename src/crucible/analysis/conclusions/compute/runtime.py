@@ -1,0 +1,51 @@
+"""How long it runs on a named reference: its arithmetic and its traffic to memory, and a little per step.
+
+Checked against published runs by `python -m benchmarks.analysis --published`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from crucible.analysis.conclusions.compute.activations import Work
+from crucible.analysis.conclusions.facts import Seen
+from crucible.core.compute.gpus import gpu
+from crucible.core.routing.profile import Conclusion, Confidence, GpuNeed, Memory, Precision, Profile
+from crucible.core.routing.roofline import CORES, Roof, load, processors, roof
+
+_ORDER = [Confidence.LOW, Confidence.MEDIUM, Confidence.HIGH]
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A place to measure by, and what programs reach there in each format."""
+
+    name: str
+    roofs: Mapping[Precision, Roof]
+
+
+def of_gpu(name: str) -> Reference:
+    found = gpu(name)
+    return Reference(found.name, {each: roof(found, each.value) for each in Precision})
+
+
+T4 = of_gpu("T4")
+CPU = Reference(f"{CORES} CPU cores", dict.fromkeys(Precision, processors(CORES)))
+
+
+def runtime(
+    seen: Seen, learned: Profile, reference: Reference, steps: Conclusion[int], work: Work | None, parts: Memory | None
+) -> Conclusion[float]:
+    place = reference if learned.gpu.value is not GpuNeed.NONE else CPU
+    if steps.value is None or work is None or parts is None:
+        return seen.ask("How long does it run today, and on what?")
+    reached = place.roofs[learned.precision.value or Precision.FP32]
+    seconds = steps.value * reached.seconds(load(work.flops, parts, learned.tf32_share.value or 0.0))
+    sure = min(Confidence.MEDIUM, work.confidence, steps.confidence, key=_ORDER.index)
+    why = f"{steps.value:,} steps of {seconds / steps.value:.3g} s on {place.name}, without loading data."
+    if not learned.gpus.known and place is reference:
+        why += f" One {place.name} is assumed: {learned.gpus.question}"
+    if steps.assumed:
+        why += f" {steps.why}"
+    return Conclusion(seconds / 3600, sure, steps.evidence, steps.assumed, why)

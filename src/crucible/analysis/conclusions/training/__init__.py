@@ -1,0 +1,1 @@
+"""Models, optimizers, batches, lengths and checkpoints."""

@@ -1,0 +1,101 @@
+"""Iteration: what a loop goes over, when it is known, and what an item looks like when it is not."""
+
+from __future__ import annotations
+
+from crucible.analysis.interpreter.values import UNKNOWN, Either, Member, Tensor, Thing, Value, settled, whole
+
+PART = "part"
+"""The path of a thing that is some part of a model that is known by name alone, `of` which it says."""
+
+UNROLLED = 512
+"""Rounds of a loop that are followed one by one, at most."""
+
+
+_SIZED = frozenset({list, tuple, dict, str})
+_WHOLE = frozenset({int, bool})
+
+
+def items_of(value: Value) -> list[Value] | None:
+    """The items in order, None where they are not known one by one."""
+    kind = type(value)
+    if kind is Thing:
+        if value.path == "range":
+            return _range(value)
+        return list(value.children) if value.children else None
+    if kind is list or kind is tuple or kind is dict:
+        return list(value)
+    if kind is str:
+        return list(value) if len(value) <= UNROLLED else None
+    return _rows(value) if kind is Tensor else None
+
+
+def _rows(value: Tensor) -> list[Value] | None:
+    """Views of a tensor along its first dimension."""
+    if not value.shape or not isinstance(value.shape[0], int) or value.shape[0] > 16:
+        return None
+    return [Tensor(value.shape[1:], value.kind, value.grad, value.store) for _ in range(value.shape[0])]
+
+
+def _range(value: Thing) -> list[Value] | None:
+    numbers = value.args
+    if not _WHOLE.issuperset(map(type, numbers)) or not numbers or (len(numbers) == 3 and numbers[2] == 0):
+        return None
+    first = list(range(*numbers)[: UNROLLED + 1])  # the length of a range may be more than Python can say
+    return first if len(first) <= UNROLLED else None
+
+
+def length_of(value: Value) -> int | None:
+    """How many items there are, also where they are not known one by one."""
+    value = settled(value)
+    kind = type(value)
+    if kind in _SIZED:
+        return len(value)
+    if kind is Tensor:
+        return whole(value.shape[0]) if value.shape else None
+    if kind is not Thing:
+        return None
+    if value.path == "range":
+        return _range_length([whole(each) for each in value.args])
+    if "length" in value.attrs:
+        return whole(value.attrs["length"])
+    return len(value.children) if value.children else None
+
+
+def _range_length(counts: list[int | None]) -> int | None:
+    if not counts or len(counts) > 3:
+        return None
+    if len(counts) == 2 and counts[0] is None and counts[1] is not None:
+        return counts[1]  # from where it was interrupted to the end
+    if None in counts or (len(counts) == 3 and counts[2] == 0):
+        return None
+    start, stop, step = (
+        (0, counts[0], 1) if len(counts) == 1 else (counts[0], counts[1], counts[2] if len(counts) == 3 else 1)
+    )
+    assert start is not None
+    assert stop is not None
+    assert step is not None
+    return max(0, -(-(stop - start) // step))
+
+
+def item_like(value: Value) -> Value:
+    """One item of what is gone over without knowing all of them."""
+    value = settled(value)
+    if isinstance(value, Thing):
+        return value.attrs["like"] if "like" in value.attrs else _weight_like(value)
+    if isinstance(value, Member) and value.name == "layers" and isinstance(value.owner, Thing):
+        return Thing(PART, attrs={"of": value.owner})
+    if isinstance(value, Tensor) and value.shape:
+        return Tensor(value.shape[1:], value.kind, value.grad, value.store)
+    if isinstance(value, Either):
+        return UNKNOWN
+    found = items_of(value)
+    return found[0] if found else UNKNOWN
+
+
+def _weight_like(value: Thing) -> Value:
+    """One of `model.parameters()`, for a model whose weights are not known one by one."""
+    owner = value.attrs.get("of")
+    if not isinstance(owner, Thing) or owner.children or not value.path.endswith((".parameters", ".named_parameters")):
+        return UNKNOWN
+    part = Thing(PART, attrs={"of": owner, "whole": value.attrs.get("whole", True)})
+    return (UNKNOWN, part) if value.path.endswith(".named_parameters") else part

@@ -1,0 +1,1 @@
+"""Keras: layers, weights, data and shapes."""

@@ -1,0 +1,1 @@
+"""PyTorch: layers, functions, tensors and their shapes."""

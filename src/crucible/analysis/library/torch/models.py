@@ -1,0 +1,199 @@
+"""Models by name: torchvision, timm, Keras applications, `from_pretrained`, and configs of transformers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from crucible.analysis.interpreter.values import Instance, Member, Thing, Value, settled, whole
+from crucible.analysis.knowledge.architectures import CLASSES, Architecture, architecture
+from crucible.analysis.library.call import Asked
+
+MODEL = "model"
+"""The path of a thing that is a known model; its attribute `name` says which."""
+
+_NOT_MODELS = ("Tokenizer", "Processor", "FeatureExtractor", "Config", "ImageProcessor", "Scheduler")
+
+
+def _named(asked: Asked, name: Value, **more: Value) -> Thing:
+    return Thing(
+        MODEL, asked.args, asked.kwargs, asked.machine.line, {"name": settled(name), "path": asked.path, **more}
+    )
+
+
+def named(asked: Asked) -> Value:
+    """`torchvision.models.resnet50(...)`: the function's name is the model's."""
+    if asked.name == "get_model":
+        return _named(asked, asked.get(0, "name"))
+    if (
+        asked.name.endswith("_Weights")
+        or asked.name in ("preprocess_input", "decode_predictions", "get_weight")
+        or "_Weights." in asked.path
+    ):
+        return asked.thing()
+    if architecture(asked.name) is None and not asked.name[:1].isalpha():
+        return asked.thing()
+    return _named(asked, asked.name, weights=asked.get(0, "weights", asked.kwargs.get("pretrained")))
+
+
+def _by_argument(place: int, name: str) -> Callable[[Asked], Value]:
+    return lambda asked: _named(asked, asked.get(place, name))
+
+
+def transformers_call(asked: Asked) -> Value:
+    """Models, from a name or from a config; everything else of the library is only noted."""
+    if asked.name == "from_pretrained":
+        owner = asked.path.split(".")[-2]
+        name = asked.get(0, "pretrained_model_name_or_path")
+        if owner.endswith("Config"):
+            return Thing("config", asked.args, asked.kwargs, asked.machine.line, {"name": settled(name)})
+        if not any(word in owner for word in _NOT_MODELS):
+            return _named(asked, name, dtype=asked.kwargs.get("torch_dtype", asked.kwargs.get("dtype")))
+        return asked.thing()
+    if asked.name == "from_config":
+        return _from_config(asked, asked.get(0, "config"))
+    if asked.name.endswith("Config") and asked.name not in ("BitsAndBytesConfig", "GenerationConfig"):
+        return Thing(
+            "config",
+            asked.args,
+            asked.kwargs,
+            asked.machine.line,
+            {**asked.kwargs, "family": asked.name.removesuffix("Config")},
+        )
+    first = settled(asked.args[0]) if asked.args else asked.kwargs.get("config")
+    if isinstance(first, Thing) and first.path == "config":
+        return _from_config(asked, first)
+    if asked.name == "pipeline":
+        return _named(asked, asked.get(1, "model"))
+    return asked.thing()
+
+
+def _from_config(asked: Asked, config: Value) -> Value:
+    config = settled(config)
+    attrs = config.attrs if isinstance(config, Thing | Instance) else {}
+    return _named(asked, attrs.get("name"), config=dict(attrs))
+
+
+def diffusers_call(asked: Asked) -> Value:
+    """A pipeline, or one part of it; those in Flax come with their weights beside them."""
+    owner = asked.path.split(".")[-2]
+    if asked.name != "from_pretrained" or any(word in owner for word in _NOT_MODELS):
+        return asked.thing()
+    model = _named(asked, asked.get(0, "pretrained_model_name_or_path"))
+    return (model, asked.thing()) if owner.startswith("Flax") else model
+
+
+def _requires_grad(asked: Asked) -> Value:
+    if isinstance(asked.owner, Thing):
+        asked.owner.attrs["frozen"] = asked.get(0, "requires_grad", True) is False
+    return asked.owner
+
+
+def _peft(asked: Asked) -> Value:
+    """The model with adapters: only they learn."""
+    return _adapted(settled(asked.get(0, "model")), settled(asked.get(1, "peft_config")))
+
+
+def _adapted(model: Value, config: Value) -> Value:
+    if isinstance(model, Thing) and model.path == MODEL:
+        rank = config.argument(-1, "r", 8) if isinstance(config, Thing) else 8
+        targets = config.argument(-1, "target_modules") if isinstance(config, Thing) else None
+        model.attrs["lora"] = settled(rank)
+        model.attrs["lora_targets"] = settled(targets)
+    return model
+
+
+def _low_rank(asked: Asked) -> Value:
+    """As models of Keras are given adapters."""
+    model = asked.owner.owner if isinstance(asked.owner, Member) else asked.owner
+    if isinstance(model, Thing):
+        model.attrs["lora"] = settled(asked.get(0, "rank"))
+    return None
+
+
+def trl_call(asked: Asked) -> Value:
+    """A Trainer loads the model that it is told by name; what is given settings of peft gets adapters."""
+    config = settled(asked.get(-1, "peft_config"))
+    adapts = isinstance(config, Thing) and config.path.startswith("peft.")
+    if asked.name == "from_pretrained":
+        model = transformers_call(asked)
+        return _adapted(model, config) if adapts else model
+    if asked.name.endswith("Trainer"):
+        model = settled(asked.get(0, "model"))
+        if isinstance(model, str):
+            loaded, model = (model,), _named(asked, model)
+            asked.machine.note_call("transformers.AutoModel.from_pretrained", loaded, {}, None, model)
+        if adapts:
+            _adapted(model, config)
+    return asked.thing()
+
+
+HEADS = ("fc", "classifier", "head", "heads")
+"""What libraries call the last layer, or the last few, of a model that tells pictures apart."""
+LAST = "last layer"
+"""The attribute of a known model that holds what was put in place of the last one of those few."""
+
+
+def shape_of(model: Thing) -> Architecture | None:
+    """The known architecture, of the library that makes it."""
+    name = model.attrs.get("name")
+    library = str(model.attrs.get("path", "")).partition(".")[0]
+    return architecture(name, library) if isinstance(name, str) else None
+
+
+def head_features(value: Value) -> int | None:
+    """What goes into the last layer of a known model, asked of the layer: `model.fc.in_features`."""
+    while isinstance(value, Member):
+        if value.name in HEADS and isinstance(value.owner, Thing) and value.owner.path == MODEL:
+            shape = shape_of(value.owner)
+            return shape.features or None if shape is not None else None
+        value = value.owner
+    return None
+
+
+def classes_of(model: Thing) -> int | None:
+    """How many classes its own last layer tells apart, 0 where another is in its place; None: no classifier is left."""
+    if settled(model.kwargs.get("include_top")) is False or any(_is_layer(model.attrs.get(name)) for name in HEADS):
+        return None
+    if _is_layer(model.attrs.get(LAST)):
+        return 0
+    given = whole(model.kwargs.get("num_classes", model.kwargs.get("classes")))
+    return CLASSES if given is None else given
+
+
+def _is_layer(value: Value) -> bool:
+    return isinstance(settled(value), Thing | Instance)
+
+
+HANDLERS: dict[str, Callable[[Asked], Value]] = {
+    "timm.create_model": _by_argument(0, "model_name"),
+    "timm.models.create_model": _by_argument(0, "model_name"),
+    "torch.hub.load": _by_argument(1, "model"),
+    "sentence_transformers.SentenceTransformer": _by_argument(0, "model_name_or_path"),
+    "sentence_transformers.CrossEncoder": _by_argument(0, "model_name"),
+    "torchvision.models.detection.fasterrcnn_resnet50_fpn": named,
+    "vllm.LLM": _by_argument(0, "model"),
+    "peft.get_peft_model": _peft,
+    f"{MODEL}.enable_lora": _low_rank,
+    f"{MODEL}.backbone.enable_lora": _low_rank,
+    "peft.prepare_model_for_kbit_training": lambda asked: asked.get(0, "model"),
+    "unsloth.FastLanguageModel.from_pretrained": lambda asked: (
+        _named(asked, asked.get(0, "model_name")),
+        asked.thing(),
+    ),
+    "unsloth.FastLanguageModel.get_peft_model": _peft,
+    f"{MODEL}.requires_grad_": _requires_grad,
+    f"{MODEL}.add_adapter": lambda asked: _adapted(asked.owner, settled(asked.get(0, "adapter_config"))),
+    **{
+        f"{package}.models.{name}.from_preset": _by_argument(0, "preset")
+        for package in ("keras_nlp", "keras_hub")
+        for name in (
+            "BertClassifier",
+            "GPT2CausalLM",
+            "GemmaCausalLM",
+            "BertBackbone",
+            "RobertaClassifier",
+            "CausalLM",
+            "DistilBertClassifier",
+        )
+    },
+}

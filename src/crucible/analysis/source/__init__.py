@@ -1,0 +1,1 @@
+"""The files of a program, parsed, also where they are broken."""
